@@ -288,7 +288,8 @@ pub trait Ni {
     }
 
     /// A quick look before polling: where a poll, or [`Ni::progress`], would find something to do. Elsewhere it would not;
-    /// what is in here is not certain.
+    /// what is in here is not certain. If nothing is there, the network may first let a moment pass, of less than what it is
+    /// likely to take, where something is expected that polling early would delay.
     #[inline]
     fn ready(&self) -> Ready {
         Ready::ALL

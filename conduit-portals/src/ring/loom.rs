@@ -58,8 +58,8 @@ impl Slots for Arc<Memory> {
 
 const KIND: u8 = 7;
 
-/// Sends a message of `values.len()` slots. `stale` is left in the first words of all slots but the first; unless it is to be
-/// reserved_tags, the message is plain.
+/// Sends a message of `values.len()` slots. `stale` is left in the first words of all slots but the first; unless that is a
+/// reserved tag, the message is clean.
 fn send(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) -> bool {
     producer.claim_ahead();
     let Some(reserved) = producer.reserve(values.len() as u32) else {
@@ -463,7 +463,7 @@ fn loom_an_answer_comes_back_in_its_slot() {
     });
 }
 
-/// A slot that was offered for a reply is not written again before that was taken, however full the ring is.
+/// A slot that was offered for a reply is not written again before the reply was taken, however full the ring is.
 #[test]
 fn loom_an_answer_stays_until_it_is_taken() {
     loom::model(|| {

@@ -9,13 +9,13 @@ use super::{
     reply_tag, tag, tag_in, word,
 };
 
-/// Slots whose lines are offered for at once. Measured on Zen 4, messages with 24 other stores for each: 145 ns without, 88 with two, 49
+/// Slots whose lines are asked for at once. Measured on Zen 4, messages with 24 other stores for each: 145 ns without, 88 with two, 49
 /// with four, 77 with eight, where the consumer takes some away again. A smaller ring never has room for them.
 const TOGETHER: u64 = 4;
 
 /// The last lap of an epoch, in the bits that count within it.
 const EPOCH_END: u64 = (1 << EPOCH) - 1;
-/// Slots, at least, until it is offered once more whether a lap can end.
+/// Slots, at least, until it is checked again whether a lap can end.
 const AGAIN: u64 = if cfg!(test) { 3 } else { 64 };
 
 /// Who produces into a ring.
@@ -43,7 +43,7 @@ pub(crate) struct Producer<S> {
     room: AtomicU64,
     /// The slots behind the first part have been mapped, see [`Slots::warm`].
     warm: AtomicBool,
-    /// The position of the message that has offered for a reply, plus 1; 0 for none.
+    /// The position of the message whose slot is offered for a reply, plus 1; 0 for none.
     offered: AtomicU64,
     /// The position of the last wrap marker; 0 for none.
     wrapped: AtomicU64,
@@ -293,7 +293,7 @@ impl<S: Slots> Producer<S> {
         self.offered().is_none()
     }
 
-    /// A head, or, if that lies before it, the message that has offered. Where the head shows that there is no reply, none is waited for.
+    /// A head, or, if that lies before it, the message whose slot is offered. Where the head shows that there is no reply, none is waited for.
     fn before_offered(&self, head: u64) -> u64 {
         match self.offered() {
             Some(offered) if head.wrapping_sub(offered) as i64 <= 0 => head,
@@ -372,7 +372,7 @@ impl<S: Slots> Producer<S> {
         true
     }
 
-    /// Up to where slots behind `end` may be reserved before it is offered again whether the lap can end.
+    /// Up to where slots behind `end` may be reserved before it is checked again whether the lap can end.
     fn next_look(&self, tail: u64, end: u64) -> u64 {
         if self.discipline == Discipline::Shared {
             return end.wrapping_add(self.capacity());

@@ -114,7 +114,7 @@ fn offer(producer: &Producer<Memory>, payload: u64) -> bool {
     true
 }
 
-/// Replies the message at the head.
+/// Replies to the message at the head.
 fn write_reply(consumer: &Consumer<Memory>, payload: u64) {
     let first = consumer.slot as usize * WORDS;
     for word in &consumer.slots().words[first + 1..first + WORDS] {
@@ -160,7 +160,7 @@ enum Step {
     PingPong(u32),
     /// Where one thread sends and no reply is awaited.
     Offer,
-    /// Receives a message, and replies it if it is the one that has offered.
+    /// Receives a message, and replies to it if its slot is offered.
     Reply,
     TakeReply,
     /// Whether a reply is to come.

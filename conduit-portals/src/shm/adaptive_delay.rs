@@ -10,7 +10,7 @@
 //! Where even the most steps are too few, a delay is of no use: the processors are far apart, the target does not run,
 //! or the wait was for something else. The rank then goes without it for a long while.
 //!
-//! X. Values and what they were measured on: docs/shm.md.
+//! The setting `CONDUIT_SHM_ADAPTIVE_DELAY` turns it off. Values and what they were measured on: docs/shm.md.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,6 +28,9 @@ const STEP: u32 = 12;
 const MOST: u32 = 128;
 /// Replies that are awaited without a delay, and of which nothing is learnt, where the most steps were too few.
 const GIVEN_UP: u32 = 1 << 12;
+
+/// Set in the count of polls when the reply was seen.
+const SEEN: u32 = 1 << 31;
 
 /// What a rank has learnt of its replies. Of one thread.
 #[derive(Debug)]
@@ -72,23 +75,31 @@ impl AdaptiveDelay {
     /// Polls that waited for the reply asked for last.
     #[cfg(test)]
     pub(super) fn polls(&self) -> u32 {
-        self.polls.load(Ordering::Relaxed)
+        self.polls.load(Ordering::Relaxed) & !SEEN
+    }
+
+    /// The reply was seen: further polls before it is taken don't count.
+    #[inline(always)]
+    pub(super) fn seen(&self) {
+        let polls = self.polls.load(Ordering::Relaxed);
+        self.polls.store(polls | SEEN, Ordering::Relaxed);
     }
 
     #[inline(always)]
     fn is_due(&self, is_replied: impl FnOnce() -> bool) -> bool {
         let polls = self.polls.load(Ordering::Relaxed);
-        if polls == 0 && is_replied() {
+        if polls & SEEN != 0 || (polls == 0 && is_replied()) {
             return false;
         }
-        self.polls.store(polls.saturating_add(1), Ordering::Relaxed);
+        self.polls
+            .store((polls + 1).min(SEEN - 1), Ordering::Relaxed);
         polls == 0
     }
 
     /// The reply is there.
     #[inline(always)]
     pub(super) fn end(&self) {
-        let polls = self.polls.load(Ordering::Relaxed);
+        let polls = self.polls.load(Ordering::Relaxed) & !SEEN;
         let Some(more) = polls.checked_sub(1) else {
             return;
         };
@@ -234,6 +245,20 @@ mod tests {
         let delay = AdaptiveDelay::new(false);
         for _ in 0..100 {
             wait(&delay, 60);
+            assert_eq!(delay.steps(), 0);
+        }
+    }
+    /// A network of several asks again before it polls.
+    #[test]
+    fn looks_at_a_reply_that_was_seen_do_not_count() {
+        let delay = AdaptiveDelay::new(true);
+        for _ in 0..100 {
+            delay.begin();
+            assert!(delay.is_due(|| false));
+            delay.seen();
+            assert!(!delay.is_due(|| true));
+            assert_eq!(delay.polls(), 1);
+            delay.end();
             assert_eq!(delay.steps(), 0);
         }
     }

@@ -82,7 +82,7 @@ impl<M: Mode> Shm<M> {
         sink: &mut S,
     ) -> bool {
         let slot = inbound.ring.slots().address(slot);
-        // Into the slot of one that asks a reply may be written while it is delivered: so of a copy.
+        // A reply may be written into a slot that is offered while the message is delivered: so that is copied.
         let copy: Slot;
         let (from, guard) = match frame.kind {
             PUT_COMPACT => (slot.cast_const(), None),
@@ -95,7 +95,7 @@ impl<M: Mode> Shm<M> {
                 // The reply's line, by a store that changes nothing: what asks for a line to write it does nothing where it has been
                 // read.
                 // SAFETY: the slot's last word, aligned. Its sender writes them again once the head has passed the slot and the reply, if
-                // there is one, was taken; here neither can be, for nothing is released or replied before `begin`.
+                // there is one, was taken; here neither can be, for nothing is released, and no reply is written, before `begin`.
                 unsafe {
                     let last = slot.add(SLOT - size_of::<u32>()).cast::<u32>();
                     last.write_volatile(last.read_volatile());

@@ -140,8 +140,8 @@ impl Header {
     pub(super) unsafe fn read(slot: *const u8) -> Self {
         let mut header = Self::default();
         let to: *mut u8 = ptr::from_mut(&mut header).cast();
-        // SAFETY: 56 bytes within both; every bit pattern is a header, and nobody writes the slot before its release: of a message that
-        // may be replied there a copy is read.
+        // SAFETY: 56 bytes within both; every bit pattern is a header, and nobody writes the slot before its release. A message
+        // whose slot may take a reply is read from a copy.
         unsafe { ptr::copy_nonoverlapping(slot.add(WORD), to.add(WORD), FULL - WORD) }
         header
     }

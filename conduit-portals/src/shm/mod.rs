@@ -8,8 +8,7 @@
 //! the target polls that queue (`receive`, [`crate::matching`]); completions come back the same way. No process ever waits for
 //! another's lock. Nothing has a name in any file system, so nothing is left behind however a rank ends.
 //!
-//! Waiting for room has one reply, [`Submit::Again`](conduit_core::ni::Submit::Again). Where the reply would have to come
-//! from the target's side (a completion finds its queue full), the target keeps that one completion and takes nothing
+//! A sender that finds no room gets [`Submit::Again`](conduit_core::ni::Submit::Again). Where it is the target that finds none (a completion finds its queue full), the target keeps that one completion and takes nothing
 //! more from the same ring until it is posted.
 
 mod adaptive_delay;

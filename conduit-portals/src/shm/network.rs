@@ -115,7 +115,8 @@ impl<M: Mode> Ni for Shm<M> {
 
     #[inline]
     fn ready(&self) -> Ready {
-        self.ready_table.ready().union(self.reply_ready())
+        let ready = self.ready_table.ready();
+        ready.union(self.reply_ready(ready.is_empty()))
     }
     #[inline]
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32 {

@@ -75,7 +75,7 @@ pub(super) struct ReadyTable {
 }
 
 impl ReadyTable {
-    /// Room for so many rings, and for a reply and activations, for whom nobody waits.
+    /// Room for so many rings, and for a reply and activations, which nothing awaits yet.
     pub(super) fn new(rings: usize) -> Self {
         let ready_table = Self {
             entries: (0..=ACTIVATIONS + rings)

@@ -236,19 +236,23 @@ impl<M: Mode> Shm<M> {
         !M::PARALLEL && self.ready_table.reply().is_some()
     }
 
-    /// The queue that is to be polled for a reply. The first look after an offer may be delayed.
+    /// The queue that is to be polled for a reply. The first look after an offer is delayed if this rank has nothing
+    /// else to do (`is_idle`).
     #[inline(always)]
-    pub(super) fn reply_ready(&self) -> Ready {
+    pub(super) fn reply_ready(&self, is_idle: bool) -> Ready {
         let slots = &self.reply_slots;
         if M::PARALLEL || slots.target_rank.load(Ordering::Relaxed) == NOBODY {
             return Ready::NONE;
         }
-        slots.delay.before_poll(|| self.is_replied());
-        match self.ready_table.reply() {
-            // A poll finds out that a frame without a queue makes no sense.
-            Some(frame) => self.queue_of(frame).map_or(Ready::ALL, ready_of),
-            None => Ready::NONE,
+        if is_idle {
+            slots.delay.before_poll(|| self.is_replied());
         }
+        let Some(frame) = self.ready_table.reply() else {
+            return Ready::NONE;
+        };
+        slots.delay.seen();
+        // A poll finds out that a frame without a queue makes no sense.
+        self.queue_of(frame).map_or(Ready::ALL, ready_of)
     }
 
     /// The queue of a reply with this frame. A reply is a compact put of one slot to an open index; anything else is a

@@ -438,7 +438,7 @@ impl<M: Mode> Shm<M> {
     }
 }
 
-/// Whether no slot that begins within these bytes of a message, which stand behind `at` others, begins with a tag that is reserved_tags, or
+/// Whether no slot that begins within these bytes of a message, which stand behind `at` others, begins with a reserved tag, or
 /// with less than a word.
 #[inline]
 fn is_clean(bytes: &[u8], at: usize, reserved_tags: ReservedTags) -> bool {
@@ -491,7 +491,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_slot_of_a_plain_message_begins_with_the_tag(head in bytes(80), body in bytes(400)) {
+        fn no_slot_of_a_clean_message_begins_with_the_tag(head in bytes(80), body in bytes(400)) {
             let length = head.len() + body.len();
             let before = before_payload(length);
             let at = before + head.len();

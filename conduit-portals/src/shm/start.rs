@@ -279,7 +279,7 @@ fn prepare(rank: Rank, size: u32, config: &ShmConfig) -> Result<(OwnedFd, Arc<Ma
     Ok((fd, Arc::new(own)))
 }
 
-/// Maps the memory of these ranks, each on its bootstrap info, and tells whose was not to be had.
+/// Maps the memory of these ranks, each by its bootstrap info, and tells whose was not to be had.
 fn meet(
     rank: Rank,
     ranks: &[Rank],
@@ -384,8 +384,8 @@ mod tests {
         for size in [size - 4096, size + 4096] {
             assert_eq!(rustix::fs::ftruncate(&memory, size), refused);
         }
-        let deferred = SealFlags::FUTURE_WRITE;
-        assert_eq!(rustix::fs::fcntl_add_seals(&memory, deferred), refused);
+        let later = SealFlags::FUTURE_WRITE;
+        assert_eq!(rustix::fs::fcntl_add_seals(&memory, later), refused);
         // Where the system knows of it.
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL;
         if rustix::fs::memfd_create("probe", flags).is_ok() {

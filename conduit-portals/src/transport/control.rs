@@ -13,7 +13,7 @@ use super::inbound::LongReply;
 use super::interface::Transport;
 use super::receive::LONG_REPLY;
 use super::state::{Portals, schedule};
-use super::wire::{Header, WindowUpdate};
+use super::wire::{Header, Left, WindowUpdate};
 
 /// A message that waits in a peer's control queue.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) enum Control {
     /// The data of a longer get, which are read where they are.
     LongReply(LongReply),
     /// This rank leaves.
-    Leave,
+    Leave(Left),
     /// The peer may access an entry directly.
     Advertise(MeId),
     /// The peer has to stop accessing an entry directly.
@@ -66,7 +66,7 @@ impl Control {
                 operation: reply.operation,
                 outcome: Outcome::Done,
             },
-            Self::Leave => Header::Leave,
+            Self::Leave(left) => Header::Leave(left),
             Self::Advertise(entry) => return portals.advertisement(entry),
             Self::Withdraw(entry) => Header::Withdraw(entry),
             Self::Withdrawn(entry) => Header::Withdrawn(entry),

@@ -9,7 +9,7 @@ use crate::transport::fragment::Failure;
 
 use super::control::Control;
 use super::window::{IdleWindows, ReceiveWindows, SendWindows, WindowSize};
-use super::wire::WindowUpdate;
+use super::wire::{Left, WindowUpdate};
 
 /// A peer's flow control and control queue.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Link {
     /// It is in the list of links to be flushed.
     pub(crate) scheduled: bool,
     /// It has announced that it leaves.
-    pub(crate) left: bool,
+    pub(crate) left: Option<Left>,
     pub(crate) failure: Option<Failure>,
 }
 
@@ -38,14 +38,14 @@ impl Link {
             receive: ReceiveWindows::default(),
             control: VecDeque::new(),
             scheduled: false,
-            left: false,
+            left: None,
             failure: None,
         }
     }
 
     /// Whether the peer has neither left nor failed.
     pub(crate) fn is_up(&self) -> bool {
-        !self.left && self.failure.is_none()
+        self.left.is_none() && self.failure.is_none()
     }
 
     /// The window update for the next tiny fragment; once that is sent, call
@@ -80,7 +80,7 @@ struct IdleLink {
     receive: IdleWindows,
     /// The window of the last update.
     last: u8,
-    left: bool,
+    left: Option<Left>,
 }
 
 // Stated in `docs/udp.md`.
@@ -258,7 +258,7 @@ mod tests {
                         other.1.update_sent(update);
                     }
                     5 if index == 0 => {
-                        link.left = true;
+                        link.left = Some(Left::Finished);
                         other.2 = true;
                     }
                     6 => prop_assert_eq!(links.all().count(), reference.len()),
@@ -267,7 +267,7 @@ mod tests {
             }
             for (peer, (sent, arrived, left)) in reference {
                 let link = links.get(peer).expect("a rank of the job");
-                prop_assert_eq!((link.send, link.receive, link.left), (sent, arrived, left));
+                prop_assert_eq!((link.send, link.receive, link.left.is_some()), (sent, arrived, left));
             }
         }
     }
@@ -282,7 +282,7 @@ mod tests {
             .get(0)
             .expect("a rank")
             .control
-            .push_back(Control::Leave);
+            .push_back(Control::Leave(Left::Finished));
         links.get(1).expect("a rank").scheduled = true;
         assert!(
             links

@@ -69,6 +69,7 @@ use queue::QUEUES;
 use regions::REGIONS;
 use state::{ENTRIES, Flags, Portals, schedule};
 use throttle::ProgressThrottle;
+use wire::Left;
 
 /// What the lock guards.
 struct Inner<T> {
@@ -267,6 +268,10 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     /// reached them for a bounded time. What they send from here on may never be received. No
     /// effect in a child process.
     pub fn leave(&self) {
+        self.leave_as(Left::Finished);
+    }
+
+    fn leave_as(&self, left: Left) {
         if self.standing.is_child() {
             return;
         }
@@ -281,7 +286,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         let mut linger = Linger::new(Instant::now(), timeout);
         // Peers that have left by now are skipped.
         self.advance(&mut inner);
-        inner.queue_leave();
+        inner.queue_leave(left);
         self.advance(&mut inner);
         inner.settle();
         loop {
@@ -327,7 +332,7 @@ impl<T: Transport> Inner<T> {
         !self.submitted || self.throttle.allows(Instant::now)
     }
 
-    fn queue_leave(&mut self) {
+    fn queue_leave(&mut self, left: Left) {
         let Portals {
             rank,
             links,
@@ -336,7 +341,7 @@ impl<T: Transport> Inner<T> {
         } = &mut self.portals;
         let peers = links.all().filter(|link| link.peer != *rank);
         for link in peers.filter(|link| link.is_up()) {
-            link.control.push_back(Control::Leave);
+            link.control.push_back(Control::Leave(left));
             schedule(outgoing, link);
         }
     }
@@ -369,7 +374,7 @@ impl<M: Mode, T: Transport> Drop for SoftPortals<M, T> {
         }
         // A process that ends after this has not failed; one that is panicking has.
         if !std::thread::panicking() {
-            self.leave();
+            self.leave_as(Left::Unfinished);
         }
     }
 }

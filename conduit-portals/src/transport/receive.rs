@@ -87,8 +87,8 @@ impl Portals {
                 self.reply_arrives(peer, operation, outcome, payload.as_ptr(), payload.len())
             },
             Header::WindowUpdate => Ok(()),
-            Header::Leave => {
-                self.links.get(peer).ok_or(ProtocolError)?.left = true;
+            Header::Leave(left) => {
+                self.links.get(peer).ok_or(ProtocolError)?.left = Some(left);
                 self.forget_direct(peer);
                 Ok(())
             }
@@ -215,9 +215,13 @@ impl Portals {
 
     /// Ends an operation with its event.
     pub(crate) fn end_operation(&mut self, id: u32) {
-        let Some(operation) = self.operations.remove(id) else {
-            return;
-        };
+        if let Some(operation) = self.operations.remove(id) {
+            self.finish_operation(operation);
+        }
+    }
+
+    /// As [`Self::end_operation`], for one that has no id any more.
+    pub(crate) fn finish_operation(&mut self, operation: Operation) {
         let completion = operation.completion.unwrap_or(Completion::done(0));
         let (token, eq) = (operation.token, operation.eq);
         let end = operation.kind.end().filter(|_| !operation.abandoned);

@@ -26,7 +26,7 @@ use super::operation::{Kind, Operations};
 use super::queue::{QUEUES, Queued};
 use super::regions::Regions;
 use super::window::{Cost, WindowSize};
-use super::wire::SHORT_HEADER;
+use super::wire::{Left, SHORT_HEADER};
 
 /// The most match entries that can be linked at once.
 pub(crate) const ENTRIES: u32 = 4096;
@@ -478,12 +478,21 @@ impl Portals {
         self.drop_arrivals_of(peer);
         let mut awaited = false;
         for operation in self.operations.remove_all_to(peer) {
-            awaited |= operation.is_awaited();
-            self.release_operation(operation);
+            if operation.completion.is_some() {
+                self.finish_operation(operation);
+            } else {
+                awaited |= operation.is_awaited();
+                self.release_operation(operation);
+            }
         }
-        // A peer that has left has not failed, unless it owed a response that would be awaited
-        // forever.
-        if (!left || awaited) && !self.leaving {
+        // A peer that has left has not failed, unless it did so alone and owed a response, which
+        // would be awaited forever.
+        let has_failed = match left {
+            None => true,
+            Some(Left::Unfinished) => awaited,
+            Some(Left::Finished) => false,
+        };
+        if has_failed && !self.leaving {
             let _ = self.flags.failed.compare_exchange(
                 NOBODY,
                 peer,

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Polls between two long_replies of the clock, and all that are skipped under a backlog.
+/// Polls between two readings of the clock, and all that are skipped under a backlog.
 const POLLS: u32 = 8;
 /// How long progress is withheld from a rank that does nothing but poll. Any time from 0.13 to
 /// 0.25 µs will do.

@@ -10,7 +10,7 @@
 //! RESPONSE       a: outcome   operation 4 | length 4 | value 8
 //! REPLY          a: outcome   operation 4
 //! WINDOW_UPDATE
-//! LEAVE
+//! LEAVE          a: 1 if unfinished
 //! ADVERTISE      a: options   entry 4 | match bits 8 | ignore bits 8 | key 8 | address 8 | length 8
 //! WITHDRAW       entry 4
 //! WITHDRAWN      entry 4
@@ -71,14 +71,23 @@ pub(crate) enum Header {
     },
     /// Only the window update that any header may carry.
     WindowUpdate,
-    /// The sender is about to end in good order: its silence is no failure.
-    Leave,
+    /// The sender is about to end: its silence is no failure, unless it owes a response.
+    Leave(Left),
     /// An entry that the receiver may reach directly.
     Advertise(Advertisement),
     /// It may do so no longer.
     Withdraw(MeId),
     /// It does so no longer.
     Withdrawn(MeId),
+}
+
+/// How a rank leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// With all others: nobody awaits a response from it any more.
+    Finished,
+    /// Alone: others may still await one.
+    Unfinished,
 }
 
 /// An entry that a peer may reach directly.
@@ -321,7 +330,7 @@ impl Header {
                 bytes
             }
             Self::WindowUpdate => Bytes::new(WINDOW_UPDATE, 0, 0, 0, update),
-            Self::Leave => Bytes::new(LEAVE, 0, 0, 0, update),
+            Self::Leave(left) => Bytes::new(LEAVE, 0, (left == Left::Unfinished).into(), 0, update),
             Self::Advertise(direct) => {
                 let mut bytes = Bytes::new(ADVERTISE, 0, direct.options.bits(), 0, update);
                 bytes.push(direct.entry.0.to_le_bytes());
@@ -423,7 +432,8 @@ impl Header {
                 operation: reader.u32()?,
             },
             WINDOW_UPDATE => Self::WindowUpdate,
-            LEAVE => Self::Leave,
+            LEAVE if a == 0 => Self::Leave(Left::Finished),
+            LEAVE => Self::Leave(Left::Unfinished),
             ADVERTISE => Self::Advertise(Advertisement {
                 entry: MeId(reader.u32()?),
                 options: MeOptions::from_bits(a)?,
@@ -516,7 +526,8 @@ mod tests {
             (any::<u32>(), outcome())
                 .prop_map(|(operation, outcome)| Header::Reply { operation, outcome }),
             Just(Header::WindowUpdate),
-            Just(Header::Leave),
+            Just(Header::Leave(Left::Finished)),
+            Just(Header::Leave(Left::Unfinished)),
             (any::<u32>(), 0_u8..64, prop::array::uniform5(word())).prop_map(
                 |(entry, options, words)| {
                     let [match_bits, ignore_bits, key, address, length] = words;

@@ -145,7 +145,9 @@ fn ranges_hold_at_their_ends() {
             } => {
                 accepted(&least.to_string());
                 accepted(&(most / multiple * multiple).to_string());
-                refused(&(least - 1).to_string());
+                if least > 0 {
+                    refused(&(least - 1).to_string());
+                }
                 refused(&(most + 1).to_string());
                 if multiple > 1 {
                     refused(&(least + 1).to_string());

@@ -90,7 +90,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
                 operation: "eq_create",
                 rank: self.inter.rank(),
                 reason: format!(
-                    "the intra-host network numbers a queue {}, multi_host its limit",
+                    "the intra-host network numbers a queue {}, beyond its limit",
                     eq.0
                 ),
             });

@@ -1,4 +1,4 @@
-//! Replies in the slots of the messages that offered: what goes that way, what does not, and that nothing is lost or told twice.
+//! Replies in the slots of their requests: what goes that way, what does not, and that nothing is lost or told twice.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,7 +54,7 @@ impl End<Seq> {
         inbox.rings[peer as usize].ring.position()
     }
 
-    /// Polls once, and replies each message by what `replies` gives; what came.
+    /// Polls once, and replies to each message by what `replies` gives; what came.
     fn poll_and_answer(&self, replies: &[Inject<'_>]) -> Vec<Seen> {
         let mut all = Vec::new();
         self.ni.poll(self.eq, 3, |event| {
@@ -228,7 +228,7 @@ fn questions_in_vain_become_rare() {
         b.poll();
     }
     assert!((5..200).contains(&questions), "{questions}");
-    // One that is replied makes them frequent again.
+    // An offer that brings a reply makes them frequent again.
     let before = a.taken_from(1);
     for i in 0..5000 {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
@@ -351,7 +351,7 @@ fn an_answer_may_be_an_entrys_last() {
     assert_eq!(a.ni.statistics().dropped as usize, 3 - puts);
 }
 
-/// A sleeper looks for a reply first; and is one who replies going to wake it?
+/// A rank looks for a reply before it sleeps, and a reply wakes it.
 #[test]
 fn an_answer_is_not_slept_through() {
     let (a, b) = met();
@@ -381,7 +381,7 @@ fn every_exchange_goes_by_the_slot() {
     assert_eq!(a.taken_from(1), rings);
 }
 
-/// Who is replied in each poll hears of others all the same.
+/// A rank that gets a reply in each poll hears of others all the same.
 #[test]
 fn answers_keep_nobody_else_waiting() {
     let mut ends = world::<Seq>(3, &small());

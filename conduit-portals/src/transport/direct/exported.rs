@@ -171,7 +171,7 @@ impl Portals {
         entry: MeId,
     ) -> Result<(), ProtocolError> {
         // A peer that has left is no longer an importer.
-        if self.links.get(peer).is_some_and(|link| link.left) {
+        if self.links.get(peer).is_some_and(|link| link.left.is_some()) {
             return Ok(());
         }
         let exported = self.exported(entry).filter(|exported| exported.withdrawn);

@@ -120,7 +120,7 @@ impl Portals {
             return Err(ProtocolError);
         }
         // A peer that leaves takes no more operations.
-        if self.links.get(peer).ok_or(ProtocolError)?.left {
+        if self.links.get(peer).ok_or(ProtocolError)?.left.is_some() {
             return Ok(());
         }
         if self.direct.peers.is_empty() {
@@ -154,7 +154,7 @@ impl Portals {
         entry: MeId,
     ) -> Result<(), ProtocolError> {
         // Its imports were dropped when it left.
-        if self.links.get(from).is_some_and(|link| link.left) {
+        if self.links.get(from).is_some_and(|link| link.left.is_some()) {
             return Ok(());
         }
         let Some(Some(peer)) = self.direct.peers.get_mut(from as usize) else {

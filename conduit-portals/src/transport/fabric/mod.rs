@@ -196,7 +196,7 @@ pub struct FabricTransport {
     random: Option<fastrand::Rng>,
     links: Box<[FabricLink]>,
     dead: Box<[bool]>,
-    /// SubmitError done yet.
+    /// Not done yet.
     direct: Vec<Operation>,
     /// Direct operations that were done and are still to be reported.
     completed: Vec<Completed>,
