@@ -201,7 +201,7 @@ fn what_is_given_up_is_left_alone() {
     });
 }
 
-/// In a job of several hosts, too, peers of this one are sent to as where all are mapped, with hints of what is to come; others as
+/// In a job of several hosts, too, peers of this one are sent to as where all are mapped, and told that a reply is expected; others as
 /// where none is.
 #[test]
 fn each_peer_is_reached_in_the_best_way() {
@@ -232,9 +232,8 @@ fn each_peer_is_reached_in_the_best_way() {
             let inter = network.inter().expect("there are two hosts");
             [network.intra().seen(), inter.seen()]
         };
-        let injected = |alone, asking| Seen {
-            hints: asking,
-            injected: [alone, asking, 0],
+        let injected = |one_way, expecting| Seen {
+            injected: [one_way, expecting, 0],
         };
         for to in [2, 3, 0, 1] {
             let before = seen();
@@ -244,7 +243,6 @@ fn each_peer_is_reached_in_the_best_way() {
                 let (after, before) = (seen()[side], before[side]);
                 let injected = |at: usize| after.injected[at] - before.injected[at];
                 Seen {
-                    hints: after.hints - before.hints,
                     injected: std::array::from_fn(injected),
                 }
             });

@@ -458,7 +458,7 @@ fn early_frames_are_bounded() {
             let frame = job.frame(Kind::Tiny, 2, number);
             job.inject(bad_rank, &frame);
         }
-        job.gave_up_the_bad_rank("before their time");
+        job.gave_up_the_bad_rank("early frames");
         job.send(1, 0, b"also");
     }
 }

@@ -33,8 +33,8 @@ mod progress_thread;
 mod queue;
 mod receive;
 mod regions;
+mod send;
 mod state;
-mod submit;
 #[cfg(test)]
 mod tests;
 mod throttle;

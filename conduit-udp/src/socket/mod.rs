@@ -29,7 +29,7 @@ mod peers;
 mod system;
 #[cfg(test)]
 mod tests;
-mod waiter;
+mod wait;
 mod wire;
 
 pub use address::{AddressError, UdpAddress};
@@ -41,5 +41,5 @@ pub use foreign::ForeignDatagrams;
 pub use interface::{ChooseError, Interface, choose, default_source, interfaces};
 pub use open::{Buffers, Options, Sent, Socket, largest_payload};
 pub use peers::{PeerErrors, Peers};
-pub use waiter::Waiter;
+pub use wait::Waiter;
 pub use wire::{Machine, Wire};

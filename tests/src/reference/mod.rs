@@ -36,9 +36,7 @@ pub struct Reference {
 /// What this rank was asked for that leaves no other trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Hints that a message will follow.
-    pub hints: u32,
-    /// Injected messages by [`Exchange`]: alone, asking, answering.
+    /// Injected messages by [`Exchange`]: one-way, expecting a reply, replies.
     pub injected: [u32; 3],
 }
 

@@ -30,8 +30,8 @@ use crate::transport::Inner;
 use crate::transport::fragment::Refused;
 use crate::transport::interface::{NativeAtomic, Remote, Transport};
 use crate::transport::operation::{Completion, End, Kind, Operation};
+use crate::transport::send::SubmitError;
 use crate::transport::state::Portals;
-use crate::transport::submit::SubmitError;
 use crate::transport::window::Cost;
 use crate::transport::wire;
 

@@ -30,7 +30,7 @@
 mod atomics;
 mod exported;
 mod imported;
-mod submit;
+mod send;
 
 pub(crate) use atomics::{Native, result_of};
 pub(crate) use exported::Exported;

@@ -8,7 +8,7 @@ use crate::transport::Inner;
 use crate::transport::fragment::Refused;
 use crate::transport::interface::{Access, Remote, Transport};
 use crate::transport::operation::{Completion, End, Kind, Operation};
-use crate::transport::submit::SubmitError;
+use crate::transport::send::SubmitError;
 
 /// The initiator's side of an operation.
 struct LocalPart {
