@@ -24,9 +24,9 @@
 //! | `explicit`, `implicit`, `barrier`, `collective`, `in_use` | what callers wait for, by handle or for their thread, and ask |
 //! | `error`, `options` | what calls refuse; what they take besides |
 //!
-//! Where a peer's memory is mapped, the roles of the seed collapse: a put is a copy, a short or medium is one injected
-//! message, a long is a copy and a message. Where it is not, every operation goes the seed's way: ticket, source role,
-//! operation id, message, completion event.
+//! Where a peer's memory is mapped, the roles that GASNet's portals-conduit gives to memory collapse: a put is a copy, a short
+//! or medium is one injected message, a long is a copy and a message. Where it is not, every operation goes that conduit's
+//! way: ticket, source role, operation id, message, completion event.
 
 mod atomic;
 mod attach;

@@ -1,6 +1,6 @@
 //! Puts and gets by messages: a send ticket and a source role for each piece, one operation id for all.
 //!
-//! The local memory's role is the seed's: RARSRC when it lies in this rank's segment, a ReqSB chunk when it fits one, a
+//! The local memory's role is that of GASNet's portals-conduit: RARSRC when it lies in this rank's segment, a ReqSB chunk when it fits one, a
 //! temporary descriptor (TMPMD) otherwise, or when all chunks are in use.
 
 use am::select;

@@ -11,7 +11,7 @@ pub(in crate::engine) const MOST_RESERVED: u32 = 8;
 
 /// What handlers' replies may use: taken before the requests are looked at, so that a reply never has to wait.
 ///
-/// The seed asks for two send tickets, a TMPMD ticket and a RplSB chunk for each request. A reply here is always one
+/// GASNet's portals-conduit asks for two send tickets, a TMPMD ticket and a RplSB chunk for each request. A reply here is always one
 /// message (a long reply is a copy and a message, or packed), so it is one ticket and one chunk.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct ReplyReserve {
