@@ -58,13 +58,13 @@ impl AdaptiveDelay {
         }
     }
 
-    /// This rank asks.
+    /// This rank offers a slot.
     #[inline(always)]
     pub(super) fn begin(&self) {
         self.polls.store(0, Ordering::Relaxed);
     }
 
-    /// This rank waits for the reply and is about to poll: lets some time pass first, where that is due.
+    /// This rank is about to look for the reply: lets some time pass first, where that is due.
     #[inline(always)]
     pub(super) fn before_poll(&self, is_replied: impl FnOnce() -> bool) {
         if self.is_due(is_replied) {
@@ -72,7 +72,7 @@ impl AdaptiveDelay {
         }
     }
 
-    /// Polls that waited for the reply asked for last.
+    /// Polls since the last offer, up to the one that saw the reply.
     #[cfg(test)]
     pub(super) fn polls(&self) -> u32 {
         self.polls.load(Ordering::Relaxed) & !SEEN
@@ -96,7 +96,7 @@ impl AdaptiveDelay {
         polls == 0
     }
 
-    /// The reply is there.
+    /// The reply is taken.
     #[inline(always)]
     pub(super) fn end(&self) {
         let polls = self.polls.load(Ordering::Relaxed) & !SEEN;

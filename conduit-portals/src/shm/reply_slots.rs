@@ -149,6 +149,7 @@ impl<M: Mode> Shm<M> {
         true
     }
 
+    /// Whether an offer is due with this message, which is counted.
     #[inline(always)]
     fn is_offer_due(&self, target: Rank) -> bool {
         let slots = &self.reply_slots;

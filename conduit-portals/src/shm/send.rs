@@ -152,24 +152,21 @@ impl<M: Mode> Shm<M> {
             .address(route.producer.slot(reserved));
         // SAFETY: the reservation covers header and payload.
         unsafe { self.write_compact(slot, inject) };
-        if slots > 1 {
-            let mut frame = frame(slots, PUT_COMPACT, inject.index);
+        let frame = if slots > 1 {
+            let frame = frame(slots, PUT_COMPACT, inject.index);
             let head = before_payload(length);
             let body = head + inject.head.len();
             let reserved_tags = route.producer.reserved_tags(reserved);
-            if is_clean(inject.head, head, reserved_tags)
-                && is_clean(inject.body, body, reserved_tags)
-            {
-                frame = frame.clean();
-            }
-            route.producer.commit(reserved, frame);
+            let clean = is_clean(inject.head, head, reserved_tags)
+                && is_clean(inject.body, body, reserved_tags);
+            if clean { frame.clean() } else { frame }
         } else {
             let offers = inject.exchange == Exchange::ExpectsReply
                 && self.offer_slot(inject.target, inject.index, route.producer);
             let kind = if offers { PUT_REPLY_SLOT } else { PUT_COMPACT };
-            let frame = Frame::new(1, kind, inject.index.0);
-            route.producer.commit(reserved, frame);
-        }
+            frame(1, kind, inject.index)
+        };
+        route.producer.commit(reserved, frame);
         self.ring_bell(route.peer);
         self.note_sent();
         Ok(Submit::Posted)

@@ -134,6 +134,15 @@ fn polls_that_wait_are_told_of_from_each_question_on() {
         assert_eq!(b.poll_and_answer(&[reply(&[], 0)]).len(), 1);
         assert_eq!(a.poll().len(), 1);
     }
+    // Nor do looks count at a reply that was seen, as a network of several takes them.
+    assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
+    a.ni.ready();
+    assert_eq!(b.poll_and_answer(&[reply(&[], 0)]).len(), 1);
+    for _ in 0..3 {
+        assert!(!a.ni.ready().is_empty());
+    }
+    assert_eq!(a.ni.reply_slots.polls(), 2);
+    assert_eq!(a.poll().len(), 1);
     // Replies that the second poll finds were just missed.
     let steps = |end: &End<Seq>| end.ni.reply_slots.steps();
     let before = steps(&a);

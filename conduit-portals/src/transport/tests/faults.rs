@@ -1,6 +1,6 @@
 //! Peers that fail.
 
-use conduit_core::ni::{Ack, MeMemory, Ni, NiError, Put, Submit, Unlink};
+use conduit_core::ni::{Ack, MeMemory, Ni, NiError, Outcome, Put, Submit, Unlink};
 use conduit_core::threads::Seq;
 
 use super::{PT, entry, events, job};
@@ -149,4 +149,40 @@ fn a_peer_that_leaves_alone_and_owes_a_response_has_failed() {
         events(&ends[0], eq);
         assert_eq!(ends[0].failed_peer(), failed);
     }
+}
+
+/// Its response has come, and what was left was only that the transport says that all was sent.
+#[test]
+fn an_operation_with_a_response_ends_when_its_peer_fails() {
+    let (_, ends) = job::<Seq>(2);
+    let eq = ends[1].eq_create(16).unwrap();
+    let bytes = [1_u8; 5000];
+    // SAFETY: the bytes live as long as the ends.
+    let md = unsafe { ends[1].md_bind(bytes.as_ptr().cast_mut(), 5000, eq) }.unwrap();
+    let put = Put {
+        md,
+        local_offset: 0,
+        length: 5000,
+        ack: Ack::Remote,
+        target: 0,
+        index: PT,
+        match_bits: 0,
+        remote_offset: 0,
+        hdr_data: 0,
+        token: 7,
+    };
+    // SAFETY: the source is not written.
+    assert_eq!(unsafe { ends[1].put(&put) }, Ok(Submit::Posted));
+    {
+        let mut inner = ends[1].inner();
+        let first = inner.portals.operations.peek(0).unwrap();
+        assert!(first.unsent && first.token == 7);
+        inner
+            .portals
+            .response_arrives(0, 0, Outcome::Done, 5000, 0)
+            .unwrap();
+        inner.portals.peer_failed(0, Failure::Silent(1));
+    }
+    assert_eq!(events(&ends[1], eq).len(), 1);
+    assert_eq!(ends[1].md_release(md), Ok(Unlink::Done));
 }
