@@ -4,7 +4,7 @@
 
 /// A failure of the launcher's side channel.
 #[derive(Debug, thiserror::Error)]
-#[error("job start: {operation} failed on rank {rank}: {reason}")]
+#[error("{operation} failed on rank {rank}: {reason}")]
 pub struct BootstrapError {
     /// The rank that saw the failure.
     pub rank: u32,

@@ -107,6 +107,20 @@ impl Mode for Par {
     const PARALLEL: bool = true;
 }
 
+/// A mode in which a handler of this type may run. In [`Seq`] every handler may, as the one thread that makes all calls runs it and
+/// drops it; in the others handlers are `Send` and `Sync`.
+///
+/// # Safety
+/// A mode that is `Send` or `Sync` runs only what is both. Those below are all that is needed.
+pub unsafe trait Runs<F>: Mode {}
+
+// SAFETY: neither `Send` nor `Sync`.
+unsafe impl<F> Runs<F> for Seq {}
+// SAFETY: of what is both.
+unsafe impl<F: Send + Sync> Runs<F> for ParSync {}
+// SAFETY: of what is both.
+unsafe impl<F: Send + Sync> Runs<F> for Par {}
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Seq {}

@@ -37,6 +37,8 @@ settings::group! {
         "buffers that libfabric receives messages into";
     "CONDUIT_OFI_RECEIVE_BUFFER_SIZE" receive_bytes: usize = 256 << 10, Kind::bytes(64 << 10, 1 << 30, 1),
         "bytes of each of these buffers";
+    "CONDUIT_OFI_ATOMICS" atomics: bool = false, Kind::Bool,
+        "let the provider do atomics, if it can, in a job that uses no other network (CONDUIT_NETWORK=ofi); handlers can then do none on their rank's segment; the same on all ranks";
     "CONDUIT_OFI_STATISTICS" statistics: bool = false, Kind::Bool,
         "print the counters of the network over libfabric when a rank leaves";
 }

@@ -1,6 +1,9 @@
-//! Typed arguments of active messages: tuples of numbers, carried in up to sixteen 32-bit words.
+//! Typed arguments of active messages: tuples of numbers, or a struct of them, carried in up to sixteen 32-bit words.
 
-/// A number that travels as one or two argument words.
+/// Words that the arguments of a message have at most.
+pub const MAX_ARG_WORDS: usize = am::MAX_ARGS;
+
+/// A number or `bool` that travels as one or two argument words.
 pub trait Word: Copy + sealed::Sealed {
     /// Words it takes.
     const WORDS: usize;
@@ -27,6 +30,37 @@ macro_rules! one_word {
     )*};
 }
 one_word!(u32, i32, f32);
+
+macro_rules! part_of_a_word {
+    ($($type:ty),*) => {$(
+        impl sealed::Sealed for $type {}
+        impl Word for $type {
+            const WORDS: usize = 1;
+            #[inline]
+            fn write(self, words: &mut [u32]) {
+                words[0] = self as u32;
+            }
+            #[inline]
+            fn read(words: &[u32]) -> Self {
+                words[0] as Self
+            }
+        }
+    )*};
+}
+part_of_a_word!(u8, i8, u16, i16);
+
+impl sealed::Sealed for bool {}
+impl Word for bool {
+    const WORDS: usize = 1;
+    #[inline]
+    fn write(self, words: &mut [u32]) {
+        words[0] = self.into();
+    }
+    #[inline]
+    fn read(words: &[u32]) -> Self {
+        words[0] != 0
+    }
+}
 
 macro_rules! two_words {
     ($($type:ty),*) => {$(
@@ -63,28 +97,34 @@ impl Word for usize {
 }
 impl sealed::Sealed for usize {}
 
-/// The arguments of a handler: a tuple of [`Word`]s of at most 16 words together (checked when the program is compiled).
-pub trait Args: Copy + sealed::Sealed {
+/// The arguments of a handler: a tuple of [`Word`]s, or a struct of them that [`args!`](crate::args) has made. At most
+/// [`MAX_ARG_WORDS`] words together, checked when the program is compiled.
+pub trait Args: Copy {
     /// Words they take.
     const WORDS: usize;
+    /// Their types, as errors say them and ranks compare them.
+    fn types() -> String;
     /// Writes them and gives the words used.
-    fn write(self, words: &mut [u32; am::MAX_ARGS]) -> &[u32];
+    fn write(self, words: &mut [u32; MAX_ARG_WORDS]) -> &[u32];
     /// Reads them from exactly [`Args::WORDS`] words.
     fn read(words: &[u32]) -> Self;
 }
 
 macro_rules! tuple {
     ($($name:ident)*) => {
-        impl<$($name: Word),*> sealed::Sealed for ($($name,)*) {}
         impl<$($name: Word),*> Args for ($($name,)*) {
             const WORDS: usize = {
                 let words = 0 $(+ $name::WORDS)*;
-                assert!(words <= am::MAX_ARGS, "an active message has at most 16 argument words");
+                assert!(words <= MAX_ARG_WORDS, "an active message has at most 16 argument words");
                 words
             };
+            fn types() -> String {
+                let types: &[&str] = &[$(std::any::type_name::<$name>()),*];
+                format!("({})", types.join(", "))
+            }
             #[inline]
             #[allow(non_snake_case, unused_mut, unused_variables, unused_assignments)]
-            fn write(self, words: &mut [u32; am::MAX_ARGS]) -> &[u32] {
+            fn write(self, words: &mut [u32; MAX_ARG_WORDS]) -> &[u32] {
                 let ($($name,)*) = self;
                 let mut at = 0;
                 $( $name.write(&mut words[at..]); at += $name::WORDS; )*
@@ -122,6 +162,78 @@ mod sealed {
     pub trait Sealed {}
 }
 
+/// Makes a struct whose fields are [`Word`]s, and which is the arguments of a handler. It derives `Clone` and `Copy`.
+///
+/// ```
+/// conduit::args! {
+///     /// What to insert, and where.
+///     #[derive(Debug, PartialEq)]
+///     pub struct Insert {
+///         key: u64,
+///         slot: u16,
+///         overwrite: bool,
+///     }
+/// }
+///
+/// # fn main() -> conduit::Result<()> {
+/// let mut handlers = conduit::Handlers::new();
+/// let insert = handlers.short(|_, insert: Insert| assert_eq!(insert.slot, 3));
+/// let conduit = conduit::start()?.attach(handlers, 0)?;
+/// conduit.request(conduit.rank(), insert, Insert { key: 1 << 40, slot: 3, overwrite: true })?;
+/// conduit.finish()
+/// # }
+/// ```
+#[macro_export]
+macro_rules! args {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $type:ty),+ $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy)]
+        $vis struct $name {
+            $($(#[$field_meta])* $field_vis $field: $type,)+
+        }
+
+        impl $crate::Args for $name {
+            const WORDS: usize = {
+                let words = 0 $(+ <$type as $crate::Word>::WORDS)+;
+                assert!(
+                    words <= $crate::MAX_ARG_WORDS,
+                    "an active message has at most 16 argument words"
+                );
+                words
+            };
+            fn types() -> String {
+                let fields = [$(concat!(stringify!($field), ": ", stringify!($type))),+];
+                format!("{} {{ {} }}", stringify!($name), fields.join(", "))
+            }
+            #[inline]
+            fn write(self, words: &mut [u32; $crate::MAX_ARG_WORDS]) -> &[u32] {
+                let mut rest = &mut words[..];
+                $(
+                    $crate::Word::write(self.$field, rest);
+                    rest = &mut rest[<$type as $crate::Word>::WORDS..];
+                )+
+                let _ = rest;
+                &words[..<Self as $crate::Args>::WORDS]
+            }
+            #[inline]
+            fn read(words: &[u32]) -> Self {
+                let mut rest = words;
+                $(
+                    let $field = <$type as $crate::Word>::read(rest);
+                    rest = &rest[<$type as $crate::Word>::WORDS..];
+                )+
+                let _ = rest;
+                Self { $($field),+ }
+            }
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +246,37 @@ mod tests {
         let used = args.write(&mut words);
         assert_eq!(used.len(), 8);
         assert_eq!(<Mixed as Args>::read(used), args);
+        assert_eq!(Mixed::types(), "(u32, i64, f32, f64, usize)");
+    }
+
+    #[test]
+    fn small_arguments_survive() {
+        type Small = (u8, i8, u16, i16, bool, bool);
+        let args: Small = (255, -128, 65_535, -32_768, true, false);
+        let mut words = [0; 16];
+        assert_eq!(<Small as Args>::read(args.write(&mut words)), args);
+    }
+
+    #[test]
+    fn a_struct_of_arguments_survives() {
+        crate::args! {
+            #[derive(Debug, PartialEq)]
+            struct Insert {
+                key: u64,
+                slot: i16,
+                new: bool,
+            }
+        }
+        let args = Insert {
+            key: 1 << 40,
+            slot: -3,
+            new: true,
+        };
+        let mut words = [0; 16];
+        let used = args.write(&mut words);
+        assert_eq!(used.len(), 4);
+        assert_eq!(Insert::read(used), args);
+        assert_eq!(Insert::types(), "Insert { key: u64, slot: i16, new: bool }");
     }
 
     #[test]

@@ -4,7 +4,9 @@ use conduit_core::engine::AtomicRequest;
 use conduit_core::ni::{self, AtomicType, Rank};
 use conduit_core::threads::Mode;
 
-use crate::{Blocking, Conduit, Handle, Result};
+use conduit_core::engine::Blocking;
+
+use crate::{Conduit, Handle, Result};
 
 /// An integer that remote atomics work on.
 pub trait Atom: Copy + sealed::Sealed {
@@ -90,7 +92,11 @@ impl From<AtomicOp> for ni::AtomicOp {
     }
 }
 
-fn request<T: Atom>(op: impl Into<ni::AtomicOp>, operand: T, comparand: T) -> AtomicRequest {
+pub(crate) fn request<T: Atom>(
+    op: impl Into<ni::AtomicOp>,
+    operand: T,
+    comparand: T,
+) -> AtomicRequest {
     AtomicRequest {
         op: op.into(),
         ty: T::TYPE,
@@ -121,20 +127,32 @@ impl<M: Mode> Conduit<M> {
         op: AtomicOp,
         operand: T,
     ) -> Result<T> {
-        self.fetch(target, offset, request(op, operand, operand))
+        self.fetch(
+            "atomic_fetch",
+            target,
+            offset,
+            request(op, operand, operand),
+        )
     }
 
     /// Reads the integer at `offset` of `target`'s segment.
     #[inline]
     pub fn atomic_get<T: Atom>(&self, target: Rank, offset: usize) -> Result<T> {
         let none = T::from_bits(0);
-        self.fetch(target, offset, request(ni::AtomicOp::Get, none, none))
+        let get = request(ni::AtomicOp::Get, none, none);
+        self.fetch("atomic_get", target, offset, get)
     }
 
     #[inline]
-    fn fetch<T: Atom>(&self, target: Rank, offset: usize, request: AtomicRequest) -> Result<T> {
-        let old = self.done(self.member.engine().atomic_fetch(target, offset, request))?;
-        Ok(T::from_bits(old))
+    fn fetch<T: Atom>(
+        &self,
+        call: &'static str,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+    ) -> Result<T> {
+        let old = self.member.engine().atomic_fetch(target, offset, request);
+        Ok(T::from_bits(self.done(call, old)?))
     }
 
     /// As [`Conduit::atomic_fetch`], without the value from before.
@@ -147,6 +165,7 @@ impl<M: Mode> Conduit<M> {
         operand: T,
     ) -> Result<()> {
         self.done(
+            "atomic",
             self.member
                 .engine()
                 .atomic(target, offset, request(op, operand, operand)),
@@ -163,12 +182,12 @@ impl<M: Mode> Conduit<M> {
         operand: T,
     ) -> Result<Handle> {
         let request = request(op, operand, operand);
-        let handle = self.done(self.member.engine().atomic_nb(
-            target,
-            offset,
-            request,
-            Blocking::Wait,
-        ))?;
+        let handle = self.done(
+            "atomic_nb",
+            self.member
+                .engine()
+                .atomic_nb(target, offset, request, Blocking::Wait),
+        )?;
         Ok(handle.unwrap_or(Handle::DONE))
     }
 
@@ -182,6 +201,6 @@ impl<M: Mode> Conduit<M> {
         new: T,
     ) -> Result<T> {
         let request = request(ni::AtomicOp::CompareSwap, new, expected);
-        self.fetch(target, offset, request)
+        self.fetch("compare_swap", target, offset, request)
     }
 }

@@ -1,5 +1,7 @@
 //! The attached rank: what everything is called on.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use conduit_core::barrier::Value;
 use conduit_core::engine::{BarrierOutcome, Error as EngineError};
 use conduit_core::ni::Rank;
@@ -24,7 +26,7 @@ use crate::{Error, Member, Result};
 /// around it would go on.
 pub struct Conduit<M: Mode = Seq> {
     pub(crate) member: Member<M>,
-    finished: bool,
+    finished: AtomicBool,
 }
 
 impl<M: Mode> std::fmt::Debug for Conduit<M> {
@@ -40,7 +42,7 @@ impl<M: Mode> Conduit<M> {
     pub(crate) fn new(member: Member<M>) -> Self {
         Self {
             member,
-            finished: false,
+            finished: AtomicBool::new(false),
         }
     }
 
@@ -69,12 +71,13 @@ impl<M: Mode> Conduit<M> {
         neighbourhood.ok_or_else(|| self.no_such_rank("neighbourhood_of", rank))
     }
 
-    fn no_such_rank(&self, operation: &'static str, rank: Rank) -> Error {
-        Error::Engine(EngineError::NoSuchRank {
-            operation,
+    fn no_such_rank(&self, call: &'static str, rank: Rank) -> Error {
+        let error = EngineError::NoSuchRank {
+            operation: call,
             rank,
             size: self.size(),
-        })
+        };
+        Error::of(call, self.rank(), error)
     }
 
     /// The settings that this rank runs with.
@@ -82,34 +85,47 @@ impl<M: Mode> Conduit<M> {
         self.member.settings()
     }
 
-    /// Translates an engine's result. Where another rank has ended the job, this one ends here.
+    /// Translates the engine's result of a call. Where another rank has ended the job, this one ends here.
     #[inline]
-    pub(crate) fn done<T>(&self, result: Result<T, EngineError>) -> Result<T> {
+    pub(crate) fn done<T>(&self, call: &'static str, result: Result<T, EngineError>) -> Result<T> {
         match result {
             Ok(value) => Ok(value),
-            Err(error) => Err(self.failed(error)),
+            Err(error) => Err(self.member.failed(call, error)),
         }
-    }
-
-    #[cold]
-    fn failed(&self, error: EngineError) -> Error {
-        if self.member.ended_by(&error).is_some() {
-            std::process::exit(0);
-        }
-        Error::Engine(error)
     }
 
     /// Serves the network once: completions, messages. Runs handlers. Refused in a handler.
     #[inline]
     pub fn poll(&self) -> Result<()> {
-        self.done(self.member.engine().poll())
+        self.done("poll", self.member.engine().poll())
     }
 
     /// Polls until the condition holds; waits in between as is best on this host. For conditions that handlers or other
-    /// ranks' puts make true. Not in a handler, where what would make it true may wait for the handler's end.
+    /// ranks' puts make true: a `bool`, or a [`Result`] whose error ends the wait. Not in a handler, where what would make it true
+    /// may wait for the handler's end.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// let segment = conduit.segment();
+    /// conduit.put(conduit.rank(), 0, &1u64)?;
+    /// conduit.wait_until(|| Ok(segment.atomic_get::<u64>(0)? == 1))?;
+    /// # conduit.finish()
+    /// # }
+    /// ```
     #[inline]
-    pub fn wait_until(&self, condition: impl FnMut() -> bool) -> Result<()> {
-        self.done(self.member.engine().wait_until(condition))
+    pub fn wait_until<C: Condition>(&self, mut condition: impl FnMut() -> C) -> Result<()> {
+        let mut refused = None;
+        let waited = self.member.engine().wait_until(|| {
+            condition().holds().unwrap_or_else(|error| {
+                refused = Some(error);
+                true
+            })
+        });
+        match refused {
+            Some(error) => Err(error),
+            None => self.done("wait_until", waited),
+        }
     }
 
     /// Waits until all ranks have called it. What any rank has stored, or put and synchronised, before it is there after it.
@@ -117,7 +133,7 @@ impl<M: Mode> Conduit<M> {
     /// It does not deliver messages: one that was sent before it may be handled after it. [`Conduit::quiesce`] does.
     #[inline]
     pub fn barrier(&self) -> Result<()> {
-        let outcome = self.done(self.member.engine().barrier(Value::Anonymous))?;
+        let outcome = self.done("barrier", self.member.engine().barrier(Value::Anonymous))?;
         self.matched("barrier", outcome)
     }
 
@@ -149,52 +165,77 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// In a handler. A rank has failed.
+    /// In a handler. A rank has failed. Another rank has called a barrier or [`Conduit::finish`] instead: then on all ranks. Between
+    /// [`Conduit::barrier_notify`] and its wait.
     pub fn quiesce(&self) -> Result<()> {
-        self.done(self.member.engine().quiesce())
+        let outcome = self.done("quiesce", self.member.engine().quiesce())?;
+        self.matched("quiesce", outcome)
     }
 
     /// A barrier with a name: an error if ranks give different ones (or one that no rank gave).
     pub fn barrier_named(&self, id: u32) -> Result<()> {
-        let outcome = self.done(self.member.engine().barrier(Value::Named(id)))?;
+        let outcome = self.done(
+            "barrier_named",
+            self.member.engine().barrier(Value::Named(id)),
+        )?;
         self.matched("barrier_named", outcome)
     }
 
     /// First half of a [barrier](Conduit::barrier), named or anonymous (`None`): this rank has arrived. Then [`Conduit::barrier_wait`] or
     /// [`Conduit::barrier_try`].
     pub fn barrier_notify(&self, id: Option<u32>) -> Result<()> {
-        self.done(self.member.engine().barrier_notify(value(id)))
+        self.done(
+            "barrier_notify",
+            self.member.engine().barrier_notify(value(id)),
+        )
     }
 
     /// Second half of a barrier: waits for all others.
     pub fn barrier_wait(&self, id: Option<u32>) -> Result<()> {
-        let outcome = self.done(self.member.engine().barrier_wait(value(id)))?;
+        let outcome = self.done("barrier_wait", self.member.engine().barrier_wait(value(id)))?;
         self.matched("barrier_wait", outcome)
     }
 
     /// As [`Conduit::barrier_wait`] without waiting: has the barrier ended?
     pub fn barrier_try(&self, id: Option<u32>) -> Result<bool> {
-        match self.done(self.member.engine().barrier_try(value(id)))? {
+        match self.done("barrier_try", self.member.engine().barrier_try(value(id)))? {
             Some(outcome) => self.matched("barrier_try", outcome).map(|()| true),
             None => Ok(false),
         }
     }
 
-    fn matched(&self, operation: &'static str, outcome: BarrierOutcome) -> Result<()> {
+    fn matched(&self, call: &'static str, outcome: BarrierOutcome) -> Result<()> {
         match outcome {
             BarrierOutcome::Match(_) => Ok(()),
-            BarrierOutcome::Mismatch => Err(Error::BarrierMismatch {
-                operation,
+            BarrierOutcome::Mismatch(calls) => Err(Error::BarrierMismatch {
+                call,
                 rank: self.rank(),
+                calls,
             }),
         }
     }
 
     /// Leaves the job in good order: waits until all ranks have called it and all messages have been handled
-    /// ([`Conduit::quiesce`]), then tells the launcher. Collective.
-    pub fn finish(mut self) -> Result<()> {
-        self.finished = true;
-        self.quiesce()?;
+    /// ([`Conduit::quiesce`]), then tells the launcher. Collective, once.
+    ///
+    /// It takes a reference, so a rank that is shared or static can finish too. Later calls that would use the network are errors,
+    /// on all threads; copies to and from memory that is mapped here are still made. What other threads start while this call runs may
+    /// be lost: a program that has some ends them before.
+    ///
+    /// # Errors
+    /// In a handler. A rank has failed. Another rank has called a barrier or [`Conduit::quiesce`] instead: then on all ranks, and
+    /// none has finished. Between [`Conduit::barrier_notify`] and its wait. A second call.
+    pub fn finish(&self) -> Result<()> {
+        const CALL: &str = "finish";
+        if self.finished.swap(true, Relaxed) {
+            return self.done(CALL, Err(EngineError::Finished));
+        }
+        let outcome = self.done(CALL, self.member.engine().finish());
+        let quiet = outcome.and_then(|outcome| self.matched(CALL, outcome));
+        if quiet.is_err() {
+            self.finished.store(false, Relaxed);
+        }
+        quiet?;
         // It is over here when the others' messages are in; this rank's own may still have to go out, and
         // nobody sends them once it is gone.
         let limit = self.member.settings().engine.exit_wait(self.size());
@@ -212,19 +253,19 @@ impl<M: Mode> Conduit<M> {
 
     /// Credits for requests to `peer` that are free now (`gasnet_send_credits`).
     pub fn send_credits(&self, peer: Rank) -> Result<u32> {
-        self.done(self.member.engine().credits(peer))
+        self.done("send_credits", self.member.engine().credits(peer))
             .map(|credits| credits.send)
     }
 
     /// Credits that this rank has lent to `peer`.
     pub fn lent_credits(&self, peer: Rank) -> Result<u32> {
-        self.done(self.member.engine().credits(peer))
+        self.done("lent_credits", self.member.engine().credits(peer))
             .map(|credits| credits.lent)
     }
 
     /// How often a request to `peer` had to wait for credits (`gasnet_credit_stalls`).
     pub fn credit_stalls(&self, peer: Rank) -> Result<u64> {
-        self.done(self.member.engine().credits(peer))
+        self.done("credit_stalls", self.member.engine().credits(peer))
             .map(|credits| credits.stalls)
     }
 
@@ -235,7 +276,7 @@ impl<M: Mode> Conduit<M> {
 
     /// Credits that `peer` has taken back from this rank (`gasnet_revoked_credits`).
     pub fn revoked_credits(&self, peer: Rank) -> Result<u64> {
-        self.done(self.member.engine().credits(peer))
+        self.done("revoked_credits", self.member.engine().credits(peer))
             .map(|credits| credits.revoked)
     }
 }
@@ -244,7 +285,7 @@ impl<M: Mode> Drop for Conduit<M> {
     fn drop(&mut self) {
         // A job of one leaves nobody, nor does a child; a panic has said more.
         let engine = self.member.engine();
-        let leaves = !self.finished && self.size() > 1 && !engine.is_child();
+        let leaves = !self.finished.load(Relaxed) && self.size() > 1 && !engine.is_child();
         if leaves && !std::thread::panicking() {
             stderr::write_line(format_args!(
                 "conduit: rank {} of {} leaves the job without Conduit::finish, and the others can't go on",
@@ -252,6 +293,26 @@ impl<M: Mode> Drop for Conduit<M> {
                 self.size()
             ));
         }
+    }
+}
+
+/// What [`Conduit::wait_until`] waits for: `bool`, or a [`Result`] of it.
+pub trait Condition {
+    /// Whether it holds.
+    fn holds(self) -> Result<bool>;
+}
+
+impl Condition for bool {
+    #[inline]
+    fn holds(self) -> Result<bool> {
+        Ok(self)
+    }
+}
+
+impl Condition for Result<bool> {
+    #[inline]
+    fn holds(self) -> Result<bool> {
+        self
     }
 }
 

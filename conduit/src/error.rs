@@ -2,49 +2,74 @@
 
 use std::fmt;
 
+use conduit_core::barrier::Calls;
+use conduit_core::engine::Error as EngineError;
+use conduit_core::ni::Rank;
+
 /// The result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call was refused or a job could not go on. The text names the rank, the operation and the setting concerned.
+/// Why a call was refused or a job could not go on. The text names the call as the program spells it, the calling rank, and the rank
+/// or setting concerned.
 ///
 /// `Debug` prints the same text, so that a `main` that returns it tells its user what is wrong.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The engine refused an operation.
-    #[error(transparent)]
-    Engine(#[from] conduit_core::engine::Error),
+    /// The engine refused an operation, or the job has failed.
+    #[error("{call} on rank {rank}: {error}")]
+    Engine {
+        /// The call.
+        call: &'static str,
+        /// The calling rank.
+        rank: Rank,
+        /// What is wrong.
+        error: EngineError,
+    },
     /// A setting is unknown or has no acceptable value.
-    #[error("{0}")]
-    Settings(String),
+    #[error("start{}: {reason}", on(*rank))]
+    Settings {
+        /// The calling rank, if the launcher says which that is.
+        rank: Option<Rank>,
+        /// The setting, what was found and what is accepted.
+        reason: String,
+    },
     /// The job could not be joined, or the launcher failed.
-    #[error("job start: {0}")]
-    Start(String),
+    #[error("start{}: {reason}", on(*rank))]
+    Start {
+        /// The calling rank, if it is known.
+        rank: Option<Rank>,
+        /// What failed.
+        reason: String,
+    },
     /// The network could not be started.
-    #[error(transparent)]
-    Network(#[from] lanes::Error),
+    #[error("start{}: {error}", on(*rank))]
+    Network {
+        /// The calling rank, if it is known.
+        rank: Option<Rank>,
+        /// What failed.
+        error: lanes::Error,
+    },
     /// The segment does not fit.
     #[error(
         "attach on rank {rank}: a segment of {bytes} bytes, the most is {limit} \
          (CONDUIT_MAX_SEGMENT, or 85 % of the memory available when the job started, shared by its ranks)"
     )]
     SegmentTooLarge {
-        /// This rank.
-        rank: u32,
+        /// The calling rank.
+        rank: Rank,
         /// Bytes asked for.
         bytes: usize,
         /// Bytes there are.
         limit: usize,
     },
-    /// Local access outside of one's own segment, or not aligned for its type.
-    #[error(
-        "{operation} on rank {rank}: {count} elements of {size} bytes at offset {offset} {problem}"
-    )]
+    /// Elements that can't be lent or copied: not aligned for their type, or not as many bytes as there are.
+    #[error("{call} on rank {rank}: {count} elements of {size} bytes at offset {offset} {problem}")]
     Local {
         /// The call.
-        operation: &'static str,
-        /// This rank.
-        rank: u32,
+        call: &'static str,
+        /// The calling rank.
+        rank: Rank,
         /// Offset given, bytes.
         offset: usize,
         /// Elements asked for.
@@ -55,21 +80,40 @@ pub enum Error {
         problem: &'static str,
     },
     /// Fixed handler ids must lie in 128..=255 and be used once.
-    #[error("handler id {id} is {problem}")]
+    #[error("attach on rank {rank}: handler id {id} is {problem}")]
     HandlerId {
+        /// The calling rank.
+        rank: Rank,
         /// The id.
         id: u8,
         /// What is wrong.
         problem: &'static str,
     },
-    /// The barrier's ids differed between ranks, or from the one given to wait.
-    #[error("{operation} on rank {rank}: barrier ids do not match")]
+    /// The ranks have not registered the same handlers. All of them get this error, and none has a segment.
+    #[error("attach on rank {rank}: the ranks' handlers differ: {difference}")]
+    HandlersDiffer {
+        /// The calling rank.
+        rank: Rank,
+        /// The first handler that differs, as each rank has it.
+        difference: String,
+    },
+    /// The barrier's ids differed between ranks, or from the one given to wait; or ranks have called
+    /// [`barrier`](crate::Conduit::barrier), [`quiesce`](crate::Conduit::quiesce) and
+    /// [`finish`](crate::Conduit::finish) where all must make the same call. All ranks that did get the error.
+    #[error("{call} on rank {rank}: {calls}")]
     BarrierMismatch {
         /// The call.
-        operation: &'static str,
-        /// This rank.
-        rank: u32,
+        call: &'static str,
+        /// The calling rank.
+        rank: Rank,
+        /// Which calls have met. If barriers alone, it is their ids that differ.
+        calls: Calls,
     },
+}
+
+/// " on rank N" where it is known.
+fn on(rank: Option<Rank>) -> String {
+    rank.map_or_else(String::new, |rank| format!(" on rank {rank}"))
 }
 
 impl fmt::Debug for Error {
@@ -83,8 +127,39 @@ impl Error {
     /// The exit code with which a rank has ended the job, if that is what this error says.
     pub fn exit_code(&self) -> Option<i32> {
         match self {
-            Self::Engine(conduit_core::engine::Error::Exited { code, .. }) => Some(*code),
+            Self::Engine {
+                error: EngineError::Exited { code, .. },
+                ..
+            } => Some(*code),
             _ => None,
         }
+    }
+
+    pub(crate) fn of(call: &'static str, rank: Rank, error: EngineError) -> Self {
+        Self::Engine { call, rank, error }
+    }
+
+    pub(crate) fn start(reason: impl fmt::Display) -> Self {
+        Self::Start {
+            rank: None,
+            reason: reason.to_string(),
+        }
+    }
+
+    pub(crate) fn settings(reason: impl fmt::Display) -> Self {
+        Self::Settings {
+            rank: None,
+            reason: reason.to_string(),
+        }
+    }
+
+    /// The same, of a start that has learnt which rank this is.
+    pub(crate) fn of_rank(mut self, of: Option<Rank>) -> Self {
+        if let Self::Settings { rank, .. } | Self::Start { rank, .. } | Self::Network { rank, .. } =
+            &mut self
+        {
+            *rank = rank.or(of);
+        }
+        self
     }
 }

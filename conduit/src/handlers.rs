@@ -1,27 +1,37 @@
 //! Handlers: typed functions that messages run, and the typed ids that requests name them by.
 
+use std::any::type_name;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use am::handlers::{Accepts, CLIENT_FIRST, Entry, Registration};
-use conduit_core::engine::{Handler, Payload};
-use conduit_core::threads::{Mode, Seq};
+use conduit_core::engine::{Handler, Payload as Carried};
+use conduit_core::threads::{Mode, Runs, Seq};
+use zerocopy::{CastError, FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::Network;
-use crate::call::{Call, Landed};
-use crate::{Args, Error, Result};
+use crate::{Args, Call, Landed, Network};
+
+/// What a medium may carry: bytes, numbers, slices of these, and types that derive [`zerocopy`]'s `FromBytes`, `IntoBytes`,
+/// `Immutable` and `KnownLayout`. It arrives as it lies in memory, so all ranks run on machines of the same kind. Aligned to at
+/// most 16.
+pub trait Payload: FromBytes + IntoBytes + Immutable + KnownLayout {}
+
+impl<T: FromBytes + IntoBytes + Immutable + KnownLayout + ?Sized> Payload for T {}
+
+#[repr(align(4096))]
+struct Page([u8; 16]);
+static PAGE: Page = Page([0; 16]);
 
 macro_rules! handler_id {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $name:ident, [$($params:tt)*], [$($bounds:tt)*], [$($args:tt)*], $of:ty) => {
         $(#[$doc])*
-        pub struct $name<A> {
+        pub struct $name<$($params)*> {
             pub(crate) id: u8,
-            args: PhantomData<fn(A)>,
+            of: PhantomData<$of>,
         }
 
-        impl<A> $name<A> {
+        impl<$($bounds)*> $name<$($args)*> {
             fn new(id: u8) -> Self {
-                Self { id, args: PhantomData }
+                Self { id, of: PhantomData }
             }
 
             /// The number that travels, 128 to 255.
@@ -30,15 +40,15 @@ macro_rules! handler_id {
             }
         }
 
-        impl<A> Clone for $name<A> {
+        impl<$($bounds)*> Clone for $name<$($args)*> {
             fn clone(&self) -> Self {
                 *self
             }
         }
 
-        impl<A> Copy for $name<A> {}
+        impl<$($bounds)*> Copy for $name<$($args)*> {}
 
-        impl<A> std::fmt::Debug for $name<A> {
+        impl<$($bounds)*> std::fmt::Debug for $name<$($args)*> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, concat!(stringify!($name), "({})"), self.id)
             }
@@ -48,15 +58,15 @@ macro_rules! handler_id {
 
 handler_id! {
     /// Names a handler of shorts with arguments `A`.
-    Short
+    Short, [A], [A], [A], fn(A)
 }
 handler_id! {
-    /// Names a handler of mediums with arguments `A`.
-    Medium
+    /// Names a handler of mediums with arguments `A` and payload `P`.
+    Medium, [A, P: ?Sized = [u8]], [A, P: ?Sized], [A, P], fn(A, *const P)
 }
 handler_id! {
     /// Names a handler of longs with arguments `A`.
-    Long
+    Long, [A], [A], [A], fn(A)
 }
 
 /// The handlers of a rank, to be registered by [`crate::Job::attach`].
@@ -80,7 +90,7 @@ handler_id! {
 ///     let sum = sum.clone();
 ///     move |_, (total,): (u64,)| sum.store(total, Relaxed)
 /// });
-/// let add = handlers.medium(move |call, (start,): (u64,), bytes| {
+/// let add = handlers.medium(move |call, (start,): (u64,), bytes: &[u8]| {
 ///     let total = start + bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>();
 ///     call.reply(done, (total,)).expect("the first reply to a request");
 /// });
@@ -91,16 +101,42 @@ handler_id! {
 /// # }
 /// ```
 pub struct Handlers<M: Mode = Seq> {
-    pub(crate) list: Vec<Registration<Handler<Network<M>, M>>>,
+    list: Vec<Added<M>>,
     next: Option<u8>,
-    pub(crate) error: Option<Error>,
+    name: Option<&'static str>,
+    error: Option<(u8, &'static str)>,
+}
+
+/// A handler that has been added.
+struct Added<M: Mode> {
+    id: u8,
+    name: Option<&'static str>,
+    kind: &'static str,
+    accepts: Accepts,
+    words: usize,
+    /// Types of its arguments and payload.
+    types: String,
+    handler: Handler<Network<M>, M>,
+}
+
+impl<M: Mode> Added<M> {
+    /// What it is called in errors: its name or kind, and its types.
+    fn title(&self) -> String {
+        format!("{} {}", self.name.unwrap_or(self.kind), self.types)
+    }
+
+    /// What ranks compare.
+    fn signature(&self) -> String {
+        let name = self.name.map(|name| format!(" {name:?}"));
+        let name = name.unwrap_or_default();
+        format!("{}{name}, {} of {}", self.id, self.kind, self.types)
+    }
 }
 
 impl<M: Mode> std::fmt::Debug for Handlers<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list()
-            .entries(self.list.iter().map(|registration| registration.id))
-            .finish()
+        let signatures = self.list.iter().map(Added::signature);
+        f.debug_list().entries(signatures).finish()
     }
 }
 
@@ -110,12 +146,16 @@ impl<M: Mode> Default for Handlers<M> {
     }
 }
 
+/// A list as the engine takes it, and what ranks compare of each.
+pub(crate) type Checked<M> = (Vec<Registration<Handler<Network<M>, M>>>, Vec<String>);
+
 impl<M: Mode> Handlers<M> {
     /// No handlers.
     pub fn new() -> Self {
         Self {
             list: Vec::new(),
             next: None,
+            name: None,
             error: None,
         }
     }
@@ -126,46 +166,139 @@ impl<M: Mode> Handlers<M> {
         self
     }
 
+    /// Gives the next handler a name, for errors. Ranks compare it too.
+    ///
+    /// ```
+    /// let mut handlers = conduit::Handlers::<conduit::Seq>::new();
+    /// let insert = handlers.named("insert").short(|_, (key,): (u64,)| println!("{key}"));
+    /// ```
+    pub fn named(&mut self, name: &'static str) -> &mut Self {
+        self.name = Some(name);
+        self
+    }
+
     /// Adds a handler of shorts.
-    pub fn short<A: Args>(
-        &mut self,
-        handler: impl Fn(&Call<'_, M>, A) + Send + Sync + 'static,
-    ) -> Short<A> {
-        let id = self.add::<A>(Accepts::SHORT, move |call, args| handler(call, args));
-        Short::new(id)
+    pub fn short<A: Args, F>(&mut self, handler: F) -> Short<A>
+    where
+        F: Fn(&Call<'_, M>, A) + 'static,
+        M: Runs<F>,
+    {
+        // SAFETY: the mode runs it.
+        unsafe { self.add_short(handler) }
     }
 
     /// Adds a handler of mediums. The payload lies in Conduit's own buffer, aligned to 16, until the handler returns; where the sender
     /// is on this host, in memory shared with it (see [what is safe](crate#what-is-safe)).
-    pub fn medium<A: Args>(
-        &mut self,
-        handler: impl Fn(&Call<'_, M>, A, &[u8]) + Send + Sync + 'static,
-    ) -> Medium<A> {
-        let id = self.add::<A>(Accepts::MEDIUM, move |call, args| {
-            if let Payload::Medium(payload) = call.payload() {
-                handler(call, args, payload);
-            }
-        });
-        Medium::new(id)
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// use conduit::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+    ///
+    /// #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+    /// #[zerocopy(crate = "conduit::zerocopy")]
+    /// #[repr(C)]
+    /// struct Edge {
+    ///     from: u32,
+    ///     to: u32,
+    /// }
+    ///
+    /// let mut handlers = conduit::Handlers::new();
+    /// let add = handlers.medium(|_, (), edges: &[Edge]| assert_eq!(edges[1].to, 3));
+    /// let conduit = conduit::start()?.attach(handlers, 0)?;
+    /// let edges = [Edge { from: 1, to: 2 }, Edge { from: 2, to: 3 }];
+    /// conduit.request_medium(conduit.rank(), add, (), &edges[..])?;
+    /// conduit.finish()
+    /// # }
+    /// ```
+    pub fn medium<A: Args, P: Payload + ?Sized, F>(&mut self, handler: F) -> Medium<A, P>
+    where
+        F: Fn(&Call<'_, M>, A, &P) + 'static,
+        M: Runs<F>,
+    {
+        // SAFETY: the mode runs it.
+        unsafe { self.add_medium(handler) }
     }
 
     /// Adds a handler of longs, whose payload has landed in this rank's segment.
-    pub fn long<A: Args>(
+    pub fn long<A: Args, F>(&mut self, handler: F) -> Long<A>
+    where
+        F: Fn(&Call<'_, M>, A, Landed<'_, M>) + 'static,
+        M: Runs<F>,
+    {
+        // SAFETY: the mode runs it.
+        unsafe { self.add_long(handler) }
+    }
+
+    /// Adds handlers where the mode is not known, as in a function generic over it: they are `Send` and `Sync`, and any mode runs
+    /// them.
+    pub fn any_mode(&mut self) -> AnyMode<'_, M> {
+        AnyMode(self)
+    }
+
+    /// # Safety
+    /// The mode runs the handler.
+    unsafe fn add_short<A: Args>(
         &mut self,
-        handler: impl Fn(&Call<'_, M>, A, Landed) + Send + Sync + 'static,
-    ) -> Long<A> {
-        let id = self.add::<A>(Accepts::LONG, move |call, args| {
-            if let Payload::Long { offset, length } = call.payload() {
-                handler(call, args, Landed { offset, length });
+        handler: impl Fn(&Call<'_, M>, A) + 'static,
+    ) -> Short<A> {
+        let (kind, types) = ("a short", A::types());
+        // SAFETY: the caller's promise.
+        let id = unsafe { self.add::<A>(Accepts::SHORT, kind, types, handler) };
+        Short::new(id)
+    }
+
+    /// # Safety
+    /// The mode runs the handler.
+    unsafe fn add_medium<A: Args, P: Payload + ?Sized>(
+        &mut self,
+        handler: impl Fn(&Call<'_, M>, A, &P) + 'static,
+    ) -> Medium<A, P> {
+        // Payloads lie at multiples of 16: this one is a multiple of no more.
+        if let Err(CastError::Alignment(_)) = P::ref_from_bytes(&PAGE.0[16..16]) {
+            let problem = "not to be had: its payload is aligned to more than 16";
+            self.error.get_or_insert((self.next.unwrap_or(0), problem));
+        }
+        let (kind, payload) = ("a medium", type_name::<P>());
+        let types = format!("{} with {payload}", A::types());
+        let handler = move |call: &Call<'_, M>, args: A| {
+            let Carried::Medium(bytes) = call.payload() else {
+                return;
+            };
+            match P::ref_from_bytes(bytes) {
+                Ok(payload) => handler(call, args, payload),
+                Err(_) => call.malformed(payload, bytes.len()),
             }
-        });
+        };
+        // SAFETY: the caller's promise; the function holds nothing else.
+        let id = unsafe { self.add::<A>(Accepts::MEDIUM, kind, types, handler) };
+        Medium::new(id)
+    }
+
+    /// # Safety
+    /// The mode runs the handler.
+    unsafe fn add_long<A: Args>(
+        &mut self,
+        handler: impl Fn(&Call<'_, M>, A, Landed<'_, M>) + 'static,
+    ) -> Long<A> {
+        let (kind, types) = ("a long", A::types());
+        let handler = move |call: &Call<'_, M>, args: A| {
+            if let Carried::Long { offset, length } = call.payload() {
+                handler(call, args, call.landed(offset, length));
+            }
+        };
+        // SAFETY: the caller's promise; the function holds nothing else.
+        let id = unsafe { self.add::<A>(Accepts::LONG, kind, types, handler) };
         Long::new(id)
     }
 
-    fn add<A: Args>(
+    /// # Safety
+    /// The mode runs the handler.
+    unsafe fn add<A: Args>(
         &mut self,
         category: Accepts,
-        handler: impl Fn(&Call<'_, M>, A) + Send + Sync + 'static,
+        kind: &'static str,
+        types: String,
+        handler: impl Fn(&Call<'_, M>, A) + 'static,
     ) -> u8 {
         let id = match self.next.take() {
             Some(id) => self.fixed(id),
@@ -175,47 +308,97 @@ impl<M: Mode> Handlers<M> {
             self.error.get_or_insert(error);
             CLIENT_FIRST
         });
-        let handler: Handler<Network<M>, M> =
-            Arc::new(move |call| handler(Call::new(call), A::read(call.args())));
-        self.list.push(Registration {
+        // SAFETY: the caller's promise; the function holds nothing else.
+        let handler =
+            unsafe { Handler::of_mode(move |call| handler(Call::new(call), A::read(call.args()))) };
+        self.list.push(Added {
             id,
-            entry: Entry {
-                handler,
-                accepts: category | Accepts::REQUEST | Accepts::REPLY,
-                nargs: Some(A::WORDS as u8),
-                name: None,
-            },
+            name: self.name.take(),
+            kind,
+            accepts: category | Accepts::REQUEST | Accepts::REPLY,
+            words: A::WORDS,
+            types,
+            handler,
         });
         id
     }
 
-    fn fixed(&self, id: u8) -> Result<u8> {
+    fn fixed(&self, id: u8) -> Result<u8, (u8, &'static str)> {
         if id < CLIENT_FIRST {
-            return Err(Error::HandlerId {
-                id,
-                problem: "not in 128..=255",
-            });
+            return Err((id, "not in 128..=255"));
         }
         if self.is_taken(id) {
-            return Err(Error::HandlerId {
-                id,
-                problem: "taken already",
-            });
+            return Err((id, "taken already"));
         }
         Ok(id)
     }
 
-    fn automatic(&self) -> Result<u8> {
+    fn automatic(&self) -> Result<u8, (u8, &'static str)> {
         (CLIENT_FIRST..=u8::MAX)
             .rev()
             .find(|&id| !self.is_taken(id))
-            .ok_or(Error::HandlerId {
-                id: 0,
-                problem: "not to be had: all of 128..=255 are taken",
-            })
+            .ok_or((0, "not to be had: all of 128..=255 are taken"))
     }
 
     fn is_taken(&self, id: u8) -> bool {
-        self.list.iter().any(|registration| registration.id == id)
+        self.list.iter().any(|added| added.id == id)
+    }
+
+    /// What is registered, or an id that was wrong and why.
+    pub(crate) fn checked(self) -> Result<Checked<M>, (u8, &'static str)> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        if let Some(id) = self.next {
+            return Err((id, "given to no handler"));
+        }
+        let signatures = self.list.iter().map(Added::signature).collect();
+        let registration = |added: Added<M>| Registration {
+            id: added.id,
+            entry: Entry {
+                accepts: added.accepts,
+                nargs: Some(added.words as u8),
+                // As long as the table, which is the process's.
+                name: Some(Box::leak(added.title().into_boxed_str())),
+                handler: added.handler,
+            },
+        };
+        Ok((
+            self.list.into_iter().map(registration).collect(),
+            signatures,
+        ))
+    }
+}
+
+/// Adds handlers that every mode runs: see [`Handlers::any_mode`].
+#[derive(Debug)]
+pub struct AnyMode<'a, M: Mode>(&'a mut Handlers<M>);
+
+impl<M: Mode> AnyMode<'_, M> {
+    /// As [`Handlers::short`].
+    pub fn short<A: Args>(
+        self,
+        handler: impl Fn(&Call<'_, M>, A) + Send + Sync + 'static,
+    ) -> Short<A> {
+        // SAFETY: any mode runs what is `Send` and `Sync`.
+        unsafe { self.0.add_short(handler) }
+    }
+
+    /// As [`Handlers::medium`].
+    pub fn medium<A: Args, P: Payload + ?Sized>(
+        self,
+        handler: impl Fn(&Call<'_, M>, A, &P) + Send + Sync + 'static,
+    ) -> Medium<A, P> {
+        // SAFETY: as above.
+        unsafe { self.0.add_medium(handler) }
+    }
+
+    /// As [`Handlers::long`].
+    pub fn long<A: Args>(
+        self,
+        handler: impl Fn(&Call<'_, M>, A, Landed<'_, M>) + Send + Sync + 'static,
+    ) -> Long<A> {
+        // SAFETY: as above.
+        unsafe { self.0.add_long(handler) }
     }
 }

@@ -4,7 +4,7 @@ use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
 
 use crate::settings::Settings;
-use crate::{Conduit, Handlers, Member, Result};
+use crate::{Conduit, Error, Handlers, Member, Result, agreement};
 
 /// A joined job: what a rank can ask before it attaches its segment.
 #[must_use = "attach a segment to communicate"]
@@ -49,16 +49,22 @@ impl<M: Mode> Job<M> {
     /// Registers handlers and attaches a segment of `bytes`, rounded up to whole pages and zeroed. Sizes may differ
     /// between ranks; 0 is a rank without a segment. Collective.
     ///
+    /// A handler may run before this returns, as soon as another rank is through.
+    ///
     /// # Errors
-    /// A segment that doesn't fit, on any rank: all ranks then fail.
+    /// A segment that doesn't fit, or handlers that differ between ranks by id, kind, name, arguments or payload: all ranks
+    /// then fail.
     pub fn attach(self, handlers: Handlers<M>, bytes: usize) -> Result<Conduit<M>> {
-        let Handlers {
-            mut list, error, ..
-        } = handlers;
-        if let Some(error) = error {
-            return Err(self.member.decline_attach(error));
-        }
+        let (mut list, signatures) = match handlers.checked() {
+            Ok(checked) => checked,
+            Err((id, problem)) => {
+                let rank = self.rank();
+                let error = Error::HandlerId { rank, id, problem };
+                return Err(self.member.decline_attach(error));
+            }
+        };
         self.member.attach(&mut list, bytes)?;
+        agreement::check(&self.member, &signatures)?;
         Ok(Conduit::new(self.member))
     }
 

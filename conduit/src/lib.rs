@@ -32,7 +32,8 @@
 //! # Where to read on
 //!
 //! - [`start`] and [`Job`]: joining a job, attaching; [`Conduit`]: everything else.
-//! - [`Handlers`], [`Call`]: active messages with typed arguments.
+//! - [`Handlers`], [`Call`]: active messages with typed arguments and payloads; what a handler reaches.
+//! - [`Segment`]: this rank's own memory, with atomics for handlers too.
 //! - [`Handle`], [`Conduit::scope`]: operations that overlap.
 //! - [`threads`]: the three threading modes, chosen by type.
 //! - [`settings`]: every setting with default and meaning.
@@ -57,34 +58,42 @@
 //! this as well copies the payload first. Over networks a handler's bytes are this process's own, but for replies that lie where the
 //! replier may write.
 
+mod agreement;
 mod args;
 mod atomics;
 mod call;
+mod collectives;
 mod conduit;
 mod error;
 mod handlers;
 mod job;
 mod member;
 mod messages;
+#[cfg(doctest)]
+mod refused;
 mod rma;
 mod scope;
 mod segment;
 pub mod settings;
 mod start;
 
-pub use args::{Args, Word};
+pub use args::{Args, MAX_ARG_WORDS, Word};
 pub use atomics::{Atom, AtomicOp};
-pub use call::{Call, Landed};
-pub use conduit::Conduit;
-pub use conduit_core::engine::{BarrierOutcome, Blocking, Handle};
+pub use call::Call;
+pub use collectives::{DataType, Element, ReduceOp};
+pub use conduit::{Condition, Conduit};
+pub use conduit_core::barrier::Calls;
+pub use conduit_core::engine::{Error as EngineError, Handle};
 pub use conduit_core::ni::{AtomicType, Rank};
 pub use conduit_core::threads::{Par, ParSync, Seq};
 pub use conduit_core::{stderr, threads};
 pub use error::{Error, Result};
-pub use handlers::{Handlers, Long, Medium, Short};
+pub use handlers::{AnyMode, Handlers, Long, Medium, Payload, Short};
 pub use job::Job;
 pub use lanes::{Error as NetworkError, Network, available_networks};
 pub use member::{Handler, Member, Message};
 pub use messages::PreparedMedium;
 pub use scope::Scope;
+pub use segment::{Landed, Segment};
 pub use start::{check_alone, join, start, start_as};
+pub use zerocopy;

@@ -125,7 +125,7 @@ impl<M: Mode> Member<M> {
             // Who knows why has the word.
             await_launcher(REASON_IS_TOLD);
         }
-        Ok(attached?)
+        attached.map_err(|error| Error::of("attach", rank, error))
     }
 
     /// Makes all of every rank's memory its segment, see [`Engine::attach_everything`]. Collective, does not poll.
@@ -135,7 +135,8 @@ impl<M: Mode> Member<M> {
     pub unsafe fn attach_everything(&self) -> Result<()> {
         let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the caller's promise.
-        Ok(unsafe { self.engine.attach_everything(launcher.bootstrap()) }?)
+        let attached = unsafe { self.engine.attach_everything(launcher.bootstrap()) };
+        attached.map_err(|error| Error::of("attach", self.engine.rank(), error))
     }
 
     /// Takes part in the others' attach, which fails for all; gives the reason back.
@@ -143,14 +144,16 @@ impl<M: Mode> Member<M> {
         let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
         match self.engine.decline_attach(launcher.bootstrap()) {
             Ok(()) => reason,
-            Err(error) => error.into(),
+            Err(error) => Error::of("attach", self.engine.rank(), error),
         }
     }
 
     /// Leaves the network, as all others do, and tells the launcher that this rank ends as it should.
     pub(crate) fn finish(&self) -> Result<()> {
-        self.engine.check_process()?;
+        let checked = self.engine.check_process();
+        checked.map_err(|error| Error::of("finish", self.engine.rank(), error))?;
         self.leave_network();
+        self.engine.retire();
         self.finalize()
     }
 
@@ -160,13 +163,21 @@ impl<M: Mode> Member<M> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .finalize()
+            .map_err(|error| error.of_rank(Some(self.engine.rank())))
+    }
+
+    /// What each rank says, by rank. Collective, does not poll.
+    pub(crate) fn allgather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let gathered = launcher.bootstrap().allgather(bytes);
+        gathered.map_err(|error| Error::start(error).of_rank(Some(self.engine.rank())))
     }
 
     /// Ends the job with this code: tells the others and waits for them for a bounded time. What is left to do is to end
-    /// this process, with the same code. In a child of the rank's process (`fork`) that is all.
+    /// this process, with the same code. In a child of the rank's process (`fork`), and of a rank that has finished, that is all.
     pub fn end(&self, code: i32) {
         let engine = &self.engine;
-        if engine.is_child() {
+        if engine.is_child() || matches!(engine.fault(), Some(EngineError::Finished)) {
             return;
         }
         let all_know = engine.announce_exit(code, engine.settings().exit_wait(engine.size()));
@@ -217,6 +228,17 @@ impl<M: Mode> Member<M> {
             }
             _ => None,
         }
+    }
+}
+
+impl<M: Mode> Member<M> {
+    /// The error of a call that a rank has made. Where another rank has ended the job, this process ends here.
+    #[cold]
+    pub(crate) fn failed(&self, call: &'static str, error: EngineError) -> Error {
+        if self.ended_by(&error).is_some() {
+            std::process::exit(0);
+        }
+        Error::of(call, self.engine.rank(), error)
     }
 }
 

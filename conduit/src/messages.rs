@@ -3,117 +3,134 @@
 use conduit_core::engine::{Blocking, Prepared};
 use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
+use zerocopy::{Immutable, IntoBytes};
 
-use crate::Network;
-use crate::{Args, Conduit, Long, Medium, Result, Short};
+use crate::{Args, Conduit, Long, Medium, Network, Payload, Result, Short};
 
 /// Requests wait for credits, polling, if the target is behind; the `try_` forms give `false` instead.
 impl<M: Mode> Conduit<M> {
-    /// Most payload bytes of a medium, request or reply.
+    /// Most payload bytes of a medium, request or reply, whatever its arguments: so many are accepted, and no more.
     pub fn max_medium(&self) -> usize {
         self.member.engine().max_medium(am::MAX_ARGS)
     }
 
     /// Most bytes of a long request to `target`.
-    pub fn max_long_request(&self, target: Rank) -> usize {
-        self.member.engine().max_long_request(target)
+    ///
+    /// # Errors
+    /// No such rank.
+    pub fn max_long_request(&self, target: Rank) -> Result<usize> {
+        const CALL: &str = "max_long_request";
+        let engine = self.member.engine();
+        self.done(CALL, engine.check_rank(CALL, target))?;
+        Ok(engine.max_long_request(target))
     }
 
     /// Most bytes of a long reply to `target`.
-    pub fn max_long_reply(&self, target: Rank) -> usize {
-        self.member.engine().max_long_reply(target)
+    ///
+    /// # Errors
+    /// No such rank.
+    pub fn max_long_reply(&self, target: Rank) -> Result<usize> {
+        const CALL: &str = "max_long_reply";
+        let engine = self.member.engine();
+        self.done(CALL, engine.check_rank(CALL, target))?;
+        Ok(engine.max_long_reply(target))
     }
 
     /// Runs a handler of shorts on `target`.
     #[inline]
     pub fn request<A: Args>(&self, target: Rank, handler: Short<A>, args: A) -> Result<()> {
-        let mut words = [0; am::MAX_ARGS];
-        let words = args.write(&mut words);
-        self.done(
-            self.member
-                .engine()
-                .request_short(target, handler.id, words, Blocking::Wait),
-        )
-        .map(drop)
+        self.short("request", target, handler, args, Blocking::Wait)
+            .map(drop)
     }
 
     /// As [`Conduit::request`] if that doesn't have to wait; was it sent?
     #[inline]
     pub fn try_request<A: Args>(&self, target: Rank, handler: Short<A>, args: A) -> Result<bool> {
+        self.short("try_request", target, handler, args, Blocking::Immediate)
+    }
+
+    #[inline]
+    fn short<A: Args>(
+        &self,
+        call: &'static str,
+        target: Rank,
+        handler: Short<A>,
+        args: A,
+        blocking: Blocking,
+    ) -> Result<bool> {
         let mut words = [0; am::MAX_ARGS];
-        let words = args.write(&mut words);
-        self.done(self.member.engine().request_short(
-            target,
-            handler.id,
-            words,
-            Blocking::Immediate,
-        ))
+        let (engine, words) = (self.member.engine(), args.write(&mut words));
+        self.done(
+            call,
+            engine.request_short(target, handler.id, words, blocking),
+        )
     }
 
     /// Runs a handler of mediums on `target` with this payload, at most [`Conduit::max_medium`] bytes. The payload may be
     /// reused on return.
     #[inline]
-    pub fn request_medium<A: Args>(
+    pub fn request_medium<A: Args, P: Payload + ?Sized>(
         &self,
         target: Rank,
-        handler: Medium<A>,
+        handler: Medium<A, P>,
         args: A,
-        payload: &[u8],
+        payload: &P,
     ) -> Result<()> {
-        let mut words = [0; am::MAX_ARGS];
-        let words = args.write(&mut words);
-        self.done(self.member.engine().request_medium(
-            target,
-            handler.id,
-            words,
-            payload,
-            Blocking::Wait,
-        ))
-        .map(drop)
+        let blocking = Blocking::Wait;
+        self.medium("request_medium", target, handler, args, payload, blocking)
+            .map(drop)
     }
 
     /// As [`Conduit::request_medium`] if that doesn't have to wait; was it sent?
     #[inline]
-    pub fn try_request_medium<A: Args>(
+    pub fn try_request_medium<A: Args, P: Payload + ?Sized>(
         &self,
         target: Rank,
-        handler: Medium<A>,
+        handler: Medium<A, P>,
         args: A,
-        payload: &[u8],
+        payload: &P,
+    ) -> Result<bool> {
+        let blocking = Blocking::Immediate;
+        let call = "try_request_medium";
+        self.medium(call, target, handler, args, payload, blocking)
+    }
+
+    #[inline]
+    fn medium<A: Args, P: Payload + ?Sized>(
+        &self,
+        call: &'static str,
+        target: Rank,
+        handler: Medium<A, P>,
+        args: A,
+        payload: &P,
+        blocking: Blocking,
     ) -> Result<bool> {
         let mut words = [0; am::MAX_ARGS];
-        let words = args.write(&mut words);
-        self.done(self.member.engine().request_medium(
-            target,
-            handler.id,
-            words,
-            payload,
-            Blocking::Immediate,
-        ))
+        let (words, bytes) = (args.write(&mut words), payload.as_bytes());
+        let engine = self.member.engine();
+        self.done(call, engine.check_medium(target, bytes.len()))?;
+        self.done(
+            call,
+            engine.request_medium(target, handler.id, words, bytes, blocking),
+        )
     }
 
     /// Places the payload at `offset` of `target`'s segment, then runs a handler of longs there. The payload may be reused
     /// on return.
     #[inline]
-    pub fn request_long<A: Args>(
+    pub fn request_long<A: Args, P: IntoBytes + Immutable + ?Sized>(
         &self,
         target: Rank,
         handler: Long<A>,
         args: A,
-        payload: &[u8],
+        payload: &P,
         offset: usize,
     ) -> Result<()> {
         let mut words = [0; am::MAX_ARGS];
-        let words = args.write(&mut words);
-        self.done(self.member.engine().request_long(
-            target,
-            handler.id,
-            words,
-            payload,
-            offset,
-            Blocking::Wait,
-        ))
-        .map(drop)
+        let (words, bytes) = (args.write(&mut words), payload.as_bytes());
+        let engine = self.member.engine();
+        let sent = engine.request_long(target, handler.id, words, bytes, offset, Blocking::Wait);
+        self.done("request_long", sent).map(drop)
     }
 
     /// As [`Conduit::request_long`], returning before the payload has been read.
@@ -144,7 +161,7 @@ impl<M: Mode> Conduit<M> {
                 Blocking::Wait,
             )
         };
-        self.done(sent).map(drop)
+        self.done("request_long_async", sent).map(drop)
     }
 
     /// Prepares a medium whose payload is written in place: at least `least`, at most `most` bytes.
@@ -159,7 +176,7 @@ impl<M: Mode> Conduit<M> {
     /// let mut handlers = conduit::Handlers::new();
     /// let count = handlers.medium({
     ///     let got = got.clone();
-    ///     move |_, (), bytes| got.store(bytes.iter().filter(|&&byte| byte == 5).count(), Relaxed)
+    ///     move |_, (), bytes: &[u8]| got.store(bytes.iter().filter(|&&byte| byte == 5).count(), Relaxed)
     /// });
     /// let conduit = conduit::start()?.attach(handlers, 0)?;
     /// let mut medium = conduit.prepare_medium(conduit.rank(), 10, 1000)?;
@@ -175,12 +192,9 @@ impl<M: Mode> Conduit<M> {
         least: usize,
         most: usize,
     ) -> Result<PreparedMedium<'_, M>> {
-        let prepared = self.done(self.member.engine().prepare_medium(
-            target,
-            least,
-            most,
-            Blocking::Wait,
-        ))?;
+        let engine = self.member.engine();
+        let prepared = engine.prepare_medium(target, least, most, Blocking::Wait);
+        let prepared = self.done("prepare_medium", prepared)?;
         Ok(PreparedMedium {
             prepared,
             conduit: self,
@@ -194,12 +208,9 @@ impl<M: Mode> Conduit<M> {
         least: usize,
         most: usize,
     ) -> Result<Option<PreparedMedium<'_, M>>> {
-        let prepared = self.done(self.member.engine().prepare_medium(
-            target,
-            least,
-            most,
-            Blocking::Immediate,
-        ))?;
+        let engine = self.member.engine();
+        let prepared = engine.prepare_medium(target, least, most, Blocking::Immediate);
+        let prepared = self.done("try_prepare_medium", prepared)?;
         Ok(prepared.is_some().then_some(PreparedMedium {
             prepared,
             conduit: self,
@@ -222,12 +233,15 @@ impl<M: Mode> PreparedMedium<'_, M> {
         self.prepared.as_mut().map_or(&mut [], Prepared::payload)
     }
 
-    /// Sends the first `len` bytes.
+    /// Sends the first `len` bytes, to a handler of bytes.
     pub fn commit<A: Args>(self, handler: Medium<A>, args: A, len: usize) -> Result<()> {
         let mut words = [0; am::MAX_ARGS];
         let words = args.write(&mut words);
         match self.prepared {
-            Some(prepared) => self.conduit.done(prepared.commit(handler.id, words, len)),
+            Some(prepared) => {
+                let sent = prepared.commit(handler.id, words, len);
+                self.conduit.done("commit", sent)
+            }
             None => Ok(()),
         }
     }
@@ -249,12 +263,12 @@ mod tests {
         let mut handlers = Handlers::new();
         let answer = handlers.medium({
             let got = got.clone();
-            move |_, (), bytes| {
+            move |_, (), bytes: &[u8]| {
                 got.fetch_add(bytes.len(), Relaxed);
             }
         });
         let ask = handlers.short(move |call, (bytes,): (usize,)| {
-            call.reply_medium(answer, (), &vec![7; bytes])
+            call.reply_medium(answer, (), &vec![7; bytes][..])
                 .expect("the first reply to a request");
         });
         let conduit = start().unwrap().attach(handlers, 0).unwrap();

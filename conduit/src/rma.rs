@@ -5,7 +5,8 @@ use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::{Conduit, Result};
+use crate::atomics::request;
+use crate::{Atom, AtomicOp, Conduit, Result};
 
 /// Remote places are offsets in bytes from the start of the target's segment. Values are copied as they lie in memory, so
 /// all ranks run on machines of the same kind.
@@ -32,7 +33,10 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         source: &T,
     ) -> Result<()> {
-        self.done(self.member.engine().put(target, offset, source.as_bytes()))
+        self.done(
+            "put",
+            self.member.engine().put(target, offset, source.as_bytes()),
+        )
     }
 
     /// Copies from `offset` of `target`'s segment to `destination`.
@@ -44,9 +48,52 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
     ) -> Result<()> {
         self.done(
+            "get",
             self.member
                 .engine()
                 .get(destination.as_mut_bytes(), target, offset),
+        )
+    }
+
+    /// Copies `source` to `offset` of `target`'s segment and then does `op` with `operand` on the integer at `signal` there: a
+    /// target that sees what that has written sees the data. One message where the target is not mapped and the data fits one.
+    ///
+    /// The source may be reused on return. When the signal is there is not told; [`Conduit::quiesce`] waits for it too. Where
+    /// the target is not mapped it is given as the target polls, as messages are handled, and has no more order than they: a counter
+    /// that says that two of them have come says nothing of which one came if only one has. At most 2 GiB less 1 byte then.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// use conduit::AtomicOp;
+    /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// let right = (conduit.rank() + 1) % conduit.size();
+    /// conduit.put_signal(right, 64, &[1.5f64, 2.5], 0, AtomicOp::Add, 1u64)?;
+    /// let segment = conduit.segment();
+    /// conduit.wait_until(|| Ok(segment.atomic_get::<u64>(0)? == 1))?;
+    /// let mut data = [0f64; 2];
+    /// segment.get(&mut data, 64)?;
+    /// assert_eq!(data, [1.5, 2.5]);
+    /// conduit.finish()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A range or an integer outside of the segment, or misaligned; no such rank; too many bytes; in a handler.
+    #[inline]
+    pub fn put_signal<T: IntoBytes + Immutable + ?Sized, A: Atom>(
+        &self,
+        target: Rank,
+        offset: usize,
+        source: &T,
+        signal: usize,
+        op: AtomicOp,
+        operand: A,
+    ) -> Result<()> {
+        let request = request(op, operand, operand);
+        let (engine, source) = (self.member.engine(), source.as_bytes());
+        self.done(
+            "put_signal",
+            engine.put_signal(target, offset, source, signal, request),
         )
     }
 
@@ -70,13 +117,16 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         source: &T,
     ) -> Result<Handle> {
-        let handle = self.done(self.member.engine().put_nb(
-            target,
-            offset,
-            source.as_bytes(),
-            Completion::Handle,
-            Blocking::Wait,
-        ))?;
+        let handle = self.done(
+            "put_nb",
+            self.member.engine().put_nb(
+                target,
+                offset,
+                source.as_bytes(),
+                Completion::Handle,
+                Blocking::Wait,
+            ),
+        )?;
         Ok(handle.unwrap_or(Handle::DONE))
     }
 
@@ -88,13 +138,16 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         source: &T,
     ) -> Result<Option<Handle>> {
-        self.done(self.member.engine().put_nb(
-            target,
-            offset,
-            source.as_bytes(),
-            Completion::Handle,
-            Blocking::Immediate,
-        ))
+        self.done(
+            "put_nb_immediate",
+            self.member.engine().put_nb(
+                target,
+                offset,
+                source.as_bytes(),
+                Completion::Handle,
+                Blocking::Immediate,
+            ),
+        )
     }
 
     /// Starts a put that reads its source until the handle has been waited for. [`Conduit::scope`] is the safe form.
@@ -110,7 +163,7 @@ impl<M: Mode> Conduit<M> {
         len: usize,
     ) -> Result<Handle> {
         // SAFETY: the caller's promise.
-        let handle = self.done(unsafe {
+        let handle = self.done("put_nb_bulk", unsafe {
             self.member.engine().put_nb_bulk(
                 target,
                 offset,
@@ -136,7 +189,7 @@ impl<M: Mode> Conduit<M> {
         len: usize,
     ) -> Result<Handle> {
         // SAFETY: the caller's promise.
-        let handle = self.done(unsafe {
+        let handle = self.done("get_nb", unsafe {
             self.member.engine().get_nb(
                 destination,
                 target,
@@ -157,13 +210,16 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         source: &T,
     ) -> Result<()> {
-        self.done(self.member.engine().put_nb(
-            target,
-            offset,
-            source.as_bytes(),
-            Completion::Implicit,
-            Blocking::Wait,
-        ))
+        self.done(
+            "put_nbi",
+            self.member.engine().put_nb(
+                target,
+                offset,
+                source.as_bytes(),
+                Completion::Implicit,
+                Blocking::Wait,
+            ),
+        )
         .map(drop)
     }
 
@@ -180,7 +236,7 @@ impl<M: Mode> Conduit<M> {
         len: usize,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        self.done(unsafe {
+        self.done("put_nbi_bulk", unsafe {
             self.member.engine().put_nb_bulk(
                 target,
                 offset,
@@ -206,7 +262,7 @@ impl<M: Mode> Conduit<M> {
         len: usize,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        self.done(unsafe {
+        self.done("get_nbi", unsafe {
             self.member.engine().get_nb(
                 destination,
                 target,
@@ -225,7 +281,7 @@ impl<M: Mode> Conduit<M> {
         let value = value.to_ne_bytes();
         let put = value_bytes("put_value", &value, bytes)
             .and_then(|value| self.member.engine().put(target, offset, value));
-        self.done(put)
+        self.done("put_value", put)
     }
 
     /// Starts writing the low `bytes` (1 to 8) bytes of `value`.
@@ -237,9 +293,15 @@ impl<M: Mode> Conduit<M> {
         value: u64,
         bytes: usize,
     ) -> Result<Handle> {
+        const CALL: &str = "put_value_nb";
         let value = value.to_ne_bytes();
-        let value = self.done(value_bytes("put_value_nb", &value, bytes))?;
-        self.put_nb(target, offset, value)
+        let value = self.done(CALL, value_bytes(CALL, &value, bytes))?;
+        let (completion, blocking) = (Completion::Handle, Blocking::Wait);
+        let started = self
+            .member
+            .engine()
+            .put_nb(target, offset, value, completion, blocking);
+        Ok(self.done(CALL, started)?.unwrap_or(Handle::DONE))
     }
 
     /// As [`Conduit::put_value_nb`], belonging to this thread's implicit operations.
@@ -251,120 +313,144 @@ impl<M: Mode> Conduit<M> {
         value: u64,
         bytes: usize,
     ) -> Result<()> {
+        const CALL: &str = "put_value_nbi";
         let value = value.to_ne_bytes();
-        let value = self.done(value_bytes("put_value_nbi", &value, bytes))?;
-        self.put_nbi(target, offset, value)
+        let value = self.done(CALL, value_bytes(CALL, &value, bytes))?;
+        let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
+        let started = self
+            .member
+            .engine()
+            .put_nb(target, offset, value, completion, blocking);
+        self.done(CALL, started).map(drop)
     }
 
     /// Reads `bytes` (1 to 8) bytes, zero-extended.
     #[inline]
     pub fn get_value(&self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
-        self.done(self.member.engine().get_value(target, offset, bytes))
+        self.done(
+            "get_value",
+            self.member.engine().get_value(target, offset, bytes),
+        )
     }
 
     /// Sets `len` bytes at `offset` of `target`'s segment.
     pub fn memset(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
-        self.done(self.member.engine().memset(target, offset, byte, len))
+        self.done(
+            "memset",
+            self.member.engine().memset(target, offset, byte, len),
+        )
     }
 
     /// Starts setting `len` bytes.
     pub fn memset_nb(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<Handle> {
-        let handle = self.done(self.member.engine().memset_nb(
-            target,
-            offset,
-            byte,
-            len,
-            Completion::Handle,
-            Blocking::Wait,
-        ))?;
+        let handle = self.done(
+            "memset_nb",
+            self.member.engine().memset_nb(
+                target,
+                offset,
+                byte,
+                len,
+                Completion::Handle,
+                Blocking::Wait,
+            ),
+        )?;
         Ok(handle.unwrap_or(Handle::DONE))
     }
 
     /// As [`Conduit::memset_nb`], belonging to this thread's implicit operations.
     pub fn memset_nbi(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
-        self.done(self.member.engine().memset_nb(
-            target,
-            offset,
-            byte,
-            len,
-            Completion::Implicit,
-            Blocking::Wait,
-        ))
+        self.done(
+            "memset_nbi",
+            self.member.engine().memset_nb(
+                target,
+                offset,
+                byte,
+                len,
+                Completion::Implicit,
+                Blocking::Wait,
+            ),
+        )
         .map(drop)
     }
 
     /// Waits for an operation.
     #[inline]
     pub fn wait(&self, handle: Handle) -> Result<()> {
-        self.done(self.member.engine().wait(handle))
+        self.done("wait", self.member.engine().wait(handle))
     }
 
     /// Polls once; gives the handle back if the operation has not ended.
     #[inline]
     pub fn try_wait(&self, handle: Handle) -> Result<Option<Handle>> {
-        self.done(self.member.engine().try_wait(handle))
+        self.done("try_wait", self.member.engine().try_wait(handle))
     }
 
     /// Waits for all of them; each becomes [`Handle::DONE`].
     pub fn wait_all(&self, handles: &mut [Handle]) -> Result<()> {
-        self.done(self.member.engine().wait_all(handles))
+        self.done("wait_all", self.member.engine().wait_all(handles))
     }
 
     /// Waits until at least one of those under way has ended, if any is; gives how many have. They become
     /// [`Handle::DONE`].
     pub fn wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
-        self.done(self.member.engine().wait_some(handles))
+        self.done("wait_some", self.member.engine().wait_some(handles))
     }
 
     /// Polls once: have all ended?
     pub fn try_wait_all(&self, handles: &mut [Handle]) -> Result<bool> {
-        self.done(self.member.engine().try_wait_all(handles))
+        self.done("try_wait_all", self.member.engine().try_wait_all(handles))
     }
 
     /// Polls once; gives how many of those under way have ended.
     pub fn try_wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
-        self.done(self.member.engine().try_wait_some(handles))
+        self.done("try_wait_some", self.member.engine().try_wait_some(handles))
     }
 
     /// Waits for this thread's implicit puts.
     pub fn wait_puts(&self) -> Result<()> {
-        self.done(self.member.engine().wait_implicit(true, false))
+        self.done("wait_puts", self.member.engine().wait_implicit(true, false))
     }
 
     /// Waits for this thread's implicit gets.
     pub fn wait_gets(&self) -> Result<()> {
-        self.done(self.member.engine().wait_implicit(false, true))
+        self.done("wait_gets", self.member.engine().wait_implicit(false, true))
     }
 
     /// Waits for all of this thread's implicit operations.
     pub fn wait_implicit(&self) -> Result<()> {
-        self.done(self.member.engine().wait_implicit(true, true))
+        self.done(
+            "wait_implicit",
+            self.member.engine().wait_implicit(true, true),
+        )
     }
 
     /// Polls once: have this thread's implicit puts ended?
     pub fn try_puts(&self) -> Result<bool> {
-        self.done(self.member.engine().try_implicit(true, false))
+        self.done("try_puts", self.member.engine().try_implicit(true, false))
     }
 
     /// Polls once: have this thread's implicit gets ended?
     pub fn try_gets(&self) -> Result<bool> {
-        self.done(self.member.engine().try_implicit(false, true))
+        self.done("try_gets", self.member.engine().try_implicit(false, true))
     }
 
     /// Polls once: have all of this thread's implicit operations ended?
     pub fn try_implicit(&self) -> Result<bool> {
-        self.done(self.member.engine().try_implicit(true, true))
+        self.done(
+            "try_implicit",
+            self.member.engine().try_implicit(true, true),
+        )
     }
 
     /// Opens an access region: this thread's implicit operations from here on get one handle, at its end. Regions do not
     /// nest.
     pub fn begin_region(&self) -> Result<()> {
-        self.done(self.member.engine().begin_region())
+        self.done("begin_region", self.member.engine().begin_region())
     }
 
     /// Closes the access region.
     pub fn end_region(&self) -> Result<Handle> {
-        self.done(self.member.engine().end_region())
+        self.done("end_region", self.member.engine().end_region())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use conduit_core::engine::{Blocking, Completion};
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -27,7 +28,8 @@ struct Region<'a, M: Mode> {
 impl<M: Mode> Region<'_, M> {
     fn end(&mut self) -> Result<()> {
         self.ended = true;
-        self.conduit.done(self.conduit.member.engine().end_scope())
+        let ended = self.conduit.member.engine().end_scope();
+        self.conduit.done("scope", ended)
     }
 }
 
@@ -71,7 +73,7 @@ impl<M: Mode> Conduit<M> {
         &'env self,
         f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env, M>) -> Result<R>,
     ) -> Result<R> {
-        self.done(self.member.engine().begin_scope())?;
+        self.done("scope", self.member.engine().begin_scope())?;
         let mut region = Region {
             conduit: self,
             ended: false,
@@ -96,12 +98,14 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         offset: usize,
         source: &'scope T,
     ) -> Result<()> {
-        let bytes = source.as_bytes();
+        let (engine, bytes) = (self.conduit.member.engine(), source.as_bytes());
+        let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
         // SAFETY: borrowed until the scope ends, which waits for the operation.
-        unsafe {
-            self.conduit
-                .put_nbi_bulk(target, offset, bytes.as_ptr(), bytes.len())
-        }
+        let started = unsafe {
+            let (base, len) = (bytes.as_ptr(), bytes.len());
+            engine.put_nb_bulk(target, offset, base, len, completion, blocking)
+        };
+        self.conduit.done("Scope::put", started).map(drop)
     }
 
     /// Starts a get into a borrowed destination.
@@ -112,12 +116,14 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         target: Rank,
         offset: usize,
     ) -> Result<()> {
-        let bytes = destination.as_mut_bytes();
+        let (engine, bytes) = (self.conduit.member.engine(), destination.as_mut_bytes());
+        let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
         // SAFETY: mutably borrowed until the scope ends, which waits for the operation.
-        unsafe {
-            self.conduit
-                .get_nbi(bytes.as_mut_ptr(), target, offset, bytes.len())
-        }
+        let started = unsafe {
+            let (base, len) = (bytes.as_mut_ptr(), bytes.len());
+            engine.get_nb(base, target, offset, len, completion, blocking)
+        };
+        self.conduit.done("Scope::get", started).map(drop)
     }
 }
 

@@ -1,72 +1,339 @@
-//! This rank's own segment.
+//! This rank's own segment, and where the others' are.
 
-use conduit_core::ni::Rank;
-use conduit_core::threads::Mode;
-use zerocopy::{FromBytes, IntoBytes};
+use std::fmt;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::fence;
 
-use crate::{Conduit, Error, Result};
+use conduit_core::engine::{AtomicRequest, Engine};
+use conduit_core::ni::{self, Rank};
+use conduit_core::shared;
+use conduit_core::threads::{Mode, Seq};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-impl<M: Mode> Conduit<M> {
-    /// Bytes of a rank's segment.
-    pub fn segment_len(&self, rank: Rank) -> Result<usize> {
-        Ok(self.done(self.member.engine().segment_of(rank))?.0)
+use crate::atomics::request;
+use crate::{Atom, AtomicOp, Conduit, Error, Network, Result};
+
+/// This rank's segment, from [`Conduit::segment`] or, in a handler, from [`Call::segment`](crate::Call::segment). Offsets are in bytes
+/// from its start.
+///
+/// Other ranks put to and get from the same memory. Where one of them writes what is copied here at the same time, the bytes are
+/// unspecified; a program orders such accesses by barriers, messages or atomics, and every call here may be made in a handler.
+///
+/// ```
+/// # fn main() -> conduit::Result<()> {
+/// use conduit::{AtomicOp, Handlers};
+/// let mut handlers = Handlers::new();
+/// // Counts keys in the segment of the rank that they belong to.
+/// let count = handlers.medium(|call, (), keys: &[u32]| {
+///     for &key in keys {
+///         let bin = key as usize % 16 * 8;
+///         call.segment().atomic(bin, AtomicOp::Add, 1u64).expect("a bin of the segment");
+///     }
+/// });
+/// let conduit = conduit::start()?.attach(handlers, 16 * 8)?;
+/// conduit.request_medium(conduit.rank(), count, (), &[3u32, 19, 4][..])?;
+/// conduit.quiesce()?;
+/// assert_eq!(conduit.segment().atomic_get::<u64>(3 * 8)?, 2);
+/// conduit.finish()
+/// # }
+/// ```
+pub struct Segment<'a, M: Mode = Seq> {
+    engine: &'a Engine<Network<M>, M>,
+}
+
+impl<M: Mode> Clone for Segment<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Mode> Copy for Segment<'_, M> {}
+
+impl<M: Mode> fmt::Debug for Segment<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Segment")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a, M: Mode> Segment<'a, M> {
+    pub(crate) fn new(engine: &'a Engine<Network<M>, M>) -> Self {
+        Self { engine }
     }
 
-    /// Address of a rank's segment in that rank's own process.
-    pub fn segment_address(&self, rank: Rank) -> Result<u64> {
-        Ok(self.done(self.member.engine().segment_of(rank))?.1)
+    /// Its bytes, whole pages; 0 in a child of the rank's process (`fork`).
+    pub fn len(&self) -> usize {
+        self.engine.segment().map_or(0, |(_, len)| len)
     }
 
-    /// First byte of this rank's segment, aligned to a page; dangling if it is empty. Valid as long as `self`.
-    pub fn segment_ptr(&self) -> Result<*mut u8> {
-        Ok(self.done(self.member.engine().segment())?.0)
+    /// Whether this rank has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
-    /// First byte of a rank's segment as it is mapped in this process; `None` where it is not.
-    pub fn window(&self, rank: Rank) -> Result<Option<*mut u8>> {
-        let (len, _, window) = self.done(self.member.engine().segment_of(rank))?;
-        Ok((len > 0 && !window.is_null()).then_some(window))
+    /// Its first byte, aligned to a page; null if it is empty. Valid as long as the [`Conduit`].
+    pub fn as_ptr(&self) -> *mut u8 {
+        let empty = (std::ptr::null_mut(), 0);
+        self.engine.segment().unwrap_or(empty).0
     }
 
-    /// A part of this rank's segment as a slice: `count` elements from byte `offset`.
+    #[inline]
+    fn error(&self, call: &'static str) -> impl Fn(conduit_core::engine::Error) -> Error {
+        let rank = self.engine.rank();
+        move |error| Error::of(call, rank, error)
+    }
+
+    #[inline]
+    fn range(&self, call: &'static str, offset: usize, len: usize) -> Result<*mut u8> {
+        let range = self.engine.own_range(call, offset, len);
+        range.map_err(self.error(call))
+    }
+
+    /// Copies from `offset` to `destination`.
+    #[inline]
+    pub fn get<T: FromBytes + IntoBytes + ?Sized>(
+        &self,
+        destination: &mut T,
+        offset: usize,
+    ) -> Result<()> {
+        let bytes = destination.as_mut_bytes();
+        let from = self.range("Segment::get", offset, bytes.len())?;
+        // SAFETY: the range lies in the segment, which lives as long as the engine; the destination is borrowed.
+        unsafe { shared::load(from, bytes.as_mut_ptr(), bytes.len()) };
+        // SYNC: as in the engine's gets, with the Release of puts.
+        fence(Acquire);
+        Ok(())
+    }
+
+    /// Copies `source` to `offset`.
+    #[inline]
+    pub fn put<T: IntoBytes + Immutable + ?Sized>(&self, offset: usize, source: &T) -> Result<()> {
+        let bytes = source.as_bytes();
+        let to = self.range("Segment::put", offset, bytes.len())?;
+        // SYNC: as in the engine's puts, with the Acquire of gets.
+        fence(Release);
+        // SAFETY: as in `get`.
+        unsafe { shared::copy(bytes.as_ptr(), to, bytes.len()) };
+        Ok(())
+    }
+
+    #[inline]
+    fn fetch(&self, call: &'static str, offset: usize, request: AtomicRequest) -> Result<u64> {
+        let old = self.engine.atomic_own(offset, request);
+        old.map_err(self.error(call))
+    }
+
+    /// Does `op` with `operand` on the integer at `offset`, atomically with what all ranks do there by atomics.
+    ///
+    /// # Errors
+    /// An integer outside of the segment, or not aligned. In a handler, where a network's device does the atomics of this segment: the
+    /// processor's would not be atomic with those, and a handler may not wait for the device's.
+    #[inline]
+    pub fn atomic<T: Atom>(&self, offset: usize, op: AtomicOp, operand: T) -> Result<()> {
+        self.fetch("Segment::atomic", offset, request(op, operand, operand))
+            .map(drop)
+    }
+
+    /// As [`Segment::atomic`], giving the value from before.
+    #[inline]
+    pub fn atomic_fetch<T: Atom>(&self, offset: usize, op: AtomicOp, operand: T) -> Result<T> {
+        let old = self.fetch(
+            "Segment::atomic_fetch",
+            offset,
+            request(op, operand, operand),
+        )?;
+        Ok(T::from_bits(old))
+    }
+
+    /// Reads the integer at `offset` atomically: what was put before it was written by an atomic is there.
+    #[inline]
+    pub fn atomic_get<T: Atom>(&self, offset: usize) -> Result<T> {
+        let none = T::from_bits(0);
+        let get = request(ni::AtomicOp::Get, none, none);
+        Ok(T::from_bits(self.fetch(
+            "Segment::atomic_get",
+            offset,
+            get,
+        )?))
+    }
+
+    /// Writes `new` if the integer at `offset` is `expected`; gives the value from before either way.
+    #[inline]
+    pub fn compare_swap<T: Atom>(&self, offset: usize, expected: T, new: T) -> Result<T> {
+        let swap = request(ni::AtomicOp::CompareSwap, new, expected);
+        Ok(T::from_bits(self.fetch(
+            "Segment::compare_swap",
+            offset,
+            swap,
+        )?))
+    }
+
+    /// `count` elements from byte `offset` as a slice.
     ///
     /// # Safety
     /// While the slice lives no other rank accesses these bytes, and no other slice of them exists here. Barriers before
     /// and after are the usual way.
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "the segment is shared memory; the contract makes it exclusive"
-    )]
-    pub unsafe fn segment_slice<T: FromBytes + IntoBytes>(
+    pub unsafe fn slice<T: FromBytes + IntoBytes>(
         &self,
         offset: usize,
         count: usize,
-    ) -> Result<&mut [T]> {
-        let (base, len) = self.done(self.member.engine().segment())?;
-        let size = size_of::<T>();
-        let refuse = |problem| {
-            let operation = "segment_slice";
-            Err(Error::Local {
-                operation,
-                rank: self.rank(),
-                offset,
-                count,
-                size,
-                problem,
-            })
-        };
-        match count.checked_mul(size) {
-            Some(bytes) if bytes <= len && offset <= len - bytes => {}
-            _ => return refuse("do not lie in the segment"),
-        }
+    ) -> Result<&'a mut [T]> {
+        const { assert!(size_of::<T>() > 0, "elements of no bytes") };
+        let base = self.elements::<T>("Segment::slice", offset, count)?;
         if !offset.is_multiple_of(align_of::<T>()) {
-            return refuse("are not aligned");
+            return Err(self.refuse::<T>("Segment::slice", offset, count, "are not aligned"));
         }
         if count == 0 {
             return Ok(&mut []);
         }
         // SAFETY: in bounds and aligned, as just checked (a segment starts at a page); any bytes are a `T` (FromBytes); the
-        // caller makes it exclusive; the memory lives as long as `self`.
-        Ok(unsafe { std::slice::from_raw_parts_mut(base.add(offset).cast::<T>(), count) })
+        // caller makes it exclusive; the memory lives as long as the engine.
+        Ok(unsafe { std::slice::from_raw_parts_mut(base.cast::<T>(), count) })
+    }
+
+    /// Where elements lie that have to be in the segment.
+    fn elements<T>(&self, call: &'static str, offset: usize, count: usize) -> Result<*mut u8> {
+        // A length that overflows lies in no segment.
+        let bytes = count.saturating_mul(size_of::<T>());
+        self.range(call, offset, bytes)
+    }
+
+    fn refuse<T>(
+        &self,
+        call: &'static str,
+        offset: usize,
+        count: usize,
+        problem: &'static str,
+    ) -> Error {
+        Error::Local {
+            call,
+            rank: self.engine.rank(),
+            offset,
+            count,
+            size: size_of::<T>(),
+            problem,
+        }
+    }
+}
+
+/// Where a long's payload has landed in this rank's segment.
+pub struct Landed<'a, M: Mode = Seq> {
+    /// First byte, from the start of the segment.
+    pub offset: usize,
+    /// Bytes.
+    pub length: usize,
+    segment: Segment<'a, M>,
+}
+
+impl<M: Mode> Clone for Landed<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Mode> Copy for Landed<'_, M> {}
+
+impl<M: Mode> fmt::Debug for Landed<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Landed")
+            .field("offset", &self.offset)
+            .field("length", &self.length)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a, M: Mode> Landed<'a, M> {
+    pub(crate) fn new(segment: Segment<'a, M>, offset: usize, length: usize) -> Self {
+        Self {
+            offset,
+            length,
+            segment,
+        }
+    }
+
+    /// Copies the payload, which has to be as long as `destination`.
+    ///
+    /// # Errors
+    /// It is longer or shorter.
+    pub fn get<T: FromBytes + IntoBytes + ?Sized>(&self, destination: &mut T) -> Result<()> {
+        let wanted = destination.as_mut_bytes().len();
+        if wanted != self.length {
+            let problem = "are not what the payload is";
+            let error = self
+                .segment
+                .refuse::<u8>("Landed::get", self.offset, wanted, problem);
+            return Err(error);
+        }
+        self.segment.get(destination, self.offset)
+    }
+
+    /// A copy of the payload as elements.
+    ///
+    /// # Errors
+    /// It is no whole number of them.
+    pub fn to_vec<T: FromBytes + IntoBytes>(&self) -> Result<Vec<T>> {
+        const CALL: &str = "Landed::to_vec";
+        const { assert!(size_of::<T>() > 0, "elements of no bytes") };
+        let size = size_of::<T>();
+        let count = self.length / size;
+        let refuse = |problem| Err(self.segment.refuse::<T>(CALL, self.offset, count, problem));
+        if !self.length.is_multiple_of(size) {
+            return refuse("are not what the payload is");
+        }
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let from = self.segment.elements::<T>(CALL, self.offset, count)?;
+        let mut copy: Vec<T> = Vec::with_capacity(count);
+        // SAFETY: the range lies in the segment; the vector has room for it, and any bytes are a `T` (FromBytes).
+        unsafe {
+            shared::load(from, copy.as_mut_ptr().cast(), self.length);
+            copy.set_len(count);
+        }
+        Ok(copy)
+    }
+
+    /// The payload in place.
+    ///
+    /// # Safety
+    /// While the slice lives nobody writes these bytes: no rank puts or sends a long there, and no mutable
+    /// [slice](Segment::slice) of them exists.
+    pub unsafe fn bytes(&self) -> Result<&'a [u8]> {
+        if self.length == 0 {
+            return Ok(&[]);
+        }
+        let base = self
+            .segment
+            .elements::<u8>("Landed::bytes", self.offset, self.length)?;
+        // SAFETY: in the segment, which lives as long as the engine; the caller's promise forbids writers.
+        Ok(unsafe { std::slice::from_raw_parts(base, self.length) })
+    }
+}
+
+impl<M: Mode> Conduit<M> {
+    /// This rank's own segment.
+    #[inline]
+    pub fn segment(&self) -> Segment<'_, M> {
+        Segment::new(self.member.engine())
+    }
+
+    /// Bytes of a rank's segment.
+    pub fn segment_len(&self, rank: Rank) -> Result<usize> {
+        let segment = self.member.engine().segment_of(rank);
+        Ok(self.done("segment_len", segment)?.0)
+    }
+
+    /// Address of a rank's segment in that rank's own process.
+    pub fn segment_address(&self, rank: Rank) -> Result<u64> {
+        let segment = self.member.engine().segment_of(rank);
+        Ok(self.done("segment_address", segment)?.1)
+    }
+
+    /// First byte of a rank's segment as it is mapped in this process; `None` where it is not.
+    pub fn window(&self, rank: Rank) -> Result<Option<*mut u8>> {
+        let segment = self.member.engine().segment_of(rank);
+        let (len, _, window) = self.done("window", segment)?;
+        Ok((len > 0 && !window.is_null()).then_some(window))
     }
 }

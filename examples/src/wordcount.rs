@@ -3,14 +3,15 @@
 //! A rank reads its share of the lines and sends each word to its owner as a *medium* active message; the handler there
 //! adds it to the table. In the end every rank sends its table to rank 0, which counts all words alone and compares.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use conduit::{AtomicOp, Conduit, Handlers, Medium, Rank};
+use conduit::{Handlers, Medium, Rank};
 
 /// What is read when no file is named: this project's own README.
 const README: &str = include_str!("../../README.md");
@@ -32,26 +33,19 @@ pub struct Report {
     pub serial: Counts,
 }
 
-/// A rank's part of a table that is filled by messages. Handlers may run on any thread, so it is behind a lock.
-#[derive(Debug, Default)]
-struct Table {
-    counts: Counts,
-    /// Messages that have been handled.
-    handled: u64,
-}
-
-/// A table as handlers and the program share it.
-type Shared = Arc<Mutex<Table>>;
+/// A rank's part of a table that is filled by messages, as a handler and the program share it: handlers of a sequential rank run on
+/// the thread that calls.
+type Table = Rc<RefCell<Counts>>;
 
 /// Registers the handler that adds to a table: its argument is the number, its payload the word.
-fn adder(handlers: &mut Handlers, table: &Shared) -> Medium<(u64,)> {
-    let table = Arc::clone(table);
-    handlers.medium(move |_call, (number,): (u64,), word| {
-        let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
-        let word = String::from_utf8_lossy(word).into_owned();
-        *table.counts.entry(word).or_default() += number;
-        table.handled += 1;
-    })
+fn adder(handlers: &mut Handlers, name: &'static str, table: &Table) -> Medium<(u64,)> {
+    let table = Rc::clone(table);
+    handlers
+        .named(name)
+        .medium(move |_call, (number,): (u64,), word: &[u8]| {
+            let word = String::from_utf8_lossy(word).into_owned();
+            *table.borrow_mut().entry(word).or_default() += number;
+        })
 }
 
 /// Counts the words of these files, or of the README if there are none. Collective; rank 0 gets the report.
@@ -59,57 +53,35 @@ pub fn run(files: &[PathBuf]) -> Result<Option<Report>> {
     let job = conduit::start()?;
     // All ranks register the same handlers in the same order.
     let mut handlers = Handlers::new();
-    let (owned, collected) = (Shared::default(), Shared::default());
-    let count = adder(&mut handlers, &owned);
-    let collect = adder(&mut handlers, &collected);
-    // The segment holds two numbers: how many messages each of the tables has to expect.
-    let conduit = job.attach(handlers, 2 * size_of::<u64>())?;
+    let (owned, collected) = (Table::default(), Table::default());
+    let count = adder(&mut handlers, "count", &owned);
+    let collect = adder(&mut handlers, "collect", &collected);
+    // Nobody puts or gets, so there is no segment.
+    let conduit = job.attach(handlers, 0)?;
     let (rank, size) = (conduit.rank(), conduit.size());
 
     // Every line is some rank's; every word of it goes to its owner.
     let text = read(files)?;
-    let mut sent = vec![0; size as usize];
     for line in text.lines().skip(rank as usize).step_by(size as usize) {
         for word in words(line) {
             let owner = owner(&word, size);
             conduit.request_medium(owner, count, (1,), word.as_bytes())?;
-            sent[owner as usize] += 1;
         }
     }
-    all_handled(&conduit, &sent, 0, &owned)?;
+    // A barrier would not do: messages may still be on their way.
+    conduit.quiesce()?;
 
-    // Each rank sends what it owns to rank 0. Handlers of `count` can't run any more, so the table can be taken.
-    let table = std::mem::take(&mut *owned.lock().unwrap_or_else(PoisonError::into_inner));
-    for (word, &number) in &table.counts {
+    // Each rank sends what it owns to rank 0.
+    for (word, number) in owned.take() {
         conduit.request_medium(0, collect, (number,), word.as_bytes())?;
     }
-    let mut sent = vec![0; size as usize];
-    sent[0] = table.counts.len() as u64;
-    all_handled(&conduit, &sent, 8, &collected)?;
     conduit.finish()?;
 
-    let table = std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
     Ok((rank == 0).then(|| Report {
         ranks: size,
-        counts: table.counts,
+        counts: collected.take(),
         serial: serial(&text),
     }))
-}
-
-/// Waits until all messages of all ranks to this one have been handled.
-///
-/// A barrier alone doesn't say that: messages may still be on their way. So each rank adds what it has sent to the
-/// number at `offset` of the receiver's segment; after a barrier, that number is the one to wait for.
-fn all_handled(conduit: &Conduit, sent: &[u64], offset: usize, table: &Shared) -> Result<()> {
-    for (to, &messages) in sent.iter().enumerate() {
-        conduit.atomic(to as Rank, offset, AtomicOp::Add, messages)?;
-    }
-    conduit.barrier()?;
-    let expected = conduit.get_value(conduit.rank(), offset, size_of::<u64>())?;
-    let handled = || table.lock().unwrap_or_else(PoisonError::into_inner).handled;
-    // Waiting polls the network, and polling is what runs handlers.
-    conduit.wait_until(|| handled() == expected)?;
-    Ok(())
 }
 
 /// The rank that keeps the count of a word: any function that is the same on all ranks.

@@ -11,6 +11,8 @@ use conduit_run::Launch;
 const HEAT: &str = env!("CARGO_BIN_EXE_heat");
 const WORDCOUNT: &str = env!("CARGO_BIN_EXE_wordcount");
 const HELLO: &str = env!("CARGO_BIN_EXE_hello");
+const HISTOGRAM: &str = env!("CARGO_BIN_EXE_histogram");
+const RING: &str = env!("CARGO_BIN_EXE_ring");
 const TOUR: &str = env!("CARGO_BIN_EXE_tour");
 
 /// Runs a job; gives its exit code and what its ranks wrote.
@@ -146,6 +148,36 @@ fn words_are_counted_as_by_one() {
     }
 }
 
+/// Their programs compare what has come with what was sent.
+#[test]
+fn keys_are_counted_and_blocks_come_home() {
+    let udp = [("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")];
+    // In messages that may overtake each other.
+    let shuffled = [
+        ("CONDUIT_WINDOWS", "0"),
+        ("CONDUIT_CHUNK", "65K"),
+        ("CONDUIT_SHUFFLE", "5"),
+    ];
+    for (ranks, settings) in [
+        (2, &shuffled[..]),
+        (3, &shuffled),
+        (1, &[][..]),
+        (2, &[]),
+        (5, &[]),
+        (3, &UNMAPPED),
+        (3, &udp),
+    ] {
+        let (code, text) = job(ranks, HISTOGRAM, &[], settings);
+        assert_eq!(code, 0, "{ranks} ranks: {text}");
+        let keys = format!("histogram: {} keys on {ranks} ranks", ranks << 20);
+        assert!(text.contains(&keys), "{text}");
+        let (code, text) = job(ranks, RING, &["3"], settings);
+        assert_eq!(code, 0, "{ranks} ranks: {text}");
+        let blocks = format!("ring: {} blocks from each of {ranks} ranks", 3 * ranks);
+        assert!(text.contains(&blocks), "{text}");
+    }
+}
+
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let (code, text) = job(2, WORDCOUNT, &["no-such-file"], &[]);
@@ -176,8 +208,8 @@ fn the_tour_verifies_everything() {
         .filter(|line| line.starts_with(" ") && line.contains(" verified: "))
         .count();
     assert_eq!(
-        verified, 24,
-        "12 checks with memory mapped and 12 without: {text}"
+        verified, 28,
+        "14 checks with memory mapped and 12 without: {text}"
     );
     assert!(text.contains("both examples right"), "{text}");
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use conduit_core::barrier::Value;
+use conduit_core::barrier::{Calls, Value};
 use conduit_core::engine::BarrierOutcome;
 
 use crate::abi::{self, events};
@@ -25,7 +25,7 @@ fn value(id: c_int, flags: c_int) -> Result<Value, Refusal> {
         return Err(Refusal::bad(format_args!("barrier flags {flags:#x}")));
     }
     Ok(if flags & MISMATCH != 0 {
-        Value::Mismatch
+        Value::Mismatch(Calls::BARRIER)
     } else if flags & (ANONYMOUS | UNNAMED) != 0 {
         Value::Anonymous
     } else {
@@ -36,7 +36,7 @@ fn value(id: c_int, flags: c_int) -> Result<Value, Refusal> {
 fn outcome(outcome: BarrierOutcome) -> c_int {
     match outcome {
         BarrierOutcome::Match(_) => abi::OK,
-        BarrierOutcome::Mismatch => abi::BARRIER_MISMATCH,
+        BarrierOutcome::Mismatch(_) => abi::BARRIER_MISMATCH,
     }
 }
 

@@ -43,12 +43,15 @@ impl Refusal {
 impl From<conduit::Error> for Refusal {
     fn from(error: conduit::Error) -> Self {
         match error {
-            conduit::Error::Engine(error) => error.into(),
+            conduit::Error::Engine { error, .. } => error.into(),
             conduit::Error::BarrierMismatch { .. } => Self::of(abi::BARRIER_MISMATCH, error),
-            conduit::Error::Network(NetworkError::NoNetwork { .. } | NetworkError::Ofi(_)) => {
-                Self::bad(error)
+            conduit::Error::Network {
+                error: NetworkError::NoNetwork { .. } | NetworkError::Ofi(_),
+                ..
+            } => Self::bad(error),
+            conduit::Error::Start { .. } | conduit::Error::Network { .. } => {
+                Self::of(abi::RESOURCE, error)
             }
-            conduit::Error::Start(_) | conduit::Error::Network(_) => Self::of(abi::RESOURCE, error),
             other => Self::bad(other),
         }
     }

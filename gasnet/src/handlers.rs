@@ -2,7 +2,6 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::Arc;
 
 use am::MAX_ARGS;
 use am::handlers::{Entry as AmEntry, Registration};
@@ -156,7 +155,7 @@ fn registration(
         entry: UnsafeCell::new(*entry),
     }));
     let handler: Handler<Mode> =
-        Arc::new(move |message: &Message<'_, Mode>| registered.call(message));
+        Handler::new(move |message: &Message<'_, Mode>| registered.call(message));
     let registration = Registration {
         id: entry.index,
         entry: AmEntry {

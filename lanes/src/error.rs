@@ -15,7 +15,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The launcher failed, or another rank.
-    #[error("job start: {0}")]
+    #[error("{0}")]
     Start(String),
     /// The shared-memory network could not be started.
     #[error("{0}")]

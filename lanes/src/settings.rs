@@ -13,7 +13,7 @@ settings::group! {
     "CONDUIT_NETWORK" networks: Option<Vec<String>> = None,
         Kind::Words(&["shm", "udp", "ofi", "portals4"]),
         unset "what fits each peer: shared memory on one host, UDP between hosts",
-        "networks that may be used; the same on all ranks";
+        "networks that may be used: shm within a host, udp or ofi between hosts, of these two the one that is named first; ofi is used only where it is named, portals4 is not there yet; the same on all ranks";
     "CONDUIT_SECRET_FILE" secret_file: Option<std::path::PathBuf> = None, Kind::Path,
         unset "ranks trust the launcher and what it hands out",
         "file with a secret of 32 random bytes or more, mode 0600, that has the same content on all ranks: keys depend on it, so that changes to the addresses and keys that the launcher hands out are detected",
@@ -51,9 +51,10 @@ impl NetworkSettings<'_> {
     pub fn agreement(&self) -> String {
         let networks = self.lanes.networks.as_ref();
         format!(
-            "CONDUIT_NETWORK={}\nCONDUIT_OFI_AUTHENTICATE={}\nCONDUIT_OFI_ENCRYPT={}\nCONDUIT_UDP_ENCRYPT={}\n\
-             CONDUIT_UDP_ARRIVALS={}",
+            "CONDUIT_NETWORK={}\nCONDUIT_OFI_ATOMICS={}\nCONDUIT_OFI_AUTHENTICATE={}\nCONDUIT_OFI_ENCRYPT={}\n\
+             CONDUIT_UDP_ENCRYPT={}\nCONDUIT_UDP_ARRIVALS={}",
             networks.map_or_else(|| "(unset)".to_owned(), |networks| networks.join(",")),
+            u8::from(self.ofi.atomics),
             u8::from(self.ofi.authenticate),
             u8::from(self.ofi.encrypt),
             u8::from(self.udp.encrypt),

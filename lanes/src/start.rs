@@ -133,9 +133,10 @@ fn inter_host_config(
             let mut config = OfiConfig::of(settings.ofi, host, hosts.count() == 1);
             config.secret_file = secret_file;
             adapt(&mut config.portals, settings.engine, shm);
-            // Ranks that share memory do atomics by processor, and the device's are not atomic with
-            // those.
-            config.portals.native_atomics = !settings.lanes.allows_network("shm");
+            // Handlers, and ranks that share memory, do atomics by processor, and the device's are
+            // not atomic with those.
+            let alone = !settings.lanes.allows_network("shm");
+            config.portals.native_atomics = settings.ofi.atomics && alone;
             InterHostConfig::Ofi(config)
         }
     })

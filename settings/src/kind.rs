@@ -32,6 +32,8 @@ pub enum Kind {
     Percent,
     /// One or more of these words, with commas between.
     Words(&'static [&'static str]),
+    /// One of these names, also with `SIG` before it and in any case, or its number.
+    Signal(&'static [(&'static str, u32)]),
     /// The path of a file or directory, taken as it is.
     Path,
     /// Any text in one line; this is what it says.
@@ -137,6 +139,15 @@ impl Kind {
                 }
                 Some(Value::Words(words))
             }
+            Self::Signal(signals) => {
+                let name = text.to_ascii_uppercase();
+                let name = name.strip_prefix("SIG").unwrap_or(&name);
+                let number = digits(text);
+                let is_it =
+                    |&&(known, its): &&(&str, u32)| known == name || number == Some(its.into());
+                let (name, _) = signals.iter().find(is_it)?;
+                Some(Value::Text((*name).to_owned()))
+            }
             // The replacement character stands where a variable was not UTF-8.
             Self::Path => (!text.is_empty()
                 && !given.contains(['\0', char::REPLACEMENT_CHARACTER]))
@@ -184,6 +195,10 @@ impl Display for Kind {
                     "one or more of {}, with commas between",
                     choices.join(", ")
                 )
+            }
+            Self::Signal(signals) => {
+                let names: Vec<_> = signals.iter().map(|(name, _)| *name).collect();
+                write!(f, "one of {}, or its number", names.join(", "))
             }
             Self::Path => f.write_str("a path in UTF-8"),
             Self::Text(what) => f.write_str(what),
@@ -302,6 +317,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn signals_have_names_and_numbers() {
+        let kind = Kind::Signal(&[("USR1", 10), ("HUP", 1)]);
+        for text in ["USR1", "SIGUSR1", "sigusr1", " 10 "] {
+            assert_eq!(kind.parse(text), Some(Value::Text("USR1".into())), "{text}");
+        }
+        for text in ["", "SIG", "KILL", "9", "1 0", "-1", "SIGSIGUSR1"] {
+            assert_eq!(kind.parse(text), None, "{text}");
+        }
+        assert_eq!(kind.to_string(), "one of USR1, HUP, or its number");
+    }
 
     proptest! {
         #[test]

@@ -89,6 +89,18 @@ fn root() -> &'static Path {
 /// # Errors
 /// Cargo fails, or names no such library.
 pub fn static_library(package: &str, features: &[&str]) -> Result<PathBuf> {
+    library(package, features, "staticlib", "a")
+}
+
+/// Likewise the shared one.
+///
+/// # Errors
+/// As for [`static_library`].
+pub fn shared_library(package: &str) -> Result<PathBuf> {
+    library(package, &[], "cdylib", "so")
+}
+
+fn library(package: &str, features: &[&str], kind: &str, extension: &str) -> Result<PathBuf> {
     type Key = (String, Vec<String>);
     static BUILT: Mutex<Option<HashMap<Key, PathBuf>>> = Mutex::new(None);
     let key: Key = (
@@ -101,12 +113,12 @@ pub fn static_library(package: &str, features: &[&str]) -> Result<PathBuf> {
     if let Some(library) = built.get(&key) {
         return Ok(library.clone());
     }
-    let library = build_static_library(package, features)?;
+    let library = build_library(package, features, kind, extension)?;
     built.insert(key, library.clone());
     Ok(library)
 }
 
-fn build_static_library(package: &str, features: &[&str]) -> Result<PathBuf> {
+fn build_library(package: &str, features: &[&str], kind: &str, extension: &str) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .current_dir(root())
@@ -116,7 +128,7 @@ fn build_static_library(package: &str, features: &[&str]) -> Result<PathBuf> {
             "--quiet",
             "--lib",
             "--crate-type",
-            "staticlib",
+            kind,
             "--message-format",
             "json",
             "-p",
@@ -130,15 +142,15 @@ fn build_static_library(package: &str, features: &[&str]) -> Result<PathBuf> {
         "cargo can't build {package}: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    // A line of JSON for each thing that was built; the package's own is the last with an archive.
+    // A line of JSON for each thing that was built; the package's own is the last of its kind.
     let messages = String::from_utf8_lossy(&output.stdout).into_owned();
     messages
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
         .filter_map(|name| name.as_str().map(PathBuf::from))
-        .rfind(|path| path.extension() == Some(OsStr::new("a")))
-        .with_context(|| format!("cargo built no archive of {package}"))
+        .rfind(|path| path.extension() == Some(OsStr::new(extension)))
+        .with_context(|| format!("cargo built no {kind} of {package}"))
 }
 
 /// Words of C: names, key words, numbers.

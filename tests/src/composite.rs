@@ -60,6 +60,19 @@ pub fn job<Intra: Ni, M: Mode>(
     hosts: Hosts,
     intra: impl Fn(u32) -> Result<Vec<Intra>, String>,
 ) -> Result<Vec<Composite<Intra, Reference, M>>, String> {
+    job_over(ranks, hosts, Capabilities::REMOTE_COMPLETION, intra)
+}
+
+/// The same with a network between hosts that has these capabilities.
+///
+/// # Errors
+/// As above.
+pub fn job_over<Intra: Ni, M: Mode>(
+    ranks: u32,
+    hosts: Hosts,
+    capabilities: Capabilities,
+    intra: impl Fn(u32) -> Result<Vec<Intra>, String>,
+) -> Result<Vec<Composite<Intra, Reference, M>>, String> {
     let mut members: BTreeMap<u32, Vec<Rank>> = BTreeMap::new();
     for rank in 0..ranks {
         members.entry(hosts.of(rank)).or_default().push(rank);
@@ -71,7 +84,7 @@ pub fn job<Intra: Ni, M: Mode>(
     }
     intra_ends
         .into_iter()
-        .zip(Reference::job_of(ranks, Capabilities::REMOTE_COMPLETION))
+        .zip(Reference::job_of(ranks, capabilities))
         .map(|((rank, intra), inter)| {
             let neighbours = members[&hosts.of(rank)].clone();
             Composite::new(intra, inter, neighbours).map_err(|error| error.to_string())

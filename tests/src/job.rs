@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -168,6 +169,28 @@ impl Running {
     /// The launcher's process id.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
+    }
+
+    /// Waits until its ranks and the launcher have written something to standard error that is all that the test wants; gives
+    /// that back.
+    ///
+    /// # Errors
+    /// The job ended before, or reached its limit; says what was written.
+    pub fn until(&mut self, is_enough: impl Fn(&str) -> bool) -> Result<String> {
+        const PAUSE: Duration = Duration::from_millis(10);
+        loop {
+            // Looked at before: what a job has written is there when it has ended.
+            let ended = await_end(self.pid(), PAUSE)?;
+            let mut bytes = vec![0; usize::try_from(self.stderr.metadata()?.len())?];
+            // The place in the file is also the ranks'.
+            self.stderr.read_exact_at(&mut bytes, 0)?;
+            let written = String::from_utf8_lossy(&bytes).into_owned();
+            if is_enough(&written) {
+                return Ok(written);
+            }
+            ensure!(!ended, "the job has ended: {written}");
+            ensure!(self.begun.elapsed() < self.limit, "the limit: {written}");
+        }
     }
 
     /// Waits for the launcher's end, at most to the limit; then nothing of the job may be left: no process, no file in

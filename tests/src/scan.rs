@@ -16,8 +16,6 @@ pub struct Mapping {
     range: Range<u64>,
     /// In no core image, and zeros in a child.
     pub guarded: bool,
-    /// A thread's stack.
-    pub stack: bool,
 }
 
 impl Mapping {
@@ -44,15 +42,10 @@ impl Mapping {
                     all.push(Self {
                         range,
                         guarded: false,
-                        stack: false,
                     });
                 }
                 _ => {}
             }
-        }
-        for pointer in stack_pointers(process)? {
-            let stack = all.iter_mut().find(|part| part.range.contains(&pointer));
-            stack.context("a stack")?.stack = true;
         }
         Ok(all)
     }
@@ -81,25 +74,6 @@ impl Mapping {
         }
         Ok(bytes)
     }
-}
-
-/// Where the stacks of a process's threads end, each of which waits for something, now or soon.
-fn stack_pointers(process: u32) -> Result<Vec<u64>> {
-    let mut pointers = Vec::new();
-    for thread in fs::read_dir(format!("/proc/{process}/task"))? {
-        let path = thread?.path().join("syscall");
-        let pointer = loop {
-            let text = fs::read_to_string(&path).context("syscall")?;
-            // The system call and its arguments, stack pointer, address; or that it runs.
-            let mut words = text.split_ascii_whitespace().rev().skip(1);
-            if let Some(pointer) = words.next().and_then(|word| word.strip_prefix("0x")) {
-                break u64::from_str_radix(pointer, 16)?;
-            }
-            std::thread::yield_now();
-        };
-        pointers.push(pointer);
-    }
-    Ok(pointers)
 }
 
 /// What is looked for: any piece of a secret, as it is and as hex digits.

@@ -170,14 +170,33 @@ fn a_segment_larger_than_memory_is_an_error_on_every_rank() {
     }
 }
 
+/// Which differs first, and what it is on which ranks. All ranks are told, whichever is ended first by the launcher.
 #[test]
-fn a_message_for_a_handler_that_is_not_there_ends_the_job() {
-    let finished = run(3, &["unregistered"], &[]);
-    ends(
-        &finished,
-        1,
-        &["rank 0 on rank 1", "no handler is registered with id 254"],
-    );
+fn ranks_whose_handlers_differ_are_told_at_attach() {
+    let usual = "254 \"add\", a medium of (u64) with [u32] on ranks 0, 2-3";
+    for (what, on_one) in [
+        ("id", "200 \"add\", a medium of (u64) with [u32] on rank 1"),
+        (
+            "name",
+            "254 \"sum\", a medium of (u64) with [u32] on rank 1",
+        ),
+        ("kind", "254 \"add\", a short of (u64) on rank 1"),
+        (
+            "arguments",
+            "254 \"add\", a medium of (i64) with [u32] on rank 1",
+        ),
+        (
+            "payload",
+            "254 \"add\", a medium of (u64) with [i32] on rank 1",
+        ),
+        ("number", "none on rank 1"),
+    ] {
+        for settings in [&[][..], &[("CONDUIT_NETWORK", "udp")]] {
+            let finished = run(4, &["handlers_differ", what], settings);
+            let difference = format!("the ranks' handlers differ: handler 2 is {usual}; {on_one}");
+            ends(&finished, 1, &["attach on rank", &difference]);
+        }
+    }
 }
 
 #[test]
@@ -203,7 +222,7 @@ fn handlers_neither_poll_nor_wait() {
         ("wait", "wait_until"),
         ("barrier", "barrier"),
         ("quiesce", "quiesce"),
-        ("flood", "request_short"),
+        ("flood", "request"),
         ("get", "get"),
     ];
     let ways: [&[(&str, &str)]; 3] = [
@@ -262,6 +281,25 @@ fn any_rank_may_end_the_job() {
         assert_eq!(finished.stderr.lines().count(), 1, "{finished:#?}");
     }
     ends(&run(3, &["exit_in_handler"], &[]), 9, &[]);
+}
+
+/// Nobody is told any more, or waited for: by its words, which are none.
+#[test]
+fn an_exit_after_finish_ends_its_process() {
+    for code in [0, 3] {
+        let finished = run(3, &["exit_after_finish", &code.to_string()], &[]);
+        ends(&finished, code, &[]);
+        assert!(!finished.stderr.contains("not all ranks"), "{finished:#?}");
+    }
+}
+
+#[test]
+fn a_rank_may_end_the_job_while_others_attach() {
+    for _ in 0..20 {
+        let finished = run(5, &["exit_at_once", "7"], &[]);
+        ends(&finished, 7, &["conduit-run: rank 1 (pid ", "code 7"]);
+        assert_eq!(finished.stderr.lines().count(), 1, "{finished:#?}");
+    }
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn passes(job: Job, what: &str) {
 }
 
 /// On 1, 2, 4 and 8 ranks, and on 2 and 4 where no rank's memory is mapped at another: every operation is a message then. With the
-/// checks of a debug build, and on the ways of an optimised one.
+/// checks of a debug build, and on the ways of an optimised one. On 4 in an order of requests that is drawn.
 fn runs(program: &Program) {
     for ranks in [1, 2, 4, 8] {
         passes(job(program, ranks, &[]), &format!("{ranks} ranks"));
@@ -83,6 +83,8 @@ fn runs(program: &Program) {
         let neither = without("CONDUIT_CHECKS").env("CONDUIT_WINDOWS", "0");
         passes(neither, &format!("{ranks} ranks without either"));
     }
+    let shuffled = job(program, 4, &[]).env("CONDUIT_SHUFFLE", "1");
+    passes(shuffled, "4 ranks, requests shuffled");
 }
 
 /// Compiled as C and as C++, and run in each threading mode.

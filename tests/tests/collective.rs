@@ -320,6 +320,17 @@ fn over_udp_in_disorder() {
     }
 }
 
+/// What they send among themselves has no order either.
+#[test]
+fn with_requests_shuffled() {
+    let settings = Settings {
+        shuffle: Some(1),
+        ..settings()
+    };
+    run(&settings, &network(), None);
+    run(&settings, &network(), Some(Disorder::seeded(0)));
+}
+
 /// On sockets of this host, without and with packets that suffer.
 #[test]
 fn over_sockets() {

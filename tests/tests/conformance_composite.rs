@@ -1,11 +1,12 @@
 //! The conformance suite for jobs over several hosts: shared memory on each, the reference network between them.
 
+use conduit_core::ni::{Capabilities, Ni};
 use conduit_core::threads::{Mode, Par, Seq};
 use conduit_portals::shm::{ShmConfig, in_process};
 use conduit_tests::composite::{self, Hosts};
 use conduit_tests::conformance::Setup;
 use conduit_tests::conformance::trials::add_with_chaos;
-use libtest_mimic::Trial;
+use libtest_mimic::{Failed, Trial};
 
 /// Adds these hosts, with and without windows onto ranks of the same one.
 fn add<M: Mode>(trials: &mut Vec<Trial>, hosts: &[Hosts]) {
@@ -31,8 +32,32 @@ fn add<M: Mode>(trials: &mut Vec<Trial>, hosts: &[Hosts]) {
     }
 }
 
+/// Atomics that a device does on a rank's memory are atomic with the rank's own only if it does those too.
+fn a_device_that_does_atomics_does_a_ranks_own_too() -> Result<(), Failed> {
+    let native = Capabilities::REMOTE_COMPLETION | Capabilities::NATIVE_ATOMICS;
+    let config = ShmConfig {
+        region_bytes: 1 << 20,
+        ..ShmConfig::default()
+    };
+    let intra = |ranks| in_process::<Seq>(ranks, &config).map_err(|error| error.to_string());
+    for end in composite::job_over::<_, Seq>(2, Hosts::Alone, native, intra)? {
+        let own = end.reach(end.rank()).capabilities;
+        if !own.contains(native | Capabilities::WINDOW) {
+            return Err(format!("reaches itself by {own:?}").into());
+        }
+    }
+    match composite::job_over::<_, Seq>(2, Hosts::Pairs, native, intra) {
+        Ok(_) => Err("ranks that share memory and atomics by a device".into()),
+        Err(_) => Ok(()),
+    }
+}
+
 /// Adds all of these.
 pub(crate) fn add_all(trials: &mut Vec<Trial>) {
+    trials.push(Trial::test(
+        "composite::a_device_that_does_atomics_does_a_ranks_own_too",
+        a_device_that_does_atomics_does_a_ranks_own_too,
+    ));
     add::<Seq>(trials, &Hosts::ALL);
     add::<Par>(trials, &[Hosts::Alternating]);
 }

@@ -21,7 +21,8 @@ fn succeeds(ranks: u32, arguments: &[&str], settings: &[(&str, &str)]) {
 }
 
 /// Settings that change the way that operations go.
-const WAYS: [&[(&str, &str)]; 5] = [
+const WAYS: [&[(&str, &str)]; 6] = [
+    &[("CONDUIT_SHUFFLE", "1")],
     &[("CONDUIT_WINDOWS", "0")],
     &[("CONDUIT_INJECT", "0")],
     &[("CONDUIT_WINDOWS", "0"), ("CONDUIT_INJECT", "0")],
@@ -37,6 +38,8 @@ const WAYS: [&[(&str, &str)]; 5] = [
         ("GASNET_PORTAL_BANKED_CREDITS", "0"),
     ],
 ];
+
+const UDP: [&[(&str, &str)]; 1] = [&[("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")]];
 
 #[test]
 fn every_call_in_every_mode() {
@@ -92,6 +95,42 @@ fn what_was_sent_before_is_handled() {
     for settings in [&[][..], &[("CONDUIT_WINDOWS", "0")]] {
         succeeds(2, &["delivered_whole"], settings);
     }
+}
+
+/// The programs about handlers, signals and collectives, which `semantics` runs over every network.
+#[test]
+fn handlers_signals_and_collectives() {
+    for program in ["handlers_reach", "signals", "collectives"] {
+        succeeds(5, &[program, "parsync"], &[]);
+        for settings in WAYS {
+            succeeds(3, &[program, "seq"], settings);
+        }
+    }
+}
+
+#[test]
+fn messages_are_of_types() {
+    for ranks in [1, 3] {
+        succeeds(ranks, &["typed"], &[]);
+    }
+    for settings in WAYS.iter().chain(&UDP) {
+        succeeds(3, &["typed"], settings);
+    }
+}
+
+#[test]
+fn a_shared_rank_finishes() {
+    for ranks in [1, 3] {
+        succeeds(ranks, &["finish_shared"], &[]);
+    }
+    for settings in WAYS.iter().chain(&UDP) {
+        succeeds(3, &["finish_shared"], settings);
+    }
+}
+
+#[test]
+fn a_condition_that_fails_ends_its_wait() {
+    succeeds(2, &["condition_fails"], &[]);
 }
 
 #[test]

@@ -2,8 +2,6 @@
 //!
 //! `PROPTEST_CASES=5000 cargo test -p conduit-tests --release --test engine engine_model::` is the long run.
 
-use std::sync::Arc;
-
 use am::handlers::Registration;
 use conduit_core::engine::{Blocking, Engine, Handler};
 use conduit_core::ni::Ni;
@@ -219,7 +217,7 @@ fn each_peer_is_reached_in_the_best_way() {
     let text = |error: conduit_core::engine::Error| error.to_string();
     let ran = turns::run(ends, 1, 100_000, move |end, mut meeting| {
         let engine = Engine::<_, Seq>::start(end, &mut meeting, &settings).map_err(text)?;
-        let ignores: Handler<_, Seq> = Arc::new(|_| ());
+        let ignores: Handler<_, Seq> = Handler::new(|_| ());
         engine
             .attach(
                 &mut meeting,

@@ -230,13 +230,14 @@ fn atomics_that_are_not_there() {
         let job = Faulty {
             provider: "tcp;ofi_rxm",
             faults,
+            before: "export CONDUIT_OFI_ATOMICS=1",
             everywhere: true,
             ..Faulty::default()
         };
         let words = [
             " atomic",
             "Operation not supported",
-            "CONDUIT_NETWORK=shm,ofi",
+            "CONDUIT_OFI_ATOMICS=0",
         ];
         job.fails(&["calls", "seq"], &words);
     }

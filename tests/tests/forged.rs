@@ -1,7 +1,5 @@
 //! Messages that a broken peer may send to an engine: it ends the job with an error, or hands on what makes sense; never anything else.
 
-use std::sync::Arc;
-
 use am::handlers::{Entry, Registration};
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role, select};
 use conduit_core::engine::{Engine, Handler, Payload};
@@ -96,7 +94,7 @@ fn spoil(forged: &mut Forged, random: &mut fastrand::Rng) {
 }
 
 fn handler<N: Ni, M: Mode>() -> Handler<InTurn<N>, M> {
-    Arc::new(|call| {
+    Handler::new(|call| {
         assert!(call.args().len() <= MAX_ARGS);
         match call.payload() {
             Payload::None => {}

@@ -56,6 +56,23 @@ fn every_call() {
     }
 }
 
+/// Also where the provider does the atomics: then all but what handlers do.
+#[test]
+fn handlers_signals_and_collectives() {
+    for settings in providers() {
+        for program in ["handlers_reach", "signals", "collectives"] {
+            separate(3, &[program, "seq"], &settings);
+            pairs(4, &[program, "par"], &settings);
+        }
+        separate(3, &["typed"], &settings);
+        separate(2, &["finish_shared"], &settings);
+        let atomics = [&settings[..], &[("CONDUIT_OFI_ATOMICS", "1")]].concat();
+        for program in ["calls", "signals"] {
+            separate(3, &[program, "seq"], &atomics);
+        }
+    }
+}
+
 #[test]
 fn floods_threads_and_crowds() {
     for settings in providers() {

@@ -183,6 +183,7 @@ fn everything_lies_where_build_systems_look_for_it() {
         }
     }
     wanted.extend(["bin/conduit-run", "bin/amudprun"].map(str::to_owned));
+    wanted.push("lib/mercury/libna_plugin_conduit.so".to_owned());
     for file in wanted {
         assert!(there.contains_key(Path::new(&file)), "{file}");
     }
@@ -307,6 +308,21 @@ fn libraries_show_the_names_of_the_interface_and_no_others() {
                 "{library}: {name}"
             );
         }
+    }
+}
+
+/// Mercury opens it while it is itself being loaded, in programs that are for other plugins too.
+#[test]
+fn the_plugin_for_mercury_has_one_name_and_needs_no_library_but_the_systems() {
+    let library = "mercury/libna_plugin_conduit.so";
+    let shown = symbols(&["--dynamic"], library);
+    let wanted = ["na_conduit_class_ops_g".to_owned()];
+    assert_eq!(shown, BTreeSet::from(wanted));
+    let path = prefix().debug().join("lib").join(library);
+    let dynamic = succeeds(Job::alone("readelf", ["-d", path.to_str().unwrap()]));
+    for needed in dynamic.lines().filter(|line| line.contains("(NEEDED)")) {
+        let known = ["libc.so", "libgcc_s.so", "ld-linux", "libm.so"];
+        assert!(known.iter().any(|name| needed.contains(name)), "{needed}");
     }
 }
 

@@ -152,11 +152,14 @@ fn caller(listener: &UnixListener) -> (UnixStream, u32) {
 }
 
 /// While a job runs, what its ranks keep of their secrets is in guarded pages alone, and nothing of it is in the launcher's memory, or
-/// in another rank's but for what the two share. The keys of a link, which are made of secrets, are on stacks besides: ciphers take them
-/// by value. What is in the file with the job's secret is in no memory at all.
+/// in another rank's but for what the two share. So are the keys of a link, which are made of secrets, with their salts; a key alone is
+/// also where a cipher had it: on stacks, and in what was moved from there, between its fields. What is in the file with the job's secret
+/// is in no memory at all.
 #[test]
 fn secrets_are_in_guarded_pages_alone() {
     const RANKS: u32 = 2;
+    const KEY: usize = 16;
+    const SALT: usize = 8;
     let folder = tempfile::tempdir().unwrap();
     let [socket, file] = ["socket", "secret"].map(|name| folder.path().join(name));
     let content: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..))
@@ -190,33 +193,36 @@ fn secrets_are_in_guarded_pages_alone() {
         pages.retain(|page| length(page).is_some());
         assert_eq!(pages.len(), 4);
         pages.sort_by_key(length);
-        keys.extend(pages.pop().unwrap());
+        let link = pages.pop().unwrap();
+        // A key and its salt for each direction, then the peer's number, of which one byte is not zero.
+        let first = length(&link).unwrap() - 2 * (KEY + SALT);
+        for salted in link[first..].chunks(KEY + SALT).take(2) {
+            keys.push(Patterns::of(&salted[KEY - SALT..]));
+        }
         kept.extend(pages.concat());
     }
-    let secrets = [
-        ("what a rank keeps", kept),
-        ("the keys of a link", keys),
-        ("the file's content", content),
-    ]
-    .map(|(name, secret)| (name, Patterns::of(&secret)));
+    let mut secrets = vec![
+        ("what a rank keeps", Patterns::of(&kept)),
+        ("the file's content", Patterns::of(&content)),
+    ];
+    secrets.extend(keys.into_iter().map(|key| ("a key with its salt", key)));
+    let mut seen = vec![false; secrets.len()];
     let processes = ranks.iter().map(|(_, process)| *process);
     for process in processes.chain([launcher]) {
         for mapping in Mapping::all(process).unwrap() {
             let bytes = mapping.read(process).unwrap();
-            for (name, patterns) in &secrets {
+            for ((name, patterns), seen) in secrets.iter().zip(&mut seen) {
                 let found = patterns.found_in(&bytes);
-                let may_be = match *name {
-                    "what a rank keeps" => mapping.guarded,
-                    "the keys of a link" => mapping.guarded || mapping.stack,
-                    _ => false,
-                };
+                let may_be = *name != "the file's content" && mapping.guarded;
                 assert!(
                     found.is_empty() || may_be && process != launcher,
                     "{name} is in process {process} (the launcher is {launcher}) at {found:x?} of {mapping:x?}"
                 );
+                *seen |= !found.is_empty();
             }
         }
     }
+    assert_eq!(seen, [true, false, true, true, true, true], "what is there");
     drop(ranks);
     let finished = job.wait().unwrap();
     assert_eq!(finished.code, Some(0), "{finished:#?}");

@@ -34,7 +34,7 @@ mod tests;
 mod value;
 
 pub use layout::{CellIndex, Layout, MAX_RADIX, MIN_RADIX, cell_count};
-pub use value::Value;
+pub use value::{Calls, Value};
 
 /// A call that the barrier's state does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +42,12 @@ pub enum BarrierError {
     /// Notify while the barrier notified before has not been waited for.
     #[error("rank {rank}: barrier notify twice without a wait or a successful try between")]
     NotifyTwice {
+        /// The calling rank.
+        rank: u32,
+    },
+    /// [`Value::Quiesce`] or [`Value::Finish`] while a barrier that was notified has not been waited for.
+    #[error("rank {rank}: a barrier has been notified, and seen no wait or successful try since")]
+    Between {
         /// The calling rank.
         rank: u32,
     },
@@ -58,16 +64,16 @@ pub enum BarrierError {
 pub enum BarrierOutcome {
     /// All ids were the same, and this one; `None` when all ranks were anonymous.
     Match(Option<u32>),
-    /// Ids differed, or a rank asked for a mismatch (`GASNET_ERR_BARRIER_MISMATCH`).
-    Mismatch,
+    /// Ids differed, or a rank asked for a mismatch (`GASNET_ERR_BARRIER_MISMATCH`); or calls met that are not the same.
+    Mismatch(Calls),
 }
 
 impl From<Value> for BarrierOutcome {
     fn from(value: Value) -> Self {
         match value {
-            Value::Anonymous => Self::Match(None),
+            Value::Anonymous | Value::Quiesce | Value::Finish => Self::Match(None),
             Value::Named(id) => Self::Match(Some(id)),
-            Value::Mismatch => Self::Mismatch,
+            Value::Mismatch(calls) => Self::Mismatch(calls),
         }
     }
 }
@@ -137,7 +143,8 @@ impl Barrier {
     /// Starts a barrier with this rank's value. `send` gets each message: target rank, cell there, word.
     ///
     /// # Errors
-    /// [`BarrierError::NotifyTwice`] when the barrier before has not been [finished](Self::finish).
+    /// [`BarrierError::NotifyTwice`] or [`BarrierError::Between`] when the barrier before has not been
+    /// [finished](Self::finish).
     #[inline]
     pub fn notify(
         &mut self,
@@ -145,7 +152,11 @@ impl Barrier {
         send: impl FnMut(u32, usize, u64),
     ) -> Result<(), BarrierError> {
         if self.phase != Phase::Idle {
-            return Err(BarrierError::NotifyTwice { rank: self.rank });
+            let rank = self.rank;
+            return Err(match value {
+                Value::Quiesce | Value::Finish => BarrierError::Between { rank },
+                _ => BarrierError::NotifyTwice { rank },
+            });
         }
         self.epoch += 1;
         self.merged = value;
@@ -235,12 +246,10 @@ impl Barrier {
             Phase::Pending => Ok(None),
             Phase::Complete => {
                 self.phase = Phase::Idle;
-                Ok(Some(match (self.merged, value) {
-                    (Value::Named(agreed), Value::Named(id)) if agreed != id => {
-                        BarrierOutcome::Mismatch
-                    }
-                    (_, Value::Mismatch) => BarrierOutcome::Mismatch,
-                    (merged, _) => merged.into(),
+                Ok(Some(match self.merged.merge(value) {
+                    Value::Mismatch(calls) => BarrierOutcome::Mismatch(calls),
+                    // Nobody else has heard of an id that only this caller's wait has.
+                    _ => self.merged.into(),
                 }))
             }
         }

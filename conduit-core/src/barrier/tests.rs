@@ -16,8 +16,10 @@ impl Random {
     }
 
     fn value(&mut self, ids: usize) -> Value {
-        match self.below(8 * ids) {
-            0 => Value::Mismatch,
+        match self.below(10 * ids) {
+            0 => Value::Mismatch(Calls::BARRIER),
+            1 => Value::Quiesce,
+            3 => Value::Finish,
             n if n % 2 == 0 => Value::Anonymous,
             _ => Value::Named(self.below(ids) as u32),
         }
@@ -182,7 +184,8 @@ fn run(size: u32, radix: u32, first_epoch: u64, epochs: usize, ids: usize, seed:
         }
         let complete = world.advance(rank);
         assert_eq!(complete, !world.ranks[rank].is_pending());
-        let outcome = world.ranks[rank].finish(Value::Anonymous).unwrap();
+        let value = values[finished[rank]][rank];
+        let outcome = world.ranks[rank].finish(value).unwrap();
         assert_eq!(outcome.is_some(), complete);
         if let Some(outcome) = outcome {
             assert_eq!(outcome, expected[finished[rank]], "rank {rank}");
@@ -336,6 +339,8 @@ fn calls_out_of_order_are_refused() {
         .unwrap();
     let twice = BarrierError::NotifyTwice { rank: 0 };
     assert_eq!(machine.notify(Value::Named(2), |_, _, _| ()), Err(twice));
+    let between = BarrierError::Between { rank: 0 };
+    assert_eq!(machine.notify(Value::Finish, |_, _, _| ()), Err(between));
     assert!(
         machine.advance(|_| 0, |_, _, _| ()),
         "complete stays complete"
@@ -351,17 +356,22 @@ fn calls_out_of_order_are_refused() {
 
 #[test]
 fn wait_checks_its_id_against_what_was_agreed() {
-    use BarrierOutcome::{Match, Mismatch};
-    use Value::{Anonymous, Named};
+    use BarrierOutcome::Match;
+    use Value::{Anonymous, Finish, Named, Quiesce};
+    const MISMATCH: Value = Value::Mismatch(Calls::BARRIER);
+    let mismatch = BarrierOutcome::Mismatch;
+    let ids = mismatch(Calls::BARRIER);
     let cases = [
         (Anonymous, Anonymous, Match(None)),
         (Anonymous, Named(3), Match(None)),
         (Named(3), Anonymous, Match(Some(3))),
         (Named(3), Named(3), Match(Some(3))),
-        (Named(3), Named(4), Mismatch),
-        (Value::Mismatch, Anonymous, Mismatch),
-        (Value::Mismatch, Named(3), Mismatch),
-        (Anonymous, Value::Mismatch, Mismatch),
+        (Named(3), Named(4), ids),
+        (MISMATCH, Anonymous, ids),
+        (MISMATCH, Named(3), ids),
+        (Anonymous, MISMATCH, ids),
+        (Finish, Finish, Match(None)),
+        (Quiesce, Named(3), mismatch(Calls::QUIESCE | Calls::BARRIER)),
     ];
     for (notified, waited, outcome) in cases {
         let mut machine = Barrier::new(0, 1, 8);

@@ -7,6 +7,42 @@ const EPOCH_MASK: u64 = (1 << EPOCH_BITS) - 1;
 const ANONYMOUS: u8 = 0;
 const NAMED: u8 = 1;
 const MISMATCH: u8 = 2;
+const QUIESCE: u8 = 3;
+const FINISH: u8 = 4;
+
+bitflags::bitflags! {
+    /// Calls that meet in barriers.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Calls: u8 {
+        /// A barrier, whatever its id.
+        const BARRIER = 1;
+        /// A barrier that delivers messages.
+        const QUIESCE = 2;
+        /// The end of the job in good order.
+        const FINISH = 4;
+    }
+}
+
+/// What is wrong where these have met.
+impl std::fmt::Display for Calls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = [
+            (Self::BARRIER, "barrier"),
+            (Self::QUIESCE, "quiesce"),
+            (Self::FINISH, "finish"),
+        ];
+        let met = names.into_iter().filter(|(call, _)| self.contains(*call));
+        let met: Vec<_> = met.map(|(_, name)| name).collect();
+        match &met[..] {
+            [others @ .., last] if !others.is_empty() => write!(
+                f,
+                "ranks have called {} and {last}, which must be the same call on all",
+                others.join(", ")
+            ),
+            _ => f.write_str("barrier ids do not match"),
+        }
+    }
+}
 
 /// What a rank brings to a barrier, and what the ranks bring together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,8 +51,13 @@ pub enum Value {
     Anonymous,
     /// An id; GASNet's `int` by its bits, see [`Value::named`].
     Named(u32),
-    /// Two ids that differ, or a rank that asked for this outcome (`GASNET_BARRIERFLAG_MISMATCH`).
-    Mismatch,
+    /// One of the two barriers of a rank that waits until all messages have been handled: agrees with nothing else.
+    Quiesce,
+    /// The same at the job's end.
+    Finish,
+    /// What does not agree: the calls that have met. [`Calls::BARRIER`] alone: two ids that differ, or a rank that asked for
+    /// this outcome (`GASNET_BARRIERFLAG_MISMATCH`).
+    Mismatch(Calls),
 }
 
 impl Value {
@@ -27,7 +68,8 @@ impl Value {
         Self::Named(id.cast_unsigned())
     }
 
-    /// The join of two values: anonymous gives way to an id, ids that differ are a mismatch, and a mismatch stays.
+    /// The join of two values: anonymous gives way to an id, others that differ are a mismatch, and a mismatch stays and
+    /// gathers what it meets.
     ///
     /// Commutative, associative and idempotent, so that the order in which values arrive does not matter, nor that
     /// the last round of a dissemination brings some of them twice.
@@ -35,20 +77,33 @@ impl Value {
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Anonymous, value) | (value, Self::Anonymous) => value,
-            (Self::Named(a), Self::Named(b)) if a == b => self,
-            _ => Self::Mismatch,
+            (Self::Anonymous, Self::Anonymous | Self::Named(_)) => other,
+            (Self::Named(_), Self::Anonymous) => self,
+            _ if self == other => self,
+            _ => Self::Mismatch(self.calls() | other.calls()),
+        }
+    }
+
+    /// The calls that it stands for.
+    fn calls(self) -> Calls {
+        match self {
+            Self::Anonymous | Self::Named(_) => Calls::BARRIER,
+            Self::Quiesce => Calls::QUIESCE,
+            Self::Finish => Calls::FINISH,
+            Self::Mismatch(calls) => calls,
         }
     }
 
     /// The word that carries this value in an epoch: epoch in the upper 24 bits, then 8 bits that say which kind of
-    /// value, then 32 bits of id.
+    /// value, then 32 bits of id or, of a mismatch, calls.
     #[inline]
     pub(super) fn word(self, epoch: u64) -> u64 {
         let (flags, id) = match self {
             Self::Anonymous => (ANONYMOUS, 0),
             Self::Named(id) => (NAMED, id),
-            Self::Mismatch => (MISMATCH, 0),
+            Self::Quiesce => (QUIESCE, 0),
+            Self::Finish => (FINISH, 0),
+            Self::Mismatch(calls) => (MISMATCH, calls.bits().into()),
         };
         (epoch & EPOCH_MASK) << 40 | u64::from(flags) << 32 | u64::from(id)
     }
@@ -60,11 +115,13 @@ impl Value {
         if word >> 40 != epoch & EPOCH_MASK {
             return None;
         }
-        let [_, _, _, flags, ..] = word.to_be_bytes();
+        let [_, _, _, flags, .., calls] = word.to_be_bytes();
         Some(match flags {
             ANONYMOUS => Self::Anonymous,
             NAMED => Self::Named((word & u64::from(u32::MAX)) as u32),
-            _ => Self::Mismatch,
+            QUIESCE => Self::Quiesce,
+            FINISH => Self::Finish,
+            _ => Self::Mismatch(Calls::from_bits_truncate(calls)),
         })
     }
 }
@@ -79,7 +136,9 @@ mod tests {
             Just(Value::Anonymous),
             (0..3_u32).prop_map(Value::Named),
             any::<i32>().prop_map(Value::named),
-            Just(Value::Mismatch)
+            Just(Value::Quiesce),
+            Just(Value::Finish),
+            (0..8_u8).prop_map(|calls| Value::Mismatch(Calls::from_bits_truncate(calls))),
         ]
     }
 
@@ -104,6 +163,25 @@ mod tests {
         fn any_word_can_be_read(word: u64) {
             prop_assert!(Value::from_word(word, word >> 40).is_some());
         }
+    }
+
+    /// Nobody has to know who the others are to be told which calls met.
+    #[test]
+    fn a_mismatch_names_all_calls_that_met() {
+        let text = |values: &[Value]| match values.iter().copied().reduce(Value::merge) {
+            Some(Value::Mismatch(calls)) => calls.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let ids = "barrier ids do not match";
+        assert_eq!(text(&[Value::Named(1), Value::Named(2)]), ids);
+        let two = "ranks have called barrier and finish, which must be the same call on all";
+        assert_eq!(text(&[Value::Anonymous, Value::Finish]), two);
+        assert_eq!(text(&[Value::Finish, Value::Named(1), Value::Finish]), two);
+        let all =
+            "ranks have called barrier, quiesce and finish, which must be the same call on all";
+        assert_eq!(text(&[Value::Finish, Value::Quiesce, Value::Named(1)]), all);
+        let same = Value::Quiesce.merge(Value::Quiesce);
+        assert_eq!(same, Value::Quiesce);
     }
 
     #[test]

@@ -297,6 +297,14 @@ impl<O: Operand> Machine<O> {
         self.fill_window()
     }
 
+    /// The kind of the part that comes first of those under way, and the ranks that have still to send something for it. For
+    /// diagnosis.
+    #[must_use]
+    pub fn lacks(&self) -> Option<(&'static str, Vec<Rank>)> {
+        let part = self.parts.iter().flatten().next()?;
+        Some((Kind::name_in(part.signature), part.lacks()))
+    }
+
     /// A part's place in the window.
     fn place(&self, number: u32) -> Option<usize> {
         let place = number.wrapping_sub(self.first_part) as usize;

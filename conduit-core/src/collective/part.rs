@@ -137,6 +137,31 @@ impl Part {
         }
     }
 
+    /// Neighbours whose data, ready message or word is awaited.
+    pub(super) fn lacks(&self) -> Vec<Rank> {
+        let (up, down) = match self.kind {
+            Kind::Broadcast { .. } => (!self.has_result, false),
+            Kind::ReduceToOne { .. } => (false, !self.is_reduced),
+            Kind::ReduceToAll => (self.is_reduced && !self.has_result, !self.is_reduced),
+        };
+        let children = self.children.iter().enumerate().map(|(at, link)| {
+            // Reduced in the order of the list; what came before its turn is parked.
+            let data = down && at >= self.turn && link.parked.is_none();
+            (LinkId::Child(at), link, data)
+        });
+        let parent = self.parent.iter().map(|link| (LinkId::Parent, link, up));
+        let answer = |id: LinkId, link: &Link| match self.passing(id) {
+            Some(Passing::Announced) => self.has_data(id) && link.out == Out::Idle,
+            Some(Passing::Eager { .. }) => link.out == Out::Sent,
+            _ => false,
+        };
+        parent
+            .chain(children)
+            .filter(|&(id, link, data)| data || answer(id, link))
+            .map(|(_, link, _)| link.peer)
+            .collect()
+    }
+
     /// Whether an eager message asks to be told that it has been taken: known from its signature.
     pub(super) fn is_over(&self) -> bool {
         let done = |link: &Link| link.out == Out::Done;

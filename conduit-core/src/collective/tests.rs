@@ -416,7 +416,53 @@ fn run(size: u32, limits: Limits, operations: Vec<(Shape, bool)>, seed: u64) -> 
     world
 }
 
+/// Whom ranks wait for leads to the one that has not started the operation.
+fn run_without(late: usize, size: u32, limits: Limits, shape: Shape, seed: u64) {
+    let mut world = World::new(size, limits, vec![(shape, false)], &mut Random(seed));
+    let ranks = 0..size as usize;
+    for rank in ranks.clone().filter(|rank| *rank != late) {
+        world.start(rank).unwrap();
+    }
+    loop {
+        let outgoing = |world: &World, rank: usize| {
+            world.sending[rank].is_some() || world.ranks[rank].has_outgoing()
+        };
+        if !world.flying.is_empty() {
+            world.deliver(0).unwrap();
+        } else if let Some(rank) = ranks.clone().find(|rank| outgoing(&world, *rank)) {
+            world.send(rank, true).unwrap();
+        } else {
+            break;
+        }
+    }
+    for start in ranks.clone().filter(|rank| *rank != late) {
+        let mut rank = start;
+        for _ in ranks.clone() {
+            if rank == late || world.results[rank][0].is_some() {
+                break;
+            }
+            let (_, lacks) = world.ranks[rank].lacks().unwrap();
+            rank = lacks[0] as usize;
+        }
+        let ended = world.results[start][0].is_some();
+        assert!(
+            ended || rank == late,
+            "rank {start} seems to wait for {rank}"
+        );
+    }
+}
+
 proptest! {
+    #[test]
+    fn whom_ranks_lack_leads_to_the_late_one(
+        (size, limits, operations, seed) in worlds(), late: prop::sample::Index,
+    ) {
+        let (shape, _) = operations[0];
+        if shape.bytes() > 0 {
+            run_without(late.index(size as usize), size, limits, shape, seed);
+        }
+    }
+
     #[test]
     fn every_schedule_gives_the_serial_result((size, limits, operations, seed) in worlds()) {
         run(size, limits, operations, seed).check();

@@ -4,8 +4,10 @@
 
 use super::options::Blocking;
 use super::parts::handle::{Handle, OpId};
+use super::parts::memory::Segment;
 use super::parts::table::index;
 use super::parts::token::{Role, Token};
+use super::report::Awaits;
 use super::{Engine, Error, Result};
 use crate::ni::{Atomic, AtomicOp, AtomicType, Ni, NiError, Rank, Submit, apply_atomic};
 use crate::threads::Mode;
@@ -49,7 +51,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline]
     pub fn atomic(&self, target: Rank, offset: usize, request: AtomicRequest) -> Result<()> {
         match self.atomic_start("atomic", target, offset, request, false, Blocking::Wait)? {
-            Started::Going(handle) => self.wait(handle),
+            Started::Going(handle) => match OpId::from_bits(handle.into_bits()) {
+                Some(op) => self.wait_op("atomic", op).map(drop),
+                None => Ok(()),
+            },
             Started::Done(_) | Started::Refused => Ok(()),
         }
     }
@@ -71,6 +76,88 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         )
     }
 
+    /// Does an atomic on this rank's own segment, also in a handler, and gives the value from before it. Atomic with those
+    /// of all ranks.
+    ///
+    /// # Errors
+    /// An integer outside of the segment or misaligned. In a handler, where the network's own atomics are used.
+    #[inline]
+    pub fn atomic_own(&self, offset: usize, request: AtomicRequest) -> Result<u64> {
+        const OPERATION: &str = "atomic_own";
+        let place = self.own_integer(OPERATION, offset, request.ty)?;
+        if !self.processor_atomics {
+            return self.atomic_fetch(self.job.rank, offset, request);
+        }
+        let AtomicRequest {
+            op,
+            ty,
+            operand,
+            comparand,
+        } = request;
+        // SAFETY: an aligned integer of this rank's segment, which others access as in `atomic_start`.
+        Ok(unsafe { apply_atomic(place, op, ty, operand, comparand) })
+    }
+
+    /// An integer of this rank's segment, where it is in this process.
+    #[inline]
+    fn own_integer(
+        &self,
+        operation: &'static str,
+        offset: usize,
+        ty: AtomicType,
+    ) -> Result<*mut u8> {
+        aligned(operation, self.job.rank, offset, ty.size())?;
+        self.own_range(operation, offset, ty.size())
+    }
+
+    /// Bytes of this rank's segment, where they are in this process.
+    ///
+    /// # Errors
+    /// They do not lie in the segment, or there is none that is not everything.
+    #[inline]
+    pub fn own_range(
+        &self,
+        operation: &'static str,
+        offset: usize,
+        length: usize,
+    ) -> Result<*mut u8> {
+        let rank = self.job.rank;
+        self.check_segments(operation)?;
+        self.memory
+            .remote(&self.job, operation, rank, offset, length)?;
+        let own = self.memory.segments(&self.job, operation)?.own;
+        Ok(own.0.wrapping_add(offset))
+    }
+
+    /// Refuses atomics where segments are everything: there is no entry for them.
+    pub(super) fn check_segments(&self, operation: &'static str) -> Result<()> {
+        match self.memory.is_everything() {
+            false => Ok(()),
+            true => Err(NiError::System {
+                operation,
+                rank: self.job.rank,
+                reason: "atomics need segments that are not everything".to_owned(),
+            }
+            .into()),
+        }
+    }
+
+    /// The segment of a rank that has an aligned integer there.
+    #[inline]
+    pub(super) fn remote_integer(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        ty: AtomicType,
+    ) -> Result<&Segment> {
+        let segment = self
+            .memory
+            .remote_access(&self.job, operation, target, offset, ty.size())?;
+        aligned(operation, target, offset, ty.size())?;
+        Ok(segment)
+    }
+
     #[inline]
     fn atomic_start(
         &self,
@@ -81,18 +168,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         fetch: bool,
         blocking: Blocking,
     ) -> Result<Started> {
-        let size = request.ty.size();
-        let segment = self
-            .memory
-            .remote_access(&self.job, operation, target, offset, size)?;
-        if !offset.is_multiple_of(size) {
-            return Err(Error::Misaligned {
-                operation,
-                rank: target,
-                offset,
-                size,
-            });
-        }
+        let segment = self.remote_integer(operation, target, offset, request.ty)?;
         let AtomicRequest {
             op,
             ty,
@@ -106,18 +182,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 unsafe { apply_atomic(segment.window.0.add(offset), op, ty, operand, comparand) };
             return Ok(Started::Done(old));
         }
-        if self.memory.is_everything() {
-            return Err(NiError::System {
-                operation,
-                rank: self.job.rank,
-                reason: "atomics need segments that are not everything".to_owned(),
-            }
-            .into());
-        }
+        self.check_segments(operation)?;
         self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
         // The id first: to have none is an error that the caller may recover from, and then nothing else may be held.
-        let id = self.operations.begin(&self.job, operation, None)?;
+        let id = self
+            .operations
+            .begin(&self.job, operation, None, Some(target))?;
         match blocking {
             Blocking::Wait => self.take_ticket(operation)?,
             Blocking::Immediate if self.job.tickets.take(1) => {}
@@ -140,7 +211,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             token: Token::new(Role::Atomic, Some(id)).bits(),
         };
         match blocking {
-            Blocking::Wait => self.wait_for(operation, |engine| {
+            Blocking::Wait => self.wait_for(operation, Awaits::Room(target), |engine| {
                 Ok((engine.job.ni.atomic(&atomic)? == Submit::Posted).then_some(()))
             })?,
             Blocking::Immediate => {
@@ -152,6 +223,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
         }
         Ok(Started::Going(Handle(Some(id))))
+    }
+}
+
+#[inline]
+fn aligned(operation: &'static str, rank: Rank, offset: usize, size: usize) -> Result<()> {
+    match offset.is_multiple_of(size) {
+        true => Ok(()),
+        false => Err(Error::Misaligned {
+            operation,
+            rank,
+            offset,
+            size,
+        }),
     }
 }
 

@@ -28,8 +28,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             });
         }
         let registered = self.register(handlers);
-        self.memory
-            .attach(&self.job, self.safe_eq, bootstrap, registered, bytes)
+        let attach = || {
+            self.memory
+                .attach(&self.job, self.safe_eq, bootstrap, registered, bytes)
+        };
+        match &self.reports {
+            Some(reports) => reports.elsewhere("attach", attach),
+            None => attach(),
+        }
     }
 
     /// As [`Engine::attach`] with all of every rank's memory for its segment: offsets are then addresses of the target's process,

@@ -8,6 +8,7 @@ pub use crate::barrier::BarrierOutcome;
 use crate::barrier::Value;
 
 use super::parts::barriers::{Cells, TEAM_BARRIER};
+use super::report::Awaits;
 use super::{Engine, Result};
 use crate::ni::Ni;
 use crate::threads::{Lock, Mode};
@@ -23,18 +24,24 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Starts a barrier: this rank has arrived. Stores before it are seen by all ranks after their wait.
     pub fn barrier_notify(&self, value: Value) -> Result<()> {
-        const OPERATION: &str = "barrier_notify";
-        self.check_outside(OPERATION, am::Operation::Request)?;
+        self.arrive("barrier_notify", value)
+    }
+
+    fn arrive(&self, operation: &'static str, value: Value) -> Result<()> {
+        self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
-        self.barriers.notify(&self.cells(), OPERATION, value)
+        self.barriers.notify(&self.cells(), operation, value)
     }
 
     /// Waits until all ranks have arrived. `value` is compared with what they agreed on.
     pub fn barrier_wait(&self, value: Value) -> Result<BarrierOutcome> {
-        const OPERATION: &str = "barrier_wait";
-        self.wait_for(OPERATION, |engine| {
+        self.await_barrier("barrier_wait", value)
+    }
+
+    fn await_barrier(&self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
+        self.wait_for(operation, Awaits::Barrier, |engine| {
             engine.job.check_process()?;
-            engine.barriers.finish(&engine.cells(), OPERATION, value)
+            engine.barriers.finish(&engine.cells(), operation, value)
         })
     }
 
@@ -53,8 +60,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Notify and wait.
     #[inline]
     pub fn barrier(&self, value: Value) -> Result<BarrierOutcome> {
-        self.barrier_notify(value)?;
-        self.barrier_wait(value)
+        self.meet("barrier", value)
+    }
+
+    /// The same as a part of another call, whose name it has in errors and reports.
+    #[inline]
+    pub fn meet(&self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
+        self.arrive(operation, value)?;
+        self.await_barrier(operation, value)
     }
 
     /// How the last barrier ended for all ranks; `None` before the first.
@@ -78,7 +91,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Waits for the team's barrier of this number.
     pub fn team_barrier_wait(&self, number: u64) -> Result<()> {
-        self.wait_for(TEAM_BARRIER, |engine| {
+        self.wait_for(TEAM_BARRIER, Awaits::Barrier, |engine| {
             Ok(engine.team_barrier_over(number)?.then_some(()))
         })
     }
@@ -92,20 +105,33 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Waits until all ranks have called it and all messages sent before, by any of them, have been handled: requests and
     /// their replies. Collective. Threads that go on sending meanwhile make it wait for theirs too.
     ///
-    /// Two [team barriers](Engine::team_barrier); where no request is under way nothing else.
-    pub fn quiesce(&self) -> Result<()> {
-        const OPERATION: &str = "quiesce";
-        self.check_outside(OPERATION, am::Operation::Block)?;
-        self.wait_for(OPERATION, |engine| {
+    /// Two [barriers](Engine::barrier), so not between notify and wait; where no request is under way nothing else. They agree
+    /// with no others: where some ranks have called a barrier, or [`Engine::finish`], all get a mismatch.
+    pub fn quiesce(&self) -> Result<BarrierOutcome> {
+        self.quiesce_as("quiesce", Value::Quiesce)
+    }
+
+    /// As [`Engine::quiesce`], and agrees with itself only: the last that the ranks do with each other.
+    pub fn finish(&self) -> Result<BarrierOutcome> {
+        self.quiesce_as("finish", Value::Finish)
+    }
+
+    fn quiesce_as(&self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
+        self.check_outside(operation, am::Operation::Block)?;
+        self.wait_for(operation, Awaits::Answers, |engine| {
             // In PAR another thread may be running the handler of a reply that is settled already.
             let is_quiet = engine.all_answered()? && engine.safe.try_lock().is_some();
             Ok(is_quiet.then_some(()))
         })?;
-        self.team_barrier()?;
-        self.wait_for(OPERATION, |engine| {
+        let outcome = self.meet(operation, value)?;
+        if let BarrierOutcome::Mismatch(_) = outcome {
+            // On all ranks: none of them goes on to the second.
+            return Ok(outcome);
+        }
+        self.wait_for(operation, Awaits::Handlers, |engine| {
             Ok(engine.am.try_lock().is_some().then_some(()))
         })?;
-        self.team_barrier()
+        self.meet(operation, value)
     }
 
     /// Whether every request of this rank has been answered. Does not poll.

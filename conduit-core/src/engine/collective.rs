@@ -13,6 +13,7 @@ use super::options::Blocking;
 use super::parts::collectives::{CallerMemory, ReduceFunction, Reducer, Reduction, With};
 use super::parts::context;
 use super::parts::message::Payload;
+use super::waiting::Unwinding;
 use super::{Call, Handler};
 use super::{Engine, Error, Handle, Result};
 use crate::collective::{Kind, Outgoing, Shape, fold};
@@ -34,7 +35,7 @@ pub(super) fn handlers<N: Ni + 'static, M: Mode>() -> [Registration<Handler<N, M
     let entry = |id, name, nargs, accepts, handler: fn(&Call<'_, N, M>)| Registration {
         id,
         entry: Entry {
-            handler: Arc::new(handler) as Handler<N, M>,
+            handler: Handler(Arc::new(handler)),
             accepts,
             nargs: Some(nargs),
             name: Some(name),
@@ -215,12 +216,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<Handle> {
         self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
-        let op = self
+        // Parts that came early are reduced at once, by the caller's function.
+        let unwinding = Unwinding {
+            engine: self,
+            operation,
+        };
+        let started = self
             .collectives
-            .start(self.with(), operation, team, root, shape, memory)?;
-        if self.collectives.has_outgoing() {
+            .start(self.with(), operation, team, root, shape, memory);
+        if started.is_ok() && self.collectives.has_outgoing() {
             self.advance_collectives();
         }
+        std::mem::forget(unwinding);
+        let op = started?;
         self.check_fault()?;
         let ended = self.operations.take(&self.job, operation, op)?.is_some();
         Ok(if ended {

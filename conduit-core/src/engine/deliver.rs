@@ -28,9 +28,13 @@ impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
     #[cold]
     fn drop(&mut self) {
         let Self(engine, handler) = *self;
+        let name = engine.handlers.get(handler).and_then(|entry| entry.name);
         engine.job.fail(Error::HandlerPanicked {
             rank: engine.job.rank,
-            handler,
+            handler: match name {
+                Some(name) => format!("{handler} ({name})"),
+                None => handler.to_string(),
+            },
         });
     }
 }
@@ -67,10 +71,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if self.job.has_checks() {
             for Registration { entry, .. } in &mut list {
                 let handler = entry.handler.clone();
-                entry.handler = Arc::new(move |call| {
+                entry.handler = Handler(Arc::new(move |call| {
                     let _entered = context::Entered::new(call.token.context());
-                    handler(call);
-                });
+                    (handler.0)(call);
+                }));
             }
         }
         list
@@ -234,7 +238,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return;
         };
         let panicking = Panicking(self, id);
-        (entry.handler)(&Call {
+        (entry.handler.0)(&Call {
             engine: self,
             token,
             reserve,

@@ -7,7 +7,8 @@ use crate::settings::InJobError;
 /// The result of an engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong above the network. Each names the operation, and the rank or setting it concerns.
+/// Everything that can go wrong above the network. Each names the rank or setting that it concerns, and has the operation as it is
+/// called here; its text leaves out that and the calling rank, which the layer above says in its own words.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,10 +16,10 @@ pub enum Error {
     #[error(transparent)]
     Network(#[from] NiError),
     /// The launcher's side channel failed.
-    #[error("job start: {0}")]
+    #[error("{0}")]
     Bootstrap(String),
     /// A rank that the job doesn't have.
-    #[error("{operation}: rank {rank} is not in a job of {size} ranks")]
+    #[error("rank {rank} is not in a job of {size} ranks")]
     NoSuchRank {
         /// The call.
         operation: &'static str,
@@ -29,7 +30,7 @@ pub enum Error {
     },
     /// A remote range that does not lie in the target's segment.
     #[error(
-        "{operation}: {length} bytes at offset {offset} do not lie in the segment of rank {rank} ({segment} bytes)"
+        "{length} bytes at offset {offset} do not lie in the segment of rank {rank} ({segment} bytes)"
     )]
     OutOfSegment {
         /// The call.
@@ -56,7 +57,7 @@ pub enum Error {
         reason: String,
     },
     /// An atomic's address is not a multiple of its size.
-    #[error("{operation}: offset {offset} on rank {rank} is not a multiple of {size}")]
+    #[error("offset {offset} on rank {rank} is not a multiple of {size}")]
     Misaligned {
         /// The call.
         operation: &'static str,
@@ -68,7 +69,7 @@ pub enum Error {
         size: usize,
     },
     /// A value call with a width that no register has.
-    #[error("{operation}: {bytes} bytes do not fit a register value (1 to 8)")]
+    #[error("{bytes} bytes do not fit a register value (1 to 8)")]
     ValueWidth {
         /// The call.
         operation: &'static str,
@@ -76,7 +77,7 @@ pub enum Error {
         bytes: usize,
     },
     /// Too many arguments for an AM.
-    #[error("{operation}: {count} arguments, the most is {limit}")]
+    #[error("{count} arguments, the most is {limit}")]
     TooManyArgs {
         /// The call.
         operation: &'static str,
@@ -86,7 +87,7 @@ pub enum Error {
         limit: usize,
     },
     /// A payload beyond the category's limit.
-    #[error("{operation} to rank {rank}: payload of {length} bytes, the limit is {limit}")]
+    #[error("a payload of {length} bytes to rank {rank}, the limit is {limit}")]
     PayloadTooLong {
         /// The call.
         operation: &'static str,
@@ -98,7 +99,7 @@ pub enum Error {
         limit: usize,
     },
     /// An AM named a handler that is not registered, or not for this kind of message. Ends the job.
-    #[error("active message from rank {source_rank} on rank {rank}: {reason}")]
+    #[error("an active message from rank {source_rank}: {reason}")]
     BadMessage {
         /// The rank that received it.
         rank: Rank,
@@ -108,15 +109,15 @@ pub enum Error {
         reason: String,
     },
     /// A handler panicked, in this call or on another thread. Ends the job.
-    #[error("handler {handler} has panicked on rank {rank}")]
+    #[error("handler {handler} has panicked")]
     HandlerPanicked {
         /// This rank.
         rank: Rank,
-        /// The handler's id.
-        handler: u8,
+        /// The handler's id, and its name if it has one.
+        handler: String,
     },
     /// Something else has panicked while a call waited. Ends the job.
-    #[error("{operation} on rank {rank} was left by a panic")]
+    #[error("{operation} was left by a panic")]
     Panicked {
         /// The call.
         operation: &'static str,
@@ -124,7 +125,7 @@ pub enum Error {
         rank: Rank,
     },
     /// A handler id that is reserved or a table that doesn't hold.
-    #[error("registration of handlers on rank {rank}: {reason}")]
+    #[error("registration of handlers: {reason}")]
     Register {
         /// This rank.
         rank: Rank,
@@ -132,7 +133,7 @@ pub enum Error {
         reason: am::handlers::RegisterError,
     },
     /// A call that needs a segment came before attach.
-    #[error("{operation} on rank {rank} before a segment is attached")]
+    #[error("before a segment is attached")]
     NotAttached {
         /// The call.
         operation: &'static str,
@@ -140,15 +141,13 @@ pub enum Error {
         rank: Rank,
     },
     /// Attach was called again.
-    #[error("attach on rank {rank}: a segment is attached already")]
+    #[error("a segment is attached already")]
     AlreadyAttached {
         /// This rank.
         rank: Rank,
     },
     /// A segment size that is not a whole number of pages.
-    #[error(
-        "attach on rank {rank}: a segment of {bytes} bytes is not a multiple of the page size {page}"
-    )]
+    #[error("a segment of {bytes} bytes is not a multiple of the page size {page}")]
     SegmentSize {
         /// This rank.
         rank: Rank,
@@ -158,7 +157,7 @@ pub enum Error {
         page: usize,
     },
     /// A call that is not allowed where it was made: from a handler, a second reply, … (some in debug builds only).
-    #[error("{operation} on rank {rank}: {reason}")]
+    #[error("{reason}")]
     Context {
         /// The call.
         operation: &'static str,
@@ -168,7 +167,7 @@ pub enum Error {
         reason: am::ContextError,
     },
     /// All of something are in use and waiting would not help.
-    #[error("{operation} on rank {rank}: all {limit} {what} are in use (setting {setting})")]
+    #[error("all {limit} {what} are in use (setting {setting})")]
     Exhausted {
         /// The call.
         operation: &'static str,
@@ -182,7 +181,7 @@ pub enum Error {
         setting: &'static str,
     },
     /// A handle that was synchronised before, or is of another kind.
-    #[error("{operation} on rank {rank}: the handle has been synchronised already")]
+    #[error("the handle has been synchronised already")]
     StaleHandle {
         /// The call.
         operation: &'static str,
@@ -190,7 +189,7 @@ pub enum Error {
         rank: Rank,
     },
     /// Access regions do not nest, and allow no implicit synchronisation inside.
-    #[error("{operation} on rank {rank}: {rule}")]
+    #[error("{rule}")]
     AccessRegion {
         /// The call.
         operation: &'static str,
@@ -200,7 +199,7 @@ pub enum Error {
         rule: &'static str,
     },
     /// A barrier call out of order.
-    #[error("{operation} on rank {rank}: {reason}")]
+    #[error("{reason}")]
     Barrier {
         /// The call.
         operation: &'static str,
@@ -210,7 +209,7 @@ pub enum Error {
         reason: String,
     },
     /// A collective operation that there is not, or that this rank can't take part in.
-    #[error("{operation} on rank {rank}: {reason}")]
+    #[error("{reason}")]
     Collective {
         /// The call.
         operation: &'static str,
@@ -220,7 +219,7 @@ pub enum Error {
         reason: String,
     },
     /// An operation was refused at its target although it had been checked here.
-    #[error("operation on rank {rank}: a target answered {outcome}")]
+    #[error("a target answered {outcome}")]
     Refused {
         /// This rank.
         rank: Rank,
@@ -228,7 +227,7 @@ pub enum Error {
         outcome: &'static str,
     },
     /// A peer broke the flow-control or message protocol. Ends the job.
-    #[error("rank {rank}: protocol violation by rank {peer}: {reason}")]
+    #[error("protocol violation by rank {peer}: {reason}")]
     Protocol {
         /// This rank.
         rank: Rank,
@@ -239,7 +238,7 @@ pub enum Error {
     },
     /// Requests overran the receive buffers. Ends the job.
     #[error(
-        "rank {rank}: a request of rank {peer} fell into the catch basin: receive buffers are too small \
+        "a request of rank {peer} fell into the catch basin: receive buffers are too small \
          (GASNET_PORTAL_AMRECV_SPACE) or flow control is off (GASNET_PORTAL_FLOW_CONTROL)"
     )]
     CatchBasin {
@@ -249,7 +248,7 @@ pub enum Error {
         peer: Rank,
     },
     /// A peer died, or can't be reached any more.
-    #[error("{operation} on rank {rank}: rank {peer} {reason}")]
+    #[error("rank {peer} {reason}")]
     PeerFailed {
         /// What this rank was doing.
         operation: &'static str,
@@ -268,6 +267,9 @@ pub enum Error {
         /// The exit code.
         code: i32,
     },
+    /// The rank has left the job, in good order.
+    #[error("the rank has finished")]
+    Finished,
     /// A child of the rank's process (`fork`) has used what is its parent's.
     #[error(
         "process {process} is a child of rank {rank} (fork) and can't use its network: it may only exec, or end by _exit"

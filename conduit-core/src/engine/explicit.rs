@@ -1,6 +1,7 @@
 //! Explicit handles: waiting for one, some or all, with and without polling.
 
 use super::parts::handle::{Handle, OpId};
+use super::report::Awaits;
 use super::{Engine, Result};
 use crate::ni::Ni;
 use crate::threads::Mode;
@@ -9,15 +10,21 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Waits for an operation.
     #[inline]
     pub fn wait(&self, handle: Handle) -> Result<()> {
+        self.wait_in("wait", handle)
+    }
+
+    /// The same as a part of another call, whose name it has in errors and reports.
+    #[inline]
+    pub fn wait_in(&self, operation: &'static str, handle: Handle) -> Result<()> {
         match handle.0 {
             None => Ok(()),
-            Some(op) => self.wait_op("wait", op).map(drop),
+            Some(op) => self.wait_op(operation, op).map(drop),
         }
     }
 
-    /// Waits for an operation, and gives its value (a fetching atomic's; otherwise 0).
+    /// Waits for an operation, and gives its value (a fetching atomic's; of others it means nothing).
     pub(super) fn wait_op(&self, operation: &'static str, op: OpId) -> Result<u64> {
-        self.wait_for(operation, |engine| {
+        self.wait_for(operation, Awaits::Operation(op), |engine| {
             engine.operations.take(&engine.job, operation, op)
         })
     }
@@ -58,7 +65,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Waits for all of them; each becomes [`Handle::DONE`].
     pub fn wait_all(&self, handles: &mut [Handle]) -> Result<()> {
-        self.wait_for("wait_all", |engine| {
+        self.wait_for("wait_all", Awaits::Operations, |engine| {
             Ok(engine
                 .operations
                 .sweep(&engine.job, "wait_all", handles)?
@@ -70,7 +77,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Waits for at least one that was under way, unless none was; those that have ended become [`Handle::DONE`]. Gives
     /// how many have ended.
     pub fn wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
-        self.wait_for("wait_some", |engine| {
+        self.wait_for("wait_some", Awaits::Operations, |engine| {
             let (ended, all) = engine.operations.sweep(&engine.job, "wait_some", handles)?;
             Ok((ended > 0 || all).then_some(ended))
         })

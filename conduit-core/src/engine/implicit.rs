@@ -7,6 +7,7 @@ use std::cell::RefCell;
 
 use super::parts::context::Entered;
 use super::parts::handle::{Handle, OpId};
+use super::report::Awaits;
 use super::{Engine, Error, Result};
 use crate::ni::Ni;
 use crate::threads::Mode;
@@ -166,7 +167,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         // A payload that was prepared and is still open would have the wait refused. This one may not be: the caller's buffers
         // are the network's until it is over.
         let _outside = Entered::new(am::Context::Outside);
-        self.wait(handle)
+        self.wait_in("scope", handle)
     }
 
     fn region_error(&self, operation: &'static str, rule: &'static str) -> Error {
@@ -216,7 +217,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if groups == [None, None] {
             return self.check_fault();
         }
-        self.wait_for("wait_implicit", |engine| {
+        self.wait_for("wait_implicit", Awaits::Operations, |engine| {
             Ok(engine.implicit_done(groups).then_some(()))
         })
     }

@@ -9,8 +9,8 @@
 //! | `buffers`, `tickets`, `operations`, `handle`, `token` | chunks, descriptors, tickets; operations and their names |
 //! | `flow` | credits, the budget of outstanding requests, returns by counter, statistics |
 //! | `shared`, `system`, `barriers`, `collectives` | control words of mapped peers; system messages; machines of barriers and collectives |
-//! | `handlers`, `kind`, `inbox`, `reserve`, `replies` | what arriving messages need, and replies on their way out |
-//! | `backoff` | when a rank that waits spins, yields and sleeps |
+//! | `handlers`, `kind`, `inbox`, `shuffle`, `reserve`, `replies` | what arriving messages need, and replies on their way out |
+//! | `backoff`, `reports` | when a rank that waits spins, yields and sleeps; when it says what it waits for |
 //! | `table`, `head`, `message` | the portal table; parts of messages |
 //!
 //! The others act on all of these:
@@ -18,7 +18,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `start`, `attach`, `exit` | how a rank starts, attaches its segment, and ends |
-//! | `poll`, `deliver`, `waiting` | the poll and what it finds, up to the handler's call; waits |
+//! | `poll`, `deliver`, `waiting`, `report` | the poll and what it finds, up to the handler's call; waits, and what is said of them |
 //! | `request`, `request_long`, `prepared`, `reply` | messages on their way out |
 //! | `rma`, `transfer`, `atomic` | puts and gets: to mapped memory, and by messages; atomics |
 //! | `explicit`, `implicit`, `barrier`, `collective`, `in_use` | what callers wait for, by handle or for their thread, and ask |
@@ -43,9 +43,11 @@ mod parts;
 mod poll;
 mod prepared;
 mod reply;
+mod report;
 mod request;
 mod request_long;
 mod rma;
+mod signal;
 mod start;
 mod transfer;
 mod waiting;
@@ -84,6 +86,7 @@ use parts::kind::Kind;
 use parts::memory::Memory;
 use parts::operations::Operations;
 use parts::replies::Replies;
+use parts::reports::Reports;
 use parts::reserve::ReplyReserve;
 use parts::shared::Control;
 use parts::system::System;
@@ -120,11 +123,48 @@ pub struct Engine<N: Ni, M: Mode> {
     /// The kind of the last reply. Held by whoever polls the queue of replies and completions.
     safe: M::Lock<Kind>,
     backoff: Backoff,
+    /// Where a setting asks for them.
+    reports: Option<Reports>,
     _mode: M,
 }
 
+type Function<N, M> = dyn Fn(&Call<'_, N, M>);
+
 /// What a client registers: called with each message for its id, on whatever thread polls.
-pub type Handler<N, M> = Arc<dyn Fn(&Call<'_, N, M>) + Send + Sync>;
+pub struct Handler<N: Ni, M: Mode>(Arc<Function<N, M>>);
+
+impl<N: Ni, M: Mode> Handler<N, M> {
+    /// A handler that may run in every mode.
+    pub fn new(function: impl Fn(&Call<'_, N, M>) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(function))
+    }
+
+    /// A handler for this mode.
+    ///
+    /// # Safety
+    /// The mode [runs](crate::threads::Runs) the function, or all that it holds.
+    pub unsafe fn of_mode(function: impl Fn(&Call<'_, N, M>) + 'static) -> Self {
+        Self(Arc::new(function))
+    }
+}
+
+impl<N: Ni, M: Mode> Clone for Handler<N, M> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<N: Ni, M: Mode> std::fmt::Debug for Handler<N, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Handler")
+    }
+}
+
+// SAFETY: a mode that is `Send` is not `Seq`. In the others functions are `Send` and `Sync`: `new` demands it, as `of_mode` does by
+// `Runs`, and this crate's own handlers hold nothing else.
+unsafe impl<N: Ni, M: Mode + Send> Send for Handler<N, M> {}
+// SAFETY: as above.
+unsafe impl<N: Ni, M: Mode + Sync> Sync for Handler<N, M> {}
 
 /// A message in its handler's hands.
 pub struct Call<'a, N: Ni, M: Mode> {
@@ -243,6 +283,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// The reason for which this rank can't go on, if there is one.
     pub fn fault(&self) -> Option<&Error> {
         self.job.fault()
+    }
+
+    /// This rank has left the network: calls that would use it are refused from here on, and nothing of it touches memory of callers
+    /// any more.
+    pub fn retire(&self) {
+        self.job.fail(Error::Finished);
+        self.abandon();
+    }
+
+    /// Ends the job as one whose peer has sent a message that makes no sense to its handler.
+    pub fn fail_by_message(&self, source: Rank, reason: String) {
+        self.job.fail_by_message(source, reason);
     }
 
     #[inline]

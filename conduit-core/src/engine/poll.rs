@@ -4,6 +4,7 @@ use super::parts::flow::When;
 use super::parts::inbox::{AmSide, Inbox, WAITING};
 use super::parts::kind::Kind;
 use super::parts::reserve::ReplyReserve;
+use super::parts::shuffle::Shuffle;
 use super::parts::system::Message;
 use super::parts::table::{index, tag};
 use super::parts::token::{Role, Token};
@@ -77,6 +78,27 @@ impl<N: Ni, M: Mode> Sink for RequestEvents<'_, N, M> {
     }
 }
 
+/// Where the events of the request queue go while requests are held back: what runs handlers is put aside.
+struct HeldBack<'a, N: Ni, M: Mode> {
+    events: RequestEvents<'a, N, M>,
+    shuffle: &'a mut Shuffle,
+}
+
+impl<N: Ni, M: Mode> Sink for HeldBack<'_, N, M> {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Put(put) if matches!(put.tag, tag::REQ_RB | tag::RARAM) => {
+                self.shuffle.add(&put);
+            }
+            _ => self.events.event(event),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.shuffle.has_room()
+    }
+}
+
 /// `0` means no limit.
 fn limit(setting: u32) -> u32 {
     if setting == 0 { u32::MAX } else { setting }
@@ -131,7 +153,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             events += self.advance_collectives();
         }
         if self.job.wants_poll() {
-            self.retry();
+            events += self.do_what_waits();
         }
         events
     }
@@ -200,6 +222,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.system.send(&self.job, target, message);
     }
 
+    /// What no event will tell of: tries again what could not be done before, and handles requests that were held back.
+    #[cold]
+    #[inline(never)]
+    fn do_what_waits(&self) -> u32 {
+        self.retry();
+        self.handle_held()
+    }
+
     /// What could not be done before: system messages, descriptors to release, and what flow control has to ask for.
     pub(super) fn retry(&self) {
         if self.job.is_child() {
@@ -266,7 +296,17 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             last,
             reserve,
             inbox,
+            shuffle,
         } = &mut *side;
+        if let Some(shuffle) = shuffle {
+            let events = RequestEvents {
+                engine: self,
+                last,
+                inbox,
+                reserve,
+            };
+            return self.hold_back(HeldBack { events, shuffle });
+        }
         let mut events = 0;
         while events < most && self.replies.fill(&self.job, reserve) {
             events += self.job.ni.poll_into(
@@ -284,11 +324,87 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 break;
             }
         }
+        self.end_requests(inbox);
+        events
+    }
+
+    /// What senders of requests that have been handled get back.
+    #[inline(always)]
+    fn end_requests(&self, inbox: &mut Inbox) {
         inbox.grant_counted(&self.job, &self.credits);
         if !inbox.untold.is_empty() {
             inbox.tell(&self.job, &self.control);
         }
+    }
+
+    /// With `CONDUIT_SHUFFLE`: takes what the network has and there is room for. The rest of this poll, and later ones, handle it.
+    #[cold]
+    #[inline(never)]
+    fn hold_back(&self, mut sink: HeldBack<'_, N, M>) -> u32 {
+        // A reply that the network would not take goes now if it can.
+        self.replies.fill(&self.job, sink.events.reserve);
+        let events = self.job.ni.poll_into(self.am_eq, u32::MAX, &mut sink);
+        if !sink.shuffle.is_empty() {
+            self.job.want_poll();
+        }
         events
+    }
+
+    /// Handles requests that have been held back for long enough. While some are held there is more to do: who waits does not
+    /// sleep then.
+    fn handle_held(&self) -> u32 {
+        if self.job.settings.shuffle.is_none() || self.job.is_child() {
+            return 0;
+        }
+        let _polling = M::PARALLEL.then(|| self.job.polling.enter());
+        // After `enter`, see `Polling`.
+        if !self.job.stands_for_all() {
+            return 0;
+        }
+        let Some(mut side) = self.am.try_lock() else {
+            self.job.want_poll();
+            return 0;
+        };
+        let AmSide {
+            last,
+            reserve,
+            inbox,
+            shuffle: Some(shuffle),
+        } = &mut *side
+        else {
+            return 0;
+        };
+        if shuffle.is_empty() {
+            return 0;
+        }
+        shuffle.count_poll();
+        let most = limit(self.job.settings.am_limit);
+        let mut events = 0;
+        let mut can_reply = true;
+        while events < most {
+            can_reply = self.replies.fill(&self.job, reserve);
+            if !can_reply {
+                break;
+            }
+            let Some(held) = shuffle.take() else { break };
+            let mut sink = RequestEvents {
+                engine: self,
+                last: &mut *last,
+                inbox: &mut *inbox,
+                reserve,
+            };
+            sink.put(held.put());
+            events += 1;
+        }
+        self.end_requests(inbox);
+        if !shuffle.is_empty() {
+            self.job.want_poll();
+        }
+        match can_reply {
+            // Not asleep while some are held, but not as if something had come either if nothing can be handled.
+            true => events.max(1),
+            false => events,
+        }
     }
 
     pub(super) fn relink(&self, index: crate::ni::PtIndex, entry: crate::ni::MatchEntry) {

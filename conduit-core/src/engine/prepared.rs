@@ -12,6 +12,7 @@ use super::Call;
 use super::options::Blocking;
 use super::parts::context::Entered;
 use super::parts::reserve::ReplyReserve;
+use super::report::Awaits;
 use super::{Engine, Error, Result};
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
@@ -79,7 +80,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 return Ok(None);
             }
             (None, Blocking::Wait) => {
-                self.wait_for(OPERATION, |engine| Ok(engine.req_sb.take()))?
+                self.wait_for(OPERATION, Awaits::Chunk, |engine| Ok(engine.req_sb.take()))?
             }
         };
         let entered = Some(Entered::new(Context::Prepared));

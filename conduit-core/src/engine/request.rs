@@ -15,6 +15,7 @@ use super::options::Blocking;
 use super::parts::head::{MOST_HEAD, head_in};
 use super::parts::table::index;
 use super::parts::token::{Role, Token};
+use super::report::Awaits;
 use super::{Engine, Error, Result};
 use crate::ni::{Ack, Exchange, Inject, Ni, Put, Rank, Submit};
 use crate::threads::Mode;
@@ -131,6 +132,26 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         limits::max_medium(self.job.chunk, nargs)
     }
 
+    /// Refuses a medium's payload that does not leave room for all the arguments that there may be.
+    #[inline]
+    pub fn check_medium(&self, target: Rank, length: usize) -> Result<()> {
+        let limit = self.max_medium(MAX_ARGS);
+        match length <= limit {
+            true => Ok(()),
+            false => Err(Error::PayloadTooLong {
+                operation: "request_medium",
+                rank: target,
+                length,
+                limit,
+            }),
+        }
+    }
+
+    /// Refuses a rank that the job doesn't have.
+    pub fn check_rank(&self, operation: &'static str, rank: Rank) -> Result<()> {
+        self.job.check_rank(operation, rank)
+    }
+
     /// Most bytes of a long request to `target`.
     pub fn max_long_request(&self, _target: Rank) -> usize {
         limits::MAX_LONG
@@ -196,7 +217,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         args: &[u32],
         blocking: Blocking,
     ) -> Result<bool> {
-        const OPERATION: &str = "request_short";
+        const OPERATION: &str = "request";
         let mapped = self.check_request(OPERATION, target, args)?;
         let category = Category::Short;
         let short = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
@@ -283,7 +304,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if byte.is_some() || blocking == Blocking::Immediate {
             return Ok(byte);
         }
-        self.wait_for(operation, |_| take()).map(Some)
+        self.wait_for(operation, Awaits::Credits(target), |_| take())
+            .map(Some)
     }
 
     /// Sends the message of a request that has its credits. An immediate one that is not taken is given up, with its credits.
@@ -310,7 +332,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             self.credits.flow.give_back(request.target, byte);
             return Ok(false);
         }
-        self.wait_for(request.operation, |engine| {
+        self.wait_for(request.operation, Awaits::Room(request.target), |engine| {
             let sent = request.inject(&engine.job.ni, byte, None, Exchange::OneWay)?;
             Ok(sent.then_some(true))
         })
@@ -323,14 +345,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let operation = request.operation;
         let chunk = match self.req_sb.take() {
             Some(chunk) => chunk,
-            None => self.wait_for(operation, |engine| Ok(engine.req_sb.take()))?,
+            None => self.wait_for(operation, Awaits::Chunk, |engine| Ok(engine.req_sb.take()))?,
         };
         let units = Some(self.req_sb.units(chunk));
         let most = self.job.ni.reach(request.target).inject_size;
         if most > 0 && request.length() <= most {
             let inject = || request.inject(&self.job.ni, byte, units, Exchange::OneWay);
             let sent = match inject() {
-                Ok(false) => self.wait_for(operation, |_| Ok(inject()?.then_some(true))),
+                Ok(false) => self.wait_for(operation, Awaits::Room(request.target), |_| {
+                    Ok(inject()?.then_some(true))
+                }),
                 sent => sent,
             };
             if sent.is_err() {
@@ -383,7 +407,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Submits a put until the network takes it.
     pub(super) fn post_put(&self, operation: &'static str, put: &Put) -> Result<()> {
-        self.wait_for(operation, |engine| {
+        self.wait_for(operation, Awaits::Room(put.target), |engine| {
             // SAFETY: whoever has made `put` keeps its source unchanged until the event: chunks are held until then,
             // other memory is the caller's promise.
             let submit = unsafe { engine.job.ni.put(put)? };

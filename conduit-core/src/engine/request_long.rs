@@ -5,6 +5,7 @@ use credits::Scale;
 
 use super::options::Blocking;
 use super::parts::memory::{Segment, Source};
+use super::report::Awaits;
 use super::request::Request;
 use super::{Engine, Error, Result};
 use crate::ni::{Exchange, Ni, Rank};
@@ -249,7 +250,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Err(error);
         }
         if wait {
-            self.wait_for(operation, |engine| {
+            self.wait_for(operation, Awaits::Operation(op), |engine| {
                 engine.operations.take(&engine.job, operation, op)
             })?;
         }

@@ -7,6 +7,7 @@ use super::implicit::Class;
 use super::options::{Blocking, Completion};
 use super::parts::handle::Handle;
 use super::parts::memory::{Local, Segment, Source};
+use super::report::Awaits;
 use super::transfer::Transfer;
 use super::{Engine, Error, Result};
 use crate::ni::{Ni, Rank};
@@ -259,7 +260,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if let Transfer::Started { op, copied: false } = started
             && reusable
         {
-            self.wait_for(operation, |engine| {
+            self.wait_for(operation, Awaits::Operation(op), |engine| {
                 Ok(engine.operations.has_ended(op).then_some(()))
             })?;
         }

@@ -10,7 +10,6 @@ use std::time::SystemTime;
 
 use credits::Plan;
 
-use super::collective;
 use super::parts::backoff::Backoff;
 use super::parts::barriers::Barriers;
 use super::parts::buffers::{Descriptors, SendBuffer};
@@ -23,10 +22,13 @@ use super::parts::kind::Kind;
 use super::parts::memory::Memory;
 use super::parts::operations::Operations;
 use super::parts::replies::Replies;
+use super::parts::reports::Reports;
 use super::parts::shared::{Control, SharedPtr};
+use super::parts::shuffle::Shuffle;
 use super::parts::system::System;
 use super::parts::table::{CHUNKS, CONTROL, IGNORE, SELECT_RPL_RB, index, tag};
 use super::{Engine, Error, IDENTITY, Result};
+use super::{collective, signal};
 use crate::bootstrap::Bootstrap;
 use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Ready};
 use crate::settings::Settings;
@@ -121,6 +123,8 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
         };
         let capabilities = ni.reach(rank).capabilities;
         let budget = settings.sb_chunks;
+        let shuffle = |seed| Box::new(Shuffle::new(seed, rank));
+        let shuffle = settings.shuffle.map(shuffle);
         let most_longs = (plan.total() / 2).max(64) as usize;
         let mut engine = Self {
             job: Job::new(ni, settings),
@@ -147,6 +151,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
                 most_longs,
                 plan.buffer_bytes() as usize,
                 settings.am_limit,
+                shuffle,
             )),
             handlers: Handlers::new(),
             lids: Lock::new(am::lid::LidGenerator::new()),
@@ -156,9 +161,11 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             identity: IDENTITY.fetch_add(1, Relaxed),
             safe: Lock::new(Kind::none()),
             backoff: Backoff::new(settings.spin, settings.yields),
+            reports: Reports::start(settings, rank, size)?,
             _mode: M::default(),
         };
         engine.register_own(&collective::handlers())?;
+        engine.register_own(&[signal::handler()])?;
         engine.link_lists(&plan)?;
         let job = engine.compare_settings(bootstrap)?;
         if settings.credit_stats {

@@ -12,6 +12,7 @@ use super::parts::memory::Source;
 use super::parts::memory::{Local, Segment};
 use super::parts::table::index;
 use super::parts::token::{Role, Token};
+use super::report::Awaits;
 use super::{Engine, Result};
 use crate::ni::{Ack, Get, MdId, Ni, NiError, Put, Rank, Submit};
 use crate::threads::Mode;
@@ -91,7 +92,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 return Ok(Transfer::NotStarted);
             }
         }
-        let op = self.operations.begin(&self.job, operation, group)?;
+        let op = self
+            .operations
+            .begin(&self.job, operation, group, Some(target))?;
         self.memory.note_asked(op, target, offset, local.len());
         let posted =
             // SAFETY: the caller's promise.
@@ -166,7 +169,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if self.job.tickets.take(1) {
             return Ok(());
         }
-        self.wait_for(operation, |engine| {
+        self.wait_for(operation, Awaits::Ticket, |engine| {
             Ok(engine.job.tickets.take(1).then_some(()))
         })
     }
@@ -183,7 +186,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<Place> {
         self.take_ticket(operation)?;
         let Some(base) = local.base() else {
-            let chunk = self.wait_for(operation, |engine| Ok(engine.req_sb.take()))?;
+            let chunk =
+                self.wait_for(operation, Awaits::Chunk, |engine| Ok(engine.req_sb.take()))?;
             return Ok(Place::Chunk(chunk));
         };
         let segments = self.memory.segments(&self.job, operation)?;
@@ -203,13 +207,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         {
             return Ok(Place::Chunk(chunk));
         }
-        self.wait_for(operation, |engine| {
+        self.wait_for(operation, Awaits::Descriptor, |engine| {
             Ok(engine.descriptors.tickets.take(1).then_some(()))
         })?;
         // One descriptor over all of the memory serves every piece; it ends with the operation.
         // SAFETY: valid until the operation is synchronised (the transfer's contract), which is after its last piece; the
         // descriptor is released at the last piece.
-        let bound = self.wait_for(operation, |engine| unsafe {
+        let bound = self.wait_for(operation, Awaits::Descriptor, |engine| unsafe {
             match engine.job.ni.md_bind(base, local.len(), engine.safe_eq) {
                 Ok(bound) => Ok(Some(bound)),
                 Err(NiError::Exhausted { .. }) => Ok(None),
@@ -271,7 +275,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     token: Token::new(role, Some(op)).bits(),
                 };
                 // SAFETY: a held chunk, or the caller's promise.
-                self.wait_for(operation, |engine| unsafe {
+                self.wait_for(operation, Awaits::Room(target), |engine| unsafe {
                     Ok((engine.job.ni.get(&get)? == Submit::Posted).then_some(()))
                 })
             }
@@ -316,7 +320,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Waits for a transfer that was started without a group.
+    /// Waits for a transfer that was started without a group. Not inlined, for the sake of those that need no wait.
+    #[inline(never)]
     pub(super) fn wait_transfer(&self, operation: &'static str, started: Transfer) -> Result<()> {
         match started {
             Transfer::Started { op, .. } => self.wait_op(operation, op).map(drop),
@@ -365,7 +370,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         (match_bits, hdr_data): (u64, u64),
         group: Option<OpId>,
     ) -> Result<OpId> {
-        let op = self.operations.begin(&self.job, operation, group)?;
+        let op = self
+            .operations
+            .begin(&self.job, operation, group, Some(target))?;
         let local = Local::Source(source);
         let place = self.place(operation, &local, 0, source.len, &mut None, op)?;
         self.operations.add(op);

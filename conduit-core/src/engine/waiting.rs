@@ -3,15 +3,16 @@
 use std::time::Instant;
 
 use super::parts::backoff::{Pause, SLEEP, Waiter};
+use super::report::Awaits;
 use super::{Engine, Error, Result};
 use crate::ni::Ni;
 use crate::threads::Mode;
 
-/// Dropped only by a panic in a poll of a waiting call, mostly a handler's: the call is left, and its caller gets back what the
-/// operations have that it waits for.
-struct Unwinding<'a, N: Ni, M: Mode> {
-    engine: &'a Engine<N, M>,
-    operation: &'static str,
+/// Dropped only by a panic in a poll of a waiting call, mostly a handler's, or in a caller's function: the call is left, and its
+/// caller gets back what the operations have that it waits for.
+pub(super) struct Unwinding<'a, N: Ni, M: Mode> {
+    pub(super) engine: &'a Engine<N, M>,
+    pub(super) operation: &'static str,
 }
 
 impl<N: Ni, M: Mode> Drop for Unwinding<'_, N, M> {
@@ -33,6 +34,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     pub(super) fn wait_for<T>(
         &self,
         operation: &'static str,
+        awaits: Awaits,
         mut ready: impl FnMut(&Self) -> Result<Option<T>>,
     ) -> Result<T> {
         let mut waiter = Waiter::default();
@@ -40,13 +42,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             if let Some(value) = ready(self)? {
                 return Ok(value);
             }
-            self.wait_once(operation, &mut waiter)?;
+            self.wait_once(operation, awaits, &mut waiter)?;
         }
     }
 
-    /// One round of a wait: a poll and, if that found nothing, what is due then.
-    #[inline]
-    fn wait_once(&self, operation: &'static str, waiter: &mut Waiter) -> Result<()> {
+    /// One round of a wait: a poll and, if that found nothing, what is due then. Inlined by force, as a call
+    /// costs each message 27 instructions of 1,340.
+    #[inline(always)]
+    fn wait_once(
+        &self,
+        operation: &'static str,
+        awaits: Awaits,
+        waiter: &mut Waiter,
+    ) -> Result<()> {
         self.check_fault()?;
         self.job.check_context(operation, am::Operation::Block)?;
         if waiter.begins() {
@@ -68,7 +76,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 std::hint::spin_loop();
                 Ok(())
             }
-            pause => self.pause(waiter, operation, pause),
+            pause => self.pause(waiter, operation, awaits, pause),
         }
     }
 
@@ -85,16 +93,24 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// One round of [`Engine::wait_until`], for loops that test their condition themselves; `waiter` is that of the loop.
     pub fn wait_step(&self, waiter: &mut Waiter) -> Result<()> {
-        self.wait_once("wait_until", waiter)
+        self.wait_once("wait_until", Awaits::Condition, waiter)
     }
 
     /// Polls, and waits in between, until the condition holds. For conditions that handlers or peers' puts make true.
     pub fn wait_until(&self, mut condition: impl FnMut() -> bool) -> Result<()> {
-        self.wait_for("wait_until", |_| Ok(condition().then_some(())))
+        self.wait_for("wait_until", Awaits::Condition, |_| {
+            Ok(condition().then_some(()))
+        })
     }
 
     #[cold]
-    fn pause(&self, waiter: &mut Waiter, operation: &'static str, pause: Pause) -> Result<()> {
+    fn pause(
+        &self,
+        waiter: &mut Waiter,
+        operation: &'static str,
+        awaits: Awaits,
+        pause: Pause,
+    ) -> Result<()> {
         match pause {
             Pause::None | Pause::Spin | Pause::CheckLiveness => {}
             Pause::Yield => {
@@ -113,6 +129,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 self.backoff.slept(waiter, begin.elapsed());
             }
         }
+        if let Some(reports) = &self.reports
+            && let Some(waited) = reports.look(waiter)
+        {
+            self.report(operation, awaits, waited, reports.stack);
+        }
         self.check_liveness(operation)
     }
 
@@ -122,6 +143,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let (yields, looks) = self.backoff.polled_idly();
         if yields {
             std::thread::yield_now();
+        }
+        // A child may not lock what its parent's threads do.
+        if (yields || looks)
+            && !self.job.is_child()
+            && let Some(reports) = &self.reports
+            && reports.answer_polling()
+        {
+            self.report_polling();
         }
         if looks {
             // Told by the fault, which the poll looks at next.

@@ -23,6 +23,14 @@ const LEAST_CREDITS: u32 = 4;
 /// A bound for the bank and the epoch; a plan whose credits can't be counted is refused by its sum.
 const MOST_BANKED: u32 = 1 << 24;
 
+/// Signals that a report may be asked for by, which launchers pass on, and their numbers.
+pub(crate) const REPORT_SIGNALS: &[(&str, u32)] = &[
+    ("USR1", libc::SIGUSR1.cast_unsigned()),
+    ("USR2", libc::SIGUSR2.cast_unsigned()),
+    ("HUP", libc::SIGHUP.cast_unsigned()),
+    ("QUIT", libc::SIGQUIT.cast_unsigned()),
+];
+
 settings::group! {
     /// The values of the engine's settings. The variable that sets a field is named in its documentation.
     pub struct Settings, acts "all", check Settings::agree;
@@ -56,7 +64,7 @@ settings::group! {
     "GASNET_PORTAL_MAX_CRED_PER_NODE" max_cred_per_node: Option<u32> = None,
         Kind::integer(LEAST_CREDITS, MOST_CREDITS),
         unset "a sixteenth of the bank, from 400 to 1024, or what each has at the start if that is more; no limit where credits are static",
-        "most credits that are lent to one peer, originally 400; at least what a full medium costs, 4 to 8 by the chunk";
+        "most credits that are lent to one peer, originally 400; fewer than a full medium costs, 4 to 8 by the chunk (5 by default), count as that many";
     "GASNET_PORTAL_ACCEL" accel: bool = false, Kind::Bool,
         warning "accelerated Portals exists on Catamount only; the setting has no effect here",
         "accepted for old job scripts, has no meaning here", acts "none";
@@ -82,7 +90,7 @@ settings::group! {
     "GASNET_PORTAL_CRED_PER_NODE" cred_per_node: Option<u32> = None,
         Kind::integer(LEAST_CREDITS, MOST_CREDITS),
         unset "from a table by job size",
-        "credits that each peer has at the start; at least what a full medium costs, 4 to 8 by the chunk";
+        "credits that each peer has at the start; fewer than a full medium costs, 4 to 8 by the chunk (5 by default), count as that many";
     "GASNET_PORTAL_BANKED_CREDITS" banked_credits: Option<u32> = None,
         Kind::integer(0, MOST_BANKED),
         unset "from a table by job size",
@@ -104,17 +112,28 @@ settings::group! {
     "CONDUIT_MAX_OPERATIONS" max_operations: u32 = 65_536,
         Kind::integer(1, (1 << 24) - 1),
         "explicit operations of a rank that may be unsynchronised at once";
+    "CONDUIT_SHUFFLE" shuffle: Option<u32> = None, Kind::integer(0, u32::MAX),
+        unset "off",
+        "a seed from which the order is drawn in which the handlers of arriving requests run, as none is promised: for tests of programs that must not rely on one; a request may be held back for up to 255 polls";
     "CONDUIT_SPIN" spin: Option<u32> = None, Kind::integer(0, u32::MAX),
-        unset "from the cores and ranks of the host",
+        unset "100000, or 1 where ranks outnumber the processors of their machine",
         "idle polls before a waiting rank begins to yield";
     "CONDUIT_YIELD" yields: u32 = 64, Kind::integer(0, u32::MAX),
-        "idle polls with a yield before a waiting rank sleeps";
+        "idle polls with a yield before a waiting rank sleeps; 200, unless set, where ranks outnumber the processors of their machine";
     "CONDUIT_EXIT_TIMEOUT" exit_timeout: Option<u32> = None, Kind::integer(0, 86_400),
         unset "3 + ranks/8, at most 360",
         "seconds that an exiting rank waits for the others";
     "CONDUIT_BARRIER_RADIX" barrier_radix: u32 = 8,
         Kind::integer(crate::barrier::MIN_RADIX, crate::barrier::MAX_RADIX),
         "fan-out of the barrier: each round reaches this many times more ranks; the same on all ranks";
+    "CONDUIT_WAIT_REPORT" wait_report: Option<u32> = None, Kind::integer(1, 86_400),
+        unset "never",
+        "seconds after which a call that waits says on standard error for what, and again each time that it has waited twice as long";
+    "CONDUIT_REPORT_SIGNAL" report_signal: Option<String> = None, Kind::Signal(REPORT_SIGNALS),
+        unset "none",
+        "the signal at which a rank says on standard error what its calls wait for; the launcher passes it on";
+    "CONDUIT_REPORT_STACK" report_stack: bool = false, Kind::Bool,
+        "these reports show the stack of the call";
 }
 
 impl Settings {

@@ -112,7 +112,7 @@ pub(super) fn medium_flood(bench: &Bench, size: usize) -> Option<Comparison<'_>>
 
 /// Longs, all to the same place, as the copies that they are set beside.
 pub(super) fn long_bandwidth(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
-    if size > bench.conduit.max_long_request(bench.home) {
+    if size > bench.conduit.max_long_request(bench.home).unwrap_or(0) {
         return None;
     }
     let private = Private::new(size);

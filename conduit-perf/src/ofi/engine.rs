@@ -51,14 +51,14 @@ impl End {
         let engine = Engine::start(network, &mut exchange, &Settings::default()).map_err(failed)?;
         let seen = Arc::<[AtomicU64; 2]>::default();
         let (pinged, ponged) = (Arc::clone(&seen), Arc::clone(&seen));
-        let ping: Handler<Ofi<Seq>, Seq> = Arc::new(move |call: &Message<'_>| {
+        let ping: Handler<Ofi<Seq>, Seq> = Handler::new(move |call: &Message<'_>| {
             add(&pinged[0]);
             // A refused reply leaves the requester waiting, which ends in an error there.
             let _ = call.reply_short(PONG, &[]);
         });
-        let pong: Handler<Ofi<Seq>, Seq> = Arc::new(move |_: &Message<'_>| add(&ponged[1]));
+        let pong: Handler<Ofi<Seq>, Seq> = Handler::new(move |_: &Message<'_>| add(&ponged[1]));
         let pinged = Arc::clone(&seen);
-        let ping_medium: Handler<Ofi<Seq>, Seq> = Arc::new(move |call: &Message<'_>| {
+        let ping_medium: Handler<Ofi<Seq>, Seq> = Handler::new(move |call: &Message<'_>| {
             add(&pinged[0]);
             if let Payload::Medium(payload) = call.payload() {
                 // As above.

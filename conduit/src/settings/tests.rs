@@ -182,6 +182,15 @@ fn ranges_hold_at_their_ends() {
                     refused(text);
                 }
             }
+            Kind::Signal(signals) => {
+                for (name, number) in signals {
+                    accepted(name);
+                    accepted(&number.to_string());
+                }
+                for text in ["", "KILL", "9", "0", "SIG"] {
+                    refused(text);
+                }
+            }
             Kind::Text(_) => {
                 for text in ["eth0", "10.0.0.0/8,lo", "a name"] {
                     accepted(text);
@@ -438,6 +447,9 @@ fn accepted(kind: Kind) -> BoxedStrategy<String> {
         Kind::Words(words) => prop::sample::select(words).prop_map(str::to_owned).boxed(),
         Kind::Bool | Kind::Percent => prop::sample::select(&["0", "1"][..])
             .prop_map(str::to_owned)
+            .boxed(),
+        Kind::Signal(signals) => prop::sample::select(signals)
+            .prop_map(|(name, _)| name.to_owned())
             .boxed(),
         Kind::Path | Kind::Text(_) => Just("text".to_owned()).boxed(),
     }

@@ -47,14 +47,14 @@ const UNSIZED: [Unsized; 2] = [
 /// # Errors
 /// What was found and what to type; a setting that is wrong.
 pub fn check_alone() -> Result<()> {
-    let (settings, _) = Settings::from_env().map_err(|error| Error::Settings(error.to_string()))?;
+    let (settings, _) = Settings::from_env().map_err(Error::settings)?;
     check(&settings)
 }
 
 pub(super) fn check(settings: &Settings) -> Result<()> {
     let variable = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
     match found(variable) {
-        Some(found) if !settings.job.alone => Err(Error::Start(format!(
+        Some(found) if !settings.job.alone => Err(Error::start(format_args!(
             "{found} in the environment: another launcher has started this process as one of several, but not so that it reaches \
              the others (PMI_FD or PMI_PORT, as PMI-1 has it), and each would be a job of one rank. Start it by \
              `conduit-run -n N PROGRAM` on one host, by `srun --mpi=pmi2`, `flux run -o pmi=simple` or MPICH's `mpiexec` on \

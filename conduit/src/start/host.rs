@@ -106,7 +106,7 @@ impl Survey {
         let name = match &settings.job.host {
             Some(name) => Ok(name.clone()),
             None => identity().map_err(|error| {
-                Error::Start(format!(
+                Error::start(format_args!(
                     "this rank's host can't be told ({error}): name it by CONDUIT_HOST"
                 ))
             }),
@@ -133,14 +133,18 @@ impl Survey {
         let mut infos = Vec::with_capacity(all.len());
         for (peer, bytes) in (0..).zip(&all) {
             let info = HostInfo::decode(bytes).ok_or_else(|| {
-                Error::Start(format!("rank {peer} says nothing sensible of its host"))
+                Error::start(format_args!(
+                    "rank {peer} says nothing sensible of its host"
+                ))
             })?;
             if info.host.is_empty() {
-                return Err(Error::Start(format!("rank {peer} can't tell its host")));
+                return Err(Error::start(format_args!(
+                    "rank {peer} can't tell its host"
+                )));
             }
             for (ours, theirs) in own.settings.lines().zip(info.settings.lines()) {
                 if ours != theirs {
-                    return Err(Error::Settings(format!(
+                    return Err(Error::settings(format_args!(
                         "{ours} on rank {rank} and {theirs} on rank {peer}"
                     )));
                 }

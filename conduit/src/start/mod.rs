@@ -9,7 +9,7 @@ use conduit_core::engine::Engine;
 use conduit_core::stderr;
 use conduit_core::threads::{Mode, Seq};
 
-use crate::settings::{Groups as _, Settings};
+use crate::settings::{Groups as _, Settings, Warning};
 use crate::{Error, Job, Member, Result};
 pub use alone::check_alone;
 use host::Survey;
@@ -41,13 +41,24 @@ pub fn start_as<M: Mode>() -> Result<Job<M>> {
 /// As [`start_as`], for interfaces to other languages. `adjust` sees the settings and the number of ranks
 /// before they are used.
 pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M>> {
-    let (mut settings, warnings) =
-        Settings::from_env().map_err(|error| Error::Settings(error.to_string()))?;
-    let mut launcher = Launcher::find(&settings)?;
+    let told = || std::env::var("PMI_RANK").ok()?.parse().ok();
+    let found = Settings::from_env().map_err(Error::settings);
+    let found = found.and_then(|found| Ok((Launcher::find(&found.0)?, found)));
+    let (mut launcher, (settings, warnings)) = found.map_err(|error| error.of_rank(told()))?;
+    let rank = launcher.bootstrap().rank();
+    start_on(launcher, settings, &warnings, adjust).map_err(|error| error.of_rank(Some(rank)))
+}
+
+fn start_on<M: Mode>(
+    mut launcher: Launcher,
+    mut settings: Settings,
+    warnings: &[Warning],
+    adjust: impl FnOnce(&mut Settings, u32),
+) -> Result<Member<M>> {
     let bootstrap = launcher.bootstrap();
     adjust(&mut settings, bootstrap.size());
     if bootstrap.rank() == 0 {
-        for warning in &warnings {
+        for warning in warnings {
             stderr::write_line(format_args!("conduit: {warning}"));
         }
     }
@@ -59,8 +70,11 @@ pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M
         settings.of_network(),
         &mut survey.hosts,
         most_segment,
-    )?;
-    let engine = Engine::start(network, bootstrap, &settings.engine)?;
+    )
+    .map_err(|error| Error::Network { rank: None, error })?;
+    let rank = bootstrap.rank();
+    let engine = Engine::start(network, bootstrap, &settings.engine);
+    let engine = engine.map_err(|error| Error::of("start", rank, error))?;
     Ok(Member::new(
         engine,
         settings,
@@ -71,7 +85,7 @@ pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M
 }
 
 fn start_error(error: BootstrapError) -> Error {
-    Error::Start(error.to_string())
+    Error::start(error)
 }
 
 /// Whoever started this process.

@@ -16,7 +16,7 @@ pub(crate) struct Pmi {
 impl Pmi {
     /// `None`: this process was not started by a PMI launcher.
     pub(crate) fn from_env() -> Result<Option<Self>> {
-        let connection = Connection::from_env().map_err(|error| Error::Start(error.to_string()))?;
+        let connection = Connection::from_env().map_err(Error::start)?;
         Ok(connection.map(|connection| Self {
             connection,
             rounds: 0,
@@ -24,9 +24,7 @@ impl Pmi {
     }
 
     pub(crate) fn finalize(&mut self) -> Result<()> {
-        self.connection
-            .finalize()
-            .map_err(|error| Error::Start(error.to_string()))
+        self.connection.finalize().map_err(Error::start)
     }
 
     pub(crate) fn abort(&mut self, code: i32, reason: &str) {

@@ -159,6 +159,30 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         }
     }
 
+    /// A peer begins anew, having forgotten us: so do we. Both have then lent each other the minimum, as at the start
+    /// of a plan that lends no more than that; the rest of what it had is banked.
+    ///
+    /// # Panics
+    /// When `peer` is not a rank of the job.
+    pub fn restart(&mut self, peer: u32) {
+        let place = self.part.place(peer);
+        let minimum = self.tuning.minimum;
+        let state = self.peers.get_mut(place);
+        self.bank.deposit(state.loan.saturating_sub(minimum).into());
+        if state.flags.contains(Flags::ASKED) {
+            self.bank.end_revoke();
+        }
+        *state = Peer {
+            flags: state.flags & Flags::LISTED,
+            skip: state.skip,
+            epoch: state.epoch,
+            all_stalls: state.all_stalls,
+            all_revoked: state.all_revoked,
+            ..Peer::new(minimum, false)
+        };
+        self.fruitless = 0;
+    }
+
     /// Epochs ended.
     #[must_use]
     pub fn epoch(&self) -> u32 {

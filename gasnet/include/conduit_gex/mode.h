@@ -76,7 +76,7 @@
 
 /* ---- conduit ---- */
 
-/* The library is the same for all; which networks it may use is the difference. */
+/* The library is the same for all; the name says how a program that is run without a launcher starts its ranks. */
 #if defined(GASNET_CONDUIT_SMP) || defined(GASNET_SMP_CONDUIT)
   #define CONDUIT_GEX_CONDUIT SMP
   #undef GASNET_SMP_CONDUIT

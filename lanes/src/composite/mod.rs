@@ -29,7 +29,7 @@ mod throttle;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use conduit_core::ni::{Limits, Ni, NiError, PtIndex, Rank};
+use conduit_core::ni::{Capabilities, Limits, Ni, NiError, PtIndex, Rank, Reach};
 use conduit_core::threads::{Lock, Mode};
 
 use descriptors::Descriptors;
@@ -52,6 +52,9 @@ struct MultiHost<Inter: Ni, M: Mode> {
     local_rank: Box<[u32]>,
     /// By local rank: its rank in the job.
     neighbours: Box<[Rank]>,
+    /// How this rank reaches itself, if the inter-host network does atomics on its memory: then those
+    /// of its own go there too.
+    own_reach: Option<Reach>,
     limits: Limits,
     /// Bytes left for regions. Locked while a region is made, so that both networks number it
     /// alike.
@@ -113,6 +116,19 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
                 intra.size()
             )));
         }
+        let native = inter.reach(rank).capabilities & Capabilities::NATIVE_ATOMICS;
+        if !native.is_empty() && neighbours.len() > 1 {
+            return Err(wrong(format!(
+                "shares memory with {neighbours:?}, whose processors' atomics are not atomic with the inter-host network's"
+            )));
+        }
+        let own_reach = (!native.is_empty()).then(|| {
+            let reach = intra.reach(intra.rank());
+            Reach {
+                capabilities: reach.capabilities | native,
+                ..*reach
+            }
+        });
         let limits = both(intra.limits(), inter.limits());
         let multi_host = MultiHost {
             local_rank: local_rank.into(),
@@ -123,6 +139,7 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
             indices: [const { AtomicU8::new(0) }; 256],
             descriptors: Descriptors::new(limits.memory_descriptors),
             entries: Entries::new(limits.match_entries),
+            own_reach,
             limits,
             inter,
         };

@@ -41,7 +41,10 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Ni for Composite<Intra, Inter, M> {
         match &self.multi_host {
             None => self.intra.reach(peer),
             Some(multi_host) => match multi_host.local_rank(peer) {
-                Some(number) => self.intra.reach(number),
+                Some(number) => match &multi_host.own_reach {
+                    None => self.intra.reach(number),
+                    Some(own) => own,
+                },
                 None => multi_host.inter.reach(peer),
             },
         }
@@ -406,10 +409,10 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         self.check("atomic", atomic.target, atomic.index)?;
         let inter_eq = self.queues.inter("atomic", atomic.eq)?;
         match self.local_rank(atomic.target) {
-            Some(target) => intra
+            Some(target) if self.own_reach.is_none() => intra
                 .atomic(&Atomic { target, ..*atomic })
                 .map_err(|error| self.with_job_rank(error)),
-            None => {
+            _ => {
                 self.throttle.note_traffic();
                 self.inter.atomic(&Atomic {
                     eq: inter_eq,

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use am::handlers::{Entry, Registration};
@@ -104,7 +103,7 @@ impl Case<'_> {
     ) -> Result<(), String> {
         let text = |error: conduit_core::engine::Error| error.to_string();
         let engine = Engine::<_, Seq>::start(end, &mut meeting, settings).map_err(text)?;
-        let panics: Handler<InTurn<N>, Seq> = Arc::new(|_| panic!("a handler's last words"));
+        let panics: Handler<InTurn<N>, Seq> = Handler::new(|_| panic!("a handler's last words"));
         let mut handlers = [Registration {
             id: PANICS,
             entry: Entry::new(panics),

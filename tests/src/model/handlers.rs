@@ -59,7 +59,7 @@ pub(super) fn handlers<N: Ni + 'static, M: Mode>(
 ) -> Vec<Registration<Handler<N, M>>> {
     let make = |id: u8, check: Check<N, M>| {
         let (plan, log) = (plan.clone(), log.clone());
-        let handler: Handler<N, M> = Arc::new(move |call| {
+        let handler: Handler<N, M> = Handler::new(move |call| {
             let mut seen = log.seen();
             if let Err(reason) = check(call, rank, &plan, &mut seen) {
                 seen.wrong.push(format!("rank {rank}, {call:?}: {reason}"));

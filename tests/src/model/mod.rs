@@ -41,6 +41,14 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Where requests are held back for some polls.
+    fn of_shuffled(self) -> Self {
+        Self {
+            turns: 20 * self.turns,
+            polls: 20 * self.polls,
+        }
+    }
+
     /// For networks that only need to be polled.
     pub const POLLS: Self = Self {
         turns: 100_000,
@@ -78,7 +86,7 @@ pub fn check_drawn(cases: u32, shrinks: u32, check: impl Fn(&Schedule) -> Result
 }
 
 /// Runs a schedule on a network, whose ends come by rank, in a threading mode. Every other schedule has checks (by its seed), else
-/// requests take their short cuts.
+/// requests take their short cuts; and every other one has its requests shuffled.
 ///
 /// # Errors
 /// What is not as the model has it: bytes, messages, barriers, or resources that don't come back.
@@ -105,7 +113,12 @@ pub fn check<N: Ni + 'static, M: Mode>(
     let plan = Arc::new(Plan::new(schedule, allowed));
     let settings = Settings {
         checks: schedule.seed.is_multiple_of(2),
+        shuffle: schedule.is_shuffled().then_some(schedule.seed as u32),
         ..settings.clone()
+    };
+    let limits = match schedule.is_shuffled() {
+        true => limits.of_shuffled(),
+        false => limits,
     };
     turns::run(ends, schedule.seed, limits.turns, move |end, meeting| {
         one_rank::<N, M>(end, meeting, &plan, &settings, limits.polls)

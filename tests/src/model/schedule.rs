@@ -158,6 +158,11 @@ impl Schedule {
     pub fn is_parallel(&self) -> bool {
         self.seed & 2 != 0
     }
+
+    /// Whether requests are handled in an order drawn from the seed: half of all schedules, of each of those kinds.
+    pub fn is_shuffled(&self) -> bool {
+        self.seed & 4 != 0
+    }
 }
 
 /// What happens between two barriers.

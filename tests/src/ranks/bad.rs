@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use anyhow::{Context, Result, ensure};
 use conduit::threads::Mode;
-use conduit::{AtomicOp, Conduit, Error, Handlers, Par, Seq};
+use conduit::{AtomicOp, Conduit, Error, Handlers, Par, ReduceOp, Seq};
 
 use super::{SHARE, attached};
 
@@ -23,11 +23,22 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>, words: &[&str]) -> Resu
     Ok(())
 }
 
+/// A call of a rank that is refused: by an error that begins with the call as it is written here, and the calling rank.
+macro_rules! refused {
+    ($rank:ident.$call:ident$(::<$of:ty>)?($($argument:expr),* $(,)?), $words:expr $(,)?) => {{
+        let begins = format!("{} on rank {}: ", stringify!($call), $rank.rank());
+        let result = $rank.$call$(::<$of>)?($($argument),*);
+        let begin = result.as_ref().err().map(|error| error.to_string());
+        ensure!(begin.as_ref().is_none_or(|text| text.starts_with(&begins)), "{begins}: {begin:?}");
+        refused(result, $words)
+    }};
+}
+
 /// Calls with arguments that are wrong. The job goes on after each.
 pub(super) fn calls() -> Result<()> {
     let mut handlers = Handlers::<Seq>::new();
     let short = handlers.short(|_, ()| {});
-    let medium = handlers.medium(|_, (), _| {});
+    let medium = handlers.medium(|_, (), _: &[u8]| {});
     let long = handlers.long(|_, (), _| {});
     let conduit = attached(handlers)?;
     let (rank, size) = (conduit.rank(), conduit.size());
@@ -38,99 +49,159 @@ pub(super) fn calls() -> Result<()> {
     for wrong in [size, u32::MAX] {
         let name = wrong.to_string();
         let words = ["rank", name.as_str(), nobody.as_str()];
-        refused(conduit.put(wrong, 0, &1u8), &words)?;
-        refused(conduit.get(&mut 1u8, wrong, 0), &words)?;
-        refused(conduit.put_nb(wrong, 0, &1u8), &words)?;
-        refused(conduit.put_nbi(wrong, 0, &1u8), &words)?;
-        refused(conduit.memset(wrong, 0, 0, 1), &words)?;
-        refused(conduit.put_value(wrong, 0, 0, 1), &words)?;
-        refused(conduit.get_value(wrong, 0, 1), &words)?;
-        refused(conduit.atomic(wrong, 0, AtomicOp::Add, 1u64), &words)?;
-        refused(conduit.request(wrong, short, ()), &words)?;
-        refused(conduit.request_medium(wrong, medium, (), &[]), &words)?;
-        refused(conduit.request_long(wrong, long, (), &[], 0), &words)?;
-        refused(conduit.prepare_medium(wrong, 0, 1), &words)?;
-        refused(conduit.send_credits(wrong), &words)?;
-        refused(conduit.credit_stalls(wrong), &words)?;
-        refused(conduit.revoked_credits(wrong), &words)?;
-        refused(conduit.segment_len(wrong), &words)?;
-        refused(conduit.window(wrong), &words)?;
-        ensure!(conduit.max_long_reply(wrong) > 0);
+        refused!(conduit.put(wrong, 0, &1u8), &words)?;
+        refused!(conduit.get(&mut 1u8, wrong, 0), &words)?;
+        refused!(conduit.put_nb(wrong, 0, &1u8), &words)?;
+        refused!(conduit.put_nbi(wrong, 0, &1u8), &words)?;
+        refused!(conduit.memset(wrong, 0, 0, 1), &words)?;
+        refused!(conduit.put_value(wrong, 0, 0, 1), &words)?;
+        refused!(conduit.get_value(wrong, 0, 1), &words)?;
+        refused!(conduit.atomic(wrong, 0, AtomicOp::Add, 1u64), &words)?;
+        refused!(conduit.request(wrong, short, ()), &words)?;
+        refused!(conduit.request_medium(wrong, medium, (), &[]), &words)?;
+        refused!(conduit.request_long(wrong, long, (), &[0u8; 0], 0), &words)?;
+        refused!(conduit.prepare_medium(wrong, 0, 1), &words)?;
+        refused!(conduit.send_credits(wrong), &words)?;
+        refused!(conduit.credit_stalls(wrong), &words)?;
+        refused!(conduit.revoked_credits(wrong), &words)?;
+        refused!(conduit.segment_len(wrong), &words)?;
+        refused!(conduit.window(wrong), &words)?;
+        refused!(conduit.max_long_reply(wrong), &words)?;
+        refused!(conduit.max_long_request(wrong), &words)?;
+        refused!(conduit.put_nb_immediate(wrong, 0, &1u8), &words)?;
+        refused!(conduit.put_value_nb(wrong, 0, 0, 1), &words)?;
+        refused!(conduit.put_value_nbi(wrong, 0, 0, 1), &words)?;
+        refused!(conduit.memset_nb(wrong, 0, 0, 1), &words)?;
+        refused!(conduit.memset_nbi(wrong, 0, 0, 1), &words)?;
+        refused!(
+            conduit.put_signal(wrong, 0, &1u8, 0, AtomicOp::Add, 1u64),
+            &words
+        )?;
+        refused!(conduit.atomic_fetch(wrong, 0, AtomicOp::Add, 1u64), &words)?;
+        refused!(conduit.atomic_get::<u64>(wrong, 0), &words)?;
+        refused!(conduit.atomic_nb(wrong, 0, AtomicOp::Add, 1u64), &words)?;
+        refused!(conduit.compare_swap(wrong, 0, 1u64, 2), &words)?;
+        refused!(conduit.try_request(wrong, short, ()), &words)?;
+        refused!(conduit.try_request_medium(wrong, medium, (), &[]), &words)?;
+        refused!(conduit.try_prepare_medium(wrong, 0, 1), &words)?;
+        refused!(conduit.broadcast(wrong, &mut 1u8), &words)?;
+        refused!(conduit.reduce(wrong, ReduceOp::Add, &mut [1u64]), &words)?;
+        refused!(conduit.segment_address(wrong), &words)?;
+        refused!(conduit.host_of(wrong), &words)?;
+        refused!(conduit.neighbourhood_of(wrong), &words)?;
+        refused!(conduit.lent_credits(wrong), &words)?;
     }
     for to in 0..size {
         for offset in [len, len - 7, len + 1, usize::MAX, usize::MAX - 7] {
             let at = offset.to_string();
             let words = ["segment", &at, &end];
-            refused(conduit.put(to, offset, &1u64), &words)?;
-            refused(conduit.get(&mut 1u64, to, offset), &words)?;
-            refused(conduit.put_nb(to, offset, &1u64), &words)?;
-            refused(conduit.put_nbi(to, offset, &1u64), &words)?;
-            refused(conduit.put_value_nb(to, offset, 1, 8), &words)?;
-            refused(conduit.memset_nb(to, offset, 0, 8), &words)?;
-            refused(
+            refused!(conduit.put(to, offset, &1u64), &words)?;
+            refused!(conduit.get(&mut 1u64, to, offset), &words)?;
+            refused!(conduit.put_nb(to, offset, &1u64), &words)?;
+            refused!(conduit.put_nbi(to, offset, &1u64), &words)?;
+            refused!(conduit.put_value_nb(to, offset, 1, 8), &words)?;
+            refused!(conduit.memset_nb(to, offset, 0, 8), &words)?;
+            refused!(
                 conduit.atomic_fetch(to, offset, AtomicOp::Add, 1u64),
                 &words,
             )?;
-            refused(conduit.request_long(to, long, (), &[0; 8], offset), &words)?;
+            refused!(
+                conduit.request_long(to, long, (), &[0u8; 8], offset),
+                &words,
+            )?;
         }
-        refused(conduit.memset(to, 1, 0, usize::MAX), &["segment"])?;
-        refused(
+        refused!(conduit.memset(to, 1, 0, usize::MAX), &["segment"])?;
+        refused!(
             conduit.memset(to, len, 0, usize::MAX - len + 1),
             &["segment"],
         )?;
-        refused(
+        refused!(
             conduit.atomic(to, 4, AtomicOp::Add, 1u64),
             &["multiple of 8"],
         )?;
-        refused(
+        refused!(
             conduit.atomic(to, 2, AtomicOp::Add, 1u32),
             &["multiple of 4"],
         )?;
         for bytes in [0, 9, usize::MAX] {
-            refused(conduit.put_value(to, 0, 0, bytes), &["1 to 8"])?;
-            refused(conduit.get_value(to, 0, bytes), &["1 to 8"])?;
+            refused!(conduit.put_value(to, 0, 0, bytes), &["1 to 8"])?;
+            refused!(conduit.get_value(to, 0, bytes), &["1 to 8"])?;
         }
         let most = conduit.max_medium();
         let limit = most.to_string();
         let long_one = vec![0; most + 200];
-        refused(
+        refused!(
             conduit.request_medium(to, medium, (), &long_one),
             &["payload"],
         )?;
-        refused(
+        refused!(
             conduit.prepare_medium(to, most + 1, most + 1),
             &["payload", &limit],
         )?;
         let prepared = conduit.prepare_medium(to, 1, 10)?;
         refused(prepared.commit(medium, (), 11), &["payload", "10"])?;
     }
+    let own = conduit.segment();
     // SAFETY: refused all.
     unsafe {
-        refused(conduit.segment_slice::<u64>(4, 1), &["aligned"])?;
-        refused(conduit.segment_slice::<u64>(0, usize::MAX), &["segment"])?;
-        refused(conduit.segment_slice::<u8>(usize::MAX, 1), &["segment"])?;
+        refused(own.slice::<u64>(4, 1), &["aligned"])?;
+        refused(own.slice::<u64>(0, usize::MAX), &["segment"])?;
+        refused(own.slice::<u8>(usize::MAX, 1), &["segment"])?;
     }
-    refused(conduit.end_region(), &["region"])?;
+    for offset in [len, len - 7, usize::MAX] {
+        refused(own.get(&mut 1u64, offset), &["Segment::get", &end])?;
+        refused(own.put(offset, &1u64), &["Segment::put", &end])?;
+    }
+    refused(own.atomic(len, AtomicOp::Add, 1u64), &["segment", &end])?;
+    refused(
+        own.atomic_get::<u64>(4),
+        &["Segment::atomic_get", "multiple of 8"],
+    )?;
+    refused!(conduit.end_region(), &["region"])?;
     // None of it has left anything behind.
     conduit.put(0, rank as usize * SHARE, &1u64)?;
     conduit.barrier()?;
     Ok(conduit.finish()?)
 }
 
-/// Rank 0 sends to a handler that the others have not registered.
-pub(super) fn unregistered() -> Result<()> {
+/// Ranks whose second handler differs, in what the argument says, between rank 1 and the others.
+pub(super) fn handlers_differ(what: &str) -> Result<()> {
     let job = conduit::start()?;
     let mut handlers = Handlers::<Seq>::new();
-    let _first = handlers.short(|_, ()| {});
-    let mut second = None;
-    if job.rank() == 0 {
-        second = Some(handlers.short(|_, ()| {}));
+    handlers.named("first").short(|_, ()| {});
+    match (job.rank() == 1, what) {
+        (false, _) => drop(
+            handlers
+                .named("add")
+                .medium(|_, (_,): (u64,), _: &[u32]| {}),
+        ),
+        (true, "id") => drop(
+            handlers
+                .named("add")
+                .next_id(200)
+                .medium(|_, (_,): (u64,), _: &[u32]| {}),
+        ),
+        (true, "name") => drop(
+            handlers
+                .named("sum")
+                .medium(|_, (_,): (u64,), _: &[u32]| {}),
+        ),
+        (true, "kind") => drop(handlers.named("add").short(|_, (_,): (u64,)| {})),
+        // As many words.
+        (true, "arguments") => drop(
+            handlers
+                .named("add")
+                .medium(|_, (_,): (i64,), _: &[u32]| {}),
+        ),
+        (true, "payload") => drop(
+            handlers
+                .named("add")
+                .medium(|_, (_,): (u64,), _: &[i32]| {}),
+        ),
+        (true, "number") => {}
+        (true, other) => anyhow::bail!("what is {other}?"),
     }
-    let conduit = job.attach(handlers, 0)?;
-    if let Some(second) = second {
-        conduit.request(1, second, ())?;
-    }
-    conduit.wait_until(|| false)?;
+    job.attach(handlers, 0)?;
     Ok(())
 }
 
@@ -192,12 +263,12 @@ pub(super) fn refused_in_handler<M: Mode>(what: &str) -> Result<()> {
         }
     };
     let mut handlers = Handlers::<M>::new();
-    let ignore = handlers.short(|_, ()| {});
-    let reply = handlers.short({
+    let ignore = handlers.any_mode().short(|_, ()| {});
+    let reply = handlers.any_mode().short({
         let act = act.clone();
         move |_, ()| act()
     });
-    let request = handlers.short(move |call, ()| match in_reply {
+    let request = handlers.any_mode().short(move |call, ()| match in_reply {
         true => call.reply(reply, ()).expect("the first reply"),
         false => act(),
     });

@@ -37,12 +37,12 @@ fn about<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
         ensure!(conduit.host_of(peer)? <= peer);
         let expected = conduit.neighbourhood_of(peer)? == conduit.neighbourhood_of(rank)?;
         ensure!(conduit.window(peer)?.is_some() == expected);
-        ensure!(conduit.max_long_request(peer) >= 512 && conduit.max_long_reply(peer) >= 512);
+        ensure!(conduit.max_long_request(peer)? >= 512 && conduit.max_long_reply(peer)? >= 512);
     }
-    ensure!(conduit.segment_ptr()?.addr().is_multiple_of(4096));
+    ensure!(conduit.segment().as_ptr().addr().is_multiple_of(4096));
     ensure!(conduit.max_medium() >= 512);
     // SAFETY: nobody accesses it yet.
-    let own = unsafe { conduit.segment_slice::<u8>(0, SHARE)? };
+    let own = unsafe { conduit.segment().slice::<u8>(0, SHARE)? };
     ensure!(own.iter().all(|&byte| byte == 0), "a segment begins zeroed");
     conduit.barrier()?;
     Ok(())
@@ -71,7 +71,7 @@ fn blocking<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     }
     conduit.barrier()?;
     // SAFETY: between barriers, and nobody puts.
-    let own = unsafe { conduit.segment_slice::<u8>(0, size as usize * SHARE)? };
+    let own = unsafe { conduit.segment().slice::<u8>(0, size as usize * SHARE)? };
     for (from, bytes) in (1..).zip(own.chunks(SHARE)) {
         ensure!(bytes.iter().all(|&byte| byte == from), "memset");
     }

@@ -24,13 +24,13 @@ const FLOOD: u32 = 3000;
 pub(super) fn children<M: Mode>() -> Result<()> {
     let (asked, answered) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let mut handlers = Handlers::<M>::new();
-    let answer = handlers.short({
+    let answer = handlers.any_mode().short({
         let answered = Arc::clone(&answered);
         move |_, (number,): (u32,)| {
             answered.fetch_add(number, Relaxed);
         }
     });
-    let ask = handlers.short({
+    let ask = handlers.any_mode().short({
         let asked = Arc::clone(&asked);
         move |call, (number,): (u32,)| {
             asked.fetch_add(number, Relaxed);
@@ -92,13 +92,10 @@ fn fork() -> Result<Option<Pid>> {
 
 /// Every way to use the network is refused with the reason.
 fn try_all<M: Mode>(conduit: &Conduit<M>, next: u32, ask: Short<(u32,)>) -> Result<()> {
-    let named = format!(
-        "process {} is a child of rank {} (fork)",
-        std::process::id(),
-        conduit.rank()
-    );
+    let (rank, process) = (conduit.rank(), std::process::id());
+    let named = format!(" on rank {rank}: process {process} is a child of rank {rank} (fork)");
     let refused = |call: &str, result: conduit::Result<()>| match result {
-        Err(error) if error.to_string().starts_with(&named) => Ok(()),
+        Err(error) if error.to_string().starts_with(&format!("{call}{named}")) => Ok(()),
         Err(error) => bail!("{call}: {error}"),
         Ok(()) => bail!("{call} was not refused"),
     };
@@ -108,10 +105,13 @@ fn try_all<M: Mode>(conduit: &Conduit<M>, next: u32, ask: Short<(u32,)>) -> Resu
         refused("put", conduit.put(to, 0, &bytes))?;
         refused("get", conduit.get(&mut bytes, to, 0))?;
         refused("atomic", conduit.atomic(to, 0, AtomicOp::Add, 1u64))?;
-        refused("scope", conduit.scope(|scope| scope.put(to, 0, &bytes)))?;
+        refused(
+            "Scope::put",
+            conduit.scope(|scope| scope.put(to, 0, &bytes)),
+        )?;
         refused("window", conduit.window(to).map(drop))?;
     }
-    refused("segment_ptr", conduit.segment_ptr().map(drop))?;
+    refused("Segment::get", conduit.segment().get(&mut 0u8, 0))?;
     refused("poll", conduit.poll())?;
     refused("wait_until", conduit.wait_until(|| false))?;
     refused("barrier", conduit.barrier())?;

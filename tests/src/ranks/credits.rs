@@ -45,7 +45,7 @@ pub(super) fn moving() -> Result<()> {
     let mut handlers = Handlers::<Seq>::new();
     let medium = handlers.medium({
         let come = Arc::clone(&come);
-        move |call, (number,): (u64,), _| {
+        move |call, (number,): (u64,), _: &[u8]| {
             let [count, sum] = &come[call.source() as usize];
             count.fetch_add(1, Relaxed);
             sum.fetch_add(number, Relaxed);

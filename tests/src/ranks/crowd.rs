@@ -50,7 +50,7 @@ pub(super) fn crowd() -> Result<()> {
     });
     let medium = handlers.medium({
         let come = Arc::clone(&mediums);
-        move |_, (value,): (u64,), bytes| come.add(value * u64::from(bytes.len() == LENGTH))
+        move |_, (value,): (u64,), bytes: &[u8]| come.add(value * u64::from(bytes.len() == LENGTH))
     });
     let conduit = attached(handlers)?;
     let (rank, size) = (conduit.rank(), conduit.size());

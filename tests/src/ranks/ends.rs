@@ -33,7 +33,7 @@ pub(super) fn exit(code: &str) -> Result<()> {
 }
 
 /// Never polls again.
-fn compute() {
+pub(super) fn compute() {
     let mut number = 1u64;
     while std::hint::black_box(number) != 0 {
         number = number.wrapping_mul(6_364_136_223_846_793_005) | 1;
@@ -161,7 +161,7 @@ pub(super) fn killed_meanwhile(how: &str) -> Result<()> {
                 let _ = conduit.poll();
             }
             let mut bytes = vec![0_u8; BYTES];
-            let base = conduit.segment_ptr()?.wrapping_add(BYTES);
+            let base = conduit.segment().as_ptr().wrapping_add(BYTES);
             // SAFETY: the second half of this rank's segment, copied byte for byte.
             unsafe { base.copy_to(bytes.as_mut_ptr(), BYTES) };
             ensure!(!bytes.contains(&OTHERS), "others' bytes were sent");
@@ -192,6 +192,23 @@ pub(super) fn panic_in_handler(who: &str) -> Result<()> {
                 });
             }
         });
+    }
+    conduit.wait_until(|| false)?;
+    Ok(())
+}
+
+/// All finish, and then exit with this code.
+pub(super) fn exit_after_finish(code: &str) -> Result<()> {
+    let conduit = attached(Handlers::<Seq>::new())?;
+    conduit.finish()?;
+    conduit.exit(code.parse()?)
+}
+
+/// Rank 1 ends the job as soon as it has attached, while others may still be in that.
+pub(super) fn exit_at_once(code: &str) -> Result<()> {
+    let conduit = attached(Handlers::<Seq>::new())?;
+    if conduit.rank() == 1 {
+        conduit.exit(code.parse()?);
     }
     conduit.wait_until(|| false)?;
     Ok(())

@@ -48,28 +48,28 @@ fn replied_at(from: u32, number: u32) -> usize {
 pub(super) fn handlers<M: Mode>() -> (Handlers<M>, Seen) {
     let count = Arc::new(Counts::default());
     let mut handlers = Handlers::new();
-    let reply_short = handlers.short({
+    let reply_short = handlers.any_mode().short({
         let count = count.clone();
         move |call: &Call<'_, M>, (number, wide): (u32, u64)| {
             count.check(wide == u64::from(number) << 33 && !call.is_request());
             count.replies.fetch_add(1, Relaxed);
         }
     });
-    let reply_medium = handlers.medium({
+    let reply_medium = handlers.any_mode().medium({
         let count = count.clone();
         move |call: &Call<'_, M>, (number,): (u32,), bytes: &[u8]| {
             count.check(bytes == pattern(number, call.source(), bytes.len()));
             count.replies.fetch_add(1, Relaxed);
         }
     });
-    let reply_long = handlers.long({
+    let reply_long = handlers.any_mode().long({
         let count = count.clone();
         move |call: &Call<'_, M>, (len,): (u64,), landed| {
             count.check(landed.length as u64 == len && !call.is_request());
             count.replies.fetch_add(1, Relaxed);
         }
     });
-    let short = handlers.short({
+    let short = handlers.any_mode().short({
         let count = count.clone();
         move |call: &Call<'_, M>, (number, wide): (u32, u64)| {
             count.check(wide == u64::from(number) << 33 && call.is_request());
@@ -78,7 +78,7 @@ pub(super) fn handlers<M: Mode>() -> (Handlers<M>, Seen) {
             count.requests.fetch_add(1, Relaxed);
         }
     });
-    let medium = handlers.medium({
+    let medium = handlers.any_mode().medium({
         let count = count.clone();
         move |call: &Call<'_, M>, (to,): (u32,), bytes: &[u8]| {
             count.check(bytes == pattern(call.source(), to, bytes.len()));
@@ -90,18 +90,18 @@ pub(super) fn handlers<M: Mode>() -> (Handlers<M>, Seen) {
             count.requests.fetch_add(1, Relaxed);
         }
     });
-    let long = handlers.long({
+    let long = handlers.any_mode().long({
         let count = count.clone();
         move |call: &Call<'_, M>, (to, number): (u32, u32), landed| {
             count.check(landed.offset == call.source() as usize * SHARE);
             let back = pattern(number, to, REPLIED);
             let at = replied_at(to, number);
             let len = REPLIED as u64;
-            count.check(call.reply_long(reply_long, (len,), &back, at).is_ok());
+            count.check(call.reply_long(reply_long, (len,), &back[..], at).is_ok());
             count.requests.fetch_add(1, Relaxed);
         }
     });
-    let silent = handlers.short({
+    let silent = handlers.any_mode().short({
         let count = count.clone();
         move |_: &Call<'_, M>, (_,): (u32,)| {
             count.requests.fetch_add(1, Relaxed);
@@ -233,7 +233,7 @@ pub(super) fn delivered_whole() -> Result<()> {
         }
     });
     let conduit = attached(handlers)?;
-    let address = conduit.segment_ptr()?.expose_provenance();
+    let address = conduit.segment().as_ptr().expose_provenance();
     counter.set(address).expect("set once");
     conduit.barrier()?;
     std::thread::scope(|scope| {
@@ -314,7 +314,7 @@ pub(super) fn flood() -> Result<()> {
     });
     let medium = handlers.medium({
         let count = count.clone();
-        move |_, (_,): (u64,), bytes| {
+        move |_, (_,): (u64,), bytes: &[u8]| {
             count.fetch_add(u64::from(bytes.len() > 1), Relaxed);
         }
     });

@@ -8,9 +8,12 @@ mod children;
 mod credits;
 mod crowd;
 mod ends;
+mod hangs;
 mod messages;
+mod semantics;
 mod storm;
 mod threads;
+mod world;
 
 use anyhow::{Result, bail, ensure};
 use conduit::{Conduit, Par, ParSync, Seq, threads::Mode};
@@ -43,20 +46,49 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "refused_in_handler" => in_mode!(bad::refused_in_handler(argument)),
         "refused_while_prepared" => in_mode!(bad::refused_while_prepared()),
         "threads" => threads::all_at_once(),
+        "handlers_reach" => in_mode!(world::handlers_reach()),
+        "typed" => world::typed(),
+        "signals" => in_mode!(world::signals()),
+        "collectives" => in_mode!(world::collectives()),
+        "finish_shared" => world::finish_shared(),
+        "condition_fails" => world::condition_fails(),
         "flood" => messages::flood(),
         "mutual" => messages::mutual(),
         "bad_calls" => bad::calls(),
-        "unregistered" => bad::unregistered(),
+        "handlers_differ" => bad::handlers_differ(argument),
         "too_large" => bad::too_large(argument),
         "largest" => bad::largest(),
         "start_twice" => bad::start_twice(),
         "in_handlers" => bad::in_handlers(),
         "exit" => ends::exit(argument),
+        "exit_after_finish" => ends::exit_after_finish(argument),
+        "exit_at_once" => ends::exit_at_once(argument),
         "exit_in_handler" => ends::exit_in_handler(),
         "leave" => ends::leave(argument),
         "stay" => ends::stay(argument),
         "killed_meanwhile" => ends::killed_meanwhile(argument),
         "panic_in_handler" => ends::panic_in_handler(argument),
+        "meet" => in_mode!(hangs::meet(argument)),
+        "wait" => in_mode!(hangs::wait(argument)),
+        "wait_threads" => hangs::wait_threads(),
+        "requests_are_shuffled" => in_mode!(semantics::requests_are_shuffled()),
+        "replies_make_an_order" => in_mode!(semantics::replies_make_an_order()),
+        "data_for_a_third" => in_mode!(semantics::data_for_a_third()),
+        "own_operations" => in_mode!(semantics::own_operations()),
+        "words_are_whole" => in_mode!(semantics::words_are_whole(argument)),
+        "atomics_are_atomic" => in_mode!(semantics::atomics_are_atomic()),
+        "payloads_are_delivered_whole" => in_mode!(semantics::payloads_are_delivered_whole()),
+        "a_barrier_covers_stores_and_puts" => {
+            in_mode!(semantics::a_barrier_covers_stores_and_puts())
+        }
+        "quiesce_covers_messages" => in_mode!(semantics::quiesce_covers_messages()),
+        "a_computing_target" => in_mode!(semantics::a_computing_target()),
+        "a_computing_initiator" => in_mode!(semantics::a_computing_initiator()),
+        "handlers_run_in_calls" => in_mode!(semantics::handlers_run_in_calls()),
+        "data_then_news" => in_mode!(semantics::data_then_news(argument)),
+        "quiesce_covers_other_threads" => semantics::quiesce_covers_other_threads(),
+        "one_handler_at_a_time" => semantics::one_handler_at_a_time(),
+        "implicit_operations_are_the_threads" => semantics::implicit_operations_are_the_threads(),
         "credits" => credits::moving(),
         "crowd" => crowd::crowd(),
         "steady" => crowd::steady(argument),

@@ -8,13 +8,15 @@ use super::{SHARE, attached};
 /// A storm of puts, gets, requests, atomics and barriers, by a seed; `only` one of them if it is named. Never ends.
 pub(super) fn storm<M: Mode>(only: &str) -> Result<()> {
     let mut handlers = Handlers::<M>::new();
-    let reply = handlers.medium(|_, (), _| {});
-    let request = handlers.medium(move |call, (answer,): (u32,), bytes| {
-        if answer == 1 {
-            // A reply that fails ends the job, which the next call says.
-            let _ = call.reply_medium(reply, (), bytes);
-        }
-    });
+    let reply = handlers.any_mode().medium(|_, (), _: &[u8]| {});
+    let request = handlers
+        .any_mode()
+        .medium(move |call, (answer,): (u32,), bytes: &[u8]| {
+            if answer == 1 {
+                // A reply that fails ends the job, which the next call says.
+                let _ = call.reply_medium(reply, (), bytes);
+            }
+        });
     let conduit = attached(handlers)?;
     let (rank, size) = (conduit.rank(), conduit.size());
     let mut random = fastrand::Rng::with_seed(u64::from(rank));

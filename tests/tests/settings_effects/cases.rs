@@ -5,8 +5,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use am::handlers::{Entry, Registration};
 use conduit_core::barrier::Value;
@@ -99,6 +99,7 @@ fn with(name: &str, value: &str) -> Settings {
         "GASNET_PORTAL_SAFE_LIMIT": safe_limit,
         "GASNET_PORTAL_AM_LIMIT": am_limit,
         "GASNET_PORTAL_SYS_LIMIT": sys_limit,
+        "CONDUIT_SHUFFLE": shuffle,
         "CONDUIT_CREDIT_DOUBLING": credit_doubling,
         "CONDUIT_CREDIT_HOLD": credit_hold,
         "CONDUIT_CREDIT_REVOKES": credit_revokes,
@@ -137,7 +138,7 @@ fn on_each(
 fn handlers(handled: &Arc<AtomicU32>) -> Vec<Registration<Handler<Network, Seq>>> {
     let make = |id: u8, work: fn(&Call<'_, Network, Seq>)| {
         let handled = handled.clone();
-        let handler: Handler<Network, Seq> = Arc::new(move |call| {
+        let handler: Handler<Network, Seq> = Handler::new(move |call| {
             handled.fetch_add(1, Relaxed);
             work(call);
         });
@@ -361,6 +362,50 @@ fn am_limit_is_the_most_requests_of_a_poll() {
         let settings = with("GASNET_PORTAL_AM_LIMIT", &limit.to_string());
         assert_eq!(served(settings.clone(), SILENT), limit);
         assert_eq!(served(as_run(settings), SILENT), limit);
+    }
+}
+
+/// The order in which rank 1 handles requests that have all come, as one number; and whether it is that of their sending.
+fn order(settings: Settings) -> (u32, bool) {
+    const ORDERED: u8 = 203;
+    let handled = on_each(2, settings, |rank, meeting, _| {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let list: Handler<Network, Seq> = Handler::new({
+            let order = order.clone();
+            move |call| order.lock().unwrap().push(call.args()[0])
+        });
+        let mut ordered = [Registration::new(ORDERED, list)];
+        rank.register(&mut ordered).unwrap();
+        meeting.barrier().unwrap();
+        if rank.rank() == 0 {
+            for number in 0..30 {
+                let sent = rank.request_short(1, ORDERED, &[number], Blocking::Immediate);
+                assert!(sent.unwrap());
+            }
+        }
+        // Waits without polling.
+        meeting.barrier().unwrap();
+        if rank.rank() == 0 {
+            return 0;
+        }
+        rank.wait_until(|| order.lock().unwrap().len() == 30)
+            .unwrap();
+        let order = order.lock().unwrap();
+        let digest = |digest: u32, &number: &u32| digest.wrapping_mul(31).wrapping_add(number);
+        order.iter().fold(0, digest) << 1 | u32::from(order.is_sorted())
+    })[1];
+    (handled / 2, handled % 2 == 1)
+}
+
+#[test]
+fn shuffle_is_the_seed_of_the_order_of_requests() {
+    for as_it_is in [|ours| ours, as_run] {
+        let seeded = |seed| order(as_it_is(with("CONDUIT_SHUFFLE", seed)));
+        assert!(order(as_it_is(settings())).1);
+        let [one, again, two] = ["1", "1", "2"].map(seeded);
+        assert!(!one.1 && !two.1);
+        assert_eq!(one, again);
+        assert_ne!(one, two);
     }
 }
 

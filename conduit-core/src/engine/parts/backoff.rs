@@ -12,6 +12,8 @@ const DEFAULT_SPIN: u32 = 100_000;
 
 /// Idle polls between two looks for a dead peer, so that traffic of others doesn't hide it.
 const LIVENESS_INTERVAL: u32 = 1 << 14;
+/// A wait counts in 16 bits.
+const _: () = assert!((1 << 16) % LIVENESS_INTERVAL == 0);
 
 /// A shorter spin than this says that ranks share cores. A program that waits by polling then has to let others run, too:
 /// every so many idle polls.
@@ -49,11 +51,15 @@ pub(in crate::engine) enum Pause {
 }
 
 /// The state of one wait.
+///
+/// 8 bytes: the C interface's headers have room for so much.
 #[derive(Debug, Default)]
 pub struct Waiter {
     idle: u32,
-    /// Those that found nothing, and one once it is known that this wait may be where it is.
-    polls: u32,
+    /// Those that found nothing, and one once it is known that this wait may be where it is. Wraps.
+    polls: u16,
+    /// Its number among the waits that last, see [`Reports`](super::reports::Reports); 0: none.
+    pub(in crate::engine) number: u16,
 }
 
 impl Waiter {
@@ -104,7 +110,7 @@ impl Backoff {
         if waiter.idle > self.spin {
             return self.idle_long(waiter);
         }
-        match waiter.polls.is_multiple_of(LIVENESS_INTERVAL) {
+        match u32::from(waiter.polls).is_multiple_of(LIVENESS_INTERVAL) {
             true => Pause::CheckLiveness,
             // Without a pause at first: an answer is often only nanoseconds away.
             false if waiter.idle <= 64 => Pause::None,

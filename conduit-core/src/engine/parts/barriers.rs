@@ -2,8 +2,8 @@
 //!
 //! A mapped peer's cell is stored to directly; another's is reached by a system message that stores it there.
 //!
-//! There are two, independent of each other: GASNet-1's split-phase barrier, and that of all ranks as a team, which
-//! GASNet-EX allows to be under way at the same time.
+//! There are two, independent of each other: GASNet-1's split-phase barrier, which quiescence uses too, and that of all ranks as a
+//! team, which GASNet-EX allows to be under way at the same time.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -74,6 +74,16 @@ impl<M: Mode> Barriers<M> {
     #[inline]
     pub(in crate::engine) fn any_running(&self) -> bool {
         self.sides.iter().any(|side| side.running.load(Relaxed))
+    }
+
+    /// For each barrier under way a rank whose message it lacks, which may itself wait for another's.
+    pub(in crate::engine) fn lack(&self) -> Vec<Rank> {
+        let machines = self.sides.iter().map(|side| side.machine.lock());
+        let mut lack: Vec<_> = machines
+            .filter_map(|machine| machine.barrier.waits_for())
+            .collect();
+        lack.dedup();
+        lack
     }
 
     /// This rank arrives at the split-phase barrier.

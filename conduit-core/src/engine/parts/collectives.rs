@@ -126,6 +126,13 @@ impl<M: Mode> Collectives<M> {
         self.outgoing.load(Relaxed)
     }
 
+    /// The part that each team is at: the kind of its operation, and the ranks whose messages it lacks.
+    pub(in crate::engine) fn lack(&self) -> Vec<(&'static str, Vec<Rank>)> {
+        let teams = self.teams.try_lock();
+        let teams = teams.iter().flat_map(|teams| teams.iter());
+        teams.filter_map(Machine::lacks).collect()
+    }
+
     /// Starts an operation of a team.
     pub(in crate::engine) fn start<N: Ni>(
         &self,
@@ -156,7 +163,7 @@ impl<M: Mode> Collectives<M> {
                 size,
             });
         }
-        let op = with.operations.begin(job, operation, None)?;
+        let op = with.operations.begin(job, operation, None, None)?;
         self.with_machine(with, team, job.rank, |machine| {
             machine.start(shape, memory, op.bits().into())
         });

@@ -10,6 +10,7 @@ use super::kind::Kind;
 use super::message::PendingLong;
 use super::reserve::ReplyReserve;
 use super::shared::Control;
+use super::shuffle::Shuffle;
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
 
@@ -24,6 +25,8 @@ pub(in crate::engine) struct AmSide {
     pub(in crate::engine) last: Kind,
     pub(in crate::engine) reserve: ReplyReserve,
     pub(in crate::engine) inbox: Inbox,
+    /// Requests that are held back (`CONDUIT_SHUFFLE`).
+    pub(in crate::engine) shuffle: Option<Box<Shuffle>>,
 }
 
 /// What arriving requests change.
@@ -46,6 +49,7 @@ impl AmSide {
         longs: usize,
         buffer_bytes: usize,
         am_limit: u32,
+        shuffle: Option<Box<Shuffle>>,
     ) -> Self {
         let inbox = Inbox {
             longs: LidCache::new(longs),
@@ -58,6 +62,7 @@ impl AmSide {
             reserve: ReplyReserve::new(),
             inbox,
             last: Kind::none(),
+            shuffle,
         }
     }
 
@@ -119,7 +124,7 @@ impl Inbox {
     }
 
     /// Writes the counters of coalesced returns where their peers will look.
-    #[inline]
+    #[inline(always)]
     pub(in crate::engine) fn tell<N: Ni>(&mut self, job: &Job<N>, control: &Control) {
         while let Some(peer) = self.untold.pop() {
             if let Some(word) = control.returned_to(peer) {

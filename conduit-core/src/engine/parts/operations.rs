@@ -8,11 +8,13 @@
 //! Ids are 24 bits (seed, "The Implementation of GASNet Put and Get Operations"); the 8 bits above them are a generation
 //! that finds handles which have been synchronised already.
 
+use std::collections::BTreeMap;
+
 use super::buffers::Descriptors;
 use super::handle::{Handle, OpId};
 use super::job::Job;
 use crate::engine::error::{Error, Result};
-use crate::ni::{MdId, Ni};
+use crate::ni::{MdId, Ni, Rank};
 use crate::threads::{Lock, Mode};
 
 /// What an operation frees when it ends.
@@ -32,6 +34,7 @@ enum Kind {
 
 #[derive(Debug, Clone, Copy)]
 struct Slot {
+    /// What a fetching atomic has brought; before that, and of all others, the peer ([`NO_PEER`]).
     value: u64,
     kind: Kind,
     md: Option<MdId>,
@@ -40,6 +43,9 @@ struct Slot {
 }
 
 const NONE: u32 = u32::MAX;
+
+/// The value of an operation of several peers.
+const NO_PEER: u64 = u64::MAX;
 
 /// The operations of a rank.
 #[derive(Debug)]
@@ -61,14 +67,15 @@ impl<M: Mode> Operations<M> {
     }
 
     /// A new operation. It is an error if all ids are in use: they come back when their owner synchronises them, which
-    /// waiting here would not bring about.
+    /// waiting here would not bring about. `peer` is the rank that ends it; `None`: several do.
     pub(in crate::engine) fn begin<N: Ni>(
         &self,
         job: &Job<N>,
         operation: &'static str,
         group: Option<OpId>,
+        peer: Option<Rank>,
     ) -> Result<OpId> {
-        let begun = self.table.lock().begin(group);
+        let begun = self.table.lock().begin(group, peer);
         begun.ok_or_else(|| self.exhausted(job, operation))
     }
 
@@ -134,7 +141,7 @@ impl<M: Mode> Operations<M> {
         self.table.lock().is_done(op) != Some(false)
     }
 
-    /// Ends it if it is done, and gives its value (a fetching atomic's; otherwise 0).
+    /// Ends it if it is done, and gives its value (a fetching atomic's; otherwise any).
     pub(in crate::engine) fn take<N: Ni>(
         &self,
         job: &Job<N>,
@@ -193,6 +200,11 @@ impl<M: Mode> Operations<M> {
         Handle(Some(group))
     }
 
+    /// How many operations of each peer have not ended, of those of a group or all; several peers' are `None`'s.
+    pub(in crate::engine) fn under_way(&self, of: Option<OpId>) -> Vec<(Option<Rank>, u32)> {
+        self.table.lock().under_way(of)
+    }
+
     /// Operations and groups that exist, but for the rank's own.
     pub(in crate::engine) fn live(&self) -> u32 {
         self.table.lock().live().saturating_sub(1)
@@ -216,7 +228,7 @@ impl Table {
         }
     }
 
-    fn allocate(&mut self, kind: Kind, outstanding: u32) -> Option<OpId> {
+    fn allocate(&mut self, kind: Kind, outstanding: u32, value: u64) -> Option<OpId> {
         let index = if self.free != NONE {
             let index = self.free;
             let Kind::Free { next } = self.slots[index as usize].kind else {
@@ -240,18 +252,18 @@ impl Table {
         slot.kind = kind;
         slot.outstanding = outstanding;
         slot.md = None;
-        slot.value = 0;
+        slot.value = value;
         Some(OpId::new(index, slot.generation))
     }
 
     /// Starts an operation with one piece outstanding: its initiation, ended by [`Table::finish`].
     /// `None`: all ids are in use.
-    fn begin(&mut self, group: Option<OpId>) -> Option<OpId> {
+    fn begin(&mut self, group: Option<OpId>, peer: Option<Rank>) -> Option<OpId> {
         let kind = match group {
             Some(group) => Kind::Member { group },
             None => Kind::Explicit,
         };
-        let op = self.allocate(kind, 1)?;
+        let op = self.allocate(kind, 1, peer.map_or(NO_PEER, u64::from))?;
         if let Some(group) = group {
             self.add(group);
         }
@@ -260,7 +272,7 @@ impl Table {
 
     /// Starts a group without members. An open one does not end even when it has none.
     fn begin_group(&mut self, open: bool) -> Option<OpId> {
-        self.allocate(Kind::Group { open }, 0)
+        self.allocate(Kind::Group { open }, 0, NO_PEER)
     }
 
     fn slot(&mut self, op: OpId) -> Option<&mut Slot> {
@@ -318,6 +330,24 @@ impl Table {
         Some(slot.outstanding == 0 && slot.kind != Kind::Group { open: true })
     }
 
+    /// How many operations of each peer have not ended: `of`, which may be a group, or all.
+    fn under_way(&self, of: Option<OpId>) -> Vec<(Option<Rank>, u32)> {
+        let mut counts = BTreeMap::new();
+        for (index, slot) in self.slots.iter().enumerate() {
+            let group = match slot.kind {
+                Kind::Explicit => None,
+                Kind::Member { group } => Some(group),
+                Kind::Free { .. } | Kind::Group { .. } => continue,
+            };
+            let own = OpId::new(index as u32, slot.generation);
+            if slot.outstanding > 0 && of.is_none_or(|of| of == own || group == Some(of)) {
+                // A piece is outstanding, so an atomic has not brought anything yet.
+                *counts.entry(Rank::try_from(slot.value).ok()).or_default() += 1;
+            }
+        }
+        counts.into_iter().collect()
+    }
+
     /// Operations and groups that exist.
     fn live(&self) -> u32 {
         let free = |slot: &&Slot| !matches!(slot.kind, Kind::Free { .. });
@@ -354,7 +384,7 @@ mod tests {
     #[test]
     fn an_explicit_operation_ends_with_its_last_piece_and_is_taken_once() {
         let mut table = Table::new(4);
-        let op = table.begin(None).unwrap();
+        let op = table.begin(None, Some(3)).unwrap();
         table.add(op);
         table.set_md(op, MdId(7));
         assert_eq!(table.finish(op), None);
@@ -375,8 +405,12 @@ mod tests {
     fn a_group_ends_with_its_members_once_closed() {
         let mut table = Table::new(4);
         let group = table.begin_group(true).unwrap();
-        let member = table.begin(Some(group)).unwrap();
+        let member = table.begin(Some(group), Some(5)).unwrap();
+        let collective = table.begin(None, None).unwrap();
         assert_eq!(table.outstanding(group), 1);
+        assert_eq!(table.under_way(Some(group)), [(Some(5), 1)]);
+        assert_eq!(table.under_way(None), [(None, 1), (Some(5), 1)]);
+        assert!(table.finish(collective).is_some());
         assert!(table.finish(member).is_some());
         assert_eq!(table.outstanding(group), 0);
         assert_eq!(table.is_done(group), Some(false), "open");
@@ -387,12 +421,12 @@ mod tests {
     #[test]
     fn ids_run_out_and_come_back() {
         let mut table = Table::new(2);
-        let a = table.begin(None).unwrap();
-        let b = table.begin(None).unwrap();
-        assert!(table.begin(None).is_none());
+        let a = table.begin(None, Some(3)).unwrap();
+        let b = table.begin(None, Some(3)).unwrap();
+        assert!(table.begin(None, Some(3)).is_none());
         table.finish(a);
         table.take(a);
-        let c = table.begin(None).unwrap();
+        let c = table.begin(None, Some(3)).unwrap();
         assert_ne!(a, c);
         assert_ne!(b, c);
     }

@@ -90,7 +90,7 @@ pub(super) fn longs(stage: &Stage) -> Result<u64> {
                 let before = inbox.replies.load(Relaxed);
                 let (to, back) = (stage.slot(rank), stage.reply_slot(peer));
                 if round % 2 == 0 {
-                    conduit.request_long(peer, stage.messages.long, (back,), &bytes, to)?;
+                    conduit.request_long(peer, stage.messages.long, (back,), &bytes[..], to)?;
                 } else {
                     // SAFETY: `bytes` lives and does not change until the reply has come, just below; where waiting fails,
                     // the job has failed and the network no longer reads it.

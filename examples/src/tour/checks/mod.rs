@@ -7,6 +7,7 @@ mod messages;
 mod overlap;
 mod rma;
 mod stage;
+mod together;
 
 use anyhow::{Context, Result};
 use conduit::AtomicOp;
@@ -19,7 +20,7 @@ pub(super) const BEGINS: &str = "> ";
 /// A check gives the number of operations of this rank whose results it has compared.
 type Check = fn(&Stage) -> Result<u64>;
 
-const CHECKS: [(&str, Check); 12] = [
+const CHECKS: [(&str, Check); 14] = [
     ("puts and gets, blocking", rma::blocking),
     ("puts and gets of register values, memset", rma::values),
     ("puts and gets with explicit handles", overlap::explicit),
@@ -58,6 +59,14 @@ const CHECKS: [(&str, Check); 12] = [
     (
         "remote atomics: fetching and not, 32 and 64 bits",
         atomics::atomics,
+    ),
+    (
+        "puts with signals, atomics of handlers on their own segment",
+        together::signals,
+    ),
+    (
+        "broadcasts, reductions to one and to all, and by a function",
+        together::collectives,
     ),
 ];
 

@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, ensure};
-use conduit::{Conduit, Handlers, Long, Medium, Rank, Short};
+use conduit::{AtomicOp, Conduit, Handlers, Long, Medium, Rank, Short};
 
 /// Offset of the number of operations verified by each check, of which rank 0's are used.
 pub(super) const TOTALS: usize = 0;
 /// Offset of the integers that atomics work on.
 pub(super) const ATOMICS: usize = 1024;
+/// Offset of the integer that handlers and remote atomics count in.
+pub(super) const TALLY: usize = 2048;
 /// Bytes before the slots.
 pub(super) const SEGMENT_FIXED: usize = 4096;
 /// A segment has a slot for each rank, which that rank alone writes, and behind them another for each rank's replies.
@@ -28,6 +30,7 @@ pub(super) struct Messages {
     pub(super) long: Long<(usize,)>,
     pub(super) count: Short<(u64,)>,
     pub(super) count_medium: Medium<(u64,)>,
+    pub(super) tally: Short<(u64,)>,
 }
 
 /// What handlers have received.
@@ -99,12 +102,12 @@ pub(super) fn handlers() -> (Handlers, Messages, Arc<Inbox>) {
     let full = handlers.short(move |call, args: Full| to.note(call.reply(reply, args)));
 
     let to = Arc::clone(&inbox);
-    let reply = handlers.medium(move |_, (number,), bytes| {
+    let reply = handlers.medium(move |_, (number,), bytes: &[u8]| {
         *lock(&to.medium) = (number, bytes.to_vec());
         got(&to);
     });
     let to = Arc::clone(&inbox);
-    let medium = handlers.medium(move |call, (number,), bytes| {
+    let medium = handlers.medium(move |call, (number,), bytes: &[u8]| {
         to.note(call.reply_medium(reply, (number + 1,), bytes));
     });
 
@@ -127,7 +130,7 @@ pub(super) fn handlers() -> (Handlers, Messages, Arc<Inbox>) {
         to.counted.fetch_add(1, Relaxed);
     });
     let to = Arc::clone(&inbox);
-    let count_medium = handlers.medium(move |call, (number,): (u64,), bytes| {
+    let count_medium = handlers.medium(move |call, (number,): (u64,), bytes: &[u8]| {
         if bytes.iter().any(|&byte| byte != number as u8) {
             to.complain(format!(
                 "a medium from rank {} has changed on its way",
@@ -137,6 +140,10 @@ pub(super) fn handlers() -> (Handlers, Messages, Arc<Inbox>) {
         to.sum.fetch_add(number, Relaxed);
         to.counted.fetch_add(1, Relaxed);
     });
+    let to = Arc::clone(&inbox);
+    let tally = handlers.short(move |call, (number,): (u64,)| {
+        to.note(call.segment().atomic(TALLY, AtomicOp::Add, number));
+    });
     let messages = Messages {
         empty,
         mixed,
@@ -145,6 +152,7 @@ pub(super) fn handlers() -> (Handlers, Messages, Arc<Inbox>) {
         long,
         count,
         count_medium,
+        tally,
     };
     (handlers, messages, inbox)
 }

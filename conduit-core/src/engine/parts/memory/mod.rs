@@ -5,6 +5,8 @@ mod everything;
 mod local;
 
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::fence;
 
 use am::{Long, limits};
 
@@ -45,6 +47,9 @@ impl Segment {
         if self.window.0.is_null() {
             return false;
         }
+        // SYNC: what this rank has put before is seen by whoever sees this, for whom it may be a flag. (The C interface's inline puts
+        // do the same. No instruction on x86-64.)
+        fence(Release);
         // SAFETY: the range lies in the window, which is valid for writes as long as the network lives. The source may lie
         // in the same segment, hence `copy`. Other ranks may access the range at the same time: GASNet leaves the result of
         // such races open; no reference to it exists here.
@@ -68,6 +73,8 @@ impl Segment {
         }
         // SAFETY: as in `store`, with the window valid for reads.
         unsafe { shared::load(self.window.0.add(offset), destination, len) };
+        // SYNC: what is read later is at least as new.
+        fence(Acquire);
         true
     }
 }

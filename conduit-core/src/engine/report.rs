@@ -1,0 +1,189 @@
+//! What a rank says when it is asked what it waits for, see [`Reports`](super::parts::reports::Reports).
+
+use std::backtrace::Backtrace;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::Engine;
+use super::parts::handle::OpId;
+use crate::ni::{Ni, Rank};
+use crate::stderr;
+use crate::threads::Mode;
+
+/// What a call waits for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Awaits {
+    /// The caller's condition.
+    Condition,
+    /// The end of an operation, or of a group of them.
+    Operation(OpId),
+    /// The ends of this thread's operations, or of several that the caller has handles of.
+    Operations,
+    /// Credits of a rank.
+    Credits(Rank),
+    /// That the network takes a message for a rank.
+    Room(Rank),
+    /// A send ticket.
+    Ticket,
+    /// A ReqSB chunk.
+    Chunk,
+    /// A temporary descriptor.
+    Descriptor,
+    /// The answers to all requests.
+    Answers,
+    /// Handlers on other threads.
+    Handlers,
+    /// All ranks' arrival.
+    Barrier,
+}
+
+/// Most ranks that a report names in one place.
+const MOST_NAMED: usize = 8;
+
+/// `rank 3`, or `ranks 1, 2 and 5 more`.
+fn ranks(ranks: &[Rank]) -> String {
+    let named: Vec<_> = ranks.iter().take(MOST_NAMED).map(Rank::to_string).collect();
+    let (word, named) = (
+        ["rank", "ranks"][usize::from(ranks.len() > 1)],
+        named.join(", "),
+    );
+    match ranks.len().saturating_sub(MOST_NAMED) {
+        0 => format!("{word} {named}"),
+        more => format!("{word} {named} and {more} more"),
+    }
+}
+
+fn counted(count: u32, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Says what a call has waited for, for so long, and what else is under way.
+    #[cold]
+    pub(super) fn report(&self, operation: &str, awaits: Awaits, waited: Duration, stack: bool) {
+        let mut line = format!(
+            "conduit: rank {} of {} has waited {:.1} s in {operation} {}",
+            self.job.rank,
+            self.job.size,
+            waited.as_secs_f32(),
+            self.awaited(awaits)
+        );
+        self.add_under_way(&mut line);
+        if stack {
+            let _ = write!(line, "\n{}", Backtrace::force_capture());
+        }
+        stderr::write_line(line);
+    }
+
+    /// The same where a program polls by itself.
+    #[cold]
+    pub(super) fn report_polling(&self) {
+        let (rank, size) = (self.job.rank, self.job.size);
+        let mut line =
+            format!("conduit: rank {rank} of {size} polls, and waits in no call of Conduit");
+        self.add_under_way(&mut line);
+        stderr::write_line(line);
+    }
+
+    fn add_under_way(&self, line: &mut String) {
+        for one in self.under_way() {
+            // Writing to a string does not fail.
+            let _ = write!(line, "; {one}");
+        }
+    }
+
+    fn awaited(&self, awaits: Awaits) -> String {
+        let settings = &self.job.settings;
+        match awaits {
+            Awaits::Condition => "for its condition".into(),
+            Awaits::Operation(op) => {
+                let peers = self.operations.under_way(Some(op));
+                let peers: Vec<_> = peers.into_iter().filter_map(|(peer, _)| peer).collect();
+                match &peers[..] {
+                    [] => "for a collective operation".into(),
+                    peers => format!("for {}", ranks(peers)),
+                }
+            }
+            Awaits::Operations => "for operations under way".into(),
+            Awaits::Credits(peer) => {
+                let (free, used) = self.credits.flow.look(peer, |policy| {
+                    use credits::FlowControl as _;
+                    (policy.available(peer), policy.in_flight(peer))
+                });
+                match self.credits.flow.budget_is_spent() {
+                    true => format!(
+                        "for rank {peer}, as all {} requests that may be unanswered are (GASNET_PORTAL_SB_CHUNKS)",
+                        settings.sb_chunks
+                    ),
+                    false => format!("for credits of rank {peer} ({free} free, {used} in use)"),
+                }
+            }
+            Awaits::Room(peer) => format!("for room on the way to rank {peer}"),
+            Awaits::Ticket => format!(
+                "for one of {} send tickets (GASNET_PORTAL_MSG_LIMIT)",
+                settings.msg_limit
+            ),
+            Awaits::Chunk => format!(
+                "for one of {} chunks (GASNET_PORTAL_SB_CHUNKS)",
+                settings.sb_chunks
+            ),
+            Awaits::Descriptor => format!(
+                "for one of {} descriptors (GASNET_PORTAL_NUM_TMPMD)",
+                settings.num_tmpmd
+            ),
+            Awaits::Answers => "for answers to its requests".into(),
+            Awaits::Handlers => "for a handler on another thread".into(),
+            Awaits::Barrier => match &self.barriers.lack()[..] {
+                [] => "for a barrier".into(),
+                lack => format!("for {}", ranks(lack)),
+            },
+        }
+    }
+
+    /// What this rank has started that has not ended.
+    fn under_way(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        let operations = self.operations.under_way(None);
+        for (peer, count) in operations.iter().take(MOST_NAMED) {
+            all.push(match peer {
+                Some(peer) => format!("{} on rank {peer}", counted(*count, "operation")),
+                None => counted(*count, "collective operation"),
+            });
+        }
+        if let Some(more) = operations.get(MOST_NAMED..).filter(|more| !more.is_empty()) {
+            let count = more.iter().map(|(_, count)| count).sum();
+            let word = counted(count, "operation");
+            all.push(format!("{word} on {} other ranks", more.len()));
+        }
+        let collect = |peers| self.credits.collect_of(&self.job, &self.control, peers);
+        // What is wrong with a counter the next request tells.
+        let _ = collect(0..self.job.size);
+        let requests = self.credits.flow.outstanding();
+        if requests > 0 {
+            use credits::FlowControl as _;
+            let flow = &self.credits.flow;
+            let asked = |peer: &Rank| flow.look(*peer, |policy| policy.in_flight(*peer)) > 0;
+            let asked: Vec<_> = (0..self.job.size).filter(asked).collect();
+            let word = counted(requests, "request");
+            all.push(match &asked[..] {
+                [] => format!("{word} unanswered"),
+                asked => format!("{word} unanswered by {}", ranks(asked)),
+            });
+        }
+        if self.replies.is_waiting() {
+            all.push("a reply waits for room".into());
+        }
+        let lack = self.barriers.lack();
+        if !lack.is_empty() {
+            all.push(format!("a barrier lacks {}", ranks(&lack)));
+        }
+        for (kind, lack) in self.collectives.lack() {
+            all.push(match &lack[..] {
+                [] => format!("{kind} has messages to send"),
+                lack => format!("{kind} lacks {}", ranks(lack)),
+            });
+        }
+        all
+    }
+}

@@ -1,0 +1,114 @@
+//! Do all ranks have the same handlers?
+//!
+//! A barrier whose name is a hash of them tells, in as many messages as any barrier. Only if it does not match do
+//! ranks say what they have.
+
+use conduit_core::barrier::Value;
+use conduit_core::engine::BarrierOutcome;
+use conduit_core::ni::Rank;
+use conduit_core::threads::Mode;
+
+use crate::{Error, Member, Result};
+
+/// Bytes of a handler's description that travel.
+const MOST: usize = 400;
+
+/// Compares what describes this rank's handlers, in their order, with those of all others. Collective.
+pub(crate) fn check<M: Mode>(member: &Member<M>, signatures: &[String]) -> Result<()> {
+    let rank = member.engine().rank();
+    let all = signatures.iter().map(|signature| hash(signature));
+    let name = hash_of(all.clone().flat_map(u32::to_ne_bytes));
+    match member.engine().meet("attach", Value::Named(name)) {
+        Ok(BarrierOutcome::Match(_)) => return Ok(()),
+        Ok(BarrierOutcome::Mismatch(_)) => {}
+        Err(error) => return Err(member.failed("attach", error)),
+    }
+    let hashes: Vec<u8> = all.flat_map(u32::to_ne_bytes).collect();
+    let of_ranks = member.allgather(&hashes)?;
+    let place = |at: usize| of_ranks.iter().map(move |all| all.get(at * 4..at * 4 + 4));
+    let differs = |&at: &usize| {
+        let mut all = place(at);
+        let first = all.next();
+        all.any(|other| Some(other) != first)
+    };
+    // There is one, as the barrier did not match: at the latest where the shortest list ends.
+    let at = (0..256).find(differs).unwrap_or(256);
+    let own = signatures.get(at).map_or("none", String::as_str);
+    let mut own = own.to_owned();
+    while own.len() > MOST {
+        own.pop();
+    }
+    let texts = member.allgather(own.as_bytes())?;
+    Err(Error::HandlersDiffer {
+        rank,
+        difference: format!("handler {} is {}", at + 1, by_rank(&texts)),
+    })
+}
+
+/// FNV-1a, which is the same in every build.
+fn hash_of(bytes: impl Iterator<Item = u8>) -> u32 {
+    bytes.fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+fn hash(text: &str) -> u32 {
+    hash_of(text.bytes())
+}
+
+/// What ranks say, each text once with the ranks that say it.
+fn by_rank(texts: &[Vec<u8>]) -> String {
+    let mut groups: Vec<(&[u8], Vec<Rank>)> = Vec::new();
+    for (rank, text) in (0..).zip(texts) {
+        match groups.iter_mut().find(|(known, _)| known == text) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((text, vec![rank])),
+        }
+    }
+    let groups = groups
+        .iter()
+        .map(|(text, ranks)| format!("{} on {}", String::from_utf8_lossy(text), named(ranks)));
+    groups.collect::<Vec<_>>().join("; ")
+}
+
+/// Ranges of ranks that are named at most.
+const MOST_RUNS: usize = 8;
+
+/// Ranks in ascending order, those in a row as a range.
+fn named(ranks: &[Rank]) -> String {
+    let more = ranks.chunk_by(|one, next| one + 1 == *next).count() > MOST_RUNS;
+    let runs: Vec<String> = ranks
+        .chunk_by(|one, next| one + 1 == *next)
+        .take(MOST_RUNS)
+        .map(|run| match run {
+            [one] => one.to_string(),
+            [first, .., last] => format!("{first}-{last}"),
+            [] => String::new(),
+        })
+        .collect();
+    let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+    let more = if more { " and more" } else { "" };
+    format!("{word} {}{more}", runs.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_names_each_text_once_with_its_ranks() {
+        let texts = ["a", "b", "a", "a", "c", "a"].map(|text| text.as_bytes().to_vec());
+        let even: Vec<Rank> = (0..100).step_by(2).collect();
+        assert_eq!(named(&even), "ranks 0, 2, 4, 6, 8, 10, 12, 14 and more");
+        assert_eq!(
+            by_rank(&texts),
+            "a on ranks 0, 2-3, 5; b on rank 1; c on rank 4"
+        );
+    }
+
+    #[test]
+    fn hashes_are_those_of_fnv() {
+        assert_eq!(hash(""), 0x811c_9dc5);
+        assert_eq!(hash("foobar"), 0xbf9c_f968);
+    }
+}

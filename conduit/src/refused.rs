@@ -1,0 +1,242 @@
+//! What the types refuse: each program that must not compile stands behind its twin that does, and
+//! differs from it in one place.
+
+/// A request has the arguments that its handler takes.
+///
+/// ```no_run
+/// # let mut handlers = conduit::Handlers::new();
+/// # let add = handlers.short(|_, (number,): (u64,)| println!("{number}"));
+/// # let conduit = conduit::start()?.attach(handlers, 0)?;
+/// conduit.request(0, add, (1u64,))?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+/// ```compile_fail,E0308
+/// # let mut handlers = conduit::Handlers::new();
+/// # let add = handlers.short(|_, (number,): (u64,)| println!("{number}"));
+/// # let conduit = conduit::start()?.attach(handlers, 0)?;
+/// conduit.request(0, add, (1.0f64,))?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+struct Arguments;
+
+/// A medium goes to a handler of mediums.
+///
+/// ```no_run
+/// # let mut handlers = conduit::Handlers::new();
+/// # let add = handlers.medium(|_, (), bytes: &[u8]| println!("{bytes:?}"));
+/// # let conduit = conduit::start()?.attach(handlers, 0)?;
+/// conduit.request_medium(0, add, (), &[1])?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+/// ```compile_fail,E0308
+/// # let mut handlers = conduit::Handlers::new();
+/// # let add = handlers.medium(|_, (), bytes: &[u8]| println!("{bytes:?}"));
+/// # let conduit = conduit::start()?.attach(handlers, 0)?;
+/// conduit.request(0, add, ())?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+struct Kind;
+
+/// A payload is of the type that its handler takes.
+///
+/// ```no_run
+/// # let mut handlers = conduit::Handlers::new();
+/// # let add = handlers.medium(|_, (), keys: &[u32]| println!("{keys:?}"));
+/// # let conduit = conduit::start()?.attach(handlers, 0)?;
+/// conduit.request_medium(0, add, (), &[1u32, 2])?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+/// ```compile_fail,E0308
+/// # let mut handlers = conduit::Handlers::new();
+/// # let add = handlers.medium(|_, (), keys: &[u32]| println!("{keys:?}"));
+/// # let conduit = conduit::start()?.attach(handlers, 0)?;
+/// conduit.request_medium(0, add, (), &[1u64, 2])?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+struct PayloadType;
+
+/// Arguments are sixteen words at most.
+///
+/// ```
+/// let mut handlers = conduit::Handlers::<conduit::Seq>::new();
+/// handlers.short(|_, _: (u64, u64, u64, u64, u64, u64, u64, u64)| ());
+/// ```
+/// ```compile_fail,E0080
+/// let mut handlers = conduit::Handlers::<conduit::Seq>::new();
+/// handlers.short(|_, _: (u64, u64, u64, u64, u64, u64, u64, u64, u8)| ());
+/// ```
+struct Words;
+
+/// Values that are moved between ranks have no padding, no references and no bytes that mean nothing.
+///
+/// ```no_run
+/// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+/// conduit.put(0, 0, &1u8)?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+/// ```compile_fail,E0277
+/// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+/// conduit.put(0, 0, &"text")?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+/// ```compile_fail,E0277
+/// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+/// conduit.get(&mut true, 0, 0)?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+struct Values;
+
+/// A handle is waited for once.
+///
+/// ```no_run
+/// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 8)?;
+/// let handle = conduit.put_nb(0, 0, &1u8)?;
+/// conduit.wait(handle)?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+/// ```compile_fail,E0382
+/// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 8)?;
+/// let handle = conduit.put_nb(0, 0, &1u8)?;
+/// conduit.wait(handle)?;
+/// conduit.wait(handle)?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+struct Handles;
+
+/// A prepared payload is sent or cancelled once, and not written after that.
+///
+/// ```no_run
+/// # let mut handlers = conduit::Handlers::new();
+/// # let add = handlers.medium(|_, (), bytes: &[u8]| println!("{bytes:?}"));
+/// # let conduit = conduit::start()?.attach(handlers, 0)?;
+/// let mut medium = conduit.prepare_medium(0, 8, 8)?;
+/// medium.payload().fill(1);
+/// medium.commit(add, (), 8)?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+/// ```compile_fail,E0382
+/// # let mut handlers = conduit::Handlers::new();
+/// # let add = handlers.medium(|_, (), bytes: &[u8]| println!("{bytes:?}"));
+/// # let conduit = conduit::start()?.attach(handlers, 0)?;
+/// let mut medium = conduit.prepare_medium(0, 8, 8)?;
+/// medium.commit(add, (), 8)?;
+/// medium.payload().fill(1);
+/// # Ok::<(), conduit::Error>(())
+/// ```
+struct Prepared;
+
+/// A scope's buffers are its own until it ends: nobody writes a source or reads a destination.
+///
+/// ```no_run
+/// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 64)?;
+/// let (source, mut destination) = ([1u64], [0u64]);
+/// conduit.scope(|scope| {
+///     scope.put(0, 0, &source)?;
+///     scope.get(&mut destination, 0, 8)
+/// })?;
+/// println!("{destination:?}");
+/// # Ok::<(), conduit::Error>(())
+/// ```
+/// ```compile_fail,E0502
+/// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 64)?;
+/// let (source, mut destination) = ([1u64], [0u64]);
+/// conduit.scope(|scope| {
+///     scope.put(0, 0, &source)?;
+///     scope.get(&mut destination, 0, 8)?;
+///     println!("{destination:?}");
+///     Ok(())
+/// })?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+/// ```compile_fail,E0597
+/// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 64)?;
+/// conduit.scope(|scope| {
+///     let source = [1u64];
+///     scope.put(0, 0, &source)
+/// })?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+struct Scopes;
+
+/// What a handler is lent ends with it.
+///
+/// ```
+/// let kept = std::rc::Rc::new(std::cell::Cell::new(0));
+/// let mut handlers = conduit::Handlers::<conduit::Seq>::new();
+/// handlers.medium(move |_, (), bytes: &[u8]| kept.set(bytes.len()));
+/// ```
+/// ```compile_fail
+/// let kept = std::rc::Rc::new(std::cell::Cell::new(&[][..]));
+/// let mut handlers = conduit::Handlers::<conduit::Seq>::new();
+/// handlers.medium(move |_, (), bytes: &[u8]| kept.set(bytes));
+/// ```
+struct Lent;
+
+/// A segment lives no longer than its rank.
+///
+/// ```no_run
+/// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 64)?;
+/// let segment = conduit.segment();
+/// segment.put(0, &1u64)?;
+/// drop(conduit);
+/// # Ok::<(), conduit::Error>(())
+/// ```
+/// ```compile_fail,E0505
+/// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 64)?;
+/// let segment = conduit.segment();
+/// drop(conduit);
+/// segment.put(0, &1u64)?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+struct Lives;
+
+/// A sequential rank stays on its thread, with its handlers; one that is not takes handlers that any thread may run.
+///
+/// ```no_run
+/// let conduit = conduit::start_as::<conduit::Par>()?.attach(conduit::Handlers::new(), 64)?;
+/// std::thread::scope(|threads| {
+///     threads.spawn(|| conduit.poll());
+/// });
+/// # Ok::<(), conduit::Error>(())
+/// ```
+/// ```compile_fail,E0277
+/// let conduit = conduit::start_as::<conduit::Seq>()?.attach(conduit::Handlers::new(), 64)?;
+/// std::thread::scope(|threads| {
+///     threads.spawn(|| conduit.poll());
+/// });
+/// # Ok::<(), conduit::Error>(())
+/// ```
+/// ```
+/// let count = std::rc::Rc::new(std::cell::Cell::new(0));
+/// let mut handlers = conduit::Handlers::<conduit::Seq>::new();
+/// handlers.short(move |_, ()| count.set(count.get() + 1));
+/// ```
+/// ```compile_fail,E0277
+/// let count = std::rc::Rc::new(std::cell::Cell::new(0));
+/// let mut handlers = conduit::Handlers::<conduit::Par>::new();
+/// handlers.short(move |_, ()| count.set(count.get() + 1));
+/// ```
+/// ```compile_fail,E0277
+/// let handlers = conduit::Handlers::<conduit::Seq>::new();
+/// std::thread::spawn(move || drop(handlers));
+/// ```
+/// ```compile_fail,E0200
+/// // Nor can a program say of a handler of its own that any thread may run it.
+/// trait Mine: for<'a, 'b> Fn(&'a conduit::Call<'b, conduit::Par>, ()) {}
+/// impl conduit::threads::Runs<Box<dyn Mine>> for conduit::Par {}
+/// ```
+struct Threads;
+
+/// Reductions know numbers; those of no known operation are given a function.
+///
+/// ```no_run
+/// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+/// conduit.reduce_all_with(&mut [1u8], |one, other| one.max(other))?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+/// ```compile_fail,E0277
+/// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+/// conduit.reduce_all(conduit::ReduceOp::Max, &mut [1u8])?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+struct Reductions;

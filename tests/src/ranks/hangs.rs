@@ -1,0 +1,130 @@
+//! Ranks that wait for what does not come: calls that do not meet, and what a rank says that waits.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use anyhow::{Result, bail, ensure};
+use conduit::{Conduit, Error, Handlers, Par, stderr, threads::Mode};
+use rustix::process::{Signal, getpid, kill_process};
+
+use super::ends::compute;
+use super::{SHARE, attached};
+
+/// Rank 0 makes one call and the others another (`barrier:finish`): all get the error. Where nobody has called `finish`, all is
+/// well afterwards.
+pub(super) fn meet<M: Mode>(calls: &str) -> Result<()> {
+    let Some((first, second)) = calls.split_once(':') else {
+        bail!("no two calls: {calls}");
+    };
+    let conduit = attached(Handlers::<M>::new())?;
+    conduit.quiesce()?;
+    let (rank, call) = match conduit.rank() {
+        0 => (0, first),
+        rank => (rank, second),
+    };
+    if call == "finish" {
+        tell(rank, conduit.finish());
+        forever();
+    }
+    let met = match call {
+        "barrier" => conduit.barrier(),
+        "barrier_named" => conduit.barrier_named(7),
+        "split" => conduit
+            .barrier_notify(None)
+            .and_then(|()| conduit.barrier_wait(None)),
+        "quiesce" => conduit.quiesce(),
+        other => bail!("no call {other}"),
+    };
+    ensure!(
+        matches!(&met, Err(Error::BarrierMismatch { .. })),
+        "{call}: {met:?}"
+    );
+    tell(rank, met);
+    if first == "finish" || second == "finish" {
+        forever();
+    }
+    conduit.barrier_notify(None)?;
+    let between = conduit.quiesce();
+    ensure!(between.is_err(), "between notify and wait");
+    stderr::write_line(format_args!("between: {between:?}"));
+    conduit.barrier_wait(None)?;
+    conduit.barrier()?;
+    conduit.quiesce()?;
+    Ok(conduit.finish()?)
+}
+
+fn tell(rank: u32, result: conduit::Result<()>) {
+    stderr::write_line(format_args!("met on {rank}: {result:?}"));
+}
+
+fn forever() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// The last rank computes, or stops its process, and the others wait for it in a call. Each says when it is about to.
+pub(super) fn wait<M: Mode>(call: &str) -> Result<()> {
+    let mut handlers = Handlers::<M>::new();
+    let ignore = handlers.any_mode().short(|_, ()| {});
+    if call == "attach" {
+        let job = conduit::start_as::<M>()?;
+        if job.rank() + 1 == job.size() {
+            stderr::write_line("ready");
+            compute();
+        }
+        stderr::write_line("ready");
+        job.attach(handlers, SHARE)?;
+        bail!("attached");
+    }
+    let conduit = attached(handlers)?;
+    let last = conduit.size() - 1;
+    conduit.barrier()?;
+    stderr::write_line("ready");
+    if conduit.rank() == last {
+        if ["get", "handle", "atomic"].contains(&call) {
+            // A rank that computes may be served by a thread of the network's.
+            kill_process(getpid(), Signal::STOP)?;
+        }
+        compute();
+    }
+    let mut bytes = [0_u8; 8];
+    // Perhaps the last rank has still served some.
+    loop {
+        match call {
+            "get" => conduit.get(&mut bytes[..], last, 0)?,
+            "handle" => conduit.scope(|scope| scope.get(&mut bytes[..], last, 0))?,
+            "atomic" => drop(conduit.atomic_get::<u64>(last, 0)?),
+            "barrier" => conduit.barrier()?,
+            "broadcast" => conduit.broadcast(last, &mut bytes[..])?,
+            "quiesce" => {
+                conduit.request(last, ignore, ())?;
+                conduit.quiesce()?;
+            }
+            "finish" => return Ok(conduit.finish()?),
+            "request" => conduit.request(last, ignore, ())?,
+            "wait_until" => conduit.wait_until(|| false)?,
+            "poll" => conduit.poll()?,
+            other => bail!("no call {other}"),
+        }
+    }
+}
+
+/// Two threads of each rank wait, each for something else.
+pub(super) fn wait_threads() -> Result<()> {
+    static ENDED: AtomicU32 = AtomicU32::new(0);
+    let conduit = &attached(Handlers::<Par>::new())?;
+    let wait = |wait: fn(&Conduit<Par>) -> conduit::Result<()>| {
+        let ended = wait(conduit);
+        ENDED.fetch_add(1, Relaxed);
+        ended
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| wait(|conduit| conduit.wait_until(|| ENDED.load(Relaxed) > 0)));
+        if conduit.rank() + 1 == conduit.size() {
+            compute();
+        }
+        wait(|conduit| conduit.barrier())?;
+        other.join().unwrap_or(Ok(()))
+    })?;
+    bail!("nobody waits for ever");
+}

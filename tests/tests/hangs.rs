@@ -1,0 +1,207 @@
+//! Calls that do not meet are errors, and ranks that wait say for what.
+
+use std::cell::Cell;
+
+use conduit_tests::job::{Job, Running};
+use rustix::process::{Signal, kill_process};
+
+const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
+const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+
+const SHM: &[(&str, &str)] = &[];
+const UDP: &[(&str, &str)] = &[("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")];
+
+/// All of these calls fail on all ranks with the names of all of them; the job is over when it was the last call.
+#[track_caller]
+fn mismatch(ranks: u32, calls: [&str; 2], names: &str, mode: &str, network: &[(&str, &str)]) {
+    let words: Vec<_> = (0..ranks)
+        .map(|rank| {
+            let call = match calls[usize::from(rank > 0)] {
+                "split" => "barrier_wait",
+                call => call,
+            };
+            format!(
+                "met on {rank}: Err({call} on rank {rank}: \
+                 ranks have called {names}, which must be the same call on all)\n"
+            )
+        })
+        .collect();
+    let job = Job::new(LAUNCH, ranks, FACADE, &["meet", mode, &calls.join(":")]).envs(network);
+    if calls.contains(&"finish") {
+        let mut job = job.start().unwrap();
+        let all = |written: &str| words.iter().all(|word| written.contains(word));
+        job.until(all).unwrap();
+    } else {
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let finished = job.ends_with(0, &words);
+        let between = finished
+            .stderr
+            .matches("a barrier has been notified, and seen no wait");
+        assert_eq!(between.count(), ranks as usize, "{finished:#?}");
+    }
+}
+
+#[test]
+fn finish_and_quiesce_agree_with_no_other_call() {
+    let pairs = [
+        (["finish", "barrier"], "barrier and finish"),
+        (["barrier", "finish"], "barrier and finish"),
+        (["finish", "quiesce"], "quiesce and finish"),
+        (["quiesce", "barrier"], "barrier and quiesce"),
+        (["barrier_named", "quiesce"], "barrier and quiesce"),
+        (["quiesce", "split"], "barrier and quiesce"),
+    ];
+    for network in [SHM, UDP] {
+        for mode in ["seq", "par"] {
+            for (calls, names) in pairs {
+                mismatch(3, calls, names, mode, network);
+            }
+        }
+    }
+}
+
+/// A job whose last rank computes while the others wait in a call.
+fn waiting(program: &[&str], settings: &[(&str, &str)]) -> Running {
+    let job = Job::new(LAUNCH, 3, FACADE, program).envs(settings);
+    job.start().unwrap()
+}
+
+/// Waits until something was reported of each of these.
+#[track_caller]
+fn reports(job: &mut Running, words: &[&str]) {
+    job.until(|written| are_reported(written, words)).unwrap();
+}
+
+/// Is each of these in one line, with anything in place of a star: the time?
+fn are_reported(written: &str, words: &[&str]) -> bool {
+    let is_in = |line: &str, word: &str| {
+        let mut parts = word.split('*');
+        let rest = parts.try_fold(line, |rest, part| Some(rest.split_once(part)?.1));
+        rest.is_some()
+    };
+    let reported = |word: &&str| written.lines().any(|line| is_in(line, word));
+    words.iter().all(reported)
+}
+
+#[test]
+fn a_long_wait_reports_what_it_is_for() {
+    // For the answer to a request; or, where the last rank has still answered that, for another rank's arrival.
+    const QUIESCE: &str = "in quiesce for *rank ";
+    const LIMIT: [(&str, &str); 1] = [("CONDUIT_WAIT_REPORT", "1")];
+    let few = [
+        ("GASNET_PORTAL_CRED_PER_NODE", "8"),
+        ("GASNET_PORTAL_BANKED_CREDITS", "0"),
+    ];
+    let cases: [(&str, &[_], &str); 12] = [
+        (
+            "barrier",
+            SHM,
+            "in barrier for rank 2; a barrier lacks rank 2",
+        ),
+        (
+            "barrier",
+            UDP,
+            "in barrier for rank 2; a barrier lacks rank 2",
+        ),
+        ("finish", SHM, "in finish for rank 2"),
+        ("get", UDP, "in get for rank 2; 1 operation on rank 2"),
+        ("handle", UDP, "in scope for rank 2; 1 operation on rank 2"),
+        (
+            "broadcast",
+            SHM,
+            "in broadcast for a collective operation; 1 collective operation; a broadcast lacks rank 2",
+        ),
+        (
+            "atomic",
+            UDP,
+            "in atomic_fetch for rank 2; 1 operation on rank 2",
+        ),
+        ("quiesce", SHM, QUIESCE),
+        ("quiesce", UDP, QUIESCE),
+        ("wait_until", SHM, "in wait_until for its condition"),
+        (
+            "request",
+            SHM,
+            "in request for credits of rank 2 (0 free, 8 in use); 8 requests unanswered by rank 2",
+        ),
+        ("attach", SHM, "in attach for ranks that have not called it"),
+    ];
+    for (call, network, words) in cases {
+        let credits = if call == "request" { &few[..] } else { &[] };
+        let settings = [&LIMIT, network, credits].concat();
+        let mut job = waiting(&["wait", "seq", call], &settings);
+        let line = |rank| format!("conduit: rank {rank} of 3 has waited * s {words}");
+        reports(&mut job, &[&line(0), &line(1)]);
+    }
+}
+
+#[test]
+fn each_thread_reports_its_wait() {
+    let mut job = waiting(&["wait_threads"], &[("CONDUIT_WAIT_REPORT", "1")]);
+    let waits = ["barrier for rank 2", "wait_until for its condition"];
+    reports(
+        &mut job,
+        &waits
+            .map(|wait| format!("rank 0 of 3 has waited * s in {wait}"))
+            .each_ref()
+            .map(String::as_str),
+    );
+}
+
+#[test]
+fn a_report_shows_the_stack_where_asked() {
+    let settings = [("CONDUIT_WAIT_REPORT", "1"), ("CONDUIT_REPORT_STACK", "1")];
+    let mut job = waiting(&["wait", "seq", "barrier"], &settings);
+    reports(&mut job, &["in barrier for rank 2", "hangs.rs"]);
+}
+
+/// The launcher is told, as a user would. It passes the signal on.
+#[test]
+fn a_signal_asks_all_ranks() {
+    let cases: [(&[&str], &[_], &str); 4] = [
+        (
+            &["wait", "seq", "barrier"],
+            SHM,
+            "waited * s in barrier for rank 2",
+        ),
+        (
+            &["wait", "par", "barrier"],
+            UDP,
+            "waited * s in barrier for rank 2",
+        ),
+        (&["wait", "seq", "poll"], SHM, "polls, and waits in no call"),
+        (&["wait", "seq", "attach"], SHM, "waited * s in attach"),
+    ];
+    for (program, network, words) in cases {
+        let settings = [&[("CONDUIT_REPORT_SIGNAL", "USR1")], network].concat();
+        let mut job = waiting(program, &settings);
+        let ready = |written: &str| written.matches("ready\n").count() == 3;
+        job.until(ready).unwrap();
+        let of = |rank, words| format!("conduit: rank {rank} of 3 *{words}");
+        let lines = [
+            of(0, words),
+            of(1, words),
+            of(2, "waits in no call of Conduit"),
+        ];
+        let (launcher, asked) = (job.pid(), Cell::new(0));
+        let all = |written: &str| {
+            // A rank that is ready, but does not wait yet, is asked again once all have answered.
+            if written.matches("conduit: rank ").count() >= 3 * asked.get() {
+                asked.set(asked.get() + 1);
+                kill_process(launcher, Signal::USR1).unwrap();
+            }
+            are_reported(written, &lines.each_ref().map(String::as_str))
+        };
+        job.until(all).unwrap();
+    }
+}
+
+#[test]
+fn a_signal_that_is_none_is_refused() {
+    for signal in ["KILL", "9", "", "USR"] {
+        let job = Job::new(LAUNCH, 1, FACADE, &["wait", "seq", "poll"]);
+        let job = job.env("CONDUIT_REPORT_SIGNAL", signal);
+        let accepted = "accepted is one of USR1, USR2, HUP, QUIT, or its number";
+        job.ends_with(1, &["CONDUIT_REPORT_SIGNAL", accepted]);
+    }
+}
