@@ -1,12 +1,19 @@
 //! Networks with the semantics of Portals: [`matching`] in software; [`shm`], the network in shared
-//! memory between the processes of a host; [`transport`], the Ni contract over anything that
-//! carries fragments.
+//! memory between the processes of a host; [`local`], between processes that come and go;
+//! [`transport`], the Ni contract over anything that carries fragments.
 
 pub mod compact;
 mod doorbell;
+#[cfg(not(loom))]
+pub mod local;
 pub mod matching;
 pub mod memory;
+#[cfg(not(loom))]
+mod peer_credentials;
+mod ready_set;
 mod ring;
+#[cfg(not(loom))]
+mod sealed_file;
 #[cfg(not(loom))]
 pub mod shm;
 mod sync;

@@ -1,6 +1,6 @@
 //! The synchronisation primitives of this crate: the standard ones, or the model checker's with
-//! `--cfg loom`. With the latter `shm` is not built: only the rings and the doorbell of it have
-//! models.
+//! `--cfg loom`. With the latter `shm` and `local` are not built: only the rings, the doorbell and
+//! the ready set of them have models.
 
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};

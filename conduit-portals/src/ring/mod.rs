@@ -48,9 +48,13 @@ mod loom;
 mod producer;
 #[cfg(all(test, not(loom)))]
 mod tests;
+#[cfg(not(loom))]
+mod view;
 
 pub(crate) use consumer::{Consumer, Next, SlotRun};
 pub(crate) use producer::{Discipline, Producer};
+#[cfg(not(loom))]
+pub(crate) use view::{RingControl, RingView};
 
 /// Bytes of a slot: a cache line.
 pub(crate) const SLOT: usize = 64;

@@ -90,6 +90,15 @@ impl<S: Slots> Producer<S> {
         (self.capacity() / 2).min(u64::from(MAX_SLOTS)) as u32
     }
 
+    /// Slots, about, of messages that the consumer has not freed.
+    pub(crate) fn unfreed(&self) -> u64 {
+        // Relaxed: nothing is written because of it.
+        let head = self.slots.head().load(Ordering::Relaxed);
+        let left = self.tail.load(Ordering::Relaxed).wrapping_sub(head);
+        // Signed: the head is another process's word.
+        (left.cast_signed()).max(0).cast_unsigned()
+    }
+
     /// The first slot of a reservation; the others follow it in memory.
     #[inline]
     pub(crate) fn slot(&self, reserved: Reserved) -> usize {

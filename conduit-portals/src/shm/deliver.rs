@@ -9,9 +9,8 @@ use conduit_core::shared;
 use conduit_core::threads::{Lock, Mode};
 
 use crate::matching::{Incoming, Location, MessageKind, Run, rounded};
-use crate::ring::{Consumer, SLOT, SlotRun};
+use crate::ring::{Consumer, RingView, SLOT, SlotRun};
 
-use super::mapping::RingView;
 use super::message::{
     ACK, COMPACT, Compact, FULL, Header, PUT, PUT_COMPACT, SEND, STAGED, WANT_ACK, WANT_SEND,
     before_payload,

@@ -10,7 +10,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
@@ -23,6 +23,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, socket_with,
 };
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
+
+use crate::peer_credentials::credentials;
 
 use super::failure::Process;
 
@@ -236,30 +238,6 @@ fn ask_once(address: &Address, patience: Duration) -> io::Result<Handed> {
             },
         }),
         _ => Err(io::Error::other("somebody else has answered")),
-    }
-}
-
-/// Who is, or listens, at the other end. Numbers are those of this process's namespaces.
-fn credentials(peer: &UnixStream) -> io::Result<libc::ucred> {
-    let mut found = libc::ucred {
-        pid: 0,
-        uid: 0,
-        gid: 0,
-    };
-    let mut length = size_of_val(&found) as libc::socklen_t;
-    // SAFETY: the system writes at most `length` bytes, which is the size of `found`; any bytes are one.
-    let done = unsafe {
-        libc::getsockopt(
-            peer.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut found).cast(),
-            &raw mut length,
-        )
-    };
-    match done {
-        0 => Ok(found),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
 use crate::matching::PT_INDICES;
-use crate::ring::SLOT;
+use crate::ring::{RingControl, SLOT};
 
 use super::config::ShmConfig;
 
@@ -115,16 +115,6 @@ impl Control {
 /// [`Control::activations`]: there are some.
 pub(super) const ACTIVATIONS: u64 = 1;
 
-/// The shared words of one ring, before its slots.
-#[derive(Debug)]
-#[repr(C)]
-pub(super) struct RingControl {
-    /// See [`crate::ring::Slots::head`].
-    pub(super) head: CachePadded<AtomicU64>,
-    /// See [`crate::ring::Slots::tail`].
-    pub(super) tail: CachePadded<AtomicU64>,
-}
-
 /// One piece's state, alone on its line: 0 free, 1 in use. The initiator takes it, the target frees it.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -136,7 +126,6 @@ const _: () = {
     assert!(size_of::<AtomicU32>() == 4 && align_of::<AtomicU32>() == 4);
     assert!(cfg!(target_has_atomic = "64") && cfg!(target_has_atomic = "32"));
     assert!(cfg!(target_pointer_width = "64"));
-    assert!(size_of::<RingControl>() == 256 && size_of::<RingControl>().is_multiple_of(SLOT));
     assert!(size_of::<QueueEntry>() == 24 && size_of::<RegionEntry>() == 16);
     assert!(size_of::<PieceState>() == 64);
     assert!(offset_of!(Control, magic) == 0);

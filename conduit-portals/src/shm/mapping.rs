@@ -1,16 +1,15 @@
 //! The memory of one rank, as mapped in this process.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::ring::{Extent, SLOT, Slots};
+use crate::ring::{Extent, RingControl, RingView};
 
-use super::layout::{Control, HUGE_PAGE, Layout, PieceState, QueueEntry, RingControl, ring_stride};
+use super::layout::{Control, HUGE_PAGE, Layout, PieceState, QueueEntry, ring_stride};
 
 /// A mapping of `layout.total` bytes of a rank's memory; unmapped when dropped.
 ///
@@ -27,24 +26,6 @@ pub(super) struct Mapping {
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
-
-/// Makes the nameless file that holds a rank's memory. It vanishes with the last process that has it mapped. Whoever has it can
-/// change what is in it and nothing else: not its size, not what may be done with it, and it is no program.
-pub(super) fn create_file(layout: &Layout) -> io::Result<OwnedFd> {
-    let create = |flags| {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | flags;
-        rustix::fs::memfd_create("conduit-shm", flags)
-    };
-    let fd = match create(MemfdFlags::NOEXEC_SEAL) {
-        // Linux before 6.3.
-        Err(io::Errno::INVAL) => create(MemfdFlags::empty())?,
-        created => created?,
-    };
-    rustix::fs::ftruncate(&fd, layout.total as u64)?;
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&fd, seals)?;
-    Ok(fd)
-}
 
 impl Mapping {
     /// Maps the file of a rank, aligned to a huge page.
@@ -177,8 +158,8 @@ impl Mapping {
         }
         let control = NonNull::new(self.at(start).cast::<RingControl>())?;
         // SAFETY: the slots follow the control words within the same ring, which lies in the mapping (checked above).
-        let slots = unsafe { control.add(1).cast() };
-        Some((RingView { control, slots }, Extent { shift, part }))
+        let ring = unsafe { RingView::new(control, control.add(1).cast()) };
+        Some((ring, Extent { shift, part }))
     }
 
     /// The state of a staging piece, for `piece < pieces`.
@@ -200,70 +181,6 @@ impl Drop for Mapping {
         let unmapped = unsafe { rustix::mm::munmap(base, len) };
         if let Err(error) = unmapped {
             tracing::debug!(%error, "unmapping a rank's memory");
-        }
-    }
-}
-
-/// One ring of a mapping, of `2^shift` slots.
-///
-/// Holds pointers, not the mapping: rings are kept beside the mapping that they lie in, and dropped with it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RingView {
-    control: NonNull<RingControl>,
-    slots: NonNull<[u8; SLOT]>,
-}
-
-// SAFETY: as for `Mapping`.
-unsafe impl Send for RingView {}
-// SAFETY: as for `Mapping`.
-unsafe impl Sync for RingView {}
-
-impl RingView {
-    /// The first byte of a slot; those of the next ones follow.
-    #[inline]
-    pub(super) fn address(&self, slot: usize) -> *mut u8 {
-        // SAFETY: slots are below the ring's capacity (contract of `Slots`), and the ring lies in the mapping.
-        unsafe { self.slots.add(slot).cast().as_ptr() }
-    }
-}
-
-impl Slots for RingView {
-    #[inline]
-    fn word(&self, slot: usize) -> &AtomicU64 {
-        // SAFETY: aligned, within the mapping. Plain accesses to the same word are those of the message's producer before
-        // its commit and never meet an atomic one (see `crate::ring`).
-        unsafe { &*self.address(slot).cast() }
-    }
-    #[inline]
-    fn head(&self) -> &AtomicU64 {
-        // SAFETY: in the ring's control words, within the mapping.
-        unsafe { &self.control.as_ref().head }
-    }
-    #[inline]
-    fn tail(&self) -> &AtomicU64 {
-        // SAFETY: in the ring's control words, within the mapping.
-        unsafe { &self.control.as_ref().tail }
-    }
-    #[cold]
-    fn warm(&self, count: usize) {
-        let page = rustix::param::page_size();
-        let start = self.address(0).map_addr(|address| address & !(page - 1));
-        let end = self.address(0).addr() + count * SLOT;
-        let len = (end - start.addr()).next_multiple_of(page);
-        // SAFETY: pages of the mapping, whose contents stay as they are.
-        let warmed = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxPopulateWrite) };
-        if let Err(error) = warmed {
-            // Before Linux 5.14: the pages are mapped one by one, as they are touched.
-            tracing::debug!(%error, "mapping the pages of a ring ahead");
-        }
-    }
-    #[inline]
-    fn claim(&self, slot: usize) {
-        // SAFETY: the last word of a slot of the ring, aligned. It is free, so nobody else looks at more than its first word, and
-        // the caller is the only one who writes into it.
-        unsafe {
-            let last = self.address(slot).add(SLOT - size_of::<u32>());
-            last.cast::<u32>().write_volatile(0);
         }
     }
 }

@@ -55,11 +55,11 @@ use conduit_core::ni::{Limits, PtIndex, Rank, Reach};
 use conduit_core::threads::Mode;
 
 use crate::matching::{Descriptors, MatchList, PT_INDICES};
-use crate::ring::{Discipline, Producer};
+use crate::ring::{Discipline, Producer, RingView};
 
 use failure::{Failures, Process};
 use layout::QUEUES;
-use mapping::{Mapping, RingView};
+use mapping::Mapping;
 use ready_table::ReadyTable;
 use receive::Queue;
 use reply_slots::ReplySlots;

@@ -11,11 +11,10 @@ use conduit_core::ni::{Event, MeEvents, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
 
 use crate::matching::{Hit, Incoming, Location};
-use crate::ring::{Consumer, Frame, KIND_SKIP, Next, SLOT};
+use crate::ring::{Consumer, Frame, KIND_SKIP, Next, RingView, SLOT};
 
 use super::Shm;
 use super::coalescing::Coalescing;
-use super::mapping::RingView;
 use super::message::{
     ACK, ATOMIC, GET, Header, PUT, PUT_COMPACT, PUT_REFERENCE, PUT_REPLY_SLOT, REPLY, SEND,
     before_payload,

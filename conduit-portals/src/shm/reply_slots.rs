@@ -16,12 +16,11 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use conduit_core::ni::{Inject, PtIndex, Rank, Ready, Sink};
 use conduit_core::threads::Mode;
 
-use crate::ring::{self, Consumer, Frame, Producer, SLOT};
+use crate::ring::{self, Consumer, Frame, Producer, RingView, SLOT};
 
 use super::Shm;
 use super::adaptive_delay::AdaptiveDelay;
 use super::deliver_one::Slot;
-use super::mapping::RingView;
 use super::message::{COMPACT, Header, PUT_COMPACT};
 use super::receive::{Inbox, Message, PollBudget, Queue, Taken};
 use super::setup::ready_of;

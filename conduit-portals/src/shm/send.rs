@@ -20,9 +20,8 @@ use conduit_core::ni::{
 use conduit_core::threads::Mode;
 
 use crate::matching::{atomic_code, no_such_index, over_limit};
-use crate::ring::{Frame, Producer, ReservedTags, SLOT};
+use crate::ring::{Frame, Producer, ReservedTags, RingView, SLOT};
 
-use super::mapping::RingView;
 use super::message::{
     ATOMIC, COMPACT, Compact, FETCH, FULL, GET, Header, NO_MD, PUT, PUT_COMPACT, PUT_REFERENCE,
     PUT_REPLY_SLOT, REPLY_INLINE, SEND, STAGED, WANT_ACK, WANT_SEND, before_payload, slots_for,

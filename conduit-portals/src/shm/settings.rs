@@ -13,7 +13,7 @@ settings::group! {
     "CONDUIT_SHM_ADAPTIVE_DELAY" adaptive_delay: bool = true, Kind::Bool,
         "look for such a reply only when it is likely to be there";
     "CONDUIT_SHM_COALESCING" coalescing: u32 = 2_000, Kind::integer(0, 1_000_000),
-        "most nanoseconds for which a rank leaves a flood alone, so that more of it comes together";
+        "most nanoseconds for which a rank leaves a flood alone, so that more of it comes together; 0 where CONDUIT_SPIN is set or ranks outnumber the processors of their machine";
     "CONDUIT_SHM_FLOOD_MEMORY" flood_bytes: usize = 8 << 20, Kind::bytes(0, 1 << 30, 1),
         "bytes up to which the rings of an event queue grow for floods; 0 also turns early wraps off";
 }

@@ -11,12 +11,10 @@ use rustix::mm::Advice;
 
 use crate::matching::{Entry, EntryId, entry_start, no_such_index};
 use crate::memory::Memory;
-use crate::ring::{Consumer, SLOT};
+use crate::ring::{Consumer, RingControl, SLOT};
 
 use super::Shm;
-use super::layout::{
-    Control, HUGE_PAGE, INTERNAL_QUEUE, PAGE, REGIONS, RingControl, USER_QUEUES, ring_stride,
-};
+use super::layout::{Control, HUGE_PAGE, INTERNAL_QUEUE, PAGE, REGIONS, USER_QUEUES, ring_stride};
 use super::message::{COMPACT, FULL, slots_for};
 use super::receive::{Inbound, Inbox, Queue, mark};
 

@@ -10,7 +10,6 @@ use conduit_core::bootstrap::Bootstrap;
 use conduit_core::fork::Standing;
 use conduit_core::ni::{Capabilities, Limits, Rank, Reach};
 use conduit_core::threads::{Lock, Mode};
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 
 use super::bootstrap_info::{BootstrapInfo, compare};
 use super::failure::{Failures, Process};
@@ -18,13 +17,14 @@ use super::handover::{PATIENCE, Server, ask};
 use super::layout::{
     Layout, MAGIC, QUEUES, REGIONS, STATE_OPEN, USER_QUEUES, VERSION, settings_hash,
 };
-use super::mapping::{Mapping, create_file};
+use super::mapping::Mapping;
 use super::ready_table::ReadyTable;
 use super::reply_slots::ReplySlots;
 use super::setup::{Allocated, ENTRIES};
 use super::statistics::Counters;
 use super::{Index, Peer, Shm, ShmConfig, ShmError};
 use crate::matching::{DESCRIPTORS, Descriptors, MatchList, PT_INDICES};
+use crate::sealed_file;
 
 /// The ranks of a host as this one has met them: its own memory, and that of the others as far as the system hands it over.
 ///
@@ -266,7 +266,8 @@ fn system(rank: Rank, operation: &'static str, error: impl ToString) -> ShmError
 fn prepare(rank: Rank, size: u32, config: &ShmConfig) -> Result<(OwnedFd, Arc<Mapping>), ShmError> {
     config.check()?;
     let layout = Layout::new(config);
-    let fd = create_file(&layout).map_err(|e| system(rank, "create shared memory", e))?;
+    let fd = sealed_file::create("conduit-shm", layout.total)
+        .map_err(|e| system(rank, "create shared memory", e))?;
     let own = Mapping::new(&fd, &layout, config.huge_pages)
         .map_err(|e| system(rank, "map shared memory (setting region_bytes)", e))?;
     let control = own.control();
@@ -328,11 +329,10 @@ fn meet(
 fn map(memory: &OwnedFd, config: &ShmConfig, peer: Rank, size: u32) -> Result<Mapping, String> {
     let layout = Layout::new(config);
     let refused = |error: rustix::io::Errno| format!("its memory can't be examined: {error}");
-    let bytes = fstat(memory).map_err(refused)?.st_size;
-    let seals = fcntl_get_seals(memory).map_err(refused)?;
-    if bytes != layout.total as i64 || !seals.contains(SealFlags::SHRINK) {
+    let (bytes, is_sealed) = sealed_file::examine(memory).map_err(refused)?;
+    if bytes != layout.total as u64 || !is_sealed {
         return Err(format!(
-            "its memory is a file of {bytes} bytes with seals {seals:?}, not of {} that can't shrink",
+            "its memory is a file of {bytes} bytes (sealed: {is_sealed}), not of {} that can't shrink",
             layout.total
         ));
     }
@@ -357,6 +357,7 @@ fn map(memory: &OwnedFd, config: &ShmConfig, peer: Rank, size: u32) -> Result<Ma
 #[cfg(test)]
 mod tests {
     use rustix::fs::{MemfdFlags, Mode};
+    use rustix::fs::{SealFlags, fstat};
 
     use super::*;
 

@@ -62,6 +62,11 @@ pub trait FragmentHandler {
     }
     /// The peer has acknowledged all of a [`Payload::Read`]; its bytes are not read any more.
     fn sent(&mut self, peer: Rank, token: u64);
+    /// Whether anything waits for [`sent`](Self::sent). Otherwise the transport may be told late
+    /// that the bytes have come: with the peer's answer, if it has one.
+    fn is_awaited(&self, _peer: Rank, _token: u64) -> bool {
+        true
+    }
     /// A fragment that came in one segment. `false` if there is no room for it now; it comes again.
     fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool;
     /// A larger fragment begins; all fragments before it have been delivered or have begun. Returns
@@ -79,6 +84,9 @@ pub trait FragmentHandler {
     /// The peer is given up. Its fragments, ids and tokens are not mentioned again, and no direct
     /// operation accesses this rank's memory any more.
     fn failed(&mut self, peer: Rank, failure: Failure);
+    /// A process that had no number has reached this one, which has given it this one. Only in
+    /// [open networks](crate::transport::open).
+    fn joined(&mut self, _peer: Rank) {}
     /// A link was without traffic for a while and has released its memory; the handler may do
     /// likewise. More may be sent and may come at any time.
     fn link_idle(&mut self, _peer: Rank) {}
@@ -101,6 +109,8 @@ pub enum Failure {
     Network(&'static str),
     /// It has sent, with a valid tag, what the protocol does not allow.
     Broken(&'static str),
+    /// It has ended its session in good order. Only in [open networks](crate::transport::open).
+    Left,
 }
 
 impl fmt::Display for Failure {
@@ -119,6 +129,7 @@ impl fmt::Display for Failure {
             }
             Self::Network(words) => write!(f, "can't be reached any more: {words}"),
             Self::Broken(what) => write!(f, "breaks the protocol: {what}"),
+            Self::Left => f.write_str("has left"),
         }
     }
 }

@@ -27,6 +27,7 @@ mod link;
 mod lock;
 mod mailbox;
 mod network;
+pub mod open;
 mod operation;
 mod poll;
 mod progress_thread;

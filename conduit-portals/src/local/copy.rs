@@ -1,0 +1,52 @@
+//! Memory of peers' processes, copied by the system (cross-memory attach).
+
+use std::io;
+use std::os::fd::AsFd;
+
+use conduit_core::ni::Rank;
+use conduit_core::process_memory::{self, Pid};
+
+use crate::peer_credentials::credentials;
+
+use super::Local;
+use super::packet::Terms;
+use super::session::Copying;
+use super::socket::is_hung_up;
+
+/// Tries whether the memory of the process at the other end of a socket can be copied.
+pub(super) fn try_copying(socket: impl AsFd, terms: &Terms) -> Copying {
+    // No number: its namespace is not visible here. A probe of zero: it does not want to.
+    let Ok(process) = credentials(socket).map(|found| found.pid) else {
+        return Copying::No;
+    };
+    if process <= 0 || terms.probe == 0 {
+        return Copying::No;
+    }
+    let mut word = 0u64;
+    let into = (&raw mut word).cast();
+    // SAFETY: the word is valid for writes of its size.
+    let read = unsafe { process_memory::read(into, process, terms.probe, size_of_val(&word)) };
+    match read.is_ok() && word == terms.probe_value {
+        true => Copying::Of(process),
+        false => Copying::No,
+    }
+}
+
+impl Local {
+    /// The process of a peer whose memory can be copied.
+    ///
+    /// It has not ended: then its socket would be closed. It could end between this and the copy,
+    /// and its number be given to another process: that takes as many new processes meanwhile as
+    /// the system has numbers, since it gives them out in a circle.
+    pub(super) fn process_of(&self, peer: Rank) -> io::Result<Pid> {
+        let session = self.peers.session(peer);
+        let session = session.ok_or(io::ErrorKind::NotConnected)?;
+        match session.copying {
+            Copying::No => Err(io::ErrorKind::Unsupported.into()),
+            Copying::Of(_) if is_hung_up(&session.socket) => {
+                Err(io::ErrorKind::ConnectionReset.into())
+            }
+            Copying::Of(process) => Ok(process),
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The memory that processes share: the front page of each process, and what each pair of peers
+//! has.
+//!
+//! A *front page* says what its process has to look at ([`ReadySet`]); all its peers map it.
+//! A *pair* is four rings, one each way for each channel:
+//!
+//! ```text
+//! front page: FrontWords | a bit for each peer
+//! pair: PairWords, up to a page | slots of the rings, those of the connecting side first
+//! ```
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+use rustix::io;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::ready_set::ReadySet;
+use crate::ring::{Extent, RingControl, RingView, SLOT};
+use crate::sealed_file;
+
+use super::config::{MAX_PEERS, MAX_RING, MIN_RING};
+
+/// The first word of a front page.
+const FRONT_MAGIC: u64 = 0x544e_4f52_465f_4e43;
+/// The first word of a pair.
+const PAIR_MAGIC: u64 = 0x5249_4150_5f41_4e43;
+/// Changes with any change of this file, or of [`super::record`].
+const VERSION: u32 = 1;
+/// What the slots of a pair begin behind, and files are multiples of.
+const PAGE: usize = 4096;
+/// Slots of a ring, as a power of two, that are used while the consumer keeps up.
+const PART: u32 = 6;
+
+/// Channels of a way.
+pub(super) const CHANNELS: usize = 2;
+/// The channel of copied fragments.
+pub(super) const COMMANDS: usize = 0;
+/// The channel of fragments that are read.
+pub(super) const DATA: usize = 1;
+
+#[derive(Debug)]
+#[repr(C)]
+struct FrontWords {
+    magic: AtomicU64,
+    version: AtomicU32,
+    /// Peers that there are bits for, a multiple of 64.
+    peers: AtomicU32,
+    sleeping: CachePadded<AtomicU32>,
+    /// The owner polls it: on a line of its own.
+    summary: CachePadded<AtomicU64>,
+}
+
+/// What the two ends of a way tell each other, beside the rings.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Way {
+    rings: [RingControl; CHANNELS],
+    /// The consumer polls these rings. See [`crate::ready_set`].
+    pub(super) watched: CachePadded<AtomicU32>,
+    /// The producer waits for room.
+    pub(super) waiting: CachePadded<AtomicU32>,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct PairWords {
+    magic: AtomicU64,
+    version: AtomicU32,
+    /// Slots of a ring, as a power of two.
+    shift: AtomicU32,
+    /// From the process that connects, and to it.
+    ways: [CachePadded<Way>; 2],
+}
+
+// The layout is the protocol between processes.
+const _: () = {
+    assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == 8);
+    assert!(size_of::<AtomicU32>() == 4 && align_of::<AtomicU32>() == 4);
+    assert!(cfg!(target_has_atomic = "64") && cfg!(target_pointer_width = "64"));
+    assert!(size_of::<FrontWords>() == 3 * 128);
+    assert!(size_of::<Way>() == CHANNELS * size_of::<RingControl>() + 2 * 128);
+    assert!(size_of::<PairWords>() == 128 + 2 * size_of::<Way>());
+    assert!(size_of::<PairWords>() <= PAGE && MIN_RING == SLOT << PART);
+};
+
+/// A file mapped whole; unmapped when dropped. It is sealed against shrinking, so no access within
+/// it raises SIGBUS.
+#[derive(Debug)]
+struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the pointer names memory shared between processes, which is only accessed by atomics, or
+// as rings say; neither cares which thread does it.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps a file of `bytes` bytes, whole pages, which can't shrink.
+    fn new(file: impl AsFd, bytes: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the system's choice.
+        let base = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                file,
+                0,
+            )?
+        };
+        let base = NonNull::new(base.cast()).ok_or(io::Errno::NOMEM)?;
+        Ok(Self { base, bytes })
+    }
+
+    /// Maps a file that a peer made.
+    fn of_peer(file: impl AsFd, bytes: usize) -> Result<Self, Unfit> {
+        match sealed_file::examine(&file) {
+            Ok((found, is_sealed)) if found == bytes as u64 && is_sealed => {
+                Self::new(file, bytes).map_err(Unfit::System)
+            }
+            _ => Err(Unfit::Wrong(
+                "its memory is no sealed file of the right size",
+            )),
+        }
+    }
+
+    /// # Safety
+    /// `T` consists of atomics and lies within the mapping.
+    unsafe fn at<T>(&self, offset: usize) -> NonNull<T> {
+        // SAFETY: the caller's promise.
+        unsafe { self.base.byte_add(offset).cast() }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this length; its owner is gone.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
+        if let Err(error) = unmapped {
+            tracing::debug!(%error, "unmapping shared memory");
+        }
+    }
+}
+
+/// Why memory of a peer is not used.
+#[derive(Debug)]
+pub(super) enum Unfit {
+    /// The peer's fault.
+    Wrong(&'static str),
+    /// The system's.
+    System(io::Errno),
+}
+
+/// A front page, this process's own or a peer's.
+#[derive(Debug)]
+pub(super) struct FrontPage {
+    mapping: Mapping,
+    peers: u32,
+}
+
+impl FrontPage {
+    fn bytes(peers: u32) -> usize {
+        (size_of::<FrontWords>() + peers as usize / 8).next_multiple_of(PAGE)
+    }
+
+    /// Makes one with bits for so many peers or a few more.
+    pub(super) fn create(peers: u32) -> io::Result<(OwnedFd, Self)> {
+        let peers = peers.next_multiple_of(64);
+        let file = sealed_file::create("conduit-na-front", Self::bytes(peers))?;
+        let mapping = Mapping::new(&file, Self::bytes(peers))?;
+        let page = Self { mapping, peers };
+        let words = page.words();
+        words.version.store(VERSION, Ordering::Relaxed);
+        words.peers.store(peers, Ordering::Relaxed);
+        words.magic.store(FRONT_MAGIC, Ordering::Release);
+        Ok((file, page))
+    }
+
+    /// Maps a peer's, which has bits for so many.
+    pub(super) fn of_peer(file: impl AsFd, peers: u32) -> Result<Self, Unfit> {
+        if !peers.is_multiple_of(64) || !(64..=MAX_PEERS).contains(&peers) {
+            return Err(Unfit::Wrong("its front page has an impossible size"));
+        }
+        let mapping = Mapping::of_peer(file, Self::bytes(peers))?;
+        let page = Self { mapping, peers };
+        let words = page.words();
+        let magic = words.magic.load(Ordering::Acquire);
+        if magic != FRONT_MAGIC
+            || words.version.load(Ordering::Relaxed) != VERSION
+            || words.peers.load(Ordering::Relaxed) != peers
+        {
+            return Err(Unfit::Wrong("its front page is none"));
+        }
+        Ok(page)
+    }
+
+    /// Peers that there are bits for.
+    pub(super) fn peers(&self) -> u32 {
+        self.peers
+    }
+
+    #[inline]
+    fn words(&self) -> &FrontWords {
+        // SAFETY: a page has room for the words, which are atomics; page-aligned.
+        unsafe { self.mapping.at(0).as_ref() }
+    }
+
+    #[inline]
+    pub(super) fn ready_set(&self) -> ReadySet<'_> {
+        let words = self.words();
+        // SAFETY: as many words lie behind `FrontWords` (`bytes`), aligned; they are atomics.
+        let bits = unsafe {
+            let first = self.mapping.at::<AtomicU64>(size_of::<FrontWords>());
+            std::slice::from_raw_parts(first.as_ptr(), self.peers as usize / 64)
+        };
+        ReadySet {
+            sleeping: &words.sleeping,
+            summary: &words.summary,
+            words: bits,
+        }
+    }
+}
+
+/// Which side of a pair a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// It has made the pair.
+    Connects,
+    /// It was given the pair.
+    Accepts,
+}
+
+/// The memory of a pair.
+#[derive(Debug)]
+pub(super) struct Pair {
+    mapping: Mapping,
+    shift: u32,
+    side: Side,
+}
+
+impl Pair {
+    fn bytes(shift: u32) -> usize {
+        PAGE + 2 * CHANNELS * (SLOT << shift)
+    }
+
+    /// Makes one with rings of so many bytes, a valid [`LocalConfig::ring`].
+    ///
+    /// [`LocalConfig::ring`]: super::LocalConfig::ring
+    pub(super) fn create(ring: usize) -> io::Result<(OwnedFd, Self)> {
+        let shift = (ring / SLOT).trailing_zeros();
+        let file = sealed_file::create("conduit-na-pair", Self::bytes(shift))?;
+        let pair = Self {
+            mapping: Mapping::new(&file, Self::bytes(shift))?,
+            shift,
+            side: Side::Connects,
+        };
+        let words = pair.words();
+        words.version.store(VERSION, Ordering::Relaxed);
+        words.shift.store(shift, Ordering::Relaxed);
+        words.magic.store(PAIR_MAGIC, Ordering::Release);
+        Ok((file, pair))
+    }
+
+    /// Maps one that a peer made, with rings of so many slots, as a power of two.
+    pub(super) fn of_peer(file: impl AsFd, shift: u32) -> Result<Self, Unfit> {
+        let ring = SLOT.checked_shl(shift).unwrap_or(0);
+        if shift >= usize::BITS || !(MIN_RING..=MAX_RING).contains(&ring) {
+            return Err(Unfit::Wrong("its rings have an impossible size"));
+        }
+        let pair = Self {
+            mapping: Mapping::of_peer(file, Self::bytes(shift))?,
+            shift,
+            side: Side::Accepts,
+        };
+        let words = pair.words();
+        let magic = words.magic.load(Ordering::Acquire);
+        if magic != PAIR_MAGIC
+            || words.version.load(Ordering::Relaxed) != VERSION
+            || words.shift.load(Ordering::Relaxed) != shift
+        {
+            return Err(Unfit::Wrong("its rings are none"));
+        }
+        Ok(pair)
+    }
+
+    /// Slots of a ring, as a power of two.
+    pub(super) fn shift(&self) -> u32 {
+        self.shift
+    }
+
+    #[inline]
+    fn words(&self) -> &PairWords {
+        // SAFETY: a page has room for the words, which are atomics; page-aligned.
+        unsafe { self.mapping.at(0).as_ref() }
+    }
+
+    /// The way from this process.
+    #[inline]
+    pub(super) fn outbound(&self) -> &Way {
+        &self.words().ways[usize::from(self.side == Side::Accepts)]
+    }
+
+    /// The way to this process.
+    #[inline]
+    pub(super) fn inbound(&self) -> &Way {
+        &self.words().ways[usize::from(self.side == Side::Connects)]
+    }
+
+    pub(super) fn extent(&self) -> Extent {
+        Extent {
+            shift: self.shift,
+            part: PART,
+        }
+    }
+
+    /// The memory of a ring.
+    ///
+    /// # Safety
+    /// It is not used when this is gone.
+    pub(super) unsafe fn ring(&self, is_outbound: bool, channel: usize) -> RingView {
+        let is_second = is_outbound == (self.side == Side::Accepts);
+        let way = &self.words().ways[usize::from(is_second)];
+        let control = &way.rings[channel];
+        let before = usize::from(is_second) * CHANNELS + channel;
+        // SAFETY: the slots of four rings lie behind the first page (`bytes`).
+        unsafe {
+            let slots = self.mapping.at(PAGE + before * (SLOT << self.shift));
+            RingView::new(NonNull::from(control), slots)
+        }
+    }
+}

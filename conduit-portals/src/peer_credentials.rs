@@ -1,0 +1,28 @@
+//! Who is at the other end of a Unix socket, by the system's word.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Who has connected a Unix socket, or listens, at its other end. Numbers are those of this process's namespaces.
+pub(crate) fn credentials(socket: impl AsFd) -> io::Result<libc::ucred> {
+    let mut found = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut length = size_of_val(&found) as libc::socklen_t;
+    // SAFETY: the system writes at most `length` bytes, which is the size of `found`; any bytes are one.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut found).cast(),
+            &raw mut length,
+        )
+    };
+    match done {
+        0 => Ok(found),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,32 @@
+//! Nameless files whose memory processes share.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_get_seals, fstat};
+use rustix::io;
+
+/// Makes a file of so many bytes, all zero. It vanishes with the last process that has it mapped. Whoever has it can change what is
+/// in it and nothing else: not its size, not what may be done with it, and it is no program.
+pub(crate) fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
+    let create = |flags| {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | flags;
+        rustix::fs::memfd_create(name, flags)
+    };
+    let fd = match create(MemfdFlags::NOEXEC_SEAL) {
+        // Linux before 6.3.
+        Err(io::Errno::INVAL) => create(MemfdFlags::empty())?,
+        created => created?,
+    };
+    rustix::fs::ftruncate(&fd, bytes as u64)?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&fd, seals)?;
+    Ok(fd)
+}
+
+/// The bytes of a file that another process made, and whether it can't shrink: otherwise an access to what was cut off would
+/// raise SIGBUS.
+pub(crate) fn examine(fd: impl AsFd) -> io::Result<(u64, bool)> {
+    let bytes = fstat(&fd)?.st_size;
+    let seals = fcntl_get_seals(fd)?;
+    Ok((bytes.cast_unsigned(), seals.contains(SealFlags::SHRINK)))
+}
