@@ -5,10 +5,11 @@
 //! that arrive exactly once and in order. It is a state machine without I/O and clock. [`seal`]
 //! authenticates its packets, so that only ranks of the job can make them; [`socket`] sends and
 //! receives them. [`conduit_portals::transport`] is the contract on top; [`start`] puts all of it
-//! together.
+//! together. [`open`] is the network for processes that come and go.
 
 mod carrier;
 mod mix;
+pub mod open;
 pub mod protocol;
 pub mod settings;
 pub mod socket;

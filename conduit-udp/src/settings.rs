@@ -64,6 +64,20 @@ settings::group! {
         "for tests: seed that decides, with a packet's sender and number, whether the packet is lost, duplicated, corrupted or delayed";
 }
 
+impl Settings {
+    /// The faults that are injected, for tests.
+    pub fn faults(&self) -> FaultConfig {
+        FaultConfig {
+            seed: self.fault_seed,
+            loss: self.loss,
+            duplicates: self.duplicates,
+            corruption: self.corruption,
+            reorder: self.reorder,
+            delay: u64::from(self.delay) * 1_000,
+        }
+    }
+}
+
 impl UdpConfig {
     /// The configuration by these settings, for a rank on the host `host`.
     ///
@@ -99,14 +113,7 @@ impl UdpConfig {
             true => Protection::Encrypt,
             false => Protection::Authenticate,
         };
-        config.faults = FaultConfig {
-            seed: settings.fault_seed,
-            loss: settings.loss,
-            duplicates: settings.duplicates,
-            corruption: settings.corruption,
-            reorder: settings.reorder,
-            delay: u64::from(settings.delay) * 1_000,
-        };
+        config.faults = settings.faults();
         config.attend = Some(ProgressThread::period(settings.attend, settings.dead_time));
         config.portals.arrival_bytes = settings.arrivals;
         Ok(config)

@@ -11,17 +11,21 @@
 //! nonce: a number is never reused towards one peer, and the salt separates packets with equal
 //! numbers on different links. The seal does not reject replays: a packet opens each time, and the
 //! protocol has to check its number.
+//!
+//! Processes that were not started together have keys by session instead ([`SessionSealer`]).
 
 mod exchange;
 mod keys;
 mod memory;
 mod secret;
+mod session;
 #[cfg(test)]
 mod tests;
 
 pub use exchange::{Exchange, ExchangeError, Transcript};
 pub use keys::Secrets;
 pub use secret::{Secret, random_incarnation};
+pub use session::{SESSION_TAG, SessionKeys, SessionSealer, is_same_tag};
 
 use aegis::aegis128l::Aegis128L;
 use aegis::aegis128x2::Aegis128X2;
@@ -39,6 +43,12 @@ pub const TAG: usize = 16;
 /// data), the body is authenticated and, if the job asks for that, encrypted; the last [`TAG`]
 /// bytes are the tag. The caller never reuses a `number` towards the same peer.
 pub trait Seal {
+    /// The number by which packets to `peer` name their sender. In a job that is the sender's rank,
+    /// `own`; in an open network the number that `peer` has given it.
+    #[inline(always)]
+    fn sender(&self, _peer: Rank, own: Rank) -> Rank {
+        own
+    }
     /// Seals a packet to `peer`: encrypts its body and writes its last [`TAG`] bytes.
     fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize);
     /// The tag that [`seal`](Self::seal) would write for a packet that consists of `parts`, for
@@ -126,34 +136,81 @@ fn mac(key: &Key, number: u64, parts: [&[u8]; 2]) -> Aegis128X4Mac<TAG> {
     mac
 }
 
+/// Seals a packet with this key.
+#[inline(always)]
+fn seal_with(protection: Protection, key: &Key, number: u64, packet: &mut [u8], header: usize) {
+    let (sealed, tag) = packet.split_at_mut(packet.len() - TAG);
+    let made = match protection {
+        Protection::Authenticate if sealed.len() + TAG < SHORT => {
+            short_cipher(key, number).encrypt_in_place(&mut [], sealed)
+        }
+        Protection::Authenticate if sealed.len() + TAG >= LONG => {
+            mac(key, number, [sealed, &[]]).finalize()
+        }
+        Protection::Authenticate => cipher(key, number).encrypt_in_place(&mut [], sealed),
+        Protection::Encrypt => {
+            let (header, body) = sealed.split_at_mut(header);
+            cipher(key, number).encrypt_in_place(body, header)
+        }
+    };
+    tag.copy_from_slice(&made);
+}
+
+/// Whether packets with these parts have a tag that can be made of parts.
+#[inline(always)]
+fn has_tag_of_parts(protection: Protection, parts: [&[u8]; 2]) -> bool {
+    protection == Protection::Authenticate && parts[0].len() + parts[1].len() + TAG >= LONG
+}
+
+/// Opens a packet with this key.
+#[inline(always)]
+fn open_with(
+    protection: Protection,
+    key: &Key,
+    number: u64,
+    packet: &mut [u8],
+    header: usize,
+) -> bool {
+    let Some((sealed, tag)) = packet.split_last_chunk_mut::<TAG>() else {
+        return false;
+    };
+    if sealed.len() < header {
+        return false;
+    }
+    match protection {
+        Protection::Authenticate if sealed.len() + TAG < SHORT => {
+            short_cipher(key, number).decrypt_in_place(&mut [], tag, sealed)
+        }
+        Protection::Authenticate if sealed.len() + TAG >= LONG => {
+            mac(key, number, [sealed, &[]]).verify(tag)
+        }
+        Protection::Authenticate => cipher(key, number).decrypt_in_place(&mut [], tag, sealed),
+        Protection::Encrypt => {
+            let (header, body) = sealed.split_at_mut(header);
+            cipher(key, number).decrypt_in_place(body, tag, header)
+        }
+    }
+    .is_ok()
+}
+
+/// What ends a packet that nobody can open.
+#[cold]
+fn leave_without_tag(packet: &mut [u8]) {
+    let length = packet.len();
+    packet[length - TAG..].fill(0);
+}
+
 impl Seal for Sealer {
     fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) {
-        let (sealed, tag) = packet.split_at_mut(packet.len() - TAG);
-        let Some(keys) = self.keys.of(peer) else {
+        match self.keys.of(peer) {
+            Some(keys) => seal_with(self.protection, &keys.send, number, packet, header),
             // Not a rank of this job: there is no key, and no receiver.
-            tag.fill(0);
-            return;
-        };
-        let key = &keys.send;
-        let made = match self.protection {
-            Protection::Authenticate if sealed.len() + TAG < SHORT => {
-                short_cipher(key, number).encrypt_in_place(&mut [], sealed)
-            }
-            Protection::Authenticate if sealed.len() + TAG >= LONG => {
-                mac(key, number, [sealed, &[]]).finalize()
-            }
-            Protection::Authenticate => cipher(key, number).encrypt_in_place(&mut [], sealed),
-            Protection::Encrypt => {
-                let (header, body) = sealed.split_at_mut(header);
-                cipher(key, number).encrypt_in_place(body, header)
-            }
-        };
-        tag.copy_from_slice(&made);
+            None => leave_without_tag(packet),
+        }
     }
 
     fn tag_of(&mut self, peer: Rank, number: u64, parts: [&[u8]; 2]) -> Option<[u8; TAG]> {
-        let length = parts[0].len() + parts[1].len() + TAG;
-        if self.protection != Protection::Authenticate || length < LONG {
+        if !has_tag_of_parts(self.protection, parts) {
             return None;
         }
         let keys = self.keys.of(peer)?;
@@ -161,29 +218,9 @@ impl Seal for Sealer {
     }
 
     fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) -> bool {
-        let Some((sealed, tag)) = packet.split_last_chunk_mut::<TAG>() else {
-            return false;
-        };
-        if sealed.len() < header {
-            return false;
+        match self.keys.of(peer) {
+            Some(keys) => open_with(self.protection, &keys.receive, number, packet, header),
+            None => false,
         }
-        let Some(keys) = self.keys.of(peer) else {
-            return false;
-        };
-        let key = &keys.receive;
-        match self.protection {
-            Protection::Authenticate if sealed.len() + TAG < SHORT => {
-                short_cipher(key, number).decrypt_in_place(&mut [], tag, sealed)
-            }
-            Protection::Authenticate if sealed.len() + TAG >= LONG => {
-                mac(key, number, [sealed, &[]]).verify(tag)
-            }
-            Protection::Authenticate => cipher(key, number).decrypt_in_place(&mut [], tag, sealed),
-            Protection::Encrypt => {
-                let (header, body) = sealed.split_at_mut(header);
-                cipher(key, number).decrypt_in_place(body, tag, header)
-            }
-        }
-        .is_ok()
     }
 }

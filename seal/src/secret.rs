@@ -41,11 +41,20 @@ impl Secret {
         secret
     }
 
+    /// Derives a secret from a key of any length, such as one that a user has typed; it is no
+    /// stronger than the key's randomness.
+    pub fn from_key(key: &[u8]) -> Self {
+        let mut secret = Self(Guarded::new(1));
+        // Under a name of the purpose, as for files.
+        scrubbed::<DEEP, _>(|| secret.0[0] = HMAC::mac(key, b"conduit: a network's key"));
+        secret
+    }
+
     /// Derives a secret from the content of a file that only this user may access.
     ///
     /// # Errors
     /// What is wrong with the file; the text does not name it.
-    pub(crate) fn from_file(path: &Path) -> Result<Self, String> {
+    pub fn from_file(path: &Path) -> Result<Self, String> {
         // Without O_NONBLOCK opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {

@@ -253,6 +253,22 @@ fn a_child_has_no_keys() {
 }
 
 #[test]
+fn a_child_has_no_sessions_and_begins_none() {
+    let seed = Secret::from_bytes(SECRET);
+    let mut here = SessionSealer::new(None, Protection::Authenticate, &seed);
+    let keys = here.derive(&[9; 32], true, &[]).unwrap();
+    here.set_size(1);
+    here.install(0, &keys);
+    assert!(here.session_tag(0, b"any     ", &[]).is_some());
+    assert!(in_a_child(|| {
+        here.session_tag(0, b"any     ", &[]).is_none()
+            && here.nonce().is_none()
+            && here.derive(&[9; 32], true, &[]).is_none()
+    }));
+    assert!(here.session_tag(0, b"any     ", &[]).is_some());
+}
+
+#[test]
 fn a_secret_does_not_print_itself() {
     let secret = Secret::random().unwrap();
     assert_eq!(format!("{secret:?}"), "Secret(..)");

@@ -145,7 +145,7 @@ pub(crate) fn judge(
             && used_by_peer.is_none_or(|used| used >= begin + late)
     });
     let is_cause = match (expected, failure) {
-        (_, Failure::Broken(_)) => false,
+        (_, Failure::Broken(_) | Failure::Left) => false,
         (Expected::MtuTooSmall, failure) => failure == Failure::Mtu(scenario.protocol.packet),
         // An answer that somebody has kept may come when full-sized packets have not been answered
         // for long.

@@ -1,6 +1,7 @@
 //! Receive buffers, and iteration over the datagrams in them.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv6Addr, SocketAddrV6};
+use std::ops::Range;
 
 use super::system::{Filled, LONGEST, MANY};
 
@@ -41,6 +42,13 @@ impl Batch {
     /// The next datagram, if one is left.
     #[inline]
     pub fn next_datagram(&mut self) -> Option<&mut [u8]> {
+        let range = self.next_range()?;
+        Some(&mut self.space[range])
+    }
+
+    /// Where the next datagram is, if one is left.
+    #[inline]
+    fn next_range(&mut self) -> Option<Range<usize>> {
         while self.at < self.count {
             let Filled {
                 length, segment, ..
@@ -51,12 +59,23 @@ impl Batch {
                 let end = (begin + segment).min(length);
                 self.offset = end.max(1);
                 let buffer = self.at * LONGEST;
-                return Some(&mut self.space[buffer + begin..buffer + end]);
+                return Some(buffer + begin..buffer + end);
             }
             self.at += 1;
             self.offset = 0;
         }
         None
+    }
+
+    /// The next datagram, if one is left, and its source (IPv4 mapped to IPv6), if that was asked
+    /// for.
+    pub(super) fn next_datagram_from(&mut self) -> Option<(&mut [u8], Option<SocketAddrV6>)> {
+        let range = self.next_range()?;
+        let filled = self.filled[self.at];
+        let source = filled
+            .source
+            .map(|address| SocketAddrV6::new(address, filled.port, 0, 0));
+        Some((&mut self.space[range], source))
     }
 
     /// Source of the last datagram's buffer, if it was asked for.

@@ -27,11 +27,19 @@ pub(super) struct ConnectedSockets {
     /// connected socket go to, if there is one (Boyer-Moore majority vote).
     candidate: Option<SocketAddr>,
     votes: u32,
-    /// The system gives no more sockets.
+    /// There are no more sockets: the system gives none, or none are wanted.
     exhausted: bool,
 }
 
 impl ConnectedSockets {
+    /// For a socket that has none and gets none.
+    pub(super) fn none() -> Self {
+        Self {
+            exhausted: true,
+            ..Self::default()
+        }
+    }
+
     /// The connected socket for a peer, if it has one. `open` opens one.
     #[inline]
     pub(super) fn of(

@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::net::SocketAddrV6;
 
 use conduit_core::ni::Rank;
 use fastrand::Rng;
@@ -93,6 +94,7 @@ struct Held {
     /// Packets due at the same time keep their order.
     order: u64,
     bytes: Vec<u8>,
+    source: Option<SocketAddrV6>,
 }
 
 /// Injects faults between a rank's socket and its protocol.
@@ -137,7 +139,7 @@ impl Faults {
         now: Nanos,
         incoming: &mut Batch,
         [most, most_bytes]: [usize; 2],
-        mut receive: impl FnMut(&mut [u8]),
+        mut receive: impl FnMut(&mut [u8], Option<SocketAddrV6>),
     ) -> bool {
         let mut did = false;
         let mut bytes = 0;
@@ -145,27 +147,27 @@ impl Faults {
             if bytes >= most_bytes {
                 break;
             }
-            let Some(packet) = incoming.next_datagram() else {
+            let Some((packet, source)) = incoming.next_datagram_from() else {
                 break;
             };
             bytes += packet.len();
             did = true;
-            if self.admit(now, packet) {
-                receive(packet);
+            if self.admit(now, packet, source) {
+                receive(packet, source);
             }
         }
         for _ in 0..most {
-            let Some(mut packet) = self.release(now) else {
+            let Some((mut packet, source)) = self.release(now) else {
                 break;
             };
             did = true;
-            receive(&mut packet);
+            receive(&mut packet, source);
         }
         did
     }
 
     /// Decides on a packet. `true`: it passes now and unchanged; copies of it may follow.
-    fn admit(&mut self, now: Nanos, packet: &[u8]) -> bool {
+    fn admit(&mut self, now: Nanos, packet: &[u8], source: Option<SocketAddrV6>) -> bool {
         self.counters.packets += 1;
         let config = self.config;
         let mut random = self.draws_for(packet);
@@ -187,19 +189,19 @@ impl Faults {
         self.counters.reordered += u64::from(is_late[0]);
         if is_twice {
             self.counters.duplicated += 1;
-            self.hold(times[1], packet.to_vec());
+            self.hold(times[1], packet.to_vec(), source);
         }
         if is_changed && !packet.is_empty() {
             self.counters.corrupted += 1;
             let mut changed = packet.to_vec();
             corrupt(&mut random, &mut changed);
-            self.hold(times[0], changed);
+            self.hold(times[0], changed, source);
             return false;
         }
         if times[0] == now {
             return true;
         }
-        self.hold(times[0], packet.to_vec());
+        self.hold(times[0], packet.to_vec(), source);
         false
     }
 
@@ -217,7 +219,7 @@ impl Faults {
         Rng::with_seed(mix(mix(mix(begin) ^ low) ^ high))
     }
 
-    fn hold(&mut self, due: Nanos, bytes: Vec<u8>) {
+    fn hold(&mut self, due: Nanos, bytes: Vec<u8>, source: Option<SocketAddrV6>) {
         if self.held_bytes + bytes.len() > MAX_HELD {
             self.counters.overflowed += 1;
             return;
@@ -228,16 +230,17 @@ impl Faults {
             due,
             order: self.order,
             bytes,
+            source,
         }));
     }
 
-    fn release(&mut self, now: Nanos) -> Option<Vec<u8>> {
+    fn release(&mut self, now: Nanos) -> Option<(Vec<u8>, Option<SocketAddrV6>)> {
         if self.due()? > now {
             return None;
         }
-        let Reverse(Held { bytes, .. }) = self.held.pop()?;
+        let Reverse(Held { bytes, source, .. }) = self.held.pop()?;
         self.held_bytes -= bytes.len();
-        Some(bytes)
+        Some((bytes, source))
     }
 }
 
@@ -292,12 +295,12 @@ mod tests {
         };
         for number in numbers {
             let packet = packet(0, *number);
-            if faults.admit(7, &packet) {
+            if faults.admit(7, &packet, None) {
                 note(&packet);
             }
         }
         while let Some(due) = faults.due() {
-            let bytes = faults.release(due).expect("it is due");
+            let (bytes, _) = faults.release(due).expect("it is due");
             note(&bytes);
         }
         assert_eq!(faults.held_bytes, 0);
@@ -370,12 +373,12 @@ mod tests {
         };
         let mut faults = Faults::new(&delayed, 0);
         for at in 0..10 {
-            assert!(!faults.admit(100 * at, &packet(0, at)));
+            assert!(!faults.admit(100 * at, &packet(0, at), None));
         }
         assert_eq!(faults.due(), Some(500));
         assert_eq!(faults.release(499), None);
         for at in 0..10 {
-            assert_eq!(faults.release(500 + 100 * at), Some(packet(0, at)));
+            assert_eq!(faults.release(500 + 100 * at), Some((packet(0, at), None)));
             assert_eq!(faults.release(500 + 100 * at), None);
         }
     }
@@ -390,7 +393,7 @@ mod tests {
         let mut faults = Faults::new(&delayed, 0);
         let packet = vec![0; 1 << 16];
         for _ in 0..MAX_HELD / packet.len() + 3 {
-            faults.admit(0, &packet);
+            faults.admit(0, &packet, None);
         }
         assert_eq!(faults.counters().overflowed, 3);
         while faults.release(500).is_some() {}
@@ -413,7 +416,7 @@ mod tests {
         let mut faults = Faults::new(&LOSS, 0);
         // Shorter than any packet.
         for length in 0..NAME {
-            faults.admit(0, &vec![0; length]);
+            faults.admit(0, &vec![0; length], None);
         }
     }
 }

@@ -401,6 +401,13 @@ impl Socket {
         }
     }
 
+    /// Sends everything from its own port, by which others know this process: without connected
+    /// sockets for frequent peers.
+    pub fn with_one_port(mut self) -> Self {
+        self.connected = ConnectedSockets::none();
+        self
+    }
+
     /// Simulates lack of room: `times` sends fail after `bytes` were sent.
     #[cfg(test)]
     pub(super) fn be_busy_for(&mut self, times: usize, bytes: u64) {

@@ -26,6 +26,8 @@ pub(super) struct Filled {
     pub(super) truncated: bool,
     /// Source (IPv4 mapped to IPv6), if it was asked for.
     pub(super) source: Option<Ipv6Addr>,
+    /// Port of the source.
+    pub(super) port: u16,
 }
 
 impl Filled {
@@ -35,6 +37,7 @@ impl Filled {
         segment: 1,
         truncated: false,
         source: None,
+        port: 0,
     };
 }
 
@@ -165,6 +168,7 @@ pub(super) fn receive_plain(socket: BorrowedFd<'_>, space: &mut [u8]) -> io::Res
         segment: length,
         truncated: length > LONGEST,
         source: None,
+        port: 0,
     })
 }
 
@@ -180,16 +184,18 @@ unsafe fn recvmsg(socket: c_int, header: &mut libc::msghdr, flags: c_int) -> isi
 
 /// Reads from a message header what a buffer was filled with.
 fn taken(header: &libc::msghdr, length: usize) -> Filled {
+    let source = source(header);
     Filled {
         length,
         segment: offload_segment(header).unwrap_or(length),
         truncated: header.msg_flags & libc::MSG_TRUNC != 0,
-        source: source(header),
+        source: source.map(|(address, _)| address),
+        port: source.map_or(0, |(_, port)| port),
     }
 }
 
 /// Source of a datagram, if its header has space for a [`Name`].
-fn source(header: &libc::msghdr) -> Option<Ipv6Addr> {
+fn source(header: &libc::msghdr) -> Option<(Ipv6Addr, u16)> {
     if header.msg_name.is_null() || header.msg_namelen == 0 {
         return None;
     }
@@ -201,10 +207,12 @@ fn source(header: &libc::msghdr) -> Option<Ipv6Addr> {
     unsafe {
         ptr::copy_nonoverlapping(header.msg_name.cast(), (&raw mut name).cast::<u8>(), length)
     };
-    match address(&name)?.ip() {
-        IpAddr::V4(v4) => Some(v4.to_ipv6_mapped()),
-        IpAddr::V6(v6) => Some(v6),
-    }
+    let source = address(&name)?;
+    let ip = match source.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    Some((ip, source.port()))
 }
 
 /// Size of the datagrams joined by receive offload, if any.

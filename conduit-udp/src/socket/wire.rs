@@ -1,6 +1,7 @@
 //! The wire: one call makes progress with socket, seal and protocol.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
 use conduit_core::ni::Rank;
@@ -26,6 +27,9 @@ const MAX_PAUSE: Nanos = 1_000_000;
 
 /// The state machine that a wire drives.
 pub trait Machine {
+    /// Peers come and go: the machine knows their [addresses](Self::address), is told where each
+    /// datagram [comes from](Self::receive_from), and what the network [reports](Self::on_report).
+    const OPEN: bool = false;
     /// Whether [`length_of`](Self::length_of) is implemented.
     const TELLS_LENGTH: bool = false;
     /// Bytes of the packet that begins with these bytes.
@@ -49,6 +53,31 @@ pub trait Machine {
         seal: &mut impl Seal,
         handler: &mut impl FragmentHandler,
     ) -> bool;
+    /// [`receive`](Self::receive), if peers come and go. IPv4 addresses are mapped to IPv6.
+    fn receive_from(
+        &mut self,
+        now: Nanos,
+        packet: &mut [u8],
+        _source: SocketAddrV6,
+        seal: &mut impl Seal,
+        handler: &mut impl FragmentHandler,
+    ) -> bool {
+        self.receive(now, packet, seal, handler)
+    }
+    /// Where a peer is, if peers come and go; `None`: there is no such peer now.
+    fn address(&self, _peer: Rank) -> Option<SocketAddr> {
+        None
+    }
+    /// The network reports an error, of this number, of something that was sent to this address.
+    fn on_report(
+        &mut self,
+        _now: Nanos,
+        _to: SocketAddr,
+        _errno: i32,
+        _from: Option<IpAddr>,
+        _handler: &mut impl FragmentHandler,
+    ) {
+    }
     /// When [`on_timeout`](Self::on_timeout) has to be called.
     fn timeout(&self) -> Option<Nanos>;
     /// The time-out has expired.
@@ -66,6 +95,32 @@ pub trait Machine {
         seal: &mut impl Seal,
         handler: &'u mut impl FragmentHandler,
     ) -> Option<Transmit<'u>>;
+}
+
+/// Passes a datagram to a machine.
+#[inline(always)]
+fn receive<M: Machine>(
+    machine: &mut M,
+    now: Nanos,
+    packet: &mut [u8],
+    source: Option<SocketAddrV6>,
+    seal: &mut impl Seal,
+    handler: &mut impl FragmentHandler,
+) -> bool {
+    match source {
+        Some(source) if M::OPEN => machine.receive_from(now, packet, source, seal, handler),
+        _ if M::OPEN => false,
+        _ => machine.receive(now, packet, seal, handler),
+    }
+}
+
+/// Where a peer is.
+#[inline(always)]
+fn address<M: Machine>(machine: &M, peers: &Peers, peer: Rank) -> Option<SocketAddr> {
+    match M::OPEN {
+        true => machine.address(peer),
+        false => Some(peers.address(peer)),
+    }
 }
 
 /// Packets that are written and not yet sent.
@@ -110,6 +165,8 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         peers: Peers,
         packet: usize,
     ) -> io::Result<Self> {
+        let mut incoming = Batch::new();
+        incoming.asks = M::OPEN;
         Ok(Self {
             machine,
             seal,
@@ -125,7 +182,7 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             socket,
             peers,
             foreign: ForeignDatagrams::default(),
-            incoming: Batch::new(),
+            incoming,
             faults: None,
             clock: Clock::new(),
         })
@@ -186,7 +243,7 @@ impl<M: Machine, S: Seal> Wire<M, S> {
                     true => self.socket.receive_joined(&mut self.incoming, M::length_of),
                     false => self.socket.receive(&mut self.incoming),
                 };
-                if self.foreign.checks_sources() {
+                if !M::OPEN && self.foreign.checks_sources() {
                     bytes = self.filter_sources(&mut datagrams);
                 }
             }
@@ -202,7 +259,9 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             }
         }
         while let Some((to, errno, from)) = self.socket.next_report() {
-            if let Some(peer) = self.peers.find(to) {
+            if M::OPEN {
+                self.machine.on_report(now, to, errno, from, handler);
+            } else if let Some(peer) = self.peers.find(to) {
                 self.peers.note(peer, errno, from);
             }
         }
@@ -233,13 +292,24 @@ impl<M: Machine, S: Seal> Wire<M, S> {
     ) -> usize {
         let mut bytes = 0;
         while *most > 0 && bytes < MAX_BYTES {
-            let Some(packet) = self.incoming.next_datagram() else {
+            let next = match M::OPEN {
+                true => self.incoming.next_datagram_from(),
+                false => self.incoming.next_datagram().map(|packet| (packet, None)),
+            };
+            let Some((packet, source)) = next else {
                 break;
             };
             *most -= 1;
             // An empty datagram counts as something.
             bytes += packet.len().max(1);
-            if !self.machine.receive(now, packet, &mut self.seal, handler) {
+            if !receive(
+                &mut self.machine,
+                now,
+                packet,
+                source,
+                &mut self.seal,
+                handler,
+            ) {
                 self.drop_foreign();
             }
         }
@@ -285,9 +355,9 @@ impl<M: Machine, S: Seal> Wire<M, S> {
             return 0;
         };
         let limits = [MAX_DATAGRAMS, MAX_BYTES];
-        let did = faults.pass(now, &mut self.incoming, limits, |packet| {
+        let did = faults.pass(now, &mut self.incoming, limits, |packet, source| {
             // A foreign packet is usually one that was corrupted on purpose.
-            let _ = machine.receive(now, packet, seal, handler);
+            let _ = receive(machine, now, packet, source, seal, handler);
         });
         // An upper bound.
         if did { MAX_BYTES } else { 0 }
@@ -318,7 +388,9 @@ impl<M: Machine, S: Seal> Wire<M, S> {
                     let packets = match made.zero_copy {
                         None => packets,
                         Some(zero_copy) => {
-                            let to = self.peers.address(packets.peer);
+                            let Some(to) = address(&self.machine, &self.peers, packets.peer) else {
+                                continue;
+                            };
                             let (head, tail) =
                                 outgoing.buffer[..packets.length].split_at(zero_copy.at);
                             if self.socket.send_parts(&to, [head, zero_copy.bytes, tail]) {
@@ -342,7 +414,11 @@ impl<M: Machine, S: Seal> Wire<M, S> {
                     packets
                 }
             };
-            let to = self.peers.address(packets.peer);
+            let Some(to) = address(&self.machine, &self.peers, packets.peer) else {
+                outgoing.packets = None;
+                outgoing.again = None;
+                continue;
+            };
             let bytes = &outgoing.buffer[outgoing.gone..packets.length];
             match self.socket.send(&to, bytes, packets.segment) {
                 Sent::All => {
@@ -361,6 +437,11 @@ impl<M: Machine, S: Seal> Wire<M, S> {
         }
         outgoing.more = true;
         did
+    }
+
+    /// Sends a datagram that is not the machine's. It is lost if the system has no room for it.
+    pub fn send_datagram(&mut self, to: &SocketAddr, bytes: &[u8]) {
+        let _ = self.socket.send(to, bytes, bytes.len());
     }
 
     /// The time until something is due, unless a packet arrives or a fragment is sent before.

@@ -95,7 +95,11 @@ impl IdleLinks {
 
     /// Removes a link. For each other link that moves (at most two), `moved` is called with its
     /// peer and new index.
-    fn remove(&mut self, place: u32, mut moved: impl FnMut(Rank, u32)) -> Option<IdleLink> {
+    pub(super) fn remove(
+        &mut self,
+        place: u32,
+        mut moved: impl FnMut(Rank, u32),
+    ) -> Option<IdleLink> {
         let mut hole = place as usize;
         let idle = *self.entries.get(hole)?;
         let mut fill = |entries: &mut [IdleLink], from: usize, hole: usize| {
@@ -202,11 +206,16 @@ impl Endpoint {
         self.timers.remove(index);
         self.free.push(index);
         handler.link_idle(link.peer);
+        self.compact_if_sparse();
+        true
+    }
+
+    /// Releases memory of the tables if most of their entries are free.
+    pub(super) fn compact_if_sparse(&mut self) {
         let (open, entries) = (self.open_links(), self.links.len());
         if open == 0 || (entries > FEW && open < entries / 4) {
             self.compact();
         }
-        true
     }
 
     /// Moves open links together, so that the tables take no more memory than they need.

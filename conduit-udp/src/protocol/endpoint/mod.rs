@@ -4,6 +4,7 @@ mod idle;
 mod queues;
 mod receive;
 mod senders;
+mod sessions;
 mod transmit;
 
 use conduit_core::ni::Rank;
@@ -22,7 +23,7 @@ use senders::Senders;
 
 /// No link to this peer.
 const NONE: u32 = u32::MAX;
-/// The peer has failed.
+/// The peer has failed, or, in an open network, there is no session with it.
 const FAILED: u32 = u32::MAX - 1;
 /// Flag of an idle link, whose index it is combined with. Smaller numbers are indices of open
 /// links.
@@ -44,7 +45,7 @@ pub struct Endpoint {
     config: Config,
     geometry: Geometry,
     /// By rank: the index of its link, with [`IDLE`] if that is idle; or [`NONE`] or [`FAILED`].
-    peers: Box<[u32]>,
+    peers: Vec<u32>,
     links: Vec<Option<Box<Link>>>,
     free: Vec<u32>,
     idle_links: IdleLinks,
@@ -59,6 +60,8 @@ pub struct Endpoint {
     budget: Budget,
     /// Counters of links that are gone, and of packets that belong to none.
     gone: Counters,
+    /// Peers that have failed since [`take_failed`](Endpoint::take_failed) returned them.
+    failed: Vec<Rank>,
     /// The latest time, and the first after the last long pause.
     now: Nanos,
     resumed: Nanos,
@@ -70,7 +73,7 @@ impl Endpoint {
         let config = config.bounded();
         Self {
             geometry: Geometry::new(config.packet),
-            peers: vec![NONE; config.size as usize].into_boxed_slice(),
+            peers: vec![NONE; config.size as usize],
             links: Vec::new(),
             free: Vec::new(),
             idle_links: IdleLinks::default(),
@@ -86,6 +89,7 @@ impl Endpoint {
                 link_limit: config.link_early,
             },
             gone: Counters::default(),
+            failed: Vec::new(),
             now: 0,
             resumed: 0,
             config,
@@ -213,7 +217,7 @@ impl Endpoint {
     pub fn memory(&self) -> usize {
         let links: usize = self.links.iter().flatten().map(|link| link.memory()).sum();
         links
-            + size_of_val(&*self.peers)
+            + self.peers.capacity() * size_of::<u32>()
             + self.links.capacity() * size_of::<Option<Box<Link>>>()
             + self.free.capacity() * size_of::<u32>()
             + self.idle_links.memory()
@@ -263,6 +267,7 @@ impl Endpoint {
             self.timers.remove(index);
             self.peers[link.peer as usize] = FAILED;
             self.free.push(index);
+            self.failed.push(link.peer);
             handler.failed(link.peer, failure);
         }
     }

@@ -117,7 +117,7 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
         Header {
             kind,
             flags,
-            sender: config.rank,
+            sender: self.seal.sender(link.peer, config.rank),
             number,
         }
         .write(packet, body + bytes.len());
@@ -152,7 +152,7 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
         Header {
             kind,
             flags,
-            sender: config.rank,
+            sender: self.seal.sender(link.peer, config.rank),
             number,
         }
         .write(packet, body);

@@ -148,6 +148,12 @@ impl Outgoing {
         };
     }
 
+    /// The token of a fragment.
+    pub(crate) fn token(&self, number: u32) -> Option<u64> {
+        let fragment = self.fragments.get(number.wrapping_sub(self.front) as usize);
+        fragment.map(|fragment| fragment.token)
+    }
+
     /// The token of a fragment and the offset of a chunk in it; `None`: it is not a chunk.
     pub(crate) fn chunk(
         &self,

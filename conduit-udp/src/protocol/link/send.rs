@@ -318,7 +318,12 @@ impl Link {
                     };
                     let sequence = self.outbound[DATA].send(now, self.number, content);
                     self.counters.segments_sent += 1;
-                    let is_last = piece.last && !self.outgoing.is_waiting();
+                    let is_last = piece.last
+                        && !self.outgoing.is_waiting()
+                        && self
+                            .outgoing
+                            .token(piece.fragment)
+                            .is_some_and(|token| handler.is_awaited(self.peer, token));
                     (DATA, sequence, content, is_last)
                 };
             self.since_request += 1;

@@ -178,6 +178,10 @@ impl FragmentHandler for App {
         assert_eq!(to, peer);
     }
 
+    fn is_awaited(&self, _: Rank, token: u64) -> bool {
+        token.is_multiple_of(2)
+    }
+
     fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
         if self.refuses() {
             return false;

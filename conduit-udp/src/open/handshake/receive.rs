@@ -1,0 +1,423 @@
+//! What becomes of the messages that arrive.
+
+use conduit_core::ni::Rank;
+use seal::is_same_tag;
+
+use super::message::{INIT, Init, Kind, Message, Reason, Received, Tag};
+use super::{
+    Address, CHECK_PAUSE, COOKIE_LIFE, Crypto, ENOUGH, Event, Handshakes, Nanos, Repeated, SPENT,
+    Session, State, goodbye_label,
+};
+use crate::protocol::Failure;
+
+/// How a session ends whose peer is another process now.
+const RESTARTED: Failure = Failure::Network("was restarted");
+
+impl<C: Crypto> Handshakes<C> {
+    /// Handles a datagram that is no packet. `false`: it is no message either.
+    pub(in super::super) fn receive(
+        &mut self,
+        now: Nanos,
+        source: &Address,
+        datagram: &[u8],
+    ) -> bool {
+        let Some(received) = Received::read(datagram) else {
+            self.counters.malformed += 1;
+            return false;
+        };
+        if self.has_left || *source == self.own {
+            return true;
+        }
+        match received {
+            Received::Init {
+                encrypts,
+                attempt,
+                body,
+            } => self.on_init(now, source, encrypts, attempt, body),
+            Received::OtherVersion(nonce) => {
+                self.counters.incompatible += 1;
+                if let Some(nonce) = nonce {
+                    self.refuse(now, source, Reason::Version, nonce);
+                }
+            }
+            Received::Challenge { nonce, .. } => {
+                if let Some(peer) = self.peers.find(source) {
+                    self.on_challenge(now, peer, nonce, received);
+                }
+            }
+            Received::Confirm { .. } => self.on_confirm(now, source, received),
+            Received::Accept { nonce, name, tag } => {
+                if let Some(peer) = self.peers.find(source) {
+                    self.on_accept(now, peer, nonce, name, tag);
+                }
+            }
+            Received::Goodbye { name, tag } => self.on_goodbye(source, name, tag),
+            Received::Unknown { name } => self.on_unknown(now, source, name),
+            Received::Refused { reason, nonce } => self.on_refused(source, reason, nonce),
+        }
+        true
+    }
+
+    /// Answers an init, and keeps nothing of it.
+    fn on_init(
+        &mut self,
+        now: Nanos,
+        source: &Address,
+        encrypts: bool,
+        attempt: u8,
+        body: &[u8; INIT],
+    ) {
+        let Some(init) = Init::read(body) else {
+            return;
+        };
+        let flags = match encrypts {
+            true => super::ENCRYPTS,
+            false => 0,
+        };
+        let tag = self.init_tag(flags, source, &self.own, init.covered);
+        if !is_same_tag(&tag, init.tag) {
+            self.counters.other_secret += 1;
+            if self.counters.other_secret.is_power_of_two() {
+                let count = self.counters.other_secret;
+                tracing::warn!(
+                    "{source} wants a session over UDP and has another secret than this process \
+                     ({count} such messages so far)"
+                );
+            }
+            return self.refuse(now, source, Reason::Secret, init.nonce);
+        }
+        if flags != self.flags() {
+            self.counters.incompatible += 1;
+            return self.refuse(now, source, Reason::Protection, init.nonce);
+        }
+        let known = self.peers.find(source);
+        if known.is_none() && self.peers.is_full() {
+            self.counters.full += 1;
+            return;
+        }
+        let session = match known.and_then(|peer| self.peers.state(peer)) {
+            Some(State::Open(session)) => session.id,
+            // The initiator may have accepted this one, so that it has begun there already.
+            Some(State::Opening(opening)) => opening.challenged.map_or([0; 8], |(_, id)| id),
+            _ => [0; 8],
+        };
+        let issued = self.stamp(now).to_le_bytes();
+        let cookie = self.cookie(source, &issued, body);
+        let message = Message::new(Kind::Challenge, 0, attempt)
+            .with(init.nonce)
+            .with(&self.crypto.incarnation().to_le_bytes())
+            .with(self.crypto.share())
+            .with(&session)
+            .with(&issued)
+            .with(&cookie);
+        let tag = self.challenge_tag(&self.own, source, message.body());
+        self.counters.challenges += 1;
+        self.post(*source, message.with(&tag));
+    }
+
+    fn refuse(&mut self, now: Nanos, source: &Address, reason: Reason, nonce: &Tag) {
+        if self.bucket.take(now) {
+            let attempt = self.counters.other_secret as u8;
+            let message = Message::new(Kind::Refused, reason as u8, attempt).with(nonce);
+            self.post(*source, message);
+        }
+    }
+
+    fn cookie(&self, source: &Address, issued: &[u8; 8], init: &[u8; INIT]) -> Tag {
+        self.crypto.cookie(&[source.padded(), issued, init])
+    }
+
+    fn challenge_tag(&self, from: &Address, to: &Address, covered: &[u8]) -> Tag {
+        let parts = [from.padded(), to.padded(), covered];
+        self.crypto.tag(b"challeng", &parts)
+    }
+
+    /// What makes a session between `first` and `second` this one.
+    fn keys(
+        &self,
+        theirs: &[u8; 32],
+        is_first: bool,
+        [first, second]: [&Address; 2],
+        responder: u64,
+        cookie: &Tag,
+        init: &[u8],
+    ) -> Option<C::Keys> {
+        let responder = responder.to_le_bytes();
+        let transcript = [init, &responder, cookie, first.padded(), second.padded()];
+        self.crypto.derive(theirs, is_first, &transcript)
+    }
+
+    fn on_challenge(&mut self, now: Nanos, peer: Rank, nonce: &Tag, received: Received<'_>) {
+        let Received::Challenge {
+            covered,
+            incarnation,
+            share,
+            session: theirs,
+            issued,
+            cookie,
+            tag,
+            ..
+        } = received
+        else {
+            return;
+        };
+        let Some(&address) = self.peers.address(peer) else {
+            return;
+        };
+        let is_awaited = match self.peers.state(peer) {
+            Some(State::Opening(opening)) => {
+                opening.nonce == *nonce && opening.challenged.is_none()
+            }
+            Some(State::Open(session)) => session
+                .check
+                .as_deref()
+                .is_some_and(|(asked, _)| asked == nonce),
+            _ => false,
+        };
+        if !is_awaited {
+            return;
+        }
+        if !is_same_tag(tag, &self.challenge_tag(&address, &self.own, covered)) {
+            self.counters.bad_tag += 1;
+            return;
+        }
+        match self.peers.state_mut(peer) {
+            Some(State::Open(session)) => {
+                let is_restarted = session.incarnation != incarnation;
+                if !is_restarted && session.id == *theirs {
+                    if let Some(check) = session.check.take() {
+                        self.timers.remove(&(check.1.next, peer));
+                    }
+                    return;
+                }
+                self.fail(
+                    peer,
+                    match is_restarted {
+                        true => RESTARTED,
+                        false => Failure::Left,
+                    },
+                );
+            }
+            Some(State::Opening(opening)) => {
+                let Some(init) = opening
+                    .repeated
+                    .message
+                    .body()
+                    .first_chunk::<INIT>()
+                    .copied()
+                else {
+                    return;
+                };
+                let Some(fields) = Init::read(&init) else {
+                    return;
+                };
+                let ends = [&self.own, &address];
+                let Some(keys) = self.keys(share, true, ends, incarnation, cookie, fields.covered)
+                else {
+                    self.counters.bad_tag += 1;
+                    return;
+                };
+                self.crypto.install(peer, &keys);
+                let message = Message::new(Kind::Confirm, 0, 0)
+                    .with(issued)
+                    .with(cookie)
+                    .with(&init)
+                    .with(&C::tag_by(&keys, b"confirm ", &[]));
+                if let Some(State::Opening(opening)) = self.peers.state_mut(peer) {
+                    self.timers.remove(&(opening.repeated.next, peer));
+                    opening.challenged = Some((incarnation, C::id_of(&keys)));
+                    opening.repeated = Repeated::new(message, now);
+                    self.timers.insert((opening.repeated.next, peer));
+                }
+                self.post(address, message);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_confirm(&mut self, now: Nanos, source: &Address, received: Received<'_>) {
+        let Received::Confirm {
+            attempt,
+            issued,
+            cookie,
+            init,
+            tag,
+        } = received
+        else {
+            return;
+        };
+        // A cookie is issued only for an init with a valid code, and covers all of it.
+        if !is_same_tag(cookie, &self.cookie(source, issued, init)) {
+            self.counters.stale += 1;
+            return;
+        }
+        let Some(fields) = Init::read(init) else {
+            return;
+        };
+        let issued = u64::from_le_bytes(*issued);
+        let known = self.peers.find(source);
+        match known.and_then(|peer| self.peers.state(peer)) {
+            // The accept was lost.
+            Some(State::Open(session)) if !session.first && session.cookie == *cookie => {
+                if let Some(peer) = known {
+                    self.accept(peer, attempt, fields.nonce);
+                }
+                return;
+            }
+            // It was sent before the session began, which prevails.
+            Some(State::Open(session)) if issued <= session.began => {
+                self.counters.stale += 1;
+                return;
+            }
+            Some(State::Opening(_)) if self.crypto.share() < fields.share => return,
+            _ => {}
+        }
+        self.spent.advance(now, COOKIE_LIFE);
+        let is_old = now.saturating_sub(issued) > COOKIE_LIFE;
+        let most = SPENT + 2 * self.peers.limit() as usize;
+        if is_old || self.spent.contains(cookie) || self.spent.len() >= most {
+            self.counters.stale += 1;
+            return;
+        }
+        if known.is_none() && self.peers.is_full() {
+            self.counters.full += 1;
+            return;
+        }
+        let ends = [source, &self.own];
+        let own = self.crypto.incarnation();
+        let keys = self.keys(fields.share, false, ends, own, cookie, fields.covered);
+        let Some(keys) = keys.filter(|keys| is_same_tag(tag, &C::tag_by(keys, b"confirm ", &[])))
+        else {
+            self.counters.bad_tag += 1;
+            return;
+        };
+        self.spent.insert(cookie);
+        let Some(peer) = self.connect(*source) else {
+            return;
+        };
+        if known.is_none() {
+            self.events.push_back(Event::Joined(peer));
+        }
+        if let Some(State::Open(session)) = self.peers.state(peer) {
+            let failure = match session.incarnation != fields.incarnation {
+                true => RESTARTED,
+                false => Failure::Left,
+            };
+            self.fail(peer, failure);
+        }
+        self.crypto.install(peer, &keys);
+        let session = Session {
+            id: C::id_of(&keys),
+            incarnation: fields.incarnation,
+            began: 0,
+            name: fields.name,
+            first: false,
+            cookie: *cookie,
+            checked: now,
+            check: None,
+        };
+        self.open(now, peer, session);
+        self.accept(peer, attempt, fields.nonce);
+    }
+
+    /// A session begins, whose keys are installed.
+    fn open(&mut self, now: Nanos, peer: Rank, session: Session) {
+        self.crypto.set_name(peer, session.name);
+        let began = self.stamp(now);
+        self.set_state(peer, State::Open(Box::new(Session { began, ..session })));
+        self.counters.sessions += 1;
+        self.events.push_back(Event::Began(peer));
+    }
+
+    /// Tells the initiator that the session has begun.
+    fn accept(&mut self, peer: Rank, attempt: u8, nonce: &Tag) {
+        let name = peer.to_le_bytes();
+        if let Some(tag) = self.crypto.session_tag(peer, b"accept  ", &[&name]) {
+            let message = Message::new(Kind::Accept, 0, attempt)
+                .with(nonce)
+                .with(&name)
+                .with(&tag);
+            self.post_to(peer, message);
+        }
+    }
+
+    fn on_accept(&mut self, now: Nanos, peer: Rank, nonce: &Tag, name: &[u8; 4], tag: &Tag) {
+        let Some(State::Opening(opening)) = self.peers.state(peer) else {
+            return;
+        };
+        let Some((incarnation, id)) = opening.challenged.filter(|_| opening.nonce == *nonce) else {
+            return;
+        };
+        let expected = self.crypto.session_tag(peer, b"accept  ", &[name]);
+        if !expected.is_some_and(|expected| is_same_tag(tag, &expected)) {
+            self.counters.bad_tag += 1;
+            return;
+        }
+        let session = Session {
+            id,
+            incarnation,
+            began: 0,
+            name: Rank::from_le_bytes(*name),
+            first: true,
+            cookie: Tag::default(),
+            checked: now,
+            check: None,
+        };
+        self.open(now, peer, session);
+    }
+
+    fn on_goodbye(&mut self, source: &Address, name: Rank, tag: &Tag) {
+        if self.peers.address(name) != Some(source) {
+            return;
+        }
+        let Some(State::Open(session)) = self.peers.state(name) else {
+            return;
+        };
+        let label = goodbye_label(!session.first);
+        let expected = self.crypto.session_tag(name, label, &[]);
+        if expected.is_some_and(|expected| is_same_tag(tag, &expected)) {
+            self.fail(name, Failure::Left);
+        } else {
+            self.counters.bad_tag += 1;
+        }
+    }
+
+    /// Somebody says that the peer has no session with this process: asks the peer.
+    fn on_unknown(&mut self, now: Nanos, source: &Address, name: Rank) {
+        let Some(peer) = self.peers.find(source) else {
+            return;
+        };
+        let Some(State::Open(session)) = self.peers.state(peer) else {
+            return;
+        };
+        let is_early = now.saturating_sub(session.checked) < CHECK_PAUSE;
+        if session.name != name || session.check.is_some() || is_early {
+            return;
+        }
+        let Some((nonce, repeated)) = self.init(now, peer) else {
+            return;
+        };
+        self.counters.checks += 1;
+        self.timers.insert((repeated.next, peer));
+        if let Some(State::Open(session)) = self.peers.state_mut(peer) {
+            session.checked = now;
+            session.check = Some(Box::new((nonce, repeated)));
+        }
+    }
+
+    fn on_refused(&mut self, source: &Address, reason: Reason, nonce: &Tag) {
+        let Some(peer) = self.peers.find(source) else {
+            return;
+        };
+        let Some(State::Opening(opening)) = self.peers.state_mut(peer) else {
+            return;
+        };
+        if opening.nonce != *nonce {
+            return;
+        }
+        opening.refusals += 1;
+        if opening.refusals >= ENOUGH {
+            self.fail(peer, Failure::Network(reason.words()));
+        }
+    }
+}

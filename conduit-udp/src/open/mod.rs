@@ -1,0 +1,370 @@
+//! UDP as an open network: processes that come and go ([`OpenTransport`]).
+//!
+//! [`OpenUdp`] is one process's end. A peer's address is its IP address and port. Two processes
+//! have a session after a handshake (`handshake`), which proves the secret that both have and where
+//! both are, before either keeps anything of the other. During a session, packets, acknowledgement,
+//! liveness and the driver are those of a job's ranks ([`crate::protocol`], [`crate::socket`]).
+//! `docs/udp.md` has the messages and the reasons.
+
+mod address;
+mod handshake;
+mod host;
+mod node;
+mod peers;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use conduit_core::ni::Rank;
+use conduit_portals::transport::open::{ConnectError, OpenTransport};
+use conduit_portals::transport::{Transport, Wait};
+use seal::{Protection, Seal, Secret, SessionSealer};
+
+use crate::protocol::{Config, Counters, Fragment, FragmentHandler, LinkStatus, Refused};
+use crate::socket::{
+    FaultConfig, FaultCounters, Interface, Options, Peers, Socket, SocketCounters, SocketError,
+    Waiter, Wire, default_source, interfaces,
+};
+
+use address::Address;
+use node::Node;
+
+pub use handshake::HandshakeCounters;
+
+/// The setting that bounds the number of peers.
+pub const MAX_PEERS_SETTING: &str = "CONDUIT_NA_MAX_PEERS";
+
+/// Whom a process trusts.
+#[derive(Debug)]
+pub enum Trust {
+    /// Those that have this secret.
+    Secret(Secret),
+    /// Everybody who can send it a packet from where they say they are.
+    Unauthenticated,
+}
+
+/// Which family of IP addresses is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Family {
+    /// Either, and IPv4 rather than IPv6.
+    #[default]
+    Any,
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// The configuration of an open network over UDP.
+#[derive(Debug)]
+pub struct OpenConfig {
+    /// The name of an interface, an IP address or a name of this host, and behind a colon the port.
+    /// Either may be missing and is then chosen.
+    pub host: Option<String>,
+    /// A subnet like `10.0.0.0/24`, for the choice.
+    pub subnet: Option<String>,
+    /// The family of addresses, for the choice.
+    pub family: Family,
+    /// Whom this process trusts.
+    pub trust: Trust,
+    /// Whether packets are encrypted; the same for all that communicate.
+    pub encrypt: bool,
+    /// The most peers that can have numbers at once.
+    pub max_peers: u32,
+    /// Bytes of the largest IP packet; `None`: what the interface takes.
+    pub mtu: Option<usize>,
+    /// Bytes of the socket's buffers that are asked for.
+    pub socket_buffer: usize,
+    /// Whether segmentation offload is used, if the system has it.
+    pub offload: bool,
+    /// The protocol's limits and times. Rank, size, packet size and socket buffer are filled in.
+    pub protocol: Config,
+    /// Injected faults, for tests.
+    pub faults: FaultConfig,
+}
+
+impl OpenConfig {
+    /// Default limits, on an interface and a port that are chosen.
+    pub fn new(trust: Trust) -> Self {
+        Self {
+            host: None,
+            subnet: None,
+            family: Family::Any,
+            trust,
+            encrypt: false,
+            max_peers: 1 << 16,
+            mtu: None,
+            socket_buffer: Options::BUFFER,
+            offload: true,
+            protocol: Config {
+                dead_time: 30_000_000_000,
+                ..Config::default()
+            },
+            faults: FaultConfig::default(),
+        }
+    }
+}
+
+/// Why the network could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// What names this process's interface or port can't be used.
+    #[error("UDP at {host:?}: {reason}")]
+    Host {
+        /// The text.
+        host: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No interface fits the subnet.
+    #[error("UDP within the subnet {subnet:?}: {reason}")]
+    Subnet {
+        /// The text.
+        subnet: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Another process has the port.
+    #[error("the UDP port of {0} is taken by another process")]
+    Taken(SocketAddr),
+    /// The socket could not be opened.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The operating system refused.
+    #[error("UDP: {what}: {error}")]
+    System {
+        /// What was asked.
+        what: &'static str,
+        /// The system's error.
+        error: io::Error,
+    },
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> OpenError {
+    move |error| OpenError::System { what, error }
+}
+
+/// The wire's seal: the node has its own, which changes with the sessions.
+#[derive(Debug)]
+struct NodesOwn;
+
+impl Seal for NodesOwn {
+    fn seal(&mut self, _: Rank, _: u64, _: &mut [u8], _: usize) {}
+    fn open(&mut self, _: Rank, _: u64, _: &mut [u8], _: usize) -> bool {
+        false
+    }
+}
+
+/// One process's end of an open network over UDP.
+#[derive(Debug)]
+pub struct OpenUdp {
+    wire: Wire<Node, NodesOwn>,
+    waiter: Arc<Waiter>,
+}
+
+impl OpenUdp {
+    /// Opens the network.
+    ///
+    /// # Errors
+    /// [`OpenError`] names what is wrong.
+    pub fn start(config: &OpenConfig) -> Result<Self, OpenError> {
+        let exist = interfaces().map_err(system("the interfaces of this host"))?;
+        let (host, port) = host::parse(config.host.as_deref().unwrap_or_default())?;
+        let subnet = config.subnet.as_deref();
+        let source = default_source();
+        let interface = host::find(&exist, host, subnet, config.family, source, host::lookup)?;
+        let socket = open_socket(config, &interface, port)?.with_one_port();
+        let own = Address::of(socket.address().ip(), socket.address().port());
+        let protection = match config.encrypt {
+            true => Protection::Encrypt,
+            false => Protection::Authenticate,
+        };
+        let secret = match &config.trust {
+            Trust::Secret(secret) => Some(secret),
+            Trust::Unauthenticated => None,
+        };
+        let seed = Secret::random().map_err(system("random numbers"))?;
+        let sealer = SessionSealer::new(secret, protection, &seed);
+        let fault_rank = sealer.incarnation() as Rank;
+        let protocol = Config {
+            packet: socket.packet(),
+            socket_buffer: socket.buffers().receive,
+            ..config.protocol.clone()
+        };
+        let node = Node::new(sealer, own, interface.index, config.max_peers, protocol);
+        let packet = node.endpoint.config().packet;
+        let nobody = Peers::new(&[], interface.index);
+        let mut wire = Wire::new(node, NodesOwn, socket, nobody, packet)
+            .map_err(system("wait for packets"))?;
+        wire.inject_faults(fault_rank, &config.faults);
+        let waiter = Arc::new(wire.waiter().map_err(system("wait for packets"))?);
+        Ok(Self { wire, waiter })
+    }
+
+    /// Counts of handshakes.
+    pub fn handshake_counters(&self) -> HandshakeCounters {
+        self.wire.machine().handshakes.counters
+    }
+
+    /// The protocol's counters, of all sessions together.
+    pub fn counters(&self) -> Counters {
+        self.wire.machine().endpoint.counters()
+    }
+
+    /// The socket's counters.
+    pub fn socket_counters(&self) -> SocketCounters {
+        *self.wire.socket().counters()
+    }
+
+    /// Injected faults, if any are set.
+    pub fn fault_counters(&self) -> Option<FaultCounters> {
+        self.wire.faults().copied()
+    }
+
+    /// The status of the link to a peer, if there is a session.
+    pub fn link(&self, peer: Rank) -> Option<LinkStatus> {
+        self.wire.machine().endpoint.link(peer)
+    }
+
+    /// Bytes of memory for peers and what is under way.
+    pub fn memory(&self) -> usize {
+        self.wire.machine().memory()
+    }
+
+    fn node(&mut self) -> &mut Node {
+        self.wire.machine_mut()
+    }
+
+    /// Sends the messages of handshakes.
+    #[inline]
+    fn send_messages(&mut self) {
+        if self.wire.machine().handshakes.has_messages() {
+            self.send_waiting_messages();
+        }
+    }
+
+    #[cold]
+    fn send_waiting_messages(&mut self) {
+        while let Some((to, message)) = self.node().next_message() {
+            self.wire.send_datagram(&to, message.bytes());
+        }
+    }
+}
+
+fn open_socket(config: &OpenConfig, interface: &Interface, port: u16) -> Result<Socket, OpenError> {
+    let mut options = Options::on(interface);
+    options.port = port;
+    options.mtu = config.mtu.or(options.mtu);
+    options.send_buffer = config.socket_buffer;
+    options.receive_buffer = config.socket_buffer;
+    options.offload = config.offload;
+    Socket::open(&options).map_err(|error| match error {
+        SocketError::System { address, error, .. } if error.kind() == io::ErrorKind::AddrInUse => {
+            OpenError::Taken(address)
+        }
+        error => error.into(),
+    })
+}
+
+impl Transport for OpenUdp {
+    #[inline]
+    fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
+        self.wire.send(peer, fragment)
+    }
+    #[inline]
+    fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
+        let did = self.wire.receive(handler);
+        self.send_messages();
+        did
+    }
+    #[inline]
+    fn transmit(&mut self, handler: &mut impl FragmentHandler) {
+        self.wire.flush(handler);
+        self.send_messages();
+    }
+    #[inline]
+    fn is_idle(&self, peer: Rank) -> bool {
+        self.wire.machine().endpoint.is_flushed(peer)
+    }
+    fn outstanding(&self, peer: Rank) -> usize {
+        self.wire.machine().endpoint.outstanding(peer)
+    }
+    fn timeout(&self) -> Option<Duration> {
+        match self.wire.machine().handshakes.has_messages() {
+            true => Some(Duration::ZERO),
+            false => self.wire.next_timeout(),
+        }
+    }
+    fn waiter(&self) -> Arc<dyn Wait> {
+        let waiter: Arc<Waiter> = Arc::clone(&self.waiter);
+        waiter
+    }
+    fn abandon(&mut self, peers: &[Rank], _: &mut impl FragmentHandler) {
+        for &peer in peers {
+            self.node().endpoint.abandon(peer);
+        }
+    }
+    fn describe(&self, peer: Rank) -> String {
+        match self.wire.machine().handshakes.address(peer) {
+            Some(address) => format!("at {address}"),
+            None => String::new(),
+        }
+    }
+}
+
+impl OpenTransport for OpenUdp {
+    fn address(&self) -> &[u8] {
+        self.wire.machine().handshakes.own().as_bytes()
+    }
+    fn address_to_text(&self, address: &[u8]) -> Option<String> {
+        Some(Address::decode(address).ok()?.to_string())
+    }
+    fn address_of_text(&self, text: &str) -> Result<Vec<u8>, ConnectError> {
+        Ok(Address::parse(text)?.as_bytes().to_vec())
+    }
+    fn connect(&mut self, address: &[u8]) -> Result<Rank, ConnectError> {
+        let address = Address::decode(address)?;
+        let node = self.node();
+        let own = *node.handshakes.own();
+        if address == own {
+            return Err(ConnectError::Own);
+        }
+        if address.is_ipv4() != own.is_ipv4() {
+            return Err(ConnectError::Malformed(match own.is_ipv4() {
+                true => "it is an IPv6 address, and this process has an IPv4 one",
+                false => "it is an IPv4 address, and this process has an IPv6 one",
+            }));
+        }
+        node.connect(address).ok_or(ConnectError::Exhausted {
+            limit: node.handshakes.max_peers(),
+            setting: MAX_PEERS_SETTING,
+        })
+    }
+    fn peer_address(&self, peer: Rank) -> Option<Vec<u8>> {
+        let address = self.wire.machine().handshakes.address(peer)?;
+        Some(address.as_bytes().to_vec())
+    }
+    fn has_session(&self, peer: Rank) -> bool {
+        self.wire.machine().handshakes.is_used(peer)
+    }
+    fn end_session(&mut self, peer: Rank) {
+        self.node().end_session(peer);
+        self.send_messages();
+    }
+    fn close(&mut self, peer: Rank) {
+        self.node().close(peer);
+        self.send_messages();
+    }
+    fn leave(&mut self) {
+        self.node().leave();
+        self.send_messages();
+    }
+    fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.push(self.wire.socket().as_fd());
+    }
+}

@@ -1,0 +1,5 @@
+mod app;
+mod hostile;
+mod schedules;
+mod sockets;
+mod world;
