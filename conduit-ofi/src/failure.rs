@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
-use conduit_core::ni::Rank;
 use conduit_portals::transport::fragment::Failure;
 use libfabric_sys::{
     FI_EBADF, FI_ENETDOWN, FI_ENODEV, FI_ENOSYS, FI_EOPBADSTATE, FI_EOPNOTSUPP, FI_ETIMEDOUT,
@@ -15,7 +14,7 @@ use crate::provider::Offer;
 /// What can be set when a device has failed.
 const OTHER_DEVICE: &str = "settings CONDUIT_OFI_PROVIDER and CONDUIT_OFI_DOMAIN choose another";
 /// What can be set when a provider doesn't do what it says.
-const OTHER_ATOMICS: &str = "with CONDUIT_NETWORK=shm,ofi processors do the atomics";
+const OTHER_ATOMICS: &str = "with CONDUIT_OFI_ATOMICS=0 processors do the atomics";
 
 /// Whether an error number, negated or not, is about this rank's own device and not about a peer.
 pub(crate) fn is_own(error: i64) -> bool {
@@ -62,13 +61,13 @@ pub(crate) fn unanswered(milliseconds: u64) -> Failure {
     )))
 }
 
-/// The failure of all peers, because this rank's own endpoint has failed.
-pub(crate) fn of_all(offer: &Offer, rank: Rank, operation: &str, error: i64) -> Failure {
+/// The failure of all peers, because this process's own endpoint has failed; `owner`: whose it is.
+pub(crate) fn of_all(offer: &Offer, owner: &str, operation: &str, error: i64) -> Failure {
     let words = match error.abs() == i64::from(FI_ETIMEDOUT) {
         true => "what is under way to a peer that has failed does not end".to_owned(),
         false => format!("{operation}: {}", words(offer, error)),
     };
     Failure::Network(kept(format!(
-        "rank {rank}'s own endpoint ({offer:?}) has failed: {words} ({OTHER_DEVICE})"
+        "{owner} own endpoint ({offer:?}) has failed: {words} ({OTHER_DEVICE})"
     )))
 }

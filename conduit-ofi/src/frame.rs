@@ -9,6 +9,7 @@
 //! FIRST         the first bytes of a longer one; length: all its bytes
 //! CHUNK         the next bytes of it
 //! PING, PONG    length: the number of a ping, given back
+//! BYE           the sender ends the session; in open networks only
 //! ```
 //!
 //! Only FIRST, PING and PONG have a length. In a job whose frames are sealed a tag follows
@@ -38,23 +39,25 @@ pub(crate) enum Kind {
     Chunk,
     Ping,
     Pong,
+    Bye,
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Tiny,
         Self::Whole,
         Self::First,
         Self::Chunk,
         Self::Ping,
         Self::Pong,
+        Self::Bye,
     ];
 
     /// Bytes of the frame's own header.
     #[inline]
     pub(crate) fn header(self) -> usize {
         match self {
-            Self::Tiny | Self::Whole | Self::Chunk => HEADER,
+            Self::Tiny | Self::Whole | Self::Chunk | Self::Bye => HEADER,
             Self::First | Self::Ping | Self::Pong => LONG_HEADER,
         }
     }
@@ -160,7 +163,7 @@ impl Frame {
             rest = after;
         }
         let (header, payload) = rest.split_at_checked(usize::from(frame.header))?;
-        let has_bytes = !matches!(frame.kind, Kind::Ping | Kind::Pong);
+        let has_bytes = !matches!(frame.kind, Kind::Ping | Kind::Pong | Kind::Bye);
         (has_bytes || rest.is_empty()).then_some((frame, header, payload))
     }
 }
@@ -187,12 +190,12 @@ mod tests {
 
         #[test]
         fn what_is_written_is_read(
-            kind in 0..6usize, header in prop::collection::vec(any::<u8>(), 0..64), number: u16, rank: u32, job: u64, length: u64,
+            kind in 0..7usize, header in prop::collection::vec(any::<u8>(), 0..64), number: u16, rank: u32, job: u64, length: u64,
             payload in prop::collection::vec(any::<u8>(), 0..100),
         ) {
             let kind = Kind::ALL[kind];
             let (header, payload) = match kind {
-                Kind::Ping | Kind::Pong => (vec![], vec![]),
+                Kind::Ping | Kind::Pong | Kind::Bye => (vec![], vec![]),
                 _ => (header, payload),
             };
             let length = if kind.header() == LONG_HEADER { length } else { 0 };

@@ -12,6 +12,7 @@ mod frame;
 mod link;
 mod liveness;
 mod objects;
+pub mod open;
 pub mod provider;
 pub mod settings;
 mod slots;

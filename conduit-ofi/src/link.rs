@@ -146,8 +146,10 @@ impl Held {
 
 /// A peer.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Link<T> {
     pub(crate) peer: Rank,
+    /// What an open network keeps for it.
+    pub(crate) session: T,
     /// libfabric's handle of it.
     pub(crate) address: fi_addr_t,
     /// Small frames that libfabric refused for now (`-FI_EAGAIN`).
@@ -181,12 +183,13 @@ pub(crate) struct Link {
 }
 
 // What `docs/ofi.md` says of memory.
-const _: () = assert!(size_of::<Link>() <= 232);
+const _: () = assert!(size_of::<Link<()>>() <= 232);
 
-impl Link {
+impl<T: Copy + Default> Link<T> {
     pub(crate) fn new(peer: Rank, address: fi_addr_t) -> Self {
         Self {
             peer,
+            session: T::default(),
             address,
             backlog: VecDeque::new(),
             next_out: 0,
@@ -240,6 +243,13 @@ impl Link {
         self.in_flight.clear();
     }
 
+    /// Frees what is empty.
+    pub(crate) fn shrink(&mut self) {
+        self.backlog.shrink_to_fit();
+        self.queue.shrink_to_fit();
+        self.in_flight.shrink_to_fit();
+    }
+
     /// What is kept of the link while it is idle: see [`IDLE`]. `None`: it can't be idle now.
     fn to_idle(&self) -> Option<u32> {
         let is_quiet = self.pending == 0
@@ -269,13 +279,13 @@ impl Link {
 /// The links to all peers. A peer without a link, or with an idle one, costs eight bytes and its
 /// address.
 #[derive(Debug)]
-pub(crate) struct Links {
+pub(crate) struct Links<T> {
     /// By rank: the index of its link, what is kept of an idle one, or [`NONE`].
-    places: Box<[u32]>,
+    places: Vec<u32>,
     /// By rank, for idle links: the numbers of the next frames to and from the peer. Allocated when
     /// the first link that was used is made idle.
     numbers: Box<[(u64, u64)]>,
-    links: Vec<Link>,
+    links: Vec<Link<T>>,
 }
 
 const NONE: u32 = u32::MAX;
@@ -288,13 +298,18 @@ const HANDLE: u32 = KNOWN - 1;
 /// The table does not shrink while it has fewer links.
 const FEW: usize = 16;
 
-impl Links {
+impl<T: Copy + Default> Links<T> {
     pub(crate) fn new(size: u32) -> Self {
         Self {
-            places: vec![NONE; size as usize].into(),
+            places: vec![NONE; size as usize],
             numbers: Box::default(),
             links: Vec::new(),
         }
+    }
+
+    /// Whether no link is open.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.links.is_empty()
     }
 
     /// The index of a peer's open link. It is valid until a link is added, made idle or reopened.
@@ -306,7 +321,7 @@ impl Links {
 
     /// The link at an index, unless it has failed.
     #[inline]
-    pub(crate) fn alive(&mut self, place: usize) -> Result<&mut Link, Refused> {
+    pub(crate) fn alive(&mut self, place: usize) -> Result<&mut Link<T>, Refused> {
         let link = self.links.get_mut(place).ok_or(Refused::NoSuchRank)?;
         match link.failure {
             None => Ok(link),
@@ -316,19 +331,19 @@ impl Links {
 
     /// The link to a peer, if it is open.
     #[inline]
-    pub(crate) fn get(&mut self, peer: Rank) -> Option<&mut Link> {
+    pub(crate) fn get(&mut self, peer: Rank) -> Option<&mut Link<T>> {
         let place = *self.places.get(peer as usize)?;
         self.links.get_mut(place as usize)
     }
 
     #[inline]
-    pub(crate) fn peek(&self, peer: Rank) -> Option<&Link> {
+    pub(crate) fn peek(&self, peer: Rank) -> Option<&Link<T>> {
         let place = *self.places.get(peer as usize)?;
         self.links.get(place as usize)
     }
 
     /// Adds the link to a rank of the job that has none.
-    pub(crate) fn add(&mut self, link: Link) {
+    pub(crate) fn add(&mut self, link: Link<T>) {
         if let Some(place) = self.places.get_mut(link.peer as usize) {
             // Fits: fewer than ranks.
             *place = self.links.len() as u32;
@@ -376,6 +391,13 @@ impl Links {
         if let Some(kept) = self.numbers.get_mut(peer as usize) {
             *kept = numbers;
         }
+        self.take_out(place);
+        self.places[peer as usize] = idle;
+        true
+    }
+
+    /// Takes a link out of the table, whose place is then to be changed.
+    fn take_out(&mut self, place: usize) {
         self.links.swap_remove(place);
         if let Some(moved) = self.links.get(place) {
             // Fits: it was there before.
@@ -384,8 +406,23 @@ impl Links {
         if self.links.len() >= FEW && self.links.len() < self.links.capacity() / 4 {
             self.links.shrink_to(2 * self.links.len());
         }
-        self.places[peer as usize] = idle;
-        true
+    }
+
+    /// Removes the link to a peer. Only in open networks.
+    pub(crate) fn remove(&mut self, peer: Rank) {
+        if let Some(place) = self.find(peer) {
+            self.take_out(place);
+            self.places[peer as usize] = NONE;
+        }
+    }
+
+    /// Makes room for links to peers below `size`, of which those above it have none. Only in open
+    /// networks.
+    pub(crate) fn resize(&mut self, size: u32) {
+        self.places.resize(size as usize, NONE);
+        if self.places.len() >= FEW && self.places.len() < self.places.capacity() / 4 {
+            self.places.shrink_to(2 * self.places.len());
+        }
     }
 
     /// Reopens an idle link. `false`: it is not idle.
@@ -412,15 +449,15 @@ impl Links {
     }
 
     /// All open links.
-    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Link> {
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Link<T>> {
         self.links.iter_mut()
     }
 
     /// Bytes of memory, but for what is under way.
     pub(crate) fn memory(&self) -> usize {
-        size_of_val(&*self.places)
+        self.places.capacity() * size_of::<u32>()
             + size_of_val(&*self.numbers)
-            + self.links.capacity() * size_of::<Link>()
+            + self.links.capacity() * size_of::<Link<T>>()
     }
 }
 
@@ -435,7 +472,7 @@ mod tests {
         /// known.
         #[test]
         fn nobody_is_mixed_up(steps in prop::collection::vec((0u8..4, 0u32..20), 1..300)) {
-            let mut links = Links::new(20);
+            let mut links = Links::<()>::new(20);
             let mut reference = BTreeMap::<Rank, (u64, bool)>::new();
             let mut numbers = BTreeMap::<Rank, (u64, u64)>::new();
             for (number, (what, peer)) in (1..).zip(steps) {
@@ -473,7 +510,7 @@ mod tests {
 
     #[test]
     fn who_was_only_noted_rests_and_begins_with_the_first_frame() {
-        let mut links = Links::new(3);
+        let mut links = Links::<()>::new(3);
         links.note(1, 7);
         assert_eq!((links.next_in(1), links.next_in(3)), (Some(0), None));
         assert!(links.peek(1).is_none() && links.reopen(1));
@@ -514,7 +551,7 @@ mod tests {
 
     #[test]
     fn one_with_something_under_way_does_not_rest() {
-        type Change = fn(&mut Link);
+        type Change = fn(&mut Link<()>);
         let changes: [Change; 11] = [
             |link| link.pending = 1,
             |link| link.abandoned = true,
@@ -530,13 +567,13 @@ mod tests {
             |link| link.address = u64::from(HANDLE) + 1,
         ];
         for change in changes {
-            let mut links = Links::new(2);
+            let mut links = Links::<()>::new(2);
             links.add(Link::new(1, 5));
             change(links.get(1).expect("there"));
             assert!(!links.make_idle(1));
             assert!(links.peek(1).is_some());
         }
-        let mut links = Links::new(2);
+        let mut links = Links::<()>::new(2);
         links.add(Link::new(1, 5));
         assert!(links.make_idle(1) && !links.make_idle(1) && links.peek(1).is_none());
         assert!(!links.reopen(0) && links.reopen(1) && !links.reopen(1));
@@ -547,20 +584,20 @@ mod tests {
     #[test]
     fn idle_peers_cost_nothing() {
         for size in [10, 10_000, 1_000_000] {
-            let mut links = Links::new(size);
+            let mut links = Links::<()>::new(size);
             for peer in 0..size {
                 let mut link = Link::new(peer, peer.into());
                 link.next_in = 1;
                 links.add(link);
                 assert!(links.make_idle(peer));
             }
-            assert!(links.memory() <= 20 * size as usize + FEW * size_of::<Link>());
+            assert!(links.memory() <= 20 * size as usize + FEW * size_of::<Link<()>>());
         }
-        let mut links = Links::new(1000);
+        let mut links = Links::<()>::new(1000);
         for peer in 0..1000 {
             links.add(Link::new(peer, peer.into()));
         }
         let each = links.memory() as f64 / 1000.0 - 4.0;
-        assert!(each < 1.2 * size_of::<Link>() as f64, "{each} bytes");
+        assert!(each < 1.2 * size_of::<Link<()>>() as f64, "{each} bytes");
     }
 }

@@ -9,9 +9,9 @@ use libfabric_sys::{
     FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_OPT_ENDPOINT,
     FI_OPT_MIN_MULTI_RECV, FI_READ, FI_RECV, FI_REMOTE_WRITE, FI_SEND, FI_TRANSMIT, FI_WAIT_FD,
     FI_WAIT_NONE, FI_WAIT_POLLFD, Library, fi_addr_t, fi_av_attr, fi_av_insert, fi_av_open,
-    fi_close, fi_cq_attr, fi_cq_open, fi_domain, fi_enable, fi_endpoint, fi_ep_bind, fi_getname,
-    fi_mr_bind, fi_mr_desc, fi_mr_enable, fi_mr_key, fi_mr_reg, fi_setopt, fi_trywait, fi_version,
-    fi_wait_obj, fid, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric, fid_mr,
+    fi_av_remove, fi_close, fi_cq_attr, fi_cq_open, fi_domain, fi_enable, fi_endpoint, fi_ep_bind,
+    fi_getname, fi_mr_bind, fi_mr_desc, fi_mr_enable, fi_mr_key, fi_mr_reg, fi_setopt, fi_trywait,
+    fi_version, fi_wait_obj, fid, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric, fid_mr,
 };
 
 use crate::provider::Offer;
@@ -293,6 +293,12 @@ impl Objects {
                 bytes: 0,
             }),
         }
+    }
+
+    /// Removes a peer's address, to which nothing is sent any more.
+    pub(crate) fn remove(&self, mut handle: fi_addr_t) {
+        // SAFETY: open. Some providers refuse while something is under way; then the address stays.
+        let _ = unsafe { fi_av_remove(self.av, &mut handle, 1, 0) };
     }
 
     /// `mr_mode` bits that the provider asks for.

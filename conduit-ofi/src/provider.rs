@@ -15,6 +15,7 @@
 use std::ffi::{CStr, CString, c_int};
 use std::fmt;
 use std::iter;
+use std::net::SocketAddr;
 use std::ptr::{self, NonNull};
 
 use libfabric_sys::{
@@ -23,6 +24,8 @@ use libfabric_sys::{
     FI_MULTI_RECV, FI_ORDER_SAS, FI_PROGRESS_UNSPEC, FI_RM_ENABLED, FI_RMA, FI_SOURCE,
     FI_THREAD_DOMAIN, Library, fi_info, fi_major, fi_minor, fi_progress, fi_version,
 };
+
+use crate::open::socket_address;
 
 /// Capabilities and flags to ask for, the best first: of two offers for the same device the first
 /// counts.
@@ -267,7 +270,45 @@ impl Offer {
         }
     }
 
-    fn matches(&self, hints: &Hints) -> bool {
+    /// Its rank for open networks, the best first: what any process can reach comes before what
+    /// only some can.
+    pub(crate) fn open_rank(&self) -> (bool, u8, bool, bool) {
+        let provider = self.provider();
+        let is_tcp = provider.split(';').next() == Some("tcp");
+        let is_layered = provider.contains(';');
+        (!is_tcp, self.class(false), is_layered, self.is_loopback())
+    }
+
+    /// The address of the interface that its endpoints use, if they have such.
+    pub(crate) fn source(&self) -> Option<SocketAddr> {
+        let info = self.info_ref();
+        if info.src_addr.is_null() {
+            return None;
+        }
+        // SAFETY: the library's, of this length.
+        let raw = unsafe { std::slice::from_raw_parts(info.src_addr.cast(), info.src_addrlen) };
+        socket_address(raw)
+    }
+
+    /// Sets the port of its endpoints. `false`: they have none.
+    pub(crate) fn set_port(&mut self, port: u16) -> bool {
+        if self.source().is_none() {
+            return false;
+        }
+        // SAFETY: owned, and an internet address (just checked), which has its port there.
+        unsafe {
+            let place = self.info.as_mut().src_addr.cast::<u8>().add(2);
+            place.cast::<[u8; 2]>().write_unaligned(port.to_be_bytes());
+        }
+        true
+    }
+
+    /// The format of its addresses.
+    pub(crate) fn address_format(&self) -> u32 {
+        self.info_ref().addr_format
+    }
+
+    pub(crate) fn matches(&self, hints: &Hints) -> bool {
         let provider = self.provider();
         let is_provider = match &hints.provider {
             Some(name) => provider == *name || provider.split(';').next() == Some(name),

@@ -16,6 +16,7 @@ use seal::{Exchange, Protection, Sealer, random_incarnation};
 use crate::error::OfiError;
 use crate::objects::{Objects, Refusal};
 use crate::provider::{Hints, choose};
+use crate::wire::scope::FixedJob;
 use crate::wire::{Addresses, Hosts, Parts, Wire, WireConfig};
 
 /// One rank's end of the network over libfabric.
@@ -380,10 +381,12 @@ fn wire(rank: Rank, config: &OfiConfig, objects: Objects, job_info: Job) -> Resu
         .map(|protection| Sealer::new(job_info.exchange, protection, rank, job_info.incarnations));
     let parts = Parts {
         objects,
-        rank,
-        addresses: job_info.addresses,
-        hosts: job_info.hosts,
-        job: job_info.job,
+        scope: FixedJob {
+            rank,
+            job: job_info.job,
+            addresses: job_info.addresses,
+            hosts: job_info.hosts,
+        },
         seal,
         arrival_bytes: config.portals.arrival_bytes,
     };

@@ -18,6 +18,7 @@ use crate::objects::Objects;
 use crate::slots::Operation;
 
 use super::Wire;
+use super::scope::Scope;
 
 /// Bytes between operand, comparand and result in an operation's buffer.
 const EACH: usize = 8;
@@ -112,7 +113,7 @@ impl Atomics {
     }
 }
 
-impl Wire {
+impl<S: Scope> Wire<S> {
     /// See [`conduit_portals::transport::Transport::atomic`].
     pub(super) fn atomic_there(
         &mut self,

@@ -15,8 +15,9 @@ use crate::objects::{Refusal, Registered};
 use crate::slots::Operation;
 
 use super::Wire;
+use super::scope::Scope;
 
-impl Wire {
+impl<S: Scope> Wire<S> {
     /// See [`conduit_portals::transport::Transport::expose`].
     ///
     /// # Safety

@@ -165,7 +165,7 @@ impl Job {
             header: 8,
             number: number as u16,
             rank,
-            job: self.wires[0].job,
+            job: self.wires[0].scope.job,
             length,
         };
         let mut bytes = vec![0; kind.header()];
@@ -186,7 +186,7 @@ impl Intruder {
         let library = library(which).expect("loaded before");
         let offer = choose(&library, &hints()).map_err(|(reason, _)| reason);
         let objects = Objects::open(offer.expect("tcp"), 1 << 14).expect("an endpoint");
-        let address = job.wires[0].addresses.of(0).expect("the first rank");
+        let address = job.wires[0].scope.address(0).expect("the first rank");
         let to = objects.insert(address).expect("an address");
         Self { objects, to }
     }
@@ -296,9 +296,9 @@ fn who_is_no_rank_is_not_heard() {
         let place = job.wires[0].describe(1);
         assert!(place.contains("; 36 frames were not from"), "{place}");
         // Nor is a guess at the job's number.
-        job.wires[0].job ^= 1;
+        job.wires[0].scope.job ^= 1;
         let frame = job.frame(Kind::Tiny, 1, 1);
-        job.wires[0].job ^= 1;
+        job.wires[0].scope.job ^= 1;
         intruder.send(&mut job, &frame);
         job.send(1, 0, b"also");
         job.send(2, 0, b"more");

@@ -11,7 +11,9 @@ mod atomic;
 mod direct;
 #[cfg(test)]
 mod intruder;
+pub(crate) mod open;
 mod receive;
+pub(crate) mod scope;
 mod send;
 
 use std::cell::Cell;
@@ -23,7 +25,7 @@ use conduit_core::ni::{AtomicOp, AtomicType, Rank};
 use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, Payload, Refused};
 use conduit_portals::transport::{NativeAtomic, PortalsCounters, Transport, Wait};
 use libfabric_sys::{FI_ADDR_UNSPEC, FI_READ, FI_RECV, FI_SEND, FI_WRITE, fi_addr_t};
-use seal::{Sealer, TAG};
+use seal::TAG;
 
 use crate::buffers::Buffers;
 use crate::failure;
@@ -34,6 +36,8 @@ use crate::slots::Slots;
 use crate::wait::Waiter;
 
 use atomic::Atomics;
+pub(crate) use scope::{Addresses, Hosts};
+use scope::{FixedJob, Quiet, Scope};
 
 /// Sizes of a [`Wire`]. What they cost does not grow with the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,37 +152,8 @@ impl WireCounters {
     }
 }
 
-/// The addresses of all ranks' endpoints, all of one length.
-#[derive(Debug)]
-pub(crate) struct Addresses {
-    pub(crate) bytes: Box<[u8]>,
-    pub(crate) each: usize,
-}
-
-impl Addresses {
-    fn of(&self, rank: Rank) -> Option<&[u8]> {
-        let begin = (rank as usize).checked_mul(self.each)?;
-        self.bytes.get(begin..begin.checked_add(self.each)?)
-    }
-}
-
-/// The names of all hosts.
-#[derive(Debug, Default)]
-pub(crate) struct Hosts {
-    /// By rank: the number of its host's name.
-    pub(crate) of: Box<[u32]>,
-    pub(crate) names: Vec<String>,
-}
-
-impl Hosts {
-    fn name(&self, rank: Rank) -> Option<&str> {
-        let number = *self.of.get(rank as usize)?;
-        self.names.get(number as usize).map(String::as_str)
-    }
-}
-
 /// One rank's end of the network. See the [module](self).
-pub struct Wire {
+pub struct Wire<S: Scope = FixedJob> {
     // Dropped before the buffers, which it may access until it is closed.
     objects: Objects,
     small: Buffers,
@@ -194,14 +169,10 @@ pub struct Wire {
     early_room: usize,
     early: usize,
     slots: Slots,
-    links: Links,
-    addresses: Addresses,
-    hosts: Hosts,
-    rank: Rank,
-    /// The job's number.
-    job: u64,
+    links: Links<S::Session>,
+    scope: S,
     /// What frames are sealed with, if they are.
-    seal: Option<Box<Sealer>>,
+    seal: Option<Box<S::Seal>>,
     /// Sources of the messages of one read of the queue, if the provider reports them.
     sources: Option<Box<Sources>>,
     /// A frame of unknown source is accepted.
@@ -238,28 +209,27 @@ pub struct Wire {
 }
 
 /// The parts of a new wire.
-pub(crate) struct Parts {
+pub(crate) struct Parts<S: Scope = FixedJob> {
     pub(crate) objects: Objects,
-    pub(crate) rank: Rank,
-    pub(crate) addresses: Addresses,
-    pub(crate) hosts: Hosts,
-    pub(crate) job: u64,
-    pub(crate) seal: Option<Sealer>,
+    pub(crate) scope: S,
+    pub(crate) seal: Option<S::Seal>,
     /// Bytes that may be buffered of what can't be delivered yet.
     pub(crate) arrival_bytes: usize,
+}
+
+/// The time since the wire's start.
+fn elapsed(start: Instant) -> Nanos {
+    Nanos::try_from(start.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
 }
 
 /// The sources of one batch of messages.
 type Sources = [fi_addr_t; receive::BATCH];
 
-impl Wire {
-    pub(crate) fn new(parts: Parts, config: &WireConfig) -> Result<Self, Refusal> {
+impl<S: Scope> Wire<S> {
+    pub(crate) fn new(parts: Parts<S>, config: &WireConfig) -> Result<Self, Refusal> {
         let Parts {
             mut objects,
-            rank,
-            addresses,
-            hosts,
-            job,
+            scope,
             seal,
             arrival_bytes,
         } = parts;
@@ -285,8 +255,7 @@ impl Wire {
         let receives_memory = Buffers::new(&mut objects, receives, receive_bytes, FI_RECV)?;
         let has_source = objects.offer.has_source();
         let waiter = Arc::new(Waiter::new(&objects.descriptors));
-        // Fits: ranks.
-        let size = hosts.of.len() as u32;
+        let size = scope.size();
         let nanos = config.dead_time.as_nanos();
         let mut wire = Self {
             objects,
@@ -301,13 +270,12 @@ impl Wire {
             early: 0,
             slots: Slots::new(receives + config.small + config.large + config.direct),
             links: Links::new(size),
-            addresses,
-            hosts,
-            rank,
-            job,
+            scope,
             tag: if seal.is_some() { TAG } else { 0 },
-            // A sealed frame is sent from the buffer in which it was sealed.
-            pieces: limits.pieces >= 2 && allows_zero_copy && seal.is_none(),
+            // A sealed frame is sent from the buffer in which it was sealed. In an open network a
+            // peer can be closed at any time, when nothing may reach the user's memory any more, and
+            // libfabric can't cancel what is under way.
+            pieces: limits.pieces >= 2 && allows_zero_copy && seal.is_none() && !S::OPEN,
             seal: seal.map(Box::new),
             sources: has_source.then(|| Box::new([FI_ADDR_UNSPEC; receive::BATCH])),
             accepts_unknown_source: !has_source || size > MAX_PREINSERTED,
@@ -367,16 +335,16 @@ impl Wire {
 
     /// Bytes of memory that peers take.
     pub fn memory(&self) -> usize {
-        self.links.memory() + self.addresses.bytes.len()
+        self.links.memory() + self.scope.memory()
     }
 
     fn now(&self) -> Nanos {
-        Nanos::try_from(self.start.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
+        elapsed(self.start)
     }
 
     /// The link to a peer, which is opened or reopened if need be.
     #[inline]
-    fn open(&mut self, peer: Rank) -> Result<&mut Link, Refused> {
+    fn open(&mut self, peer: Rank) -> Result<&mut Link<S::Session>, Refused> {
         let place = self.place(peer)?;
         self.links.alive(place)
     }
@@ -400,7 +368,7 @@ impl Wire {
     /// it is used.
     fn insert_all(&mut self, size: u32) {
         for peer in 0..size {
-            let address = self.addresses.of(peer);
+            let address = self.scope.address(peer);
             if let Some(Ok(handle)) = address.map(|address| self.objects.insert(address)) {
                 self.links.note(peer, handle);
             }
@@ -411,7 +379,7 @@ impl Wire {
         if self.links.reopen(peer) {
             return Ok(());
         }
-        let address = self.addresses.of(peer).ok_or(Refused::NoSuchRank)?;
+        let address = self.scope.address(peer).ok_or(Refused::NoSuchRank)?;
         let (handle, failure) = match self.broken {
             Some(failure) => (0, Some(failure)),
             None => match self.objects.insert(address) {
@@ -475,13 +443,23 @@ impl Wire {
         let mut pings = Vec::new();
         let mut dead = Vec::new();
         let mut quiet = Vec::new();
+        let mut freed = Vec::new();
         for link in self.links.all().filter(|link| link.failure.is_none()) {
             if link.liveness.is_quiet() {
-                quiet.push(link.peer);
+                match S::on_quiet(&mut link.session) {
+                    Quiet::Idle => quiet.push(link.peer),
+                    Quiet::Free => freed.push(link.peer),
+                    Quiet::Stay => {}
+                    Quiet::Probe => link.liveness.sent(),
+                }
             }
             match link.liveness.check(now, self.dead_time) {
                 Verdict::Fine => {}
-                Verdict::Ping => pings.push(link.peer),
+                Verdict::Ping => {
+                    if S::may_ping(&link.session, link.liveness.is_known()) {
+                        pings.push(link.peer);
+                    }
+                }
                 Verdict::Dead => {
                     let silent = self.dead_time / 1_000_000;
                     let failure = match link.liveness.is_known() {
@@ -493,6 +471,7 @@ impl Wire {
             }
         }
         for peer in pings {
+            self.scope.on_late(peer);
             self.ping(peer);
         }
         for (peer, failure) in dead {
@@ -502,6 +481,12 @@ impl Wire {
             if self.links.make_idle(peer) {
                 handler.link_idle(peer);
             }
+        }
+        for peer in freed {
+            if let Some(link) = self.links.get(peer) {
+                link.shrink();
+            }
+            handler.link_idle(peer);
         }
     }
 
@@ -553,7 +538,7 @@ impl Wire {
     }
 }
 
-impl Transport for Wire {
+impl<S: Scope> Transport for Wire<S> {
     const AT_ONCE: bool = true;
 
     #[inline(always)]
@@ -606,8 +591,6 @@ impl Transport for Wire {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        /// Time-out if nothing can wake a sleeping thread, or something waits for room.
-        const PAUSE: Duration = Duration::from_micros(50);
         // The caller may sleep, so the next receive reads the clock.
         self.unclocked.set(0);
         let is_broken = self.broken.is_some();
@@ -615,10 +598,11 @@ impl Transport for Wire {
             return Some(Duration::ZERO);
         }
         if !is_broken && (!self.outgoing.is_empty() || !self.unposted.is_empty()) {
-            return Some(PAUSE);
+            return Some(S::PAUSE);
         }
+        // Without open links there is nobody to check.
         let until_look = Duration::from_nanos(self.next_check.saturating_sub(self.now()));
-        Some(until_look)
+        (!self.links.is_empty()).then_some(until_look)
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {
@@ -653,10 +637,10 @@ impl Transport for Wire {
     }
 
     fn describe(&self, peer: Rank) -> String {
-        let Some(host) = self.hosts.name(peer) else {
+        let Some(place) = self.scope.place(peer) else {
             return String::new();
         };
-        let mut text = format!("on host {host} (provider {:?}", self.objects.offer);
+        let mut text = format!("{place} (provider {:?}", self.objects.offer);
         // They may be the peer's, if addresses are translated on the way.
         let strangers = self.counters.wrong_source;
         if strangers > 0 {
@@ -715,10 +699,10 @@ impl Transport for Wire {
     }
 }
 
-impl std::fmt::Debug for Wire {
+impl<S: Scope> std::fmt::Debug for Wire<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Wire")
-            .field("rank", &self.rank)
+            .field("owner", &self.scope.owner())
             .field("offer", &self.objects.offer)
             .field("counters", &self.counters)
             .finish_non_exhaustive()

@@ -21,6 +21,7 @@ use crate::slots::Operation;
 
 use super::Wire;
 use super::atomic::result;
+use super::scope::Scope;
 
 /// Completions read by one call.
 pub(super) const BATCH: usize = 32;
@@ -30,7 +31,7 @@ const READS: u32 = 8;
 const AGAIN: isize = -(FI_EAGAIN as isize);
 const FAILED: isize = -(FI_EAVAIL as isize);
 
-impl Wire {
+impl<S: Scope> Wire<S> {
     /// Posts the receive buffers that are not posted.
     #[inline(never)]
     pub(super) fn post_receives(&mut self) -> Result<(), Refusal> {
@@ -147,18 +148,20 @@ impl Wire {
     #[cold]
     pub(super) fn fail_all(&mut self, operation: &'static str, error: i64) {
         if self.broken.is_none() {
-            let failure = failure::of_all(&self.objects.offer, self.rank, operation, error);
+            let failure =
+                failure::of_all(&self.objects.offer, &self.scope.owner(), operation, error);
             self.broken = Some(failure);
             // Ends every access under way to anybody's memory.
             self.objects.close_endpoint();
             self.links.reopen_all();
             let mut peers: Vec<_> = self.links.all().map(|link| link.peer).collect();
-            if peers.is_empty() {
+            if peers.is_empty()
+                && let Some(peer) = self.scope.any_peer()
+            {
                 // A peer has to be reported, or a rank that waits for puts would never notice.
-                let size = self.hosts.of.len().max(1) as Rank;
-                peers.push((self.rank + 1) % size);
+                peers.push(peer);
                 // The rank exists.
-                let _ = self.add(peers[0]);
+                let _ = self.add(peer);
             }
             for peer in peers {
                 self.fail_peer(peer, failure);
@@ -368,6 +371,11 @@ impl Wire {
         // these bytes again before the buffer is posted again; that does not happen while this
         // frame is handled. There is no other reference to them.
         let bytes = unsafe { std::slice::from_raw_parts_mut(begin.add(offset), entry.len) };
+        if S::OPEN && Frame::read_begin(bytes).is_none() {
+            let is_known = self.scope.on_other(bytes);
+            self.counters.malformed += u64::from(!is_known);
+            return;
+        }
         match self.seal {
             None => self.take_frame(bytes, source, handler),
             Some(_) => self.take_sealed(bytes, source, handler),
@@ -379,8 +387,9 @@ impl Wire {
     fn take_frame(&mut self, bytes: &[u8], source: fi_addr_t, handler: &mut impl FragmentHandler) {
         let accepts_unknown_source = self.accepts_unknown_source;
         if let Some((frame, header, payload)) = Frame::decode_tiny(bytes)
-            && frame.job == self.job
+            && self.scope.is_job(frame.job)
             && let Some(link) = self.links.get(frame.rank)
+            && S::is_session(&link.session, frame.job)
             && link.is_next(frame.number)
             && link.is_from(source, accepts_unknown_source)
         {
@@ -401,7 +410,8 @@ impl Wire {
         source: fi_addr_t,
         handler: &mut impl FragmentHandler,
     ) {
-        let Some(frame) = Frame::read_begin(bytes).filter(|frame| frame.job == self.job) else {
+        let frame = Frame::read_begin(bytes);
+        let Some(frame) = frame.filter(|frame| self.scope.is_job(frame.job)) else {
             self.counters.malformed += 1;
             return;
         };
@@ -434,7 +444,7 @@ impl Wire {
         };
         let peer = frame.rank;
         // Of another job.
-        if frame.job != self.job {
+        if !self.scope.is_job(frame.job) {
             self.counters.malformed += 1;
             return;
         }
@@ -444,6 +454,11 @@ impl Wire {
             self.counters.malformed += 1;
             return;
         };
+        // Of an earlier session.
+        if !S::is_session(&link.session, frame.job) {
+            self.counters.malformed += 1;
+            return;
+        }
         if !link.is_from(source, accepts_unknown_source) {
             self.counters.wrong_source += 1;
             return;
@@ -485,14 +500,15 @@ impl Wire {
         link.liveness.heard();
         self.early += taken;
         if self.early > self.early_room {
-            let early = |link: &Link| link.early.as_ref().map_or(0, |early| early.bytes());
+            let early =
+                |link: &Link<S::Session>| link.early.as_ref().map_or(0, |early| early.bytes());
             self.give_up_most(early, "more early frames than there is room for");
         }
     }
 
     /// Gives up the peer of whose frames most bytes are kept.
     #[cold]
-    fn give_up_most(&mut self, kept: impl Fn(&Link) -> usize, reason: &'static str) {
+    fn give_up_most(&mut self, kept: impl Fn(&Link<S::Session>) -> usize, reason: &'static str) {
         let most = self.links.all().map(|link| (kept(link), link.peer)).max();
         if let Some((_, peer)) = most {
             self.fail_peer(peer, Failure::Broken(reason));
@@ -554,6 +570,8 @@ impl Wire {
                 let settled = |number: u32| (frame.length as u32).wrapping_sub(number) < 1 << 31;
                 link.unsettled = link.unsettled.filter(|number| !settled(*number));
             }
+            Kind::Bye if S::OPEN => self.fail_peer(peer, Failure::Left),
+            Kind::Bye => self.fail_peer(peer, Failure::Broken("a goodbye within a job")),
             Kind::Whole | Kind::First | Kind::Chunk => {
                 let is_next = link.held.is_none();
                 if !is_next || !self.take_data(frame, header, payload, handler) {
@@ -579,7 +597,7 @@ impl Wire {
         };
         self.held += taken;
         if self.held > room {
-            let held = |link: &Link| link.held.as_ref().map_or(0, |held| held.bytes());
+            let held = |link: &Link<S::Session>| link.held.as_ref().map_or(0, |held| held.bytes());
             self.give_up_most(held, "more frames than can be delivered or kept");
         }
     }

@@ -6,18 +6,19 @@ use std::ptr;
 use conduit_core::ni::Rank;
 use conduit_portals::transport::fragment::{FragmentHandler, Refused};
 use libfabric_sys::{FI_EAGAIN, FI_ENOMEM, fi_inject, fi_send, fi_sendv, iovec};
-use seal::{Seal, Sealer, TAG};
+use seal::{Seal, TAG};
 
 use crate::frame::{Frame, HEADER, Kind, LONG_HEADER};
-use crate::link::Sending;
+use crate::link::{Link, Sending};
 use crate::objects::Objects;
 use crate::slots::Operation;
 
-use super::{SMALL, Wire};
+use super::scope::Scope;
+use super::{SMALL, Wire, elapsed};
 
 /// Why a frame was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NotSent {
+pub(super) enum NotSent {
     /// No room now: try again.
     Again,
     /// The library refused it for good: the call, and its error number.
@@ -103,21 +104,29 @@ impl Copy {
 /// Seals a frame to a peer: writes its tag into the last bytes, and encrypts it if the job asks for
 /// that. A number may be used again as long as no frame with it was handed to the library.
 #[inline(never)]
-fn seal_frame(seal: &mut Sealer, peer: Rank, number: u64, frame: &mut [u8]) {
+pub(super) fn seal_frame(seal: &mut impl Seal, peer: Rank, number: u64, frame: &mut [u8]) {
     seal.seal(peer, number, frame, HEADER);
 }
 
-impl Wire {
+impl<S: Scope> Wire<S> {
     #[inline]
-    fn frame(&self, number: u64, kind: Kind, header: &[u8], length: u64) -> Frame {
+    pub(super) fn frame(
+        &self,
+        session: &S::Session,
+        number: u64,
+        kind: Kind,
+        header: &[u8],
+        length: u64,
+    ) -> Frame {
+        let (rank, job) = self.scope.names(session);
         Frame {
             kind,
             // The lower bits.
             number: number as u16,
             // Fits: at most MAX_HEADER.
             header: header.len() as u8,
-            rank: self.rank,
-            job: self.job,
+            rank,
+            job,
             length,
         }
     }
@@ -137,18 +146,20 @@ impl Wire {
             objects,
             counters,
             seal,
+            scope,
             ..
         } = self;
         let link = links.alive(place)?;
         link.liveness.sent();
+        let (rank, job) = scope.names(&link.session);
         let own = Frame {
             kind: Kind::Tiny,
             // The lower bits.
             number: link.next_out as u16,
             // Fits: at most MAX_HEADER.
             header: header.len() as u8,
-            rank: self.rank,
-            job: self.job,
+            rank,
+            job,
             length: 0,
         };
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
@@ -174,7 +185,7 @@ impl Wire {
             }
             if let Some(seal) = seal {
                 length = copy.put(length, &[0; TAG]);
-                seal_frame(seal, peer, link.next_out, copy.bytes(length));
+                seal_frame(&mut **seal, peer, link.next_out, copy.bytes(length));
             }
             copy.bytes(length)
         };
@@ -213,7 +224,12 @@ impl Wire {
     /// Sends a small frame, or appends it to the backlog: a connection is made when the first frame
     /// is sent, which takes progress of the peer.
     #[inline]
-    fn post_small(&mut self, peer: Rank, address: u64, frame: &[u8]) -> Result<(), Refused> {
+    pub(super) fn post_small(
+        &mut self,
+        peer: Rank,
+        address: u64,
+        frame: &[u8],
+    ) -> Result<(), Refused> {
         let waits = self
             .links
             .peek(peer)
@@ -261,7 +277,12 @@ impl Wire {
 
     /// Sends a small frame: injected if it is short enough, else from a buffer.
     #[inline]
-    fn post_frame(&mut self, peer: Rank, address: u64, bytes: &[u8]) -> Result<(), NotSent> {
+    pub(super) fn post_frame(
+        &mut self,
+        peer: Rank,
+        address: u64,
+        bytes: &[u8],
+    ) -> Result<(), NotSent> {
         if bytes.len() <= self.inject {
             inject(&self.objects, address, bytes)?;
             self.counters.injected += 1;
@@ -349,7 +370,7 @@ impl Wire {
 
     /// Calls the library, and translates its refusal for the user.
     #[inline]
-    fn submit(
+    pub(super) fn submit(
         &mut self,
         peer: Rank,
         what: impl FnOnce(&mut Self) -> Result<(), NotSent>,
@@ -375,12 +396,12 @@ impl Wire {
 
     fn send_ping(&mut self, peer: Rank, kind: Kind, number: u32) -> Result<(), Refused> {
         let link = self.open(peer)?;
-        let (address, next) = (link.address, link.next_out);
-        let own = self.frame(next, kind, &[], number.into());
+        let (address, next, session) = (link.address, link.next_out, link.session);
+        let own = self.frame(&session, next, kind, &[], number.into());
         let mut frame = [0; LONG_HEADER + TAG];
         own.write(&mut frame);
         if let Some(seal) = &mut self.seal {
-            seal_frame(seal, peer, next, &mut frame);
+            seal_frame(&mut **seal, peer, next, &mut frame);
         }
         self.post_small(peer, address, &frame[..LONG_HEADER + self.tag])
     }
@@ -453,6 +474,10 @@ impl Wire {
         let mut peers = std::mem::take(&mut self.outgoing);
         peers.retain(|peer| {
             let peer = *peer;
+            if S::OPEN && !self.may_retry(peer) {
+                return true;
+            }
+            let frames = self.counters.frames;
             if let Some(number) = self.links.get(peer).and_then(|link| link.pong.take()) {
                 if let Some(link) = self.links.get(peer) {
                     link.listed = false;
@@ -463,6 +488,9 @@ impl Wire {
             if let Some(link) = self.links.get(peer) {
                 // A pong without room may have listed the link again; once is enough.
                 link.listed = waits;
+                let is_stuck = waits && link.pending == 0 && self.counters.frames == frames;
+                let start = self.start;
+                S::on_retried(&mut link.session, is_stuck, || elapsed(start));
             }
             waits
         });
@@ -473,6 +501,11 @@ impl Wire {
             }
         }
         self.outgoing.append(&mut peers);
+    }
+
+    fn may_retry(&self, peer: Rank) -> bool {
+        let link = self.links.peek(peer);
+        link.is_none_or(|link| S::may_retry(&link.session, || self.now()))
     }
 
     /// Sends frames of a link's queue until there is no room (`true`) or nothing is left.
@@ -547,7 +580,7 @@ impl Wire {
         let begin = kind.header() + header.len();
         let bytes = left.min(frame - begin - self.tag);
         let end = begin + bytes + self.tag;
-        let own = self.frame(number, kind, header, length as u64);
+        let own = self.frame(&link.session, number, kind, header, length as u64);
         // An injected frame needs no completion.
         let is_injected = end <= self.inject;
         // The user's memory, if the library can send from there.
@@ -573,7 +606,7 @@ impl Wire {
             None => {
                 handler.read(peer, token, next, &mut place[begin..begin + bytes]);
                 if let Some(seal) = &mut self.seal {
-                    seal_frame(seal, peer, number, &mut place[..end]);
+                    seal_frame(&mut **seal, peer, number, &mut place[..end]);
                 }
                 if is_injected {
                     self.inject_buffer(address, large, buffer, end)?;
@@ -652,7 +685,7 @@ impl Wire {
 }
 
 /// Notes that a link has something to send.
-fn list(outgoing: &mut Vec<Rank>, link: &mut crate::link::Link) {
+pub(super) fn list<T>(outgoing: &mut Vec<Rank>, link: &mut Link<T>) {
     if !link.listed {
         link.listed = true;
         outgoing.push(link.peer);

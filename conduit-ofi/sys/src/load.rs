@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -214,6 +215,40 @@ unsafe fn text(text: *const c_char) -> String {
         .into_owned()
 }
 
+/// What the process does with each signal; dropped, it is so again. libinfinipath, which Debian's libfabric loads, takes
+/// over SIGTERM and others in its constructor, ignored or not, and ends the process by `exit(1)` when one comes.
+struct Dispositions(Vec<(c_int, libc::sigaction)>);
+
+impl Dispositions {
+    fn of_now() -> Self {
+        Self(
+            (1..32)
+                .filter_map(|signal| Some((signal, disposition(signal)?)))
+                .collect(),
+        )
+    }
+}
+
+impl Drop for Dispositions {
+    fn drop(&mut self) {
+        for (signal, before) in &self.0 {
+            if disposition(*signal).is_some_and(|now| now.sa_sigaction != before.sa_sigaction) {
+                // SAFETY: the process had this disposition when the library was not loaded, so nothing in it is the
+                // library's.
+                unsafe { libc::sigaction(*signal, before, ptr::null_mut()) };
+            }
+        }
+    }
+}
+
+fn disposition(signal: c_int) -> Option<libc::sigaction> {
+    let mut found = MaybeUninit::uninit();
+    // SAFETY: only asks; `found` is written where 0 is returned.
+    unsafe {
+        (libc::sigaction(signal, ptr::null(), found.as_mut_ptr()) == 0).then(|| found.assume_init())
+    }
+}
+
 /// A loaded library, which is unloaded unless it is kept.
 struct Handle<'a> {
     handle: *mut c_void,
@@ -235,6 +270,7 @@ impl<'a> Handle<'a> {
         };
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| failed("its name has a zero byte".to_owned()))?;
+        let _restored = Dispositions::of_now();
         // SAFETY: a string; what the library's constructors do is its own affair, as with every library that is linked.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {

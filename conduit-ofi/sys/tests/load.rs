@@ -56,6 +56,21 @@ fn another_library_is_refused() {
     );
 }
 
+/// As libinfinipath does, which Debian's libfabric loads.
+#[test]
+fn a_constructor_takes_no_signal_over() {
+    let taking = build(
+        "taking",
+        "#include <signal.h>
+         static void taken(int signal) { (void) signal; }
+         __attribute__((constructor)) static void take(void) { signal(SIGUSR2, taken); }",
+    );
+    Library::load(Some(&taking)).unwrap_err();
+    // SAFETY: asks and sets in one; the tests use no signals.
+    let before = unsafe { libc::signal(libc::SIGUSR2, libc::SIG_DFL) };
+    assert_eq!(before, libc::SIG_DFL);
+}
+
 #[test]
 fn an_old_version_is_refused() {
     let old = build(

@@ -1,0 +1,588 @@
+//! How two processes that were not started together begin a session: a state machine without I/O
+//! and clock. Messages may be lost, repeated and reordered, and anybody may send what they like.
+//!
+//! ```text
+//! initiator                                       responder
+//!    HELLO      number, incarnation, nonce, share, addresses    ->
+//!    <-   CHALLENGE   incarnation, share, cookie                    (keeps nothing)
+//!    CONFIRM    as HELLO, and the cookie                        ->
+//!    <-   ACCEPT      number                                        (session begins)
+//! (session begins)
+//! ```
+//!
+//! - Each ends in a code. Those of the first two are made with the secret that all processes share,
+//!   or with zeros if there is none. Without a valid one nothing is answered.
+//! - The answer goes to the address that HELLO names, as libfabric does not tell where a message
+//!   comes from. The cookie is a code under a key of this process alone over the time and the whole
+//!   HELLO. So somebody who replays a HELLO costs one answer, which is not longer than the HELLO.
+//! - Only a CONFIRM with a fresh cookie makes the responder multiply (X25519), and only one whose
+//!   code shows that its sender has multiplied too makes a session. A cookie makes one at most.
+//! - Keys depend on all that the two have said, among it a nonce of each, so no two sessions have
+//!   the same.
+//! - A process counts its attempts. A session knows which of the peer's attempts are over, so that
+//!   messages of one that was overtaken make no second session.
+//! - If both begin at once, the attempt of the process with the smaller address counts.
+//! - A session that another process begins with the same address replaces the one before it when
+//!   the peer was heard in it. A CONFIRM that is late, of a process that is no more, does no harm so.
+
+mod known;
+#[cfg(test)]
+mod tests;
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+
+use seal::{SESSION_TAG, SessionKeys, SessionSealer, is_same_tag};
+
+use crate::liveness::Nanos;
+
+pub(super) use known::{Established, Replaced};
+
+use known::{Known, Live};
+
+use super::message::{
+    ACCEPT, CHALLENGE, CHALLENGE_LENGTH, CONFIRM, Cookie, HELLO, MAX_ADDRESS, Offer, Reader, TAG,
+    VERSION,
+};
+use super::peers::shrink_map;
+
+/// How long a cookie is good for at least; at most twice as long.
+const STEP: Nanos = 10_000_000_000;
+/// Cookies that may be used within one step. Beyond it no session is accepted.
+const MOST_USED: usize = 1 << 16;
+
+/// How often a CONFIRM is sent before the attempt begins again.
+const MOST_CONFIRMS: u32 = 3;
+
+/// A message to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Outgoing {
+    /// To this address.
+    pub(super) to: Box<[u8]>,
+    /// The number of the attempt or session that it belongs to; `None`: to a stranger.
+    pub(super) number: Option<u32>,
+    /// What to send.
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What follows from a message.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// Nothing: it is no message of a handshake, or not a good one.
+    Ignored,
+    /// Nothing: what it said is known.
+    Known,
+    /// It has to be answered.
+    Send(Outgoing),
+    /// Another process has proved who it is and begins a session, if it is
+    /// [accepted](Handshake::accept).
+    Proven(Proven),
+    /// The session that this process has begun.
+    Established(Established),
+    /// The process that was asked for with [`Handshake::start`] is still the same. The attempt has
+    /// ended.
+    Unchanged {
+        /// The attempt's.
+        number: u32,
+    },
+}
+
+/// What is to be done when time has passed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Timed {
+    /// A message was not answered, and is sent again.
+    Again(Outgoing),
+    /// This attempt has ended without an answer.
+    GaveUp {
+        /// The attempt's.
+        number: u32,
+        /// It has been answered, but the peer has not accepted.
+        was_answered: bool,
+    },
+}
+
+/// A process that has shown that it knows the secret, and is where it says.
+#[derive(Debug)]
+pub(super) struct Proven {
+    address: Box<[u8]>,
+    incarnation: u64,
+    attempt: u64,
+    theirs: u32,
+    initiator_nonce: [u8; SESSION_TAG],
+    cookie_nonce: [u8; SESSION_TAG],
+    keys: SessionKeys,
+}
+
+impl Proven {
+    /// Its address.
+    pub(super) fn address(&self) -> &[u8] {
+        &self.address
+    }
+}
+
+/// A session that this process has begun and that the peer has not accepted yet.
+struct Attempt {
+    to: Box<[u8]>,
+    count: u64,
+    nonce: [u8; SESSION_TAG],
+    /// Of interest only if the process there has another incarnation.
+    unless: Option<u64>,
+    /// Set by the CHALLENGE.
+    challenged: Option<(u64, SessionKeys)>,
+    /// The last message, how often it was sent, and when it is sent again.
+    message: Vec<u8>,
+    sent: u32,
+    next: Nanos,
+    delay: Nanos,
+    until: Nanos,
+}
+
+/// The handshakes of one process. See the [module](self).
+pub(super) struct Handshake {
+    address: Box<[u8]>,
+    /// This process's keys and the secret.
+    own: SessionSealer,
+    /// Attempts so far.
+    count: u64,
+    retry: Nanos,
+    patience: Nanos,
+    attempts: HashMap<u32, Attempt>,
+    /// By address, the number of the attempt.
+    targets: HashMap<Box<[u8]>, u32>,
+    live: HashMap<Box<[u8]>, Known>,
+    /// Nonces of cookies that were used in this step and the one before.
+    step: u64,
+    used: [HashSet<[u8; SESSION_TAG]>; 2],
+}
+
+const HELLO_CODE: &[u8; 8] = b"hello   ";
+const CHALLENGE_CODE: &[u8; 8] = b"challeng";
+const CONFIRM_CODE: &[u8; 8] = b"confirm ";
+const ACCEPT_CODE: &[u8; 8] = b"accept  ";
+
+/// What a message says, if its code is this one of what it says.
+fn opened(message: &[u8], code: impl Fn(&[u8]) -> [u8; SESSION_TAG]) -> Option<&[u8]> {
+    let (said, tag) = message.split_last_chunk::<TAG>()?;
+    is_same_tag(&code(said), tag).then_some(said)
+}
+
+impl Handshake {
+    /// The handshakes of a process with this address, of at most [`MAX_ADDRESS`] bytes. Messages
+    /// without an answer are sent again after `retry`, then after longer and longer, and an attempt
+    /// ends after `patience`.
+    pub(super) fn new(address: &[u8], own: SessionSealer, retry: Nanos, patience: Nanos) -> Self {
+        Self {
+            address: address.into(),
+            own,
+            count: 0,
+            retry: retry.max(1),
+            patience,
+            attempts: HashMap::new(),
+            targets: HashMap::new(),
+            live: HashMap::new(),
+            step: 0,
+            used: Default::default(),
+        }
+    }
+
+    // ---- as the initiator ------------------------------------------------------------------------------------------
+
+    /// Begins a session with the process at an address, to which this process gives a number.
+    /// `unless`: only if it is not the process with this incarnation. `None`: an attempt is under
+    /// way already, with another number perhaps, or the address is too long.
+    pub(super) fn start(
+        &mut self,
+        now: Nanos,
+        to: &[u8],
+        number: u32,
+        unless: Option<u64>,
+    ) -> Option<Outgoing> {
+        if to.len() > MAX_ADDRESS
+            || self.targets.contains_key(to)
+            || self.attempts.contains_key(&number)
+        {
+            return None;
+        }
+        let mut attempt = Attempt {
+            to: to.into(),
+            count: 0,
+            nonce: [0; SESSION_TAG],
+            unless,
+            challenged: None,
+            message: Vec::new(),
+            sent: 0,
+            next: now.saturating_add(self.retry),
+            delay: self.retry,
+            until: now.saturating_add(self.patience),
+        };
+        self.renew(&mut attempt, number)?;
+        let out = Outgoing {
+            to: to.into(),
+            number: Some(number),
+            bytes: attempt.message.clone(),
+        };
+        self.targets.insert(to.into(), number);
+        self.attempts.insert(number, attempt);
+        Some(out)
+    }
+
+    /// Begins an attempt, or begins it again: makes its HELLO.
+    fn renew(&mut self, attempt: &mut Attempt, number: u32) -> Option<()> {
+        self.count += 1;
+        attempt.count = self.count;
+        attempt.nonce = self.own.nonce()?;
+        attempt.challenged = None;
+        attempt.sent = 1;
+        let mut message = vec![HELLO, VERSION];
+        self.offer(attempt, number).write(&mut message);
+        message.resize((CHALLENGE_LENGTH - TAG).max(message.len()), 0);
+        let code = self.own.tag(HELLO_CODE, &[&message]);
+        message.extend(code);
+        attempt.message = message;
+        Some(())
+    }
+
+    /// Ends an attempt.
+    pub(super) fn cancel(&mut self, number: u32) {
+        if let Some(attempt) = self.attempts.remove(&number) {
+            self.targets.remove(&attempt.to);
+        }
+    }
+
+    fn offer<'a>(&'a self, attempt: &'a Attempt, number: u32) -> Offer<'a> {
+        Offer {
+            number,
+            incarnation: self.own.incarnation(),
+            attempt: attempt.count,
+            nonce: attempt.nonce,
+            share: *self.own.share(),
+            from: &self.address,
+            to: &attempt.to,
+            bytes: &[],
+        }
+    }
+
+    fn on_challenge(&mut self, now: Nanos, message: &[u8]) -> Option<Event> {
+        let said = opened(message, |said| self.own.tag(CHALLENGE_CODE, &[said]))?;
+        let mut reader = Reader(said.get(2..)?);
+        let number = reader.u32()?;
+        let nonce: [u8; SESSION_TAG] = reader.take()?;
+        let incarnation = reader.u64()?;
+        let share: [u8; 32] = reader.take()?;
+        let cookie = Cookie::read(&mut reader)?;
+        let attempt = self.attempts.get(&number)?;
+        if attempt.nonce != nonce || !reader.0.is_empty() {
+            return None;
+        }
+        if attempt.challenged.is_some() {
+            return Some(Event::Known);
+        }
+        if attempt.unless == Some(incarnation) {
+            self.cancel(number);
+            return Some(Event::Unchanged { number });
+        }
+        let offer = self.offer(attempt, number);
+        let mut bytes = vec![CONFIRM, VERSION];
+        offer.write(&mut bytes);
+        let keys = self.keys(true, &bytes[2..], &share, incarnation, &cookie.nonce)?;
+        bytes.extend(incarnation.to_le_bytes());
+        bytes.extend(share);
+        cookie.write(&mut bytes);
+        let code = keys.tag(CONFIRM_CODE, &[&bytes]);
+        bytes.extend(code);
+        let (retry, attempt) = (self.retry, self.attempts.get_mut(&number)?);
+        attempt.challenged = Some((incarnation, keys));
+        attempt.message.clone_from(&bytes);
+        attempt.sent = 1;
+        attempt.next = now.saturating_add(retry);
+        attempt.delay = retry;
+        Some(Event::Send(Outgoing {
+            to: attempt.to.clone(),
+            number: Some(number),
+            bytes,
+        }))
+    }
+
+    fn on_accept(&mut self, message: &[u8]) -> Option<Event> {
+        let mut reader = Reader(message.get(2..)?);
+        let number = reader.u32()?;
+        let attempt = self.attempts.get(&number)?;
+        let (_, keys) = attempt.challenged.as_ref()?;
+        let said = opened(message, |said| keys.tag(ACCEPT_CODE, &[said]))?;
+        let mut reader = Reader(said.get(6..)?);
+        if reader.take()? != attempt.nonce {
+            return None;
+        }
+        let (theirs, attempts) = (reader.u32()?, reader.u64()?);
+        let attempt = self.attempts.remove(&number)?;
+        self.targets.remove(&attempt.to);
+        let (incarnation, keys) = attempt.challenged?;
+        let live = Live {
+            number,
+            incarnation,
+            attempt: attempts,
+            accepted: None,
+        };
+        let pending = None;
+        let known = Known { live, pending };
+        let before = self.live.insert(attempt.to.clone(), known);
+        Some(Event::Established(Established {
+            address: attempt.to,
+            number,
+            theirs,
+            replaces: before.as_ref().map(|known| known.replaced_by(incarnation)),
+            cancelled: None,
+            displaced: before.and_then(|known| Some(known.pending?.number)),
+            keys,
+        }))
+    }
+
+    // ---- as the responder ------------------------------------------------------------------------------------------
+
+    fn cookie(&self, step: u64, nonce: [u8; SESSION_TAG], offer: &[u8]) -> Cookie {
+        let tag = self.own.cookie(&[&step.to_le_bytes(), &nonce, offer]);
+        Cookie { step, nonce, tag }
+    }
+
+    fn on_hello(&mut self, now: Nanos, message: &[u8]) -> Option<Event> {
+        if message.len() < CHALLENGE_LENGTH {
+            return None;
+        }
+        let said = opened(message, |said| self.own.tag(HELLO_CODE, &[said]))?;
+        let offer = Offer::read(&mut Reader(said.get(2..)?))?;
+        if offer.to != &*self.address || offer.from == &*self.address {
+            return None;
+        }
+        let nonce = self.own.nonce()?;
+        let cookie = self.cookie(now / STEP, nonce, offer.bytes);
+        let mut bytes = vec![CHALLENGE, VERSION];
+        bytes.extend(offer.number.to_le_bytes());
+        bytes.extend(offer.nonce);
+        bytes.extend(self.own.incarnation().to_le_bytes());
+        bytes.extend(self.own.share());
+        cookie.write(&mut bytes);
+        let code = self.own.tag(CHALLENGE_CODE, &[&bytes]);
+        bytes.extend(code);
+        Some(Event::Send(Outgoing {
+            to: offer.from.into(),
+            number: None,
+            bytes,
+        }))
+    }
+
+    fn on_confirm(&mut self, now: Nanos, message: &[u8]) -> Option<Event> {
+        let rest = message.get(2..)?;
+        let mut reader = Reader(rest);
+        let offer = Offer::read(&mut reader)?;
+        let incarnation = reader.u64()?;
+        let share: [u8; 32] = reader.take()?;
+        let cookie = Cookie::read(&mut reader)?;
+        if incarnation != self.own.incarnation()
+            || share != *self.own.share()
+            || offer.to != &*self.address
+            || reader.0.len() != TAG
+        {
+            return None;
+        }
+        let step = now / STEP;
+        let is_fresh = cookie.step == step || cookie.step.checked_add(1) == Some(step);
+        let own = self.cookie(cookie.step, cookie.nonce, offer.bytes);
+        if !is_fresh || !is_same_tag(&own.tag, &cookie.tag) {
+            return None;
+        }
+        if step != self.step {
+            let last = std::mem::take(&mut self.used[0]);
+            let is_next = step == self.step.wrapping_add(1);
+            self.used[1] = if is_next { last } else { HashSet::new() };
+            self.step = step;
+        }
+        let known = self.live.get(offer.from);
+        let mut sessions = known.into_iter().flat_map(Known::each);
+        if self.used.iter().any(|used| used.contains(&cookie.nonce)) {
+            // The answer was lost, or this is a replay.
+            let mut accepted = sessions.filter_map(|live| live.accepted.as_deref());
+            let again = accepted.find(|(nonce, _)| *nonce == offer.nonce);
+            return Some(again.map_or(Event::Known, |(_, out)| Event::Send(out.clone())));
+        }
+        let is_late = sessions
+            .any(|live| live.incarnation == offer.incarnation && offer.attempt <= live.attempt);
+        // Both have begun: the smaller address's attempt counts.
+        let is_ours = self.targets.contains_key(offer.from) && *self.address < *offer.from;
+        if is_late || is_ours {
+            return Some(Event::Known);
+        }
+        if self.used[0].len() >= MOST_USED {
+            return None;
+        }
+        let keys = self.keys(false, offer.bytes, &offer.share, incarnation, &cookie.nonce)?;
+        opened(message, |said| keys.tag(CONFIRM_CODE, &[said]))?;
+        Some(Event::Proven(Proven {
+            address: offer.from.into(),
+            incarnation: offer.incarnation,
+            attempt: offer.attempt,
+            theirs: offer.number,
+            initiator_nonce: offer.nonce,
+            cookie_nonce: cookie.nonce,
+            keys,
+        }))
+    }
+
+    /// Accepts a session, and gives the peer a number. The message tells the peer. If it
+    /// [replaces](Established::replaces) another one it does so when the peer [was
+    /// heard](Self::on_heard) in it.
+    pub(super) fn accept(&mut self, proven: Proven, number: u32) -> (Established, Outgoing) {
+        self.used[0].insert(proven.cookie_nonce);
+        let mut bytes = vec![ACCEPT, VERSION];
+        bytes.extend(proven.theirs.to_le_bytes());
+        bytes.extend(proven.initiator_nonce);
+        bytes.extend(number.to_le_bytes());
+        bytes.extend(self.count.to_le_bytes());
+        let code = proven.keys.tag(ACCEPT_CODE, &[&bytes]);
+        bytes.extend(code);
+        let out = Outgoing {
+            to: proven.address.clone(),
+            number: Some(number),
+            bytes,
+        };
+        let live = Live {
+            number,
+            incarnation: proven.incarnation,
+            attempt: proven.attempt,
+            accepted: Some(Box::new((proven.initiator_nonce, out.clone()))),
+        };
+        let (mut replaces, mut displaced) = (None, None);
+        match self.live.entry(proven.address.clone()) {
+            Entry::Vacant(place) => {
+                let pending = None;
+                place.insert(Known { live, pending });
+            }
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                replaces = Some(known.replaced_by(proven.incarnation));
+                displaced = known.pending.replace(live).map(|live| live.number);
+            }
+        }
+        let cancelled = self.targets.get(&proven.address).copied();
+        if let Some(number) = cancelled {
+            self.cancel(number);
+        }
+        let established = Established {
+            address: proven.address,
+            number,
+            theirs: proven.theirs,
+            replaces,
+            cancelled,
+            displaced,
+            keys: proven.keys,
+        };
+        (established, out)
+    }
+
+    // ---- both ------------------------------------------------------------------------------------------------------
+
+    /// The keys of a session, whose offer is this; `incarnation` and `nonce` are the responder's,
+    /// `share` is the peer's.
+    fn keys(
+        &self,
+        first: bool,
+        offer: &[u8],
+        share: &[u8; 32],
+        incarnation: u64,
+        nonce: &[u8; SESSION_TAG],
+    ) -> Option<SessionKeys> {
+        let transcript = [&incarnation.to_le_bytes()[..], nonce, offer];
+        self.own.derive(share, first, &transcript)
+    }
+
+    /// Handles a message.
+    pub(super) fn receive(&mut self, now: Nanos, message: &[u8]) -> Event {
+        let event = match message {
+            [HELLO, VERSION, ..] => self.on_hello(now, message),
+            [CHALLENGE, VERSION, ..] => self.on_challenge(now, message),
+            [CONFIRM, VERSION, ..] => self.on_confirm(now, message),
+            [ACCEPT, VERSION, ..] => self.on_accept(message),
+            _ => None,
+        };
+        event.unwrap_or(Event::Ignored)
+    }
+
+    /// Something was received in a session with the process at this address.
+    pub(super) fn on_heard(&mut self, address: &[u8], number: u32) {
+        let Some(known) = self.live.get_mut(address) else {
+            return;
+        };
+        if let Some(live) = known.pending.take_if(|live| live.number == number) {
+            known.live = live;
+        }
+        if known.live.number == number {
+            known.live.accepted = None;
+        }
+    }
+
+    /// A session with the process at this address has ended. One that was to replace it does.
+    pub(super) fn on_ended(&mut self, address: &[u8], number: u32) {
+        let Some(known) = self.live.get_mut(address) else {
+            return;
+        };
+        known.pending.take_if(|live| live.number == number);
+        if known.live.number == number {
+            match known.pending.take() {
+                Some(live) => known.live = live,
+                None => {
+                    self.live.remove(address);
+                    shrink_map(&mut self.live);
+                }
+            }
+        }
+    }
+
+    /// Bytes of memory for sessions.
+    pub(super) fn memory(&self) -> usize {
+        self.live.capacity() * size_of::<(Box<[u8]>, Known)>()
+    }
+
+    /// The incarnation of the process at this address, with which there is a session.
+    pub(super) fn incarnation_of(&self, address: &[u8]) -> Option<u64> {
+        self.live.get(address).map(|known| known.live.incarnation)
+    }
+
+    /// When [`poll`](Self::poll) has something to do.
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        let next = |attempt: &Attempt| attempt.next.min(attempt.until);
+        self.attempts.values().map(next).min()
+    }
+
+    /// What is to be done now that so much time has passed.
+    pub(super) fn poll(&mut self, now: Nanos) -> Vec<Timed> {
+        let is_due = |attempt: &Attempt| now >= attempt.next.min(attempt.until);
+        let due = self.attempts.iter().filter(|(_, attempt)| is_due(attempt));
+        let due: Vec<u32> = due.map(|(number, _)| *number).collect();
+        let mut all = Vec::new();
+        for number in due {
+            let Some(mut attempt) = self.attempts.remove(&number) else {
+                continue;
+            };
+            let was_answered = attempt.challenged.is_some();
+            // Who has answered may be another by now, or the answer too old.
+            let is_stale = was_answered && attempt.sent >= MOST_CONFIRMS;
+            if now >= attempt.until || is_stale && self.renew(&mut attempt, number).is_none() {
+                self.targets.remove(&attempt.to);
+                all.push(Timed::GaveUp {
+                    number,
+                    was_answered,
+                });
+                continue;
+            }
+            attempt.sent += 1;
+            attempt.delay = attempt.delay.saturating_mul(2);
+            attempt.next = now.saturating_add(attempt.delay);
+            all.push(Timed::Again(Outgoing {
+                to: attempt.to.clone(),
+                number: Some(number),
+                bytes: attempt.message.clone(),
+            }));
+            self.attempts.insert(number, attempt);
+        }
+        all
+    }
+}

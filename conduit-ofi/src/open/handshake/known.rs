@@ -1,0 +1,66 @@
+//! What is known of sessions.
+
+use seal::{SESSION_TAG, SessionKeys};
+
+use super::Outgoing;
+
+/// A session that has begun.
+#[derive(Debug)]
+pub(in crate::open) struct Established {
+    /// The peer's address.
+    pub(in crate::open) address: Box<[u8]>,
+    /// The number that this process has given to the peer.
+    pub(in crate::open) number: u32,
+    /// The number that the peer has given to this process.
+    pub(in crate::open) theirs: u32,
+    /// With this process there was a session already, or with another one at its address.
+    pub(in crate::open) replaces: Option<Replaced>,
+    /// This process's own attempt, which counts no more: its number.
+    pub(in crate::open) cancelled: Option<u32>,
+    /// A session that was not heard of yet, which counts no more: its number.
+    pub(in crate::open) displaced: Option<u32>,
+    /// The session's keys.
+    pub(in crate::open) keys: SessionKeys,
+}
+
+/// What a new session replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::open) enum Replaced {
+    /// A session with the same process, which has given it up.
+    Same,
+    /// A session with a process that was there before.
+    Other,
+}
+
+/// What is known of the sessions with one address.
+pub(super) struct Known {
+    pub(super) live: Live,
+    /// It replaces the other one when the peer was heard in it.
+    pub(super) pending: Option<Live>,
+}
+
+impl Known {
+    pub(super) fn each(&self) -> impl Iterator<Item = &Live> {
+        std::iter::once(&self.live).chain(&self.pending)
+    }
+
+    pub(super) fn replaced_by(&self, incarnation: u64) -> Replaced {
+        match self.live.incarnation == incarnation {
+            true => Replaced::Same,
+            false => Replaced::Other,
+        }
+    }
+}
+
+/// What is known of a session.
+pub(super) struct Live {
+    pub(super) number: u32,
+    pub(super) incarnation: u64,
+    /// The peer's last attempt that counts no more.
+    pub(super) attempt: u64,
+    /// The peer's nonce and the ACCEPT, until the peer was heard in the session.
+    pub(super) accepted: Option<Box<([u8; SESSION_TAG], Outgoing)>>,
+}
+
+// What `docs/ofi.md` says of memory.
+const _: () = assert!(size_of::<(Box<[u8]>, Known)>() <= 88);

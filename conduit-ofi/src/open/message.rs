@@ -1,0 +1,131 @@
+//! The messages of a handshake, little-endian; lengths in bytes:
+//!
+//! ```text
+//! HELLO      kind 1 | version 1 | offer | zeros, so that no CHALLENGE is longer | code 16
+//! CHALLENGE  kind 1 | version 1 | initiator's number 4 | nonce 16 | incarnation 8 | share 32 | cookie 40 | code 16
+//! CONFIRM    kind 1 | version 1 | offer | incarnation 8 | share 32 | cookie 40 | code 16
+//! ACCEPT     kind 1 | version 1 | initiator's number 4 | nonce 16 | number 4 | attempts 8 | code 16
+//!
+//! offer      number 4 | incarnation 8 | attempt 8 | nonce 16 | share 32 | own address 1 + n | peer's address 1 + n
+//! cookie     time step 8 | nonce 16 | code 16
+//! ```
+
+use seal::SESSION_TAG;
+
+/// First bytes of the four kinds; no frame begins with one of them.
+pub(super) const HELLO: u8 = 0xf1;
+pub(super) const CHALLENGE: u8 = 0xf2;
+pub(super) const CONFIRM: u8 = 0xf3;
+pub(super) const ACCEPT: u8 = 0xf4;
+/// The second byte.
+pub(super) const VERSION: u8 = 1;
+/// Bytes of the code that ends every message.
+pub(super) const TAG: usize = SESSION_TAG;
+/// Bytes of a CHALLENGE, and the least of a HELLO.
+pub(super) const CHALLENGE_LENGTH: usize = 2 + 4 + 16 + 8 + 32 + Cookie::LENGTH + TAG;
+
+/// The most bytes of an address in a message.
+pub(super) const MAX_ADDRESS: usize = 255;
+
+/// Takes the fields of a message one after the other.
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+    fn address(&mut self) -> Option<&'a [u8]> {
+        let [length] = self.take()?;
+        let (address, rest) = self.0.split_at_checked(length.into())?;
+        self.0 = rest;
+        Some(address)
+    }
+}
+
+/// What an initiator says in HELLO, and again in CONFIRM.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Offer<'a> {
+    /// Its number for the responder.
+    pub(super) number: u32,
+    pub(super) incarnation: u64,
+    pub(super) attempt: u64,
+    pub(super) nonce: [u8; 16],
+    pub(super) share: [u8; 32],
+    /// Its own address, and the one that it wants to reach.
+    pub(super) from: &'a [u8],
+    pub(super) to: &'a [u8],
+    /// All of it, as it travels.
+    pub(super) bytes: &'a [u8],
+}
+
+impl<'a> Offer<'a> {
+    pub(super) fn read(reader: &mut Reader<'a>) -> Option<Self> {
+        let all = reader.0;
+        let mut offer = Self {
+            number: reader.u32()?,
+            incarnation: reader.u64()?,
+            attempt: reader.u64()?,
+            nonce: reader.take()?,
+            share: reader.take()?,
+            from: reader.address()?,
+            to: reader.address()?,
+            bytes: all,
+        };
+        offer.bytes = &all[..all.len() - reader.0.len()];
+        Some(offer)
+    }
+
+    /// The bytes of an offer; those of `self` are not looked at.
+    pub(super) fn write(&self, into: &mut Vec<u8>) {
+        into.extend(self.number.to_le_bytes());
+        into.extend(self.incarnation.to_le_bytes());
+        into.extend(self.attempt.to_le_bytes());
+        into.extend(self.nonce);
+        into.extend(self.share);
+        for address in [self.from, self.to] {
+            // Fits: at most MAX_ADDRESS.
+            into.push(address.len() as u8);
+            into.extend(address);
+        }
+    }
+}
+
+/// What shows a responder that an initiator has received its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cookie {
+    pub(super) step: u64,
+    /// The responder's.
+    pub(super) nonce: [u8; 16],
+    pub(super) tag: [u8; 16],
+}
+
+impl Cookie {
+    const LENGTH: usize = 40;
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            step: reader.u64()?,
+            nonce: reader.take()?,
+            tag: reader.take()?,
+        })
+    }
+
+    pub(super) fn write(&self, into: &mut Vec<u8>) {
+        into.extend(self.step.to_le_bytes());
+        into.extend(self.nonce);
+        into.extend(self.tag);
+    }
+}
+
+/// Whether a message may be one of a handshake.
+pub(crate) fn is_handshake(message: &[u8]) -> bool {
+    matches!(message, [HELLO..=ACCEPT, VERSION, ..])
+}

@@ -1,0 +1,224 @@
+//! libfabric as an open network, whose peers come and go: [`OpenOfi`].
+//!
+//! Frames are those of a job ([`wire`](crate::wire)), over links that are added and removed. Each
+//! link belongs to one session, or to one handshake, or carries an answer to a stranger; its number
+//! is told to the peer, whose frames name it. Addresses are inserted into the address vector when a
+//! link needs them, and removed with the last link.
+//!
+//! Peers get no access to memory: the endpoint is opened for messages only (without `FI_RMA`), and
+//! bulk data travels in fragments. Fragments are copied into the network's buffers, since libfabric
+//! can't cancel what is under way and a peer may be closed at any time.
+
+mod address;
+mod config;
+mod handshake;
+mod message;
+mod peers;
+mod sessions;
+#[cfg(test)]
+mod tests;
+mod transport;
+
+use std::collections::HashMap;
+
+use conduit_core::ni::Rank;
+use conduit_portals::transport::fragment::Failure;
+use conduit_portals::transport::open::ConnectError;
+use seal::{Secret, SessionSealer};
+
+use crate::liveness::Nanos;
+use crate::objects::{Objects, Refusal};
+use crate::start::library;
+use crate::wire::open::Sessions;
+use crate::wire::{Parts, Wire, WireCounters};
+
+pub(crate) use address::socket_address;
+pub use config::{OpenConfig, OpenError, Trust};
+pub(crate) use message::is_handshake;
+
+use address::Addressing;
+use handshake::Handshake;
+use peers::{Handles, LinkUse, NONE, Peer, Table};
+
+/// What an open network has counted, besides its [wire](WireCounters).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OpenCounters {
+    /// Sessions that have begun.
+    pub sessions: u64,
+    /// Messages of handshakes that were not answered: of processes with another secret, for another
+    /// address, out of date, or nonsense.
+    pub strangers: u64,
+    /// Processes that were not let in, because there are as many peers as there may be.
+    pub turned_away: u64,
+}
+
+/// A process's end of libfabric as an open network. See the [module](self).
+pub struct OpenOfi {
+    wire: Wire<Sessions>,
+    handshake: Handshake,
+    addressing: Addressing,
+    handles: Handles,
+    peers: Table<Peer>,
+    by_address: HashMap<Box<[u8]>, Rank>,
+    max_peers: u32,
+    links: Table<LinkUse>,
+    /// By peer, the link over which fragments can be sent, or [`NONE`].
+    ready: Vec<u32>,
+    /// By link, the peer of its session, perhaps with [`PENDING`](peers::PENDING), or [`NONE`].
+    owners: Vec<Rank>,
+    /// Links of sessions that are to replace others.
+    pending: Vec<u32>,
+    /// Links that have failed, and why.
+    ended: Vec<(u32, Failure)>,
+    /// Peers whose attempts to begin a session have failed, and why.
+    failed: Vec<(Rank, Failure)>,
+    /// Links that go when they are drained.
+    leaving: Vec<u32>,
+    /// Of these, answers to strangers.
+    answers: u32,
+    /// When something besides the wire is due.
+    next_tick: Nanos,
+    counters: OpenCounters,
+}
+
+/// Time after which a message of a handshake is sent again; it doubles. libfabric is reliable as
+/// long as connections last.
+const RETRY: Nanos = 100_000_000;
+
+impl OpenOfi {
+    /// Opens this process's end of the network.
+    ///
+    /// # Errors
+    /// [`OpenError`] names the provider, what it has refused, and the setting.
+    pub fn start(config: &OpenConfig) -> Result<Self, OpenError> {
+        let library = library(&config.library).map_err(|reason| OpenError::Library { reason })?;
+        let offer = config::choose(&library, config)?;
+        let provider = offer.provider();
+        let format = offer.address_format();
+        let error = |operation, reason: String| OpenError::Refused {
+            provider: provider.clone(),
+            operation,
+            reason,
+            place: match config.host.as_deref() {
+                None | Some("") => String::new(),
+                Some(host) => format!(" (host \"{host}\")"),
+            },
+        };
+        let refused = |refusal: Refusal| error(refusal.operation, refusal.reason(&library));
+        let frame = config.wire.clone().bounded().frame;
+        let objects = Objects::open(offer, frame).map_err(refused)?;
+        let raw = objects.address().map_err(refused)?;
+        let too_long = || error("fi_getname", "the address is too long".to_owned());
+        let addressing = Addressing::new(provider.clone(), format, &raw).ok_or_else(too_long)?;
+        let secret = match &config.trust {
+            Trust::Secret(secret) => Some(secret),
+            Trust::Unauthenticated => None,
+        };
+        let protection = config.protection();
+        let sealer = |secret| {
+            let seed =
+                Secret::random().map_err(|reason| error("random numbers", reason.to_string()))?;
+            Ok(SessionSealer::new(
+                secret,
+                protection.unwrap_or_default(),
+                &seed,
+            ))
+        };
+        let own = sealer(secret)?;
+        let parts = Parts {
+            objects,
+            scope: Sessions::default(),
+            seal: protection.map(|_| sealer(None)).transpose()?,
+            arrival_bytes: 0,
+        };
+        let dead_time = config.wire.clone().bounded().dead_time.as_nanos();
+        let dead_time = Nanos::try_from(dead_time).unwrap_or(Nanos::MAX);
+        let wire = Wire::new(parts, &config.wire).map_err(refused)?;
+        Ok(Self {
+            handshake: Handshake::new(addressing.own(), own, RETRY, dead_time),
+            wire,
+            addressing,
+            handles: Handles::default(),
+            peers: Table::default(),
+            by_address: HashMap::new(),
+            max_peers: config.max_peers.clamp(1, 1 << 24),
+            links: Table::default(),
+            ready: Vec::new(),
+            owners: Vec::new(),
+            pending: Vec::new(),
+            ended: Vec::new(),
+            failed: Vec::new(),
+            leaving: Vec::new(),
+            answers: 0,
+            next_tick: Nanos::MAX,
+            counters: OpenCounters::default(),
+        })
+    }
+
+    /// The counters of the wire so far.
+    pub fn wire_counters(&self) -> WireCounters {
+        self.wire.counters()
+    }
+
+    /// The other counters so far.
+    pub fn counters(&self) -> OpenCounters {
+        self.counters
+    }
+
+    /// The provider and its domain.
+    pub fn offer(&self) -> &crate::provider::Offer {
+        self.wire.offer()
+    }
+
+    /// Peers that have numbers, and addresses in libfabric's address vector.
+    pub fn known(&self) -> (u32, usize) {
+        (self.peers.count(), self.handles.count())
+    }
+
+    /// Bytes of memory that the tables of peers and links take, without what is under way.
+    pub fn memory(&self) -> usize {
+        self.peers.memory()
+            + self.links.memory()
+            + self.ready.capacity() * size_of::<u32>()
+            + self.owners.capacity() * size_of::<Rank>()
+            + self.by_address.capacity() * size_of::<(Box<[u8]>, Rank)>()
+            + self.handles.memory()
+            + self.handshake.memory()
+            + self.wire.memory()
+    }
+
+    /// Gives a process a number, or finds the one that it has.
+    fn number_of(&mut self, address: &[u8]) -> Result<(Rank, bool), ConnectError> {
+        if let Some(&peer) = self.by_address.get(address) {
+            return Ok((peer, false));
+        }
+        if self.peers.count() >= self.max_peers {
+            return Err(ConnectError::Exhausted {
+                limit: self.max_peers,
+                setting: "CONDUIT_NA_MAX_PEERS",
+            });
+        }
+        let peer = self.peers.add(Peer {
+            address: address.into(),
+            session: NONE,
+            attempt: NONE,
+            pending: NONE,
+        });
+        self.by_address.insert(address.into(), peer);
+        // Fits: as many as peers.
+        self.ready.resize(self.peers.end() as usize, NONE);
+        Ok((peer, true))
+    }
+}
+
+impl std::fmt::Debug for OpenOfi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenOfi")
+            .field("address", &self.addressing.to_text(self.addressing.own()))
+            .field("peers", &self.peers.count())
+            .field("links", &self.links.count())
+            .field("counters", &self.counters)
+            .field("wire", &self.wire)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,283 @@
+//! The wire of an open network, whose links are added and removed. Each is to one peer in one
+//! session, or carries messages of a handshake only; its number is told to the peer, whose frames
+//! name it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use conduit_core::ni::Rank;
+use conduit_portals::transport::fragment::Failure;
+use libfabric_sys::fi_addr_t;
+use seal::{SessionKeys, SessionSealer, TAG};
+
+use crate::frame::{HEADER, Kind};
+use crate::link::Link;
+use crate::liveness::{CHECKS, Nanos};
+
+use super::scope::{Quiet, Scope};
+use super::send::{list, seal_frame};
+use super::{SMALL, Wire};
+
+/// What a link has for its session.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Session {
+    /// The number by which the peer knows this process.
+    theirs: Rank,
+    /// The session's number; 0: there is none (yet).
+    id: u64,
+    /// Checks without traffic.
+    quiet: u8,
+    /// How often in a row the library has refused all, and until when nothing is tried.
+    refused: u8,
+    until: Nanos,
+    /// This process has begun it. Otherwise nothing is sent before the peer was heard, who may not
+    /// know of it yet.
+    is_first: bool,
+}
+
+// What `docs/ofi.md` says of memory.
+const _: () = assert!(size_of::<Link<Session>>() <= 264);
+
+/// The sessions of an open network.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    /// Messages that are no frames.
+    messages: VecDeque<Box<[u8]>>,
+    /// Peers that are late with an answer.
+    late: Vec<Rank>,
+}
+
+/// The most messages that are kept until they are looked at. Who makes a session sends again.
+const MESSAGES: usize = 256;
+
+impl Scope for Sessions {
+    type Session = Session;
+    type Seal = SessionSealer;
+    const OPEN: bool = true;
+    const PAUSE: Duration = Duration::from_millis(1);
+
+    #[inline(always)]
+    fn names(&self, session: &Session) -> (Rank, u64) {
+        (session.theirs, session.id)
+    }
+    #[inline(always)]
+    fn is_job(&self, job: u64) -> bool {
+        job != 0
+    }
+    #[inline(always)]
+    fn is_session(session: &Session, job: u64) -> bool {
+        job == session.id
+    }
+    fn address(&self, _peer: Rank) -> Option<&[u8]> {
+        None
+    }
+    fn size(&self) -> u32 {
+        0
+    }
+    fn any_peer(&self) -> Option<Rank> {
+        None
+    }
+    fn owner(&self) -> String {
+        "this process's".to_owned()
+    }
+    fn place(&self, _peer: Rank) -> Option<String> {
+        None
+    }
+    fn memory(&self) -> usize {
+        self.messages.capacity() * size_of::<Box<[u8]>>()
+    }
+    fn on_quiet(session: &mut Session) -> Quiet {
+        if session.id == 0 {
+            return Quiet::Stay;
+        }
+        session.quiet += 1;
+        match session.quiet {
+            1 => Quiet::Free,
+            quiet if u64::from(quiet) < CHECKS => Quiet::Stay,
+            _ => {
+                session.quiet = 0;
+                Quiet::Probe
+            }
+        }
+    }
+    fn may_retry(session: &Session, now: impl FnOnce() -> Nanos) -> bool {
+        session.refused == 0 || now() >= session.until
+    }
+    /// Over `tcp` each attempt to send to a process that isn't there makes another connection, so
+    /// attempts become rarer and rarer.
+    fn on_retried(session: &mut Session, is_stuck: bool, now: impl FnOnce() -> Nanos) {
+        const FIRST: Nanos = 10_000;
+        const MOST_DOUBLED: u8 = 12;
+        if is_stuck {
+            session.until = now() + (FIRST << session.refused);
+            session.refused = (session.refused + 1).min(MOST_DOUBLED);
+        } else {
+            session.refused = 0;
+        }
+    }
+    fn may_ping(session: &Session, is_known: bool) -> bool {
+        session.is_first || is_known
+    }
+    fn on_other(&mut self, message: &[u8]) -> bool {
+        let is_kept = super::super::open::is_handshake(message)
+            && message.len() <= SMALL
+            && self.messages.len() < MESSAGES;
+        if is_kept {
+            self.messages.push_back(message.into());
+        }
+        is_kept
+    }
+    fn on_late(&mut self, peer: Rank) {
+        self.late.push(peer);
+    }
+}
+
+impl Wire<Sessions> {
+    /// Adds a link to an address, without a session.
+    pub(crate) fn admit(&mut self, number: Rank, address: fi_addr_t) {
+        let mut link = Link::new(number, address);
+        link.failure = self.broken;
+        if let Some(failure) = self.broken {
+            self.failures.push((number, failure));
+        }
+        self.links.add(link);
+    }
+
+    /// Makes room for links below this number.
+    pub(crate) fn resize(&mut self, size: u32) {
+        self.links.resize(size);
+        if let Some(seal) = &mut self.seal {
+            seal.set_size(size);
+        }
+    }
+
+    /// A session begins on a link; `theirs` is the peer's number for this process; `is_first`: this
+    /// process has begun it, and tells the peer by a ping that it knows of it. The peer has to
+    /// answer from now on.
+    pub(crate) fn begin(&mut self, number: Rank, theirs: Rank, is_first: bool, keys: &SessionKeys) {
+        if let Some(link) = self.links.get(number) {
+            link.session = Session {
+                theirs,
+                // As good as random.
+                id: u64::from_le_bytes(keys.id()).max(1),
+                is_first,
+                ..Session::default()
+            };
+            link.liveness.sent();
+        }
+        if let Some(seal) = &mut self.seal {
+            seal.install(number, keys);
+        }
+        if is_first {
+            self.ping(number);
+        }
+    }
+
+    /// Whether anything was received in the session of a link.
+    pub(crate) fn is_heard(&self, number: Rank) -> bool {
+        let link = self.links.peek(number);
+        link.is_some_and(|link| link.liveness.is_known())
+    }
+
+    /// Sends a message of a handshake, now or when there is room. Only one waits.
+    pub(crate) fn post_message(&mut self, number: Rank, message: &[u8]) {
+        let Some(link) = self.links.get(number) else {
+            return;
+        };
+        if message.len() > SMALL || link.failure.is_some() || !link.backlog.is_empty() {
+            return;
+        }
+        let address = link.address;
+        let sent = self.submit(number, |wire| wire.post_frame(number, address, message));
+        if sent == Err(conduit_portals::transport::fragment::Refused::Full)
+            && let Some(link) = self.links.get(number)
+        {
+            link.backlog.push_back(message.into());
+            list(&mut self.outgoing, link);
+        }
+    }
+
+    /// Ends what goes on on a link; `bye`: and tells the peer. The link stays until it is
+    /// [drained](Self::is_drained) and [removed](Self::remove).
+    pub(crate) fn end(&mut self, number: Rank, bye: bool) {
+        let Some(link) = self.links.get(number) else {
+            return;
+        };
+        if bye && link.failure.is_none() && link.session.id != 0 {
+            let (address, next, session) = (link.address, link.next_out, link.session);
+            let own = self.frame(&session, next, Kind::Bye, &[], 0);
+            let mut frame = [0; HEADER + TAG];
+            own.write(&mut frame);
+            if let Some(seal) = &mut self.seal {
+                seal_frame(&mut **seal, number, next, &mut frame);
+            }
+            // Without room the peer will find this process silent.
+            let _ = self.post_small(number, address, &frame[..HEADER + self.tag]);
+        }
+        if let Some(link) = self.links.get(number) {
+            link.failure = Some(Failure::Left);
+            self.held -= link.held.take().map_or(0, |held| held.bytes());
+            self.early -= link.early.take().map_or(0, |early| early.bytes());
+            link.arriving = None;
+            link.unsettled = None;
+            link.pong = None;
+            link.abandon();
+        }
+        self.failures.retain(|(failed, _)| *failed != number);
+    }
+
+    /// Whether libfabric has nothing of a link under way that it will report, and nothing waits to
+    /// go out, or no more shall (`is_late`).
+    pub(crate) fn is_drained(&self, number: Rank, is_late: bool) -> bool {
+        let link = self.links.peek(number);
+        self.broken.is_some()
+            || link.is_none_or(|link| link.pending == 0 && (is_late || link.backlog.is_empty()))
+    }
+
+    /// Removes a link.
+    pub(crate) fn remove(&mut self, number: Rank) {
+        self.end(number, false);
+        self.links.remove(number);
+        self.outgoing.retain(|other| *other != number);
+        if let Some(seal) = &mut self.seal {
+            seal.forget(number);
+        }
+    }
+
+    /// A link on which a message of a handshake was not sent is used again. `false`: there is no
+    /// sense in that.
+    pub(crate) fn revive(&mut self, number: Rank) -> bool {
+        if self.broken.is_none()
+            && let Some(link) = self.links.get(number)
+        {
+            link.failure = None;
+        }
+        self.broken.is_none()
+    }
+
+    /// The next message that is no frame.
+    pub(crate) fn take_message(&mut self) -> Option<Box<[u8]>> {
+        self.scope.messages.pop_front()
+    }
+
+    /// Whether there are such messages, or peers that are late.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        !self.scope.messages.is_empty() || !self.scope.late.is_empty()
+    }
+
+    /// Links whose peers have been late with an answer since the last call.
+    pub(crate) fn take_late(&mut self) -> Vec<Rank> {
+        std::mem::take(&mut self.scope.late)
+    }
+
+    /// The same clock as that of the links.
+    pub(crate) fn clock(&self) -> Nanos {
+        self.now()
+    }
+
+    /// libfabric's objects, for their addresses and descriptors.
+    pub(crate) fn objects(&self) -> &crate::objects::Objects {
+        &self.objects
+    }
+}
