@@ -39,6 +39,8 @@ settings::compose! {
         ofi: conduit_ofi::settings::Settings,
         /// UDP's.
         udp: conduit_udp::settings::Settings,
+        /// NA's, which a job has nothing to do with, but may find in its environment.
+        na: lanes::open::OpenSettings,
     }
 }
 

@@ -9,6 +9,7 @@ pub mod composite;
 mod error;
 mod hosts;
 mod inter_host;
+pub mod open;
 pub mod settings;
 mod start;
 
