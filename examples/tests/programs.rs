@@ -12,6 +12,7 @@ const HEAT: &str = env!("CARGO_BIN_EXE_heat");
 const WORDCOUNT: &str = env!("CARGO_BIN_EXE_wordcount");
 const HELLO: &str = env!("CARGO_BIN_EXE_hello");
 const HISTOGRAM: &str = env!("CARGO_BIN_EXE_histogram");
+const KV: &str = env!("CARGO_BIN_EXE_kv");
 const RING: &str = env!("CARGO_BIN_EXE_ring");
 const TOUR: &str = env!("CARGO_BIN_EXE_tour");
 
@@ -183,6 +184,18 @@ fn a_file_that_is_not_there_is_named() {
     let (code, text) = job(2, WORDCOUNT, &["no-such-file"], &[]);
     assert_eq!(code, 1);
     assert!(text.contains("no-such-file"), "{text}");
+}
+
+/// Servers keep what clients stored that have died, and serve those that come after them.
+#[test]
+fn clients_of_the_key_value_service_come_and_die_and_come_back() {
+    for info in ["conduit+shm", "conduit+udp://lo", "conduit+conduit://lo"] {
+        let output = Command::new(KV).arg(info).output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{info}: {text}{errors}");
+        assert_eq!(text.matches("100 keys").count(), 2, "{info}: {text}");
+    }
 }
 
 /// The tour as a user starts it, without measurements.

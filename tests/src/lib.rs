@@ -27,6 +27,7 @@ pub mod installed;
 pub mod job;
 pub mod lan;
 pub mod model;
+pub mod na;
 pub mod ofi;
 pub mod pace;
 pub mod programs;

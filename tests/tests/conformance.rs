@@ -1,6 +1,7 @@
 //! Every case of the conformance suite as a test of its own, for every network and its settings.
 
 mod conformance_composite;
+mod conformance_na;
 mod conformance_ofi;
 mod conformance_shm;
 mod conformance_udp;
@@ -14,6 +15,7 @@ fn main() {
     let mut trials = Vec::new();
     conformance_shm::add_all(&mut trials);
     conformance_composite::add_all(&mut trials);
+    conformance_na::add_all(&mut trials);
     conformance_udp::add_all(&mut trials);
     conformance_ofi::add_all(&mut trials);
     libtest_mimic::run(&arguments, trials).exit();

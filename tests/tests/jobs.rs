@@ -9,6 +9,8 @@ mod hangs;
 mod hosts;
 mod hosts_ofi;
 mod install;
+mod na_peers;
+mod na_plugin;
 mod processes;
 mod semantics;
 mod tools;

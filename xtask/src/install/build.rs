@@ -73,13 +73,15 @@ impl Cargo {
         command
             .args(["--package", package, "--lib", "--crate-type", "staticlib"])
             .args(features);
-        let name = package.replace('-', "_");
-        messages(&mut command)?
-            .into_iter()
-            .filter(|message| message.is_target(&name))
-            .flat_map(|message| message.filenames)
-            .find(|file| file.extension().is_some_and(|extension| extension == "a"))
-            .with_context(|| format!("cargo built no static library of {package}"))
+        built(&mut command, package, "a")
+    }
+
+    /// The plugin for Mercury.
+    pub(super) fn plugin(&self, profile: &str) -> Result<PathBuf> {
+        let package = "na-plugin-conduit";
+        let mut command = self.command("build", profile);
+        command.args(["--package", package, "--lib"]);
+        built(&mut command, package, "so")
     }
 
     /// The launchers.
@@ -122,6 +124,17 @@ impl Message {
                 .as_ref()
                 .is_some_and(|target| target.name == name)
     }
+}
+
+/// The library of a package that a command builds, by the end of its name.
+fn built(command: &mut Command, package: &str, extension: &str) -> Result<PathBuf> {
+    let name = package.replace('-', "_");
+    messages(command)?
+        .into_iter()
+        .filter(|message| message.is_target(&name))
+        .flat_map(|message| message.filenames)
+        .find(|file| file.extension().is_some_and(|found| found == extension))
+        .with_context(|| format!("cargo built no library of {package}"))
 }
 
 fn messages(command: &mut Command) -> Result<Vec<Message>> {

@@ -1,4 +1,5 @@
-//! `cargo xtask install`: the C library, its headers, what build systems read, and its launchers, under one prefix.
+//! `cargo xtask install`: the C library, its headers, what build systems read, its launchers, and the plugin for Mercury, under
+//! one prefix.
 //!
 //! - [`build`]: what cargo builds;
 //! - [`archive`]: from cargo's static library to one that shows C's symbols only;
@@ -29,8 +30,8 @@ use variant::{Kind, Variant};
 
 /// Build the C library and lay it out under a prefix
 ///
-/// PREFIX/include, lib and bin hold the optimised build, PREFIX/debug/include, lib and bin one with checks. Installing again
-/// replaces what has changed and leaves other modes and conduits alone.
+/// PREFIX/include, lib and bin hold the optimised build, PREFIX/debug/include, lib and bin one with checks. PREFIX/lib/mercury is
+/// a folder for Mercury's NA_PLUGIN_PATH. Installing again replaces what has changed and leaves other modes and conduits alone.
 #[derive(Debug, Clone, Args)]
 pub struct Install {
     /// Where to install. It may be moved afterwards: nothing in it holds its path

@@ -81,6 +81,7 @@ impl Variant<'_> {
             )?;
         }
 
+        self.install_plugin(&cargo.plugin(self.profile)?)?;
         let tools = self.install_tools(cargo)?;
         for mode in self.modes {
             let name = format!("gasnet-conduit-{mode}");
@@ -119,6 +120,20 @@ impl Variant<'_> {
     /// The name that the dynamic linker looks for.
     fn soname(&self, name: &str) -> String {
         format!("lib{name}.so.{}", self.release.own.abi())
+    }
+
+    /// The plugin for Mercury, alone in a folder: Mercury loads all plugins of the one that it is given.
+    fn install_plugin(&self, plugin: &Path) -> Result<()> {
+        let folder = self.prefix.join("lib/mercury");
+        files::folder(&folder)?;
+        let scratch = Scratch::new(plugin)?;
+        let name = "libna_plugin_conduit.so";
+        let mut file = plugin.to_owned();
+        if self.kind.debug_info() == DebugInfo::Strip {
+            file = scratch.0.join(name);
+            archive::strip(plugin, &file)?;
+        }
+        files::copy(&file, &folder.join(name))
     }
 
     /// What a conduit's name has of a mode: links to the library, make fragment, packages.
@@ -257,6 +272,7 @@ pub(super) fn install_documents(prefix: &Path, root: &Path) -> Result<()> {
         "LICENSE-APACHE",
         "LICENSE-MIT",
         "docs/c-interface.md",
+        "docs/mercury.md",
         "docs/settings.md",
     ] {
         let from = root.join(document);

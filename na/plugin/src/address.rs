@@ -1,0 +1,300 @@
+//! Addresses.
+
+use std::ffi::{c_char, c_void};
+use std::ptr;
+use std::slice;
+
+use na::Addr;
+
+use crate::abi::{ADDR_FIREWALL, na_class};
+use crate::class::{PluginClass, class_of, text};
+use crate::log::Outlet;
+use crate::report;
+use crate::status::{Failure, Result, Return};
+
+/// An address, which its user frees.
+pub(crate) struct Address {
+    class: *const PluginClass,
+    addr: Addr,
+}
+
+/// Bytes before those of a serialised address, which say how many these are.
+const LENGTH: usize = 2;
+
+impl Address {
+    pub(crate) fn new(class: &PluginClass, addr: Addr) -> Self {
+        Self { class, addr }
+    }
+
+    pub(crate) fn addr(&self) -> &Addr {
+        &self.addr
+    }
+}
+
+/// What is behind a pointer to an address.
+///
+/// # Safety
+/// It is null, or an address that was not freed.
+pub(crate) unsafe fn address_of<'a>(
+    class: &PluginClass,
+    address: *const Address,
+) -> Result<&'a Address> {
+    // SAFETY: the caller's promise.
+    match unsafe { address.as_ref() } {
+        None => Err(Failure::invalid("no address is given")),
+        Some(address) if !ptr::eq(address.class, class) => {
+            Err(Failure::invalid("the address is another class's"))
+        }
+        Some(address) => Ok(address),
+    }
+}
+
+/// Class and address of a call.
+///
+/// # Safety
+/// They are null, or the library's and an address that was not freed.
+unsafe fn both<'a>(
+    class: *mut na_class,
+    address: *const Address,
+) -> Result<(&'a PluginClass, &'a Address)> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let class = class_of(class)?;
+        Ok((class, address_of(class, address)?))
+    }
+}
+
+/// Makes an address by `make`, and gives it to the user.
+///
+/// # Safety
+/// The class is null or the library's; `given` is null or valid for writes.
+unsafe fn give(
+    class: *mut na_class,
+    given: *mut *mut Address,
+    make: impl FnOnce(&PluginClass) -> Result<Addr>,
+) -> Result {
+    // SAFETY: the caller's promise.
+    let class = unsafe { class_of(class) }?;
+    if given.is_null() {
+        return Err(Failure::invalid("there is no place for the address"));
+    }
+    let address = Box::new(Address::new(class, make(class)?));
+    // SAFETY: the caller's promise.
+    unsafe { *given = Box::into_raw(address) };
+    Ok(())
+}
+
+/// The form in which addresses are sent to other processes.
+fn serialised(address: &Address) -> Vec<u8> {
+    let bytes = address.addr.to_bytes();
+    // Fits: addresses are much shorter.
+    let length = (bytes.len() as u16).to_le_bytes();
+    [&length[..], &bytes].concat()
+}
+
+/// The bytes of an address at the beginning of those that a process has sent.
+fn deserialised(bytes: &[u8]) -> Result<&[u8]> {
+    let malformed = || Failure::invalid("malformed bytes of an address");
+    let (length, rest) = bytes.split_first_chunk::<LENGTH>().ok_or_else(malformed)?;
+    rest.get(..u16::from_le_bytes(*length).into())
+        .ok_or_else(malformed)
+}
+
+// ---- the table's ----
+
+pub(crate) unsafe extern "C" fn addr_lookup(
+    class: *mut na_class,
+    name: *const c_char,
+    found: *mut *mut Address,
+) -> Return {
+    // SAFETY: the library's, and a text of it.
+    let looked_up = unsafe {
+        give(class, found, |class| {
+            let name = text(name, "the address")?;
+            let name = name.ok_or_else(|| Failure::invalid("no address is given"))?;
+            Ok(class.class().lookup(name)?)
+        })
+    };
+    report(Outlet::Address, c"addr_lookup", looked_up)
+}
+
+pub(crate) unsafe extern "C" fn addr_free(_class: *mut na_class, address: *mut Address) {
+    if !address.is_null() {
+        // SAFETY: given to the user by this plugin, and freed once.
+        drop(unsafe { Box::from_raw(address) });
+    }
+}
+
+/// A peer is forgotten when nobody has an address of it any more, so there is nothing to do.
+pub(crate) unsafe extern "C" fn addr_set_remove(
+    class: *mut na_class,
+    address: *mut Address,
+) -> Return {
+    // SAFETY: the library's, and the user's.
+    let found = unsafe { both(class, address) }.map(drop);
+    report(Outlet::Address, c"addr_set_remove", found)
+}
+
+pub(crate) unsafe extern "C" fn addr_self(class: *mut na_class, own: *mut *mut Address) -> Return {
+    // SAFETY: the library's.
+    let given = unsafe { give(class, own, |class| Ok(class.class().own())) };
+    report(Outlet::Address, c"addr_self", given)
+}
+
+pub(crate) unsafe extern "C" fn addr_dup(
+    class: *mut na_class,
+    address: *mut Address,
+    duplicate: *mut *mut Address,
+) -> Return {
+    // SAFETY: the library's, and the user's.
+    let given = unsafe {
+        give(class, duplicate, |class| {
+            Ok(address_of(class, address)?.addr.clone())
+        })
+    };
+    report(Outlet::Address, c"addr_dup", given)
+}
+
+pub(crate) unsafe extern "C" fn addr_cmp(
+    class: *mut na_class,
+    one: *mut Address,
+    other: *mut Address,
+) -> bool {
+    // SAFETY: the library's, and the user's.
+    let (one, other) = unsafe { (both(class, one), both(class, other)) };
+    matches!((one, other), (Ok((_, one)), Ok((_, other))) if one.addr == other.addr)
+}
+
+pub(crate) unsafe extern "C" fn addr_is_self(class: *mut na_class, address: *mut Address) -> bool {
+    // SAFETY: the library's, and the user's.
+    unsafe { both(class, address) }.is_ok_and(|(_, address)| address.addr.is_own())
+}
+
+pub(crate) unsafe extern "C" fn addr_to_string(
+    class: *mut na_class,
+    buffer: *mut c_char,
+    size: *mut usize,
+    address: *mut Address,
+) -> Return {
+    let print = || -> Result {
+        // SAFETY: the library's, and the user's.
+        let ((_, address), size) = unsafe { (both(class, address)?, size.as_mut()) };
+        let size = size.ok_or_else(|| Failure::invalid("there is no place for the size"))?;
+        let text = address.addr.to_string();
+        let needed = text.len() + 1;
+        if !buffer.is_null() {
+            if needed > *size {
+                return Err(Failure::new(
+                    Return::Overflow,
+                    format!("{text} takes {needed} bytes, the buffer has {size}"),
+                ));
+            }
+            // SAFETY: the user's buffer of that size.
+            unsafe {
+                ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast(), text.len());
+                *buffer.add(text.len()) = 0;
+            }
+        }
+        *size = needed;
+        Ok(())
+    };
+    report(Outlet::Address, c"addr_to_string", print())
+}
+
+pub(crate) unsafe extern "C" fn addr_get_serialize_size(
+    class: *mut na_class,
+    address: *mut Address,
+) -> usize {
+    // SAFETY: the library's, and the user's.
+    match unsafe { both(class, address) } {
+        Ok((_, address)) => serialised(address).len(),
+        Err(failure) => {
+            report(Outlet::Address, c"addr_get_serialize_size", Err(failure));
+            0
+        }
+    }
+}
+
+pub(crate) unsafe extern "C" fn addr_serialize(
+    class: *mut na_class,
+    buffer: *mut c_void,
+    size: usize,
+    address: *mut Address,
+) -> Return {
+    let serialise = || -> Result {
+        // SAFETY: the library's, and the user's.
+        let (_, address) = unsafe { both(class, address) }?;
+        // SAFETY: the user's buffer.
+        unsafe { store(&serialised(address), buffer, size) }
+    };
+    report(Outlet::Address, c"addr_serialize", serialise())
+}
+
+pub(crate) unsafe extern "C" fn addr_deserialize(
+    class: *mut na_class,
+    given: *mut *mut Address,
+    buffer: *const c_void,
+    size: usize,
+    flags: u64,
+) -> Return {
+    // SAFETY: the library's, and the user's buffer.
+    let deserialised = unsafe {
+        give(class, given, |class| {
+            if flags & ADDR_FIREWALL != 0 {
+                return Err(Failure::new(
+                    Return::OpNotSupported,
+                    "NA_ADDR_FIREWALL: addresses behind a firewall are not supported",
+                ));
+            }
+            let bytes = deserialised(load(buffer, size)?)?;
+            Ok(class.class().address_of_bytes(bytes)?)
+        })
+    };
+    report(Outlet::Address, c"addr_deserialize", deserialised)
+}
+
+/// Copies what is serialised to a buffer.
+///
+/// # Safety
+/// The buffer is null, or valid for writes of that size.
+pub(crate) unsafe fn store(bytes: &[u8], buffer: *mut c_void, size: usize) -> Result {
+    if buffer.is_null() {
+        return Err(Failure::invalid("no buffer is given"));
+    }
+    if size < bytes.len() {
+        return Err(Failure::new(
+            Return::Overflow,
+            format!("{} bytes, the buffer has {size}", bytes.len()),
+        ));
+    }
+    // SAFETY: the caller's promise, and just checked.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len()) };
+    Ok(())
+}
+
+/// A buffer to deserialise.
+///
+/// # Safety
+/// It is null, or valid for reads of that size as long as it is used.
+pub(crate) unsafe fn load<'a>(buffer: *const c_void, size: usize) -> Result<&'a [u8]> {
+    if buffer.is_null() {
+        return Err(Failure::invalid("no buffer is given"));
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { slice::from_raw_parts(buffer.cast(), size) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_addresses_are_refused() {
+        assert_eq!(deserialised(&[2, 0, 7, 8, 9]), Ok(&[7, 8][..]));
+        assert_eq!(deserialised(&[0, 0]), Ok(&[][..]));
+        for bytes in [&[][..], &[1], &[3, 0, 1, 2], &[0, 1, 0]] {
+            let failure = deserialised(bytes).unwrap_err();
+            assert_eq!(failure.code, Return::InvalidArg);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Contexts: where operations are begun, and their completions go; waiting for these.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::abi::{na_class, na_context};
+use crate::class::{PluginClass, class_of};
+use crate::log::Outlet;
+use crate::report;
+use crate::status::{Failure, Result, Return};
+
+/// A context, behind `plugin_context`.
+pub(crate) struct Context {
+    class: *const PluginClass,
+    id: u8,
+    /// Operations that were begun, and whose callbacks were not called yet.
+    active: AtomicUsize,
+    /// Completions that were handed to the library, and those of them that polling has told of.
+    completed: AtomicUsize,
+    told: AtomicUsize,
+}
+
+impl Context {
+    pub(crate) fn id(&self) -> u8 {
+        self.id
+    }
+
+    /// An operation begins.
+    pub(crate) fn begun(&self) {
+        self.active.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An operation has ended, and touches the context no more.
+    pub(crate) fn ended(&self) {
+        // SYNC: Release, with the Acquire in `context_destroy`.
+        self.active.fetch_sub(1, Ordering::Release);
+    }
+
+    /// The library was given a completion.
+    pub(crate) fn completed(&self) {
+        self.completed.fetch_add(1, Ordering::Release);
+    }
+
+    /// Completions since the last call: also those that another thread has found meanwhile.
+    fn news(&self) -> usize {
+        let completed = self.completed.load(Ordering::Acquire);
+        completed.wrapping_sub(self.told.swap(completed, Ordering::Relaxed))
+    }
+}
+
+/// The plugin's part of a context.
+///
+/// # Safety
+/// It is null, or a context of the library's that was created and not destroyed.
+pub(crate) unsafe fn context_of<'a>(
+    class: &PluginClass,
+    context: *const na_context,
+) -> Result<&'a Context> {
+    // SAFETY: the caller's promise; what is behind it is what `context_create` has put there.
+    let found = unsafe {
+        context
+            .as_ref()
+            .and_then(|context| context.plugin_context.cast::<Context>().as_ref())
+    };
+    match found {
+        None => Err(Failure::invalid("no context is given")),
+        Some(context) if !ptr::eq(context.class, class) => {
+            Err(Failure::invalid("the context is another class's"))
+        }
+        Some(context) => Ok(context),
+    }
+}
+
+// ---- the table's ----
+
+pub(crate) unsafe extern "C" fn context_create(
+    class: *mut na_class,
+    _context: *mut na_context,
+    created: *mut *mut c_void,
+    id: u8,
+) -> Return {
+    let create = || -> Result {
+        // SAFETY: the library's class.
+        let class = unsafe { class_of(class) }?;
+        let most = class.class().max_contexts();
+        if id >= most {
+            return Err(Failure::invalid(format!(
+                "context {id}: max_contexts is {most}"
+            )));
+        }
+        if created.is_null() {
+            return Err(Failure::invalid("there is no place for the context"));
+        }
+        class.contexts().fetch_add(1, Ordering::Relaxed);
+        let context = Box::into_raw(Box::new(Context {
+            class,
+            id,
+            active: AtomicUsize::new(0),
+            completed: AtomicUsize::new(0),
+            told: AtomicUsize::new(0),
+        }));
+        // SAFETY: the library's, for this.
+        unsafe { *created = context.cast() };
+        Ok(())
+    };
+    report(Outlet::Context, c"context_create", create())
+}
+
+pub(crate) unsafe extern "C" fn context_destroy(
+    class: *mut na_class,
+    context: *mut c_void,
+) -> Return {
+    let destroy = || -> Result {
+        // SAFETY: the library's class.
+        let class = unsafe { class_of(class) }?;
+        let context: *mut Context = context.cast();
+        // SAFETY: null, or made by `context_create`.
+        let Some(found) = (unsafe { context.as_ref() }) else {
+            return Err(Failure::invalid("no context is given"));
+        };
+        if !ptr::eq(found.class, class) {
+            return Err(Failure::invalid("the context is another class's"));
+        }
+        // SYNC: Acquire, with the Release in `ended`: nobody touches it any more.
+        let active = found.active.load(Ordering::Acquire);
+        if active > 0 {
+            return Err(Failure::new(
+                Return::Busy,
+                format!(
+                    "{active} operations of the context have not ended, or their callbacks were not called"
+                ),
+            ));
+        }
+        // Another thread may be telling this context of what has ended, under the class's lock.
+        let _ = class.class().counts();
+        // SAFETY: made by `context_create`, and destroyed once.
+        drop(unsafe { Box::from_raw(context) });
+        class.contexts().fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    };
+    report(Outlet::Context, c"context_destroy", destroy())
+}
+
+/// Class and context of a call, which are right but for a mistake of the library's user.
+///
+/// # Safety
+/// They are null or the library's.
+unsafe fn both<'a>(
+    class: *mut na_class,
+    context: *mut na_context,
+) -> Result<(&'a PluginClass, &'a Context)> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let class = class_of(class)?;
+        Ok((class, context_of(class, context)?))
+    }
+}
+
+pub(crate) unsafe extern "C" fn poll_get_fd(
+    class: *mut na_class,
+    context: *mut na_context,
+) -> c_int {
+    // SAFETY: the library's.
+    match unsafe { both(class, context) } {
+        Ok((class, context)) => class
+            .class()
+            .descriptor(context.id)
+            .map_or(-1, |descriptor| descriptor.as_raw_fd()),
+        Err(failure) => {
+            report(Outlet::Poll, c"poll_get_fd", Err(failure));
+            -1
+        }
+    }
+}
+
+pub(crate) unsafe extern "C" fn poll_try_wait(
+    class: *mut na_class,
+    context: *mut na_context,
+) -> bool {
+    // SAFETY: the library's.
+    match unsafe { both(class, context) } {
+        Ok((class, context)) => class.class().prepare_sleep(context.id),
+        Err(failure) => {
+            report(Outlet::Poll, c"poll_try_wait", Err(failure));
+            false
+        }
+    }
+}
+
+pub(crate) unsafe extern "C" fn poll(
+    class: *mut na_class,
+    context: *mut na_context,
+    count: *mut c_uint,
+) -> Return {
+    let poll = || -> Result {
+        // SAFETY: the library's.
+        let (class, context) = unsafe { both(class, context) }?;
+        class.class().progress(context.id);
+        tell(context.news(), count);
+        Ok(())
+    };
+    report(Outlet::Poll, c"poll", poll())
+}
+
+pub(crate) unsafe extern "C" fn poll_wait(
+    class: *mut na_class,
+    context: *mut na_context,
+    timeout_ms: c_uint,
+    count: *mut c_uint,
+) -> Return {
+    // SAFETY: the library's.
+    let (class, context) = match unsafe { both(class, context) } {
+        Ok(both) => both,
+        Err(failure) => return report(Outlet::Poll, c"poll_wait", Err(failure)),
+    };
+    let limit = Duration::from_millis(timeout_ms.into());
+    let begun = (timeout_ms > 0).then(Instant::now);
+    loop {
+        class.class().progress(context.id);
+        let news = context.news();
+        if news > 0 {
+            tell(news, count);
+            return Return::Success;
+        }
+        let left = begun.map_or(Duration::ZERO, |begun| {
+            limit.saturating_sub(begun.elapsed())
+        });
+        if left.is_zero() {
+            tell(0, count);
+            return Return::Timeout;
+        }
+        class.class().sleep(context.id, Some(left));
+    }
+}
+
+fn tell(number: usize, count: *mut c_uint) {
+    if !count.is_null() {
+        let number = number.try_into().unwrap_or(c_uint::MAX);
+        // SAFETY: what is not null is the caller's, for this.
+        unsafe { *count = number };
+    }
+}

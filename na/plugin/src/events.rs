@@ -1,0 +1,76 @@
+//! What the networks report of themselves: warnings and errors go to Mercury's log.
+
+use std::ffi::CString;
+use std::fmt::{self, Write};
+use std::sync::Once;
+
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::log::{self, Level, Outlet};
+
+/// Sends them there from now on. The plugin has the only copy of what they are sent through.
+pub(crate) fn to_log() {
+    static ONCE: Once = Once::new();
+    // There is no other one.
+    ONCE.call_once(|| drop(tracing::subscriber::set_global_default(Log)));
+}
+
+struct Log;
+
+/// An event as one line: its message, then its fields.
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a string does not fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, ", {name}: {value:?}"),
+        };
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::WARN)
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let level = match *event.metadata().level() {
+            tracing::Level::ERROR => Level::Error,
+            _ => Level::Warning,
+        };
+        let mut line = Line::default();
+        event.record(&mut line);
+        let place = CString::new(event.metadata().target()).unwrap_or_default();
+        log::write(
+            Outlet::Class,
+            level,
+            &place,
+            &format!("{}{}", line.message, line.fields),
+        );
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}

@@ -1,0 +1,106 @@
+//! The plugin by which Mercury uses Conduit's networks.
+//!
+//! Mercury finds `libna_plugin_conduit.so` in a folder, and in it the table of operations
+//! (`na_conduit_class_ops_g`). These are thin: [`na::raw::Class`] does what there is to do. Here is
+//! what C asks for:
+//!
+//! - `abi`: the types of NA that both sides know;
+//! - `class`, `context`, `operation`, `address`, `message`, `memory`, `protocols`: the
+//!   operations, by what they are about;
+//! - `library`, `log`, `events`: what is used of Mercury;
+//! - `status`: which code stands for which error.
+//!
+//! Pointers are the library's or its user's, who keep NA's rules: what was freed is not used. What
+//! can be seen at once to be wrong is refused, with a line in the log.
+
+mod abi;
+mod address;
+mod class;
+mod context;
+mod events;
+mod library;
+mod log;
+mod memory;
+mod message;
+mod operation;
+mod protocols;
+mod status;
+
+use std::ffi::CStr;
+
+use abi::na_class_ops;
+use log::{Level, Outlet};
+use status::{Result, Return};
+
+/// What a call returns; if it fails, the reason is a line in the log.
+#[track_caller]
+fn report(outlet: Outlet, call: &CStr, result: Result) -> Return {
+    match result {
+        Ok(()) => Return::Success,
+        Err(failure) => {
+            log::write(outlet, Level::Error, call, &failure.reason);
+            failure.code
+        }
+    }
+}
+
+/// The table of operations that Mercury looks for.
+#[unsafe(no_mangle)]
+#[allow(
+    non_upper_case_globals,
+    reason = "Mercury makes the name of the class's"
+)]
+static na_conduit_class_ops_g: na_class_ops = na_class_ops {
+    class_name: protocols::CLASS.as_ptr(),
+    get_protocol_info: Some(protocols::get_protocol_info),
+    check_protocol: Some(protocols::check_protocol),
+    initialize: Some(class::initialize),
+    finalize: Some(class::finalize),
+    cleanup: Some(class::cleanup),
+    has_opt_feature: Some(class::has_opt_feature),
+    context_create: Some(context::context_create),
+    context_destroy: Some(context::context_destroy),
+    op_create: Some(operation::op_create),
+    op_destroy: Some(operation::op_destroy),
+    addr_lookup: Some(address::addr_lookup),
+    addr_free: Some(address::addr_free),
+    addr_set_remove: Some(address::addr_set_remove),
+    addr_self: Some(address::addr_self),
+    addr_dup: Some(address::addr_dup),
+    addr_cmp: Some(address::addr_cmp),
+    addr_is_self: Some(address::addr_is_self),
+    addr_to_string: Some(address::addr_to_string),
+    addr_get_serialize_size: Some(address::addr_get_serialize_size),
+    addr_serialize: Some(address::addr_serialize),
+    addr_deserialize: Some(address::addr_deserialize),
+    msg_get_max_unexpected_size: Some(class::msg_get_max_unexpected_size),
+    msg_get_max_expected_size: Some(class::msg_get_max_expected_size),
+    msg_get_unexpected_header_size: Some(class::msg_get_header_size),
+    msg_get_expected_header_size: Some(class::msg_get_header_size),
+    msg_get_max_tag: Some(class::msg_get_max_tag),
+    msg_buf_alloc: Some(message::msg_buf_alloc),
+    msg_buf_free: Some(message::msg_buf_free),
+    msg_init_unexpected: Some(message::msg_init),
+    msg_send_unexpected: Some(message::msg_send_unexpected),
+    msg_recv_unexpected: Some(message::msg_recv_unexpected),
+    msg_multi_recv_unexpected: Some(message::msg_multi_recv_unexpected),
+    msg_init_expected: Some(message::msg_init),
+    msg_send_expected: Some(message::msg_send_expected),
+    msg_recv_expected: Some(message::msg_recv_expected),
+    mem_handle_create: Some(memory::mem_handle_create),
+    mem_handle_create_segments: Some(memory::mem_handle_create_segments),
+    mem_handle_free: Some(memory::mem_handle_free),
+    mem_handle_get_max_segments: Some(memory::mem_handle_get_max_segments),
+    mem_register: Some(memory::mem_register),
+    mem_deregister: Some(memory::mem_deregister),
+    mem_handle_get_serialize_size: Some(memory::mem_handle_get_serialize_size),
+    mem_handle_serialize: Some(memory::mem_handle_serialize),
+    mem_handle_deserialize: Some(memory::mem_handle_deserialize),
+    put: Some(memory::put),
+    get: Some(memory::get),
+    poll_get_fd: Some(context::poll_get_fd),
+    poll_try_wait: Some(context::poll_try_wait),
+    poll: Some(context::poll),
+    poll_wait: Some(context::poll_wait),
+    cancel: Some(operation::cancel),
+};

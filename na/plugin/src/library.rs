@@ -1,0 +1,67 @@
+//! The library that has loaded this plugin: its symbols, its version, its completion queues.
+//!
+//! The plugin is not linked with it, so that it can be loaded, and says what is wrong, also where
+//! the library is another one than expected.
+
+use std::ffi::{CStr, c_uint, c_void};
+use std::mem::transmute;
+use std::ptr;
+
+use crate::abi::{MAJOR, na_cb_completion_data, na_context};
+use crate::status::{Failure, Result, Return};
+
+/// NA's library of the version that is expected.
+const SONAME: &CStr = c"libna.so.6";
+
+/// `na_cb_completion_add`.
+pub(crate) type CompletionAdd = unsafe extern "C" fn(*mut na_context, *mut na_cb_completion_data);
+/// `NA_Version_get`.
+type VersionGet = unsafe extern "C" fn(*mut c_uint, *mut c_uint, *mut c_uint);
+
+/// A symbol of the library that has loaded this plugin.
+pub(crate) fn symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a name that ends with 0; looks only.
+    let mut found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    if found.is_null() {
+        // Loaded by something that keeps its libraries' symbols to itself, such as an interpreter.
+        // SAFETY: as above; no library is loaded by this.
+        let library = unsafe { libc::dlopen(SONAME.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
+        if !library.is_null() {
+            // SAFETY: a library that was just opened; closed once, and it stays, since whoever
+            // calls this plugin has it open.
+            unsafe {
+                found = libc::dlsym(library, name.as_ptr());
+                libc::dlclose(library);
+            }
+        }
+    }
+    (!found.is_null()).then_some(found)
+}
+
+/// The function by which completions are handed over, of a library whose version is the one that
+/// this plugin is made for.
+pub(crate) fn completion_add() -> Result<CompletionAdd> {
+    let missing = |name: &str| {
+        Failure::new(
+            Return::OpNotSupported,
+            format!("no library of this process has the function {name}: it is not Mercury's"),
+        )
+    };
+    let version = symbol(c"NA_Version_get").ok_or_else(|| missing("NA_Version_get"))?;
+    // SAFETY: NA's function of this name has this type in all versions.
+    let version = unsafe { transmute::<*mut c_void, VersionGet>(version) };
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: it writes to what is not null.
+    unsafe { version(&raw mut major, &raw mut minor, ptr::null_mut()) };
+    if major != MAJOR {
+        return Err(Failure::new(
+            Return::ProtoNoSupport,
+            format!(
+                "NA is of version {major}.{minor} here, this plugin is made for version {MAJOR} (Mercury 2.4)"
+            ),
+        ));
+    }
+    let add = symbol(c"na_cb_completion_add").ok_or_else(|| missing("na_cb_completion_add"))?;
+    // SAFETY: NA's function of this name has this type in this version.
+    Ok(unsafe { transmute::<*mut c_void, CompletionAdd>(add) })
+}

@@ -1,0 +1,143 @@
+//! Lines in Mercury's log: by its own function where that can be found, to its settings.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::panic::Location;
+
+use crate::library;
+
+/// The parts of NA that lines are about; `HG_LOG_SUBSYS` names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outlet {
+    Class,
+    Context,
+    Operation,
+    Address,
+    Message,
+    Memory,
+    Transfer,
+    Poll,
+}
+
+/// How bad it is: `enum hg_log_level`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    Error = 2,
+    Warning = 3,
+}
+
+/// The first members of `struct hg_log_outlet`.
+#[repr(C)]
+struct OutletState {
+    name: *const c_char,
+    state: c_uint,
+    level: c_uint,
+}
+
+/// `hg_log_write`.
+type Write = unsafe extern "C" fn(
+    outlet: *mut c_void,
+    level: c_uint,
+    module: *const c_char,
+    file: *const c_char,
+    line: c_uint,
+    function: *const c_char,
+    no_return: bool,
+    format: *const c_char,
+    ...
+) -> c_int;
+
+impl Outlet {
+    fn symbol(self) -> &'static CStr {
+        match self {
+            Self::Class => c"na_cls_log_outlet_g",
+            Self::Context => c"na_ctx_log_outlet_g",
+            Self::Operation => c"na_op_log_outlet_g",
+            Self::Address => c"na_addr_log_outlet_g",
+            Self::Message => c"na_msg_log_outlet_g",
+            Self::Memory => c"na_mem_log_outlet_g",
+            Self::Transfer => c"na_rma_log_outlet_g",
+            Self::Poll => c"na_poll_log_outlet_g",
+        }
+    }
+}
+
+/// Writes a line that has to do with `call`.
+#[track_caller]
+pub(crate) fn write(outlet: Outlet, level: Level, call: &CStr, text: &str) {
+    let (Some(state), Some(function)) = (
+        library::symbol(outlet.symbol()),
+        library::symbol(c"hg_log_write"),
+    ) else {
+        if is_asked_for(std::env::var("HG_LOG_LEVEL").ok().as_deref(), level) {
+            eprintln!("# conduit: {}(): {text}", call.to_string_lossy());
+        }
+        return;
+    };
+    // SAFETY: Mercury's variable of this name is such a structure, of which the library sets the
+    // level when it is loaded or its user asks for another one; either level is fine.
+    let wanted = unsafe { (&raw const (*state.cast::<OutletState>()).level).read_volatile() };
+    if wanted < level as c_uint {
+        return;
+    }
+    let location = Location::caller();
+    let (file, text) = (terminated(location.file()), terminated(text));
+    // SAFETY: Mercury's function of this name has this type.
+    let function = unsafe { std::mem::transmute::<*mut c_void, Write>(function) };
+    // SAFETY: the outlet is Mercury's, all texts end with 0, and `%s` takes the last one.
+    unsafe {
+        function(
+            state,
+            level as c_uint,
+            std::ptr::null(),
+            file.as_ptr(),
+            location.line(),
+            call.as_ptr(),
+            false,
+            c"%s".as_ptr(),
+            text.as_ptr(),
+        );
+    }
+}
+
+fn terminated(text: &str) -> CString {
+    // There is none left that it could fail at.
+    CString::new(text.replace('\0', " ")).unwrap_or_default()
+}
+
+/// Whether Mercury would write lines of this level with `HG_LOG_LEVEL` as it is.
+fn is_asked_for(setting: Option<&str>, level: Level) -> bool {
+    match setting {
+        Some("error") => level == Level::Error,
+        Some("warning" | "min_debug" | "info" | "debug") => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_follow_the_setting_of_mercury() {
+        for (setting, errors, warnings) in [
+            (None, false, false),
+            (Some("none"), false, false),
+            (Some("fatal"), false, false),
+            (Some("error"), true, false),
+            (Some("warning"), true, true),
+            (Some("debug"), true, true),
+        ] {
+            assert_eq!(is_asked_for(setting, Level::Error), errors, "{setting:?}");
+            assert_eq!(
+                is_asked_for(setting, Level::Warning),
+                warnings,
+                "{setting:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_text_with_a_zero_is_written() {
+        assert_eq!(terminated("a\0b").as_c_str(), c"a b");
+    }
+}

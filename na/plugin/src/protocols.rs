@@ -1,0 +1,95 @@
+//! Which protocols there are, and over what.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, c_char};
+use std::ptr;
+
+use na::Protocol;
+
+use crate::abi::{na_info, na_protocol_info};
+use crate::class::text;
+use crate::log::Outlet;
+use crate::report;
+use crate::status::{Failure, Result, Return};
+
+/// This plugin's name in info strings.
+pub(crate) const CLASS: &CStr = c"conduit";
+
+/// Interfaces that have an address.
+fn interfaces() -> BTreeSet<String> {
+    // Without any, none is listed.
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    all.into_iter().map(|interface| interface.name).collect()
+}
+
+/// What a protocol can be opened on: the part of an info string behind `://`.
+fn devices(protocol: Protocol) -> BTreeSet<String> {
+    match protocol {
+        Protocol::Shm => BTreeSet::from(["shm".to_owned()]),
+        Protocol::Udp | Protocol::Ofi | Protocol::Conduit => interfaces(),
+    }
+}
+
+/// A list of the library's, which it frees.
+fn list(protocols: impl Iterator<Item = Protocol>) -> Result<*mut na_protocol_info> {
+    let mut first = ptr::null_mut();
+    for protocol in protocols {
+        for device in devices(protocol).into_iter().rev() {
+            // SAFETY: zeros are an entry without a name.
+            let entry = unsafe { libc::calloc(1, size_of::<na_protocol_info>()) }
+                .cast::<na_protocol_info>();
+            if entry.is_null() {
+                return Err(Failure::new(Return::NoMemory, "no memory for a list"));
+            }
+            // SAFETY: just made.
+            unsafe {
+                (*entry).next = first;
+                (*entry).class_name = libc::strdup(CLASS.as_ptr());
+                (*entry).protocol_name = duplicate(protocol.name());
+                (*entry).device_name = duplicate(&device);
+            }
+            first = entry;
+        }
+    }
+    Ok(first)
+}
+
+/// A text that `free` frees.
+fn duplicate(text: &str) -> *mut c_char {
+    let text = CString::new(text).unwrap_or_default();
+    // SAFETY: a text of C.
+    unsafe { libc::strdup(text.as_ptr()) }
+}
+
+// ---- the table's ----
+
+pub(crate) unsafe extern "C" fn get_protocol_info(
+    info: *const na_info,
+    given: *mut *mut na_protocol_info,
+) -> Return {
+    let get = || -> Result {
+        if given.is_null() {
+            return Err(Failure::invalid("there is no place for the list"));
+        }
+        // SAFETY: the library's, or null.
+        let name = match unsafe { info.as_ref() } {
+            None => None,
+            // SAFETY: a text of the library's.
+            Some(info) => unsafe { text(info.protocol_name, "the protocol") }?,
+        };
+        // From the last on, as each entry is put before the others.
+        let protocols = Protocol::ALL.into_iter().rev();
+        let chosen = protocols.filter(|(known, _)| name.is_none_or(|name| name == *known));
+        let first = list(chosen.map(|(_, protocol)| protocol))?;
+        // SAFETY: the library's, for this.
+        unsafe { *given = first };
+        Ok(())
+    };
+    report(Outlet::Class, c"get_protocol_info", get())
+}
+
+pub(crate) unsafe extern "C" fn check_protocol(name: *const c_char) -> bool {
+    // SAFETY: a text of the library's, or null.
+    let name = unsafe { text(name, "the protocol") };
+    matches!(name, Ok(Some(name)) if Protocol::of(name).is_some())
+}

@@ -1,0 +1,101 @@
+//! Addresses of processes.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use conduit_core::ni::Rank;
+use conduit_portals::transport::open::OpenTransport;
+
+use crate::class::{Network, Shared};
+use crate::machine::SELF;
+
+/// A process, this one or another: what messages and transfers go to.
+///
+/// The peer stays known for as long as an address of it is held. An address outlives its peer: what
+/// is sent then fails, or reaches whoever is started there next.
+pub struct Addr<N: OpenTransport = Network> {
+    class: Arc<Shared<N>>,
+    peer: Rank,
+}
+
+impl<N: OpenTransport> Addr<N> {
+    /// An address for a peer that the machine has counted this one for.
+    pub(crate) fn new(class: Arc<Shared<N>>, peer: Rank) -> Self {
+        Self { class, peer }
+    }
+
+    pub(crate) fn is_of(&self, class: &Arc<Shared<N>>) -> bool {
+        Arc::ptr_eq(&self.class, class)
+    }
+
+    pub(crate) fn peer(&self) -> Rank {
+        self.peer
+    }
+
+    /// Whether it is this process's own.
+    pub fn is_own(&self) -> bool {
+        self.peer == SELF
+    }
+
+    /// The bytes of it that every process understands.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.class.engine.look(|inner| match self.peer {
+            SELF => inner.network.address().to_vec(),
+            peer => inner.network.peer_address(peer).unwrap_or_default(),
+        })
+    }
+}
+
+/// As it is looked up: `<protocol>://…`, without NA's `conduit+`.
+impl<N: OpenTransport> fmt::Display for Addr<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.to_bytes();
+        let text = self
+            .class
+            .engine
+            .look(|inner| inner.network.address_to_text(&bytes));
+        let protocol = self.class.protocol.name();
+        write!(f, "{protocol}://{}", text.unwrap_or_default())
+    }
+}
+
+impl<N: OpenTransport> Clone for Addr<N> {
+    fn clone(&self) -> Self {
+        self.class
+            .engine
+            .look(|inner| inner.machine.hold(self.peer));
+        Self::new(Arc::clone(&self.class), self.peer)
+    }
+}
+
+impl<N: OpenTransport> Drop for Addr<N> {
+    fn drop(&mut self) {
+        if self.peer != SELF {
+            self.class
+                .engine
+                .look(|inner| inner.machine.release(self.peer));
+        }
+    }
+}
+
+/// Of the same process, as far as is known: a process that has several addresses counts as several.
+impl<N: OpenTransport> PartialEq for Addr<N> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.class, &other.class) && self.peer == other.peer
+    }
+}
+
+impl<N: OpenTransport> Eq for Addr<N> {}
+
+impl<N: OpenTransport> Hash for Addr<N> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.peer.hash(state);
+    }
+}
+
+impl<N: OpenTransport> fmt::Debug for Addr<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Addr({self})")
+    }
+}

@@ -1,0 +1,734 @@
+//! The safe interface: buffers that belong to operations while they are under way, and operations
+//! that are futures.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::mem::ManuallyDrop;
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use conduit_portals::transport::open::OpenTransport;
+use parking_lot::Mutex;
+use slab::Slab;
+
+use crate::address::Addr;
+use crate::class::{self, Completion, Network, Outcome, Part, Target};
+use crate::error::{Error, Result};
+use crate::handle::{self, Handle};
+use crate::machine::Counters;
+use crate::machine::memory::{Rights, Segment};
+use crate::machine::operation::OperationId;
+use crate::options::{Options, Protocol};
+
+/// Bytes that raw pointers may refer to, which a vector or box, once moved, no longer allows.
+struct Bytes {
+    start: *mut u8,
+    length: usize,
+    capacity: usize,
+}
+
+// SAFETY: it owns the bytes as the vector that it was made of.
+unsafe impl Send for Bytes {}
+// SAFETY: shared, it gives only an address.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    fn new(bytes: Vec<u8>) -> Self {
+        let mut bytes = ManuallyDrop::new(bytes);
+        Self {
+            start: bytes.as_mut_ptr(),
+            length: bytes.len(),
+            capacity: bytes.capacity(),
+        }
+    }
+
+    fn into_vec(self) -> Vec<u8> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: made of a vector of these, and not used after this.
+        unsafe { Vec::from_raw_parts(this.start, this.length, this.capacity) }
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        // SAFETY: as in `into_vec`, which forgets this.
+        drop(unsafe { Vec::from_raw_parts(self.start, self.length, self.capacity) });
+    }
+}
+
+/// What an operation has come to, with what it had borrowed.
+struct Ended<N: OpenTransport> {
+    bytes: Vec<u8>,
+    /// Bytes of a message that was received.
+    length: Option<usize>,
+    /// Source and tag of an unexpected one.
+    from: Option<(Addr<N>, u32)>,
+}
+
+enum State<N: OpenTransport> {
+    UnderWay(Option<Waker>),
+    Ended(Result<Ended<N>>),
+    Taken,
+}
+
+/// An operation that has not been triggered yet.
+struct Begun<N: OpenTransport> {
+    state: Arc<Mutex<State<N>>>,
+    bytes: Bytes,
+    /// Memory of a transfer.
+    memory: Option<Arc<Registered<N>>>,
+}
+
+/// What the sink of a class has to do with its contexts.
+struct Table<N: OpenTransport> {
+    /// By cookie.
+    begun: Mutex<Slab<Begun<N>>>,
+    /// By context: what has ended and was not triggered.
+    ended: Arc<[Mutex<VecDeque<Completion>>]>,
+}
+
+impl<N: OpenTransport> Table<N> {
+    /// What an operation that has ended had borrowed.
+    fn take(&self, completion: &Completion) -> Option<Begun<N>> {
+        // Fits: a key of the table.
+        let mut begun = self.begun.lock().try_remove(completion.cookie as usize)?;
+        if completion.result == Err(Error::GivenUp) {
+            // The peer may still write there: it is nobody's any more.
+            std::mem::forget(begun.memory.take());
+        }
+        Some(begun)
+    }
+}
+
+/// One process's end of NA. A clone is the same one.
+///
+/// It leaves, as [`leave`](Self::leave) says, when the last clone is dropped; contexts and operations
+/// count as clones.
+pub struct Class<N: OpenTransport = Network>(Arc<Inner<N>>);
+
+struct Inner<N: OpenTransport> {
+    raw: class::Class<N>,
+    table: Arc<Table<N>>,
+}
+
+impl<N: OpenTransport> Drop for Inner<N> {
+    fn drop(&mut self) {
+        self.raw.leave();
+        for queue in &*self.table.ended {
+            for completion in queue.lock().drain(..) {
+                self.table.take(&completion);
+            }
+        }
+    }
+}
+
+impl Class<Network> {
+    /// A class over the network that an info string (`[conduit+]<protocol>[://[<host>]]`) names.
+    ///
+    /// # Errors
+    /// The text of the error names the part of the info string, the option or the setting that
+    /// can't be used, and why.
+    pub fn open(info: &str, options: &Options) -> Result<Self> {
+        Self::with(options, |sink| class::Class::open(info, options, sink))
+    }
+}
+
+impl<N: OpenTransport> Class<N> {
+    /// A class over a network that was opened before. `window`: unexpected messages of each peer
+    /// that may wait here.
+    ///
+    /// # Errors
+    /// An option that can't be used; no descriptor left.
+    pub fn over(network: N, protocol: Protocol, options: &Options, window: u32) -> Result<Self> {
+        Self::with(options, |sink| {
+            class::Class::over(network, protocol, options, window, sink)
+        })
+    }
+
+    fn with(
+        options: &Options,
+        open: impl FnOnce(Box<dyn Fn(Completion) + Send + Sync>) -> Result<class::Class<N>>,
+    ) -> Result<Self> {
+        let ended: Arc<[Mutex<VecDeque<Completion>>]> = (0..options.max_contexts.max(1))
+            .map(|_| Mutex::default())
+            .collect();
+        let sink = {
+            let ended = Arc::clone(&ended);
+            move |completion: Completion| {
+                if let Some(queue) = ended.get(usize::from(completion.context)) {
+                    queue.lock().push_back(completion);
+                }
+            }
+        };
+        let raw = open(Box::new(sink))?;
+        Ok(Self(Arc::new(Inner {
+            raw,
+            table: Arc::new(Table {
+                begun: Mutex::default(),
+                ended,
+            }),
+        })))
+    }
+
+    /// The context of this number, in which operations are begun and triggered.
+    ///
+    /// # Errors
+    /// There are not so many ([`Options::max_contexts`]).
+    pub fn context(&self, number: u8) -> Result<Context<N>> {
+        match number < self.0.raw.max_contexts() {
+            true => Ok(Context {
+                class: self.clone(),
+                number,
+            }),
+            false => Err(Error::Invalid("there is no such context")),
+        }
+    }
+
+    /// The address of this process.
+    pub fn own(&self) -> Addr<N> {
+        self.0.raw.own()
+    }
+
+    /// The process with an address like those that [`Addr`] prints.
+    ///
+    /// # Errors
+    /// The address is malformed, of another protocol or host, or too many peers are known.
+    pub fn lookup(&self, name: &str) -> Result<Addr<N>> {
+        self.0.raw.lookup(name)
+    }
+
+    /// The process whose [`Addr::to_bytes`] these are.
+    ///
+    /// # Errors
+    /// As for [`lookup`](Self::lookup).
+    pub fn address_of_bytes(&self, bytes: &[u8]) -> Result<Addr<N>> {
+        self.0.raw.address_of_bytes(bytes)
+    }
+
+    /// Gives peers access to these bytes.
+    ///
+    /// # Errors
+    /// No random numbers, or no handle left.
+    pub fn register(&self, bytes: Vec<u8>, rights: Rights) -> Result<Memory<N>> {
+        let bytes = Bytes::new(bytes);
+        let segment = Segment {
+            base: bytes.start,
+            length: bytes.length,
+        };
+        // SAFETY: `Registered` keeps the bytes until the memory is deregistered, and transfers keep
+        // that; nobody has a reference to them meanwhile.
+        let mut raw = unsafe { self.0.raw.memory(&[segment], rights)? };
+        raw.register()?;
+        Ok(Memory(Arc::new(Registered {
+            raw: Mutex::new(raw),
+            bytes,
+        })))
+    }
+
+    /// Cancels all operations, sees to it that peers get what was sent to them (for a bounded
+    /// time), and tells them that this process leaves. Nothing can be sent afterwards.
+    pub fn leave(&self) {
+        self.0.raw.leave();
+    }
+
+    /// Bytes of the longest unexpected message.
+    pub fn max_unexpected_size(&self) -> usize {
+        self.0.raw.max_unexpected_size()
+    }
+
+    /// Bytes of the longest expected message.
+    pub fn max_expected_size(&self) -> usize {
+        self.0.raw.max_expected_size()
+    }
+
+    /// Peers that are known, and operations that have not ended.
+    pub fn counts(&self) -> (usize, usize) {
+        self.0.raw.counts()
+    }
+
+    /// What was counted since the class was opened.
+    pub fn counters(&self) -> Counters {
+        self.0.raw.counters()
+    }
+}
+
+impl<N: OpenTransport> Clone for Class<N> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<N: OpenTransport> fmt::Debug for Class<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.raw.fmt(f)
+    }
+}
+
+struct Registered<N: OpenTransport> {
+    /// Dropped, and so deregistered, before the bytes.
+    raw: Mutex<handle::Memory<N>>,
+    bytes: Bytes,
+}
+
+/// Bytes that are this process's side of transfers, and that peers with the
+/// [handle](Self::handle) put to and get from.
+pub struct Memory<N: OpenTransport = Network>(Arc<Registered<N>>);
+
+impl<N: OpenTransport> Memory<N> {
+    /// What a peer needs to know of it, to be sent there.
+    ///
+    /// # Errors
+    /// Never, as it is registered; a peer's memory may not be.
+    pub fn handle(&self) -> Result<Handle> {
+        self.0.raw.lock().handle()
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.0.bytes.length
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn check(&self, offset: usize, length: usize) -> Result<()> {
+        match offset.checked_add(length) {
+            Some(end) if end <= self.len() => Ok(()),
+            end => Err(Error::OutOfBounds {
+                offset: offset as u64,
+                end: end.unwrap_or(usize::MAX) as u64,
+                length: self.len() as u64,
+            }),
+        }
+    }
+
+    /// Copies bytes from there. Of bytes that a transfer writes meanwhile any part may be new.
+    ///
+    /// # Errors
+    /// It reaches beyond the end.
+    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
+        self.check(offset, into.len())?;
+        let (length, into) = (into.len(), into.as_mut_ptr());
+        // SAFETY: within the bytes, to which nobody has a reference; under the lock, as all accesses
+        // of this process are.
+        self.0.raw.lock().with_lock(|| unsafe {
+            std::ptr::copy_nonoverlapping(self.0.bytes.start.add(offset), into, length);
+        });
+        Ok(())
+    }
+
+    /// Copies bytes to there. Of bytes that a transfer reads meanwhile any part may be new.
+    ///
+    /// # Errors
+    /// It reaches beyond the end.
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.check(offset, bytes.len())?;
+        // SAFETY: as in `read`.
+        self.0.raw.lock().with_lock(|| unsafe {
+            let at = self.0.bytes.start.add(offset);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());
+        });
+        Ok(())
+    }
+
+    /// Deregisters the memory, and gives back its bytes.
+    ///
+    /// # Errors
+    /// The memory itself, if a transfer of this process with it has not ended.
+    pub fn into_vec(self) -> std::result::Result<Vec<u8>, Self> {
+        let Registered { raw, bytes } = Arc::try_unwrap(self.0).map_err(Self)?;
+        drop(raw);
+        Ok(bytes.into_vec())
+    }
+}
+
+impl<N: OpenTransport> fmt::Debug for Memory<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.raw.lock().fmt(f)
+    }
+}
+
+/// An unexpected message.
+#[derive(Debug)]
+pub struct Message<N: OpenTransport = Network> {
+    /// Who has sent it.
+    pub source: Addr<N>,
+    /// Its tag.
+    pub tag: u32,
+    /// What it says.
+    pub bytes: Vec<u8>,
+}
+
+/// Where operations are begun, and where they end.
+pub struct Context<N: OpenTransport = Network> {
+    class: Class<N>,
+    number: u8,
+}
+
+impl<N: OpenTransport> Context<N> {
+    /// Its class.
+    pub fn class(&self) -> &Class<N> {
+        &self.class
+    }
+
+    /// Sends an unexpected message to a context of another process; its bytes come back.
+    ///
+    /// # Errors
+    /// It is too long. An unreachable peer shows when the operation ends.
+    pub fn send_unexpected(
+        &self,
+        bytes: Vec<u8>,
+        to: (&Addr<N>, u8),
+        tag: u32,
+    ) -> Result<Pending<Vec<u8>, N>> {
+        let to = target(to);
+        self.begin(bytes, None, bytes_of, |raw, context, cookie, bytes| {
+            let bytes = (bytes.start.cast_const(), bytes.length);
+            // SAFETY: the bytes are the operation's until it is triggered.
+            unsafe { raw.send_unexpected(context, cookie, bytes, &to, tag) }
+        })
+    }
+
+    /// Sends an expected message to a context of another process, which has posted a receive for
+    /// it, or is going to; its bytes come back.
+    ///
+    /// # Errors
+    /// It is too long. An unreachable peer shows when the operation ends.
+    pub fn send_expected(
+        &self,
+        bytes: Vec<u8>,
+        to: (&Addr<N>, u8),
+        tag: u32,
+    ) -> Result<Pending<Vec<u8>, N>> {
+        let to = target(to);
+        self.begin(bytes, None, bytes_of, |raw, context, cookie, bytes| {
+            let bytes = (bytes.start.cast_const(), bytes.length);
+            // SAFETY: as above.
+            unsafe { raw.send_expected(context, cookie, bytes, &to, tag) }
+        })
+    }
+
+    /// Receives an unexpected message, of anybody.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn receive_unexpected(&self) -> Result<Pending<Message<N>, N>> {
+        let buffer = vec![0; self.class.0.raw.max_unexpected_size()];
+        self.begin(buffer, None, message_of, |raw, context, cookie, bytes| {
+            let bytes = (bytes.start, bytes.length);
+            // SAFETY: as above.
+            unsafe { raw.receive_unexpected(context, cookie, bytes, false) }
+        })
+    }
+
+    /// Receives an expected message of a context of another process, with this tag.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn receive_expected(&self, from: (&Addr<N>, u8), tag: u32) -> Result<Pending<Vec<u8>, N>> {
+        let from = target(from);
+        let buffer = vec![0; self.class.0.raw.max_expected_size()];
+        self.begin(buffer, None, bytes_of, |raw, context, cookie, bytes| {
+            let bytes = (bytes.start, bytes.length);
+            // SAFETY: as above.
+            unsafe { raw.receive_expected(context, cookie, bytes, &from, tag) }
+        })
+    }
+
+    /// Copies `length` bytes of `local` to memory of a process. When it has ended they are there.
+    ///
+    /// # Errors
+    /// It reaches beyond one of the two, or is not allowed.
+    pub fn put(
+        &self,
+        local: Part<&Memory<N>>,
+        remote: Part<&Handle>,
+        length: u64,
+        to: &Addr<N>,
+    ) -> Result<Pending<(), N>> {
+        self.transfer(local, remote, length, to, true)
+    }
+
+    /// Copies `length` bytes of a process's memory to `local`.
+    ///
+    /// # Errors
+    /// It reaches beyond one of the two, or is not allowed.
+    pub fn get(
+        &self,
+        local: Part<&Memory<N>>,
+        remote: Part<&Handle>,
+        length: u64,
+        from: &Addr<N>,
+    ) -> Result<Pending<(), N>> {
+        self.transfer(local, remote, length, from, false)
+    }
+
+    fn transfer(
+        &self,
+        local: Part<&Memory<N>>,
+        remote: Part<&Handle>,
+        length: u64,
+        peer: &Addr<N>,
+        is_put: bool,
+    ) -> Result<Pending<(), N>> {
+        let memory = Arc::clone(&local.memory.0);
+        let kept = Some(Arc::clone(&memory));
+        self.begin(
+            Vec::new(),
+            kept,
+            |_| Ok(()),
+            |raw, context, cookie, _| {
+                let memory = &*memory.raw.lock();
+                let local = Part {
+                    memory,
+                    offset: local.offset,
+                };
+                // SAFETY: the operation keeps the memory, to whose bytes nobody has a reference.
+                unsafe {
+                    match is_put {
+                        true => raw.put(context, cookie, local, remote, length, peer),
+                        false => raw.get(context, cookie, local, remote, length, peer),
+                    }
+                }
+            },
+        )
+    }
+
+    fn begin<T>(
+        &self,
+        bytes: Vec<u8>,
+        memory: Option<Arc<Registered<N>>>,
+        value: fn(Ended<N>) -> Result<T>,
+        begin: impl FnOnce(&class::Class<N>, u8, u64, &Bytes) -> Result<OperationId>,
+    ) -> Result<Pending<T, N>> {
+        let state = Arc::new(Mutex::new(State::UnderWay(None)));
+        let (cookie, address) = {
+            let bytes = Bytes::new(bytes);
+            let address = Bytes {
+                start: bytes.start,
+                length: bytes.length,
+                capacity: 0,
+            };
+            let begun = Begun {
+                state: Arc::clone(&state),
+                bytes,
+                memory,
+            };
+            (
+                self.class.0.table.begun.lock().insert(begun),
+                // It owns nothing.
+                ManuallyDrop::new(address),
+            )
+        };
+        match begin(&self.class.0.raw, self.number, cookie as u64, &address) {
+            Ok(id) => Ok(Pending {
+                class: self.class.clone(),
+                context: self.number,
+                id,
+                state,
+                value,
+            }),
+            Err(error) => {
+                self.class.0.table.begun.lock().remove(cookie);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes progress, and sleeps for at most `limit` while there is nothing to
+    /// [trigger](Self::trigger). Whether there is something.
+    pub fn progress(&self, limit: Duration) -> bool {
+        let until = Instant::now().checked_add(limit);
+        let queue = &self.class.0.table.ended[usize::from(self.number)];
+        loop {
+            self.class.0.raw.progress(self.number);
+            if !queue.lock().is_empty() {
+                return true;
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+            self.class.0.raw.sleep(self.number, left);
+        }
+    }
+
+    /// The descriptor that is readable when there is something to do for this context, for other
+    /// event loops. To be [prepared](Self::prepare_sleep) before each sleep. `None`: the class is
+    /// busy.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.class.0.raw.descriptor(self.number)
+    }
+
+    /// Whether a thread may sleep now until the [descriptor](Self::descriptor) is readable. If not,
+    /// [make progress](Self::progress) first.
+    pub fn prepare_sleep(&self) -> bool {
+        self.class.0.raw.prepare_sleep(self.number)
+    }
+
+    /// Completes operations of this context that have ended, at most `most`: wakes who waits for
+    /// them. Says how many.
+    pub fn trigger(&self, most: usize) -> usize {
+        let queue = &self.class.0.table.ended[usize::from(self.number)];
+        let mut count = 0;
+        while count < most
+            && let Some(completion) = { queue.lock().pop_front() }
+        {
+            self.complete(completion);
+            count += 1;
+        }
+        count
+    }
+
+    fn complete(&self, completion: Completion) {
+        let Some(begun) = self.class.0.table.take(&completion) else {
+            return;
+        };
+        let Begun { state, bytes, .. } = begun;
+        let bytes = bytes.into_vec();
+        let result = completion.result.map(|outcome| match outcome {
+            Outcome::Done => Ended {
+                bytes,
+                length: None,
+                from: None,
+            },
+            Outcome::Received(length) => Ended {
+                bytes,
+                length: Some(length),
+                from: None,
+            },
+            Outcome::Unexpected {
+                source,
+                tag,
+                length,
+                ..
+            } => Ended {
+                bytes,
+                length: Some(length),
+                from: Some((self.class.0.raw.source(source), tag)),
+            },
+        });
+        let before = std::mem::replace(&mut *state.lock(), State::Ended(result));
+        if let State::UnderWay(Some(waker)) = before {
+            waker.wake();
+        }
+    }
+}
+
+impl<N: OpenTransport> fmt::Debug for Context<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("class", &self.class)
+            .field("number", &self.number)
+            .finish()
+    }
+}
+
+fn target<'a, N: OpenTransport>((address, context): (&'a Addr<N>, u8)) -> Target<'a, N> {
+    Target { address, context }
+}
+
+/// The bytes of a message that was sent or received.
+fn bytes_of<N: OpenTransport>(ended: Ended<N>) -> Result<Vec<u8>> {
+    let mut bytes = ended.bytes;
+    if let Some(length) = ended.length {
+        bytes.truncate(length);
+    }
+    Ok(bytes)
+}
+
+fn message_of<N: OpenTransport>(mut ended: Ended<N>) -> Result<Message<N>> {
+    // A receive of an unexpected message ends with one.
+    let (source, tag) = ended.from.take().ok_or(Error::Invalid("no message"))?;
+    Ok(Message {
+        source,
+        tag,
+        bytes: bytes_of(ended)?,
+    })
+}
+
+/// An operation that is under way. It is a future of its result; it goes on if this is dropped.
+#[must_use = "an operation's result says whether it was successful"]
+pub struct Pending<T, N: OpenTransport = Network> {
+    class: Class<N>,
+    context: u8,
+    id: OperationId,
+    state: Arc<Mutex<State<N>>>,
+    value: fn(Ended<N>) -> Result<T>,
+}
+
+impl<T, N: OpenTransport> Pending<T, N> {
+    /// Cancels it: it ends with [`Error::Canceled`], now or as soon as nobody touches its memory
+    /// any more. No effect on one that has ended.
+    pub fn cancel(&self) {
+        self.class.0.raw.cancel(self.id);
+    }
+
+    /// Whether it was triggered, so that its result can be had at once.
+    pub fn is_done(&self) -> bool {
+        !matches!(*self.state.lock(), State::UnderWay(_))
+    }
+
+    fn take(&self) -> Option<Result<T>> {
+        let mut state = self.state.lock();
+        if matches!(*state, State::UnderWay(_)) {
+            return None;
+        }
+        let State::Ended(result) = std::mem::replace(&mut *state, State::Taken) else {
+            return Some(Err(Error::Invalid("the result was taken before")));
+        };
+        drop(state);
+        Some(result.and_then(self.value))
+    }
+
+    /// Makes progress and triggers what has ended in its context until it is done.
+    ///
+    /// # Errors
+    /// What it has failed with.
+    pub fn wait(self) -> Result<T> {
+        /// Another thread may trigger it, of which this one hears only when it looks.
+        const LOOK: Duration = Duration::from_millis(10);
+        let context = Context {
+            class: self.class.clone(),
+            number: self.context,
+        };
+        loop {
+            if let Some(result) = self.take() {
+                return result;
+            }
+            context.progress(LOOK);
+            context.trigger(usize::MAX);
+        }
+    }
+}
+
+/// Ready once somebody has [triggered](Context::trigger) it.
+impl<T, N: OpenTransport> Future for Pending<T, N> {
+    type Output = Result<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Result<T>> {
+        if let State::UnderWay(waker) = &mut *self.state.lock() {
+            *waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        match self.take() {
+            Some(result) => Poll::Ready(result),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<T, N: OpenTransport> fmt::Debug for Pending<T, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending")
+            .field("id", &self.id)
+            .field("is_done", &self.is_done())
+            .finish_non_exhaustive()
+    }
+}

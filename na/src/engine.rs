@@ -1,0 +1,248 @@
+//! The machine and its network behind a lock, and the completions that come of them.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use conduit_core::ni::Rank;
+use conduit_portals::transport::open::OpenTransport;
+use parking_lot::Mutex;
+
+use crate::machine::{Completion, Limits, Machine, MemoryKey};
+use crate::waiting::Waiting;
+
+/// Time between looks for sessions that nobody uses.
+const SWEEP: Duration = Duration::from_secs(60);
+/// How long memory stays registered, after it is to be deregistered, for peers that are reading it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long what was sent is waited for at the end, without any of it reaching a peer.
+const LINGER: Duration = Duration::from_secs(1);
+/// A sleep meanwhile.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What the lock guards.
+pub(crate) struct Inner<N> {
+    pub(crate) network: N,
+    pub(crate) machine: Machine,
+    swept: Instant,
+}
+
+/// Takes completions, in order. It is called with the lock held, so it must not call the engine.
+pub(crate) type Sink = Box<dyn Fn(Completion) + Send + Sync>;
+
+/// One process's end.
+pub(crate) struct Engine<N> {
+    inner: Mutex<Inner<N>>,
+    /// By context.
+    waiting: Box<[Waiting]>,
+    sink: Sink,
+}
+
+impl<N: OpenTransport> Inner<N> {
+    /// Gives the network what there is for it.
+    fn flush(&mut self) {
+        if self.machine.is_waiting() {
+            self.machine.flush(&mut self.network);
+        }
+        self.network.transmit(&mut self.machine);
+        // There may be room now, of which nobody tells.
+        if self.machine.is_waiting() {
+            self.machine.flush(&mut self.network);
+        }
+    }
+
+    /// Whether anything has arrived.
+    fn progress(&mut self) -> bool {
+        let arrived = self.network.receive(&mut self.machine);
+        self.flush();
+        self.machine.tidy(&mut self.network);
+        arrived
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        if now.duration_since(self.swept) >= SWEEP {
+            self.swept = now;
+            self.machine.sweep(&mut self.network);
+        }
+    }
+
+    /// The time until something has to be done.
+    fn timeout(&self) -> Option<Duration> {
+        let first = self.machine.peers().next();
+        let sweep = first.map(|_| SWEEP.saturating_sub(self.swept.elapsed()));
+        [self.network.timeout(), sweep].into_iter().flatten().min()
+    }
+}
+
+impl<N: OpenTransport> Engine<N> {
+    pub(crate) fn new(network: N, limits: Limits, sink: Sink) -> io::Result<Self> {
+        let mut descriptors = Vec::new();
+        network.descriptors(&mut descriptors);
+        let waiting = (0..limits.contexts)
+            .map(|_| Waiting::new(&descriptors))
+            .collect::<io::Result<_>>()?;
+        Ok(Self {
+            inner: Mutex::new(Inner {
+                network,
+                machine: Machine::new(limits),
+                swept: Instant::now(),
+            }),
+            waiting,
+            sink,
+        })
+    }
+
+    /// Calls `call` with the lock held, lets out what came of it, and hands on what has ended.
+    pub(crate) fn with<R>(&self, call: impl FnOnce(&mut Inner<N>) -> R) -> R {
+        let mut inner = self.inner.lock();
+        let result = call(&mut inner);
+        inner.flush();
+        self.hand_on(&mut inner, None);
+        self.tell_sleepers(&mut inner, None);
+        result
+    }
+
+    /// Looks without changing anything.
+    pub(crate) fn look<R>(&self, call: impl FnOnce(&mut Inner<N>) -> R) -> R {
+        call(&mut self.inner.lock())
+    }
+
+    /// How many operations have ended. Who waits for them is woken, but for the context whose
+    /// thread calls.
+    fn hand_on(&self, inner: &mut Inner<N>, caller: Option<u8>) -> usize {
+        let ended = inner.machine.completions();
+        let count = ended.len();
+        for completion in ended.drain(..) {
+            let context = completion.context;
+            (self.sink)(completion);
+            if Some(context) != caller
+                && let Some(waiting) = self.waiting.get(usize::from(context))
+            {
+                waiting.raise();
+            }
+        }
+        count
+    }
+
+    /// Threads of other contexts may sleep: they have to wake when something is due, and, as a call
+    /// may end the network's own preparation or wait for room, for what comes next.
+    fn tell_sleepers(&self, inner: &mut Inner<N>, caller: Option<u8>) {
+        let caller = caller.map(usize::from);
+        let others = self.waiting.iter().enumerate();
+        let others =
+            others.filter(|(number, waiting)| Some(*number) != caller && waiting.is_armed());
+        let mut ready = None;
+        for (_, waiting) in others {
+            waiting.hasten(inner.timeout());
+            let ready = ready.get_or_insert_with(|| !inner.network.prepare_sleep());
+            if *ready {
+                waiting.raise();
+            }
+        }
+    }
+
+    /// Receives, sends, and hands on what has ended: how many operations. Called by a thread that
+    /// waits for those of a context, or by one that waits for something else.
+    pub(crate) fn progress(&self, context: Option<u8>) -> usize {
+        if let Some(context) = context {
+            self.waiting(context).disarm();
+        }
+        let mut inner = self.inner.lock();
+        inner.progress();
+        let ended = self.hand_on(&mut inner, context);
+        self.tell_sleepers(&mut inner, context);
+        ended
+    }
+
+    fn waiting(&self, context: u8) -> &Waiting {
+        // There is one at least; contexts that there are not have no operations.
+        let waiting = self.waiting.get(usize::from(context));
+        waiting.unwrap_or(&self.waiting[0])
+    }
+
+    /// Whether a thread may sleep on the [descriptor](Self::descriptor) now; if not, there is
+    /// something to do.
+    pub(crate) fn prepare_sleep(&self, context: u8) -> bool {
+        let mut inner = self.inner.lock();
+        inner.sweep(Instant::now());
+        let due = inner.timeout();
+        if due.is_some_and(|due| due.is_zero()) {
+            return false;
+        }
+        self.waiting(context).arm(due) && inner.network.prepare_sleep()
+    }
+
+    /// Readable when there is something to do for a context, once
+    /// [prepared](Self::prepare_sleep).
+    pub(crate) fn descriptor(&self, context: u8) -> BorrowedFd<'_> {
+        self.waiting(context).descriptor()
+    }
+
+    /// Sleeps until there is something to do, at most for `limit`.
+    pub(crate) fn sleep(&self, context: u8, limit: Option<Duration>) {
+        if self.prepare_sleep(context) {
+            self.waiting(context).sleep(limit);
+        }
+    }
+
+    /// Peers have no access to this memory any more when this returns. Peers that are reading it get
+    /// a moment to do so, then their sessions are ended.
+    pub(crate) fn deregister(&self, memory: MemoryKey) {
+        let begun = Instant::now();
+        self.look(|inner| inner.machine.close_memory(memory));
+        while self.look(|inner| inner.machine.is_read(memory)) {
+            if begun.elapsed() > PATIENCE {
+                self.with(|inner| {
+                    inner.machine.give_up_readers(memory);
+                    inner.machine.tidy(&mut inner.network);
+                });
+                break;
+            }
+            if self.progress(None) == 0 {
+                std::thread::sleep(PAUSE);
+            }
+        }
+        self.with(|inner| inner.machine.deregister(memory));
+    }
+
+    /// Cancels all operations, waits until peers have what was sent to them, or for a bounded time
+    /// without progress, and leaves.
+    pub(crate) fn leave(&self) {
+        // Peers that have left by now are not waited for.
+        self.progress(None);
+        self.with(|inner| {
+            inner.machine.cancel_all();
+            for peer in inner.machine.peers().collect::<Vec<Rank>>() {
+                inner.network.settle(peer);
+            }
+        });
+        let outstanding = || {
+            self.with(|inner| {
+                let waiting = usize::from(inner.machine.is_waiting()) + inner.machine.copies();
+                let peers = inner.machine.peers();
+                let sent = peers.map(|peer| inner.network.outstanding(peer));
+                waiting + sent.sum::<usize>()
+            })
+        };
+        let mut least = usize::MAX;
+        let mut since = Instant::now();
+        loop {
+            self.progress(None);
+            let left = outstanding();
+            if left == 0 {
+                break;
+            }
+            if left < least {
+                (least, since) = (left, Instant::now());
+            }
+            if since.elapsed() > LINGER {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        self.with(|inner| {
+            inner.network.leave();
+            inner.machine.leave();
+        });
+    }
+}

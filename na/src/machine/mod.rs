@@ -1,0 +1,705 @@
+//! NA's protocol, over any [open network](OpenTransport): a state machine without I/O, clock or
+//! lock.
+//!
+//! Messages are copied when the network takes them, so their operations end then. An unexpected
+//! message needs a credit, of which each process gives each peer a window; it is returned when the
+//! message was received, so early messages are bounded. Expected messages need none, see
+//! [`matching`].
+//!
+//! A put or get is a sequence of requests, and the target does what it was asked for only after it
+//! has checked its memory's rights and bounds, so that no peer touches memory that was deregistered.
+//! It moves bytes in fragments, or, where it has access to the initiator's process, copies them
+//! itself.
+
+mod matching;
+pub(crate) mod memory;
+pub(crate) mod operation;
+mod peers;
+mod receive;
+mod send;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::sync::Arc;
+
+use conduit_core::ni::Rank;
+use conduit_portals::transport::fragment::Failure;
+use conduit_portals::transport::open::OpenTransport;
+use slab::Slab;
+
+use crate::error::{Error, Result};
+
+use matching::{Early, Expected, Unexpected};
+use memory::{Memories, Rights, Segments};
+use operation::{Buffer, Kind, Match, OperationId, Operations, Transfer};
+use peers::Peers;
+use receive::Arrival;
+use send::Source;
+pub(crate) use wire::MemoryKey;
+use wire::{Header, Status};
+
+/// This process, as a peer of its own.
+pub(crate) const SELF: Rank = Rank::MAX;
+/// Requests without an answer that a process may have at a peer.
+pub(crate) const MAX_REQUESTS: u32 = 64;
+
+/// Limits of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Bytes of the longest unexpected message.
+    pub(crate) unexpected: usize,
+    /// Bytes of the longest expected message.
+    pub(crate) expected: usize,
+    /// Unexpected messages of a peer that may wait for a receive here.
+    pub(crate) window: u32,
+    /// Bytes of expected messages that may wait for a receive.
+    pub(crate) early: usize,
+    pub(crate) contexts: u8,
+}
+
+/// What an operation has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// A message was taken, or a transfer is complete.
+    Done,
+    /// An expected message of so many bytes was received.
+    Received(usize),
+    /// An unexpected message was received. Its source is held for whoever gets this.
+    Unexpected {
+        source: Rank,
+        tag: u32,
+        /// Where it begins in the buffer, and its bytes.
+        offset: usize,
+        length: usize,
+        /// The receive has ended; only one that takes several messages goes on.
+        last: bool,
+    },
+}
+
+/// The end of an operation, or a message of one that takes several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Completion {
+    pub(crate) context: u8,
+    /// What the user gave with the operation.
+    pub(crate) cookie: u64,
+    pub(crate) result: Result<Outcome>,
+}
+
+/// What a process has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Fragments that made no sense; their peers were given up.
+    pub protocol_errors: u64,
+    /// Messages for contexts that there are not, or longer than this process receives.
+    pub refused: u64,
+    /// Expected messages that were dropped because too many came that nobody receives.
+    pub dropped: u64,
+    /// Requests of peers that were refused: rights, bounds, memory that there is not.
+    pub denied: u64,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Machine {
+    limits: Limits,
+    peers: Peers,
+    operations: Operations,
+    memories: Memories,
+    /// By context.
+    unexpected: Box<[Unexpected]>,
+    expected: Expected,
+    arrivals: Slab<Arrival>,
+    sources: Slab<Source>,
+    completions: Vec<Completion>,
+    counters: Counters,
+    /// Nothing is begun any more.
+    has_left: bool,
+}
+
+impl Machine {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            peers: Peers::default(),
+            operations: Operations::default(),
+            memories: Memories::default(),
+            unexpected: (0..limits.contexts)
+                .map(|_| Unexpected::default())
+                .collect(),
+            expected: Expected::default(),
+            arrivals: Slab::new(),
+            sources: Slab::new(),
+            completions: Vec::new(),
+            counters: Counters::default(),
+            has_left: false,
+            limits,
+        }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        Counters {
+            dropped: self.expected.dropped,
+            ..self.counters
+        }
+    }
+
+    /// What has ended since the last call, in order.
+    pub(crate) fn completions(&mut self) -> &mut Vec<Completion> {
+        &mut self.completions
+    }
+
+    /// The numbers of the peers.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.peers.numbers()
+    }
+
+    pub(crate) fn operation_count(&self) -> usize {
+        self.operations.len()
+    }
+
+    // ---- peers ----
+
+    /// The user holds another address of this peer.
+    pub(crate) fn hold(&mut self, peer: Rank) {
+        if peer != SELF {
+            self.peers.add(peer).references += 1;
+        }
+    }
+
+    /// The user has looked up the address of this peer, and holds it.
+    pub(crate) fn look_up(&mut self, peer: Rank) {
+        self.hold(peer);
+        if let Some(peer) = self.peers.get(peer) {
+            peer.looked_up = true;
+        }
+    }
+
+    /// The user holds one address less.
+    pub(crate) fn release(&mut self, peer: Rank) {
+        if peer != SELF {
+            self.peers.release(peer);
+        }
+    }
+
+    // ---- operations ----
+
+    fn check_context(&self, context: u8) -> Result<()> {
+        match context < self.limits.contexts {
+            true if self.has_left => Err(Error::Left),
+            true => Ok(()),
+            false => Err(Error::Invalid("there is no such context")),
+        }
+    }
+
+    fn complete(&mut self, context: u8, cookie: u64, result: Result<Outcome>) {
+        self.completions.push(Completion {
+            context,
+            cookie,
+            result,
+        });
+    }
+
+    /// Ends an operation, which is taken out of no queue.
+    fn end(&mut self, id: OperationId, result: Result<Outcome>) {
+        if let Some(operation) = self.operations.remove(id) {
+            if let Some(peer) = operation.peer {
+                self.peers.release(peer);
+            }
+            self.complete(operation.context, operation.cookie, result);
+        }
+    }
+
+    fn begin(&mut self, context: u8, cookie: u64, peer: Option<Rank>, kind: Kind) -> OperationId {
+        if let Some(peer) = peer {
+            self.peers.hold(peer);
+        }
+        self.operations.insert(context, cookie, peer, kind)
+    }
+
+    /// Sends an unexpected or expected message, from memory that stays as it is until the
+    /// operation has ended.
+    pub(crate) fn send(
+        &mut self,
+        context: u8,
+        cookie: u64,
+        buffer: Buffer,
+        to: Rank,
+        message: MessageHeader,
+    ) -> Result<OperationId> {
+        self.check_context(context)?;
+        let (what, limit, option) = match message.is_expected {
+            true => (
+                "an expected message",
+                self.limits.expected,
+                "max_expected_size",
+            ),
+            false => (
+                "an unexpected message",
+                self.limits.unexpected,
+                "max_unexpected_size",
+            ),
+        };
+        if buffer.length > limit {
+            return Err(Error::TooLong {
+                what,
+                length: buffer.length,
+                limit,
+                option,
+            });
+        }
+        let kind = Kind::Send { message, buffer };
+        if to == SELF {
+            self.check_context(message.context)?;
+            // SAFETY: valid until the operation has ended, as the caller has promised.
+            let bytes = unsafe { buffer.bytes() };
+            let id = self.operations.insert(context, cookie, None, kind);
+            self.end(id, Ok(Outcome::Done));
+            self.message(SELF, &message.of(context), bytes);
+            return Ok(id);
+        }
+        let id = self.begin(context, cookie, Some(to), kind);
+        if let Some(peer) = self.peers.get(to) {
+            match message.is_expected {
+                true => peer.expected.push_back(id),
+                false => peer.unexpected.push_back(id),
+            }
+            self.peers.list(to);
+        }
+        Ok(id)
+    }
+
+    /// Receives the next unexpected message, or several, to memory that is the operation's until it
+    /// has ended.
+    pub(crate) fn receive_unexpected(
+        &mut self,
+        context: u8,
+        cookie: u64,
+        buffer: Buffer,
+        several: bool,
+    ) -> Result<OperationId> {
+        self.check_context(context)?;
+        if several && buffer.length < self.limits.unexpected {
+            return Err(Error::Invalid(
+                "a buffer for several unexpected messages holds not even one of the longest",
+            ));
+        }
+        let kind = Kind::ReceiveUnexpected {
+            buffer,
+            several: several.then_some(0),
+        };
+        let id = self.begin(context, cookie, None, kind);
+        let place = &mut self.unexpected[usize::from(context)];
+        place.receives.push_back(id);
+        while !place_is_idle(&self.unexpected[usize::from(context)]) {
+            let Some(early) = self.unexpected[usize::from(context)].early.pop_front() else {
+                break;
+            };
+            self.deliver_unexpected(context, early.peer, early.tag, &early.bytes);
+            self.consumed(early.peer, early.session);
+            self.release(early.peer);
+        }
+        Ok(id)
+    }
+
+    /// Receives the next expected message from a peer's context with a tag, to memory that is the
+    /// operation's until it has ended.
+    pub(crate) fn receive_expected(
+        &mut self,
+        context: u8,
+        cookie: u64,
+        buffer: Buffer,
+        from: (Rank, u8),
+        tag: u32,
+    ) -> Result<OperationId> {
+        self.check_context(context)?;
+        let of = Match {
+            peer: from.0,
+            from: from.1,
+            context,
+            tag,
+        };
+        let peer = Some(from.0).filter(|peer| *peer != SELF);
+        let id = self.begin(context, cookie, peer, Kind::ReceiveExpected { of, buffer });
+        match self.expected.take_early(of) {
+            Some(bytes) => self.deliver_expected(id, buffer, &bytes),
+            None => self.expected.post(of, id),
+        }
+        Ok(id)
+    }
+
+    /// Puts or gets between memory here and memory of a peer, which both stay valid until the
+    /// operation has ended.
+    pub(crate) fn transfer(
+        &mut self,
+        context: u8,
+        cookie: u64,
+        to: Rank,
+        transfer: NewTransfer,
+    ) -> Result<OperationId> {
+        self.check_context(context)?;
+        let NewTransfer {
+            is_put,
+            local,
+            local_offset,
+            remote,
+            remote_offset,
+            length,
+        } = transfer;
+        if !local.holds(local_offset, length) {
+            return Err(Error::OutOfBounds {
+                offset: local_offset,
+                end: local_offset.saturating_add(length),
+                length: local.length(),
+            });
+        }
+        if to == SELF {
+            let result = self.transfer_to_self(&NewTransfer { local, ..transfer });
+            let id = self.operations.insert(
+                context,
+                cookie,
+                None,
+                Kind::ReceiveUnexpected {
+                    buffer: Buffer::NONE,
+                    several: None,
+                },
+            );
+            self.end(id, result.map(|()| Outcome::Done));
+            return Ok(id);
+        }
+        let kind = Kind::Transfer(Box::new(Transfer {
+            is_put,
+            local,
+            local_offset,
+            remote,
+            remote_offset,
+            length,
+            requested: 0,
+            requests: 0,
+            copies: 0,
+            missing: 0,
+            reading: 0,
+            error: None,
+            queued: true,
+        }));
+        let id = self.begin(context, cookie, Some(to), kind);
+        if let Some(peer) = self.peers.get(to) {
+            peer.transfers.push_back(id);
+            self.peers.list(to);
+        }
+        Ok(id)
+    }
+
+    fn transfer_to_self(&mut self, transfer: &NewTransfer) -> Result<()> {
+        let NewTransfer {
+            is_put,
+            local,
+            local_offset,
+            remote,
+            remote_offset,
+            length,
+        } = transfer;
+        let target = self
+            .memories
+            .check(*remote, *remote_offset, *length, *is_put)
+            .map_err(error_of)?;
+        let target = Arc::clone(&target.segments);
+        let (from, from_offset, to, to_offset) = match is_put {
+            true => (local, *local_offset, &target, *remote_offset),
+            false => (&target, *remote_offset, local, *local_offset),
+        };
+        let mut done = 0;
+        while let Some((at, count)) = from.piece(
+            from_offset + done,
+            usize::try_from(length - done).unwrap_or(usize::MAX),
+        ) {
+            // SAFETY: registered memory, and that of a transfer, is valid for reads and writes.
+            unsafe { to.write_from(to_offset + done, at, count) };
+            done += count as u64;
+            if done == *length {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Cancels an operation: it ends with [`Error::Canceled`], now or when nobody touches its
+    /// memory any more. One that has ended stays as it is.
+    pub(crate) fn cancel(&mut self, id: OperationId) {
+        let Some(operation) = self.operations.get(id) else {
+            return;
+        };
+        let peer = operation.peer;
+        match &mut operation.kind {
+            Kind::Send { .. } => {
+                if let Some(peer) = peer.and_then(|peer| self.peers.get(peer)) {
+                    peer.expected.retain(|other| *other != id);
+                    peer.unexpected.retain(|other| *other != id);
+                }
+                self.end(id, Err(Error::Canceled));
+            }
+            Kind::ReceiveUnexpected { .. } => {
+                let context = usize::from(operation.context);
+                self.unexpected[context]
+                    .receives
+                    .retain(|other| *other != id);
+                self.end(id, Err(Error::Canceled));
+            }
+            Kind::ReceiveExpected { of, .. } => {
+                let of = *of;
+                self.expected.cancel(of, id);
+                self.end(id, Err(Error::Canceled));
+            }
+            Kind::Transfer(transfer) => {
+                transfer.error.get_or_insert(Error::Canceled);
+                self.end_transfer_if_over(id);
+            }
+        }
+    }
+
+    /// Ends a transfer that has nothing under way any more, or that has failed and whose memory
+    /// nobody touches any more.
+    fn end_transfer_if_over(&mut self, id: OperationId) {
+        let Some(operation) = self.operations.get(id) else {
+            return;
+        };
+        let Kind::Transfer(transfer) = &mut operation.kind else {
+            return;
+        };
+        let result = match &transfer.error {
+            // Replies that still come find no operation.
+            Some(error) if transfer.copies == 0 && transfer.reading == 0 => Err(error.clone()),
+            None if transfer.requested == transfer.length
+                && transfer.requests == 0
+                && transfer.missing == 0
+                && transfer.reading == 0 =>
+            {
+                Ok(Outcome::Done)
+            }
+            _ => return,
+        };
+        if transfer.queued
+            && let Some(peer) = operation.peer.and_then(|peer| self.peers.get(peer))
+        {
+            peer.transfers.retain(|other| *other != id);
+        }
+        self.end(id, result);
+    }
+
+    // ---- memory ----
+
+    pub(crate) fn register(
+        &mut self,
+        key: u64,
+        rights: Rights,
+        segments: Arc<Segments>,
+    ) -> Result<MemoryKey> {
+        self.memories.register(key, rights, segments)
+    }
+
+    /// Whether a transport still reads from this memory.
+    pub(crate) fn is_read(&mut self, memory: MemoryKey) -> bool {
+        self.memories
+            .get(memory)
+            .is_some_and(|registered| registered.replies > 0)
+    }
+
+    /// Ends what may still read from this memory, by giving up the peers that it is for.
+    pub(crate) fn give_up_readers(&mut self, memory: MemoryKey) {
+        let readers = self.sources.iter().filter_map(|(_, source)| match source {
+            Source::Reply {
+                peer, memory: of, ..
+            } if *of == memory => Some(*peer),
+            _ => None,
+        });
+        self.peers.broken.extend(readers);
+    }
+
+    /// Begins to deregister memory: no peer's request is answered with it any more.
+    pub(crate) fn close_memory(&mut self, memory: MemoryKey) {
+        if let Some(registered) = self.memories.get(memory) {
+            registered.is_closing = true;
+        }
+    }
+
+    /// Peers have no access to this memory any more. It is [closed](Self::close_memory), and nothing
+    /// [reads](Self::is_read) from it.
+    pub(crate) fn deregister(&mut self, memory: MemoryKey) {
+        self.memories.deregister(memory);
+    }
+
+    // ---- the end of sessions ----
+
+    /// The session with a peer has ended: so do its operations. If it was ended here, the peer may
+    /// be copying at this moment, and an operation whose memory it may touch was given up.
+    fn session_ended(&mut self, peer: Rank, error: &Error, here: bool) {
+        let gone: Vec<_> = self
+            .sources
+            .iter()
+            .filter(|(_, source)| source.peer() == peer)
+            .map(|(token, _)| token)
+            .collect();
+        for token in gone {
+            if let Source::Reply { memory, .. } = self.sources.remove(token)
+                && let Some(registered) = self.memories.get(memory)
+            {
+                registered.replies -= 1;
+            }
+        }
+        self.arrivals.retain(|_, arrival| arrival.peer() != peer);
+        for id in self.operations.of(Some(peer)) {
+            let operation = self.operations.peek(id);
+            let end = match operation.map(|operation| &operation.kind) {
+                Some(Kind::ReceiveExpected { of, .. }) => {
+                    let of = *of;
+                    self.expected.cancel(of, id);
+                    error.clone()
+                }
+                Some(Kind::Transfer(transfer)) if here && transfer.copies > 0 => Error::GivenUp,
+                // It may have been canceled, or have failed, before.
+                Some(Kind::Transfer(transfer)) => transfer.error.as_ref().unwrap_or(error).clone(),
+                _ => error.clone(),
+            };
+            self.end(id, Err(end));
+        }
+        if let Some(known) = self.peers.get(peer) {
+            let session = known.session;
+            known.end_session();
+            self.drop_stale(peer, session);
+        }
+        self.peers.unused.push(peer);
+    }
+
+    /// Of what a peer has sent that nobody received, only that of its last session is kept.
+    fn drop_stale(&mut self, from: Rank, session: u32) {
+        let mut dropped = 0;
+        for place in &mut self.unexpected {
+            let before = place.early.len();
+            place
+                .early
+                .retain(|early| early.peer != from || early.session == session);
+            dropped += before - place.early.len();
+        }
+        for _ in 0..dropped {
+            self.peers.release(from);
+        }
+    }
+
+    /// Ends the sessions with peers that are to be given up, and gives back the numbers of those that
+    /// nobody refers to and that have no session.
+    pub(crate) fn tidy(&mut self, network: &mut impl OpenTransport) {
+        for peer in std::mem::take(&mut self.peers.broken) {
+            if self.peers.get(peer).is_some() {
+                tracing::warn!("the peer {} was given up", network.describe(peer));
+                network.end_session(peer);
+                self.session_ended(peer, &Error::GivenUp, true);
+            }
+        }
+        for number in std::mem::take(&mut self.peers.unused) {
+            let unused = self
+                .peers
+                .get(number)
+                .is_some_and(|peer| peer.references == 0 && peer.is_quiet() && peer.early == 0);
+            if unused && !network.has_session(number) {
+                network.close(number);
+                self.forget(number);
+            }
+        }
+    }
+
+    fn forget(&mut self, peer: Rank) {
+        self.expected.forget(peer);
+        self.peers.remove(peer);
+    }
+
+    /// Closes sessions that this process has begun, that nobody refers to and that were not used
+    /// since the last sweep.
+    pub(crate) fn sweep(&mut self, network: &mut impl OpenTransport) {
+        let numbers: Vec<_> = self.peers.numbers().collect();
+        for number in numbers {
+            let Some(peer) = self.peers.get(number) else {
+                continue;
+            };
+            let used = std::mem::replace(&mut peer.used, false);
+            if !used && peer.looked_up && peer.references == 0 && peer.is_quiet() {
+                network.close(number);
+                self.session_ended(number, &Error::Unreachable(Failure::Left), true);
+                self.forget(number);
+            }
+        }
+    }
+
+    /// The class leaves: ends what is left of all sessions, and begins no operation any more.
+    pub(crate) fn leave(&mut self) {
+        self.has_left = true;
+        for peer in self.peers.numbers().collect::<Vec<_>>() {
+            self.session_ended(peer, &Error::Left, true);
+        }
+    }
+
+    /// Transfers whose memory here a peer may be copying.
+    pub(crate) fn copies(&self) -> usize {
+        let all = self.operations.of(None).into_iter();
+        let is_copied = |id: &OperationId| {
+            let kind = self.operations.peek(*id).map(|operation| &operation.kind);
+            matches!(kind, Some(Kind::Transfer(transfer)) if transfer.copies > 0)
+        };
+        all.filter(is_copied).count()
+    }
+
+    /// Ends all operations, because the class is finalized.
+    pub(crate) fn cancel_all(&mut self) {
+        for id in self.operations.of(None) {
+            self.cancel(id);
+        }
+    }
+}
+
+/// Whether a context has no receive for which there is a message.
+fn place_is_idle(place: &Unexpected) -> bool {
+    place.receives.is_empty() || place.early.is_empty()
+}
+
+/// Whom a message is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MessageHeader {
+    pub(crate) is_expected: bool,
+    /// The receiver's context.
+    pub(crate) context: u8,
+    pub(crate) tag: u32,
+}
+
+impl MessageHeader {
+    /// As it travels from a context here.
+    fn of(self, from: u8) -> Header {
+        let Self { context, tag, .. } = self;
+        match self.is_expected {
+            true => Header::Expected { context, from, tag },
+            false => Header::Unexpected { context, tag },
+        }
+    }
+}
+
+/// A put or get to begin.
+#[derive(Debug, Clone)]
+pub(crate) struct NewTransfer {
+    pub(crate) is_put: bool,
+    pub(crate) local: Arc<Segments>,
+    pub(crate) local_offset: u64,
+    pub(crate) remote: MemoryKey,
+    pub(crate) remote_offset: u64,
+    pub(crate) length: u64,
+}
+
+fn error_of(status: Status) -> Error {
+    match status {
+        Status::NotReadable => Error::Rights("read"),
+        Status::NotWritable => Error::Rights("written"),
+        Status::OutOfBounds => Error::Invalid("the transfer reaches beyond the peer's memory"),
+        Status::Fault => Error::Fault,
+        Status::NoSuchMemory | Status::Done => Error::NoSuchMemory,
+    }
+}

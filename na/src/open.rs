@@ -1,0 +1,61 @@
+//! A class over the network that an info string names.
+
+use lanes::open::{Choice, Family, FarKind, OpenError, Settings, UdpError};
+
+use crate::class::{Class, Completion, Network};
+use crate::error::{Error, Result};
+use crate::options::{AddressFormat, Info, Options, Protocol};
+
+impl Class<Network> {
+    /// A class over the network that an info string (`[conduit+]<protocol>[://[<host>]]`) names.
+    /// Every completion is given to `sink`, see [`Class::over`].
+    ///
+    /// # Errors
+    /// The text of the error names the part of the info string, the option or the setting that
+    /// can't be used, and why.
+    pub fn open(
+        info: &str,
+        options: &Options,
+        sink: impl Fn(Completion) + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let info: Info = info.parse()?;
+        let (settings, warnings) =
+            Settings::from_env().map_err(|error| Error::Refused(error.to_string()))?;
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        let (near, far) = match info.protocol {
+            Protocol::Shm => (true, None),
+            Protocol::Udp => (false, Some(FarKind::Udp)),
+            Protocol::Ofi => (false, Some(FarKind::Ofi)),
+            Protocol::Conduit => (true, Some(FarKind::Udp)),
+        };
+        let choice = Choice {
+            near,
+            far,
+            host: info.host.as_deref(),
+            subnet: options.ip_subnet.as_deref(),
+            family: match options.address_format {
+                AddressFormat::Any => Family::Any,
+                AddressFormat::Ipv4 => Family::V4,
+                AddressFormat::Ipv6 => Family::V6,
+            },
+            key: options.auth_key.as_deref(),
+        };
+        let network = lanes::open::open(&choice, &settings).map_err(refused)?;
+        let window = settings.open.window;
+        Self::over(network, info.protocol, options, window, sink)
+    }
+}
+
+fn refused(error: OpenError) -> Error {
+    let text = error.to_string();
+    match error {
+        OpenError::NoKey { .. } | OpenError::SecretFile { .. } => Error::Permission(text),
+        OpenError::Udp(UdpError::Taken(_)) => Error::AddressInUse(text),
+        OpenError::Udp(UdpError::Host { .. } | UdpError::Subnet { .. }) => {
+            Error::AddressNotAvailable(text)
+        }
+        _ => Error::Refused(text),
+    }
+}

@@ -1,0 +1,169 @@
+//! What a class is opened with.
+
+use crate::error::{Error, Result};
+
+/// Which addresses are preferred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AddressFormat {
+    /// Any.
+    #[default]
+    Any,
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+/// The options of a class, as in NA's `na_init_info`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Other processes look this one up by its address. The others may communicate with those that
+    /// they have looked up, and be answered.
+    pub listen: bool,
+    /// The subnet ("10.1.0.0/16") of the interface that is used, if one is in it.
+    pub ip_subnet: Option<String>,
+    /// The key that all processes share; whoever doesn't have it is not spoken to. Any text, the
+    /// longer and the more random the better.
+    pub auth_key: Option<String>,
+    /// Bytes of the longest unexpected message; 0: [`Options::UNEXPECTED`].
+    pub max_unexpected_size: usize,
+    /// Bytes of the longest expected message; 0: [`Options::EXPECTED`].
+    pub max_expected_size: usize,
+    /// Progress is made by polling alone, and nobody sleeps: there is no descriptor.
+    pub busy: bool,
+    /// Which addresses are preferred.
+    pub address_format: AddressFormat,
+    /// Contexts that can be created.
+    pub max_contexts: u8,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            listen: false,
+            ip_subnet: None,
+            auth_key: None,
+            max_unexpected_size: 0,
+            max_expected_size: 0,
+            busy: false,
+            address_format: AddressFormat::Any,
+            max_contexts: 1,
+        }
+    }
+}
+
+impl Options {
+    /// Default bytes of the longest unexpected message.
+    pub const UNEXPECTED: usize = 4 << 10;
+    /// Default bytes of the longest expected message.
+    pub const EXPECTED: usize = 4 << 10;
+    /// Most bytes of a message of either kind: what is longer belongs into a transfer.
+    pub const MOST: usize = 1 << 20;
+
+    pub(crate) fn size(hint: usize, default: usize, option: &str) -> Result<usize> {
+        match hint {
+            0 => Ok(default),
+            1..=Self::MOST => Ok(hint),
+            _ => Err(Error::Refused(format!(
+                "{option} is {hint}, and can be {} at most",
+                Self::MOST
+            ))),
+        }
+    }
+}
+
+/// An info string: `[conduit+]<protocol>[://[<host>]]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Info {
+    /// What carries messages.
+    pub protocol: Protocol,
+    /// The part behind `://`: an interface, an address or a name, with a port or without.
+    pub host: Option<String>,
+}
+
+/// The networks by their names in info strings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// `shm`: shared memory, among processes of one host.
+    Shm,
+    /// `udp`.
+    Udp,
+    /// `ofi`: libfabric.
+    Ofi,
+    /// `conduit`: shared memory within a host, UDP between hosts.
+    Conduit,
+}
+
+impl Protocol {
+    /// All with their names.
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("shm", Self::Shm),
+        ("udp", Self::Udp),
+        ("ofi", Self::Ofi),
+        ("conduit", Self::Conduit),
+    ];
+
+    /// The protocol of this name.
+    pub fn of(name: &str) -> Option<Self> {
+        let found = Self::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|(_, protocol)| *protocol)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(_, protocol)| *protocol == self);
+        found.map_or("", |(name, _)| name)
+    }
+}
+
+impl std::str::FromStr for Info {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let text = text.strip_prefix("conduit+").unwrap_or(text);
+        let (protocol, host) = match text.split_once(':') {
+            None => (text, ""),
+            Some((protocol, rest)) => match rest.strip_prefix("//") {
+                Some(host) => (protocol, host),
+                None => {
+                    return Err(Error::Refused(format!(
+                        "{text}: \"//\" is missing behind \"{protocol}:\""
+                    )));
+                }
+            },
+        };
+        Ok(Self {
+            protocol: Protocol::of(protocol)
+                .ok_or_else(|| Error::UnknownProtocol(protocol.to_owned()))?,
+            host: Some(host.to_owned()).filter(|host| !host.is_empty()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn info_strings_name_protocol_and_host() {
+        let read = |text: &str| text.parse::<Info>();
+        let info = |protocol, host: Option<&str>| {
+            Ok(Info {
+                protocol,
+                host: host.map(str::to_owned),
+            })
+        };
+        assert_eq!(read("conduit"), info(Protocol::Conduit, None));
+        assert_eq!(read("conduit+udp"), info(Protocol::Udp, None));
+        assert_eq!(read("udp://"), info(Protocol::Udp, None));
+        let udp = info(Protocol::Udp, Some("eth0:4000"));
+        assert_eq!(read("conduit+udp://eth0:4000"), udp);
+        let v6 = info(Protocol::Ofi, Some("[::1]:7"));
+        assert_eq!(read("ofi://[::1]:7"), v6);
+        assert_eq!(
+            read("tcp://x"),
+            Err(Error::UnknownProtocol("tcp".to_owned()))
+        );
+        assert!(matches!(read("udp:eth0"), Err(Error::Refused(_))));
+    }
+}

@@ -1,0 +1,692 @@
+/* The plugin's operations, between two classes of one process: plugin FILE PROTOCOL. */
+#include "library.h"
+
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct table *ops;
+static char *protocol;
+
+enum { TAG = 7, FAR = 0x7fffffff };
+
+/* A server that listens, and a client that has looked it up. */
+struct pair {
+    struct side server, client;
+    address_t *to_server;
+};
+
+static void open_pair(struct pair *pair, struct init_info init) {
+    open_side(&pair->server, ops, protocol, true, init);
+    open_side(&pair->client, ops, protocol, false, init);
+    CHECK(ops->addr_lookup(&pair->client.class, pair->server.name, &pair->to_server) == NA_SUCCESS);
+}
+
+static void close_pair(struct pair *pair) {
+    ops->addr_free(&pair->client.class, pair->to_server);
+    close_side(&pair->client);
+    close_side(&pair->server);
+}
+
+static void wait_both(struct pair *pair, struct result *result, int calls) {
+    wait_for(&pair->server, &pair->client, result, calls);
+}
+
+static int send_unexpected(struct side *side, address_t *to, const void *bytes, size_t size, uint32_t tag,
+                           struct result *result, op_t *op) {
+    return ops->msg_send_unexpected(&side->class, &side->context, note, result, bytes, size, NULL, to, 0, tag, op);
+}
+
+static int send_expected(struct side *side, address_t *to, const void *bytes, size_t size, uint32_t tag,
+                         struct result *result, op_t *op) {
+    return ops->msg_send_expected(&side->class, &side->context, note, result, bytes, size, NULL, to, 0, tag, op);
+}
+
+static int recv_unexpected(struct side *side, void *bytes, size_t size, struct result *result, op_t *op) {
+    return ops->msg_recv_unexpected(&side->class, &side->context, note, result, bytes, size, NULL, op);
+}
+
+static int recv_expected(struct side *side, address_t *from, void *bytes, size_t size, uint32_t tag,
+                         struct result *result, op_t *op) {
+    return ops->msg_recv_expected(&side->class, &side->context, note, result, bytes, size, NULL, from, 0, tag, op);
+}
+
+static op_t *operation(struct side *side) {
+    op_t *op = ops->op_create(&side->class, 0);
+    CHECK(op);
+    return op;
+}
+
+/* The table, and what needs no class. */
+static void tables(void) {
+    struct protocol *list = NULL, *next;
+    struct info info = {protocol, NULL, defaults()};
+    class_t class;
+    int count = 0;
+    CHECK(sizeof *ops == 52 * sizeof(void *));
+    CHECK(strcmp(ops->class_name, "conduit") == 0);
+    CHECK(ops->check_protocol("shm") && ops->check_protocol("udp") && ops->check_protocol("ofi") &&
+          ops->check_protocol("conduit"));
+    CHECK(!ops->check_protocol("tcp") && !ops->check_protocol("") && !ops->check_protocol(NULL));
+    CHECK(ops->get_protocol_info(&info, &list) == NA_SUCCESS);
+    for (; list; list = next, count++) {
+        next = list->next;
+        CHECK(strcmp(list->class_name, "conduit") == 0 && strcmp(list->protocol_name, protocol) == 0);
+        CHECK(list->device_name[0]);
+        free(list->class_name);
+        free(list->protocol_name);
+        free(list->device_name);
+        free(list);
+    }
+    CHECK(count > 0);
+    info.protocol_name = "tcp";
+    CHECK(ops->get_protocol_info(&info, &list) == NA_SUCCESS && !list);
+
+    version_major = 5;
+    REFUSED(initialize(&class, ops, protocol, NULL, true, defaults()), NA_PROTONOSUPPORT, "NA is of version 5.0 here");
+    version_major = 6;
+    CHECK(!class.plugin_class);
+    ops->cleanup();
+}
+
+static void bad_info(void) {
+    struct init_info init = defaults();
+    class_t class;
+    REFUSED(initialize(&class, ops, "tcp", NULL, true, init), NA_PROTONOSUPPORT, "unknown protocol tcp");
+    REFUSED(initialize(&class, ops, NULL, NULL, true, init), NA_PROTONOSUPPORT, "unknown protocol");
+    init.request_mem_device = true;
+    REFUSED(initialize(&class, ops, protocol, NULL, true, init), NA_OPNOTSUPPORTED, "request_mem_device");
+    init = defaults();
+    init.max_expected_size = (size_t)1 << 40;
+    REFUSED(initialize(&class, ops, protocol, NULL, true, init), NA_INVALID_ARG, "max_expected_size");
+    REFUSED(ops->initialize(NULL, NULL, true), NA_INVALID_ARG, "no class");
+    if (strcmp(protocol, "udp") == 0) {
+        struct side side;
+        char *host;
+        init = defaults();
+        REFUSED(initialize(&class, ops, protocol, "no-such-interface", true, init), NA_ADDRNOTAVAIL,
+                "no-such-interface");
+        open_side(&side, ops, protocol, true, init);
+        host = strstr(side.name, "//") + 2;
+        REFUSED(initialize(&class, ops, protocol, host, true, init), NA_ADDRINUSE, host);
+        close_side(&side);
+    }
+}
+
+static void addresses(struct pair *pair) {
+    struct side *client = &pair->client, *server = &pair->server;
+    class_t *class = &client->class;
+    address_t *other, *again;
+    char text[600], bytes[512];
+    size_t size, needed;
+
+    CHECK(strncmp(server->name, protocol, strlen(protocol)) == 0 && strstr(server->name, "://"));
+    CHECK(ops->addr_is_self(class, client->self) && !ops->addr_is_self(class, pair->to_server));
+    CHECK(!ops->addr_cmp(class, client->self, pair->to_server));
+    CHECK(ops->addr_dup(class, pair->to_server, &other) == NA_SUCCESS && ops->addr_cmp(class, other, pair->to_server));
+    CHECK(ops->addr_set_remove(class, other) == NA_SUCCESS);
+    ops->addr_free(class, other);
+    /* One's own name, and a name with the plugin's. */
+    CHECK(ops->addr_lookup(class, client->name, &other) == NA_SUCCESS && ops->addr_is_self(class, other));
+    ops->addr_free(class, other);
+    snprintf(text, sizeof text, "conduit+%s", server->name);
+    CHECK(ops->addr_lookup(class, text, &other) == NA_SUCCESS && ops->addr_cmp(class, other, pair->to_server));
+    /* As text: the size alone, too little room, just enough. */
+    CHECK(ops->addr_to_string(class, NULL, &needed, other) == NA_SUCCESS && needed == strlen(server->name) + 1);
+    size = needed - 1;
+    REFUSED(ops->addr_to_string(class, text, &size, other), NA_OVERFLOW, server->name);
+    size = needed;
+    CHECK(ops->addr_to_string(class, text, &size, other) == NA_SUCCESS && strcmp(text, server->name) == 0);
+    /* As bytes: likewise. */
+    size = ops->addr_get_serialize_size(class, other);
+    CHECK(size > 0 && size <= sizeof bytes);
+    REFUSED(ops->addr_serialize(class, bytes, size - 1, other), NA_OVERFLOW, "bytes");
+    CHECK(ops->addr_serialize(class, bytes, size, other) == NA_SUCCESS);
+    CHECK(ops->addr_deserialize(class, &again, bytes, sizeof bytes, 0) == NA_SUCCESS);
+    CHECK(ops->addr_cmp(class, again, other));
+    ops->addr_free(class, again);
+    ops->addr_free(class, other);
+    REFUSED(ops->addr_deserialize(class, &again, bytes, size, ADDR_FIREWALL), NA_OPNOTSUPPORTED, "FIREWALL");
+    for (needed = 0; needed < size; needed++)
+        CHECK(ops->addr_deserialize(class, &again, bytes, needed, 0) == NA_INVALID_ARG);
+    memset(bytes + 2, 0xff, size - 2);
+    CHECK(ops->addr_deserialize(class, &again, bytes, size, 0) == NA_INVALID_ARG);
+    REFUSED(ops->addr_lookup(class, "tcp://127.0.0.1:1", &other), NA_INVALID_ARG, "tcp://127.0.0.1:1");
+    REFUSED(ops->addr_lookup(class, protocol, &other), NA_INVALID_ARG, protocol);
+    snprintf(text, sizeof text, "%s://\xff\xfe nonsense", protocol);
+    CHECK(ops->addr_lookup(class, text, &other) == NA_INVALID_ARG);
+    snprintf(text, sizeof text, "%s://nonsense~nonsense~/::", protocol);
+    CHECK(ops->addr_lookup(class, text, &other) == NA_INVALID_ARG);
+    /* Mistakes of the user. */
+    CHECK(ops->addr_dup(class, NULL, &other) == NA_INVALID_ARG);
+    CHECK(ops->addr_dup(class, server->self, &other) == NA_INVALID_ARG);
+    CHECK(!ops->addr_cmp(class, client->self, server->self));
+    ops->addr_free(class, NULL);
+}
+
+/* Messages to and fro, with buffers of the plugin's, of all lengths up to the longest. */
+static void messages(struct pair *pair) {
+    struct side *client = &pair->client, *server = &pair->server;
+    size_t longest = ops->msg_get_max_unexpected_size(&client->class), length;
+    void *data[2];
+    char *out = ops->msg_buf_alloc(&client->class, longest, 0, &data[0]);
+    char *in = ops->msg_buf_alloc(&server->class, longest, 0, &data[1]);
+    op_t *client_op = operation(client), *server_op = operation(server), *answer_op = operation(client);
+
+    CHECK(longest >= 4096 && ops->msg_get_max_expected_size(&client->class) >= 4096);
+    CHECK(ops->msg_get_max_tag(&client->class) == UINT32_MAX);
+    CHECK(ops->msg_get_unexpected_header_size(&client->class) == 0);
+    CHECK(ops->msg_get_expected_header_size(&client->class) == 0);
+    CHECK(out && in && (uintptr_t)out % 4096 == 0);
+    CHECK(ops->msg_init_unexpected(&client->class, out, longest) == NA_SUCCESS);
+    CHECK(ops->msg_init_expected(&client->class, out, longest) == NA_SUCCESS);
+    for (length = 0; length <= longest; length = length < longest / 3 ? 3 * length + 1 : longest + (length == longest)) {
+        struct result sent = {0}, got = {0}, answered = {0}, answer = {0};
+        char name[512], back[16] = {0};
+        size_t size = sizeof name;
+        uint32_t tag = UINT32_MAX - (uint32_t)length;
+        memset(in, 0, longest);
+        memset(out, (int)length + 1, longest);
+        CHECK(recv_unexpected(server, in, longest, &got, server_op) == NA_SUCCESS);
+        CHECK(recv_expected(client, pair->to_server, back, sizeof back, tag, &answer, answer_op) == NA_SUCCESS);
+        CHECK(send_unexpected(client, pair->to_server, out, length, tag, &sent, client_op) == NA_SUCCESS);
+        wait_both(pair, &got, 1);
+        CHECK(got.info.kind == RECV_UNEXPECTED && got.info.ret == NA_SUCCESS && got.info.received.tag == tag);
+        CHECK(got.info.received.size == length && memcmp(in, out, length) == 0);
+        CHECK(length == longest || in[length] == 0);
+        CHECK(ops->addr_to_string(&server->class, name, &size, got.info.received.source) == NA_SUCCESS);
+        /* All of its address, or that of the network by which it has come. */
+        CHECK(strstr(client->name, strstr(name, "://") + 3));
+        CHECK(send_expected(server, got.info.received.source, "answer", 7, tag, &answered, server_op) == NA_SUCCESS);
+        wait_both(pair, &answer, 1);
+        wait_both(pair, &answered, 1);
+        wait_both(pair, &sent, 1);
+        CHECK(sent.info.kind == SEND_UNEXPECTED && sent.info.ret == NA_SUCCESS);
+        CHECK(answered.info.kind == SEND_EXPECTED && answered.info.ret == NA_SUCCESS);
+        CHECK(answer.info.kind == RECV_EXPECTED && answer.info.ret == NA_SUCCESS && answer.info.received.size == 7);
+        CHECK(strcmp(back, "answer") == 0);
+        ops->addr_free(&server->class, got.info.received.source);
+    }
+    {
+        struct result sent = {0}, got = {0};
+        REFUSED(send_unexpected(client, pair->to_server, out, longest + 1, TAG, &sent, client_op), NA_OVERFLOW,
+                "max_unexpected_size");
+        REFUSED(send_expected(client, pair->to_server, out, (size_t)1 << 40, TAG, &sent, client_op), NA_OVERFLOW,
+                "max_expected_size");
+        REFUSED(send_expected(client, pair->to_server, NULL, 1, TAG, &sent, client_op), NA_INVALID_ARG, "buffer");
+        REFUSED(send_expected(client, NULL, out, 1, TAG, &sent, client_op), NA_INVALID_ARG, "no address");
+        REFUSED(send_expected(client, server->self, out, 1, TAG, &sent, client_op), NA_INVALID_ARG, "another class's");
+        REFUSED(send_expected(client, pair->to_server, out, 1, TAG, &sent, NULL), NA_INVALID_ARG, "no operation");
+        REFUSED(send_expected(client, pair->to_server, out, 1, TAG, &sent, server_op), NA_INVALID_ARG,
+                "another class's");
+        /* A buffer that is too short. */
+        CHECK(recv_expected(server, server->self, in, 3, TAG, &got, server_op) == NA_SUCCESS);
+        {
+            op_t *op = operation(server);
+            CHECK(send_expected(server, server->self, "12345", 5, TAG, &sent, op) == NA_SUCCESS);
+            wait_both(pair, &got, 1);
+            wait_both(pair, &sent, 1);
+            CHECK(got.info.ret == NA_MSGSIZE && sent.info.ret == NA_SUCCESS);
+            ops->op_destroy(&server->class, op);
+        }
+    }
+    ops->op_destroy(&client->class, client_op);
+    ops->op_destroy(&client->class, answer_op);
+    ops->op_destroy(&server->class, server_op);
+    ops->msg_buf_free(&client->class, out, data[0]);
+    ops->msg_buf_free(&server->class, in, data[1]);
+    CHECK(!ops->msg_buf_alloc(&client->class, (size_t)1 << 62, 0, &data[0]));
+}
+
+static void messages_to_oneself(struct pair *pair) {
+    struct side *side = &pair->client;
+    struct result sent = {0}, got = {0};
+    op_t *receive = operation(side), *send = operation(side);
+    char in[8] = {0};
+    CHECK(recv_unexpected(side, in, sizeof in, &got, receive) == NA_SUCCESS);
+    CHECK(send_unexpected(side, side->self, "self", 5, TAG, &sent, send) == NA_SUCCESS);
+    wait_both(pair, &got, 1);
+    wait_both(pair, &sent, 1);
+    CHECK(strcmp(in, "self") == 0 && ops->addr_is_self(&side->class, got.info.received.source));
+    ops->addr_free(&side->class, got.info.received.source);
+    /* The message first. */
+    CHECK(send_expected(side, side->self, "SELF", 5, TAG, &sent, send) == NA_SUCCESS);
+    wait_both(pair, &sent, 2);
+    CHECK(recv_expected(side, side->self, in, sizeof in, TAG, &got, receive) == NA_SUCCESS);
+    wait_both(pair, &got, 2);
+    CHECK(strcmp(in, "SELF") == 0);
+    ops->op_destroy(&side->class, receive);
+    ops->op_destroy(&side->class, send);
+}
+
+/* One operation that receives several messages. */
+struct several {
+    int count, last;
+    struct address *sources[64];
+    char *starts[64];
+    size_t sizes[64];
+    int ret;
+};
+
+static void note_several(const struct callback_info *info) {
+    struct several *several = info->arg;
+    CHECK(info->kind == MULTI_RECV_UNEXPECTED && !several->last && several->count < 64);
+    several->sources[several->count] = info->received.source;
+    several->starts[several->count] = info->received.start;
+    several->sizes[several->count] = info->received.size;
+    several->count += info->ret == NA_SUCCESS;
+    several->last = info->received.last;
+    several->ret = info->ret;
+}
+
+static void multi_receive(struct pair *pair) {
+    struct side *client = &pair->client, *server = &pair->server;
+    size_t longest = ops->msg_get_max_unexpected_size(&server->class), room = 3 * longest;
+    void *data;
+    char *buffer = ops->msg_buf_alloc(&server->class, room, 4, &data);
+    op_t *receive = ops->op_create(&server->class, OP_MULTI), *send = operation(client);
+    struct several several = {0};
+    struct result sent = {0};
+    int i;
+    CHECK(ops->has_opt_feature(&server->class, OPT_MULTI_RECV) && !ops->has_opt_feature(&server->class, 2));
+    REFUSED(ops->msg_multi_recv_unexpected(&server->class, &server->context, note_several, &several, buffer,
+                                           longest - 1, data, receive),
+            NA_INVALID_ARG, "several");
+    CHECK(ops->msg_multi_recv_unexpected(&server->class, &server->context, note_several, &several, buffer, room, data,
+                                         receive) == NA_SUCCESS);
+    while (!several.last) {
+        char text[600];
+        memset(text, several.count + 1, sizeof text);
+        i = several.count;
+        CHECK(send_unexpected(client, pair->to_server, text, sizeof text, TAG, &sent, send) == NA_SUCCESS);
+        wait_both(pair, &sent, i + 1);
+        while (several.count == i) {
+            ops->poll(&server->class, &server->context, NULL);
+            trigger(&server->context);
+            ops->poll(&client->class, &client->context, NULL);
+        }
+    }
+    CHECK(several.count > 2);
+    for (i = 0; i < several.count; i++) {
+        CHECK(several.sizes[i] == 600 && several.starts[i] >= buffer && several.starts[i] + 600 <= buffer + room);
+        CHECK(several.starts[i][0] == i + 1 && several.starts[i][599] == i + 1);
+        ops->addr_free(&server->class, several.sources[i]);
+    }
+    /* Again, and canceled. */
+    memset(&several, 0, sizeof several);
+    CHECK(ops->msg_multi_recv_unexpected(&server->class, &server->context, note_several, &several, buffer, room, data,
+                                         receive) == NA_SUCCESS);
+    CHECK(ops->cancel(&server->class, &server->context, receive) == NA_SUCCESS);
+    trigger(&server->context);
+    CHECK(several.count == 0 && several.last && several.ret == NA_CANCELED);
+    ops->op_destroy(&server->class, receive);
+    ops->op_destroy(&client->class, send);
+    ops->msg_buf_free(&server->class, buffer, data);
+}
+
+/* The client's handle of memory that the server registers, as it comes over the wire. */
+static memory_t *remote(struct pair *pair, memory_t *memory) {
+    char bytes[256];
+    memory_t *handle;
+    size_t size = ops->mem_handle_get_serialize_size(&pair->server.class, memory), i;
+    CHECK(size > 0 && size <= sizeof bytes);
+    REFUSED(ops->mem_handle_serialize(&pair->server.class, bytes, size - 1, memory), NA_OVERFLOW, "bytes");
+    CHECK(ops->mem_handle_serialize(&pair->server.class, bytes, size, memory) == NA_SUCCESS);
+    for (i = 0; i < size; i++)
+        CHECK(ops->mem_handle_deserialize(&pair->client.class, &handle, bytes, i) == NA_INVALID_ARG);
+    CHECK(ops->mem_handle_deserialize(&pair->client.class, &handle, bytes, size) == NA_SUCCESS);
+    bytes[0] ^= 0x55;
+    {
+        memory_t *other;
+        CHECK(ops->mem_handle_deserialize(&pair->client.class, &other, bytes, size) == NA_INVALID_ARG);
+    }
+    return handle;
+}
+
+/* What comes of a transfer by the client. */
+static int transfer(struct pair *pair, bool is_put, memory_t *local, uint64_t local_offset, memory_t *handle,
+                    uint64_t offset, size_t length, op_t *op) {
+    struct side *client = &pair->client;
+    struct result result = {0};
+    int ret = (is_put ? ops->put : ops->get)(&client->class, &client->context, note, &result, local, local_offset,
+                                             handle, offset, length, pair->to_server, 0, op);
+    if (ret != NA_SUCCESS) return ret;
+    wait_both(pair, &result, 1);
+    CHECK(result.info.kind == (is_put ? PUT : GET));
+    return result.info.ret;
+}
+
+static void memory(struct pair *pair) {
+    enum { BYTES = 1 << 20, HALF = BYTES / 2 };
+    class_t *server = &pair->server.class, *client = &pair->client.class;
+    char *there = malloc(BYTES), *here = malloc(BYTES);
+    /* The server's halves the other way round, and a piece of one byte between. */
+    struct segment segments[3] = {{there + HALF, HALF}, {there, 1}, {there + 1, HALF - 1}};
+    memory_t *whole, *local, *read_only, *write_only, *h_whole, *h_read, *h_write;
+    op_t *op = operation(&pair->client);
+    int i;
+
+    for (i = 0; i < BYTES; i++) here[i] = (char)(i * 7 + i / 251);
+    memset(there, 0, BYTES);
+    CHECK(ops->mem_handle_get_max_segments(server) >= 3);
+    CHECK(ops->mem_handle_create_segments(server, segments, 3, READWRITE, &whole) == NA_SUCCESS);
+    CHECK(ops->mem_handle_create(server, there, BYTES, READ_ONLY, &read_only) == NA_SUCCESS);
+    CHECK(ops->mem_handle_create(server, there, BYTES, WRITE_ONLY, &write_only) == NA_SUCCESS);
+    CHECK(ops->mem_handle_create(client, here, BYTES, READWRITE, &local) == NA_SUCCESS);
+    {
+        char bytes[256];
+        memory_t *bad;
+        REFUSED(ops->mem_handle_serialize(server, bytes, sizeof bytes, whole), NA_INVALID_ARG, "not registered");
+        REFUSED(ops->mem_handle_create(server, there, BYTES, 8, &bad), NA_INVALID_ARG, "0x8");
+        REFUSED(ops->mem_handle_create(server, NULL, 8, READWRITE, &bad), NA_INVALID_ARG, "address 0");
+        REFUSED(ops->mem_handle_create_segments(server, segments, 0, READWRITE, &bad), NA_INVALID_ARG, "segments");
+        REFUSED(ops->mem_register(server, whole, MEM_CUDA, 0), NA_OPNOTSUPPORTED, "CUDA");
+    }
+    CHECK(ops->mem_register(server, whole, MEM_HOST, 0) == NA_SUCCESS);
+    CHECK(ops->mem_register(server, read_only, MEM_HOST, 0) == NA_SUCCESS);
+    CHECK(ops->mem_register(server, write_only, MEM_HOST, 0) == NA_SUCCESS);
+    CHECK(ops->mem_register(client, local, MEM_HOST, 0) == NA_SUCCESS);
+    h_whole = remote(pair, whole);
+    h_read = remote(pair, read_only);
+    h_write = remote(pair, write_only);
+
+    CHECK(transfer(pair, true, local, 0, h_whole, 0, BYTES, op) == NA_SUCCESS);
+    CHECK(memcmp(there + HALF, here, HALF) == 0 && memcmp(there, here + HALF, HALF) == 0);
+    memset(here, 0, BYTES);
+    CHECK(transfer(pair, false, local, 0, h_whole, 0, BYTES, op) == NA_SUCCESS);
+    for (i = 0; i < BYTES; i++) CHECK(here[i] == (char)(i * 7 + i / 251));
+    /* Odd offsets and lengths, across the segments. */
+    memset(here, 0, BYTES);
+    CHECK(transfer(pair, false, local, 333, h_whole, HALF - 1000, 2001, op) == NA_SUCCESS);
+    for (i = 0; i < BYTES; i++) {
+        int at = i - 333 + HALF - 1000;
+        bool is_there = i >= 333 && i < 333 + 2001;
+        CHECK(here[i] == (is_there ? (char)(at * 7 + at / 251) : 0));
+    }
+    memset(here, 1, BYTES);
+    CHECK(transfer(pair, true, local, 5, h_whole, HALF - 1, 3, op) == NA_SUCCESS);
+    CHECK(there[BYTES - 1] == 1 && there[0] == 1 && there[1] == 1 && there[2] != 1);
+    CHECK(transfer(pair, true, local, 0, h_whole, BYTES, 0, op) == NA_SUCCESS);
+
+    /* Rights and bounds. */
+    REFUSED(transfer(pair, true, local, 0, h_read, 0, 8, op), NA_PERMISSION, "may not be written");
+    REFUSED(transfer(pair, false, local, 0, h_write, 0, 8, op), NA_PERMISSION, "may not be read");
+    CHECK(transfer(pair, false, local, 0, h_read, 8, 8, op) == NA_SUCCESS);
+    CHECK(transfer(pair, true, local, 0, h_write, 8, 8, op) == NA_SUCCESS);
+    REFUSED(transfer(pair, true, local, 0, h_whole, BYTES - 7, 8, op), NA_INVALID_ARG, "1048576 bytes");
+    REFUSED(transfer(pair, true, local, BYTES - 7, h_whole, 0, 8, op), NA_INVALID_ARG, "1048576 bytes");
+    REFUSED(transfer(pair, false, local, 0, h_whole, UINT64_MAX, 8, op), NA_INVALID_ARG, "1048576 bytes");
+    REFUSED(transfer(pair, false, h_whole, 0, h_whole, 0, 8, op), NA_INVALID_ARG, "not memory of this process");
+    REFUSED(transfer(pair, false, NULL, 0, h_whole, 0, 8, op), NA_INVALID_ARG, "no memory handle");
+    REFUSED(transfer(pair, false, whole, 0, h_whole, 0, 8, op), NA_INVALID_ARG, "another class's");
+    REFUSED(ops->mem_register(client, h_whole, MEM_HOST, 0), NA_INVALID_ARG, "not memory of this process");
+
+    /* To oneself. */
+    {
+        struct result result = {0};
+        CHECK(ops->put(client, &pair->client.context, note, &result, local, 0, local, HALF, 100, pair->client.self, 0,
+                       op) == NA_SUCCESS);
+        wait_both(pair, &result, 1);
+        CHECK(result.info.ret == NA_SUCCESS && memcmp(here, here + HALF, 100) == 0);
+    }
+    /* Memory that is no longer registered. */
+    CHECK(ops->mem_deregister(server, whole) == NA_SUCCESS);
+    REFUSED(transfer(pair, false, local, 0, h_whole, 0, 8, op), NA_NOENTRY, "no such memory");
+    ops->mem_handle_free(server, read_only);
+    REFUSED(transfer(pair, false, local, 0, h_read, 0, 8, op), NA_NOENTRY, "no such memory");
+
+    ops->mem_handle_free(server, whole);
+    ops->mem_handle_free(server, write_only);
+    ops->mem_handle_free(client, h_whole);
+    ops->mem_handle_free(client, h_read);
+    ops->mem_handle_free(client, h_write);
+    ops->mem_handle_free(client, local);
+    ops->op_destroy(client, op);
+    free(there);
+    free(here);
+}
+
+static void cancel(struct pair *pair) {
+    struct side *client = &pair->client;
+    class_t *class = &client->class;
+    context_t *context = &client->context;
+    struct result result = {0};
+    op_t *op = operation(client);
+    char in[8];
+
+    /* What was not begun, or has ended. */
+    CHECK(ops->cancel(class, context, op) == NA_SUCCESS && trigger(context) == 0);
+    CHECK(recv_unexpected(client, in, sizeof in, &result, op) == NA_SUCCESS);
+    REFUSED(recv_unexpected(client, in, sizeof in, &result, op), NA_BUSY, "has not ended");
+    CHECK(ops->cancel(class, context, op) == NA_SUCCESS);
+    CHECK(ops->cancel(class, context, op) == NA_SUCCESS);
+    CHECK(trigger(context) == 1 && result.calls == 1 && result.info.ret == NA_CANCELED);
+    CHECK(ops->cancel(class, context, op) == NA_SUCCESS && trigger(context) == 0);
+
+    CHECK(recv_expected(client, pair->to_server, in, sizeof in, TAG, &result, op) == NA_SUCCESS);
+    CHECK(ops->cancel(class, context, op) == NA_SUCCESS);
+    CHECK(trigger(context) == 1 && result.info.ret == NA_CANCELED && result.info.kind == RECV_EXPECTED);
+
+    /* A message and a transfer to a peer that does nothing: they end in either way, and once. */
+    result.calls = 0;
+    CHECK(send_unexpected(client, pair->to_server, "x", 2, TAG, &result, op) == NA_SUCCESS);
+    CHECK(ops->cancel(class, context, op) == NA_SUCCESS);
+    wait_both(pair, &result, 1);
+    CHECK(result.info.ret == NA_CANCELED || result.info.ret == NA_SUCCESS);
+    {
+        struct result got = {0};
+        op_t *receive = operation(&pair->server);
+        bool is_sent = result.info.ret == NA_SUCCESS;
+        CHECK(recv_unexpected(&pair->server, in, sizeof in, &got, receive) == NA_SUCCESS);
+        if (!is_sent) ops->cancel(&pair->server.class, &pair->server.context, receive);
+        wait_both(pair, &got, 1);
+        CHECK(got.info.ret == (is_sent ? NA_SUCCESS : NA_CANCELED));
+        if (is_sent) ops->addr_free(&pair->server.class, got.info.received.source);
+        ops->op_destroy(&pair->server.class, receive);
+    }
+    {
+        enum { BYTES = 8 << 20 };
+        char *there = calloc(1, BYTES), *here = calloc(1, BYTES);
+        memory_t *memory, *local, *handle;
+        int is_put;
+        CHECK(ops->mem_handle_create(&pair->server.class, there, BYTES, READWRITE, &memory) == NA_SUCCESS);
+        CHECK(ops->mem_register(&pair->server.class, memory, MEM_HOST, 0) == NA_SUCCESS);
+        CHECK(ops->mem_handle_create(class, here, BYTES, READWRITE, &local) == NA_SUCCESS);
+        handle = remote(pair, memory);
+        for (is_put = 0; is_put < 2; is_put++) {
+            result.calls = 0;
+            CHECK((is_put ? ops->put : ops->get)(class, context, note, &result, local, 0, handle, 0, BYTES,
+                                                 pair->to_server, 0, op) == NA_SUCCESS);
+            CHECK(ops->cancel(class, context, op) == NA_SUCCESS);
+            wait_both(pair, &result, 1);
+            CHECK(result.info.ret == NA_CANCELED);
+        }
+        /* The peer serves whoever comes next. */
+        CHECK(transfer(pair, false, local, 0, handle, 0, BYTES, op) == NA_SUCCESS);
+        ops->mem_handle_free(class, local);
+        ops->mem_handle_free(class, handle);
+        ops->mem_handle_free(&pair->server.class, memory);
+        free(there);
+        free(here);
+    }
+    /* What is destroyed before it has ended. */
+    CHECK(recv_unexpected(client, in, sizeof in, &result, op) == NA_SUCCESS);
+    REFUSED((ops->op_destroy(class, op), 0), 0, "has not ended");
+    result.calls = 0;
+    CHECK(trigger(context) == 1 && result.calls == 1 && result.info.ret == NA_CANCELED);
+    REFUSED(ops->cancel(class, context, NULL), NA_INVALID_ARG, "no operation");
+}
+
+/* A callback that begins the same operation again. */
+struct again {
+    struct side *side;
+    op_t *op;
+    char in[8];
+    int left;
+};
+
+static void begin_again(const struct callback_info *info) {
+    struct again *again = info->arg;
+    CHECK(info->ret == NA_SUCCESS);
+    if (again->left-- > 0) {
+        CHECK(ops->msg_send_expected(&again->side->class, &again->side->context, begin_again, again, "x", 2, NULL,
+                                     again->side->self, 0, FAR, again->op) == NA_SUCCESS);
+    }
+}
+
+static void use_again(struct pair *pair) {
+    struct again again = {&pair->client, operation(&pair->client), {0}, 100};
+    struct callback_info info = {{0}, &again, SEND_EXPECTED, NA_SUCCESS};
+    begin_again(&info);
+    while (again.left >= 0) {
+        ops->poll(&again.side->class, &again.side->context, NULL);
+        trigger(&again.side->context);
+    }
+    ops->op_destroy(&again.side->class, again.op);
+}
+
+/* Sleeping on the descriptor, as an event loop does. */
+static void descriptors(struct pair *pair) {
+    struct side *client = &pair->client, *server = &pair->server;
+    struct pollfd fd = {ops->poll_get_fd(&server->class, &server->context), POLLIN, 0};
+    struct result got = {0}, sent = {0};
+    op_t *receive = operation(server), *send = operation(client);
+    char in[8] = {0};
+    unsigned count = 99;
+    CHECK(fd.fd >= 0);
+    CHECK(recv_unexpected(server, in, sizeof in, &got, receive) == NA_SUCCESS);
+    CHECK(send_unexpected(client, pair->to_server, "wake", 5, TAG, &sent, send) == NA_SUCCESS);
+    while (got.calls == 0) {
+        /* The client is quick, and does not sleep: a packet of its may wait for a call of it. */
+        CHECK(ops->poll(&client->class, &client->context, &count) == NA_SUCCESS);
+        trigger(&client->context);
+        if (!ops->poll_try_wait(&server->class, &server->context) || poll(&fd, 1, 10) == 1) {
+            CHECK(ops->poll(&server->class, &server->context, &count) == NA_SUCCESS);
+            trigger(&server->context);
+        }
+    }
+    CHECK(strcmp(in, "wake") == 0);
+    ops->addr_free(&server->class, got.info.received.source);
+    wait_both(pair, &sent, 1);
+    /* A completion that is there already. */
+    got.calls = 0;
+    CHECK(recv_unexpected(server, in, sizeof in, &got, receive) == NA_SUCCESS);
+    CHECK(ops->cancel(&server->class, &server->context, receive) == NA_SUCCESS);
+    CHECK(ops->poll_wait(&server->class, &server->context, 1000000, &count) == NA_SUCCESS && count == 1);
+    trigger(&server->context);
+    CHECK(got.calls == 1 && got.info.ret == NA_CANCELED);
+    while (ops->poll_wait(&server->class, &server->context, 0, NULL) == NA_SUCCESS) {
+    }
+    CHECK(ops->poll_wait(&server->class, &server->context, 20, &count) == NA_TIMEOUT && count == 0);
+    CHECK(ops->poll(&server->class, NULL, NULL) == NA_INVALID_ARG);
+    CHECK(ops->poll(&server->class, &client->context, NULL) == NA_INVALID_ARG);
+    CHECK(ops->poll_wait(&server->class, NULL, 0, NULL) == NA_INVALID_ARG);
+    CHECK(ops->poll_get_fd(&server->class, NULL) == -1 && !ops->poll_try_wait(&server->class, NULL));
+    ops->op_destroy(&server->class, receive);
+    ops->op_destroy(&client->class, send);
+}
+
+/* Several contexts of a class, which have messages of their own. */
+static void contexts(void) {
+    struct init_info init = defaults();
+    struct side side;
+    context_t second, third;
+    struct result first_got = {0}, second_got = {0}, sent = {0};
+    op_t *first_op, *second_op, *send_op;
+    char in[2][8];
+    init.max_contexts = 2;
+    open_side(&side, ops, protocol, true, init);
+    create_context(&side.class, &second, 1);
+    REFUSED(ops->context_create(&side.class, &third, &third.plugin_context, 2), NA_INVALID_ARG, "max_contexts is 2");
+    first_op = operation(&side);
+    second_op = operation(&side);
+    send_op = operation(&side);
+    CHECK(recv_unexpected(&side, in[0], 8, &first_got, first_op) == NA_SUCCESS);
+    CHECK(ops->msg_recv_unexpected(&side.class, &second, note, &second_got, in[1], 8, NULL, second_op) == NA_SUCCESS);
+    CHECK(ops->msg_send_unexpected(&side.class, &side.context, note, &sent, "second", 7, NULL, side.self, 1, TAG,
+                                   send_op) == NA_SUCCESS);
+    CHECK(trigger(&second) == 1 && second_got.calls == 1 && strcmp(in[1], "second") == 0);
+    CHECK(trigger(&side.context) == 1 && sent.calls == 1 && first_got.calls == 0);
+    ops->addr_free(&side.class, second_got.info.received.source);
+    CHECK(ops->msg_send_unexpected(&side.class, &second, note, &sent, "none", 5, NULL, side.self, 9, TAG, send_op) ==
+          NA_INVALID_ARG);
+
+    /* The order of the end. */
+    REFUSED(ops->finalize(&side.class), NA_BUSY, "2 contexts");
+    REFUSED(ops->context_destroy(&side.class, side.context.plugin_context), NA_BUSY, "1 operations");
+    CHECK(ops->cancel(&side.class, &side.context, first_op) == NA_SUCCESS);
+    REFUSED(ops->context_destroy(&side.class, side.context.plugin_context), NA_BUSY, "1 operations");
+    CHECK(trigger(&side.context) == 1);
+    CHECK(ops->context_destroy(&side.class, second.plugin_context) == NA_SUCCESS);
+    ops->op_destroy(&side.class, first_op);
+    ops->op_destroy(&side.class, second_op);
+    ops->op_destroy(&side.class, send_op);
+    ops->op_destroy(&side.class, NULL);
+    close_side(&side);
+
+    /* After the end. */
+    CHECK(ops->finalize(&side.class) == NA_SUCCESS);
+    REFUSED(ops->addr_self(&side.class, &side.self), NA_INVALID_ARG, "finalized");
+    REFUSED(ops->poll(&side.class, &side.context, NULL), NA_INVALID_ARG, "finalized");
+    CHECK(!ops->op_create(&side.class, 0) && ops->msg_get_max_expected_size(&side.class) == 0);
+    CHECK(ops->finalize(NULL) == NA_INVALID_ARG);
+}
+
+/* An address that outlives its class. */
+static void leftovers(void) {
+    struct pair pair;
+    address_t *left;
+    open_pair(&pair, defaults());
+    CHECK(ops->addr_dup(&pair.client.class, pair.to_server, &left) == NA_SUCCESS);
+    logged[0] = 0;
+    close_pair(&pair);
+    CHECK(strstr(logged, "were not freed"));
+    ops->addr_free(&pair.client.class, left);
+}
+
+/* Who has no key is refused, and who has one communicates with whoever has the same. */
+static void keys(void) {
+    static const char *const name = "CONDUIT_NA_UNAUTHENTICATED";
+    struct init_info init = defaults();
+    class_t class;
+    struct pair pair;
+    CHECK(unsetenv(name) == 0);
+    if (strcmp(protocol, "shm") != 0)
+        REFUSED(initialize(&class, ops, protocol, NULL, true, init), NA_ACCESS, "auth_key");
+    init.auth_key = "a key of the test's";
+    open_pair(&pair, init);
+    messages(&pair);
+    close_pair(&pair);
+    CHECK(setenv(name, "1", 1) == 0);
+}
+
+int main(int argc, char **argv) {
+    struct init_info init = defaults();
+    struct pair pair;
+    int busy;
+    CHECK(argc == 3);
+    ops = load(argv[1]);
+    protocol = argv[2];
+    tables();
+    bad_info();
+    contexts();
+    leftovers();
+    keys();
+    for (busy = 0; busy < 2; busy++) {
+        init.progress_mode = busy ? NO_BLOCK : 0;
+        init.thread_mode = busy ? 3 : 0;
+        open_pair(&pair, init);
+        addresses(&pair);
+        messages(&pair);
+        messages_to_oneself(&pair);
+        multi_receive(&pair);
+        memory(&pair);
+        cancel(&pair);
+        use_again(&pair);
+        if (!busy) descriptors(&pair);
+        else CHECK(ops->poll_get_fd(&pair.client.class, &pair.client.context) == -1);
+        close_pair(&pair);
+    }
+    printf("all passed\n");
+    return 0;
+}

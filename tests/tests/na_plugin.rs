@@ -1,0 +1,53 @@
+//! The plugin for Mercury, loaded by a program in C as Mercury does it: `tests/c/na`.
+
+use std::sync::OnceLock;
+
+use conduit_tests::c::{self, Build, Executable, Standard};
+use conduit_tests::ofi;
+
+fn program() -> &'static Executable {
+    static PROGRAM: OnceLock<Executable> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let folder = c::source("na");
+        Build::new(Standard::Gnu11)
+            // The plugin looks its functions up.
+            .flag("-rdynamic")
+            .source(folder.join("plugin.c"))
+            .source(folder.join("library.c"))
+            .executable()
+            .unwrap_or_else(|error| panic!("{error:#}"))
+    })
+}
+
+#[track_caller]
+fn passes(protocol: &str) {
+    let plugin = c::shared_library("na-plugin-conduit").unwrap();
+    let job = program().job([plugin.as_os_str(), protocol.as_ref()]);
+    // There is no key in it.
+    let job = job.env("CONDUIT_NA_UNAUTHENTICATED", "1");
+    let finished = job.run().expect("nothing is left behind");
+    assert_eq!(finished.code, Some(0), "{finished:#?}");
+    assert_eq!(finished.stdout, "all passed\n", "{finished:#?}");
+}
+
+#[test]
+fn every_operation_over_shared_memory() {
+    passes("shm");
+}
+
+#[test]
+fn every_operation_over_udp() {
+    passes("udp");
+}
+
+#[test]
+fn every_operation_over_both() {
+    passes("conduit");
+}
+
+#[test]
+fn every_operation_over_libfabric() {
+    if ofi::libraries().iter().any(|found| found.name == "system") {
+        passes("ofi");
+    }
+}
