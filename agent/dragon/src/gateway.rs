@@ -1,0 +1,417 @@
+//! The node as its agent sees it: its gateways, where processes put their requests, and its channels.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::env;
+use std::ffi::CString;
+use std::mem::offset_of;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use agent::Code;
+use agent::host::{Attempt, Event, Host, Memory as _, Message, NoMemory, Outcome, Place, Request};
+
+use crate::channel::{self, Channel};
+use crate::memory::{Memory, Padded, code};
+use crate::message::{Answered, Asks, GatewayMessage};
+use crate::processes::Processes;
+use crate::sys::{Library, dragonMemoryPoolDescr_t, dragonNodeMap_t, text};
+
+/// The most gateways of one agent: for sends, gets and polls.
+const GATEWAYS: usize = 3;
+
+/// Every so many calls of [`Host::next`] it looks whether one of the processes lives.
+const CALLS_PER_PROBE: u64 = 64;
+
+/// How long an agent that ends waits for processes to take their answers. Those who are later find theirs, but the
+/// answers stay in memory.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// Why a node can't be attached to.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A setting that Dragon gives to its agents is missing.
+    #[error("{name} is not set: it is to say, in base64, where a gateway of this agent is")]
+    Missing {
+        /// Its name.
+        name: String,
+    },
+    /// A setting is not base64.
+    #[error("{name} is no base64: {value:?}")]
+    NoBase64 {
+        /// Its name.
+        name: String,
+        /// What it is.
+        value: String,
+    },
+    /// libdragon has refused something.
+    #[error("{what}: {code:?}, {text}")]
+    Refused {
+        /// What was wanted.
+        what: String,
+        /// Its answer.
+        code: Code,
+        /// In words.
+        text: String,
+    },
+}
+
+/// Where a node is from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeAddress {
+    /// Its host id.
+    pub host: u64,
+    /// Its address.
+    pub address: Ipv4Addr,
+}
+
+/// A node, by libdragon.
+///
+/// Dropped, it completes all that was asked for, as failed, and waits up to a second for those who asked.
+pub struct Gateway {
+    library: Library,
+    node: u64,
+    gateways: Vec<Channel>,
+    /// Messages to channels go here.
+    pool: dragonMemoryPoolDescr_t,
+    /// Messages that are got go here, unless the process has a wish.
+    gateway_pool: dragonMemoryPoolDescr_t,
+    calls: u64,
+    requests: BTreeMap<u64, Arc<GatewayMessage>>,
+    last_request: u64,
+    processes: Processes,
+    answered: VecDeque<Answered>,
+    /// What comes before anything in a gateway.
+    events: VecDeque<Event<Memory>>,
+    /// Whether a channel is destroyed, by its number: of all that were attached to and live.
+    channels: HashMap<u64, Arc<AtomicBool>>,
+    node_updates: Vec<NodeAddress>,
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway")
+            .field("node", &self.node)
+            .field("requests", &self.requests.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// Attaches to the gateways of the agent with this number (`DRAGON_HSTA_NIC_IDX`), which the environment names:
+    /// `DRAGON_HSTA_GW1_TIDX<nic>` for sends, `2` for gets and `3` for polls, or `1` for all. An agent at the front end
+    /// has to say [`at_front_end`].
+    ///
+    /// # Errors
+    /// They are not there.
+    pub fn open(library: Library, nic: u32) -> Result<Self, OpenError> {
+        let refused = |what: String, code: Code| OpenError::Refused {
+            what,
+            code,
+            // SAFETY: any number may be asked for; the answer is a string that stays.
+            text: unsafe { text((library.dragon_get_rc_string)(code.0)) },
+        };
+        let mut node = 0;
+        // SAFETY: room for the answer.
+        code(unsafe { (library.dragon_host_id)(&mut node) })
+            .map_err(|code| refused("the host id".to_owned(), code))?;
+        let mut channels = HashMap::new();
+        let mut gateways = Vec::new();
+        for kind in 1..=GATEWAYS {
+            let name = format!("DRAGON_HSTA_GW{kind}_TIDX{nic}");
+            let Ok(value) = env::var(&name) else {
+                // One for all, or one for each.
+                if kind == 2 {
+                    break;
+                }
+                return Err(OpenError::Missing { name });
+            };
+            let Some(descriptor) = base64(library, &value) else {
+                return Err(OpenError::NoBase64 { name, value });
+            };
+            let gateway = attach(library, &descriptor, &mut channels)
+                .map_err(|code| refused(format!("the gateway that {name} names"), code))?;
+            gateways.push(gateway);
+        }
+        let mut gateway_pool = dragonMemoryPoolDescr_t::empty();
+        gateways[0]
+            .pool(&mut gateway_pool)
+            .map_err(|code| refused("the pool of the gateways".to_owned(), code))?;
+        let mut pool = dragonMemoryPoolDescr_t::empty();
+        // SAFETY: room for a pool.
+        if unsafe { (library.dragon_memory_pool_attach_default)(&mut pool) } != 0 {
+            // Dragon's own agents have no default one.
+            pool = gateway_pool;
+        }
+        // SAFETY: no arguments. Who is late is told of by its code.
+        unsafe { (library.dragon_gatewaymessage_silence_timeouts)() };
+        Ok(Self {
+            library,
+            node,
+            gateways,
+            pool,
+            gateway_pool,
+            calls: 0,
+            requests: BTreeMap::new(),
+            last_request: 0,
+            processes: Processes::default(),
+            answered: VecDeque::new(),
+            events: VecDeque::new(),
+            channels,
+            node_updates: Vec::new(),
+        })
+    }
+
+    /// The host id of this node.
+    pub fn node(&self) -> u64 {
+        self.node
+    }
+
+    /// The addresses of nodes that Dragon has told since this was last called.
+    pub fn node_updates(&mut self) -> Vec<NodeAddress> {
+        std::mem::take(&mut self.node_updates)
+    }
+
+    /// The next thing to do for the agent in a gateway.
+    fn receive(&mut self, gateway: usize) -> Option<Event<Memory>> {
+        loop {
+            let descriptor = match self.gateways[gateway].get() {
+                Attempt::Done(carrier) => {
+                    let length = carrier.memory.length().min(agent::host::MAX_DESCRIPTOR);
+                    let mut bytes = vec![0; length];
+                    carrier.memory.read(0, &mut bytes);
+                    bytes
+                }
+                Attempt::Blocked(_) => return None,
+                Attempt::Failed(code) => {
+                    tracing::error!("gateway {}: {code}", gateway + 1);
+                    return None;
+                }
+            };
+            let Ok(mut padded) = Padded::new(&descriptor) else {
+                continue;
+            };
+            // SAFETY: the bytes are there, with room behind.
+            let message = match unsafe { GatewayMessage::attach(self.library, &padded.serial()) } {
+                Ok(message) => Arc::new(message),
+                Err(code) => {
+                    tracing::error!("a message in gateway {}: {code}", gateway + 1);
+                    continue;
+                }
+            };
+            match message.asks() {
+                Ok(Asks::For(ask)) => {
+                    self.last_request += 1;
+                    let id = self.last_request;
+                    // From now on it is noticed when the process ends.
+                    if message.is_awaited() && !self.processes.lives(message.process()) {
+                        continue;
+                    }
+                    self.requests.insert(id, message.clone());
+                    return Some(Event::Request(Request {
+                        id,
+                        node: ask.node,
+                        channel: ask.channel,
+                        process: message.process(),
+                        limit: ask.limit,
+                        operation: ask.operation,
+                    }));
+                }
+                Ok(Asks::NodesAt(memory)) => {
+                    self.update_nodes(&memory);
+                    self.answer(message, Outcome::Sent);
+                }
+                Ok(Asks::Destroyed(channel)) => {
+                    self.destroyed(&channel);
+                    message.discard();
+                }
+                Err(code) => self.answer(message, Outcome::Failed(code)),
+            }
+        }
+    }
+
+    fn answer(&mut self, message: Arc<GatewayMessage>, outcome: Outcome<Memory>) {
+        // A process that was killed may have the lock in its message, for which libdragon would wait for ever. The message
+        // stays in memory: the process may be another one, which is a fork of the one that the message names.
+        if message.is_awaited() && !self.processes.lives(message.process()) {
+            return;
+        }
+        self.answered.push_back(message.answer(outcome));
+    }
+
+    fn update_nodes(&mut self, nodes: &Memory) {
+        const ENTRY: usize = size_of::<dragonNodeMap_t>();
+        for entry in 0..nodes.length() / ENTRY {
+            let mut host = [0; 8];
+            nodes.read(
+                entry * ENTRY + offset_of!(dragonNodeMap_t, host_id),
+                &mut host,
+            );
+            let mut address = [0; 4];
+            nodes.read(
+                entry * ENTRY + offset_of!(dragonNodeMap_t, ip_addr),
+                &mut address,
+            );
+            self.node_updates.push(NodeAddress {
+                host: u64::from_ne_bytes(host),
+                address: Ipv4Addr::from_bits(u32::from_ne_bytes(address)),
+            });
+        }
+    }
+
+    fn destroyed(&mut self, channel: &[u8]) {
+        let number = channel::number(self.library, channel).ok();
+        tracing::debug!("channel destroyed: {number:?}");
+        if let Some(flag) = number.and_then(|number| self.channels.remove(&number)) {
+            flag.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Looks whether one of the processes lives.
+    fn probe(&mut self) {
+        if let Some(ended) = self.processes.ended() {
+            let abandoned = self
+                .requests
+                .iter()
+                .filter(|(_, message)| message.process() == ended && message.is_awaited());
+            self.events
+                .extend(abandoned.map(|(&id, _)| Event::Abandoned(id)));
+        }
+    }
+
+    /// Gives up what one process has taken, or is too late for.
+    fn settle(&mut self) {
+        if let Some(mut answered) = self.answered.pop_front()
+            && !answered.is_settled()
+        {
+            self.answered.push_back(answered);
+        }
+    }
+}
+
+impl Host for Gateway {
+    type Memory = Memory;
+    type Channel = Channel;
+
+    fn next(&mut self, sends: bool) -> Option<Event<Memory>> {
+        self.settle();
+        self.calls += 1;
+        if self.calls.is_multiple_of(CALLS_PER_PROBE) {
+            self.probe();
+        }
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        let first = usize::from(!sends);
+        let gateways = self.gateways.len();
+        // Each is the first one in turn.
+        let turn = self.calls as usize;
+        (0..gateways)
+            .map(|index| (turn + index) % gateways)
+            .filter(|gateway| *gateway >= first)
+            .find_map(|gateway| self.receive(gateway))
+    }
+
+    fn complete(&mut self, request: u64, outcome: Outcome<Memory>) {
+        if let Some(message) = self.requests.remove(&request) {
+            self.answer(message, outcome);
+        }
+    }
+
+    fn allocate(&mut self, bytes: usize, place: Place<'_>) -> Result<Memory, NoMemory> {
+        let (wish, pool) = match place {
+            Place::Channel(wish) => (wish.map(Box::from), &self.pool),
+            Place::Get(request) => {
+                let request = self.requests.get(&request);
+                let request = request.ok_or(NoMemory::Ever(Code::INVALID_ARGUMENT))?;
+                (request.wish().map_err(NoMemory::Ever)?, &self.gateway_pool)
+            }
+        };
+        match wish {
+            Some(wish) => Memory::at(self.library, &wish, bytes),
+            None => Memory::allocate(self.library, pool, bytes),
+        }
+    }
+
+    fn attach(&mut self, descriptor: &[u8]) -> Result<Channel, Code> {
+        attach(self.library, descriptor, &mut self.channels)
+    }
+
+    fn send(
+        &mut self,
+        channel: &mut Channel,
+        message: &mut Option<Message<Memory>>,
+        receipt: Option<u64>,
+    ) -> Attempt<()> {
+        let attempt = channel.send(message);
+        if attempt == Attempt::Done(()) {
+            // libdragon has no word for it.
+            self.events.extend(receipt.map(Event::Received));
+        }
+        attempt
+    }
+
+    fn get(&mut self, channel: &mut Channel) -> Attempt<Message<Memory>> {
+        channel.get()
+    }
+
+    fn poll(&mut self, channel: &mut Channel, mask: u16) -> Attempt<(u64, Code)> {
+        channel.poll(mask)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        while let Some(event) = self.next(true) {
+            drop(event);
+        }
+        for (_, message) in std::mem::take(&mut self.requests) {
+            self.answer(message, Outcome::Failed(Code::FAILURE));
+        }
+        let deadline = Instant::now() + LAST_ANSWERS;
+        while !self.answered.is_empty() && Instant::now() < deadline {
+            self.settle();
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Says that this process is at the front end, whose host id is not that of its machine.
+///
+/// # Errors
+/// libdragon refuses.
+pub fn at_front_end(library: Library) -> Result<(), Code> {
+    /// `FRONTEND_HOSTID`, in the package's `infrastructure/facts.py`.
+    const FRONT_END: u64 = 1;
+    // SAFETY: a number.
+    code(unsafe { (library.dragon_set_host_id)(FRONT_END) })
+}
+
+fn attach(
+    library: Library,
+    descriptor: &[u8],
+    channels: &mut HashMap<u64, Arc<AtomicBool>>,
+) -> Result<Channel, Code> {
+    let number = channel::number(library, descriptor)?;
+    // Only now, since what is no channel is never destroyed.
+    Channel::attach(library, descriptor, || {
+        channels.entry(number).or_default().clone()
+    })
+}
+
+fn base64(library: Library, value: &str) -> Option<Box<[u8]>> {
+    let value = CString::new(value).ok()?;
+    let mut length = 0;
+    // SAFETY: a string, and room for the length.
+    let decoded = unsafe { (library.dragon_base64_decode)(value.as_ptr(), &mut length) };
+    if decoded.is_null() {
+        return None;
+    }
+    // SAFETY: so many bytes, of C's `malloc`.
+    unsafe {
+        let bytes = std::slice::from_raw_parts(decoded, length).into();
+        libc::free(decoded.cast());
+        Some(bytes)
+    }
+}

@@ -1,0 +1,125 @@
+//! The log of an agent, as the process that starts it reads it: lines of JSON to its standard error.
+
+use std::fmt::{self, Write as _};
+use std::io::Write;
+
+use serde_json::{Value, json};
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// What each line begins with.
+const PREFIX: &str = "@DRAGON_HSTA@";
+
+/// Sends events to the standard error, from this level on. The first call decides.
+pub fn init(level: Level) {
+    drop(tracing::subscriber::set_global_default(Log { level }));
+}
+
+/// A figure, as a line.
+///
+/// # Errors
+/// As `output` has them.
+pub fn telemetry(output: &mut impl Write, metric: &str, value: f64) -> std::io::Result<()> {
+    line(
+        output,
+        &json!({"kind": "telemetry", "metric": metric, "value": value}),
+    )
+}
+
+/// One write, so that lines of several threads don't mix.
+fn line(output: &mut impl Write, content: &Value) -> std::io::Result<()> {
+    output.write_all(format!("{PREFIX}{content}\n").as_bytes())
+}
+
+struct Log {
+    level: Level,
+}
+
+/// An event's message, then its fields.
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a string does not fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, ", {name}: {value:?}"),
+        };
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= self.level
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::from_level(self.level))
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Line::default();
+        event.record(&mut text);
+        let metadata = event.metadata();
+        // If nobody reads it there is nobody to tell.
+        let _ = line(
+            &mut std::io::stderr(),
+            &json!({
+                "kind": "log",
+                "level": level(*metadata.level()),
+                "message": text.message + &text.fields,
+                "file": metadata.file(),
+                "line": metadata.line(),
+            }),
+        );
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// The names of Python's levels.
+fn level(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "ERROR",
+        Level::WARN => "WARNING",
+        Level::INFO => "INFO",
+        _ => "DEBUG",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_json_behind_the_prefix() {
+        let mut output = Vec::new();
+        telemetry(&mut output, "a \"metric\"\n", 1.5).unwrap();
+        let text = String::from_utf8(output).unwrap();
+        let content = text
+            .strip_prefix(PREFIX)
+            .unwrap()
+            .strip_suffix('\n')
+            .unwrap();
+        assert!(!content.contains('\n'));
+        let content: Value = serde_json::from_str(content).unwrap();
+        assert_eq!(content["metric"], "a \"metric\"\n");
+        assert_eq!(content["value"], 1.5);
+    }
+}

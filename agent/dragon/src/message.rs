@@ -1,0 +1,365 @@
+//! Gateway messages: in each a process asks for one thing, and gets the answer.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use agent::Code;
+use agent::host::{Limit, MAX_DESCRIPTOR, Message, Nanos, Operation, Outcome, ReturnMode};
+use libc::{c_int, timespec};
+
+use crate::channel::with_message;
+use crate::memory::{Memory, Owner, code};
+use crate::sys::{
+    CHANNEL_CLEANUP, GATEWAY_MESSAGE_EVENT, GATEWAY_MESSAGE_GET, GATEWAY_MESSAGE_SEND, Library,
+    Serial, dragonGatewayMessage_t, dragonMemoryDescr_t,
+};
+
+/// A gateway message that this process is attached to.
+///
+/// It is destroyed when it is dropped, if its process has the answer; if that may still look for it, it stays.
+pub(crate) struct GatewayMessage {
+    library: Library,
+    kind: Kind,
+    /// Who asks.
+    process: u64,
+    awaited: bool,
+    raw: Mutex<Box<Raw>>,
+    settled: AtomicBool,
+}
+
+struct Raw(dragonGatewayMessage_t);
+
+// SAFETY: its pointers are to memory of the process, and libdragon's functions may be called by any thread.
+unsafe impl Send for Raw {}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Send,
+    Get,
+    Event,
+}
+
+/// What a gateway message asks for.
+pub(crate) enum Asks {
+    /// An operation for the agent.
+    For(Ask),
+    /// To take note of the addresses of nodes, which are in this memory.
+    NodesAt(Memory),
+    /// To take note that this channel is destroyed. Nobody waits for an answer.
+    Destroyed(Box<[u8]>),
+}
+
+pub(crate) struct Ask {
+    pub(crate) node: u64,
+    pub(crate) channel: Box<[u8]>,
+    pub(crate) limit: Limit,
+    pub(crate) operation: Operation<Memory>,
+}
+
+/// An answer that was given, until its process has taken it.
+pub(crate) struct Answered {
+    message: Arc<GatewayMessage>,
+    /// The message that was got; it is the process' if that takes it.
+    got: Option<Memory>,
+}
+
+impl GatewayMessage {
+    /// Attaches to the gateway message that a message in a gateway describes.
+    ///
+    /// # Safety
+    /// `serial` describes readable bytes, with room behind, that a process of Dragon has written.
+    pub(crate) unsafe fn attach(library: Library, serial: &Serial) -> Result<Self, Code> {
+        // SAFETY: integers, null pointers and false; libdragon fills it.
+        let mut raw = Box::new(Raw(unsafe { std::mem::zeroed() }));
+        // SAFETY: the caller's word; room for a gateway message.
+        code(unsafe { (library.dragon_channel_gatewaymessage_attach)(serial, &mut raw.0) })?;
+        let kind = match raw.0.msg_kind {
+            GATEWAY_MESSAGE_SEND => Kind::Send,
+            GATEWAY_MESSAGE_GET => Kind::Get,
+            GATEWAY_MESSAGE_EVENT => Kind::Event,
+            _ => return Err(Code::INVALID_ARGUMENT),
+        };
+        let immediate = matches!(
+            mode(raw.0.send_return_mode),
+            ReturnMode::Immediately | ReturnMode::None
+        );
+        Ok(Self {
+            library,
+            kind,
+            // SAFETY: libdragon has filled it just now.
+            process: unsafe { *raw.0._header.client_pid },
+            awaited: kind != Kind::Send || !immediate,
+            raw: Mutex::new(raw),
+            settled: AtomicBool::new(false),
+        })
+    }
+
+    fn raw(&self) -> MutexGuard<'_, Box<Raw>> {
+        self.raw.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it asks for.
+    ///
+    /// # Errors
+    /// The code to answer it with at once.
+    pub(crate) fn asks(self: &Arc<Self>) -> Result<Asks, Code> {
+        let raw = self.raw();
+        let raw = &raw.0;
+        // SAFETY: libdragon has filled it at `attach`, and the pointers in it are valid as long as it is attached.
+        let channel = unsafe { bytes(&raw.target_ch_ser) }?;
+        let operation = match self.kind {
+            Kind::Send => {
+                let memory = self.payload(raw)?;
+                let mode = mode(raw.send_return_mode);
+                if raw.target_hostid == 0 && mode == ReturnMode::Immediately {
+                    return Ok(Asks::NodesAt(memory));
+                }
+                let attributes = &raw.send_payload_message._attr;
+                Operation::Send {
+                    handle: u128::from_le_bytes(attributes.sendhid),
+                    message: Message {
+                        memory,
+                        hints: attributes.hints,
+                        client: attributes.clientid,
+                    },
+                    mode,
+                    // SAFETY: as above.
+                    destination: unsafe { wish(raw.send_dest_mem_descr_ser) }?,
+                }
+            }
+            Kind::Get => Operation::Get,
+            Kind::Event => match raw.event_mask.cast_unsigned() {
+                CHANNEL_CLEANUP => return Ok(Asks::Destroyed(channel)),
+                mask => Operation::Poll { mask },
+            },
+        };
+        Ok(Asks::For(Ask {
+            node: raw.target_hostid,
+            channel,
+            limit: limit(raw.deadline),
+            operation,
+        }))
+    }
+
+    fn payload(self: &Arc<Self>, raw: &dragonGatewayMessage_t) -> Result<Memory, Code> {
+        let mut descriptor = dragonMemoryDescr_t::empty();
+        // SAFETY: libdragon has filled the message at `attach`; its memory stays as long as the gateway message, which
+        // the new owner keeps.
+        unsafe {
+            code((self.library.dragon_channel_message_get_mem)(
+                &raw.send_payload_message,
+                &mut descriptor,
+            ))?;
+            Memory::of(self.library, descriptor, Owner::Message(self.clone()))
+        }
+    }
+
+    /// Where its process wants the message that it gets.
+    pub(crate) fn wish(&self) -> Result<Option<Box<[u8]>>, Code> {
+        // SAFETY: libdragon has filled it at `attach`.
+        unsafe { wish(self.raw().0.get_dest_mem_descr_ser) }
+    }
+
+    /// The process that asks.
+    pub(crate) fn process(&self) -> u64 {
+        self.process
+    }
+
+    /// Whether its process waits for the answer.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited
+    }
+
+    /// Tells its process how it ended.
+    pub(crate) fn answer(self: Arc<Self>, outcome: Outcome<Memory>) -> Answered {
+        let (result, mut message, value) = match outcome {
+            Outcome::Sent => (Code::SUCCESS, None, 0),
+            Outcome::Got(message) if message.memory.can_be_given() => {
+                (Code::SUCCESS, Some(message), 0)
+            }
+            // Memory that a receiver can't have.
+            Outcome::Got(_) => (Code::FAILURE, None, 0),
+            Outcome::Polled(value, code) => (code, None, value),
+            Outcome::Failed(code) => (code, None, 0),
+        };
+        let mut refused = self.start(result, message.as_mut(), value);
+        if refused != Code::SUCCESS && self.awaited {
+            // It waits for ever if it gets no answer at all.
+            message = None;
+            refused = self.start(refused, None, 0);
+        }
+        if refused != Code::SUCCESS || (result != Code::SUCCESS && !self.awaited) {
+            tracing::error!(
+                "{:?} for process {}: {result}, of which it learns nothing ({refused})",
+                self.kind,
+                self.process,
+            );
+        }
+        if refused != Code::SUCCESS {
+            self.discard();
+        }
+        Answered {
+            message: self,
+            got: message.map(|message| message.memory),
+        }
+    }
+
+    /// Nobody waits for an answer.
+    pub(crate) fn discard(&self) {
+        self.settled.store(true, Ordering::Relaxed);
+    }
+
+    fn start(&self, result: Code, message: Option<&mut Message<Memory>>, value: u64) -> Code {
+        let mut deadline = NEVER;
+        let library = self.library;
+        let raw = &mut self.raw().0;
+        // SAFETY: attached to, and answered once. The message is in memory that is there until the answer was taken.
+        Code(unsafe {
+            match (self.kind, message) {
+                (Kind::Send, _) => (library
+                    .dragon_channel_gatewaymessage_transport_start_send_cmplt)(
+                    raw,
+                    result.0,
+                    &mut deadline,
+                ),
+                (
+                    Kind::Get,
+                    Some(Message {
+                        memory,
+                        hints,
+                        client,
+                    }),
+                ) => with_message(library, memory.descriptor(), *hints, *client, |message| {
+                    (library.dragon_channel_gatewaymessage_transport_start_get_cmplt)(
+                        raw,
+                        message,
+                        result.0,
+                        &mut deadline,
+                    )
+                }),
+                (Kind::Get, None) => (library
+                    .dragon_channel_gatewaymessage_transport_start_get_cmplt)(
+                    raw,
+                    std::ptr::null_mut(),
+                    result.0,
+                    &mut deadline,
+                ),
+                (Kind::Event, _) => (library
+                    .dragon_channel_gatewaymessage_transport_start_event_cmplt)(
+                    raw,
+                    value,
+                    result.0,
+                    &mut deadline,
+                ),
+            }
+        })
+    }
+}
+
+impl Answered {
+    /// Whether it is over: the process has the answer, or will never look for it. Never waits.
+    pub(crate) fn is_settled(&mut self) -> bool {
+        let message = &self.message;
+        if message.settled.load(Ordering::Relaxed) {
+            return true;
+        }
+        let mut deadline = NEVER;
+        let check = match message.kind {
+            Kind::Send => {
+                message
+                    .library
+                    .dragon_channel_gatewaymessage_transport_check_send_cmplt
+            }
+            Kind::Get => {
+                message
+                    .library
+                    .dragon_channel_gatewaymessage_transport_check_get_cmplt
+            }
+            Kind::Event => {
+                message
+                    .library
+                    .dragon_channel_gatewaymessage_transport_check_event_cmplt
+            }
+        };
+        // SAFETY: attached to, and its answer was started.
+        match unsafe { check(&mut message.raw().0, &mut deadline) } {
+            AGAIN => return false,
+            0 => {
+                if let Some(taken) = self.got.take() {
+                    taken.given();
+                }
+            }
+            // Too late: the process will see that too, and does not take what it got.
+            _ => {}
+        }
+        message.discard();
+        true
+    }
+}
+
+impl Drop for GatewayMessage {
+    fn drop(&mut self) {
+        if *self.settled.get_mut() {
+            let library = self.library;
+            // SAFETY: nobody else looks at it any more.
+            unsafe { (library.dragon_channel_gatewaymessage_destroy)(&mut self.raw().0) };
+        }
+    }
+}
+
+/// `DRAGON_EAGAIN`.
+const AGAIN: u32 = 2;
+/// `DRAGON_CHANNEL_BLOCKING_NOTIMEOUT`.
+const NEVER: timespec = timespec {
+    tv_sec: i32::MAX as _,
+    tv_nsec: i32::MAX as _,
+};
+
+/// A deadline of the clock that all processes of the node share.
+fn limit(deadline: timespec) -> Limit {
+    match (deadline.tv_sec, deadline.tv_nsec) {
+        (0, 0) => Limit::Once,
+        never if never == (NEVER.tv_sec, NEVER.tv_nsec) => Limit::Never,
+        (seconds, nanoseconds) => Limit::At(
+            Nanos::try_from(seconds)
+                .unwrap_or(0)
+                .saturating_mul(1_000_000_000)
+                .saturating_add(nanoseconds.try_into().unwrap_or(0)),
+        ),
+    }
+}
+
+fn mode(mode: c_int) -> ReturnMode {
+    match mode {
+        0 => ReturnMode::Immediately,
+        1 => ReturnMode::Buffered,
+        2 => ReturnMode::Deposited,
+        3 => ReturnMode::Received,
+        _ => ReturnMode::None,
+    }
+}
+
+/// A copy of a descriptor; none for null.
+///
+/// # Safety
+/// It is null, or what it points to describes readable bytes.
+unsafe fn wish(serial: *const Serial) -> Result<Option<Box<[u8]>>, Code> {
+    // SAFETY: the caller's word.
+    unsafe { serial.as_ref().map(|serial| bytes(serial)).transpose() }
+}
+
+/// A copy of a descriptor.
+///
+/// # Safety
+/// It describes readable bytes.
+unsafe fn bytes(serial: &Serial) -> Result<Box<[u8]>, Code> {
+    match serial.len {
+        0 => Ok(Box::default()),
+        1..=MAX_DESCRIPTOR => {
+            // SAFETY: the caller's word.
+            let bytes = unsafe { std::slice::from_raw_parts(serial.data, serial.len) };
+            Ok(bytes.into())
+        }
+        _ => Err(Code::INVALID_ARGUMENT),
+    }
+}

@@ -1,0 +1,341 @@
+//! What the process that starts an agent tells it, by its environment and its standard input, and is told.
+
+use std::env;
+use std::io::{self, Read, Write};
+use std::net::Ipv4Addr;
+
+/// The most nodes of a job.
+pub const MAX_NODES: usize = 1 << 20;
+/// The most addresses of one node.
+pub const MAX_ADDRESSES: usize = 1 << 12;
+/// The most bytes of an interface's name or a fabric address.
+pub const MAX_LENGTH: usize = 1 << 12;
+
+/// What an agent learns when it starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Startup {
+    /// The port that all agents listen on.
+    pub port: u16,
+    /// What the agent is there for.
+    pub purpose: Purpose,
+    /// It is at the front end.
+    pub frontend: bool,
+    /// The addresses of this node and the names of their interfaces.
+    pub addresses: Vec<(Ipv4Addr, String)>,
+    /// All nodes, this one too.
+    pub nodes: Vec<Node>,
+}
+
+/// What an agent is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The users' channels.
+    User,
+    /// Those of Dragon's own services.
+    Infrastructure,
+    /// Those of another job, to which it connects.
+    Connect(Ipv4Addr, u16),
+    /// Those of other jobs, which connect to it.
+    Accept,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its address for this agent.
+    pub address: Ipv4Addr,
+    /// Its host id.
+    pub host: u64,
+    /// Its address in a fabric, if it was found out before.
+    pub fabric: Option<Box<[u8]>>,
+}
+
+/// Why nothing is learned.
+#[derive(Debug, thiserror::Error)]
+pub enum StartupError {
+    /// The standard input ends, or can't be read.
+    #[error("start-up information: {field} can't be read from the standard input")]
+    Read {
+        /// What was to come.
+        field: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// A value makes no sense.
+    #[error("start-up information: {field} is {value}; accepted: {accepted}")]
+    Field {
+        /// Its name.
+        field: &'static str,
+        /// What came.
+        value: String,
+        /// What may come.
+        accepted: &'static str,
+    },
+}
+
+impl Startup {
+    /// Reads what comes by the standard input, and no more: it stays open.
+    ///
+    /// # Errors
+    /// It ends before that, or makes no sense.
+    pub fn read(input: &mut impl Read) -> Result<Self, StartupError> {
+        let mut input = Input(input);
+        let nodes = input.count("num_nodes", MAX_NODES, "0 to 1048576")?;
+        let port = input.port("port")?;
+        let user = input.flag("user_initiated")?;
+        let frontend = input.flag("frontend")?;
+        let infrastructure = input.flag("infrastructure")?;
+        let connect = match input.flag("oob_connect")? {
+            true => Some((input.address("oob_ip_addr")?, input.port("oob_port")?)),
+            false => None,
+        };
+        let accept = input.flag("oob_accept")?;
+        let purpose = match (user, infrastructure, connect, accept) {
+            (true, false, None, false) => Purpose::User,
+            (false, true, None, false) => Purpose::Infrastructure,
+            (false, false, Some((address, port)), false) => Purpose::Connect(address, port),
+            (false, false, None, true) => Purpose::Accept,
+            several => {
+                return Err(StartupError::Field {
+                    field: "(user_initiated, infrastructure, oob_connect, oob_accept)",
+                    value: format!("{several:?}"),
+                    accepted: "exactly one of them",
+                });
+            }
+        };
+        let mut addresses = Vec::new();
+        for _ in 0..input.count("n_local_ips", MAX_ADDRESSES, "0 to 4096")? {
+            let address = input.address("local IP address")?;
+            let name = input.block("length of an interface's name", "an interface's name")?;
+            let name = String::from_utf8_lossy(&name).into_owned();
+            addresses.push((address, name));
+        }
+        let nodes = (0..nodes).map(|_| {
+            Ok(Node {
+                address: input.address("IP address of a node")?,
+                host: u64::from_le_bytes(input.bytes("host id of a node")?),
+                fabric: match input.flag("fabric_ep_addrs_available")? {
+                    true => Some(input.block("length of a fabric address", "a fabric address")?),
+                    false => None,
+                },
+            })
+        });
+        let nodes = nodes.collect::<Result<_, _>>()?;
+        Ok(Self {
+            port,
+            purpose,
+            frontend,
+            addresses,
+            nodes,
+        })
+    }
+}
+
+/// Reads one field after the other. Numbers have four bytes, the lowest first.
+struct Input<'a, R>(&'a mut R);
+
+impl<R: Read> Input<'_, R> {
+    fn fill(&mut self, field: &'static str, bytes: &mut [u8]) -> Result<(), StartupError> {
+        self.0
+            .read_exact(bytes)
+            .map_err(|source| StartupError::Read { field, source })
+    }
+
+    fn bytes<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], StartupError> {
+        let mut bytes = [0; N];
+        self.fill(field, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn number<T>(
+        &mut self,
+        field: &'static str,
+        accepted: &'static str,
+        accept: impl FnOnce(i32) -> Option<T>,
+    ) -> Result<T, StartupError> {
+        let value = i32::from_le_bytes(self.bytes(field)?);
+        accept(value).ok_or_else(|| StartupError::Field {
+            field,
+            value: value.to_string(),
+            accepted,
+        })
+    }
+
+    fn count(
+        &mut self,
+        field: &'static str,
+        most: usize,
+        accepted: &'static str,
+    ) -> Result<usize, StartupError> {
+        self.number(field, accepted, |value| {
+            usize::try_from(value).ok().filter(|count| *count <= most)
+        })
+    }
+
+    fn flag(&mut self, field: &'static str) -> Result<bool, StartupError> {
+        self.number(field, "0 or 1", |value| match value {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        })
+    }
+
+    fn port(&mut self, field: &'static str) -> Result<u16, StartupError> {
+        self.number(field, "1 to 65535", |value| {
+            u16::try_from(value).ok().filter(|port| *port != 0)
+        })
+    }
+
+    fn address(&mut self, field: &'static str) -> Result<Ipv4Addr, StartupError> {
+        Ok(Ipv4Addr::from_bits(u32::from_le_bytes(self.bytes(field)?)))
+    }
+
+    fn block(
+        &mut self,
+        length: &'static str,
+        field: &'static str,
+    ) -> Result<Box<[u8]>, StartupError> {
+        let mut bytes = vec![0; self.count(length, MAX_LENGTH, "0 to 4096")?];
+        self.fill(field, &mut bytes)?;
+        Ok(bytes.into())
+    }
+}
+
+/// Which of its node's agents this one is, by `DRAGON_HSTA_NIC_IDX`; the first one if that is not set.
+///
+/// # Errors
+/// It is no number.
+pub fn nic() -> Result<u32, StartupError> {
+    const NAME: &str = "DRAGON_HSTA_NIC_IDX";
+    let Some(value) = env::var_os(NAME) else {
+        return Ok(0);
+    };
+    let value = value.to_string_lossy().into_owned();
+    value.parse().map_err(|_| StartupError::Field {
+        field: NAME,
+        value,
+        accepted: "a number from 0 on",
+    })
+}
+
+/// Says that the agent is ready. It has ten seconds to say it.
+///
+/// # Errors
+/// Nobody listens.
+pub fn ready(output: &mut impl Write) -> io::Result<()> {
+    output.write_all(b"HSTA_CHILD_READY\n")?;
+    output.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// As the parent writes it.
+    fn written(startup: &Startup) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut number = |value: usize| bytes.extend((value as u32).to_le_bytes());
+        number(startup.nodes.len());
+        number(startup.port.into());
+        number((startup.purpose == Purpose::User).into());
+        number(startup.frontend.into());
+        number((startup.purpose == Purpose::Infrastructure).into());
+        match startup.purpose {
+            Purpose::Connect(address, port) => {
+                number(1);
+                number(address.to_bits() as usize);
+                number(port.into());
+            }
+            _ => number(0),
+        }
+        number((startup.purpose == Purpose::Accept).into());
+        number(startup.addresses.len());
+        for (address, name) in &startup.addresses {
+            bytes.extend(address.to_bits().to_le_bytes());
+            bytes.extend((name.len() as u32).to_le_bytes());
+            bytes.extend(name.bytes());
+        }
+        for node in &startup.nodes {
+            bytes.extend(node.address.to_bits().to_le_bytes());
+            bytes.extend(node.host.to_le_bytes());
+            bytes.extend(u32::from(node.fabric.is_some()).to_le_bytes());
+            if let Some(fabric) = &node.fabric {
+                bytes.extend((fabric.len() as u32).to_le_bytes());
+                bytes.extend(fabric);
+            }
+        }
+        bytes
+    }
+
+    fn startups() -> impl Strategy<Value = Startup> {
+        let address = || any::<u32>().prop_map(Ipv4Addr::from_bits);
+        let purpose = prop_oneof![
+            Just(Purpose::User),
+            Just(Purpose::Infrastructure),
+            Just(Purpose::Accept),
+            (address(), 1..=u16::MAX).prop_map(|(address, port)| Purpose::Connect(address, port)),
+        ];
+        let fabric = prop::option::of(prop::collection::vec(any::<u8>(), 0..40));
+        let node = (address(), any::<u64>(), fabric).prop_map(|(address, host, fabric)| Node {
+            address,
+            host,
+            fabric: fabric.map(Vec::into),
+        });
+        (
+            1..=u16::MAX,
+            purpose,
+            any::<bool>(),
+            prop::collection::vec((address(), "[a-z0-9]{0,15}"), 0..4),
+            prop::collection::vec(node, 0..5),
+        )
+            .prop_map(|(port, purpose, frontend, addresses, nodes)| Startup {
+                port,
+                purpose,
+                frontend,
+                addresses,
+                nodes,
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read_and_no_more(startup in startups()) {
+            let mut bytes = written(&startup);
+            bytes.push(7);
+            let mut rest = bytes.as_slice();
+            prop_assert_eq!(Startup::read(&mut rest).unwrap(), startup);
+            prop_assert_eq!(rest, [7]);
+        }
+
+        #[test]
+        fn an_early_end_is_an_error(startup in startups(), end in any::<prop::sample::Index>()) {
+            let bytes = written(&startup);
+            let end = end.index(bytes.len());
+            let ended = matches!(Startup::read(&mut &bytes[..end]), Err(StartupError::Read { .. }));
+            prop_assert!(ended);
+        }
+
+        #[test]
+        fn any_bytes_give_an_answer(bytes in prop::collection::vec(prop_oneof![Just(0), Just(1), any::<u8>()], 0..200)) {
+            let _ = Startup::read(&mut bytes.as_slice());
+        }
+    }
+
+    #[test]
+    fn errors_name_the_field_and_what_is_accepted() {
+        let said = |numbers: &[i32]| {
+            let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+            Startup::read(&mut bytes.as_slice())
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(said(&[-1]).contains("num_nodes is -1"));
+        assert!(said(&[2, 70000]).contains("port is 70000; accepted: 1 to 65535"));
+        assert!(said(&[2, 7575, 2]).contains("user_initiated is 2; accepted: 0 or 1"));
+        assert!(said(&[2, 7575, 1, 0, 1, 0, 0]).contains("exactly one"));
+        assert!(said(&[2, 7575, 1, 0, 0, 0]).contains("oob_accept"));
+        assert!(said(&[2, 7575, 1, 0, 0, 0, 0, i32::MAX]).contains("n_local_ips"));
+    }
+}

@@ -1,0 +1,177 @@
+//! `conduit-hsta`: a node's transport agent, which Dragon starts in the place of its own `dragon-hsta`.
+
+mod settings;
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use agent::{Machine, Node};
+use conduit_portals::transport::open::OpenTransport;
+use dragon::startup::{self, Purpose, Startup};
+use dragon::{Gateway, Library};
+use lanes::open::{Choice, Family};
+
+/// Set for the agent that another program runs.
+const UNDER: &str = "CONDUIT_HSTA_UNDER";
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Settings(#[from] ::settings::SettingsError),
+    #[error(transparent)]
+    Load(#[from] dragon::LoadError),
+    #[error(transparent)]
+    Startup(#[from] startup::StartupError),
+    #[error(transparent)]
+    Gateway(#[from] dragon::OpenError),
+    #[error("the network at {host}: {source}")]
+    Network {
+        host: String,
+        source: lanes::open::OpenError,
+    },
+    #[error("this node, {0:#x}, is none of the job's {1}")]
+    Stranger(u64, usize),
+    #[error("an agent between jobs (oob_connect, oob_accept) is not supported")]
+    OtherJobs,
+    #[error("{0}")]
+    Front(agent::Code),
+    #[error("the address of node {host:#x}: {source}")]
+    Address {
+        host: u64,
+        source: conduit_portals::transport::open::ConnectError,
+    },
+    #[error("{setting}: {program} can't be run: {source}")]
+    Under {
+        setting: &'static str,
+        program: &'static str,
+        source: std::io::Error,
+    },
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("conduit-hsta: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Error> {
+    let settings = settings::Settings::from_env()?.agent;
+    let level = match settings.debug {
+        true => tracing::Level::DEBUG,
+        false => tracing::Level::WARN,
+    };
+    dragon::log::init(level);
+    if std::env::var_os(UNDER).is_none() {
+        under(&settings)?;
+    }
+    let ends = Arc::new(AtomicBool::new(false));
+    for signal in [
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGHUP,
+    ] {
+        signal_hook::flag::register(signal, Arc::clone(&ends))?;
+    }
+    let library = Library::load(None)?;
+    let told = Startup::read(&mut std::io::stdin())?;
+    if told.frontend {
+        dragon::at_front_end(library).map_err(Error::Front)?;
+    }
+    let mut gateway = Gateway::open(library, startup::nic()?)?;
+    let (own, mut network) = network(&settings, &told, gateway.node())?;
+    let nodes = nodes(&told, &network)?;
+    let mut machine = Machine::new(own, nodes, settings.limits(), seed());
+    startup::ready(&mut std::io::stdout())?;
+    agent::driver::run(&mut machine, &mut gateway, &mut network, || {
+        ends.load(Ordering::Relaxed)
+    });
+    Ok(())
+}
+
+/// Runs this program under another one, if a setting says so.
+fn under(settings: &settings::AgentSettings) -> Result<(), Error> {
+    let me = std::env::current_exe()?;
+    let process = std::process::id();
+    let (setting, program, first) = if settings.valgrind {
+        let log = format!("--log-file=hsta-{process}.valgrind");
+        ("DRAGON_HSTA_ENABLE_VALGRIND", "valgrind", vec![log])
+    } else if settings.perf {
+        let output = format!("--output=hsta-{process}.perf");
+        let first = ["record", "--call-graph=fp"].map(str::to_owned);
+        let first = first.into_iter().chain([output, "--".to_owned()]);
+        ("DRAGON_HSTA_ENABLE_PERF", "perf", first.collect())
+    } else {
+        return Ok(());
+    };
+    let source = Command::new(program)
+        .args(first)
+        .arg(me)
+        .args(std::env::args_os().skip(1))
+        .env(UNDER, program)
+        .exec();
+    Err(Error::Under {
+        setting,
+        program,
+        source,
+    })
+}
+
+/// This node's number, and the network at the address by which the others know it.
+fn network(
+    settings: &settings::AgentSettings,
+    told: &Startup,
+    host: u64,
+) -> Result<(u32, lanes::open::Network), Error> {
+    if let Purpose::Connect(..) | Purpose::Accept = told.purpose {
+        return Err(Error::OtherJobs);
+    }
+    let own = told.nodes.iter().position(|node| node.host == host);
+    let own = own.ok_or(Error::Stranger(host, told.nodes.len()))?;
+    let address = told.nodes[own].address;
+    let place = format!("{address}:{}", told.port);
+    let choice = Choice {
+        near: false,
+        far: Some(settings.far()),
+        host: Some(&place),
+        subnet: None,
+        family: Family::V4,
+        key: None,
+    };
+    let (mut open, warnings) = lanes::open::Settings::from_env()?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    // Dragon has nothing that its agents could know each other by.
+    open.open.unauthenticated |= open.lanes.secret_file.is_none();
+    let network = lanes::open::open(&choice, &open).map_err(|source| Error::Network {
+        host: place,
+        source,
+    })?;
+    // Fits: nodes are limited.
+    Ok((own as u32, network))
+}
+
+fn nodes(told: &Startup, network: &lanes::open::Network) -> Result<Vec<Node>, Error> {
+    let node = |host: u64, text: String| match network.address_of_text(&text) {
+        Ok(address) => Ok(Node { host, address }),
+        Err(source) => Err(Error::Address { host, source }),
+    };
+    let of_job = told
+        .nodes
+        .iter()
+        .map(|known| node(known.host, format!("{}:{}", known.address, told.port)));
+    of_job.collect()
+}
+
+fn seed() -> u64 {
+    // Any will do where the system has none.
+    getrandom::u64().unwrap_or_else(|_| std::process::id().into())
+}

@@ -1,0 +1,12 @@
+//! The node agents' protocol in simulated time: [nodes](Host) with channels and processes, and a [network](Net) between
+//! them, whose nodes die and come back.
+
+#![forbid(unsafe_code)]
+
+mod host;
+mod network;
+mod world;
+
+pub use host::{Host, Pool};
+pub use network::{Delays, End, Net};
+pub use world::World;

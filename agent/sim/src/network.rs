@@ -1,0 +1,482 @@
+//! A network in simulated time. A peer's number is its node's; sessions begin by themselves, and end when either end
+//! dies, which the other one hears of after a time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use agent::host::Nanos;
+use conduit_core::ni::Rank;
+use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, Payload, Refused};
+use conduit_portals::transport::open::{ConnectError, OpenTransport};
+use conduit_portals::transport::{Transport, Wait};
+
+/// Long fragments to a peer that an end holds.
+const ROOM: usize = 8;
+/// The longest fragment that comes whole.
+const WHOLE: usize = 1500;
+
+/// What a fragment takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delays {
+    /// The way, at least.
+    pub latency: Nanos,
+    /// On top of that, at most: drawn for each fragment, which stay in order on their channel.
+    pub jitter: Nanos,
+    /// For each byte into a node, in picoseconds: fragments into one node come one after the other.
+    pub picos_per_byte: u64,
+    /// Until a death is heard of.
+    pub dead_time: Nanos,
+}
+
+impl Default for Delays {
+    fn default() -> Self {
+        Self {
+            latency: 5_000,
+            jitter: 20_000,
+            picos_per_byte: 100,
+            dead_time: 10_000_000,
+        }
+    }
+}
+
+enum Packet {
+    Fragment {
+        header: Vec<u8>,
+        payload: Vec<u8>,
+    },
+    /// A long fragment has come to its end.
+    Sent(u64),
+    /// The sender has no session of this life of its own, which the peer has named.
+    Unknown(u64),
+}
+
+struct Traveling {
+    from: Rank,
+    /// Incarnations of both ends.
+    from_life: u64,
+    to_life: u64,
+    packet: Packet,
+}
+
+#[derive(Default)]
+struct State {
+    now: Nanos,
+    lives: u64,
+    /// By node: the incarnation that is there.
+    alive: HashMap<Rank, u64>,
+    /// By receiver, time and order.
+    traveling: HashMap<Rank, BTreeMap<(Nanos, u64), Traveling>>,
+    posted: u64,
+    /// The last arrival of a channel, by sender, receiver and channel; the last of any at a receiver.
+    last: HashMap<(Rank, Rank, bool), Nanos>,
+    busy: HashMap<Rank, Nanos>,
+    packets: u64,
+    /// By receiver: the most fragments that were under way to it.
+    most: HashMap<Rank, usize>,
+}
+
+/// The network.
+#[derive(Clone)]
+pub struct Net {
+    state: Arc<Mutex<State>>,
+    delays: Delays,
+    random: Arc<Mutex<fastrand::Rng>>,
+}
+
+impl Net {
+    /// A network without nodes.
+    pub fn new(delays: Delays, seed: u64) -> Self {
+        Self {
+            state: Arc::default(),
+            delays,
+            random: Arc::new(Mutex::new(fastrand::Rng::with_seed(seed))),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder has panicked")
+    }
+
+    /// The time goes on.
+    pub fn set_now(&self, now: Nanos) {
+        self.state().now = now;
+    }
+
+    /// A node's end, in a new life.
+    pub fn start(&self, node: Rank) -> End {
+        let mut state = self.state();
+        state.lives += 1;
+        let life = state.lives;
+        state.alive.insert(node, life);
+        state.traveling.remove(&node);
+        End {
+            net: self.clone(),
+            node,
+            address: node.to_le_bytes(),
+            life,
+            sessions: BTreeMap::new(),
+            known: BTreeMap::new(),
+            failing: Vec::new(),
+            reading: BTreeMap::new(),
+        }
+    }
+
+    /// A node dies.
+    pub fn kill(&self, node: Rank) {
+        let mut state = self.state();
+        state.alive.remove(&node);
+        state.traveling.remove(&node);
+    }
+
+    /// When the next fragment arrives at a node.
+    pub fn next(&self, node: Rank) -> Option<Nanos> {
+        let state = self.state();
+        let first = state.traveling.get(&node)?.first_key_value()?;
+        Some(first.0.0)
+    }
+
+    /// Fragments so far.
+    pub fn packets(&self) -> u64 {
+        self.state().packets
+    }
+
+    /// The most fragments that were under way to a node.
+    pub fn most_to(&self, node: Rank) -> usize {
+        self.state().most.get(&node).copied().unwrap_or(0)
+    }
+
+    fn post(&self, to: Rank, is_data: bool, traveling: Traveling) {
+        let jitter = match self.delays.jitter {
+            0 => 0,
+            most => self
+                .random
+                .lock()
+                .expect("no holder has panicked")
+                .u64(0..most),
+        };
+        let mut guard = self.state();
+        let state = &mut *guard;
+        if !state.alive.contains_key(&to) {
+            return;
+        }
+        let length = match &traveling.packet {
+            Packet::Fragment { header, payload } => header.len() + payload.len(),
+            _ => 0,
+        };
+        let line = state.last.entry((traveling.from, to, is_data)).or_default();
+        let earliest = (state.now + self.delays.latency + jitter).max(*line);
+        let busy = state.busy.entry(to).or_default();
+        let at = earliest.max(*busy) + length as u64 * self.delays.picos_per_byte / 1000;
+        *busy = at;
+        *line = at;
+        state.posted += 1;
+        state.packets += 1;
+        let all = state.traveling.entry(to).or_default();
+        all.insert((at, state.posted), traveling);
+        let most = state.most.entry(to).or_default();
+        *most = (*most).max(all.len());
+    }
+}
+
+/// A node's end.
+pub struct End {
+    net: Net,
+    node: Rank,
+    address: [u8; 4],
+    life: u64,
+    /// By peer: its incarnation.
+    sessions: BTreeMap<Rank, u64>,
+    /// Peers that have numbers.
+    known: BTreeMap<Rank, ()>,
+    /// Peers that are not there, and when that is known.
+    failing: Vec<(Nanos, Rank, u64)>,
+    /// Long fragments that the peer has not acknowledged: how many.
+    reading: BTreeMap<Rank, Vec<(u64, Vec<u8>, u32)>>,
+}
+
+impl End {
+    fn now(&self) -> Nanos {
+        self.net.state().now
+    }
+
+    fn is_alive(&self, peer: Rank, life: u64) -> bool {
+        self.net.state().alive.get(&peer) == Some(&life)
+    }
+
+    fn lose(&mut self, peer: Rank) {
+        self.sessions.remove(&peer);
+        self.reading.remove(&peer);
+    }
+
+    fn traveling(&self, to_life: u64, packet: Packet) -> Traveling {
+        Traveling {
+            from: self.node,
+            from_life: self.life,
+            to_life,
+            packet,
+        }
+    }
+
+    /// Peers whose death is not heard of yet.
+    fn notice(&mut self) {
+        let at = self.now() + self.net.delays.dead_time;
+        for (&peer, &life) in &self.sessions {
+            let is_known = self
+                .failing
+                .iter()
+                .any(|(_, known, of)| (*known, *of) == (peer, life));
+            if !is_known && !self.is_alive(peer, life) {
+                self.failing.push((at, peer, life));
+            }
+        }
+    }
+
+    /// When something is due besides arrivals.
+    pub fn due(&self) -> Option<Nanos> {
+        self.failing.iter().map(|(at, ..)| *at).min()
+    }
+}
+
+struct Never;
+
+impl Wait for Never {
+    fn wait(&self, _: Option<&OwnedFd>, _: Option<Duration>) -> bool {
+        true
+    }
+}
+
+impl Transport for End {
+    fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
+        if !self.known.contains_key(&peer) {
+            return Err(Refused::NoSuchRank);
+        }
+        let Some(&life) = self.sessions.get(&peer) else {
+            let life = self.net.state().alive.get(&peer).copied();
+            match life {
+                Some(life) => {
+                    self.sessions.insert(peer, life);
+                }
+                None if self.failing.iter().all(|(_, known, _)| *known != peer) => {
+                    let at = self.now() + self.net.delays.dead_time;
+                    self.failing.push((at, peer, 0));
+                }
+                None => {}
+            }
+            return Err(Refused::Full);
+        };
+        match fragment.payload {
+            Payload::Copied(pieces) => {
+                let packet = Packet::Fragment {
+                    header: fragment.header.to_vec(),
+                    payload: pieces.concat(),
+                };
+                self.net.post(peer, false, self.traveling(life, packet));
+            }
+            Payload::Read { token, length } => {
+                let held = self.reading.entry(peer).or_default();
+                if held.len() >= ROOM {
+                    return Err(Refused::Full);
+                }
+                held.push((token, fragment.header.to_vec(), length));
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
+        let now = self.now();
+        self.notice();
+        let mut did = false;
+        for (at, peer, life) in std::mem::take(&mut self.failing) {
+            if at > now {
+                self.failing.push((at, peer, life));
+            } else if life == 0 || self.sessions.get(&peer) == Some(&life) {
+                self.lose(peer);
+                handler.failed(peer, Failure::Silent(10));
+                did = true;
+            }
+        }
+        loop {
+            let mut state = self.net.state();
+            let Some(all) = state.traveling.get_mut(&self.node) else {
+                break;
+            };
+            let Some(first) = all.first_entry().filter(|first| first.key().0 <= now) else {
+                break;
+            };
+            let traveling = first.remove();
+            drop(state);
+            did = true;
+            let (from, life) = (traveling.from, traveling.from_life);
+            if traveling.to_life != self.life {
+                if !matches!(traveling.packet, Packet::Unknown(_)) {
+                    let unknown = self.traveling(life, Packet::Unknown(traveling.to_life));
+                    self.net.post(from, false, unknown);
+                }
+                continue;
+            }
+            if let Packet::Unknown(life) = traveling.packet {
+                if self.sessions.get(&from) == Some(&life) {
+                    self.lose(from);
+                    handler.failed(from, Failure::Left);
+                }
+                continue;
+            }
+            match self.sessions.get(&from) {
+                Some(known) if *known == life => {}
+                // An older life, or one that it has begun anew meanwhile.
+                Some(known) if *known > life => continue,
+                known => {
+                    if matches!(traveling.packet, Packet::Sent(_)) {
+                        continue;
+                    }
+                    if known.is_some() {
+                        self.lose(from);
+                        handler.failed(from, Failure::Left);
+                    }
+                    self.sessions.insert(from, life);
+                    if self.known.insert(from, ()).is_none() {
+                        handler.joined(from);
+                    }
+                }
+            }
+            match traveling.packet {
+                Packet::Fragment { header, payload } if payload.len() <= WHOLE => {
+                    assert!(
+                        handler.fragment(from, &header, &payload),
+                        "agents have room"
+                    );
+                }
+                Packet::Fragment { header, payload } => {
+                    let id = handler
+                        .begin(from, &header, payload.len())
+                        .expect("agents have room");
+                    let mut offset = 0;
+                    for chunk in payload.chunks(WHOLE) {
+                        handler.place(id, offset, chunk);
+                        offset += chunk.len();
+                    }
+                    handler.end(id);
+                }
+                Packet::Sent(token) => {
+                    if let Some(held) = self.reading.get_mut(&from) {
+                        let before = held.len();
+                        held.retain(|(other, ..)| *other != token | 1 << 63);
+                        if held.len() < before {
+                            handler.sent(from, token);
+                        }
+                    }
+                }
+                Packet::Unknown(_) => {}
+            }
+        }
+        did
+    }
+
+    fn transmit(&mut self, handler: &mut impl FragmentHandler) {
+        let peers: Vec<Rank> = self.reading.keys().copied().collect();
+        for peer in peers {
+            let Some(&life) = self.sessions.get(&peer) else {
+                continue;
+            };
+            let mut packets = Vec::new();
+            for held in self.reading.get_mut(&peer).into_iter().flatten() {
+                let (token, header, length) = held;
+                // The highest bit: it is under way.
+                if *token & 1 << 63 != 0 {
+                    continue;
+                }
+                let mut payload = vec![0; *length as usize];
+                handler.read(peer, *token, 0, &mut payload);
+                packets.push((*token, std::mem::take(header), payload));
+                *token |= 1 << 63;
+            }
+            for (token, header, payload) in packets {
+                let packet = Packet::Fragment { header, payload };
+                self.net.post(peer, true, self.traveling(life, packet));
+                // The acknowledgement comes when the fragment has come, and the way back.
+                let acknowledged = Traveling {
+                    from: peer,
+                    from_life: life,
+                    to_life: self.life,
+                    packet: Packet::Sent(token),
+                };
+                let arrives = self.net.state().last.get(&(self.node, peer, true)).copied();
+                self.net
+                    .post_at(self.node, arrives.unwrap_or(0), acknowledged);
+            }
+        }
+    }
+
+    fn outstanding(&self, peer: Rank) -> usize {
+        self.reading.get(&peer).map_or(0, Vec::len)
+    }
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+    fn waiter(&self) -> Arc<dyn Wait> {
+        Arc::new(Never)
+    }
+    fn abandon(&mut self, _: &[Rank], _: &mut impl FragmentHandler) {}
+    fn describe(&self, peer: Rank) -> String {
+        format!("node {peer}")
+    }
+}
+
+impl Net {
+    /// An acknowledgement, which needs a session only.
+    fn post_at(&self, to: Rank, after: Nanos, traveling: Traveling) {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        state.posted += 1;
+        let at = after.max(state.now) + self.delays.latency;
+        state
+            .traveling
+            .entry(to)
+            .or_default()
+            .insert((at, state.posted), traveling);
+    }
+}
+
+impl OpenTransport for End {
+    fn address(&self) -> &[u8] {
+        &self.address
+    }
+    fn address_to_text(&self, address: &[u8]) -> Option<String> {
+        Some(format!("{address:?}"))
+    }
+    fn address_of_text(&self, _: &str) -> Result<Vec<u8>, ConnectError> {
+        Err(ConnectError::Malformed("nodes have no names"))
+    }
+    fn connect(&mut self, address: &[u8]) -> Result<Rank, ConnectError> {
+        let number = address.try_into().map(Rank::from_le_bytes);
+        let peer = number.map_err(|_| ConnectError::Malformed("not four bytes"))?;
+        self.known.insert(peer, ());
+        Ok(peer)
+    }
+    fn peer_address(&self, peer: Rank) -> Option<Vec<u8>> {
+        Some(peer.to_le_bytes().to_vec())
+    }
+    fn has_session(&self, peer: Rank) -> bool {
+        self.sessions.contains_key(&peer)
+    }
+    fn end_session(&mut self, peer: Rank) {
+        if let Some(&life) = self.sessions.get(&peer) {
+            let unknown = self.traveling(life, Packet::Unknown(self.life));
+            self.net.post(peer, false, unknown);
+        }
+        self.lose(peer);
+    }
+    fn close(&mut self, peer: Rank) {
+        self.end_session(peer);
+        self.known.remove(&peer);
+    }
+    fn leave(&mut self) {
+        for peer in self.sessions.keys().copied().collect::<Vec<_>>() {
+            self.end_session(peer);
+        }
+    }
+    fn descriptors<'a>(&'a self, _: &mut Vec<BorrowedFd<'a>>) {}
+}

@@ -1,0 +1,432 @@
+//! Worlds of a few nodes, with random operations and deaths: every request ends once, messages arrive once and in order,
+//! nothing is held at the end, and no budget is exceeded meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use agent::host::{Limit, Memory, Message, Operation, Outcome, Request, ReturnMode};
+use agent::{Code, Limits, Transfer};
+use agent_sim::{Delays, Pool, World};
+use proptest::prelude::*;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+#[derive(Debug, Clone)]
+enum Act {
+    Send {
+        handle: u8,
+        length: usize,
+        mode: ReturnMode,
+    },
+    Get,
+    Poll(u16),
+    /// A process of the channel's own node takes a message.
+    Take,
+    Abandon(usize),
+    Kill,
+    Destroy,
+}
+
+#[derive(Debug, Clone)]
+struct Step {
+    after: u64,
+    from: u32,
+    to: u32,
+    channel: u8,
+    limit: Option<u64>,
+    act: Act,
+}
+
+#[derive(Debug, Clone)]
+struct Case {
+    nodes: u32,
+    capacity: usize,
+    limits: Limits,
+    seed: u64,
+    steps: Vec<Step>,
+}
+
+fn act(faults: bool) -> impl Strategy<Value = Act> {
+    let length = prop_oneof![5 => 8usize..300, 3 => 300usize..4000, 1 => 4000usize..400_000];
+    let mode = prop_oneof![
+        Just(ReturnMode::Immediately),
+        Just(ReturnMode::Buffered),
+        Just(ReturnMode::Deposited),
+        Just(ReturnMode::Received),
+        Just(ReturnMode::None)
+    ];
+    let weight = u32::from(faults);
+    prop_oneof![
+        12 => (0u8..3, length, mode).prop_map(|(handle, length, mode)| Act::Send { handle, length, mode }),
+        6 => Just(Act::Get),
+        1 => (0u16..4).prop_map(Act::Poll),
+        5 => Just(Act::Take),
+        1 => (0usize..50).prop_map(Act::Abandon),
+        weight => Just(Act::Kill),
+        weight => Just(Act::Destroy),
+    ]
+}
+
+fn case(faults: bool) -> impl Strategy<Value = Case> {
+    (1u32..4).prop_flat_map(move |nodes| {
+        let limit = prop_oneof![
+            1 => Just(Some(0)),
+            3 => (1u64..20_000).prop_map(|us| Some(us * US)),
+            2 => Just(None)
+        ];
+        let step = (
+            prop_oneof![3 => Just(0), 1 => 0u64..300 * US],
+            0..nodes,
+            0..nodes,
+            0u8..2,
+            limit,
+            act(faults),
+        )
+            .prop_map(|(after, from, to, channel, limit, act)| Step {
+                after,
+                from,
+                to,
+                channel,
+                limit,
+                act,
+            });
+        let limits = (
+            prop_oneof![Just(1u64 << 14), Just(1 << 18), Just(8 << 20)],
+            prop_oneof![Just(1u64 << 13), Just(8 << 20)],
+            prop_oneof![Just(1u32 << 13), Just(1 << 18)],
+            any::<bool>(),
+            1u32..40,
+            1u32..8,
+        )
+            .prop_map(|(budget, eager, strip, rma, requests, ports)| Limits {
+                ejection: budget,
+                getmsg: budget,
+                injection: budget,
+                eager,
+                strip,
+                transfer: match rma {
+                    true => Transfer::Rma,
+                    false => Transfer::PointToPoint,
+                },
+                requests,
+                ports,
+                ..Limits::default()
+            });
+        (
+            Just(nodes),
+            1usize..5,
+            limits,
+            any::<u64>(),
+            prop::collection::vec(step, 1..120),
+        )
+            .prop_map(|(nodes, capacity, limits, seed, steps)| Case {
+                nodes,
+                capacity,
+                limits,
+                seed,
+                steps,
+            })
+    })
+}
+
+/// A message's bytes, which follow from its number.
+fn content(id: u64, length: usize) -> Vec<u8> {
+    let mut bytes = id.to_le_bytes().to_vec();
+    bytes.extend((8..length).map(|at| (id as usize * 31 + at) as u8));
+    bytes
+}
+
+struct Asked {
+    step: Step,
+    at: u64,
+}
+
+struct Checker {
+    world: World,
+    asked: BTreeMap<u64, Asked>,
+    /// By node and channel: messages as they came out.
+    out: HashMap<(u32, u8), Vec<u64>>,
+    ended: BTreeMap<u64, Result<(), Code>>,
+    killed: BTreeSet<u32>,
+    destroyed: bool,
+    limits: Limits,
+}
+
+impl Checker {
+    fn came_out(&mut self, node: u32, channel: u8, message: &Message<Pool>) {
+        let bytes = message.memory.bytes();
+        let id = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        assert_eq!(bytes, content(id, bytes.len()), "message {id}");
+        assert_eq!((message.hints, message.client), (id, 7));
+        self.out.entry((node, channel)).or_default().push(id);
+    }
+
+    fn step(&mut self, id: u64, step: &Step) {
+        let now = self.world.now();
+        let operation = match &step.act {
+            Act::Take => {
+                if let Some(message) = self.world.hosts[step.to as usize].take(step.channel) {
+                    self.came_out(step.to, step.channel, &message);
+                }
+                return;
+            }
+            Act::Abandon(which) => {
+                if let Some(&id) = self.asked.keys().nth(*which) {
+                    let from = self.asked[&id].step.from;
+                    self.world.hosts[from as usize].abandon(id);
+                }
+                return;
+            }
+            Act::Kill => {
+                self.world.kill(step.to);
+                self.world.hosts[step.to as usize].forget();
+                self.killed.insert(step.to);
+                // Its gateway is emptied by who restarts it.
+                for (&id, asked) in &self.asked {
+                    if asked.step.from == step.to {
+                        self.ended.entry(id).or_insert(Err(Code::FAILURE));
+                    }
+                }
+                self.world.start(step.to);
+                return;
+            }
+            Act::Destroy => {
+                self.destroyed = true;
+                self.world.hosts[step.to as usize].destroy(step.channel);
+                return;
+            }
+            Act::Send {
+                handle,
+                length,
+                mode,
+            } => {
+                let memory = self.world.hosts[step.from as usize].memory(content(id, *length));
+                Operation::Send {
+                    handle: u128::from(*handle) + u128::from(step.from) * 10,
+                    message: Message {
+                        memory,
+                        hints: id,
+                        client: 7,
+                    },
+                    mode: *mode,
+                    destination: None,
+                }
+            }
+            Act::Get => Operation::Get,
+            Act::Poll(mask) => Operation::Poll { mask: *mask },
+        };
+        self.asked.insert(
+            id,
+            Asked {
+                step: step.clone(),
+                at: now,
+            },
+        );
+        self.world.hosts[step.from as usize].ask(Request {
+            id,
+            node: World::host_id(step.to),
+            channel: [step.channel].into(),
+            process: id % 2,
+            limit: match step.limit {
+                Some(0) => Limit::Once,
+                Some(time) => Limit::At(now + time),
+                None => Limit::Never,
+            },
+            operation,
+        });
+    }
+
+    fn run(&mut self, until: u64) -> bool {
+        let limits = self.limits.clone();
+        let nodes = self.world.hosts.len() as u64;
+        let goes_on = self.world.run(until, |_, held| {
+            let one = u64::from(limits.strip);
+            assert!(held.ejection <= limits.ejection.max(one), "{held:?}");
+            assert!(held.injection <= limits.injection.max(one), "{held:?}");
+            assert!(held.getmsg < limits.getmsg + 400_000, "{held:?}");
+            assert!(held.eager <= limits.eager.max(nodes * 2048), "{held:?}");
+        });
+        for node in 0..self.world.hosts.len() {
+            for (id, outcome) in std::mem::take(&mut self.world.hosts[node].completed) {
+                let asked = &self.asked[&id];
+                assert_eq!(asked.step.from, node as u32);
+                let (to, channel) = (asked.step.to, asked.step.channel);
+                let result = match outcome {
+                    Outcome::Got(message) => {
+                        self.came_out(to, channel, &message);
+                        Ok(())
+                    }
+                    Outcome::Sent | Outcome::Polled(..) => Ok(()),
+                    Outcome::Failed(code) => {
+                        assert_ne!(code, Code::SUCCESS);
+                        Err(code)
+                    }
+                };
+                let before = self.ended.insert(id, result);
+                assert!(before.is_none(), "request {id} ended twice");
+            }
+        }
+        goes_on
+    }
+}
+
+fn check(case: &Case) {
+    let memory = 4 << 20;
+    let world = World::new(
+        case.nodes,
+        memory,
+        case.limits.clone(),
+        Delays::default(),
+        case.seed,
+    );
+    let mut checker = Checker {
+        world,
+        asked: BTreeMap::new(),
+        out: HashMap::new(),
+        ended: BTreeMap::new(),
+        killed: BTreeSet::new(),
+        destroyed: false,
+        limits: case.limits.clone(),
+    };
+    for node in 0..case.nodes {
+        for channel in 0..2 {
+            checker.world.hosts[node as usize].create(channel, case.capacity);
+        }
+    }
+    let mut now = 0;
+    for (id, step) in (1..).zip(&case.steps) {
+        now += step.after;
+        checker.run(now);
+        checker.step(id, step);
+    }
+    // Whoever has patience is given what he waits for, or gives up.
+    let mut rounds = 0;
+    loop {
+        now += 5 * MS;
+        let goes_on = checker.run(now);
+        for node in 0..case.nodes {
+            for channel in 0..2 {
+                while let Some(message) = checker.world.hosts[node as usize].take(channel) {
+                    checker.came_out(node, channel, &message);
+                }
+            }
+        }
+        rounds += 1;
+        let left: Vec<u64> = checker
+            .asked
+            .keys()
+            .filter(|id| !checker.ended.contains_key(id))
+            .copied()
+            .collect();
+        if rounds > 20 {
+            for &id in &left {
+                let from = checker.asked[&id].step.from;
+                checker.world.hosts[from as usize].abandon(id);
+            }
+        }
+        if !goes_on && left.is_empty() && !checker.world.hosts.iter().any(|h| h.has_events()) {
+            break;
+        }
+        assert!(rounds < 60, "never end: {left:?}");
+    }
+    let out: BTreeSet<u64> = checker.out.values().flatten().copied().collect();
+    let count: usize = checker.out.values().map(Vec::len).sum();
+    assert_eq!(out.len(), count, "a message came twice: {:?}", checker.out);
+    for host in &checker.world.hosts {
+        let mut last = HashMap::new();
+        for (channel, id) in &host.sent {
+            let step = &checker.asked[id].step;
+            let Act::Send { handle, .. } = step.act else {
+                panic!("message {id} was not sent");
+            };
+            let before = last.insert((*channel, step.from, handle), id);
+            assert!(before.is_none_or(|before| before < id), "{before:?} {id}");
+        }
+    }
+    for (id, asked) in &checker.asked {
+        let result = checker.ended[id];
+        let step = &asked.step;
+        let is_calm = checker.killed.is_empty() && !checker.destroyed;
+        if let Act::Send { mode, .. } = step.act
+            && is_calm
+        {
+            let must = match (mode, result) {
+                (ReturnMode::Deposited | ReturnMode::Received, Ok(())) => Some(true),
+                // Not in time: it may be there.
+                (ReturnMode::Received, Err(Code::TIMEOUT)) => None,
+                (ReturnMode::Deposited, Err(_)) | (_, Err(_)) => Some(false),
+                (_, Ok(())) if step.limit.is_none() => Some(true),
+                (_, Ok(())) => None,
+            };
+            if let Some(must) = must {
+                let sent: Vec<_> = checker.world.hosts.iter().map(|h| &h.sent).collect();
+                assert_eq!(
+                    out.contains(id),
+                    must,
+                    "message {id}, {mode:?}: {result:?} {:?} {sent:?} {:?} {:?}",
+                    checker.out,
+                    checker.world.held(0),
+                    [0, 1].map(|n| checker.world.machine(n).map(|m| m.counters()))
+                );
+            }
+        }
+        let _ = asked.at;
+    }
+    for node in 0..case.nodes {
+        let held = checker.world.held(node);
+        assert_eq!(held, agent::Held::default(), "node {node}");
+        let counters = checker.world.machine(node).unwrap().counters();
+        assert_eq!(counters.protocol_errors, 0, "node {node}");
+        assert_eq!(checker.world.hosts[node as usize].used(), 0, "node {node}");
+    }
+    let _ = |message: &Message<Pool>| message.memory.length();
+}
+
+/// What a node holds is told when it is consumed, so that room for eager messages comes back.
+#[test]
+fn short_messages_stay_eager() {
+    let limits = Limits {
+        eager: 8192,
+        ..Limits::default()
+    };
+    let mut world = World::new(2, 1 << 20, limits, Delays::default(), 1);
+    world.hosts[1].create(0, 4);
+    for id in 0..1000 {
+        let memory = world.hosts[0].memory(content(id, 500));
+        world.hosts[0].ask(Request {
+            id,
+            node: World::host_id(1),
+            channel: [0].into(),
+            process: 0,
+            limit: Limit::Never,
+            operation: Operation::Send {
+                handle: 1,
+                message: Message {
+                    memory,
+                    hints: 0,
+                    client: 0,
+                },
+                mode: ReturnMode::Deposited,
+                destination: None,
+            },
+        });
+        world.run(u64::MAX, |_, _| {});
+        let completed = std::mem::take(&mut world.hosts[0].completed);
+        assert_eq!(completed, [(id, Outcome::Sent)]);
+        assert!(world.hosts[1].take(0).is_some());
+    }
+    let counters = world.machine(0).expect("it lives").counters();
+    assert_eq!((counters.strips, counters.entries), (0, 1000));
+}
+
+proptest! {
+    #[test]
+    fn calm_worlds(case in case(false)) {
+        check(&case);
+    }
+
+    #[test]
+    fn worlds_with_deaths(case in case(true)) {
+        check(&case);
+    }
+}

@@ -1,0 +1,490 @@
+//! The requests of this node's processes, until they have ended, and the ports that they go by.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use slab::Slab;
+
+use super::bulk::For;
+use super::link::Entry;
+use super::wire::{Answer, Content, Port, Protocol};
+use super::{GONE, Machine, ProtocolError};
+use crate::code::Code;
+use crate::host::{
+    Host, Limit, MAX_DESCRIPTOR, Message, Nanos, Operation, Outcome, Request, ReturnMode,
+};
+
+/// How far a request has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It waits to be packed.
+    Queued,
+    /// Likewise, but its user was told how it has ended.
+    Over,
+    /// The channel's agent has it, and answers; or, of one that isn't answered, has yet to pull its message.
+    Sent,
+    /// The channel's agent was asked to answer now.
+    Canceled,
+    /// The answer has come, and its message is yet to be pulled or placed.
+    Arriving,
+}
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct Pending<M> {
+    pub(super) id: u64,
+    node: u32,
+    pub(super) port: Port,
+    /// The key of the port.
+    by: u32,
+    pub(super) limit: Limit,
+    pub(super) protocol: Protocol,
+    pub(super) mode: ReturnMode,
+    /// Of a poll.
+    pub(super) mask: u16,
+    /// Of a send; the message until it is on its way.
+    pub(super) destination: Option<Box<[u8]>>,
+    pub(super) message: Option<Message<M>>,
+    state: State,
+    /// Its user was told how it has ended.
+    completed: bool,
+}
+
+impl<M> Pending<M> {
+    pub(super) fn is_over(&self) -> bool {
+        self.state == State::Over
+    }
+
+    /// Whether the channel's agent answers it.
+    pub(super) fn is_answered(&self) -> bool {
+        use ReturnMode::{Deposited, Received};
+        self.protocol != Protocol::SendMsg || matches!(self.mode, Deposited | Received)
+    }
+}
+
+/// What is ordered.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Sequence {
+    node: u32,
+    protocol: Protocol,
+    /// The send handle, or the process.
+    of: u128,
+    channel: Box<[u8]>,
+}
+
+#[derive(Debug)]
+struct PortState {
+    sequence: Sequence,
+    port: Port,
+    /// The channel's agent knows it.
+    is_open: bool,
+    /// Requests.
+    uses: u32,
+    /// Its place among those that are not used.
+    idle: u64,
+    /// It goes when the channel's agent has answered all that was said of its end: until then messages may wait there
+    /// that come before those of another port.
+    is_closing: bool,
+    closes: u32,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Client<M> {
+    requests: Slab<Pending<M>>,
+    /// By the host's number.
+    by_id: HashMap<u64, u32>,
+    deadlines: BTreeSet<(Nanos, u32)>,
+    ports: Slab<PortState>,
+    by_sequence: HashMap<Sequence, u32>,
+    by_port: HashMap<Port, u32>,
+    /// Ports that are closing.
+    closing: usize,
+    /// Ports without requests, the one first that was used longest ago.
+    idle: BTreeMap<u64, u32>,
+    idled: u64,
+    next_port: Port,
+}
+
+impl<M> Client<M> {
+    pub(super) fn new(own: u32) -> Self {
+        Self {
+            requests: Slab::new(),
+            by_id: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            ports: Slab::new(),
+            by_sequence: HashMap::new(),
+            by_port: HashMap::new(),
+            closing: 0,
+            idle: BTreeMap::new(),
+            idled: 0,
+            // Ports are unique in the job.
+            next_port: u64::from(own) << 40,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    pub(super) fn due(&self) -> Option<Nanos> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    pub(super) fn get_mut(&mut self, key: u32) -> Option<&mut Pending<M>> {
+        self.requests.get_mut(key as usize)
+    }
+
+    pub(super) fn get(&self, key: u32) -> Option<&Pending<M>> {
+        self.requests.get(key as usize)
+    }
+
+    /// The channel's descriptor, if its agent doesn't know the request's port yet.
+    pub(super) fn descriptor(&self, key: u32) -> Option<Box<[u8]>> {
+        let port = self.ports.get(self.get(key)?.by as usize)?;
+        (!port.is_open).then(|| port.sequence.channel.clone())
+    }
+
+    /// The port for a sequence, with one use more.
+    fn port(&mut self, sequence: Sequence) -> u32 {
+        if let Some(&key) = self.by_sequence.get(&sequence) {
+            let port = &mut self.ports[key as usize];
+            if std::mem::take(&mut port.is_closing) {
+                self.closing -= 1;
+            } else if port.uses == 0 {
+                self.idle.remove(&port.idle);
+            }
+            port.uses += 1;
+            return key;
+        }
+        self.next_port += 1;
+        let key = self.ports.insert(PortState {
+            sequence: sequence.clone(),
+            port: self.next_port,
+            is_open: false,
+            uses: 1,
+            idle: 0,
+            is_closing: false,
+            closes: 0,
+        }) as u32;
+        self.by_sequence.insert(sequence, key);
+        self.by_port.insert(self.next_port, key);
+        key
+    }
+
+    fn remove_port(&mut self, key: u32) {
+        if let Some(port) = self.ports.try_remove(key as usize) {
+            self.closing -= usize::from(port.is_closing);
+            self.idle.remove(&port.idle);
+            self.by_sequence.remove(&port.sequence);
+            self.by_port.remove(&port.port);
+        }
+    }
+
+    /// A request by this port has ended.
+    fn release(&mut self, key: u32) {
+        let Some(port) = self.ports.get_mut(key as usize) else {
+            return;
+        };
+        port.uses -= 1;
+        if port.uses == 0 {
+            self.idled += 1;
+            port.idle = self.idled;
+            self.idle.insert(self.idled, key);
+        }
+    }
+}
+
+impl<H: Host> Machine<H> {
+    // ---- from processes ----
+
+    /// A process asks for something.
+    pub(super) fn request(&mut self, request: Request<H::Memory>) {
+        let Request {
+            id,
+            node,
+            channel,
+            process,
+            limit,
+            operation,
+        } = request;
+        let Some(&node) = self.by_host.get(&node) else {
+            return self.complete(id, Outcome::Failed(Code::NOT_FOUND));
+        };
+        let (mut mode, mut mask, mut of) = (ReturnMode::None, 0, u128::from(process));
+        let (mut message, mut destination) = (None, None);
+        let protocol = match operation {
+            Operation::Send {
+                handle,
+                message: sent,
+                mode: wanted,
+                destination: place,
+            } => {
+                (of, mode) = (handle, wanted);
+                (message, destination) = (Some(sent), place);
+                Protocol::SendMsg
+            }
+            Operation::Get => Protocol::GetMsg,
+            Operation::Poll { mask: wanted } => {
+                mask = wanted;
+                Protocol::Poll
+            }
+        };
+        let lengths = [Some(&channel), destination.as_ref()];
+        let is_sound = lengths
+            .into_iter()
+            .flatten()
+            .all(|bytes| bytes.len() <= MAX_DESCRIPTOR);
+        // Otherwise it would be tried after its user was told that all is well.
+        if !is_sound || (mode == ReturnMode::Buffered && limit == Limit::Once) {
+            return self.complete(id, Outcome::Failed(Code::INVALID_ARGUMENT));
+        }
+        self.make_room_for_port();
+        let by = self.client.port(Sequence {
+            node,
+            protocol,
+            of,
+            channel,
+        });
+        let pending = Pending {
+            id,
+            node,
+            port: self.client.ports[by as usize].port,
+            by,
+            limit,
+            protocol,
+            mode,
+            mask,
+            destination,
+            message,
+            state: State::Queued,
+            completed: false,
+        };
+        let is_send = protocol == Protocol::SendMsg;
+        // Fits: requests are limited.
+        let key = self.client.requests.insert(pending) as u32;
+        self.client.by_id.insert(id, key);
+        if let Limit::At(at) = limit {
+            self.client.deadlines.insert((at, key));
+        }
+        if is_send && matches!(mode, ReturnMode::Immediately | ReturnMode::None) {
+            self.end(key, Outcome::Sent);
+        }
+        self.post(node, Entry::Request(key));
+    }
+
+    /// Ports that nobody uses are closed, those first that were used longest ago, once there are many.
+    fn make_room_for_port(&mut self) {
+        let most = self.limits.ports as usize;
+        while self.client.ports.len() - self.client.closing >= most
+            && let Some((_, key)) = self.client.idle.pop_first()
+        {
+            let port = &mut self.client.ports[key as usize];
+            let was_open = std::mem::take(&mut port.is_open);
+            if !was_open && port.closes == 0 {
+                self.client.remove_port(key);
+                continue;
+            }
+            port.is_closing = true;
+            self.client.closing += 1;
+            if !was_open {
+                continue;
+            }
+            port.closes += 1;
+            let Sequence { node, protocol, .. } = port.sequence;
+            let port = port.port;
+            self.post(node, Entry::Close(port, protocol));
+        }
+    }
+
+    /// The channel's agent has nothing left of a port, up to when it was told to close it.
+    pub(super) fn on_closed(&mut self, node: u32, port: Port) -> Result<(), ProtocolError> {
+        let key = *self.client.by_port.get(&port).ok_or(ProtocolError)?;
+        let port = &mut self.client.ports[key as usize];
+        if port.sequence.node != node || port.closes == 0 {
+            return Err(ProtocolError);
+        }
+        port.closes -= 1;
+        if port.is_closing && port.closes == 0 {
+            self.client.remove_port(key);
+        }
+        Ok(())
+    }
+
+    /// Tells a request's user how it has ended.
+    fn end(&mut self, key: u32, outcome: Outcome<H::Memory>) {
+        let Some(request) = self.client.get_mut(key) else {
+            return;
+        };
+        if std::mem::replace(&mut request.completed, true) {
+            if let Outcome::Failed(code) = outcome {
+                self.counters.lost += 1;
+                let host = self.nodes[request.node as usize].host;
+                tracing::warn!(
+                    host,
+                    "a message whose sender waits no longer was lost: {code}"
+                );
+            }
+            return;
+        }
+        let id = request.id;
+        self.client.by_id.remove(&id);
+        self.complete(id, outcome);
+    }
+
+    /// Whoever has made a request waits no longer, or its time has passed.
+    fn give_up(&mut self, key: u32, code: Code) {
+        let Some(request) = self.client.get_mut(key) else {
+            return;
+        };
+        match request.state {
+            State::Queued => {
+                request.state = State::Over;
+                request.message = None;
+                self.end(key, Outcome::Failed(code));
+            }
+            State::Sent if request.is_answered() => {
+                // What became of it is known there only: a message may have been taken from the channel.
+                request.state = State::Canceled;
+                let node = request.node;
+                self.post(node, Entry::Cancel(key));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn abandon(&mut self, id: u64) {
+        if let Some(&key) = self.client.by_id.get(&id) {
+            self.give_up(key, Code::TIMEOUT);
+        }
+    }
+
+    pub(super) fn client_deadlines(&mut self) {
+        while let Some(&(at, key)) = self.client.deadlines.first()
+            && at <= self.now
+        {
+            self.client.deadlines.pop_first();
+            self.give_up(key, Code::TIMEOUT);
+        }
+    }
+
+    // ---- packed ----
+
+    /// A request is on its way.
+    pub(super) fn request_packed(&mut self, key: u32) {
+        if let Some(request) = self.client.get_mut(key) {
+            request.state = State::Sent;
+            let by = request.by as usize;
+            if let Some(port) = self.client.ports.get_mut(by) {
+                port.is_open = true;
+            }
+        }
+    }
+
+    /// The message of a send is with the channel's agent.
+    pub(super) fn message_gone(&mut self, key: u32) {
+        let Some(request) = self.client.get(key) else {
+            return;
+        };
+        if !request.is_answered() {
+            self.end(key, Outcome::Sent);
+            self.forget(key);
+        }
+    }
+
+    /// Nothing of a request is needed any more.
+    pub(super) fn forget(&mut self, key: u32) {
+        if let Some(request) = self.client.requests.try_remove(key as usize) {
+            if let Limit::At(at) = request.limit {
+                self.client.deadlines.remove(&(at, key));
+            }
+            self.client.by_id.remove(&request.id);
+            self.client.release(request.by);
+        }
+    }
+
+    /// A request ends with a code, and nothing of it is needed any more.
+    pub(super) fn fail_request(&mut self, key: u32, code: Code) {
+        self.end(key, Outcome::Failed(code));
+        self.forget(key);
+    }
+
+    /// A get has its message.
+    pub(super) fn got(&mut self, key: u32, message: Message<H::Memory>) {
+        self.end(key, Outcome::Got(message));
+        self.forget(key);
+    }
+
+    // ---- answered ----
+
+    pub(super) fn on_response(
+        &mut self,
+        node: u32,
+        protocol: Protocol,
+        number: u32,
+        code: Code,
+        answer: &Answer<'_>,
+    ) -> Result<(), ProtocolError> {
+        let request = self.client.get_mut(number);
+        let request = request.ok_or(ProtocolError)?;
+        let is_awaited = matches!(request.state, State::Sent | State::Canceled);
+        if request.node != node
+            || request.protocol != protocol
+            || !is_awaited
+            || !request.is_answered()
+        {
+            return Err(ProtocolError);
+        }
+        match *answer {
+            Answer::Value(value) => {
+                self.end(number, Outcome::Polled(value, code));
+                self.forget(number);
+            }
+            Answer::Message(sent) if code == Code::SUCCESS => {
+                request.state = State::Arriving;
+                match sent.content {
+                    Content::Eager(bytes) => self.land(node, number, &sent, bytes),
+                    Content::Bulk { length, source } => {
+                        if length == 0 {
+                            return Err(ProtocolError);
+                        }
+                        self.expect(node, &sent, (length, source), For::Request(number));
+                    }
+                }
+            }
+            _ if protocol == Protocol::SendMsg && code == Code::SUCCESS => {
+                self.end(number, Outcome::Sent);
+                self.forget(number);
+            }
+            _ if code == Code::SUCCESS => return Err(ProtocolError),
+            _ => self.fail_request(number, code),
+        }
+        Ok(())
+    }
+
+    /// The session with a node has ended.
+    pub(super) fn lose_requests(&mut self, node: u32) {
+        let gone: Vec<u32> = self
+            .client
+            .requests
+            .iter()
+            .filter(|(_, request)| request.node == node)
+            .map(|(key, _)| key as u32)
+            .collect();
+        for key in gone {
+            match self.client.get(key).is_some_and(Pending::is_over) {
+                true => self.forget(key),
+                false => self.fail_request(key, GONE),
+            }
+        }
+        let closed: Vec<u32> = self
+            .client
+            .ports
+            .iter()
+            .filter(|(_, port)| port.sequence.node == node)
+            .map(|(key, _)| key as u32)
+            .collect();
+        for key in closed {
+            self.client.remove_port(key);
+        }
+    }
+}

@@ -1,0 +1,679 @@
+//! What goes to one node: entries, packed into eager buffers, and the fragments beside them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use conduit_portals::transport::fragment::{Fragment as Parts, MAX_TINY, Payload, Refused};
+use conduit_portals::transport::open::OpenTransport;
+use credits::{CreditByte, FlowControl, System};
+
+use super::bulk::Pulled;
+use super::wire::{
+    self, Answer, Body, Content, Entries, Fragment, MAX_REPLIES, OVERHEAD, Port, Protocol, Sent,
+    Told, What,
+};
+use super::{Arrived, BUFFER, BUFFERS, From, Machine, ProtocolError};
+use crate::code::Code;
+use crate::host::{Host, Memory, Nanos, ReturnMode};
+use crate::machine::timeout::Timeout;
+
+/// An entry that is not packed yet.
+#[derive(Debug)]
+pub(super) enum Entry {
+    /// A request of a process here, by its key.
+    Request(u32),
+    /// What became of an operation here.
+    Response(Box<Response>),
+    /// A request is not waited for any more.
+    Cancel(u32),
+    Close(Port, Protocol),
+    Closed(Port, Protocol),
+}
+
+#[derive(Debug)]
+pub(super) struct Response {
+    pub(super) port: Port,
+    pub(super) protocol: Protocol,
+    pub(super) number: u32,
+    pub(super) code: Code,
+    pub(super) answer: Reply,
+}
+
+#[derive(Debug)]
+pub(super) enum Reply {
+    Nothing,
+    Value(u64),
+    /// A message that was taken from a channel, as this source.
+    Message(u32),
+}
+
+/// What the network reads.
+#[derive(Debug)]
+pub(super) enum Sending {
+    Buffer {
+        node: u32,
+        bytes: Vec<u8>,
+    },
+    Strip {
+        node: u32,
+        source: u32,
+        offset: u64,
+        length: u64,
+    },
+}
+
+impl Sending {
+    pub(super) fn node(&self) -> u32 {
+        match self {
+            Self::Buffer { node, .. } | Self::Strip { node, .. } => *node,
+        }
+    }
+}
+
+/// One node's.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    pub(super) entries: VecDeque<Entry>,
+    /// The buffer that is being packed, since when, and those that are packed.
+    open: Vec<u8>,
+    since: Nanos,
+    packed: VecDeque<Vec<u8>>,
+    /// Buffers that the network still reads.
+    flying: usize,
+    /// Numbers of the next buffers to and from the node, and those that came early.
+    next: u32,
+    expected: u32,
+    early: BTreeMap<u32, (CreditByte, Vec<u8>)>,
+    /// Short fragments that the network had no room for.
+    control: VecDeque<Vec<u8>>,
+    told: Told,
+    /// Bytes of eager messages that the node holds of ours, and we of its.
+    left: u64,
+    pub(super) held: u64,
+    /// What it has asked for.
+    pub(super) pulls: VecDeque<Pulled>,
+    pub(super) listed: bool,
+}
+
+impl Link {
+    pub(super) fn due(&self, age: Nanos) -> Option<Nanos> {
+        (!self.open.is_empty()).then_some(self.since + age)
+    }
+
+    /// Buffers that are not free.
+    fn used(&self) -> usize {
+        self.packed.len() + self.flying + usize::from(!self.open.is_empty())
+    }
+
+    /// Makes room for an entry of so many bytes at most. `false`: there is none now.
+    fn make_room(&mut self, bytes: usize, now: Nanos) -> bool {
+        if self.open.len() + bytes > BUFFER {
+            self.packed.push_back(std::mem::take(&mut self.open));
+        }
+        if self.open.is_empty() {
+            self.since = now;
+            self.open.reserve(BUFFER);
+            return self.used() < BUFFERS;
+        }
+        true
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.entries.is_empty()
+            && self.open.is_empty()
+            && self.packed.is_empty()
+            && self.control.is_empty()
+            && self.pulls.is_empty()
+            && self.told == Told::default()
+    }
+
+    /// A message of so many bytes of the node is not held any more.
+    pub(super) fn consume(&mut self, bytes: u32) {
+        self.held -= u64::from(bytes);
+        self.told.consumed += bytes;
+    }
+}
+
+impl<H: Host> Machine<H> {
+    /// An entry goes to a node.
+    pub(super) fn post(&mut self, node: u32, entry: Entry) {
+        self.link(node).entries.push_back(entry);
+        self.list(node);
+    }
+
+    /// A short fragment goes to a node.
+    pub(super) fn control(&mut self, node: u32, fragment: &Fragment) {
+        self.link(node).control.push_back(fragment.encode());
+        self.list(node);
+    }
+
+    // ---- out ----
+
+    /// Packs and sends what there is.
+    pub(super) fn transmit(&mut self, network: &mut impl OpenTransport) -> bool {
+        while let Some((node, message)) = self.credits.next_system() {
+            self.control(node, &system(message));
+        }
+        let mut did = false;
+        let mut listed = std::mem::take(&mut self.listed);
+        // In another order each time, so that agents don't send to the same node together.
+        self.random.shuffle(&mut listed);
+        for node in listed {
+            self.link(node).listed = false;
+            did |= self.transmit_to(node, network);
+            let link = self.nodes[node as usize].link.as_deref();
+            if link.is_some_and(|link| !link.is_quiet()) {
+                self.list(node);
+            }
+        }
+        did
+    }
+
+    fn transmit_to(&mut self, node: u32, network: &mut impl OpenTransport) -> bool {
+        if node != self.own && self.rank(node, network).is_none() {
+            return false;
+        }
+        let mut did = self.pack(node);
+        did |= self.send_control(node, network) == Ok(true);
+        did |= self.send_buffers(node, network);
+        did |= self.send_told(node, network);
+        did | self.send_strips(node, network)
+    }
+
+    /// Gives a fragment to the network.
+    fn give(
+        &mut self,
+        node: u32,
+        header: &[u8],
+        sending: Option<Sending>,
+        network: &mut impl OpenTransport,
+    ) -> Result<(), (Refused, Option<Sending>)> {
+        let length = match &sending {
+            None => 0,
+            Some(Sending::Buffer { bytes, .. }) => bytes.len(),
+            // Fits: a strip's bytes.
+            Some(Sending::Strip { length, .. }) => *length as usize,
+        };
+        if node == self.own {
+            let mut payload = vec![0; length];
+            match &sending {
+                None => {}
+                Some(Sending::Buffer { bytes, .. }) => payload.copy_from_slice(bytes),
+                Some(Sending::Strip { source, offset, .. }) => {
+                    self.bulk.read(*source, *offset, &mut payload);
+                }
+            }
+            self.arrived.push_back(Arrived {
+                from: From::Own,
+                header: header.to_vec(),
+                payload,
+            });
+            if let Some(sending) = sending {
+                self.is_sent(&sending);
+            }
+            return Ok(());
+        }
+        let Some(rank) = self.rank(node, network) else {
+            return Err((Refused::NoSuchRank, sending));
+        };
+        let tiny = match &sending {
+            None => Some(&[][..]),
+            Some(Sending::Buffer { bytes, .. }) if header.len() + bytes.len() <= MAX_TINY => {
+                Some(&bytes[..])
+            }
+            _ => None,
+        };
+        if let Some(bytes) = tiny {
+            let payload = Payload::Copied(&[bytes]);
+            return match network.send(rank, &Parts { header, payload }) {
+                Ok(()) => {
+                    if let Some(sending) = sending {
+                        self.is_sent(&sending);
+                    }
+                    Ok(())
+                }
+                Err(refused) => Err((refused, sending)),
+            };
+        }
+        let Some(sending) = sending else {
+            return Ok(());
+        };
+        let token = self.sending.insert(sending);
+        let payload = Payload::Read {
+            token: token as u64,
+            // Fits: of a buffer or a strip.
+            length: length as u32,
+        };
+        network
+            .send(rank, &Parts { header, payload })
+            .map_err(|refused| (refused, Some(self.sending.remove(token))))
+    }
+
+    /// The network doesn't read this any more.
+    pub(super) fn is_sent(&mut self, sending: &Sending) {
+        match sending {
+            Sending::Buffer { node, .. } => {
+                self.link(*node).flying -= 1;
+                self.list(*node);
+            }
+            Sending::Strip { source, length, .. } => self.strip_sent(*source, *length),
+        }
+    }
+
+    fn send_control(
+        &mut self,
+        node: u32,
+        network: &mut impl OpenTransport,
+    ) -> Result<bool, Refused> {
+        let mut did = false;
+        while let Some(header) = self.link(node).control.pop_front() {
+            if let Err((refused, _)) = self.give(node, &header, None, network) {
+                self.link(node).control.push_front(header);
+                return Err(refused);
+            }
+            did = true;
+        }
+        Ok(did)
+    }
+
+    fn send_buffers(&mut self, node: u32, network: &mut impl OpenTransport) -> bool {
+        let (now, age) = (self.now, self.limits.age);
+        let is_idle = node == self.own
+            || (self.link(node).flying == 0
+                && self.nodes[node as usize]
+                    .rank
+                    .is_none_or(|rank| network.is_idle(rank)));
+        let link = self.link(node);
+        let is_old = link.due(age).is_some_and(|due| due <= now);
+        if !link.open.is_empty() && ((is_idle && link.packed.is_empty()) || is_old) {
+            let open = std::mem::take(&mut link.open);
+            link.packed.push_back(open);
+        }
+        let mut did = false;
+        while let Some(bytes) = self.link(node).packed.pop_front() {
+            let cost = self.scale.cost(bytes.len());
+            let credits = match node == self.own {
+                true => Ok(CreditByte::default()),
+                false => self.credits.take(node, cost),
+            };
+            let Ok(credits) = credits else {
+                self.link(node).packed.push_front(bytes);
+                break;
+            };
+            let link = self.link(node);
+            let told = take_told(&mut link.told);
+            let header = Fragment::Buffer {
+                sequence: link.next,
+                credits,
+                told: told.clone(),
+            };
+            let (header, length) = (header.encode(), bytes.len());
+            link.flying += 1;
+            let sending = Sending::Buffer { node, bytes };
+            if let Err((_, sending)) = self.give(node, &header, Some(sending), network) {
+                self.credits.give_back(node, credits);
+                let link = self.link(node);
+                link.flying -= 1;
+                untake(&mut link.told, told);
+                if let Some(Sending::Buffer { bytes, .. }) = sending {
+                    link.packed.push_front(bytes);
+                }
+                break;
+            }
+            let link = self.link(node);
+            link.next = link.next.wrapping_add(1);
+            self.counters.buffers += 1;
+            self.counters.bytes += length as u64;
+            did = true;
+        }
+        did
+    }
+
+    fn send_told(&mut self, node: u32, network: &mut impl OpenTransport) -> bool {
+        let mut did = false;
+        while self.link(node).told != Told::default() {
+            let told = take_told(&mut self.link(node).told);
+            let header = Fragment::Told(told.clone()).encode();
+            if self.give(node, &header, None, network).is_err() {
+                untake(&mut self.link(node).told, told);
+                break;
+            }
+            did = true;
+        }
+        did
+    }
+
+    fn send_strips(&mut self, node: u32, network: &mut impl OpenTransport) -> bool {
+        let mut did = false;
+        while let Some(pulled) = self.link(node).pulls.pop_front() {
+            let length = pulled.length.min(self.limits.strip.into());
+            if self.bulk.injected > 0 && self.bulk.injected + length > self.limits.injection {
+                self.link(node).pulls.push_front(pulled);
+                break;
+            }
+            let header = Fragment::Strip {
+                arrival: pulled.arrival,
+                offset: pulled.offset,
+            };
+            let sending = Sending::Strip {
+                node,
+                source: pulled.source,
+                offset: pulled.offset,
+                length,
+            };
+            self.strip_begins(pulled.source, length);
+            let header = header.encode();
+            if self.give(node, &header, Some(sending), network).is_err() {
+                self.strip_refused(pulled.source, length);
+                self.link(node).pulls.push_front(pulled);
+                break;
+            }
+            self.counters.strips += 1;
+            did = true;
+            if let Some(rest) = pulled.after(length) {
+                self.link(node).pulls.push_front(rest);
+            }
+        }
+        did
+    }
+
+    // ---- packing ----
+
+    /// Packs entries as long as there is room.
+    fn pack(&mut self, node: u32) -> bool {
+        let mut did = false;
+        while let Some(entry) = self.link(node).entries.pop_front() {
+            let entry = match entry {
+                Entry::Request(key) => match self.pack_request(node, key) {
+                    true => None,
+                    false => Some(entry),
+                },
+                Entry::Response(response) => match self.pack_response(node, &response) {
+                    true => None,
+                    false => Some(Entry::Response(response)),
+                },
+                Entry::Cancel(key) => {
+                    // The answer may have come meanwhile.
+                    let of = self
+                        .client
+                        .get(key)
+                        .map(|request| (request.port, request.protocol));
+                    let body = Body::Cancel { number: key };
+                    match of.is_none_or(|(port, protocol)| self.put(node, port, protocol, &body)) {
+                        true => None,
+                        false => Some(entry),
+                    }
+                }
+                Entry::Close(port, protocol) => {
+                    match self.put(node, port, protocol, &Body::Close) {
+                        true => None,
+                        false => Some(entry),
+                    }
+                }
+                Entry::Closed(port, protocol) => {
+                    match self.put(node, port, protocol, &Body::Closed) {
+                        true => None,
+                        false => Some(entry),
+                    }
+                }
+            };
+            if let Some(entry) = entry {
+                self.link(node).entries.push_front(entry);
+                break;
+            }
+            did = true;
+        }
+        did
+    }
+
+    /// Appends a short entry.
+    fn put(&mut self, node: u32, port: Port, protocol: Protocol, body: &Body<'_>) -> bool {
+        self.put_entry(
+            node,
+            OVERHEAD,
+            (protocol, ReturnMode::None, Timeout::ONCE, port),
+            body,
+        )
+    }
+
+    /// Appends an entry of at most so many bytes. `false`: there is no room now.
+    fn put_entry(
+        &mut self,
+        node: u32,
+        most: usize,
+        header: (Protocol, ReturnMode, Timeout, Port),
+        body: &Body<'_>,
+    ) -> bool {
+        let now = self.now;
+        let link = self.link(node);
+        if !link.make_room(most, now) {
+            return false;
+        }
+        wire::append(&mut link.open, header, body);
+        debug_assert!(link.open.len() <= BUFFER);
+        self.counters.entries += 1;
+        true
+    }
+
+    fn pack_request(&mut self, node: u32, key: u32) -> bool {
+        let now = self.now;
+        let room = self.share.saturating_sub(self.link(node).left);
+        let Some(request) = self.client.get(key) else {
+            return true;
+        };
+        if request.is_over() {
+            self.forget(key);
+            return true;
+        }
+        let timeout = Timeout::of(request.limit, now);
+        let header = (request.protocol, request.mode, timeout, request.port);
+        let number = request.is_answered().then_some(key);
+        let (mask, destination) = (request.mask, request.destination.clone());
+        let length = request
+            .message
+            .as_ref()
+            .map(|message| message.memory.length());
+        let channel = self.client.descriptor(key);
+        let lengths = [&channel, &destination].map(|bytes| bytes.as_ref().map_or(0, |b| b.len()));
+        let fixed = OVERHEAD + lengths.iter().sum::<usize>();
+        // What another agent holds of ours is bounded.
+        let is_eager = |length: &usize| fixed + length <= BUFFER && *length as u64 <= room;
+        let eager = length.filter(is_eager);
+        let most = fixed + eager.unwrap_or(0);
+        if !self.link(node).make_room(most, now) {
+            return false;
+        }
+        let mut bytes = vec![0; eager.unwrap_or(0)];
+        let what = match self
+            .client
+            .get_mut(key)
+            .and_then(|request| request.message.take())
+        {
+            Some(message) => What::Send {
+                destination: destination.as_deref(),
+                message: Sent {
+                    hints: message.hints,
+                    client: message.client,
+                    content: match eager {
+                        Some(length) => {
+                            message.memory.read(0, &mut bytes);
+                            self.link(node).left += length as u64;
+                            Content::Eager(&bytes)
+                        }
+                        None => self.offer(node, number.is_none().then_some(key), message),
+                    },
+                },
+            },
+            None if header.0 == Protocol::Poll => What::Poll { mask },
+            None => What::Get,
+        };
+        let body = Body::Request {
+            channel: channel.as_deref(),
+            number,
+            what,
+        };
+        let is_packed = self.put_entry(node, most, header, &body);
+        debug_assert!(is_packed, "there was room just before");
+        self.request_packed(key);
+        if eager.is_some() {
+            self.message_gone(key);
+        }
+        true
+    }
+
+    fn pack_response(&mut self, node: u32, response: &Response) -> bool {
+        let &Response {
+            port,
+            protocol,
+            number,
+            code,
+            ref answer,
+        } = response;
+        let header = (protocol, ReturnMode::None, Timeout::ONCE, port);
+        let &Reply::Message(source) = answer else {
+            let answer = match answer {
+                Reply::Value(value) => Answer::Value(*value),
+                _ => Answer::Nothing,
+            };
+            let body = Body::Response {
+                number,
+                code,
+                answer,
+            };
+            return self.put_entry(node, OVERHEAD, header, &body);
+        };
+        let Some((length, hints, client)) = self.bulk.describe(source) else {
+            return true;
+        };
+        let is_eager = OVERHEAD as u64 + length <= BUFFER as u64;
+        // Fits, if it is eager.
+        let most = OVERHEAD + if is_eager { length as usize } else { 0 };
+        let now = self.now;
+        if !self.link(node).make_room(most, now) {
+            return false;
+        }
+        let mut bytes = Vec::new();
+        let content = if is_eager {
+            bytes.resize(length as usize, 0);
+            self.bulk.read(source, 0, &mut bytes);
+            self.source_over(source);
+            Content::Eager(&bytes)
+        } else {
+            Content::Bulk { length, source }
+        };
+        let message = Sent {
+            hints,
+            client,
+            content,
+        };
+        let body = Body::Response {
+            number,
+            code,
+            answer: Answer::Message(message),
+        };
+        self.put_entry(node, most, header, &body)
+    }
+
+    // ---- in ----
+
+    pub(super) fn take_buffer(
+        &mut self,
+        node: u32,
+        sequence: u32,
+        credits: CreditByte,
+        bytes: Vec<u8>,
+    ) -> Result<(), ProtocolError> {
+        let link = self.link(node);
+        // More than there are credits for can't be early.
+        if bytes.len() > BUFFER || sequence.wrapping_sub(link.expected) > 1 << 16 {
+            return Err(ProtocolError);
+        }
+        link.early.insert(sequence, (credits, bytes));
+        while let Some((credits, bytes)) = {
+            let link = self.link(node);
+            link.early.remove(&link.expected)
+        } {
+            self.link(node).expected = sequence_after(self.link(node).expected);
+            for entry in Entries::of(&bytes) {
+                let (header, body) = entry.ok_or(ProtocolError)?;
+                self.take_entry(node, &header, &body)?;
+            }
+            if node != self.own {
+                let reply = self.credits.grant(node, credits);
+                self.link(node).told.replies.push(reply);
+                self.list(node);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn told(&mut self, node: u32, told: &Told) -> Result<(), ProtocolError> {
+        let link = self.link(node);
+        link.left = link
+            .left
+            .checked_sub(told.consumed.into())
+            .ok_or(ProtocolError)?;
+        for reply in &told.replies {
+            self.credits
+                .settle(node, *reply)
+                .map_err(|_| ProtocolError)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_revoke(&mut self, node: u32, end_of_epoch: bool) -> Result<(), ProtocolError> {
+        let answer = self
+            .credits
+            .on_system(node, System::Revoke { end_of_epoch });
+        if let Some(answer) = answer.map_err(|_| ProtocolError)? {
+            self.control(node, &system(answer));
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_return(
+        &mut self,
+        node: u32,
+        credits: u16,
+        end_of_epoch: bool,
+    ) -> Result<(), ProtocolError> {
+        let message = System::Return {
+            credits,
+            end_of_epoch,
+        };
+        self.credits
+            .on_system(node, message)
+            .map_err(|_| ProtocolError)?;
+        Ok(())
+    }
+}
+
+fn sequence_after(sequence: u32) -> u32 {
+    sequence.wrapping_add(1)
+}
+
+fn system(message: System) -> Fragment {
+    match message {
+        System::Revoke { end_of_epoch } => Fragment::Revoke { end_of_epoch },
+        System::Return {
+            credits,
+            end_of_epoch,
+        } => Fragment::Return {
+            credits,
+            end_of_epoch,
+        },
+    }
+}
+
+/// As much as fits into one fragment.
+fn take_told(told: &mut Told) -> Told {
+    let count = told.replies.len().min(MAX_REPLIES);
+    Told {
+        consumed: std::mem::take(&mut told.consumed),
+        replies: told.replies.drain(..count).collect(),
+    }
+}
+
+fn untake(told: &mut Told, before: Told) {
+    told.consumed += before.consumed;
+    told.replies.splice(..0, before.replies);
+}

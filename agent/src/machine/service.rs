@@ -1,0 +1,652 @@
+//! Operations of other agents on channels here, in the queues of their ports. The first of each queue is tried, without
+//! waiting, until it was done or its time has passed.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use slab::Slab;
+
+use super::bulk::For;
+use super::link::{Entry, Reply, Response};
+use super::wire::{Body, Content, Header, Port, Protocol, What};
+use super::{Machine, ProtocolError, length};
+use crate::code::Code;
+use crate::host::{
+    Attempt, Host, Limit, MAX_DESCRIPTOR, Memory, Message, Nanos, NoMemory, Place, ReturnMode,
+};
+
+/// Time until an operation is tried again that could not be done; it doubles, up to the longest.
+const SHORTEST: Nanos = 20_000;
+pub(super) const LONGEST: Nanos = 1_000_000;
+
+/// A message that is to go into a channel.
+enum Load<M> {
+    /// It is here, and needs memory.
+    Eager(Vec<u8>),
+    /// It comes.
+    Arriving(u32),
+    /// It can be sent. `None`: it was.
+    Ready(Option<Message<M>>),
+}
+
+enum Task<M> {
+    Send {
+        load: Load<M>,
+        hints: u64,
+        client: u64,
+        destination: Option<Box<[u8]>>,
+        /// It was sent, and somebody waits until it is taken.
+        receipt: Option<u64>,
+    },
+    Get,
+    Poll(u16),
+}
+
+struct Operation<M> {
+    node: u32,
+    port: Port,
+    queue: u32,
+    /// Of the response that is wanted.
+    number: Option<u32>,
+    protocol: Protocol,
+    mode: ReturnMode,
+    limit: Limit,
+    /// Bytes of its eager message.
+    eager: u32,
+    task: Task<M>,
+}
+
+struct Queue<C> {
+    descriptor: Box<[u8]>,
+    /// Attached when it is first needed, and again after an error.
+    channel: Option<C>,
+    /// Operations, of which some may have ended.
+    operations: VecDeque<u32>,
+    /// Ports.
+    users: u32,
+    /// When it is tried next, and the time after that.
+    next: Option<Nanos>,
+    pause: Nanos,
+    /// Receives of all ports of a channel are in one queue.
+    is_shared: bool,
+}
+
+struct PortState {
+    queue: u32,
+    protocol: Protocol,
+    /// Operations that have not ended, and whether there will be more.
+    uses: u32,
+    is_closed: bool,
+}
+
+/// See the [module](self).
+pub(super) struct Service<H: Host> {
+    operations: Slab<Operation<H::Memory>>,
+    queues: Slab<Queue<H::Channel>>,
+    ports: HashMap<(u32, Port), PortState>,
+    receives: HashMap<Box<[u8]>, u32>,
+    /// By node and number.
+    numbered: HashMap<(u32, u32), u32>,
+    receipts: HashMap<u64, u32>,
+    next_receipt: u64,
+    deadlines: BTreeSet<(Nanos, u32)>,
+    /// Queues by when they are tried next.
+    schedule: BTreeSet<(Nanos, u32)>,
+    /// Bytes of messages taken from channels that were not sent yet.
+    pub(super) taken: u64,
+}
+
+impl<H: Host> Service<H> {
+    pub(super) fn new() -> Self {
+        Self {
+            operations: Slab::new(),
+            queues: Slab::new(),
+            ports: HashMap::new(),
+            receives: HashMap::new(),
+            numbered: HashMap::new(),
+            receipts: HashMap::new(),
+            next_receipt: 0,
+            deadlines: BTreeSet::new(),
+            schedule: BTreeSet::new(),
+            taken: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.operations.len()
+    }
+
+    pub(super) fn due(&self) -> Option<Nanos> {
+        let first = |set: &BTreeSet<(Nanos, u32)>| set.first().map(|(at, _)| *at);
+        [first(&self.deadlines), first(&self.schedule)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Where the sender of a message wants it.
+    pub(super) fn destination(&self, key: u32) -> Option<&[u8]> {
+        match &self.operations.get(key as usize)?.task {
+            Task::Send { destination, .. } => destination.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// A queue is tried at this time.
+    fn plan(&mut self, key: u32, at: Nanos) {
+        if let Some(queue) = self.queues.get_mut(key as usize) {
+            if let Some(before) = queue.next.replace(at) {
+                self.schedule.remove(&(before, key));
+            }
+            self.schedule.insert((at, key));
+        }
+    }
+
+    /// The queue of a port.
+    fn queue(&mut self, protocol: Protocol, descriptor: &[u8]) -> u32 {
+        let is_shared = protocol == Protocol::GetMsg;
+        if is_shared && let Some(&key) = self.receives.get(descriptor) {
+            self.queues[key as usize].users += 1;
+            return key;
+        }
+        // Fits: ports are limited.
+        let key = self.queues.insert(Queue {
+            descriptor: descriptor.into(),
+            channel: None,
+            operations: VecDeque::new(),
+            users: 1,
+            next: None,
+            pause: SHORTEST,
+            is_shared,
+        }) as u32;
+        if is_shared {
+            self.receives.insert(descriptor.into(), key);
+        }
+        key
+    }
+
+    fn remove_port(&mut self, node: u32, port: Port) {
+        let Some(state) = self.ports.remove(&(node, port)) else {
+            return;
+        };
+        let queue = &mut self.queues[state.queue as usize];
+        queue.users -= 1;
+        if queue.users > 0 {
+            return;
+        }
+        let queue = self.queues.remove(state.queue as usize);
+        if let Some(at) = queue.next {
+            self.schedule.remove(&(at, state.queue));
+        }
+        if queue.is_shared {
+            self.receives.remove(&queue.descriptor);
+        }
+    }
+}
+
+impl<H: Host> Machine<H> {
+    // ---- in ----
+
+    pub(super) fn take_entry(
+        &mut self,
+        node: u32,
+        header: &Header,
+        body: &Body<'_>,
+    ) -> Result<(), ProtocolError> {
+        match *body {
+            Body::Request {
+                channel,
+                number,
+                what,
+            } => self.begin_operation(node, header, channel, number, &what),
+            Body::Response {
+                number,
+                code,
+                answer,
+            } => self.on_response(node, header.protocol, number, code, &answer),
+            Body::Cancel { number } => {
+                // It may have been answered already.
+                if let Some(&key) = self.service.numbered.get(&(node, number)) {
+                    self.end_operation(key, Code::TIMEOUT, Reply::Nothing);
+                }
+                Ok(())
+            }
+            Body::Close => {
+                let place = (node, header.port);
+                let port = self.service.ports.get_mut(&place).ok_or(ProtocolError)?;
+                if std::mem::replace(&mut port.is_closed, true) {
+                    return Err(ProtocolError);
+                }
+                self.close_if_over(node, header.port);
+                Ok(())
+            }
+            Body::Closed => self.on_closed(node, header.port),
+        }
+    }
+
+    fn begin_operation(
+        &mut self,
+        node: u32,
+        header: &Header,
+        channel: Option<&[u8]>,
+        number: Option<u32>,
+        what: &What<'_>,
+    ) -> Result<(), ProtocolError> {
+        let place = (node, header.port);
+        if let Some(descriptor) = channel
+            && let Some(port) = self.service.ports.get_mut(&place)
+        {
+            // It is used again before it was empty.
+            let queue = &self.service.queues[port.queue as usize];
+            let is_same = *queue.descriptor == *descriptor;
+            if !std::mem::take(&mut port.is_closed) || !is_same {
+                return Err(ProtocolError);
+            }
+            self.post(node, Entry::Closed(header.port, header.protocol));
+        } else if let Some(descriptor) = channel {
+            if descriptor.len() > MAX_DESCRIPTOR {
+                return Err(ProtocolError);
+            }
+            let queue = self.service.queue(header.protocol, descriptor);
+            let state = PortState {
+                queue,
+                protocol: header.protocol,
+                uses: 0,
+                is_closed: false,
+            };
+            self.service.ports.insert(place, state);
+        }
+        let port = self.service.ports.get_mut(&place).ok_or(ProtocolError)?;
+        let is_known = number.is_some_and(|n| self.service.numbered.contains_key(&(node, n)));
+        if port.protocol != header.protocol || port.is_closed || is_known {
+            return Err(ProtocolError);
+        }
+        let queue = port.queue;
+        let mut eager = 0;
+        let (mut bulk, task) = match *what {
+            What::Get => (None, Task::Get),
+            What::Poll { mask } => (None, Task::Poll(mask)),
+            What::Send {
+                destination,
+                ref message,
+            } => {
+                let (bulk, load) = match message.content {
+                    Content::Eager(bytes) => {
+                        // Fits: of a buffer.
+                        eager = bytes.len() as u32;
+                        (None, Load::Eager(bytes.to_vec()))
+                    }
+                    Content::Bulk { length: 0, .. } => return Err(ProtocolError),
+                    Content::Bulk { length, source } => {
+                        (Some((length, source, *message)), Load::Arriving(0))
+                    }
+                };
+                let task = Task::Send {
+                    load,
+                    hints: message.hints,
+                    client: message.client,
+                    destination: destination.map(Into::into),
+                    receipt: None,
+                };
+                (bulk, task)
+            }
+        };
+        let share = self.share;
+        let link = self.link(node);
+        link.held += u64::from(eager);
+        if link.held > share {
+            return Err(ProtocolError);
+        }
+        let limit = header.timeout.limit(self.now);
+        let operation = Operation {
+            node,
+            port: header.port,
+            queue,
+            number,
+            protocol: header.protocol,
+            mode: header.mode,
+            limit,
+            eager,
+            task,
+        };
+        if let Some(port) = self.service.ports.get_mut(&place) {
+            port.uses += 1;
+        }
+        // Fits: other agents' requests are limited.
+        let key = self.service.operations.insert(operation) as u32;
+        if let Some(number) = number {
+            self.service.numbered.insert((node, number), key);
+        }
+        if let Limit::At(at) = limit {
+            self.service.deadlines.insert((at, key));
+        }
+        if let Some((length, source, message)) = bulk.take() {
+            let arrival = self.expect(node, &message, (length, source), For::Operation(key));
+            if let Task::Send { load, .. } = &mut self.service.operations[key as usize].task {
+                *load = Load::Arriving(arrival);
+            }
+        }
+        self.service.queues[queue as usize]
+            .operations
+            .push_back(key);
+        if self.service.queues[queue as usize].operations.len() == 1 {
+            let now = self.now;
+            self.service.plan(queue, now);
+        }
+        Ok(())
+    }
+
+    /// The message of an operation has arrived.
+    pub(super) fn message_arrived(&mut self, key: u32, message: Message<H::Memory>) {
+        let Some(operation) = self.service.operations.get_mut(key as usize) else {
+            return;
+        };
+        let queue = operation.queue;
+        if let Task::Send { load, .. } = &mut operation.task {
+            *load = Load::Ready(Some(message));
+        }
+        let now = self.now;
+        self.service.plan(queue, now);
+    }
+
+    /// A message was taken from its channel, or never will be.
+    pub(super) fn receipt(&mut self, receipt: u64, code: Code) {
+        if let Some(&key) = self.service.receipts.get(&receipt) {
+            self.end_operation(key, code, Reply::Nothing);
+        }
+    }
+
+    // ---- ends ----
+
+    /// An operation ends, and is answered if somebody waits.
+    pub(super) fn end_operation(&mut self, key: u32, code: Code, reply: Reply) {
+        let Some(operation) = self.remove_operation(key, code) else {
+            return;
+        };
+        let Operation {
+            node,
+            port,
+            protocol,
+            eager,
+            ..
+        } = operation;
+        if eager > 0 {
+            self.link(node).consume(eager);
+            self.list(node);
+        }
+        match operation.number {
+            Some(number) => {
+                let response = Response {
+                    port,
+                    protocol,
+                    number,
+                    code,
+                    answer: reply,
+                };
+                self.post(node, Entry::Response(Box::new(response)));
+            }
+            None if code != Code::SUCCESS => {
+                let host = self.nodes[node as usize].host;
+                tracing::warn!(
+                    host,
+                    "a message whose sender waits no longer was lost: {code}"
+                );
+                self.counters.lost += 1;
+            }
+            None => {}
+        }
+    }
+
+    /// Takes an operation out of everything but its queue, which passes over it.
+    fn remove_operation(&mut self, key: u32, code: Code) -> Option<Operation<H::Memory>> {
+        let operation = self.service.operations.get(key as usize)?;
+        if let Task::Send {
+            load: Load::Arriving(arrival),
+            ..
+        } = operation.task
+        {
+            self.drop_arrival(arrival, code);
+        }
+        let service = &mut self.service;
+        let operation = service.operations.remove(key as usize);
+        if let Some(number) = operation.number {
+            service.numbered.remove(&(operation.node, number));
+        }
+        if let Limit::At(at) = operation.limit {
+            service.deadlines.remove(&(at, key));
+        }
+        if let Task::Send {
+            receipt: Some(receipt),
+            ..
+        } = operation.task
+        {
+            service.receipts.remove(&receipt);
+        }
+        // Keys are used again, so none may stay behind.
+        let queue = &mut service.queues[operation.queue as usize];
+        let was_first = queue.operations.front() == Some(&key);
+        queue.operations.retain(|other| *other != key);
+        if was_first {
+            queue.pause = SHORTEST;
+            let now = self.now;
+            service.plan(operation.queue, now);
+        }
+        let place = (operation.node, operation.port);
+        if let Some(port) = service.ports.get_mut(&place) {
+            port.uses -= 1;
+        }
+        self.close_if_over(operation.node, operation.port);
+        Some(operation)
+    }
+
+    /// Removes a port that was closed and is empty.
+    fn close_if_over(&mut self, node: u32, port: Port) {
+        if let Some(state) = self.service.ports.get(&(node, port))
+            && state.is_closed
+            && state.uses == 0
+        {
+            let protocol = state.protocol;
+            self.service.remove_port(node, port);
+            self.post(node, Entry::Closed(port, protocol));
+        }
+    }
+
+    /// The session with a node has ended.
+    pub(super) fn lose_operations(&mut self, node: u32) {
+        let gone: Vec<u32> = self
+            .service
+            .operations
+            .iter()
+            .filter(|(_, operation)| operation.node == node)
+            .map(|(key, _)| key as u32)
+            .collect();
+        let ports: Vec<Port> = self
+            .service
+            .ports
+            .keys()
+            .filter(|(of, _)| *of == node)
+            .map(|(_, port)| *port)
+            .collect();
+        for port in &ports {
+            // So nothing is answered.
+            if let Some(port) = self.service.ports.get_mut(&(node, *port)) {
+                port.is_closed = false;
+            }
+        }
+        for key in gone {
+            self.remove_operation(key, super::GONE);
+        }
+        for port in ports {
+            self.service.remove_port(node, port);
+        }
+    }
+
+    // ---- attempts ----
+
+    /// Tries what is due.
+    pub(super) fn serve(&mut self, host: &mut H) -> bool {
+        let now = self.now;
+        let mut did = false;
+        while let Some(&(at, key)) = self.service.deadlines.first()
+            && at <= now
+        {
+            did = true;
+            self.end_operation(key, Code::TIMEOUT, Reply::Nothing);
+            // Also if it was none.
+            self.service.deadlines.remove(&(at, key));
+        }
+        // Each queue once; what can go on at once does so in `try_queue`.
+        let mut due = Vec::new();
+        while let Some(&(at, key)) = self.service.schedule.first()
+            && at <= now
+        {
+            self.service.schedule.pop_first();
+            self.service.queues[key as usize].next = None;
+            due.push(key);
+        }
+        for key in due {
+            did |= self.try_queue(key, host);
+        }
+        did
+    }
+
+    /// Tries the operations of a queue in their order, until one has to wait.
+    fn try_queue(&mut self, key: u32, host: &mut H) -> bool {
+        let mut did = false;
+        loop {
+            let Some(queue) = self.service.queues.get(key as usize) else {
+                return did;
+            };
+            let Some(&first) = queue.operations.front() else {
+                return did;
+            };
+            match self.attempt(key, first, host) {
+                Tried::Ended(code, reply) => self.end_operation(first, code, reply),
+                // It waits for its receipt, and others go on.
+                Tried::Deposited => {
+                    if let Some(queue) = self.service.queues.get_mut(key as usize) {
+                        queue.operations.pop_front();
+                    }
+                }
+                Tried::Waits => return did,
+                Tried::Blocked(code) => {
+                    let limit = self.service.operations.get(first as usize).map(|o| o.limit);
+                    if limit == Some(Limit::Once) {
+                        self.end_operation(first, code, Reply::Nothing);
+                    } else {
+                        let queue = &mut self.service.queues[key as usize];
+                        let at = self.now + queue.pause;
+                        queue.pause = (2 * queue.pause).min(LONGEST);
+                        self.service.plan(key, at);
+                        return did;
+                    }
+                }
+            }
+            did = true;
+        }
+    }
+
+    fn attempt(&mut self, queue: u32, key: u32, host: &mut H) -> Tried {
+        let service = &mut self.service;
+        let Some(operation) = service.operations.get_mut(key as usize) else {
+            return Tried::Waits;
+        };
+        let queue = &mut service.queues[queue as usize];
+        // Nothing is taken for which there is no room, whatever the channel is.
+        if matches!(operation.task, Task::Get) && service.taken >= self.limits.getmsg {
+            return match operation.limit {
+                Limit::Once => Tried::Blocked(Code::CHANNEL_EMPTY),
+                _ => Tried::Blocked(Code::TIMEOUT),
+            };
+        }
+        if let Task::Send {
+            load: Load::Arriving(_),
+            ..
+        } = operation.task
+        {
+            return Tried::Waits;
+        }
+        let channel = match &mut queue.channel {
+            Some(channel) => channel,
+            none => match host.attach(&queue.descriptor) {
+                Ok(channel) => none.insert(channel),
+                Err(code) => return Tried::Ended(code, Reply::Nothing),
+            },
+        };
+        let tried = match &mut operation.task {
+            Task::Send {
+                load,
+                hints,
+                client,
+                destination,
+                receipt,
+            } => {
+                if let Load::Eager(bytes) = load {
+                    let place = Place::Channel(destination.as_deref());
+                    let mut memory = match host.allocate(bytes.len(), place) {
+                        Ok(memory) => memory,
+                        Err(NoMemory::Now) => return Tried::Blocked(Code::OUT_OF_SPACE),
+                        Err(NoMemory::Ever(code)) => return Tried::Ended(code, Reply::Nothing),
+                    };
+                    memory.write(0, bytes);
+                    *load = Load::Ready(Some(Message {
+                        memory,
+                        hints: *hints,
+                        client: *client,
+                    }));
+                }
+                let Load::Ready(message) = load else {
+                    return Tried::Waits;
+                };
+                let wanted = (operation.mode == ReturnMode::Received).then(|| {
+                    service.next_receipt += 1;
+                    service.next_receipt
+                });
+                match host.send(channel, message, wanted) {
+                    Attempt::Done(()) => match wanted {
+                        Some(number) => {
+                            *receipt = Some(number);
+                            service.receipts.insert(number, key);
+                            Tried::Deposited
+                        }
+                        None => Tried::Ended(Code::SUCCESS, Reply::Nothing),
+                    },
+                    Attempt::Blocked(code) => Tried::Blocked(code),
+                    Attempt::Failed(code) => Tried::Ended(code, Reply::Nothing),
+                }
+            }
+            Task::Get => match host.get(channel) {
+                Attempt::Done(message) => {
+                    service.taken += length(&message);
+                    let node = operation.node;
+                    let source = self.add_taken(node, message);
+                    return Tried::Ended(Code::SUCCESS, Reply::Message(source));
+                }
+                Attempt::Blocked(code) => Tried::Blocked(code),
+                Attempt::Failed(code) => Tried::Ended(code, Reply::Nothing),
+            },
+            Task::Poll(mask) => match host.poll(channel, *mask) {
+                Attempt::Done((value, code)) => Tried::Ended(code, Reply::Value(value)),
+                Attempt::Blocked(code) => Tried::Blocked(code),
+                Attempt::Failed(code) => Tried::Ended(code, Reply::Nothing),
+            },
+        };
+        if let Tried::Ended(code, Reply::Nothing) = &tried
+            && *code != Code::SUCCESS
+        {
+            // It may be gone, and another one may be made in its place.
+            queue.channel = None;
+        }
+        tried
+    }
+}
+
+/// What became of an attempt.
+enum Tried {
+    Ended(Code, Reply),
+    /// The message is in the channel; its receipt is waited for.
+    Deposited,
+    /// It goes on when its message has come.
+    Waits,
+    /// It is tried again; the code for one that is tried once.
+    Blocked(Code),
+}

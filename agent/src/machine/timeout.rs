@@ -1,0 +1,64 @@
+//! How long an operation may still be tried, in a byte.
+//!
+//! Clocks of nodes differ, so what travels is relative. The agent of whoever asks keeps the exact deadline; this one is
+//! for operations that nobody waits for, and may end an eighth later.
+
+use crate::host::{Limit, Nanos};
+
+/// See the [module](self).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timeout(pub(crate) u8);
+
+impl Timeout {
+    pub(crate) const ONCE: Self = Self(0);
+    const NEVER: Self = Self(u8::MAX);
+
+    /// The least one that is not shorter.
+    pub(crate) fn of(limit: Limit, now: Nanos) -> Self {
+        let at = match limit {
+            Limit::Once => return Self::ONCE,
+            Limit::Never => return Self::NEVER,
+            Limit::At(at) => at,
+        };
+        let micros = at.saturating_sub(now).div_ceil(1000);
+        let found = (1..u8::MAX).find(|code| Self(*code).micros() >= micros);
+        found.map_or(Self::NEVER, Self)
+    }
+
+    /// 8 to 15 times a power of two; the longest are ten hours.
+    fn micros(self) -> u64 {
+        u64::from(8 + self.0 % 8) << (self.0 / 8)
+    }
+
+    /// From now on.
+    pub(crate) fn limit(self, now: Nanos) -> Limit {
+        match self {
+            Self::ONCE => Limit::Once,
+            Self::NEVER => Limit::Never,
+            timeout => Limit::At(now.saturating_add(timeout.micros().saturating_mul(1000))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn it_is_not_shorter_and_an_eighth_longer_at_most(now in 0u64..1 << 50, time in 0u64..36_000_000_000_000) {
+            let Limit::At(at) = Timeout::of(Limit::At(now + time), now).limit(now) else {
+                panic!("a time");
+            };
+            prop_assert!(at >= now + time && at <= now + time + (time / 8).max(10_000));
+        }
+    }
+
+    #[test]
+    fn once_and_for_ever_stay_so() {
+        assert_eq!(Timeout::of(Limit::Once, 5).limit(7), Limit::Once);
+        assert_eq!(Timeout::of(Limit::Never, 5).limit(7), Limit::Never);
+        assert_eq!(Timeout::of(Limit::At(u64::MAX), 5).limit(7), Limit::Never);
+    }
+}

@@ -1,0 +1,587 @@
+//! What agents send each other: fragments, and the entries that are packed into eager buffers.
+//!
+//! An entry is a header of 12 bytes, and eager data:
+//!
+//! ```text
+//! type 3 bits, protocol 2, send-return mode 3 | bytes of eager data 2 | timeout 1 | port 8
+//! ```
+//!
+//! All numbers are little-endian.
+
+use credits::CreditByte;
+
+use super::timeout::Timeout;
+use crate::code::Code;
+use crate::host::ReturnMode;
+
+/// Bytes of an entry's header.
+pub(crate) const HEADER: usize = 12;
+
+/// Names a sequence of ordered operations: of a send handle, or of a process at a channel.
+pub(crate) type Port = u64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Protocol {
+    SendMsg,
+    GetMsg,
+    Poll,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// An operation.
+    Request,
+    /// Likewise, the first of its port: the channel's descriptor comes first in its data.
+    Open,
+    /// What became of an operation.
+    Response,
+    /// Whoever asked for an operation waits no longer: it is to be answered now.
+    Cancel,
+    /// A port is not used any more.
+    Close,
+    /// The answer: nothing of what went by the port until then is left.
+    Closed,
+}
+
+/// An entry's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
+    pub(crate) protocol: Protocol,
+    pub(crate) mode: ReturnMode,
+    pub(crate) eager: u16,
+    pub(crate) timeout: Timeout,
+    pub(crate) port: Port,
+}
+
+impl Header {
+    fn encode(&self) -> [u8; HEADER] {
+        let kind = match self.kind {
+            Kind::Request => 0,
+            Kind::Open => 1,
+            Kind::Response => 2,
+            Kind::Cancel => 3,
+            Kind::Close => 4,
+            Kind::Closed => 5,
+        };
+        let protocol = match self.protocol {
+            Protocol::SendMsg => 0,
+            Protocol::GetMsg => 1,
+            Protocol::Poll => 2,
+        };
+        let mode = match self.mode {
+            ReturnMode::Immediately => 0,
+            ReturnMode::Buffered => 1,
+            ReturnMode::Deposited => 2,
+            ReturnMode::Received => 3,
+            ReturnMode::None => 4,
+        };
+        let mut bytes = [0; HEADER];
+        bytes[0] = kind | protocol << 3 | mode << 5;
+        bytes[1..3].copy_from_slice(&self.eager.to_le_bytes());
+        bytes[3] = self.timeout.0;
+        bytes[4..].copy_from_slice(&self.port.to_le_bytes());
+        bytes
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let first = reader.u8()?;
+        Some(Self {
+            kind: match first & 7 {
+                0 => Kind::Request,
+                1 => Kind::Open,
+                2 => Kind::Response,
+                3 => Kind::Cancel,
+                4 => Kind::Close,
+                5 => Kind::Closed,
+                _ => return None,
+            },
+            protocol: match first >> 3 & 3 {
+                0 => Protocol::SendMsg,
+                1 => Protocol::GetMsg,
+                2 => Protocol::Poll,
+                _ => return None,
+            },
+            mode: match first >> 5 {
+                0 => ReturnMode::Immediately,
+                1 => ReturnMode::Buffered,
+                2 => ReturnMode::Deposited,
+                3 => ReturnMode::Received,
+                4 => ReturnMode::None,
+                _ => return None,
+            },
+            eager: reader.u16()?,
+            timeout: Timeout(reader.u8()?),
+            port: reader.u64()?,
+        })
+    }
+}
+
+/// Where a message is that goes to another agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content<'a> {
+    /// In the entry.
+    Eager(&'a [u8]),
+    /// With its sender's agent, to be pulled: its bytes, and the number of its source there.
+    Bulk { length: u64, source: u32 },
+}
+
+/// A message in an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sent<'a> {
+    pub(crate) hints: u64,
+    pub(crate) client: u64,
+    pub(crate) content: Content<'a>,
+}
+
+/// An entry's eager data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Body<'a> {
+    Request {
+        /// Of the first of a port.
+        channel: Option<&'a [u8]>,
+        /// It wants a response, which has this number.
+        number: Option<u32>,
+        what: What<'a>,
+    },
+    Response {
+        number: u32,
+        code: Code,
+        answer: Answer<'a>,
+    },
+    Cancel {
+        number: u32,
+    },
+    Close,
+    Closed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What<'a> {
+    Send {
+        destination: Option<&'a [u8]>,
+        message: Sent<'a>,
+    },
+    Get,
+    Poll {
+        mask: u16,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer<'a> {
+    Nothing,
+    Message(Sent<'a>),
+    Value(u64),
+}
+
+const NUMBER: u8 = 1;
+const ATTRIBUTES: u8 = 2;
+const DESTINATION: u8 = 4;
+const BULK: u8 = 8;
+
+/// The most bytes of an entry but for descriptors and an eager message's own: header, flags, number, code or the lengths
+/// of two descriptors, attributes, a source.
+pub(crate) const OVERHEAD: usize = HEADER + 1 + 4 + 4 + 16 + 12;
+
+fn put_message(into: &mut Vec<u8>, flags: &mut u8, message: &Sent<'_>) {
+    if message.hints != 0 || message.client != 0 {
+        *flags |= ATTRIBUTES;
+        into.extend(message.hints.to_le_bytes());
+        into.extend(message.client.to_le_bytes());
+    }
+    match message.content {
+        Content::Eager(bytes) => into.extend(bytes),
+        Content::Bulk { length, source } => {
+            *flags |= BULK;
+            into.extend(length.to_le_bytes());
+            into.extend(source.to_le_bytes());
+        }
+    }
+}
+
+fn put_bytes(into: &mut Vec<u8>, bytes: &[u8]) {
+    // Fits: descriptors are short.
+    into.extend((bytes.len() as u16).to_le_bytes());
+    into.extend(bytes);
+}
+
+/// Appends an entry, whose header's kind and bytes of eager data follow from its body.
+pub(crate) fn append(
+    into: &mut Vec<u8>,
+    (protocol, mode, timeout, port): (Protocol, ReturnMode, Timeout, Port),
+    body: &Body<'_>,
+) {
+    let start = into.len();
+    into.extend([0; HEADER]);
+    let kind = match body {
+        Body::Request {
+            channel,
+            number,
+            what,
+        } => {
+            if let Some(channel) = channel {
+                put_bytes(into, channel);
+            }
+            let at = into.len();
+            into.push(0);
+            let mut flags = 0;
+            if let Some(number) = number {
+                flags |= NUMBER;
+                into.extend(number.to_le_bytes());
+            }
+            match what {
+                What::Send {
+                    destination,
+                    message,
+                } => {
+                    if let Some(destination) = destination {
+                        flags |= DESTINATION;
+                        put_bytes(into, destination);
+                    }
+                    put_message(into, &mut flags, message);
+                }
+                What::Get => {}
+                What::Poll { mask } => into.extend(mask.to_le_bytes()),
+            }
+            into[at] = flags;
+            match channel {
+                Some(_) => Kind::Open,
+                None => Kind::Request,
+            }
+        }
+        Body::Response {
+            number,
+            code,
+            answer,
+        } => {
+            into.extend(number.to_le_bytes());
+            into.extend(code.0.to_le_bytes());
+            match answer {
+                Answer::Nothing => {}
+                Answer::Message(message) => {
+                    let at = into.len();
+                    into.push(0);
+                    let mut flags = 0;
+                    put_message(into, &mut flags, message);
+                    into[at] = flags;
+                }
+                Answer::Value(value) => into.extend(value.to_le_bytes()),
+            }
+            Kind::Response
+        }
+        Body::Cancel { number } => {
+            into.extend(number.to_le_bytes());
+            Kind::Cancel
+        }
+        Body::Close => Kind::Close,
+        Body::Closed => Kind::Closed,
+    };
+    let header = Header {
+        kind,
+        protocol,
+        mode,
+        // Fits: what is packed is shorter than a buffer.
+        eager: (into.len() - start - HEADER) as u16,
+        timeout,
+        port,
+    };
+    into[start..][..HEADER].copy_from_slice(&header.encode());
+}
+
+/// The entries of a buffer.
+pub(crate) struct Entries<'a>(Reader<'a>);
+
+impl<'a> Entries<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        Self(Reader(bytes))
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    /// `None`: the rest makes no sense.
+    type Item = Option<(Header, Body<'a>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.0.is_empty() {
+            return None;
+        }
+        let entry = entry(&mut self.0);
+        if entry.is_none() {
+            self.0.0 = &[];
+        }
+        Some(entry)
+    }
+}
+
+fn entry<'a>(reader: &mut Reader<'a>) -> Option<(Header, Body<'a>)> {
+    let header = Header::decode(reader)?;
+    let mut data = Reader(reader.bytes(header.eager.into())?);
+    let body = match header.kind {
+        Kind::Request | Kind::Open => {
+            let channel = match header.kind {
+                Kind::Open => Some(data.counted()?),
+                _ => None,
+            };
+            let flags = data.u8()?;
+            let number = match flags & NUMBER {
+                0 => None,
+                _ => Some(data.u32()?),
+            };
+            let what = match header.protocol {
+                Protocol::SendMsg => What::Send {
+                    destination: match flags & DESTINATION {
+                        0 => None,
+                        _ => Some(data.counted()?),
+                    },
+                    message: data.message(flags)?,
+                },
+                Protocol::GetMsg => What::Get,
+                Protocol::Poll => What::Poll { mask: data.u16()? },
+            };
+            // Whoever receives or polls waits for the answer.
+            if number.is_none() && header.protocol != Protocol::SendMsg {
+                return None;
+            }
+            Body::Request {
+                channel,
+                number,
+                what,
+            }
+        }
+        Kind::Response => Body::Response {
+            number: data.u32()?,
+            code: Code(data.u32()?),
+            answer: match header.protocol {
+                _ if data.0.is_empty() => Answer::Nothing,
+                Protocol::SendMsg => return None,
+                Protocol::GetMsg => {
+                    let flags = data.u8()?;
+                    Answer::Message(data.message(flags)?)
+                }
+                Protocol::Poll => Answer::Value(data.u64()?),
+            },
+        },
+        Kind::Cancel => Body::Cancel {
+            number: data.u32()?,
+        },
+        Kind::Close => Body::Close,
+        Kind::Closed => Body::Closed,
+    };
+    data.0.is_empty().then_some((header, body))
+}
+
+/// Replies to buffers that go with a fragment, at most.
+pub(crate) const MAX_REPLIES: usize = 32;
+
+/// A fragment's header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fragment {
+    /// A buffer of entries, or the part of one that is filled.
+    Buffer {
+        /// Of the buffers to this node: they come in any order.
+        sequence: u32,
+        credits: CreditByte,
+        told: Told,
+    },
+    /// What buffers have nothing to go with.
+    Told(Told),
+    /// The lender wants credits back, or gets them.
+    Revoke {
+        end_of_epoch: bool,
+    },
+    Return {
+        credits: u16,
+        end_of_epoch: bool,
+    },
+    /// Give a part of a message, in strips, to this arrival.
+    Pull {
+        source: u32,
+        arrival: u32,
+        offset: u64,
+        length: u64,
+    },
+    /// A part of a message.
+    Strip {
+        arrival: u32,
+        offset: u64,
+    },
+    /// A message isn't wanted; this became of it.
+    Drop {
+        source: u32,
+        code: Code,
+    },
+}
+
+/// What an agent tells another one besides.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Told {
+    /// Bytes of eager messages that are not held any more.
+    pub(crate) consumed: u32,
+    /// Replies to buffers, which bring their credits back.
+    pub(crate) replies: Vec<CreditByte>,
+}
+
+impl Told {
+    fn encode(&self, into: &mut Vec<u8>) {
+        into.extend(self.consumed.to_le_bytes());
+        into.extend(self.replies.iter().map(|reply| reply.bits()));
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let consumed = reader.u32()?;
+        let replies = std::mem::take(&mut reader.0);
+        (replies.len() <= MAX_REPLIES).then(|| Self {
+            consumed,
+            replies: replies
+                .iter()
+                .map(|bits| CreditByte::from_bits(*bits))
+                .collect(),
+        })
+    }
+}
+
+impl Fragment {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(64);
+        match self {
+            Self::Buffer {
+                sequence,
+                credits,
+                told,
+            } => {
+                bytes.push(1);
+                bytes.extend(sequence.to_le_bytes());
+                bytes.push(credits.bits());
+                told.encode(&mut bytes);
+            }
+            Self::Told(told) => {
+                bytes.push(2);
+                told.encode(&mut bytes);
+            }
+            Self::Revoke { end_of_epoch } => bytes.extend([3, u8::from(*end_of_epoch)]),
+            Self::Return {
+                credits,
+                end_of_epoch,
+            } => {
+                bytes.extend([4, u8::from(*end_of_epoch)]);
+                bytes.extend(credits.to_le_bytes());
+            }
+            Self::Pull {
+                source,
+                arrival,
+                offset,
+                length,
+            } => {
+                bytes.push(5);
+                bytes.extend(source.to_le_bytes());
+                bytes.extend(arrival.to_le_bytes());
+                bytes.extend(offset.to_le_bytes());
+                bytes.extend(length.to_le_bytes());
+            }
+            Self::Strip { arrival, offset } => {
+                bytes.push(6);
+                bytes.extend(arrival.to_le_bytes());
+                bytes.extend(offset.to_le_bytes());
+            }
+            Self::Drop { source, code } => {
+                bytes.push(7);
+                bytes.extend(source.to_le_bytes());
+                bytes.extend(code.0.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// `None`: it makes no sense.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let fragment = match reader.u8()? {
+            1 => Self::Buffer {
+                sequence: reader.u32()?,
+                credits: CreditByte::from_bits(reader.u8()?),
+                told: Told::decode(&mut reader)?,
+            },
+            2 => Self::Told(Told::decode(&mut reader)?),
+            3 => Self::Revoke {
+                end_of_epoch: reader.bool()?,
+            },
+            4 => Self::Return {
+                end_of_epoch: reader.bool()?,
+                credits: reader.u16()?,
+            },
+            5 => Self::Pull {
+                source: reader.u32()?,
+                arrival: reader.u32()?,
+                offset: reader.u64()?,
+                length: reader.u64()?,
+            },
+            6 => Self::Strip {
+                arrival: reader.u32()?,
+                offset: reader.u64()?,
+            },
+            7 => Self::Drop {
+                source: reader.u32()?,
+                code: Code(reader.u32()?),
+            },
+            _ => return None,
+        };
+        reader.0.is_empty().then_some(fragment)
+    }
+}
+
+pub(crate) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (front, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*front)
+    }
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(front)
+    }
+    fn u8(&mut self) -> Option<u8> {
+        self.take().map(|[byte]| byte)
+    }
+    fn bool(&mut self) -> Option<bool> {
+        match self.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+    fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_le_bytes)
+    }
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+    fn counted(&mut self) -> Option<&'a [u8]> {
+        let count = self.u16()?;
+        self.bytes(count.into())
+    }
+    fn message(&mut self, flags: u8) -> Option<Sent<'a>> {
+        let (hints, client) = match flags & ATTRIBUTES {
+            0 => (0, 0),
+            _ => (self.u64()?, self.u64()?),
+        };
+        let content = match flags & BULK {
+            0 => Content::Eager(std::mem::take(&mut self.0)),
+            _ => Content::Bulk {
+                length: self.u64()?,
+                source: self.u32()?,
+            },
+        };
+        Some(Sent {
+            hints,
+            client,
+            content,
+        })
+    }
+}
