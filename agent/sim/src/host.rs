@@ -100,6 +100,27 @@ impl Host {
         );
     }
 
+    /// A channel, if it is there, has room for so many messages from now on; whether it is there.
+    pub fn widen(&mut self, number: u8, capacity: usize) -> bool {
+        let channel = self.channels.get_mut(&number);
+        channel.is_some_and(|channel| {
+            channel.capacity = capacity;
+            true
+        })
+    }
+
+    /// A process of the node puts a message into a channel that is there, however full it is.
+    pub fn put(&mut self, number: u8, memory: Pool) {
+        let message = Message {
+            memory,
+            hints: 0,
+            client: 0,
+        };
+        if let Some(channel) = self.channels.get_mut(&number) {
+            channel.messages.push_back((message, None));
+        }
+    }
+
     /// Destroys a channel with what is in it.
     pub fn destroy(&mut self, number: u8) {
         let channel = self.channels.remove(&number);

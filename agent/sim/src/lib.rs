@@ -8,5 +8,5 @@ mod network;
 mod world;
 
 pub use host::{Host, Pool};
-pub use network::{Delays, End, Net};
+pub use network::{Count, Delays, End, Net};
 pub use world::World;

@@ -1,7 +1,7 @@
 //! A network in simulated time. A peer's number is its node's; sessions begin by themselves, and end when either end
-//! dies, which the other one hears of after a time.
+//! dies or the link is cut, which is heard of after a time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -45,6 +45,8 @@ enum Packet {
     Fragment {
         header: Vec<u8>,
         payload: Vec<u8>,
+        /// Of a long one, which is acknowledged.
+        token: Option<u64>,
     },
     /// A long fragment has come to its end.
     Sent(u64),
@@ -57,7 +59,32 @@ struct Traveling {
     /// Incarnations of both ends.
     from_life: u64,
     to_life: u64,
+    /// How often the link had been cut.
+    cuts: u64,
     packet: Packet,
+}
+
+/// A session with a peer, for one of its ends: a later one is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Session {
+    /// The peer's incarnation.
+    life: u64,
+    /// How often the link had been cut.
+    cuts: u64,
+}
+
+/// Fragments of a kind from one node to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Count {
+    /// That were sent.
+    pub sent: usize,
+    /// That have arrived.
+    pub arrived: usize,
+}
+
+/// A link, whichever end asks.
+fn link(a: Rank, b: Rank) -> (Rank, Rank) {
+    (a.min(b), a.max(b))
 }
 
 #[derive(Default)]
@@ -75,6 +102,24 @@ struct State {
     packets: u64,
     /// By receiver: the most fragments that were under way to it.
     most: HashMap<Rank, usize>,
+    /// How often each link was cut, and those that are cut now.
+    cuts: HashMap<(Rank, Rank), u64>,
+    cut: HashSet<(Rank, Rank)>,
+    /// By sender, receiver and the first byte of the header.
+    counts: HashMap<(Rank, Rank, u8), Count>,
+}
+
+impl State {
+    fn cuts(&self, a: Rank, b: Rank) -> u64 {
+        self.cuts.get(&link(a, b)).copied().unwrap_or(0)
+    }
+
+    /// The session that could begin with a node, if it can be reached.
+    fn session(&self, from: Rank, to: Rank) -> Option<Session> {
+        let life = *self.alive.get(&to)?;
+        let cuts = self.cuts(from, to);
+        (!self.cut.contains(&link(from, to))).then_some(Session { life, cuts })
+    }
 }
 
 /// The network.
@@ -130,6 +175,29 @@ impl Net {
         state.traveling.remove(&node);
     }
 
+    /// Nothing gets through between two nodes, what is under way neither, until they are [mended](Self::mend). Both hear of
+    /// it after the dead time, or when the other one has begun a new session.
+    pub fn cut(&self, a: Rank, b: Rank) {
+        let mut state = self.state();
+        *state.cuts.entry(link(a, b)).or_default() += 1;
+        state.cut.insert(link(a, b));
+    }
+
+    /// Two nodes can reach each other again, in a new session.
+    pub fn mend(&self, a: Rank, b: Rank) {
+        self.state().cut.remove(&link(a, b));
+    }
+
+    /// Fragments from one node to another whose headers begin with this byte.
+    pub fn count(&self, from: Rank, to: Rank, kind: u8) -> Count {
+        let state = self.state();
+        state
+            .counts
+            .get(&(from, to, kind))
+            .copied()
+            .unwrap_or_default()
+    }
+
     /// When the next fragment arrives at a node.
     pub fn next(&self, node: Rank) -> Option<Nanos> {
         let state = self.state();
@@ -158,13 +226,20 @@ impl Net {
         };
         let mut guard = self.state();
         let state = &mut *guard;
-        if !state.alive.contains_key(&to) {
-            return;
-        }
         let length = match &traveling.packet {
-            Packet::Fragment { header, payload } => header.len() + payload.len(),
+            Packet::Fragment {
+                header, payload, ..
+            } => {
+                let kind = header.first().copied().unwrap_or(0);
+                let key = (traveling.from, to, kind);
+                state.counts.entry(key).or_default().sent += 1;
+                header.len() + payload.len()
+            }
             _ => 0,
         };
+        if !state.alive.contains_key(&to) || state.cut.contains(&link(traveling.from, to)) {
+            return;
+        }
         let line = state.last.entry((traveling.from, to, is_data)).or_default();
         let earliest = (state.now + self.delays.latency + jitter).max(*line);
         let busy = state.busy.entry(to).or_default();
@@ -186,12 +261,11 @@ pub struct End {
     node: Rank,
     address: [u8; 4],
     life: u64,
-    /// By peer: its incarnation.
-    sessions: BTreeMap<Rank, u64>,
+    sessions: BTreeMap<Rank, Session>,
     /// Peers that have numbers.
     known: BTreeMap<Rank, ()>,
     /// Peers that are not there, and when that is known.
-    failing: Vec<(Nanos, Rank, u64)>,
+    failing: Vec<(Nanos, Rank, Option<Session>)>,
     /// Long fragments that the peer has not acknowledged: how many.
     reading: BTreeMap<Rank, Vec<(u64, Vec<u8>, u32)>>,
 }
@@ -201,8 +275,8 @@ impl End {
         self.net.state().now
     }
 
-    fn is_alive(&self, peer: Rank, life: u64) -> bool {
-        self.net.state().alive.get(&peer) == Some(&life)
+    fn is_alive(&self, peer: Rank, session: Session) -> bool {
+        self.net.state().session(self.node, peer) == Some(session)
     }
 
     fn lose(&mut self, peer: Rank) {
@@ -210,11 +284,12 @@ impl End {
         self.reading.remove(&peer);
     }
 
-    fn traveling(&self, to_life: u64, packet: Packet) -> Traveling {
+    fn traveling(&self, session: Session, packet: Packet) -> Traveling {
         Traveling {
             from: self.node,
             from_life: self.life,
-            to_life,
+            to_life: session.life,
+            cuts: session.cuts,
             packet,
         }
     }
@@ -222,13 +297,13 @@ impl End {
     /// Peers whose death is not heard of yet.
     fn notice(&mut self) {
         let at = self.now() + self.net.delays.dead_time;
-        for (&peer, &life) in &self.sessions {
+        for (&peer, &session) in &self.sessions {
             let is_known = self
                 .failing
                 .iter()
-                .any(|(_, known, of)| (*known, *of) == (peer, life));
-            if !is_known && !self.is_alive(peer, life) {
-                self.failing.push((at, peer, life));
+                .any(|(_, known, of)| (*known, *of) == (peer, Some(session)));
+            if !is_known && !self.is_alive(peer, session) {
+                self.failing.push((at, peer, Some(session)));
             }
         }
     }
@@ -252,15 +327,15 @@ impl Transport for End {
         if !self.known.contains_key(&peer) {
             return Err(Refused::NoSuchRank);
         }
-        let Some(&life) = self.sessions.get(&peer) else {
-            let life = self.net.state().alive.get(&peer).copied();
-            match life {
-                Some(life) => {
-                    self.sessions.insert(peer, life);
+        let Some(&session) = self.sessions.get(&peer) else {
+            let session = self.net.state().session(self.node, peer);
+            match session {
+                Some(session) => {
+                    self.sessions.insert(peer, session);
                 }
                 None if self.failing.iter().all(|(_, known, _)| *known != peer) => {
                     let at = self.now() + self.net.delays.dead_time;
-                    self.failing.push((at, peer, 0));
+                    self.failing.push((at, peer, None));
                 }
                 None => {}
             }
@@ -271,8 +346,9 @@ impl Transport for End {
                 let packet = Packet::Fragment {
                     header: fragment.header.to_vec(),
                     payload: pieces.concat(),
+                    token: None,
                 };
-                self.net.post(peer, false, self.traveling(life, packet));
+                self.net.post(peer, false, self.traveling(session, packet));
             }
             Payload::Read { token, length } => {
                 let held = self.reading.entry(peer).or_default();
@@ -289,10 +365,10 @@ impl Transport for End {
         let now = self.now();
         self.notice();
         let mut did = false;
-        for (at, peer, life) in std::mem::take(&mut self.failing) {
+        for (at, peer, session) in std::mem::take(&mut self.failing) {
             if at > now {
-                self.failing.push((at, peer, life));
-            } else if life == 0 || self.sessions.get(&peer) == Some(&life) {
+                self.failing.push((at, peer, session));
+            } else if self.sessions.get(&peer).copied() == session {
                 self.lose(peer);
                 handler.failed(peer, Failure::Silent(10));
                 did = true;
@@ -307,27 +383,46 @@ impl Transport for End {
                 break;
             };
             let traveling = first.remove();
+            let from = traveling.from;
+            let session = Session {
+                life: traveling.from_life,
+                cuts: traveling.cuts,
+            };
+            let is_lost = session.cuts != state.cuts(from, self.node);
+            if let Packet::Fragment { header, .. } = &traveling.packet
+                && !is_lost
+            {
+                let kind = header.first().copied().unwrap_or(0);
+                let key = (from, self.node, kind);
+                state.counts.entry(key).or_default().arrived += 1;
+            }
             drop(state);
             did = true;
-            let (from, life) = (traveling.from, traveling.from_life);
+            if is_lost {
+                continue;
+            }
             if traveling.to_life != self.life {
                 if !matches!(traveling.packet, Packet::Unknown(_)) {
-                    let unknown = self.traveling(life, Packet::Unknown(traveling.to_life));
+                    let unknown = self.traveling(session, Packet::Unknown(traveling.to_life));
                     self.net.post(from, false, unknown);
                 }
                 continue;
             }
             if let Packet::Unknown(life) = traveling.packet {
-                if self.sessions.get(&from) == Some(&life) {
+                if self
+                    .sessions
+                    .get(&from)
+                    .is_some_and(|known| known.life == life)
+                {
                     self.lose(from);
                     handler.failed(from, Failure::Left);
                 }
                 continue;
             }
             match self.sessions.get(&from) {
-                Some(known) if *known == life => {}
+                Some(known) if *known == session => {}
                 // An older life, or one that it has begun anew meanwhile.
-                Some(known) if *known > life => continue,
+                Some(known) if *known > session => continue,
                 known => {
                     if matches!(traveling.packet, Packet::Sent(_)) {
                         continue;
@@ -336,29 +431,36 @@ impl Transport for End {
                         self.lose(from);
                         handler.failed(from, Failure::Left);
                     }
-                    self.sessions.insert(from, life);
+                    self.sessions.insert(from, session);
                     if self.known.insert(from, ()).is_none() {
                         handler.joined(from);
                     }
                 }
             }
             match traveling.packet {
-                Packet::Fragment { header, payload } if payload.len() <= WHOLE => {
-                    assert!(
-                        handler.fragment(from, &header, &payload),
-                        "agents have room"
-                    );
-                }
-                Packet::Fragment { header, payload } => {
-                    let id = handler
-                        .begin(from, &header, payload.len())
-                        .expect("agents have room");
-                    let mut offset = 0;
-                    for chunk in payload.chunks(WHOLE) {
-                        handler.place(id, offset, chunk);
-                        offset += chunk.len();
+                Packet::Fragment {
+                    header,
+                    payload,
+                    token,
+                } => {
+                    if payload.len() <= WHOLE {
+                        let has_room = handler.fragment(from, &header, &payload);
+                        assert!(has_room, "agents have room");
+                    } else {
+                        let id = handler
+                            .begin(from, &header, payload.len())
+                            .expect("agents have room");
+                        let mut offset = 0;
+                        for chunk in payload.chunks(WHOLE) {
+                            handler.place(id, offset, chunk);
+                            offset += chunk.len();
+                        }
+                        handler.end(id);
                     }
-                    handler.end(id);
+                    if let Some(token) = token {
+                        let sent = self.traveling(session, Packet::Sent(token));
+                        self.net.post(from, false, sent);
+                    }
                 }
                 Packet::Sent(token) => {
                     if let Some(held) = self.reading.get_mut(&from) {
@@ -378,7 +480,7 @@ impl Transport for End {
     fn transmit(&mut self, handler: &mut impl FragmentHandler) {
         let peers: Vec<Rank> = self.reading.keys().copied().collect();
         for peer in peers {
-            let Some(&life) = self.sessions.get(&peer) else {
+            let Some(&session) = self.sessions.get(&peer) else {
                 continue;
             };
             let mut packets = Vec::new();
@@ -394,18 +496,12 @@ impl Transport for End {
                 *token |= 1 << 63;
             }
             for (token, header, payload) in packets {
-                let packet = Packet::Fragment { header, payload };
-                self.net.post(peer, true, self.traveling(life, packet));
-                // The acknowledgement comes when the fragment has come, and the way back.
-                let acknowledged = Traveling {
-                    from: peer,
-                    from_life: life,
-                    to_life: self.life,
-                    packet: Packet::Sent(token),
+                let packet = Packet::Fragment {
+                    header,
+                    payload,
+                    token: Some(token),
                 };
-                let arrives = self.net.state().last.get(&(self.node, peer, true)).copied();
-                self.net
-                    .post_at(self.node, arrives.unwrap_or(0), acknowledged);
+                self.net.post(peer, true, self.traveling(session, packet));
             }
         }
     }
@@ -422,21 +518,6 @@ impl Transport for End {
     fn abandon(&mut self, _: &[Rank], _: &mut impl FragmentHandler) {}
     fn describe(&self, peer: Rank) -> String {
         format!("node {peer}")
-    }
-}
-
-impl Net {
-    /// An acknowledgement, which needs a session only.
-    fn post_at(&self, to: Rank, after: Nanos, traveling: Traveling) {
-        let mut guard = self.state();
-        let state = &mut *guard;
-        state.posted += 1;
-        let at = after.max(state.now) + self.delays.latency;
-        state
-            .traveling
-            .entry(to)
-            .or_default()
-            .insert((at, state.posted), traveling);
     }
 }
 
@@ -463,8 +544,8 @@ impl OpenTransport for End {
         self.sessions.contains_key(&peer)
     }
     fn end_session(&mut self, peer: Rank) {
-        if let Some(&life) = self.sessions.get(&peer) {
-            let unknown = self.traveling(life, Packet::Unknown(self.life));
+        if let Some(&session) = self.sessions.get(&peer) {
+            let unknown = self.traveling(session, Packet::Unknown(self.life));
             self.net.post(peer, false, unknown);
         }
         self.lose(peer);

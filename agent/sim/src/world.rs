@@ -86,6 +86,8 @@ impl World {
 
     /// All agents do what they can, and `check` looks at each.
     fn pass(&mut self, check: &mut impl FnMut(u32, &Held)) -> bool {
+        self.steps += 1;
+        assert!(self.steps < 5_000_000, "it goes round in circles");
         let mut did = false;
         for node in 0..self.agents.len() {
             let Some(agent) = &mut self.agents[node] else {
@@ -100,34 +102,46 @@ impl World {
         did
     }
 
+    /// When something happens next.
+    fn next(&self) -> Option<Nanos> {
+        let agents = (0..).zip(&self.agents);
+        let due = agents.filter_map(|(node, agent)| {
+            let agent = agent.as_ref()?;
+            let due = [agent.machine.due(), agent.end.due(), self.net.next(node)];
+            due.into_iter().flatten().min()
+        });
+        due.min()
+    }
+
     /// Goes on until this time, or until nothing is left to be done; `false` then.
     pub fn run(&mut self, until: Nanos, mut check: impl FnMut(u32, &Held)) -> bool {
         loop {
-            self.steps += 1;
-            assert!(self.steps < 5_000_000, "it goes round in circles");
             if self.pass(&mut check) {
                 continue;
             }
-            let mut next: Option<Nanos> = None;
-            for (node, agent) in self.agents.iter().enumerate() {
-                let Some(agent) = agent else { continue };
-                let due = [
-                    agent.machine.due(),
-                    agent.end.due(),
-                    self.net.next(node as u32),
-                ];
-                next = due.into_iter().chain([next]).flatten().min();
-            }
-            match next {
+            match self.next() {
                 Some(at) if at <= until => self.now = at.max(self.now + 1),
                 Some(_) => {
                     self.now = until;
                     self.net.set_now(until);
                     return true;
                 }
-                None => {
-                    return false;
-                }
+                None => return false,
+            }
+        }
+    }
+
+    /// Goes on until something is so; `false`: it never is, for nothing is left to be done.
+    pub fn reach(&mut self, mut is_so: impl FnMut(&Self) -> bool) -> bool {
+        loop {
+            let did = self.pass(&mut |_, _| {});
+            if is_so(self) {
+                return true;
+            }
+            match self.next() {
+                _ if did => {}
+                Some(at) => self.now = at.max(self.now + 1),
+                None => return false,
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use agent::host::{Limit, Memory, Message, Operation, Outcome, Request, ReturnMode};
+use agent::host::{Limit, Message, Operation, Outcome, Request, ReturnMode};
 use agent::{Code, Limits, Transfer};
 use agent_sim::{Delays, Pool, World};
 use proptest::prelude::*;
@@ -24,6 +24,8 @@ enum Act {
     Take,
     Abandon(usize),
     Kill,
+    /// The link between two nodes is cut, or mended if it was.
+    Cut,
     Destroy,
 }
 
@@ -63,6 +65,7 @@ fn act(faults: bool) -> impl Strategy<Value = Act> {
         5 => Just(Act::Take),
         1 => (0usize..50).prop_map(Act::Abandon),
         weight => Just(Act::Kill),
+        weight => Just(Act::Cut),
         weight => Just(Act::Destroy),
     ]
 }
@@ -136,18 +139,15 @@ fn content(id: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-struct Asked {
-    step: Step,
-    at: u64,
-}
-
 struct Checker {
     world: World,
-    asked: BTreeMap<u64, Asked>,
+    asked: BTreeMap<u64, Step>,
     /// By node and channel: messages as they came out.
     out: HashMap<(u32, u8), Vec<u64>>,
     ended: BTreeMap<u64, Result<(), Code>>,
     killed: BTreeSet<u32>,
+    cut: BTreeSet<(u32, u32)>,
+    was_cut: bool,
     destroyed: bool,
     limits: Limits,
 }
@@ -172,7 +172,7 @@ impl Checker {
             }
             Act::Abandon(which) => {
                 if let Some(&id) = self.asked.keys().nth(*which) {
-                    let from = self.asked[&id].step.from;
+                    let from = self.asked[&id].from;
                     self.world.hosts[from as usize].abandon(id);
                 }
                 return;
@@ -183,11 +183,22 @@ impl Checker {
                 self.killed.insert(step.to);
                 // Its gateway is emptied by who restarts it.
                 for (&id, asked) in &self.asked {
-                    if asked.step.from == step.to {
+                    if asked.from == step.to {
                         self.ended.entry(id).or_insert(Err(Code::FAILURE));
                     }
                 }
                 self.world.start(step.to);
+                return;
+            }
+            Act::Cut => {
+                let link = (step.from.min(step.to), step.from.max(step.to));
+                self.was_cut = true;
+                if self.cut.remove(&link) {
+                    self.world.net.mend(link.0, link.1);
+                } else {
+                    self.cut.insert(link);
+                    self.world.net.cut(link.0, link.1);
+                }
                 return;
             }
             Act::Destroy => {
@@ -215,13 +226,7 @@ impl Checker {
             Act::Get => Operation::Get,
             Act::Poll(mask) => Operation::Poll { mask: *mask },
         };
-        self.asked.insert(
-            id,
-            Asked {
-                step: step.clone(),
-                at: now,
-            },
-        );
+        self.asked.insert(id, step.clone());
         self.world.hosts[step.from as usize].ask(Request {
             id,
             node: World::host_id(step.to),
@@ -249,8 +254,8 @@ impl Checker {
         for node in 0..self.world.hosts.len() {
             for (id, outcome) in std::mem::take(&mut self.world.hosts[node].completed) {
                 let asked = &self.asked[&id];
-                assert_eq!(asked.step.from, node as u32);
-                let (to, channel) = (asked.step.to, asked.step.channel);
+                assert_eq!(asked.from, node as u32);
+                let (to, channel) = (asked.to, asked.channel);
                 let result = match outcome {
                     Outcome::Got(message) => {
                         self.came_out(to, channel, &message);
@@ -285,6 +290,8 @@ fn check(case: &Case) {
         out: HashMap::new(),
         ended: BTreeMap::new(),
         killed: BTreeSet::new(),
+        cut: BTreeSet::new(),
+        was_cut: false,
         destroyed: false,
         limits: case.limits.clone(),
     };
@@ -298,6 +305,9 @@ fn check(case: &Case) {
         now += step.after;
         checker.run(now);
         checker.step(id, step);
+    }
+    for (a, b) in std::mem::take(&mut checker.cut) {
+        checker.world.net.mend(a, b);
     }
     // Whoever has patience is given what he waits for, or gives up.
     let mut rounds = 0;
@@ -320,7 +330,7 @@ fn check(case: &Case) {
             .collect();
         if rounds > 20 {
             for &id in &left {
-                let from = checker.asked[&id].step.from;
+                let from = checker.asked[&id].from;
                 checker.world.hosts[from as usize].abandon(id);
             }
         }
@@ -335,7 +345,7 @@ fn check(case: &Case) {
     for host in &checker.world.hosts {
         let mut last = HashMap::new();
         for (channel, id) in &host.sent {
-            let step = &checker.asked[id].step;
+            let step = &checker.asked[id];
             let Act::Send { handle, .. } = step.act else {
                 panic!("message {id} was not sent");
             };
@@ -343,10 +353,9 @@ fn check(case: &Case) {
             assert!(before.is_none_or(|before| before < id), "{before:?} {id}");
         }
     }
-    for (id, asked) in &checker.asked {
+    for (id, step) in &checker.asked {
         let result = checker.ended[id];
-        let step = &asked.step;
-        let is_calm = checker.killed.is_empty() && !checker.destroyed;
+        let is_calm = checker.killed.is_empty() && !checker.was_cut && !checker.destroyed;
         if let Act::Send { mode, .. } = step.act
             && is_calm
         {
@@ -370,7 +379,6 @@ fn check(case: &Case) {
                 );
             }
         }
-        let _ = asked.at;
     }
     for node in 0..case.nodes {
         let held = checker.world.held(node);
@@ -379,7 +387,6 @@ fn check(case: &Case) {
         assert_eq!(counters.protocol_errors, 0, "node {node}");
         assert_eq!(checker.world.hosts[node as usize].used(), 0, "node {node}");
     }
-    let _ = |message: &Message<Pool>| message.memory.length();
 }
 
 /// What a node holds is told when it is consumed, so that room for eager messages comes back.
