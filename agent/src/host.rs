@@ -28,7 +28,7 @@ pub trait Memory: Send {
 }
 
 /// A message, in memory, with what travels beside its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Message<M> {
     /// Its bytes: all of the memory.
     pub memory: M,
@@ -39,7 +39,7 @@ pub struct Message<M> {
 }
 
 /// How long an operation is tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Limit {
     /// Once, at the target.
     Once,
@@ -50,7 +50,7 @@ pub enum Limit {
 }
 
 /// When a send is complete for its user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReturnMode {
     /// As soon as the agent has the request.
     Immediately,
@@ -65,7 +65,7 @@ pub enum ReturnMode {
 }
 
 /// What a process asks for.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Operation<M> {
     /// Send a message to the channel (SENDMSG).
     Send {
@@ -88,7 +88,7 @@ pub enum Operation<M> {
 }
 
 /// A request of a process of this node.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Request<M> {
     /// Names it towards the host. [`Host::complete`] is called once for each, whatever happens.
     pub id: u64,
@@ -108,7 +108,7 @@ pub struct Request<M> {
 pub const MAX_DESCRIPTOR: usize = 512;
 
 /// What comes from the node.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event<M> {
     /// A process asks for something.
     Request(Request<M>),
@@ -121,7 +121,7 @@ pub enum Event<M> {
 }
 
 /// How a request has ended.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Outcome<M> {
     /// A send, in the sense of its mode.
     Sent,

@@ -1,16 +1,18 @@
 //! Messages that are not eager: at their sender's agent until they were pulled, at their receiver's until they have
 //! arrived.
 
+use std::hash::{Hash, Hasher};
+
 use slab::Slab;
 
 use super::link::{Reply, Sending};
 use super::wire::{Content, Fragment, Sent};
-use super::{Machine, ProtocolError, Transfer, length};
+use super::{Machine, ProtocolError, Transfer, hash, length};
 use crate::code::Code;
 use crate::host::{Host, Memory, Message, NoMemory, Place};
 
 /// A message here that another agent pulls, or that waits to be packed.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 struct Source<M> {
     node: u32,
     message: Message<M>,
@@ -28,7 +30,7 @@ struct Source<M> {
 }
 
 /// A part of a source that an arrival at another agent is to be given.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Hash)]
 pub(super) struct Pulled {
     pub(super) source: u32,
     pub(super) arrival: u32,
@@ -48,7 +50,7 @@ impl Pulled {
 }
 
 /// What a message is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum For {
     /// An operation here, by its key.
     Operation(u32),
@@ -57,7 +59,7 @@ pub(super) enum For {
 }
 
 /// A message that comes, once there is memory for it and budget.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 struct Arrival<M> {
     node: u32,
     /// `None`: it is here.
@@ -75,7 +77,7 @@ struct Arrival<M> {
 }
 
 /// See the [module](self).
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Bulk<M> {
     sources: Slab<Source<M>>,
     arrivals: Slab<Arrival<M>>,
@@ -86,6 +88,22 @@ pub(super) struct Bulk<M> {
     pub(super) injected: u64,
     /// There was no memory at the last look.
     starved: bool,
+}
+
+impl<M: Hash> Hash for Bulk<M> {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        let Self {
+            sources,
+            arrivals,
+            hungry,
+            ejected,
+            injected,
+            starved,
+        } = self;
+        hash::table(sources, state);
+        hash::table(arrivals, state);
+        (hungry, ejected, injected, starved).hash(state);
+    }
 }
 
 impl<M: Memory> Bulk<M> {

@@ -1,20 +1,21 @@
 //! The requests of this node's processes, until they have ended, and the ports that they go by.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{Hash, Hasher};
 
 use slab::Slab;
 
 use super::bulk::For;
 use super::link::Entry;
 use super::wire::{Answer, Content, Port, Protocol};
-use super::{GONE, Machine, ProtocolError};
+use super::{GONE, Machine, ProtocolError, hash};
 use crate::code::Code;
 use crate::host::{
     Host, Limit, MAX_DESCRIPTOR, Message, Nanos, Operation, Outcome, Request, ReturnMode,
 };
 
 /// How far a request has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum State {
     /// It waits to be packed.
     Queued,
@@ -29,7 +30,7 @@ enum State {
 }
 
 /// A request.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Pending<M> {
     pub(super) id: u64,
     node: u32,
@@ -71,7 +72,7 @@ struct Sequence {
     channel: Box<[u8]>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 struct PortState {
     sequence: Sequence,
     port: Port,
@@ -88,7 +89,7 @@ struct PortState {
 }
 
 /// See the [module](self).
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Client<M> {
     requests: Slab<Pending<M>>,
     /// By the host's number.
@@ -103,6 +104,29 @@ pub(super) struct Client<M> {
     idle: BTreeMap<u64, u32>,
     idled: u64,
     next_port: Port,
+}
+
+impl<M: Hash> Hash for Client<M> {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        let Self {
+            requests,
+            by_id,
+            deadlines,
+            ports,
+            by_sequence,
+            by_port,
+            closing,
+            idle,
+            idled,
+            next_port,
+        } = self;
+        hash::table(requests, state);
+        hash::map(by_id, state);
+        hash::table(ports, state);
+        hash::map(by_sequence, state);
+        hash::map(by_port, state);
+        (deadlines, closing, idle, idled, next_port).hash(state);
+    }
 }
 
 impl<M> Client<M> {

@@ -17,7 +17,7 @@ use crate::host::{Host, Memory, Nanos, ReturnMode};
 use crate::machine::timeout::Timeout;
 
 /// An entry that is not packed yet.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(super) enum Entry {
     /// A request of a process here, by its key.
     Request(u32),
@@ -29,7 +29,7 @@ pub(super) enum Entry {
     Closed(Port, Protocol),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Response {
     pub(super) port: Port,
     pub(super) protocol: Protocol,
@@ -38,7 +38,7 @@ pub(super) struct Response {
     pub(super) answer: Reply,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(super) enum Reply {
     Nothing,
     Value(u64),
@@ -47,7 +47,7 @@ pub(super) enum Reply {
 }
 
 /// What the network reads.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(super) enum Sending {
     Buffer {
         node: u32,
@@ -70,7 +70,7 @@ impl Sending {
 }
 
 /// One node's.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Link {
     pub(super) entries: VecDeque<Entry>,
     /// The buffer that is being packed, since when, and those that are packed.
@@ -87,7 +87,7 @@ pub(super) struct Link {
     control: VecDeque<Vec<u8>>,
     told: Told,
     /// Bytes of eager messages that the node holds of ours, and we of its.
-    left: u64,
+    pub(super) left: u64,
     pub(super) held: u64,
     /// What it has asked for.
     pub(super) pulls: VecDeque<Pulled>,

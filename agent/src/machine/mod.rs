@@ -16,6 +16,7 @@
 
 mod bulk;
 mod client;
+mod hash;
 mod link;
 mod service;
 #[cfg(test)]
@@ -140,8 +141,11 @@ pub struct Held {
     pub injection: u64,
     /// Bytes against [`Limits::eager`].
     pub eager: u64,
+    /// Bytes of this node's eager messages that other agents have not said they hold no more.
+    pub left: u64,
 }
 
+#[derive(Clone, Hash)]
 struct Peer {
     host: u64,
     address: Box<[u8]>,
@@ -150,6 +154,7 @@ struct Peer {
 }
 
 /// What has arrived, but strips.
+#[derive(Clone, Hash)]
 struct Arrived {
     from: From,
     header: Vec<u8>,
@@ -157,13 +162,15 @@ struct Arrived {
 }
 
 /// Who has sent it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum From {
     Network(Rank),
     Own,
 }
 
-/// The protocol of one agent: a state machine that is given what comes and the time.
+/// The protocol of one agent: a state machine that is given what comes and the time. It can be copied and hashed if
+/// what its host gives it can, for model checkers.
+#[derive(Clone)]
 pub struct Machine<H: Host> {
     own: u32,
     limits: Limits,
@@ -178,12 +185,12 @@ pub struct Machine<H: Host> {
     /// Bytes of eager messages that each node may leave here.
     share: u64,
     client: Client<H::Memory>,
-    service: Service<H>,
+    service: Service<H::Memory, H::Channel>,
     bulk: Bulk<H::Memory>,
     /// What the network reads.
     sending: slab::Slab<Sending>,
-    /// Long fragments that are arriving.
-    landing: slab::Slab<Landing>,
+    /// Long fragments that are arriving, and from whom.
+    landing: slab::Slab<(Rank, Landing)>,
     arrived: VecDeque<Arrived>,
     joined: Vec<Rank>,
     broken: BTreeSet<u32>,
@@ -192,14 +199,13 @@ pub struct Machine<H: Host> {
     random: fastrand::Rng,
 }
 
+#[derive(Clone, Hash)]
 enum Landing {
     Arrived {
-        from: Rank,
         header: Vec<u8>,
         payload: Vec<u8>,
     },
     Strip {
-        node: u32,
         arrival: u32,
         offset: u64,
         length: usize,
@@ -276,7 +282,7 @@ impl<H: Host> Machine<H> {
 
     /// What is held now.
     pub fn held(&self) -> Held {
-        let links = self.nodes.iter().filter_map(|node| node.link.as_deref());
+        let links = || self.nodes.iter().filter_map(|node| node.link.as_deref());
         Held {
             requests: self.client.len(),
             operations: self.service.len(),
@@ -284,7 +290,8 @@ impl<H: Host> Machine<H> {
             ejection: self.bulk.ejected,
             getmsg: self.service.taken,
             injection: self.bulk.injected,
-            eager: links.map(|link| link.held).sum(),
+            eager: links().map(|link| link.held).sum(),
+            left: links().map(|link| link.left).sum(),
         }
     }
 
@@ -411,16 +418,8 @@ impl<H: Host> Machine<H> {
         let rank = self.nodes[node as usize].rank;
         self.nodes[node as usize].link = None;
         self.listed.retain(|listed| *listed != node);
-        for (_, landing) in &mut self.landing {
-            let is_of = match landing {
-                Landing::Arrived { from, .. } => Some(*from) == rank,
-                Landing::Strip { node: of, .. } => *of == node,
-                Landing::Nothing => false,
-            };
-            if is_of {
-                *landing = Landing::Nothing;
-            }
-        }
+        // They are not mentioned again.
+        self.landing.retain(|_, (from, _)| Some(*from) != rank);
         self.lose_bulk(node);
         self.lose_operations(node);
         self.lose_requests(node);
@@ -551,7 +550,6 @@ impl<H: Host> FragmentHandler for Machine<H> {
             (Some(Fragment::Strip { arrival, offset }), Some(&node)) => {
                 match self.begin_strip(node, arrival, offset, length) {
                     Ok(()) => Landing::Strip {
-                        node,
                         arrival,
                         offset,
                         length,
@@ -563,7 +561,6 @@ impl<H: Host> FragmentHandler for Machine<H> {
                 }
             }
             (Some(_), _) if length <= BUFFER => Landing::Arrived {
-                from: peer,
                 header: header.to_vec(),
                 payload: vec![0; length],
             },
@@ -572,37 +569,39 @@ impl<H: Host> FragmentHandler for Machine<H> {
                 Landing::Nothing
             }
         };
-        Some(self.landing.insert(landing) as u64)
+        Some(self.landing.insert((peer, landing)) as u64)
     }
 
     fn place(&mut self, id: u64, offset: usize, bytes: &[u8]) {
         match self.landing.get_mut(id as usize) {
-            Some(Landing::Arrived { payload, .. }) => {
+            Some((_, Landing::Arrived { payload, .. })) => {
                 payload[offset..][..bytes.len()].copy_from_slice(bytes);
             }
-            Some(&mut Landing::Strip {
-                arrival,
-                offset: start,
-                ..
-            }) => self.place_strip(arrival, start + offset as u64, bytes),
+            Some(&mut (
+                _,
+                Landing::Strip {
+                    arrival,
+                    offset: start,
+                    ..
+                },
+            )) => self.place_strip(arrival, start + offset as u64, bytes),
             _ => {}
         }
     }
 
     fn end(&mut self, id: u64) {
         match self.landing.try_remove(id as usize) {
-            Some(Landing::Arrived {
-                from,
-                header,
-                payload,
-            }) => self.arrived.push_back(Arrived {
+            Some((from, Landing::Arrived { header, payload })) => self.arrived.push_back(Arrived {
                 from: From::Network(from),
                 header,
                 payload,
             }),
-            Some(Landing::Strip {
-                arrival, length, ..
-            }) => self.end_strip(arrival, length),
+            Some((
+                _,
+                Landing::Strip {
+                    arrival, length, ..
+                },
+            )) => self.end_strip(arrival, length),
             _ => {}
         }
     }
@@ -614,6 +613,7 @@ impl<H: Host> FragmentHandler for Machine<H> {
     fn failed(&mut self, peer: Rank, failure: Failure) {
         self.arrived
             .retain(|arrived| arrived.from != From::Network(peer));
+        self.landing.retain(|_, (from, _)| *from != peer);
         if let Some(&node) = self.by_rank.get(&peer) {
             let host = self.nodes[node as usize].host;
             tracing::warn!(host, "the agent of a node {failure}");

@@ -2,13 +2,14 @@
 //! waiting, until it was done or its time has passed.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
 
 use slab::Slab;
 
 use super::bulk::For;
 use super::link::{Entry, Reply, Response};
 use super::wire::{Body, Content, Header, Port, Protocol, What};
-use super::{Machine, ProtocolError, length};
+use super::{Machine, ProtocolError, hash, length};
 use crate::code::Code;
 use crate::host::{
     Attempt, Host, Limit, MAX_DESCRIPTOR, Memory, Message, Nanos, NoMemory, Place, ReturnMode,
@@ -19,6 +20,7 @@ const SHORTEST: Nanos = 20_000;
 pub(super) const LONGEST: Nanos = 1_000_000;
 
 /// A message that is to go into a channel.
+#[derive(Clone, Hash)]
 enum Load<M> {
     /// It is here, and needs memory.
     Eager(Vec<u8>),
@@ -28,6 +30,7 @@ enum Load<M> {
     Ready(Option<Message<M>>),
 }
 
+#[derive(Clone, Hash)]
 enum Task<M> {
     Send {
         load: Load<M>,
@@ -41,6 +44,7 @@ enum Task<M> {
     Poll(u16),
 }
 
+#[derive(Clone, Hash)]
 struct Operation<M> {
     node: u32,
     port: Port,
@@ -55,6 +59,7 @@ struct Operation<M> {
     task: Task<M>,
 }
 
+#[derive(Clone, Hash)]
 struct Queue<C> {
     descriptor: Box<[u8]>,
     /// Attached when it is first needed, and again after an error.
@@ -70,6 +75,7 @@ struct Queue<C> {
     is_shared: bool,
 }
 
+#[derive(Clone, Hash)]
 struct PortState {
     queue: u32,
     protocol: Protocol,
@@ -79,9 +85,10 @@ struct PortState {
 }
 
 /// See the [module](self).
-pub(super) struct Service<H: Host> {
-    operations: Slab<Operation<H::Memory>>,
-    queues: Slab<Queue<H::Channel>>,
+#[derive(Clone)]
+pub(super) struct Service<M, C> {
+    operations: Slab<Operation<M>>,
+    queues: Slab<Queue<C>>,
     ports: HashMap<(u32, Port), PortState>,
     receives: HashMap<Box<[u8]>, u32>,
     /// By node and number.
@@ -95,7 +102,31 @@ pub(super) struct Service<H: Host> {
     pub(super) taken: u64,
 }
 
-impl<H: Host> Service<H> {
+impl<M: Hash, C: Hash> Hash for Service<M, C> {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        let Self {
+            operations,
+            queues,
+            ports,
+            receives,
+            numbered,
+            receipts,
+            next_receipt,
+            deadlines,
+            schedule,
+            taken,
+        } = self;
+        hash::table(operations, state);
+        hash::table(queues, state);
+        hash::map(ports, state);
+        hash::map(receives, state);
+        hash::map(numbered, state);
+        hash::map(receipts, state);
+        (next_receipt, deadlines, schedule, taken).hash(state);
+    }
+}
+
+impl<M, C> Service<M, C> {
     pub(super) fn new() -> Self {
         Self {
             operations: Slab::new(),

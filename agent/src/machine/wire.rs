@@ -414,7 +414,7 @@ pub(crate) enum Fragment {
 }
 
 /// What an agent tells another one besides.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Told {
     /// Bytes of eager messages that are not held any more.
     pub(crate) consumed: u32,

@@ -1,0 +1,64 @@
+//! What tells a machine's states apart, for model checkers.
+//!
+//! Left out are what never changes (the limits), what only counts, and which free place of a table is used next: names
+//! of states that behave alike.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use slab::Slab;
+
+use super::Machine;
+use crate::host::Host;
+
+/// Hashes a table.
+pub(super) fn table<T: Hash>(table: &Slab<T>, state: &mut impl Hasher) {
+    table.len().hash(state);
+    for entry in table {
+        entry.hash(state);
+    }
+}
+
+/// Hashes a map, whatever its order.
+pub(super) fn map<K: Hash, V: Hash>(map: &HashMap<K, V>, state: &mut impl Hasher) {
+    let entries = map.iter().map(|entry| {
+        let mut state = DefaultHasher::new();
+        entry.hash(&mut state);
+        state.finish()
+    });
+    entries.fold(0, u64::wrapping_add).hash(state);
+}
+
+impl<H: Host<Memory: Hash, Channel: Hash>> Hash for Machine<H> {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        let Self {
+            own: _,
+            limits: _,
+            now,
+            nodes,
+            by_host: _,
+            by_rank,
+            listed,
+            credits,
+            scale: _,
+            share: _,
+            client,
+            service,
+            bulk,
+            sending,
+            landing,
+            arrived,
+            joined,
+            broken,
+            outcomes,
+            counters,
+            random,
+        } = self;
+        map(by_rank, state);
+        table(sending, state);
+        table(landing, state);
+        (now, nodes, listed, credits, client, service, bulk).hash(state);
+        (arrived, joined, broken, outcomes).hash(state);
+        (counters.protocol_errors, random.get_seed()).hash(state);
+    }
+}
