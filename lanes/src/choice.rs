@@ -11,7 +11,7 @@ use crate::{Error, Hosts, Result};
 /// The known networks, each with the reason if it can't be used here. Tries to load libfabric.
 pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
     let ofi = OfiSettings::default();
-    ["shm", "udp", "ofi", "portals4"]
+    ["shm", "udp", "ofi"]
         .map(|name| (name, usable_here(name, &ofi)))
         .into()
 }
@@ -19,9 +19,8 @@ pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
 /// Whether a network can be used here, or why not.
 fn usable_here(name: &str, ofi: &OfiSettings) -> Result<(), String> {
     match name {
-        "shm" | "udp" => Ok(()),
         "ofi" => conduit_ofi::start::library(&ofi.which()).map(drop),
-        _ => Err("this version has no network over Portals 4 yet".to_owned()),
+        _ => Ok(()),
     }
 }
 
@@ -73,7 +72,6 @@ pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -
     let udp = usable("udp").then_some(Kind::Udp);
     // libfabric is used only if it is named: loading it runs code of all its providers.
     let ofi = (position("ofi").is_some() && usable("ofi")).then_some(Kind::Ofi);
-    usable("portals4");
     // The one that is named first.
     let inter = match position("ofi") < position("udp") {
         true => ofi.or(udp),
@@ -176,11 +174,11 @@ mod tests {
             alone.contains("rank 0 on a, rank 2 on b") && alone.contains("CONDUIT_NETWORK=shm"),
             "{alone}"
         );
-        let neither = refused(&["ofi", "portals4"]);
+        let neither = refused(&["ofi", "shm"]);
         assert!(
             neither.contains("ofi: ")
                 && neither.contains("/no/such/libfabric.so")
-                && neither.contains("portals4: "),
+                && neither.contains("shm: "),
             "{neither}"
         );
         // The other network that is named is used.

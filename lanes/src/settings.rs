@@ -11,9 +11,9 @@ settings::group! {
     pub struct Settings, acts "all";
 
     "CONDUIT_NETWORK" networks: Option<Vec<String>> = None,
-        Kind::Words(&["shm", "udp", "ofi", "portals4"]),
+        Kind::Words(&["shm", "udp", "ofi"]),
         unset "what fits each peer: shared memory on one host, UDP between hosts",
-        "networks that may be used: shm within a host, udp or ofi between hosts, of these two the one that is named first; ofi is used only where it is named, portals4 is not there yet; the same on all ranks";
+        "networks that may be used: shm within a host, udp or ofi between hosts, of these two the one that is named first; ofi is used only where it is named; the same on all ranks";
     "CONDUIT_SECRET_FILE" secret_file: Option<std::path::PathBuf> = None, Kind::Path,
         unset "ranks trust the launcher and what it hands out",
         "file with a secret of 32 random bytes or more, mode 0600, that has the same content on all ranks: keys depend on it, so that changes to the addresses and keys that the launcher hands out are detected",
