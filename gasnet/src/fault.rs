@@ -76,6 +76,7 @@ impl From<EngineError> for Refusal {
             EngineError::BadMessage { .. }
             | EngineError::HandlerPanicked { .. }
             | EngineError::Panicked { .. }
+            | EngineError::WaitRefused { .. }
             | EngineError::Protocol { .. }
             | EngineError::CatchBasin { .. }
             | EngineError::PeerFailed { .. }

@@ -213,34 +213,48 @@ fn handlers_are_refused_what_they_may_not_do() {
     }
 }
 
+/// What polls or may wait, and the call that says so.
+const WAITS: [(&str, &str); 6] = [
+    ("poll", "poll"),
+    ("wait", "wait_until"),
+    ("barrier", "barrier"),
+    ("quiesce", "quiesce"),
+    ("flood", "request"),
+    ("get", "get"),
+];
+
+/// Threading modes, and whether a debug build checks: without, it refuses what an optimised one does.
+fn modes_and_checks(settings: &[(&str, &str)]) -> &'static [(&'static str, &'static str)] {
+    match settings.is_empty() {
+        true => &[("seq", "1"), ("seq", "0"), ("par", "0")],
+        false => &[("seq", "0")],
+    }
+}
+
+/// Does a get that copies from mapped memory end by itself, where a build doesn't check who calls?
+fn is_done(what: &str, settings: &[(&str, &str)], checks: &str) -> bool {
+    what == "get" && settings.is_empty() && (checks == "0" || !cfg!(debug_assertions))
+}
+
 /// Polls and waits are not for handlers in any build: they would be for what comes after the handler. What ends by itself is
 /// done where the build doesn't check.
 #[test]
 fn handlers_neither_poll_nor_wait() {
-    const WORDS: [(&str, &str); 6] = [
-        ("poll", "poll"),
-        ("wait", "wait_until"),
-        ("barrier", "barrier"),
-        ("quiesce", "quiesce"),
-        ("flood", "request"),
-        ("get", "get"),
-    ];
     let ways: [&[(&str, &str)]; 3] = [
         &[],
         &[("CONDUIT_WINDOWS", "0")],
         &[("CONDUIT_NETWORK", "udp")],
     ];
-    for (what, operation) in WORDS {
+    for (what, operation) in WAITS {
         for place in ["request", "reply"] {
+            let what_where = format!("{what}:{place}");
             for settings in ways {
-                let modes = ["seq", "par"];
-                for mode in &modes[..if settings.is_empty() { 2 } else { 1 }] {
-                    let what_where = format!("{what}:{place}");
-                    let finished = run(2, &["refused_in_handler", mode, &what_where], settings);
-                    if what == "get" && settings.is_empty() && !cfg!(debug_assertions) {
-                        ends(&finished, 0, &[]);
-                    } else {
-                        ends(&finished, 1, &[operation, "handler"]);
+                for (mode, checks) in modes_and_checks(settings) {
+                    let more = [settings, &[("CONDUIT_CHECKS", checks)]].concat();
+                    let finished = run(2, &["refused_in_handler", mode, &what_where], &more);
+                    match is_done(what, settings, checks) {
+                        true => ends(&finished, 0, &[]),
+                        false => ends(&finished, 1, &[operation, "handler"]),
                     }
                 }
             }
@@ -250,9 +264,18 @@ fn handlers_neither_poll_nor_wait() {
 
 #[test]
 fn nobody_waits_with_a_payload_prepared() {
-    for mode in ["seq", "par"] {
-        let finished = run(1, &["refused_while_prepared", mode], &[]);
-        ends(&finished, 1, &["wait_until", "between prepare and commit"]);
+    let ways: [&[(&str, &str)]; 2] = [&[], &[("CONDUIT_NETWORK", "udp")]];
+    for (what, operation) in WAITS {
+        for settings in ways {
+            for (mode, checks) in modes_and_checks(settings) {
+                let more = [settings, &[("CONDUIT_CHECKS", checks)]].concat();
+                let finished = run(2, &["refused_while_prepared", mode, what], &more);
+                match is_done(what, settings, checks) {
+                    true => ends(&finished, 0, &[]),
+                    false => ends(&finished, 1, &[operation, "between prepare and commit"]),
+                }
+            }
+        }
     }
 }
 

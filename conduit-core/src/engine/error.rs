@@ -166,6 +166,16 @@ pub enum Error {
         /// The rule.
         reason: am::ContextError,
     },
+    /// A call had to wait where it may not, and was left half done. Ends the job.
+    #[error("{operation} was {reason}")]
+    WaitRefused {
+        /// The call that had to wait.
+        operation: &'static str,
+        /// This rank.
+        rank: Rank,
+        /// The rule.
+        reason: am::ContextError,
+    },
     /// All of something are in use and waiting would not help.
     #[error("all {limit} {what} are in use (setting {setting})")]
     Exhausted {

@@ -85,8 +85,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline(never)]
     fn check_wait(&self, operation: &'static str) -> Result<()> {
         let checked = self.check_outside(operation, am::Operation::Block);
-        if let Err(error) = &checked {
-            self.job.fail(error.clone());
+        if let Err(Error::Context { rank, reason, .. }) = checked {
+            self.job.fail(Error::WaitRefused {
+                operation,
+                rank,
+                reason,
+            });
         }
         checked
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use anyhow::{Context, Result, ensure};
 use conduit::threads::Mode;
-use conduit::{AtomicOp, Conduit, Error, Handlers, Par, ReduceOp, Seq};
+use conduit::{AtomicOp, Conduit, Error, Handlers, Par, ReduceOp, Seq, Short};
 
 use super::{SHARE, attached};
 
@@ -251,6 +251,22 @@ thread_local! {
     static ACT: RefCell<Option<Act>> = const { RefCell::new(None) };
 }
 
+/// What polls or may wait.
+fn wait_in<M: Mode>(what: &str, conduit: &Conduit<M>, ignore: Short<()>) -> conduit::Result<()> {
+    let right = (conduit.rank() + 1) % conduit.size();
+    match what {
+        "poll" => conduit.poll(),
+        "wait" => conduit.wait_until(|| false),
+        "barrier" => conduit.barrier(),
+        "quiesce" => conduit.quiesce(),
+        "get" => conduit.get(&mut [0u8; SHARE][..], right, 0),
+        "flood" => loop {
+            conduit.request(right, ignore, ())?;
+        },
+        other => panic!("what is {other}?"),
+    }
+}
+
 /// Does in a handler what would poll or wait, and fails with what is said to that: `what:request` or `what:reply`.
 pub(super) fn refused_in_handler<M: Mode>(what: &str) -> Result<()> {
     let (what, place) = what.split_once(':').context("what:place")?;
@@ -274,19 +290,8 @@ pub(super) fn refused_in_handler<M: Mode>(what: &str) -> Result<()> {
     });
     let conduit: &Conduit<M> = Box::leak(Box::new(attached(handlers)?));
     let right = (conduit.rank() + 1) % conduit.size();
-    let act: Act = match what {
-        "poll" => Box::new(|| conduit.poll()),
-        "wait" => Box::new(|| conduit.wait_until(|| false)),
-        "barrier" => Box::new(|| conduit.barrier()),
-        "quiesce" => Box::new(|| conduit.quiesce()),
-        "get" => Box::new(move || conduit.get(&mut [0u8; SHARE][..], right, 0)),
-        "flood" => Box::new(move || {
-            loop {
-                conduit.request(right, ignore, ())?;
-            }
-        }),
-        other => anyhow::bail!("what is {other}?"),
-    };
+    let what = what.to_owned();
+    let act: Act = Box::new(move || wait_in(&what, conduit, ignore));
     ACT.set(Some(act));
     conduit.barrier()?;
     conduit.request(right, request, ())?;
@@ -294,16 +299,19 @@ pub(super) fn refused_in_handler<M: Mode>(what: &str) -> Result<()> {
     if let Some(Err(said)) = said.get() {
         anyhow::bail!("{said}");
     }
-    conduit.barrier()?;
-    Ok(())
+    Ok(conduit.finish()?)
 }
 
-/// Waits with a payload prepared, and fails with what is said to that.
-pub(super) fn refused_while_prepared<M: Mode>() -> Result<()> {
-    let conduit = attached(Handlers::<M>::new())?;
-    let _prepared = conduit.prepare_medium(conduit.rank(), 1, 1)?;
-    conduit.wait_until(|| false)?;
-    Ok(())
+/// Polls or waits with a payload prepared, and fails with what is said to that.
+pub(super) fn refused_while_prepared<M: Mode>(what: &str) -> Result<()> {
+    let mut handlers = Handlers::<M>::new();
+    let ignore = handlers.any_mode().short(|_, ()| {});
+    let conduit = attached(handlers)?;
+    conduit.barrier()?;
+    let prepared = conduit.prepare_medium(conduit.rank(), 1, 1)?;
+    wait_in(what, &conduit, ignore)?;
+    drop(prepared);
+    Ok(conduit.finish()?)
 }
 
 /// What a handler may not do, tried in handlers.

@@ -44,7 +44,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "delivered" => in_mode!(messages::delivered()),
         "delivered_whole" => messages::delivered_whole(),
         "refused_in_handler" => in_mode!(bad::refused_in_handler(argument)),
-        "refused_while_prepared" => in_mode!(bad::refused_while_prepared()),
+        "refused_while_prepared" => in_mode!(bad::refused_while_prepared(argument)),
         "threads" => threads::all_at_once(),
         "handlers_reach" => in_mode!(world::handlers_reach()),
         "typed" => world::typed(),
