@@ -271,6 +271,16 @@ pub(super) fn collectives<M: Mode>() -> Result<()> {
         floats == [f64::from(size * (size - 1) / 2), f64::from(size)],
         "{floats:?}"
     );
+    // What the sum is depends on the order of the additions. It is the same on all ranks.
+    for length in [1, 3000, 40_000] {
+        let value = |at| [1e16, 1.0, -1e16][at % 3];
+        let mut sums: Vec<f64> = (0..length).map(|at| value(at + rank as usize)).collect();
+        conduit.reduce_all(ReduceOp::Add, &mut sums)?;
+        let own: Vec<u64> = sums.into_iter().map(f64::to_bits).collect();
+        let mut others = own.clone();
+        conduit.broadcast(0, &mut others[..])?;
+        ensure!(own == others, "bits of {length} sums differ from rank 0's");
+    }
     // The rank with the largest value, as a pair.
     let mut pairs = vec![[rank * 7919 % 31, rank]; 1000];
     conduit.reduce_all_with(&mut pairs, |one: [u32; 2], other| one.max(other))?;
