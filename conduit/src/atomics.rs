@@ -151,7 +151,7 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         request: AtomicRequest,
     ) -> Result<T> {
-        let old = self.member.engine().atomic_fetch(target, offset, request);
+        let old = (self.member.engine()).atomic_fetch_in(call, target, offset, request);
         Ok(T::from_bits(self.done(call, old)?))
     }
 

@@ -120,7 +120,7 @@ impl<'a, M: Mode> Segment<'a, M> {
 
     #[inline]
     fn fetch(&self, call: &'static str, offset: usize, request: AtomicRequest) -> Result<u64> {
-        let old = self.engine.atomic_own(offset, request);
+        let old = self.engine.atomic_own(call, offset, request);
         old.map_err(self.error(call))
     }
 

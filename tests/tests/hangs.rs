@@ -9,6 +9,7 @@ const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
 const FACADE: &str = env!("CARGO_BIN_EXE_facade");
 
 const SHM: &[(&str, &str)] = &[];
+const MESSAGES: &[(&str, &str)] = &[("CONDUIT_WINDOWS", "0")];
 const UDP: &[(&str, &str)] = &[("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")];
 
 /// All of these calls fail on all ranks with the names of all of them; the job is over when it was the last call.
@@ -92,7 +93,7 @@ fn a_long_wait_reports_what_it_is_for() {
         ("GASNET_PORTAL_CRED_PER_NODE", "8"),
         ("GASNET_PORTAL_BANKED_CREDITS", "0"),
     ];
-    let cases: [(&str, &[_], &str); 12] = [
+    let cases: [(&str, &[_], &str); 15] = [
         (
             "barrier",
             SHM,
@@ -114,7 +115,22 @@ fn a_long_wait_reports_what_it_is_for() {
         (
             "atomic",
             UDP,
-            "in atomic_fetch for rank 2; 1 operation on rank 2",
+            "in atomic_get for rank 2; 1 operation on rank 2",
+        ),
+        (
+            "compare_swap",
+            UDP,
+            "in compare_swap for rank 2; 1 operation on rank 2",
+        ),
+        (
+            "wait_puts",
+            UDP,
+            "in wait_puts for operations under way; 1 operation on rank 2",
+        ),
+        (
+            "put_signal",
+            MESSAGES,
+            "in put_signal for credits of rank 2 (0 free, 8 in use); 8 requests unanswered by rank 2",
         ),
         ("quiesce", SHM, QUIESCE),
         ("quiesce", UDP, QUIESCE),
@@ -127,7 +143,10 @@ fn a_long_wait_reports_what_it_is_for() {
         ("attach", SHM, "in attach for ranks that have not called it"),
     ];
     for (call, network, words) in cases {
-        let credits = if call == "request" { &few[..] } else { &[] };
+        let credits: &[_] = match call {
+            "request" | "put_signal" => &few,
+            _ => &[],
+        };
         let settings = [&LIMIT, network, credits].concat();
         let mut job = waiting(&["wait", "seq", call], &settings);
         let line = |rank| format!("conduit: rank {rank} of 3 has waited * s {words}");

@@ -29,17 +29,22 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Does an atomic and gives the value from before it.
     #[inline]
     pub fn atomic_fetch(&self, target: Rank, offset: usize, request: AtomicRequest) -> Result<u64> {
-        match self.atomic_start(
-            "atomic_fetch",
-            target,
-            offset,
-            request,
-            true,
-            Blocking::Wait,
-        )? {
+        self.atomic_fetch_in("atomic_fetch", target, offset, request)
+    }
+
+    /// The same as a part of another call, whose name it has in errors and reports.
+    #[inline]
+    pub fn atomic_fetch_in(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+    ) -> Result<u64> {
+        match self.atomic_start(operation, target, offset, request, true, Blocking::Wait)? {
             Started::Done(value) => Ok(value),
             Started::Going(handle) => match OpId::from_bits(handle.into_bits()) {
-                Some(op) => self.wait_op("atomic_fetch", op),
+                Some(op) => self.wait_op(operation, op),
                 None => Ok(0),
             },
             // Only an immediate atomic is not started.
@@ -50,9 +55,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Does an atomic and waits until it has been done.
     #[inline]
     pub fn atomic(&self, target: Rank, offset: usize, request: AtomicRequest) -> Result<()> {
-        match self.atomic_start("atomic", target, offset, request, false, Blocking::Wait)? {
+        self.atomic_in("atomic", target, offset, request)
+    }
+
+    #[inline]
+    pub(super) fn atomic_in(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+    ) -> Result<()> {
+        match self.atomic_start(operation, target, offset, request, false, Blocking::Wait)? {
             Started::Going(handle) => match OpId::from_bits(handle.into_bits()) {
-                Some(op) => self.wait_op("atomic", op).map(drop),
+                Some(op) => self.wait_op(operation, op).map(drop),
                 None => Ok(()),
             },
             Started::Done(_) | Started::Refused => Ok(()),
@@ -82,11 +98,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// An integer outside of the segment or misaligned. In a handler, where the network's own atomics are used.
     #[inline]
-    pub fn atomic_own(&self, offset: usize, request: AtomicRequest) -> Result<u64> {
-        const OPERATION: &str = "atomic_own";
-        let place = self.own_integer(OPERATION, offset, request.ty)?;
+    pub fn atomic_own(
+        &self,
+        operation: &'static str,
+        offset: usize,
+        request: AtomicRequest,
+    ) -> Result<u64> {
+        let place = self.own_integer(operation, offset, request.ty)?;
         if !self.processor_atomics {
-            return self.atomic_fetch(self.job.rank, offset, request);
+            return self.atomic_fetch_in(operation, self.job.rank, offset, request);
         }
         let AtomicRequest {
             op,

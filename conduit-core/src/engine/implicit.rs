@@ -213,11 +213,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Waits for this thread's implicit puts and/or gets.
     pub fn wait_implicit(&self, puts: bool, gets: bool) -> Result<()> {
-        let groups = self.implicit_groups("wait_implicit", puts, gets)?;
+        let operation = match (puts, gets) {
+            (true, false) => "wait_puts",
+            (false, true) => "wait_gets",
+            _ => "wait_implicit",
+        };
+        let groups = self.implicit_groups(operation, puts, gets)?;
         if groups == [None, None] {
             return self.check_fault();
         }
-        self.wait_for("wait_implicit", Awaits::Operations, |engine| {
+        self.wait_for(operation, Awaits::Operations, |engine| {
             Ok(engine.implicit_done(groups).then_some(()))
         })
     }

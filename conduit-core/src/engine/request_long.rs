@@ -81,7 +81,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Safety
     /// The source is valid and unchanged: until return if `wait`, otherwise until the reply.
     #[inline]
-    unsafe fn long(
+    pub(super) unsafe fn long(
         &self,
         request: Request<'_>,
         source: Source,

@@ -4,10 +4,13 @@
 //! which does the atomic at the target: one message if the data fits one. A network whose own atomics are
 //! used for the segment has to do this one too, after the put has ended.
 
+use am::Category;
 use am::handlers::{Accepts, Entry, Registration};
 
 use super::atomic::AtomicRequest;
 use super::options::Blocking;
+use super::parts::memory::Source;
+use super::request::Request;
 use super::{Call, Engine, Handler, Result};
 use crate::ni::{AtomicOp, AtomicType, Ni, Rank, apply_atomic};
 use crate::threads::Mode;
@@ -15,6 +18,8 @@ use crate::threads::Mode;
 /// The handler: offset, operand (two words each, low half first), operation and type.
 const SIGNAL: u8 = 4;
 const WORDS: usize = 5;
+
+const OPERATION: &str = "put_signal";
 
 /// The library's handler. Its id is part of the protocol.
 pub(super) fn handler<N: Ni + 'static, M: Mode>() -> Registration<Handler<N, M>> {
@@ -53,7 +58,8 @@ fn decode(words: &[u32]) -> Option<(usize, AtomicRequest)> {
 
 fn on_signal<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     let engine = call.engine();
-    let done = decode(call.args()).map(|(offset, request)| engine.atomic_own(offset, request));
+    let done =
+        decode(call.args()).map(|(offset, request)| engine.atomic_own(OPERATION, offset, request));
     let reason = match done {
         Some(Ok(_)) => return,
         Some(Err(error)) => error.to_string(),
@@ -77,14 +83,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         signal: usize,
         request: AtomicRequest,
     ) -> Result<()> {
-        const OPERATION: &str = "put_signal";
         let segment =
             self.memory
                 .remote_access(&self.job, OPERATION, target, offset, source.len())?;
         let integer = self.remote_integer(OPERATION, target, signal, request.ty)?;
         if !self.processor_atomics {
-            self.put(target, offset, source)?;
-            return self.atomic(target, signal, request);
+            let source = Source::of(source);
+            // SAFETY: the range was checked; the source is borrowed, and the call waits.
+            unsafe { self.put_pieces_and_wait(OPERATION, target, segment, offset, source) }?;
+            return self.atomic_in(OPERATION, target, signal, request);
         }
         // SAFETY: the range was checked; the source is borrowed.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
@@ -99,8 +106,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         self.check_segments(OPERATION)?;
         let words = encode(signal, request);
-        self.request_long(target, SIGNAL, &words, source, offset, Blocking::Wait)
-            .map(drop)
+        let mapped = self.check_request(OPERATION, target, &words)?;
+        let (kind, wait) = (Category::Long, Blocking::Wait);
+        let request = Request::new(OPERATION, kind, target, SIGNAL, &words, mapped, wait);
+        // SAFETY: the source is borrowed, and the call lasts until it has been read.
+        unsafe { self.long(request, Source::of(source), offset, true) }.map(drop)
     }
 }
 

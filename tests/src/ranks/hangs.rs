@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use anyhow::{Result, bail, ensure};
-use conduit::{Conduit, Error, Handlers, Par, stderr, threads::Mode};
+use conduit::{AtomicOp, Conduit, Error, Handlers, Par, stderr, threads::Mode};
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::ends::compute;
@@ -81,7 +81,7 @@ pub(super) fn wait<M: Mode>(call: &str) -> Result<()> {
     conduit.barrier()?;
     stderr::write_line("ready");
     if conduit.rank() == last {
-        if ["get", "handle", "atomic"].contains(&call) {
+        if ["get", "handle", "atomic", "compare_swap", "wait_puts"].contains(&call) {
             // A rank that computes may be served by a thread of the network's.
             kill_process(getpid(), Signal::STOP)?;
         }
@@ -94,6 +94,12 @@ pub(super) fn wait<M: Mode>(call: &str) -> Result<()> {
             "get" => conduit.get(&mut bytes[..], last, 0)?,
             "handle" => conduit.scope(|scope| scope.get(&mut bytes[..], last, 0))?,
             "atomic" => drop(conduit.atomic_get::<u64>(last, 0)?),
+            "compare_swap" => drop(conduit.compare_swap(last, 0, 1u64, 2)?),
+            "wait_puts" => {
+                conduit.put_nbi(last, 0, &bytes[..])?;
+                conduit.wait_puts()?;
+            }
+            "put_signal" => conduit.put_signal(last, 0, &1u8, 8, AtomicOp::Add, 1u64)?,
             "barrier" => conduit.barrier()?,
             "broadcast" => conduit.broadcast(last, &mut bytes[..])?,
             "quiesce" => {
