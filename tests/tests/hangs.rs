@@ -170,8 +170,16 @@ fn each_thread_reports_its_wait() {
 #[test]
 fn a_report_shows_the_stack_where_asked() {
     let settings = [("CONDUIT_WAIT_REPORT", "1"), ("CONDUIT_REPORT_STACK", "1")];
-    let mut job = waiting(&["wait", "seq", "barrier"], &settings);
-    reports(&mut job, &["in barrier for rank 2", "hangs.rs"]);
+    for call in ["barrier", "attach"] {
+        let mut job = waiting(&["wait", "seq", call], &settings);
+        reports(&mut job, &[&format!("in {call} for rank"), "hangs.rs"]);
+    }
+    let words = [
+        "rank 0 of 3 polls, and waits in no call of Conduit",
+        "hangs.rs",
+        "rank 2 of 3 waits in no call of Conduit; `eu-stack -p *` shows its stacks",
+    ];
+    signalled(&["wait", "seq", "poll"], &settings[1..], &words);
 }
 
 /// The launcher is told, as a user would. It passes the signal on.
@@ -192,27 +200,45 @@ fn a_signal_asks_all_ranks() {
         (&["wait", "seq", "attach"], SHM, "waited * s in attach"),
     ];
     for (program, network, words) in cases {
-        let settings = [&[("CONDUIT_REPORT_SIGNAL", "USR1")], network].concat();
-        let mut job = waiting(program, &settings);
-        let ready = |written: &str| written.matches("ready\n").count() == 3;
-        job.until(ready).unwrap();
         let of = |rank, words| format!("conduit: rank {rank} of 3 *{words}");
-        let lines = [
-            of(0, words),
-            of(1, words),
-            of(2, "waits in no call of Conduit"),
-        ];
-        let (launcher, asked) = (job.pid(), Cell::new(0));
-        let all = |written: &str| {
-            // A rank that is ready, but does not wait yet, is asked again once all have answered.
-            if written.matches("conduit: rank ").count() >= 3 * asked.get() {
-                asked.set(asked.get() + 1);
-                kill_process(launcher, Signal::USR1).unwrap();
-            }
-            are_reported(written, &lines.each_ref().map(String::as_str))
-        };
-        job.until(all).unwrap();
+        let last = of(2, "waits in no call of Conduit");
+        signalled(program, network, &[&of(0, words), &of(1, words), &last]);
     }
+}
+
+/// Signals a job of three until all of this is reported.
+#[track_caller]
+fn signalled(program: &[&str], settings: &[(&str, &str)], words: &[&str]) {
+    let mut job = waiting(
+        program,
+        &[settings, &[("CONDUIT_REPORT_SIGNAL", "USR1")]].concat(),
+    );
+    let ready = |written: &str| written.matches("ready\n").count() == 3;
+    job.until(ready).unwrap();
+    let (launcher, asked) = (job.pid(), Cell::new(0));
+    let all = |written: &str| {
+        // A rank that is ready, but does not wait yet, is asked again once all have answered.
+        if written.matches("conduit: rank ").count() >= 3 * asked.get() {
+            asked.set(asked.get() + 1);
+            kill_process(launcher, Signal::USR1).unwrap();
+        }
+        are_reported(written, words)
+    };
+    job.until(all).unwrap();
+}
+
+/// A rank that shares its core, to which others send all the time: its polls find something, and none of its idle times is long.
+#[test]
+fn traffic_hides_no_wait() {
+    let busy = [("CONDUIT_SPIN", "0"), ("CONDUIT_YIELD", "4294967295")];
+    let waits = "rank 0 of 3 has waited * s in barrier for rank ";
+    let mut job = waiting(
+        &["wait_in_traffic"],
+        &[&busy[..], &[("CONDUIT_WAIT_REPORT", "1")]].concat(),
+    );
+    reports(&mut job, &[waits]);
+    drop(job);
+    signalled(&["wait_in_traffic"], &busy, &[waits]);
 }
 
 #[test]

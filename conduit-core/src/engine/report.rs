@@ -58,6 +58,14 @@ fn counted(count: u32, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
+/// This thread's stack, if it is asked for.
+fn add_stack(line: &mut String, asked: bool) {
+    if asked {
+        // Writing to a string does not fail.
+        let _ = write!(line, "\n{}", Backtrace::force_capture());
+    }
+}
+
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Says what a call has waited for, for so long, and what else is under way.
     #[cold]
@@ -70,19 +78,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             self.awaited(awaits)
         );
         self.add_under_way(&mut line);
-        if stack {
-            let _ = write!(line, "\n{}", Backtrace::force_capture());
-        }
+        add_stack(&mut line, stack);
         stderr::write_line(line);
     }
 
     /// The same where a program polls by itself.
     #[cold]
-    pub(super) fn report_polling(&self) {
+    pub(super) fn report_polling(&self, stack: bool) {
         let (rank, size) = (self.job.rank, self.job.size);
         let mut line =
             format!("conduit: rank {rank} of {size} polls, and waits in no call of Conduit");
         self.add_under_way(&mut line);
+        add_stack(&mut line, stack);
         stderr::write_line(line);
     }
 

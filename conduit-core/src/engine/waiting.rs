@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::parts::backoff::{Pause, SLEEP, Waiter};
+use super::parts::backoff::{Duty, Pause, SLEEP, Waiter};
 use super::report::Awaits;
 use super::{Engine, Error, Result};
 use crate::ni::Ni;
@@ -40,6 +40,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let mut waiter = Waiter::default();
         loop {
             if let Some(value) = ready(self)? {
+                if waiter.number != 0 {
+                    self.forget_wait(&waiter);
+                }
                 return Ok(value);
             }
             self.wait_once(operation, awaits, &mut waiter)?;
@@ -58,7 +61,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.check_fault()?;
         self.job.check_context(operation, am::Operation::Block)?;
         if waiter.begins() {
-            self.check_wait(operation)?;
+            self.do_duty(waiter, operation, awaits)?;
         }
         let unwinding = Unwinding {
             engine: self,
@@ -77,6 +80,35 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 Ok(())
             }
             pause => self.pause(waiter, operation, awaits, pause),
+        }
+    }
+
+    #[inline(never)]
+    fn do_duty(&self, waiter: &mut Waiter, operation: &'static str, awaits: Awaits) -> Result<()> {
+        match waiter.duty() {
+            Duty::CheckPlace => return self.check_wait(operation),
+            Duty::Report => self.report_wait(waiter, operation, awaits),
+            Duty::CheckLiveness => {
+                self.report_wait(waiter, operation, awaits);
+                self.check_liveness(operation)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what a wait is for, if that is wanted now.
+    fn report_wait(&self, waiter: &mut Waiter, operation: &'static str, awaits: Awaits) {
+        if let Some(reports) = &self.reports
+            && let Some(waited) = reports.look(waiter)
+        {
+            self.report(operation, awaits, waited, reports.stack);
+        }
+    }
+
+    #[cold]
+    fn forget_wait(&self, waiter: &Waiter) {
+        if let Some(reports) = &self.reports {
+            reports.forget(waiter);
         }
     }
 
@@ -116,29 +148,22 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         pause: Pause,
     ) -> Result<()> {
         match pause {
-            Pause::None | Pause::Spin | Pause::CheckLiveness => {}
-            Pause::Yield => {
-                std::thread::yield_now();
-                return Ok(());
-            }
+            Pause::None | Pause::Spin => {}
+            Pause::Yield => std::thread::yield_now(),
             Pause::TimedYield => {
                 let begin = Instant::now();
                 std::thread::yield_now();
                 self.backoff.yielded(begin.elapsed());
-                return Ok(());
             }
             Pause::Sleep => {
                 let begin = Instant::now();
                 self.job.ni.wait(SLEEP);
                 self.backoff.slept(waiter, begin.elapsed());
+                self.report_wait(waiter, operation, awaits);
+                self.check_liveness(operation)?;
             }
         }
-        if let Some(reports) = &self.reports
-            && let Some(waited) = reports.look(waiter)
-        {
-            self.report(operation, awaits, waited, reports.stack);
-        }
-        self.check_liveness(operation)
+        Ok(())
     }
 
     /// What a program that only polls is owed as well: now and then a look for dead peers, and a core for the others.
@@ -154,7 +179,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             && let Some(reports) = &self.reports
             && reports.answer_polling()
         {
-            self.report_polling();
+            self.report_polling(reports.stack);
         }
         if looks {
             // Told by the fault, which the poll looks at next.

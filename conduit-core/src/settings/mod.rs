@@ -133,7 +133,7 @@ settings::group! {
         unset "none",
         "the signal at which a rank says on standard error what its calls wait for; the launcher passes it on";
     "CONDUIT_REPORT_STACK" report_stack: bool = false, Kind::Bool,
-        "these reports show the stack of the call";
+        "these reports show the stack of the thread that waits in a call, or polls; a rank that does neither says how to see its stacks";
 }
 
 impl Settings {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use anyhow::{Result, bail, ensure};
-use conduit::{AtomicOp, Conduit, Error, Handlers, Par, stderr, threads::Mode};
+use conduit::{AtomicOp, Conduit, Error, Handlers, Par, Seq, stderr, threads::Mode};
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::ends::compute;
@@ -112,6 +112,25 @@ pub(super) fn wait<M: Mode>(call: &str) -> Result<()> {
             "poll" => conduit.poll()?,
             other => bail!("no call {other}"),
         }
+    }
+}
+
+/// Rank 0 waits in a barrier for the last rank, which sleeps, while the others send to it all the time.
+pub(super) fn wait_in_traffic() -> Result<()> {
+    let mut handlers = Handlers::<Seq>::new();
+    let ignore = handlers.short(|_, ()| {});
+    let conduit = attached(handlers)?;
+    conduit.barrier()?;
+    stderr::write_line("ready");
+    if conduit.rank() == 0 {
+        conduit.barrier()?;
+        bail!("all have come");
+    }
+    if conduit.rank() + 1 == conduit.size() {
+        forever();
+    }
+    loop {
+        conduit.request(0, ignore, ())?;
     }
 }
 

@@ -70,6 +70,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "panic_in_handler" => ends::panic_in_handler(argument),
         "meet" => in_mode!(hangs::meet(argument)),
         "wait" => in_mode!(hangs::wait(argument)),
+        "wait_in_traffic" => hangs::wait_in_traffic(),
         "wait_threads" => hangs::wait_threads(),
         "requests_are_shuffled" => in_mode!(semantics::requests_are_shuffled()),
         "replies_make_an_order" => in_mode!(semantics::replies_make_an_order()),

@@ -10,10 +10,10 @@ use std::time::Duration;
 /// doesn't end in a sleep.
 const DEFAULT_SPIN: u32 = 100_000;
 
-/// Idle polls between two looks for a dead peer, so that traffic of others doesn't hide it.
-const LIVENESS_INTERVAL: u32 = 1 << 14;
-/// A wait counts in 16 bits.
-const _: () = assert!((1 << 16) % LIVENESS_INTERVAL == 0);
+/// Rounds of a wait between two looks whether it is to say what it waits for, and between two looks for a dead peer. Those in which
+/// something has come count too, so that traffic of others hides neither.
+const REPORT_INTERVAL: u16 = 1 << 8;
+const LIVENESS_INTERVAL: u16 = 1 << 14;
 
 /// A shorter spin than this says that ranks share cores. A program that waits by polling then has to let others run, too:
 /// every so many idle polls.
@@ -40,8 +40,6 @@ pub(in crate::engine) enum Pause {
     None,
     /// Poll again after the processor's own pause.
     Spin,
-    /// Look for dead peers.
-    CheckLiveness,
     /// Yield the core.
     Yield,
     /// Yield the core, and tell how long that took.
@@ -50,25 +48,45 @@ pub(in crate::engine) enum Pause {
     Sleep,
 }
 
+/// What a wait has to do in a round besides its poll.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine) enum Duty {
+    /// Find out whether a wait may be where this one is.
+    CheckPlace,
+    /// Look whether it is to say what it waits for.
+    Report,
+    /// That, and look for dead peers.
+    CheckLiveness,
+}
+
 /// The state of one wait.
 ///
 /// 8 bytes: the C interface's headers have room for so much.
 #[derive(Debug, Default)]
 pub struct Waiter {
     idle: u32,
-    /// Those that found nothing, and one once it is known that this wait may be where it is. Wraps.
-    polls: u16,
+    /// Rounds that have begun. Wraps.
+    rounds: u16,
     /// Its number among the waits that last, see [`Reports`](super::reports::Reports); 0: none.
     pub(in crate::engine) number: u16,
 }
 
 impl Waiter {
-    /// Whether this is the first time: then it is yet to be seen whether a wait may be where this one is.
+    /// A round begins: whether it has a [duty](Waiter::duty).
     #[inline]
     pub(in crate::engine) fn begins(&mut self) -> bool {
-        let begins = self.polls == 0;
-        self.polls = self.polls.max(1);
-        begins
+        let due = self.rounds.is_multiple_of(REPORT_INTERVAL);
+        self.rounds = self.rounds.wrapping_add(1);
+        due
+    }
+
+    /// What the round has to do that has begun with one.
+    pub(in crate::engine) fn duty(&self) -> Duty {
+        match self.rounds.wrapping_sub(1) {
+            0 => Duty::CheckPlace,
+            round if round.is_multiple_of(LIVENESS_INTERVAL) => Duty::CheckLiveness,
+            _ => Duty::Report,
+        }
     }
 
     /// A poll has found something.
@@ -106,14 +124,12 @@ impl Backoff {
     #[inline]
     pub(in crate::engine) fn idle(&self, waiter: &mut Waiter) -> Pause {
         waiter.idle = waiter.idle.saturating_add(1);
-        waiter.polls = waiter.polls.wrapping_add(1);
         if waiter.idle > self.spin {
             return self.idle_long(waiter);
         }
-        match u32::from(waiter.polls).is_multiple_of(LIVENESS_INTERVAL) {
-            true => Pause::CheckLiveness,
-            // Without a pause at first: an answer is often only nanoseconds away.
-            false if waiter.idle <= 64 => Pause::None,
+        // Without a pause at first: an answer is often only nanoseconds away.
+        match waiter.idle <= 64 {
+            true => Pause::None,
             false => Pause::Spin,
         }
     }
@@ -157,7 +173,7 @@ impl Backoff {
         let polls = self.idle_polls.load(Relaxed).wrapping_add(1);
         self.idle_polls.store(polls, Relaxed);
         let yields = self.spin < OVERSUBSCRIBED && polls.is_multiple_of(POLLS_A_YIELD);
-        (yields, polls.is_multiple_of(LIVENESS_INTERVAL))
+        (yields, polls.is_multiple_of(LIVENESS_INTERVAL.into()))
     }
 }
 
@@ -230,15 +246,23 @@ mod tests {
     }
 
     #[test]
-    fn the_dead_are_looked_for_while_others_talk() {
-        let backoff = Backoff::new(None, 0);
+    fn traffic_hides_neither_reports_nor_the_dead() {
         let mut waiter = Waiter::default();
-        assert!(waiter.begins() && !waiter.begins());
-        let mut looks = 0;
-        for _ in 0..2 * LIVENESS_INTERVAL {
-            looks += u32::from(backoff.idle(&mut waiter) == Pause::CheckLiveness);
-            waiter.found();
-        }
-        assert_eq!(looks, 2);
+        let mut duties = |rounds: u16| {
+            let due = (0..rounds).filter_map(|_| {
+                waiter.found();
+                waiter.begins().then(|| waiter.duty())
+            });
+            due.collect::<Vec<_>>()
+        };
+        assert_eq!(duties(1), [Duty::CheckPlace]);
+        assert_eq!(duties(REPORT_INTERVAL), [Duty::Report]);
+        let looks = duties(LIVENESS_INTERVAL);
+        let dead = looks.iter().filter(|duty| **duty == Duty::CheckLiveness);
+        assert_eq!((looks.len(), dead.count()), (64, 1));
+        // Also when the count has wrapped, which a look is left out for.
+        let looks = duties(u16::MAX);
+        let of = |duty| looks.iter().filter(|one| **one == duty).count();
+        assert_eq!((of(Duty::CheckPlace), of(Duty::CheckLiveness)), (1, 3));
     }
 }

@@ -1,8 +1,9 @@
 //! When a rank says what it waits for: at a time limit (`CONDUIT_WAIT_REPORT`), and at a signal (`CONDUIT_REPORT_SIGNAL`).
 //!
-//! A wait is looked at only where it sleeps, or looks for dead peers. The rules have no clock. The thread reads the signal from a
+//! A wait is looked at every some hundred polls, and where it sleeps. The rules have no clock. The thread reads the signal from a
 //! socket and answers for a rank in which nothing waits.
 
+use std::backtrace::Backtrace;
 use std::io::Read as _;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -22,15 +23,20 @@ use crate::stderr;
 /// Waits that are known at a time, a power of two; of more than that the oldest begin anew.
 const MOST_WAITS: u16 = 256;
 
+/// A wait that was not looked at for so long has ended, though nobody has said so: the caller's own loop was left.
+const GONE: Duration = Duration::from_secs(10);
+
 /// How long the thread leaves an answer to waits: all that is well looks at the state a hundred times as often.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A wait that has been looked at.
 #[derive(Debug, Clone, Copy)]
 struct Lasting {
-    /// Which one; its place in the list follows from that.
+    /// Which one; its place in the list follows from that. 0: it has ended.
     number: u16,
     since: Instant,
+    /// When it was last looked at.
+    seen: Instant,
     /// When it reports by itself, counted from its begin.
     next: Option<Duration>,
     /// The last question that it has answered, or that was over before it began.
@@ -50,7 +56,13 @@ struct State {
     /// What this rank does where nothing polls, and since when.
     elsewhere: Option<Lasting>,
     operation: &'static str,
+    /// Where it was called, if that is asked for.
+    stack: Option<Backtrace>,
     closed: bool,
+}
+
+fn place(number: u16) -> usize {
+    usize::from(number % MOST_WAITS)
 }
 
 impl State {
@@ -61,27 +73,52 @@ impl State {
         limit: Option<Duration>,
         now: Instant,
     ) -> Option<Duration> {
-        let place = |number: u16| usize::from(number % MOST_WAITS);
         let known = self.waits.get(place(waiter.number));
         if waiter.number == 0 || known.is_none_or(|wait| wait.number != waiter.number) {
-            self.last = self.last.wrapping_add(1).max(1);
-            waiter.number = self.last;
-            let wait = self.begin(limit, now);
-            match self.waits.get_mut(place(self.last)) {
+            waiter.number = self.free_number(now);
+            let wait = self.begin(waiter.number, limit, now);
+            match self.waits.get_mut(place(waiter.number)) {
                 Some(old) => *old = wait,
-                None => self.waits.resize(place(self.last) + 1, wait),
+                None => self.waits.resize(place(waiter.number) + 1, wait),
             }
         }
         let mut wait = self.waits[place(waiter.number)];
+        wait.seen = now;
         let due = self.is_due(&mut wait, now);
         self.waits[place(waiter.number)] = wait;
         due
     }
 
-    fn begin(&self, limit: Option<Duration>, now: Instant) -> Lasting {
+    /// The next number whose place nobody has; if there is none, the next one.
+    fn free_number(&mut self, now: Instant) -> u16 {
+        let next = |number: u16| number.wrapping_add(1).max(1);
+        let first = next(self.last);
+        let is_free = |number: &u16| {
+            let wait = self.waits.get(place(*number));
+            wait.is_none_or(|wait| {
+                wait.number == 0 || now.saturating_duration_since(wait.seen) > GONE
+            })
+        };
+        let numbers = std::iter::successors(Some(first), |number| Some(next(*number)));
+        let free = numbers.take(MOST_WAITS.into()).find(is_free);
+        self.last = free.unwrap_or(first);
+        self.last
+    }
+
+    /// A wait has ended: its place is free.
+    fn forget(&mut self, waiter: &Waiter) {
+        if let Some(wait) = self.waits.get_mut(place(waiter.number))
+            && wait.number == waiter.number
+        {
+            wait.number = 0;
+        }
+    }
+
+    fn begin(&self, number: u16, limit: Option<Duration>, now: Instant) -> Lasting {
         Lasting {
-            number: self.last,
+            number,
             since: now,
+            seen: now,
             next: limit,
             answered: self.over,
         }
@@ -114,7 +151,7 @@ struct Shared {
 #[derive(Debug)]
 pub(in crate::engine) struct Reports {
     limit: Option<Duration>,
-    /// With the stack of the call.
+    /// With the stacks of the threads that wait or poll.
     pub(in crate::engine) stack: bool,
     shared: Arc<Shared>,
     /// Its other end is the thread's.
@@ -149,10 +186,10 @@ impl Reports {
             reason: format!("it can't be done on rank {rank}: {error}"),
         };
         let (socket, mut signals) = UnixStream::pair().map_err(failed)?;
-        let shared = Arc::new(Shared::default());
+        let (shared, stack) = (Arc::new(Shared::default()), settings.report_stack);
         let mut reports = Self {
             limit,
-            stack: settings.report_stack,
+            stack,
             shared: Arc::clone(&shared),
             signal: None,
             thread: None,
@@ -169,7 +206,7 @@ impl Reports {
                     Ok(_) => true,
                     Err(_) => false,
                 };
-                if let Some(line) = shared.answer(asked) {
+                if let Some(line) = shared.answer(asked, stack) {
                     stderr::write_line(format_args!("conduit: rank {rank} of {size} {line}"));
                 }
             }
@@ -198,6 +235,11 @@ impl Reports {
         due
     }
 
+    /// A wait that was looked at has ended.
+    pub(in crate::engine) fn forget(&self, waiter: &Waiter) {
+        self.shared.state.lock().forget(waiter);
+    }
+
     /// A program that only polls was asked, and nothing has answered yet: now it has.
     pub(in crate::engine) fn answer_polling(&self) -> bool {
         let mut state = self.shared.state.lock();
@@ -215,9 +257,11 @@ impl Reports {
         operation: &'static str,
         act: impl FnOnce() -> T,
     ) -> T {
+        let stack = self.stack.then(Backtrace::force_capture);
         {
             let mut state = self.shared.state.lock();
-            state.elsewhere = Some(state.begin(self.limit, Instant::now()));
+            state.stack = stack;
+            state.elsewhere = Some(state.begin(0, self.limit, Instant::now()));
             state.operation = operation;
         }
         let done = act();
@@ -228,7 +272,7 @@ impl Reports {
 
 impl Shared {
     /// What the thread has to say, when it was asked or looks by itself.
-    fn answer(&self, asked: bool) -> Option<String> {
+    fn answer(&self, asked: bool, with_stack: bool) -> Option<String> {
         let mut state = self.state.lock();
         state.asked += u32::from(asked);
         if let Some(mut wait) = state.elsewhere {
@@ -237,9 +281,10 @@ impl Shared {
             state.over = state.asked;
             return due.map(|waited| {
                 let seconds = waited.as_secs_f32();
-                let operation = state.operation;
+                let (operation, stack) = (state.operation, state.stack.as_ref());
+                let stack = stack.map_or_else(String::new, |stack| format!("\n{stack}"));
                 format!(
-                    "has waited {seconds:.1} s in {operation} for ranks that have not called it"
+                    "has waited {seconds:.1} s in {operation} for ranks that have not called it{stack}"
                 )
             });
         }
@@ -248,7 +293,14 @@ impl Shared {
         state.over = state.asked;
         let none = open(&mut state);
         state.answered = state.asked;
-        none.then(|| "waits in no call of Conduit".to_owned())
+        // Nothing may be asked of another thread's stack from within its process: it may hold the lock that a look at it needs.
+        let process = std::process::id();
+        none.then(|| match with_stack {
+            true => {
+                format!("waits in no call of Conduit; `eu-stack -p {process}` shows its stacks")
+            }
+            false => "waits in no call of Conduit".to_owned(),
+        })
     }
 }
 
@@ -314,6 +366,29 @@ mod tests {
         state.over = state.asked;
         assert!(!look(&mut state, &mut later));
         assert!(look(&mut state, &mut other) && !look(&mut state, &mut other));
+    }
+
+    /// However many other threads make meanwhile.
+    #[test]
+    fn a_wait_outlasts_others_that_end() {
+        let (mut state, begin) = (State::default(), Instant::now());
+        let mut first = Waiter::default();
+        let limit = Some(SECOND);
+        assert_eq!(state.look(&mut first, limit, begin), None);
+        for _ in 0..1 << 17 {
+            let mut other = Waiter::default();
+            assert_eq!(state.look(&mut other, limit, begin), None);
+            state.forget(&other);
+        }
+        assert_eq!(state.look(&mut first, limit, begin + SECOND), Some(SECOND));
+        // Nor do those count that were left without a word.
+        let mut now = begin;
+        let looks = (1..1 << 12).filter(|_| {
+            now += SECOND / 4;
+            state.look(&mut Waiter::default(), None, now);
+            state.look(&mut first, limit, now).is_some()
+        });
+        assert_eq!(looks.count(), 9);
     }
 
     #[test]
