@@ -111,6 +111,9 @@ pub enum Error {
     },
 }
 
+/// What joins a job, unless its caller names it otherwise.
+pub(crate) const START: &str = "start";
+
 /// " on rank N" where it is known.
 fn on(rank: Option<Rank>) -> String {
     rank.map_or_else(String::new, |rank| format!(" on rank {rank}"))

@@ -182,7 +182,12 @@ impl<'a, M: Mode> Segment<'a, M> {
         const { assert!(size_of::<T>() > 0, "elements of no bytes") };
         let base = self.elements::<T>("Segment::slice", offset, count)?;
         if !offset.is_multiple_of(align_of::<T>()) {
-            return Err(self.refuse::<T>("Segment::slice", offset, count, "are not aligned"));
+            return Err(self.refuse::<T>(
+                "Segment::slice",
+                offset,
+                count,
+                "are not aligned".into(),
+            ));
         }
         if count == 0 {
             return Ok(&mut []);
@@ -199,13 +204,7 @@ impl<'a, M: Mode> Segment<'a, M> {
         self.range(call, offset, bytes)
     }
 
-    fn refuse<T>(
-        &self,
-        call: &'static str,
-        offset: usize,
-        count: usize,
-        problem: &'static str,
-    ) -> Error {
+    fn refuse<T>(&self, call: &'static str, offset: usize, count: usize, problem: String) -> Error {
         Error::Local {
             call,
             rank: self.engine.rank(),
@@ -252,6 +251,11 @@ impl<'a, M: Mode> Landed<'a, M> {
         }
     }
 
+    fn refuse<T>(&self, call: &'static str, count: usize) -> Error {
+        let problem = format!("are not the payload's {} bytes", self.length);
+        self.segment.refuse::<T>(call, self.offset, count, problem)
+    }
+
     /// Copies the payload, which has to be as long as `destination`.
     ///
     /// # Errors
@@ -259,11 +263,7 @@ impl<'a, M: Mode> Landed<'a, M> {
     pub fn get<T: FromBytes + IntoBytes + ?Sized>(&self, destination: &mut T) -> Result<()> {
         let wanted = destination.as_mut_bytes().len();
         if wanted != self.length {
-            let problem = "are not what the payload is";
-            let error = self
-                .segment
-                .refuse::<u8>("Landed::get", self.offset, wanted, problem);
-            return Err(error);
+            return Err(self.refuse::<u8>("Landed::get", wanted));
         }
         self.segment.get(destination, self.offset)
     }
@@ -277,9 +277,8 @@ impl<'a, M: Mode> Landed<'a, M> {
         const { assert!(size_of::<T>() > 0, "elements of no bytes") };
         let size = size_of::<T>();
         let count = self.length / size;
-        let refuse = |problem| Err(self.segment.refuse::<T>(CALL, self.offset, count, problem));
         if !self.length.is_multiple_of(size) {
-            return refuse("are not what the payload is");
+            return Err(self.refuse::<T>(CALL, count));
         }
         if count == 0 {
             return Ok(Vec::new());
