@@ -79,15 +79,14 @@ pub enum Error {
         /// What is wrong.
         problem: &'static str,
     },
-    /// Fixed handler ids must lie in 128..=255 and be used once.
-    #[error("attach on rank {rank}: handler id {id} is {problem}")]
-    HandlerId {
+    /// A handler that can't be registered: fixed ids must lie in 128..=255 and be used once, payloads be aligned to at most 16; or an id
+    /// or a name that no handler was added for.
+    #[error("attach on rank {rank}: {problem}")]
+    Handlers {
         /// The calling rank.
         rank: Rank,
-        /// The id.
-        id: u8,
-        /// What is wrong.
-        problem: &'static str,
+        /// The handler, by name and types, and what is wrong.
+        problem: String,
     },
     /// The ranks have not registered the same handlers. All of them get this error, and none has a segment.
     #[error("attach on rank {rank}: the ranks' handlers differ: {difference}")]

@@ -104,7 +104,8 @@ pub struct Handlers<M: Mode = Seq> {
     list: Vec<Added<M>>,
     next: Option<u8>,
     name: Option<&'static str>,
-    error: Option<(u8, &'static str)>,
+    /// The first thing that was wrong.
+    problem: Option<String>,
 }
 
 /// A handler that has been added.
@@ -156,7 +157,7 @@ impl<M: Mode> Handlers<M> {
             list: Vec::new(),
             next: None,
             name: None,
-            error: None,
+            problem: None,
         }
     }
 
@@ -253,13 +254,12 @@ impl<M: Mode> Handlers<M> {
         &mut self,
         handler: impl Fn(&Call<'_, M>, A, &P) + 'static,
     ) -> Medium<A, P> {
-        // Payloads lie at multiples of 16: this one is a multiple of no more.
-        if let Err(CastError::Alignment(_)) = P::ref_from_bytes(&PAGE.0[16..16]) {
-            let problem = "not to be had: its payload is aligned to more than 16";
-            self.error.get_or_insert((self.next.unwrap_or(0), problem));
-        }
         let (kind, payload) = ("a medium", type_name::<P>());
         let types = format!("{} with {payload}", A::types());
+        // Payloads lie at multiples of 16: this one is a multiple of no more.
+        if let Err(CastError::Alignment(_)) = P::ref_from_bytes(&PAGE.0[16..16]) {
+            self.refuse(kind, &types, "its payload is aligned to more than 16 bytes");
+        }
         let handler = move |call: &Call<'_, M>, args: A| {
             let Carried::Medium(bytes) = call.payload() else {
                 return;
@@ -304,8 +304,8 @@ impl<M: Mode> Handlers<M> {
             Some(id) => self.fixed(id),
             None => self.automatic(),
         };
-        let id = id.unwrap_or_else(|error| {
-            self.error.get_or_insert(error);
+        let id = id.unwrap_or_else(|problem| {
+            self.refuse(kind, &types, &problem);
             CLIENT_FIRST
         });
         // SAFETY: the caller's promise; the function holds nothing else.
@@ -323,34 +323,46 @@ impl<M: Mode> Handlers<M> {
         id
     }
 
-    fn fixed(&self, id: u8) -> Result<u8, (u8, &'static str)> {
-        if id < CLIENT_FIRST {
-            return Err((id, "not in 128..=255"));
-        }
-        if self.is_taken(id) {
-            return Err((id, "taken already"));
-        }
-        Ok(id)
+    /// Something is wrong with the handler that is being added.
+    fn refuse(&mut self, kind: &str, types: &str, problem: &str) {
+        let name = self
+            .name
+            .map_or_else(String::new, |name| format!("{name:?}, "));
+        self.problem
+            .get_or_insert_with(|| format!("handler {name}{kind} of {types}: {problem}"));
     }
 
-    fn automatic(&self) -> Result<u8, (u8, &'static str)> {
+    fn fixed(&self, id: u8) -> Result<u8, String> {
+        if id < CLIENT_FIRST {
+            return Err(format!("its id {id} is not in 128..=255"));
+        }
+        match self.list.iter().find(|added| added.id == id) {
+            Some(other) => Err(format!("its id is taken by handler {}", other.signature())),
+            None => Ok(id),
+        }
+    }
+
+    fn automatic(&self) -> Result<u8, String> {
         (CLIENT_FIRST..=u8::MAX)
             .rev()
             .find(|&id| !self.is_taken(id))
-            .ok_or((0, "not to be had: all of 128..=255 are taken"))
+            .ok_or_else(|| "no id is left, all of 128..=255 are taken".to_owned())
     }
 
     fn is_taken(&self, id: u8) -> bool {
         self.list.iter().any(|added| added.id == id)
     }
 
-    /// What is registered, or an id that was wrong and why.
-    pub(crate) fn checked(self) -> Result<Checked<M>, (u8, &'static str)> {
-        if let Some(error) = self.error {
-            return Err(error);
+    /// What is registered, or which handler can't be and why.
+    pub(crate) fn checked(self) -> Result<Checked<M>, String> {
+        if let Some(problem) = self.problem {
+            return Err(problem);
         }
         if let Some(id) = self.next {
-            return Err((id, "given to no handler"));
+            return Err(format!("handler id {id} is given to no handler"));
+        }
+        if let Some(name) = self.name {
+            return Err(format!("the name {name:?} is given to no handler"));
         }
         let signatures = self.list.iter().map(Added::signature).collect();
         let registration = |added: Added<M>| Registration {
@@ -400,5 +412,57 @@ impl<M: Mode> AnyMode<'_, M> {
     ) -> Long<A> {
         // SAFETY: as above.
         unsafe { self.0.add_long(handler) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+    #[repr(C, align(32))]
+    struct Wide([u8; 32]);
+
+    #[test]
+    fn what_is_wrong_names_the_handler() {
+        let problem = |add: fn(&mut Handlers)| {
+            let mut handlers = Handlers::new();
+            add(&mut handlers);
+            handlers.checked().err().unwrap_or_default()
+        };
+        let wide = problem(|handlers| drop(handlers.named("wide").medium(|_, (), _: &Wide| {})));
+        assert_eq!(
+            wide,
+            format!(
+                "handler \"wide\", a medium of () with {}: its payload is aligned to more than 16 bytes",
+                type_name::<Wide>()
+            )
+        );
+        let low = problem(|handlers| drop(handlers.next_id(127).short(|_, (_,): (u64,)| {})));
+        assert_eq!(
+            low,
+            "handler a short of (u64): its id 127 is not in 128..=255"
+        );
+        let taken = problem(|handlers| {
+            handlers.named("one").next_id(200).short(|_, ()| {});
+            handlers.named("other").next_id(200).long(|_, (), _| {});
+        });
+        assert_eq!(
+            taken,
+            "handler \"other\", a long of (): its id is taken by handler 200 \"one\", a short of ()"
+        );
+        let many = problem(|handlers| {
+            for _ in 0..129 {
+                handlers.named("many").short(|_, ()| {});
+            }
+        });
+        assert_eq!(
+            many,
+            "handler \"many\", a short of (): no id is left, all of 128..=255 are taken"
+        );
+        let name = problem(|handlers| drop(handlers.named("nobody")));
+        assert_eq!(name, "the name \"nobody\" is given to no handler");
+        let id = problem(|handlers| drop(handlers.next_id(200)));
+        assert_eq!(id, "handler id 200 is given to no handler");
     }
 }

@@ -57,9 +57,9 @@ impl<M: Mode> Job<M> {
     pub fn attach(self, handlers: Handlers<M>, bytes: usize) -> Result<Conduit<M>> {
         let (mut list, signatures) = match handlers.checked() {
             Ok(checked) => checked,
-            Err((id, problem)) => {
+            Err(problem) => {
                 let rank = self.rank();
-                let error = Error::HandlerId { rank, id, problem };
+                let error = Error::Handlers { rank, problem };
                 return Err(self.member.decline_attach(error));
             }
         };
