@@ -10,6 +10,8 @@ use conduit_core::threads::Mode;
 
 use crate::{Error, Member, Result};
 
+const CALL: &str = "attach";
+
 /// Bytes of a handler's description that travel.
 const MOST: usize = 400;
 
@@ -18,13 +20,13 @@ pub(crate) fn check<M: Mode>(member: &Member<M>, signatures: &[String]) -> Resul
     let rank = member.engine().rank();
     let all = signatures.iter().map(|signature| hash(signature));
     let name = hash_of(all.clone().flat_map(u32::to_ne_bytes));
-    match member.engine().meet("attach", Value::Named(name)) {
+    match member.engine().meet(CALL, Value::Named(name)) {
         Ok(BarrierOutcome::Match(_)) => return Ok(()),
         Ok(BarrierOutcome::Mismatch(_)) => {}
-        Err(error) => return Err(member.failed("attach", error)),
+        Err(error) => return Err(member.failed(CALL, error)),
     }
     let hashes: Vec<u8> = all.flat_map(u32::to_ne_bytes).collect();
-    let of_ranks = member.allgather(&hashes)?;
+    let of_ranks = member.allgather(CALL, &hashes)?;
     let place = |at: usize| of_ranks.iter().map(move |all| all.get(at * 4..at * 4 + 4));
     let differs = |&at: &usize| {
         let mut all = place(at);
@@ -38,7 +40,7 @@ pub(crate) fn check<M: Mode>(member: &Member<M>, signatures: &[String]) -> Resul
     while own.len() > MOST {
         own.pop();
     }
-    let texts = member.allgather(own.as_bytes())?;
+    let texts = member.allgather(CALL, own.as_bytes())?;
     Err(Error::HandlersDiffer {
         rank,
         difference: format!("handler {} is {}", at + 1, by_rank(&texts)),

@@ -27,24 +27,30 @@ pub enum Error {
         error: EngineError,
     },
     /// A setting is unknown or has no acceptable value.
-    #[error("start{}: {reason}", on(*rank))]
+    #[error("{call}{}: {reason}", on(*rank))]
     Settings {
+        /// The call.
+        call: &'static str,
         /// The calling rank, if the launcher says which that is.
         rank: Option<Rank>,
         /// The setting, what was found and what is accepted.
         reason: String,
     },
-    /// The job could not be joined, or the launcher failed.
-    #[error("start{}: {reason}", on(*rank))]
+    /// The job could not be joined.
+    #[error("{call}{}: {reason}", on(*rank))]
     Start {
+        /// The call.
+        call: &'static str,
         /// The calling rank, if it is known.
         rank: Option<Rank>,
         /// What failed.
         reason: String,
     },
     /// The network could not be started.
-    #[error("start{}: {error}", on(*rank))]
+    #[error("{call}{}: {error}", on(*rank))]
     Network {
+        /// The call.
+        call: &'static str,
         /// The calling rank, if it is known.
         rank: Option<Rank>,
         /// What failed.
@@ -77,7 +83,7 @@ pub enum Error {
         /// Bytes of an element.
         size: usize,
         /// What is wrong.
-        problem: &'static str,
+        problem: String,
     },
     /// A handler that can't be registered: fixed ids must lie in 128..=255 and be used once, payloads be aligned to at most 16; or an id
     /// or a name that no handler was added for.
@@ -143,6 +149,7 @@ impl Error {
 
     pub(crate) fn start(reason: impl fmt::Display) -> Self {
         Self::Start {
+            call: START,
             rank: None,
             reason: reason.to_string(),
         }
@@ -150,17 +157,20 @@ impl Error {
 
     pub(crate) fn settings(reason: impl fmt::Display) -> Self {
         Self::Settings {
+            call: START,
             rank: None,
             reason: reason.to_string(),
         }
     }
 
-    /// The same, of a start that has learnt which rank this is.
-    pub(crate) fn of_rank(mut self, of: Option<Rank>) -> Self {
-        if let Self::Settings { rank, .. } | Self::Start { rank, .. } | Self::Network { rank, .. } =
-            &mut self
-        {
-            *rank = rank.or(of);
+    /// The same, of a start by this name that has learnt which rank this is.
+    pub(crate) fn of_start(mut self, name: &'static str, of: Option<Rank>) -> Self {
+        match &mut self {
+            Self::Settings { call, rank, .. }
+            | Self::Start { call, rank, .. }
+            | Self::Network { call, rank, .. } => (*call, *rank) = (name, rank.or(of)),
+            Self::Engine { call, .. } => *call = name,
+            _ => {}
         }
         self
     }

@@ -150,27 +150,24 @@ impl<M: Mode> Member<M> {
 
     /// Leaves the network, as all others do, and tells the launcher that this rank ends as it should.
     pub(crate) fn finish(&self) -> Result<()> {
-        let checked = self.engine.check_process();
-        checked.map_err(|error| Error::of("finish", self.engine.rank(), error))?;
+        let failed = |error| Error::of("finish", self.engine.rank(), error);
+        self.engine.check_process().map_err(failed)?;
         self.leave_network();
         self.engine.retire();
-        self.finalize()
+        self.finalize().map_err(failed)
     }
 
     /// Tells the launcher that this rank ends as it should.
-    fn finalize(&self) -> Result<()> {
-        self.launcher
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .finalize()
-            .map_err(|error| error.of_rank(Some(self.engine.rank())))
+    fn finalize(&self) -> Result<(), EngineError> {
+        let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        launcher.finalize()
     }
 
-    /// What each rank says, by rank. Collective, does not poll.
-    pub(crate) fn allgather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+    /// What each rank says in this call, by rank. Collective, does not poll.
+    pub(crate) fn allgather(&self, call: &'static str, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
         let gathered = launcher.bootstrap().allgather(bytes);
-        gathered.map_err(|error| Error::start(error).of_rank(Some(self.engine.rank())))
+        gathered.map_err(|error| Error::of(call, self.engine.rank(), error.into()))
     }
 
     /// Ends the job with this code: tells the others and waits for them for a bounded time. What is left to do is to end

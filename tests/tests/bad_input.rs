@@ -51,8 +51,14 @@ fn a_setting_that_is_wrong_ends_all_ranks() {
     ];
     for (name, value, word) in table {
         let finished = run(2, &["calls", "seq"], &[(name, value)]);
-        ends(&finished, 1, &[name, value, word]);
+        ends(&finished, 1, &["start_as on rank", name, value, word]);
     }
+}
+
+#[test]
+fn a_launcher_that_is_gone_is_told_by_the_call_that_finds_out() {
+    let finished = run(1, &["launcher_gone"], &[]);
+    ends(&finished, 1, &["finish on rank 0: "]);
 }
 
 /// The file with the job's secret: one that others may read, one that another rank has otherwise or doesn't have. Every rank says so, of

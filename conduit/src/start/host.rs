@@ -126,9 +126,7 @@ impl Survey {
             settings: settings.of_network().agreement(),
         };
         let rank = bootstrap.rank();
-        let all = bootstrap
-            .allgather(&own.encode())
-            .map_err(super::start_error)?;
+        let all = bootstrap.allgather(&own.encode()).map_err(Error::start)?;
         name?;
         let mut infos = Vec::with_capacity(all.len());
         for (peer, bytes) in (0..).zip(&all) {

@@ -4,11 +4,12 @@ mod alone;
 mod host;
 mod pmi;
 
-use conduit_core::bootstrap::{Alone, Bootstrap, BootstrapError};
-use conduit_core::engine::Engine;
+use conduit_core::bootstrap::{Alone, Bootstrap};
+use conduit_core::engine::{Engine, Error as EngineError};
 use conduit_core::stderr;
 use conduit_core::threads::{Mode, Seq};
 
+use crate::error::START;
 use crate::settings::{Groups as _, Settings, Warning};
 use crate::{Error, Job, Member, Result};
 pub use alone::check_alone;
@@ -24,7 +25,7 @@ use host::Survey;
 /// # Ok::<(), conduit::Error>(())
 /// ```
 pub fn start() -> Result<Job<Seq>> {
-    start_as::<Seq>()
+    Ok(Job::new(join_by(START, |_, _| ())?))
 }
 
 /// Joins the job that this process was started in, in threading mode `M`. Collective, once per process.
@@ -35,18 +36,28 @@ pub fn start() -> Result<Job<Seq>> {
 /// # Errors
 /// A setting that is unknown or out of range, a network that can't be used, a launcher that fails or can't be reached.
 pub fn start_as<M: Mode>() -> Result<Job<M>> {
-    Ok(Job::new(join(|_, _| ())?))
+    Ok(Job::new(join_by("start_as", |_, _| ())?))
 }
 
 /// As [`start_as`], for interfaces to other languages. `adjust` sees the settings and the number of ranks
 /// before they are used.
 pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M>> {
+    join_by(START, adjust)
+}
+
+/// As [`join`], in a call of this name.
+fn join_by<M: Mode>(
+    call: &'static str,
+    adjust: impl FnOnce(&mut Settings, u32),
+) -> Result<Member<M>> {
     let told = || std::env::var("PMI_RANK").ok()?.parse().ok();
     let found = Settings::from_env().map_err(Error::settings);
     let found = found.and_then(|found| Ok((Launcher::find(&found.0)?, found)));
-    let (mut launcher, (settings, warnings)) = found.map_err(|error| error.of_rank(told()))?;
+    let (mut launcher, (settings, warnings)) =
+        found.map_err(|error| error.of_start(call, told()))?;
     let rank = launcher.bootstrap().rank();
-    start_on(launcher, settings, &warnings, adjust).map_err(|error| error.of_rank(Some(rank)))
+    start_on(launcher, settings, &warnings, adjust)
+        .map_err(|error| error.of_start(call, Some(rank)))
 }
 
 fn start_on<M: Mode>(
@@ -71,10 +82,14 @@ fn start_on<M: Mode>(
         &mut survey.hosts,
         most_segment,
     )
-    .map_err(|error| Error::Network { rank: None, error })?;
+    .map_err(|error| Error::Network {
+        call: START,
+        rank: None,
+        error,
+    })?;
     let rank = bootstrap.rank();
     let engine = Engine::start(network, bootstrap, &settings.engine);
-    let engine = engine.map_err(|error| Error::of("start", rank, error))?;
+    let engine = engine.map_err(|error| Error::of(START, rank, error))?;
     Ok(Member::new(
         engine,
         settings,
@@ -82,10 +97,6 @@ fn start_on<M: Mode>(
         survey.hosts,
         most_segment,
     ))
-}
-
-fn start_error(error: BootstrapError) -> Error {
-    Error::start(error)
 }
 
 /// Whoever started this process.
@@ -112,7 +123,7 @@ impl Launcher {
     }
 
     /// Tells the launcher that this rank ends as it should.
-    pub(crate) fn finalize(&mut self) -> Result<()> {
+    pub(crate) fn finalize(&mut self) -> Result<(), EngineError> {
         match self {
             Self::Pmi(pmi) => pmi.finalize(),
             Self::Alone(_) => Ok(()),

@@ -1,6 +1,7 @@
 //! The launcher's side channel by PMI-1.
 
 use conduit_core::bootstrap::{Bootstrap, BootstrapError};
+use conduit_core::engine::Error as EngineError;
 use pmi::client::Connection;
 
 use crate::{Error, Result};
@@ -23,8 +24,9 @@ impl Pmi {
         }))
     }
 
-    pub(crate) fn finalize(&mut self) -> Result<()> {
-        self.connection.finalize().map_err(Error::start)
+    pub(crate) fn finalize(&mut self) -> Result<(), EngineError> {
+        let finalized = self.connection.finalize();
+        finalized.map_err(|error| EngineError::Bootstrap(error.to_string()))
     }
 
     pub(crate) fn abort(&mut self, code: i32, reason: &str) {

@@ -1,6 +1,7 @@
 //! How jobs end.
 
 use std::io::{Read, Write};
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -57,6 +58,17 @@ pub(super) fn exit_in_handler() -> Result<()> {
     }
     conduit.wait_until(|| false)?;
     Ok(())
+}
+
+/// The launcher's answers end before `finish` asks for one.
+pub(super) fn launcher_gone() -> Result<()> {
+    let conduit = attached(Handlers::<Seq>::new())?;
+    let number = std::env::var("PMI_FD")?.parse()?;
+    // SAFETY: the launcher's socket, which this process has open until it ends.
+    let socket = unsafe { BorrowedFd::borrow_raw(number) };
+    let socket = UnixStream::from(socket.try_clone_to_owned()?);
+    socket.shutdown(std::net::Shutdown::Read)?;
+    Ok(conduit.finish()?)
 }
 
 /// Rank 1, or all, leave without a word: by returning from `main`, or by `exit`. The others wait for it.

@@ -64,6 +64,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "exit_after_finish" => ends::exit_after_finish(argument),
         "exit_at_once" => ends::exit_at_once(argument),
         "exit_in_handler" => ends::exit_in_handler(),
+        "launcher_gone" => ends::launcher_gone(),
         "leave" => ends::leave(argument),
         "stay" => ends::stay(argument),
         "killed_meanwhile" => ends::killed_meanwhile(argument),
