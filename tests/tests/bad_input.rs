@@ -309,7 +309,9 @@ fn any_rank_may_end_the_job() {
         );
         assert_eq!(finished.stderr.lines().count(), 1, "{finished:#?}");
     }
-    ends(&run(3, &["exit_in_handler"], &[]), 9, &[]);
+    for mode in ["seq", "par"] {
+        ends(&run(3, &["exit_in_handler", mode], &[]), 9, &[]);
+    }
 }
 
 /// Nobody is told any more, or waited for: by its words, which are none.

@@ -1,13 +1,14 @@
 //! How jobs end.
 
+use std::cell::OnceCell;
 use std::io::{Read, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use conduit::threads::Mode;
 use conduit::{Conduit, Handlers, Par, Seq};
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -41,17 +42,17 @@ pub(super) fn compute() {
     }
 }
 
-/// A request makes its handler end the job with code 9.
-pub(super) fn exit_in_handler() -> Result<()> {
-    static CONDUIT: OnceLock<Conduit<Par>> = OnceLock::new();
-    let mut handlers = Handlers::<Par>::new();
-    let end = handlers.short(|_, (code,): (i32,)| {
-        if let Some(conduit) = CONDUIT.get() {
-            conduit.exit(code);
-        }
+/// A request makes its handler end the job with code 9. Where it runs is known: on the thread that waits.
+pub(super) fn exit_in_handler<M: Mode>() -> Result<()> {
+    thread_local! {
+        static EXIT: OnceCell<Box<dyn Fn(i32)>> = const { OnceCell::new() };
+    }
+    let mut handlers = Handlers::<M>::new();
+    let end = handlers.any_mode().short(|_, (code,): (i32,)| {
+        EXIT.with(|exit| exit.get().map(|exit| exit(code)));
     });
-    let conduit =
-        CONDUIT.get_or_init(|| attached(handlers).unwrap_or_else(|error| panic!("start: {error}")));
+    let conduit: &Conduit<M> = Box::leak(Box::new(attached(handlers)?));
+    EXIT.with(|exit| exit.set(Box::new(|code| conduit.exit(code))).is_ok());
     conduit.barrier()?;
     if conduit.rank() == 0 {
         conduit.request(conduit.size() - 1, end, (9,))?;

@@ -63,7 +63,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "exit" => ends::exit(argument),
         "exit_after_finish" => ends::exit_after_finish(argument),
         "exit_at_once" => ends::exit_at_once(argument),
-        "exit_in_handler" => ends::exit_in_handler(),
+        "exit_in_handler" => in_mode!(ends::exit_in_handler()),
         "launcher_gone" => ends::launcher_gone(),
         "leave" => ends::leave(argument),
         "stay" => ends::stay(argument),
