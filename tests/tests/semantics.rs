@@ -23,7 +23,7 @@ enum Network {
     /// Over UDP, with packets that are lost, repeated, changed and reordered.
     SufferingUdp,
     Libfabric,
-    /// Two ranks on each of two hosts: mapped memory and UDP in one job.
+    /// Two ranks on each of two hosts: mapped memory and UDP whose packets suffer in one job.
     NearAndFar,
 }
 
@@ -54,7 +54,7 @@ impl Network {
                     ("CONDUIT_OFI_DOMAIN", domain.expect("it has one")),
                 ]
             }
-            NearAndFar => udp[1..].to_vec(),
+            NearAndFar => [&udp[1..], &FAULTS].concat(),
         }
     }
 
