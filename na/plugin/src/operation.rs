@@ -40,6 +40,23 @@ pub(crate) struct Op {
     context: AtomicPtr<Context>,
 }
 
+impl Op {
+    /// Its user destroys it while it is under way: its number. After that another thread may free
+    /// it at any time. Otherwise its state.
+    fn give_up(&self) -> std::result::Result<OperationId, u32> {
+        // SYNC: Acquire, so that its number is seen.
+        match self.state.load(Ordering::Acquire) {
+            ACTIVE => {
+                let id = OperationId::of_u64(self.id.load(Ordering::Relaxed));
+                self.state
+                    .compare_exchange(ACTIVE, DESTROYED, Ordering::AcqRel, Ordering::Acquire)
+                    .map(|_| id)
+            }
+            state => Err(state),
+        }
+    }
+}
+
 /// A message of an operation that receives several.
 struct Message {
     completion: na_cb_completion_data,
@@ -316,19 +333,14 @@ pub(crate) unsafe extern "C" fn op_destroy(class: *mut na_class, op: *mut Op) {
     let Some(op_ref) = (unsafe { op.as_ref() }) else {
         return;
     };
-    // SYNC: Acquire, so that its number is seen.
-    match op_ref
-        .state
-        .compare_exchange(ACTIVE, DESTROYED, Ordering::AcqRel, Ordering::Acquire)
-    {
-        Ok(_) => {
+    match op_ref.give_up() {
+        Ok(id) => {
             log::write(
                 Outlet::Operation,
                 Level::Warning,
                 c"op_destroy",
                 "the operation has not ended: it is canceled, and freed after that",
             );
-            let id = OperationId::of_u64(op_ref.id.load(Ordering::Relaxed));
             // SAFETY: the library's class.
             if let Ok(class) = unsafe { class_of(class) } {
                 class.class().cancel(id);
