@@ -445,7 +445,13 @@ impl Local {
         // It may tell how the session ended.
         self.look_at_session(number, handler);
         match self.peers.get(number).map(|peer| &peer.state) {
-            Some(State::Open(_)) => self.end(number, Failure::Network("it was restarted"), handler),
+            Some(State::Open(session)) => {
+                let failure = match is_hung_up(&session.socket) {
+                    true => Failure::Network("it was restarted"),
+                    false => Failure::Broken("it begins a session beside the one that it has"),
+                };
+                self.end(number, failure, handler);
+            }
             Some(&State::Failing(failure)) => self.end(number, failure, handler),
             _ => self.forget(number),
         }

@@ -637,7 +637,12 @@ impl FragmentHandler for Machine {
 
     fn failed(&mut self, peer: Rank, failure: Failure) {
         tracing::debug!(peer, %failure, "a session has ended");
-        self.session_ended(peer, &Error::Unreachable(failure), false);
+        match failure {
+            // The network has ended it here, and the peer may live.
+            Failure::Broken(_) => self.session_ended(peer, &Error::GivenUp, true),
+            Failure::Lost(_) => self.session_ended(peer, &Error::Unreachable(failure), true),
+            _ => self.session_ended(peer, &Error::Unreachable(failure), false),
+        }
     }
 
     fn room(&self) -> usize {

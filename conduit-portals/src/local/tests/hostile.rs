@@ -258,6 +258,30 @@ fn greetings_that_are_wrong_are_refused() {
     victim.check();
 }
 
+/// It has not ended, so it may still copy this process's memory.
+#[test]
+fn a_peer_with_a_session_that_begins_another_one_breaks_the_protocol() {
+    let mut server = Process::new();
+    let files = files();
+    let address = encode(server.local.host, 1, "twice");
+    let hello = Packet::Hello {
+        terms: TERMS,
+        shift: files.memory.0.shift(),
+        address: &address,
+    };
+    let sockets = [(); 2].map(|()| {
+        let socket = stranger(&server);
+        let both = [files.pair.as_fd(), files.front.as_fd()];
+        socket::send(&socket, &hello, &both).unwrap();
+        server.pump();
+        socket
+    });
+    let number = server.handler.joined[0];
+    let reason = "it begins a session beside the one that it has";
+    assert_eq!(server.failures(), [(number, Failure::Broken(reason))]);
+    drop(sockets);
+}
+
 #[test]
 fn answers_that_are_wrong_are_failures() {
     let name = format!("test-impostor-{}", std::process::id());

@@ -360,6 +360,34 @@ fn what_a_dead_peer_owes_ends_and_who_comes_next_is_served() {
     assert_eq!(b.ended.len(), 1);
 }
 
+/// Its network gives up a peer that breaks the protocol, and that may live on: what it may be
+/// copying is nobody's any more.
+#[test]
+fn memory_that_a_broken_peer_may_copy_is_given_up() {
+    use conduit_portals::transport::fragment::FragmentHandler;
+    let failures = [
+        (Failure::Left, Error::Unreachable(Failure::Left)),
+        (Failure::Broken("a test"), Error::GivenUp),
+        (Failure::Lost(5), Error::GivenUp),
+    ];
+    for (failure, error) in failures {
+        let (_, mut a, mut b) = pair(true);
+        let to_b = a.peer(2);
+        a.send(to_b, 1, b"x", 0, false);
+        settle(&mut [&mut a, &mut b]);
+        let mut here = vec![7; 30_000];
+        let local = of(&mut here);
+        let mut there = vec![1u8; 30_000];
+        let (remote, _) = b.register(&mut there, Rights::ReadWrite);
+        a.transfer(2, to_b, false, &local, remote, (0, 30_000));
+        a.step();
+        assert_eq!(a.machine.copies(), 1, "requested of the peer");
+        a.machine.failed(to_b, failure);
+        a.step();
+        assert_eq!(a.result(2), Some(Err(error)));
+    }
+}
+
 #[test]
 fn every_kind_of_operation_is_canceled() {
     let (_, mut a, mut b) = pair(false);
