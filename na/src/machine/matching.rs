@@ -107,7 +107,7 @@ impl Expected {
         }
     }
 
-    /// Drops what came from a peer whose number is given to another one.
+    /// Drops what came from a peer.
     pub(crate) fn forget(&mut self, peer: Rank) {
         let of = |context, tag| Match {
             peer,

@@ -550,6 +550,8 @@ impl Machine {
             }
         }
         self.arrivals.retain(|_, arrival| arrival.peer() != peer);
+        // What comes next from there may be another process's, with the same tags.
+        self.expected.forget(peer);
         for id in self.operations.of(Some(peer)) {
             let operation = self.operations.peek(id);
             let end = match operation.map(|operation| &operation.kind) {
@@ -605,14 +607,9 @@ impl Machine {
                 .is_some_and(|peer| peer.references == 0 && peer.is_quiet() && peer.early == 0);
             if unused && !network.has_session(number) {
                 network.close(number);
-                self.forget(number);
+                self.peers.remove(number);
             }
         }
-    }
-
-    fn forget(&mut self, peer: Rank) {
-        self.expected.forget(peer);
-        self.peers.remove(peer);
     }
 
     /// Closes sessions that this process has begun, that nobody refers to and that were not used
@@ -627,7 +624,7 @@ impl Machine {
             if !used && peer.looked_up && peer.references == 0 && peer.is_quiet() {
                 network.close(number);
                 self.session_ended(number, &Error::Unreachable(Failure::Left), true);
-                self.forget(number);
+                self.peers.remove(number);
             }
         }
     }

@@ -360,6 +360,25 @@ fn what_a_dead_peer_owes_ends_and_who_comes_next_is_served() {
     assert_eq!(b.ended.len(), 1);
 }
 
+#[test]
+fn what_a_dead_process_has_answered_is_not_its_successors() {
+    let (hub, mut a, mut b) = pair(false);
+    let to_b = a.peer(2);
+    let to_a = b.peer(1);
+    b.send(to_a, 1, b"old", 5, true);
+    settle(&mut [&mut a, &mut b]);
+    hub.kill(2);
+    settle(&mut [&mut a]);
+    let mut b = Process::new(&hub, 2, false);
+    let to_a = b.peer(1);
+    a.machine
+        .receive_expected(0, 2, Process::buffer(64), (to_b, 0), 5)
+        .unwrap();
+    b.send(to_a, 3, b"later", 5, true);
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(a.result(2), Some(Ok(Outcome::Received(5))));
+}
+
 /// Its network gives up a peer that breaks the protocol, and that may live on: what it may be
 /// copying is nobody's any more.
 #[test]
