@@ -91,7 +91,7 @@ pub(crate) struct Completion {
 pub struct Counters {
     /// Fragments that made no sense; their peers were given up.
     pub protocol_errors: u64,
-    /// Messages for contexts that there are not, or longer than this process receives.
+    /// Messages for contexts that there are not.
     pub refused: u64,
     /// Expected messages that were dropped because too many came that nobody receives.
     pub dropped: u64,

@@ -63,6 +63,7 @@ impl Machine {
         match *header {
             Header::Unexpected { context, tag } => {
                 let Some(place) = self.unexpected.get(usize::from(context)) else {
+                    tracing::warn!(context, "a message for a context that there is not");
                     self.counters.refused += 1;
                     self.consumed_now(from);
                     return;
@@ -209,9 +210,7 @@ impl Machine {
         self.arrives(from, &header, payload.len())?;
         match header {
             Header::Unexpected { .. } | Header::Expected { .. } => {
-                if !self.is_too_long(from, &header, payload.len()) {
-                    self.message(from, &header, payload);
-                }
+                self.message(from, &header, payload);
             }
             Header::Put(request) => {
                 let status = self.check_put(&request, payload.len());
@@ -292,6 +291,17 @@ impl Machine {
     /// Checks what every fragment is checked for.
     fn arrives(&mut self, from: Rank, header: &Header, length: usize) -> Result<(), ProtocolError> {
         let window = self.limits.window;
+        // Its sender may have other options. It has been told that the message was taken, so it is
+        // not dropped without a word: who can't be understood is given up.
+        let limit = match header {
+            Header::Unexpected { .. } => Some((self.limits.unexpected, "max_unexpected_size")),
+            Header::Expected { .. } => Some((self.limits.expected, "max_expected_size")),
+            _ => None,
+        };
+        if let Some((limit, option)) = limit.filter(|(limit, _)| length > *limit) {
+            tracing::warn!(length, limit, option, "a message is longer than its kind may be here");
+            return Err(ProtocolError);
+        }
         let peer = self.peers.add(from);
         peer.used = true;
         // What it may have asked for has fewer answers.
@@ -311,23 +321,6 @@ impl Machine {
             _ if length > 0 => Err(ProtocolError),
             _ => Ok(()),
         }
-    }
-
-    /// Whether a message is longer than any that this process receives: then it is dropped. Its
-    /// sender may have other options.
-    fn is_too_long(&mut self, from: Rank, header: &Header, length: usize) -> bool {
-        if length <= self.limits.unexpected.max(self.limits.expected) {
-            return false;
-        }
-        self.counters.refused += 1;
-        tracing::warn!(
-            length,
-            "a message that is longer than this process receives"
-        );
-        if matches!(header, Header::Unexpected { .. }) {
-            self.consumed_now(from);
-        }
-        true
     }
 
     fn check_put(&mut self, request: &Request, length: usize) -> Status {
@@ -414,11 +407,6 @@ impl Machine {
         let header = Header::decode(header).ok_or(ProtocolError)?;
         self.arrives(from, &header, length)?;
         Ok(match header {
-            Header::Unexpected { .. } | Header::Expected { .. }
-                if self.is_too_long(from, &header, length) =>
-            {
-                Arrival::Discarded { peer: from }
-            }
             Header::Unexpected { .. } | Header::Expected { .. } => Arrival::Message {
                 peer: from,
                 header,

@@ -360,6 +360,35 @@ fn what_a_dead_peer_owes_ends_and_who_comes_next_is_served() {
     assert_eq!(b.ended.len(), 1);
 }
 
+/// Its sender has other options: it hears of it, and no receive is used up.
+#[test]
+fn a_message_beyond_the_limit_of_its_kind_ends_the_session() {
+    for (is_expected, length) in [(false, 5000), (false, 5001), (true, 20_001)] {
+        let (_, mut a, mut b) = pair(false);
+        a.machine = Machine::new(Limits {
+            unexpected: 30_000,
+            expected: 30_000,
+            ..limits()
+        });
+        let (to_b, to_a) = (a.peer(2), b.peer(1));
+        let receives = [
+            b.machine.receive_unexpected(0, 1, Process::buffer(30_000), true),
+            b.machine.receive_expected(0, 2, Process::buffer(30_000), (to_a, 0), 5),
+        ];
+        assert!(receives.iter().all(Result::is_ok));
+        a.machine
+            .receive_expected(0, 3, Process::buffer(64), (to_b, 0), 6)
+            .unwrap();
+        let long = Box::leak(vec![7; length].into_boxed_slice());
+        a.send(to_b, 4, long, 5, is_expected);
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(a.result(3), Some(Err(Error::Unreachable(Failure::Left))));
+        assert_eq!(b.result(2), Some(Err(Error::GivenUp)));
+        assert_eq!(b.machine.counters().protocol_errors, 1);
+        assert_eq!(b.result(1), None, "receives from anybody go on");
+    }
+}
+
 #[test]
 fn what_a_dead_process_has_answered_is_not_its_successors() {
     let (hub, mut a, mut b) = pair(false);
