@@ -1,6 +1,6 @@
 //! A class over the network that an info string names.
 
-use lanes::open::{Choice, Family, FarKind, OpenError, Settings, UdpError};
+use lanes::open::{Choice, Family, FarKind, OpenError, OpenErrorKind, Settings};
 
 use crate::class::{Class, Completion, Network};
 use crate::error::{Error, Result};
@@ -50,12 +50,11 @@ impl Class<Network> {
 
 fn refused(error: OpenError) -> Error {
     let text = error.to_string();
-    match error {
-        OpenError::NoKey { .. } | OpenError::SecretFile { .. } => Error::Permission(text),
-        OpenError::Udp(UdpError::Taken(_)) => Error::AddressInUse(text),
-        OpenError::Udp(UdpError::Host { .. } | UdpError::Subnet { .. }) => {
-            Error::AddressNotAvailable(text)
-        }
-        _ => Error::Refused(text),
+    match error.kind() {
+        OpenErrorKind::Key => Error::Permission(text),
+        OpenErrorKind::AddressInUse => Error::AddressInUse(text),
+        OpenErrorKind::AddressNotAvailable => Error::AddressNotAvailable(text),
+        OpenErrorKind::Exhausted => Error::Exhausted(text),
+        OpenErrorKind::Other => Error::Refused(text),
     }
 }

@@ -108,6 +108,8 @@ pub enum OpenError {
         operation: &'static str,
         /// Its reason.
         reason: String,
+        /// Its error number, which is one of the system's, if it gave one.
+        error: Option<i32>,
         /// The host and port that were asked for.
         place: String,
     },

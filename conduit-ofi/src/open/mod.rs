@@ -95,20 +95,24 @@ impl OpenOfi {
         let offer = config::choose(&library, config)?;
         let provider = offer.provider();
         let format = offer.address_format();
-        let error = |operation, reason: String| OpenError::Refused {
+        let error = |operation, reason: String, error| OpenError::Refused {
             provider: provider.clone(),
             operation,
             reason,
+            error,
             place: match config.host.as_deref() {
                 None | Some("") => String::new(),
                 Some(host) => format!(" (host \"{host}\")"),
             },
         };
-        let refused = |refusal: Refusal| error(refusal.operation, refusal.reason(&library));
+        let refused = |refusal: Refusal| {
+            let number = i32::try_from(refusal.error).map(i32::saturating_abs);
+            error(refusal.operation, refusal.reason(&library), number.ok())
+        };
         let frame = config.wire.clone().bounded().frame;
         let objects = Objects::open(offer, frame).map_err(refused)?;
         let raw = objects.address().map_err(refused)?;
-        let too_long = || error("fi_getname", "the address is too long".to_owned());
+        let too_long = || error("fi_getname", "the address is too long".to_owned(), None);
         let addressing = Addressing::new(provider.clone(), format, &raw).ok_or_else(too_long)?;
         let secret = match &config.trust {
             Trust::Secret(secret) => Some(secret),
@@ -116,8 +120,8 @@ impl OpenOfi {
         };
         let protection = config.protection();
         let sealer = |secret| {
-            let seed =
-                Secret::random().map_err(|reason| error("random numbers", reason.to_string()))?;
+            let seed = Secret::random()
+                .map_err(|reason| error("random numbers", reason.to_string(), None))?;
             Ok(SessionSealer::new(
                 secret,
                 protection.unwrap_or_default(),

@@ -89,6 +89,17 @@ pub struct Local {
     standing: Standing,
 }
 
+impl Local {
+    /// Whether an address is of this host and user, and so of a process that may be reached.
+    pub fn is_near(&self, address: &[u8]) -> bool {
+        let user = |address| {
+            let (host, socket) = address::decode(address).ok()?;
+            Some((host, socket.split_once('.')?.0))
+        };
+        user(address).is_some_and(|found| user(&self.address) == Some(found))
+    }
+}
+
 impl fmt::Debug for Local {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Local")

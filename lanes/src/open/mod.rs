@@ -16,6 +16,8 @@ use conduit_ofi::open::{OpenConfig as OfiConfig, OpenError as OfiError, OpenOfi}
 use conduit_portals::local::{Local, LocalConfig, LocalError};
 use conduit_portals::transport::open::OpenTransport;
 use conduit_udp::open::{OpenConfig as UdpConfig, OpenUdp};
+use conduit_udp::socket::SocketError as UdpSocketError;
+use rustix::io::Errno;
 use seal::Secret;
 
 /// The network under an NA class.
@@ -60,6 +62,14 @@ pub enum OpenError {
         /// The network's name.
         network: &'static str,
     },
+    /// The key has no bytes, so everybody knows it.
+    #[error(
+        "{network}: the authorization key (auth_key) is empty, and everybody knows that one: leave it out, or give one"
+    )]
+    EmptyKey {
+        /// The network's name.
+        network: &'static str,
+    },
     /// The file with the key can't be used.
     #[error("CONDUIT_SECRET_FILE={path}: {reason}")]
     SecretFile {
@@ -79,6 +89,54 @@ pub enum OpenError {
     Ofi(#[from] OfiError),
 }
 
+/// What kind of failure an [`OpenError`] is, for who has codes for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenErrorKind {
+    /// The key, or its file.
+    Key,
+    /// Another process has the address.
+    AddressInUse,
+    /// There is no such interface or address here.
+    AddressNotAvailable,
+    /// The process or the system has no descriptor or no memory left.
+    Exhausted,
+    /// Anything else.
+    Other,
+}
+
+impl OpenError {
+    /// Its kind.
+    pub fn kind(&self) -> OpenErrorKind {
+        use OpenErrorKind::*;
+        match self {
+            Self::NoKey { .. } | Self::EmptyKey { .. } | Self::SecretFile { .. } => Key,
+            Self::Local(LocalError::Taken(_)) | Self::Udp(UdpError::Taken(_)) => AddressInUse,
+            Self::Udp(UdpError::Host { .. } | UdpError::Subnet { .. })
+            | Self::Ofi(OfiError::Host { .. } | OfiError::Subnet { .. }) => AddressNotAvailable,
+            Self::Local(LocalError::System { reason: error, .. })
+            | Self::Udp(
+                UdpError::System { error, .. }
+                | UdpError::Socket(UdpSocketError::System { error, .. }),
+            ) => of_number(error.raw_os_error()),
+            // libfabric's numbers are the system's.
+            Self::Ofi(OfiError::Refused { error, .. }) => of_number(*error),
+            _ => Other,
+        }
+    }
+}
+
+/// The kind of a system's error.
+fn of_number(error: Option<i32>) -> OpenErrorKind {
+    match error.map(Errno::from_raw_os_error) {
+        Some(Errno::ADDRINUSE) => OpenErrorKind::AddressInUse,
+        Some(Errno::ADDRNOTAVAIL) => OpenErrorKind::AddressNotAvailable,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
+            OpenErrorKind::Exhausted
+        }
+        _ => OpenErrorKind::Other,
+    }
+}
+
 /// Opens the network.
 ///
 /// # Errors
@@ -93,12 +151,7 @@ pub fn open(choice: &Choice<'_>, settings: &Settings) -> Result<Network, OpenErr
         true => Some(local(choice, settings, far.is_none())?),
         false => None,
     };
-    Ok(Pair::new(near, far, is_here))
-}
-
-/// Whether an address is of this host: it begins with the host.
-fn is_here(local: &Local, address: &[u8]) -> bool {
-    address.first_chunk::<8>() == local.address().first_chunk()
+    Ok(Pair::new(near, far, Local::is_near))
 }
 
 fn local(choice: &Choice<'_>, settings: &Settings, alone: bool) -> Result<Local, LocalError> {
@@ -118,6 +171,9 @@ fn secret(
     network: &'static str,
 ) -> Result<Option<Secret>, OpenError> {
     if let Some(key) = choice.key {
+        if key.is_empty() {
+            return Err(OpenError::EmptyKey { network });
+        }
         return Ok(Some(Secret::from_key(key.as_bytes())));
     }
     if let Some(path) = &settings.lanes.secret_file {
@@ -179,4 +235,91 @@ fn ofi(choice: &Choice<'_>, settings: &Settings) -> Result<OpenOfi, OpenError> {
     config.max_peers = settings.open.max_peers;
     config.wire.dead_time = Duration::from_millis(settings.open.dead_time.into());
     Ok(OpenOfi::start(&config)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choice(near: bool, far: Option<FarKind>, host: Option<&str>) -> Choice<'_> {
+        Choice {
+            near,
+            far,
+            host,
+            subnet: None,
+            family: Family::Any,
+            key: Some("a key of the tests"),
+        }
+    }
+
+    fn kind(choice: &Choice<'_>) -> OpenErrorKind {
+        match open(choice, &Settings::default()) {
+            Ok(_) => panic!("opened with {choice:?}"),
+            Err(error) => error.kind(),
+        }
+    }
+
+    #[test]
+    fn processes_of_other_users_are_reached_by_the_far_network() {
+        let far = Some(FarKind::Udp);
+        let mut network =
+            open(&choice(true, far, Some("127.0.0.1")), &Settings::default()).unwrap();
+        let own = network.address_to_text(network.address()).unwrap();
+        let (_, near) = own.split_once('~').unwrap();
+        let (host, name) = near.split_once('/').unwrap();
+        let (user, _) = name.split_once('.').unwrap();
+        let user: u32 = user.parse().unwrap();
+        for (user, is_near) in [(user, true), (user ^ 1, false), (user * 10 + 1, false)] {
+            let text = format!("127.0.0.1:9~{host}/{user}.somebody");
+            let address = network.address_of_text(&text).unwrap();
+            let peer = network.connect(&address).unwrap();
+            assert_eq!(peer & 1 == 1, is_near, "{text}");
+            network.close(peer);
+        }
+    }
+
+    #[test]
+    fn an_empty_key_is_refused() {
+        let empty = |near, far| Choice {
+            key: Some(""),
+            ..choice(near, far, None)
+        };
+        for far in [FarKind::Udp, FarKind::Ofi] {
+            assert_eq!(kind(&empty(false, Some(far))), OpenErrorKind::Key);
+        }
+        // Where no key is needed.
+        assert!(open(&empty(true, None), &Settings::default()).is_ok());
+    }
+
+    #[test]
+    fn failures_have_kinds() {
+        let name = format!("test-kinds-{}", std::process::id());
+        let settings = Settings::default();
+        let _taken = open(&choice(true, None, Some(&name)), &settings).unwrap();
+        let taken = choice(true, None, Some(&name));
+        assert_eq!(kind(&taken), OpenErrorKind::AddressInUse);
+        let udp = open(
+            &choice(false, Some(FarKind::Udp), Some("127.0.0.1")),
+            &settings,
+        )
+        .unwrap();
+        let port = udp.address_to_text(udp.address()).unwrap();
+        let taken = choice(false, Some(FarKind::Udp), Some(&port));
+        assert_eq!(kind(&taken), OpenErrorKind::AddressInUse);
+        let nowhere = choice(false, Some(FarKind::Udp), Some("no-such-interface"));
+        assert_eq!(kind(&nowhere), OpenErrorKind::AddressNotAvailable);
+        for (number, kind) in [
+            (24, OpenErrorKind::Exhausted),
+            (12, OpenErrorKind::Exhausted),
+            (98, OpenErrorKind::AddressInUse),
+            (99, OpenErrorKind::AddressNotAvailable),
+            (13, OpenErrorKind::Other),
+        ] {
+            let error = LocalError::System {
+                operation: "a test",
+                reason: std::io::Error::from_raw_os_error(number),
+            };
+            assert_eq!(OpenError::from(error).kind(), kind, "{number}");
+        }
+    }
 }

@@ -322,7 +322,7 @@ impl<N: OpenTransport, F: OpenTransport> OpenTransport for Pair<N, F> {
             (_, Some(network)) if !far.is_empty() => (FAR, network.connect(far)?),
             _ => {
                 return Err(ConnectError::Malformed(
-                    "it is of another host, and has no part for a network that goes there",
+                    "it is of another host or user, and has no part for a network that goes there",
                 ));
             }
         };
