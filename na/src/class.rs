@@ -183,7 +183,7 @@ impl<N: OpenTransport> Class<N> {
             if inner.network.address() == bytes {
                 return Ok(SELF);
             }
-            match inner.network.connect(bytes) {
+            match inner.connect(bytes) {
                 Err(ConnectError::Own) => Ok(SELF),
                 Ok(peer) => {
                     inner.machine.look_up(peer);

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use conduit_core::ni::Rank;
-use conduit_portals::transport::open::OpenTransport;
+use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use parking_lot::Mutex;
 
 use crate::machine::{Completion, Limits, Machine, MemoryKey};
@@ -13,6 +13,8 @@ use crate::waiting::Waiting;
 
 /// Time between looks for sessions that nobody uses.
 const SWEEP: Duration = Duration::from_secs(60);
+/// Who never sleeps looks at the clock with each of so many passes.
+const CLOCK_INTERVAL: u32 = 4096;
 /// How long memory stays registered, after it is to be deregistered, for peers that are reading it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long what was sent is waited for at the end, without any of it reaching a peer.
@@ -24,7 +26,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Inner<N> {
     pub(crate) network: N,
     pub(crate) machine: Machine,
+    /// Time between sweeps, and when the last one was.
+    sweep_interval: Duration,
     swept: Instant,
+    passes: u32,
 }
 
 /// Takes completions, in order. It is called with the lock held, so it must not call the engine.
@@ -56,20 +61,35 @@ impl<N: OpenTransport> Inner<N> {
         let arrived = self.network.receive(&mut self.machine);
         self.flush();
         self.machine.tidy(&mut self.network);
+        self.passes = self.passes.wrapping_add(1);
+        if self.passes.is_multiple_of(CLOCK_INTERVAL) {
+            self.sweep(Instant::now());
+        }
         arrived
     }
 
     fn sweep(&mut self, now: Instant) {
-        if now.duration_since(self.swept) >= SWEEP {
+        if now.duration_since(self.swept) >= self.sweep_interval {
             self.swept = now;
-            self.machine.sweep(&mut self.network);
+            self.machine.sweep(&mut self.network, false);
+        }
+    }
+
+    /// A peer's number. If there are no more, sessions that nobody uses are closed.
+    pub(crate) fn connect(&mut self, address: &[u8]) -> Result<Rank, ConnectError> {
+        match self.network.connect(address) {
+            Err(ConnectError::Exhausted { .. }) => {
+                self.machine.sweep(&mut self.network, true);
+                self.network.connect(address)
+            }
+            connected => connected,
         }
     }
 
     /// The time until something has to be done.
     fn timeout(&self) -> Option<Duration> {
         let first = self.machine.peers().next();
-        let sweep = first.map(|_| SWEEP.saturating_sub(self.swept.elapsed()));
+        let sweep = first.map(|_| self.sweep_interval.saturating_sub(self.swept.elapsed()));
         [self.network.timeout(), sweep].into_iter().flatten().min()
     }
 }
@@ -85,7 +105,9 @@ impl<N: OpenTransport> Engine<N> {
             inner: Mutex::new(Inner {
                 network,
                 machine: Machine::new(limits),
+                sweep_interval: SWEEP,
                 swept: Instant::now(),
+                passes: 0,
             }),
             waiting,
             sink,
@@ -244,5 +266,104 @@ impl<N: OpenTransport> Engine<N> {
             inner.network.leave();
             inner.machine.leave();
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conduit_portals::local::{Local, LocalConfig};
+    use conduit_portals::transport::Transport;
+
+    use super::*;
+    use crate::machine::operation::Buffer;
+    use crate::machine::{MessageHeader, Outcome};
+
+    /// A process that knows at most `max_peers`.
+    fn engine(max_peers: u32) -> (Engine<Local>, std::sync::mpsc::Receiver<Completion>) {
+        let config = LocalConfig {
+            max_peers,
+            ..LocalConfig::default()
+        };
+        let (ended, completions) = std::sync::mpsc::channel();
+        let limits = Limits {
+            unexpected: 64,
+            expected: 64,
+            window: 4,
+            early: 1 << 20,
+            contexts: 1,
+        };
+        let sink = Box::new(move |completion| ended.send(completion).unwrap());
+        let network = Local::start(&config).unwrap();
+        (Engine::new(network, limits, sink).unwrap(), completions)
+    }
+
+    fn look_up(at: &Engine<Local>, other: &Engine<Local>) -> Result<Rank, ConnectError> {
+        let address = other.look(|inner| inner.network.address().to_vec());
+        at.look(|inner| {
+            let peer = inner.connect(&address)?;
+            inner.machine.look_up(peer);
+            Ok(peer)
+        })
+    }
+
+    /// Looks a peer up, sends it a message, and lets go of it: there is a session left.
+    fn send_once(
+        at: &Engine<Local>,
+        completions: &std::sync::mpsc::Receiver<Completion>,
+        other: &Engine<Local>,
+    ) {
+        let peer = look_up(at, other).unwrap();
+        let header = MessageHeader {
+            is_expected: false,
+            context: 0,
+            tag: 0,
+        };
+        at.with(|inner| inner.machine.send(0, 0, Buffer::NONE, peer, header))
+            .unwrap();
+        let ended = loop {
+            at.progress(Some(0));
+            other.progress(Some(0));
+            if let Ok(completion) = completions.try_recv() {
+                break completion;
+            }
+        };
+        assert_eq!(ended.result, Ok(Outcome::Done));
+        at.with(|inner| inner.machine.release(peer));
+        while at.look(|inner| inner.network.outstanding(peer)) > 0 {
+            other.progress(Some(0));
+            at.progress(Some(0));
+        }
+        assert_eq!(at.look(|inner| inner.machine.peers().count()), 1);
+    }
+
+    #[test]
+    fn who_never_sleeps_closes_sessions_that_nobody_uses() {
+        let ((client, completions), (server, _)) = (engine(8), engine(8));
+        client.look(|inner| inner.sweep_interval = Duration::ZERO);
+        send_once(&client, &completions, &server);
+        // The first sweep marks it as not used.
+        for _ in 0..2 * CLOCK_INTERVAL {
+            client.progress(Some(0));
+            server.progress(Some(0));
+        }
+        client.look(|inner| {
+            assert_eq!(inner.machine.peers().count(), 0);
+            assert!(!inner.network.has_session(0));
+        });
+    }
+
+    #[test]
+    fn a_session_that_nobody_uses_makes_room_for_another_peer() {
+        let ((client, completions), (one, _), (other, _)) = (engine(1), engine(8), engine(8));
+        send_once(&client, &completions, &one);
+        // Not for one that is held.
+        let held = look_up(&client, &one).unwrap();
+        let exhausted = look_up(&client, &other);
+        assert!(
+            matches!(exhausted, Err(ConnectError::Exhausted { .. })),
+            "{exhausted:?}"
+        );
+        client.with(|inner| inner.machine.release(held));
+        send_once(&client, &completions, &other);
     }
 }

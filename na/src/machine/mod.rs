@@ -613,15 +613,16 @@ impl Machine {
     }
 
     /// Closes sessions that this process has begun, that nobody refers to and that were not used
-    /// since the last sweep.
-    pub(crate) fn sweep(&mut self, network: &mut impl OpenTransport) {
+    /// since the last sweep; or `all` that nobody refers to.
+    pub(crate) fn sweep(&mut self, network: &mut impl OpenTransport, all: bool) {
         let numbers: Vec<_> = self.peers.numbers().collect();
         for number in numbers {
             let Some(peer) = self.peers.get(number) else {
                 continue;
             };
             let used = std::mem::replace(&mut peer.used, false);
-            if !used && peer.looked_up && peer.references == 0 && peer.is_quiet() {
+            let is_unused = peer.looked_up && peer.references == 0 && peer.is_quiet();
+            if is_unused && (all || !used) && network.outstanding(number) == 0 {
                 network.close(number);
                 self.session_ended(number, &Error::Unreachable(Failure::Left), true);
                 self.peers.remove(number);

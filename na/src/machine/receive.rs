@@ -299,7 +299,12 @@ impl Machine {
             _ => None,
         };
         if let Some((limit, option)) = limit.filter(|(limit, _)| length > *limit) {
-            tracing::warn!(length, limit, option, "a message is longer than its kind may be here");
+            tracing::warn!(
+                length,
+                limit,
+                option,
+                "a message is longer than its kind may be here"
+            );
             return Err(ProtocolError);
         }
         let peer = self.peers.add(from);

@@ -372,8 +372,10 @@ fn a_message_beyond_the_limit_of_its_kind_ends_the_session() {
         });
         let (to_b, to_a) = (a.peer(2), b.peer(1));
         let receives = [
-            b.machine.receive_unexpected(0, 1, Process::buffer(30_000), true),
-            b.machine.receive_expected(0, 2, Process::buffer(30_000), (to_a, 0), 5),
+            b.machine
+                .receive_unexpected(0, 1, Process::buffer(30_000), true),
+            b.machine
+                .receive_expected(0, 2, Process::buffer(30_000), (to_a, 0), 5),
         ];
         assert!(receives.iter().all(Result::is_ok));
         a.machine
