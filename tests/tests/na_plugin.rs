@@ -25,6 +25,8 @@ fn passes(protocol: &str) {
     let job = program().job([plugin.as_os_str(), protocol.as_ref()]);
     // There is no key in it.
     let job = job.env("CONDUIT_NA_UNAUTHENTICATED", "1");
+    // One that was killed is given up after it.
+    let job = job.env("CONDUIT_NA_DEAD_TIME", "2000");
     let finished = job.run().expect("nothing is left behind");
     assert_eq!(finished.code, Some(0), "{finished:#?}");
     assert_eq!(finished.stdout, "all passed\n", "{finished:#?}");

@@ -1,8 +1,13 @@
 /* The plugin's operations, between two classes of one process: plugin FILE PROTOCOL. */
 #include "library.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const struct table *ops;
@@ -89,6 +94,35 @@ static void tables(void) {
     ops->cleanup();
 }
 
+/* What another class listens at. */
+static void taken(void) {
+    struct side side;
+    class_t class;
+    char *host;
+    open_side(&side, ops, protocol, true, defaults());
+    host = strstr(side.name, "//") + 2;
+    host[strcspn(host, "~")] = 0;
+    /* Behind libfabric's provider; behind this computer and user. */
+    if (strchr(host, '/')) host = strchr(host, '/') + 1;
+    if (strcmp(protocol, "shm") == 0) host = strchr(host, '.') + 1;
+    REFUSED(initialize(&class, ops, protocol, host, true, defaults()), NA_ADDRINUSE, host);
+    close_side(&side);
+}
+
+static void no_descriptors(void) {
+    struct rlimit before, none;
+    class_t class;
+    int next = dup(0), ret;
+    CHECK(next > 0 && close(next) == 0);
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = before;
+    none.rlim_cur = (rlim_t)next;
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    ret = initialize(&class, ops, protocol, NULL, true, defaults());
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(ret == NA_NOMEM);
+}
+
 static void bad_info(void) {
     struct init_info init = defaults();
     class_t class;
@@ -100,17 +134,14 @@ static void bad_info(void) {
     init.max_expected_size = (size_t)1 << 40;
     REFUSED(initialize(&class, ops, protocol, NULL, true, init), NA_INVALID_ARG, "max_expected_size");
     REFUSED(ops->initialize(NULL, NULL, true), NA_INVALID_ARG, "no class");
-    if (strcmp(protocol, "udp") == 0) {
-        struct side side;
-        char *host;
-        init = defaults();
+    init = defaults();
+    if (strcmp(protocol, "shm") != 0)
         REFUSED(initialize(&class, ops, protocol, "no-such-interface", true, init), NA_ADDRNOTAVAIL,
                 "no-such-interface");
-        open_side(&side, ops, protocol, true, init);
-        host = strstr(side.name, "//") + 2;
-        REFUSED(initialize(&class, ops, protocol, host, true, init), NA_ADDRINUSE, host);
-        close_side(&side);
-    }
+    else
+        REFUSED(initialize(&class, ops, protocol, "no/name", true, init), NA_INVALID_ARG, "no/name");
+    taken();
+    no_descriptors();
 }
 
 static void addresses(struct pair *pair) {
@@ -653,6 +684,9 @@ static void keys(void) {
     CHECK(unsetenv(name) == 0);
     if (strcmp(protocol, "shm") != 0)
         REFUSED(initialize(&class, ops, protocol, NULL, true, init), NA_ACCESS, "auth_key");
+    init.auth_key = "";
+    if (strcmp(protocol, "shm") != 0)
+        REFUSED(initialize(&class, ops, protocol, NULL, true, init), NA_ACCESS, "empty");
     init.auth_key = "a key of the test's";
     open_pair(&pair, init);
     messages(&pair);
@@ -660,13 +694,112 @@ static void keys(void) {
     CHECK(setenv(name, "1", 1) == 0);
 }
 
+/* Memory of many more bytes than requests may be under way for, all of which are the same few. */
+enum { PIECE = 1 << 20, PIECES = 192 };
+
+static memory_t *large(class_t *class, char *bytes) {
+    struct segment segments[PIECES];
+    memory_t *memory;
+    int i;
+    for (i = 0; i < PIECES; i++) {
+        segments[i].base = bytes;
+        segments[i].len = PIECE;
+    }
+    CHECK(ops->mem_handle_create_segments(class, segments, PIECES, READWRITE, &memory) == NA_SUCCESS);
+    CHECK(ops->mem_register(class, memory, MEM_HOST, 0) == NA_SUCCESS);
+    return memory;
+}
+
+/* What a peer that serves says to whom has started it: then one byte when its memory was written. */
+struct greeting {
+    char name[512], handle[64];
+    size_t handle_size;
+};
+
+/* A peer that serves its memory until it is killed: plugin FILE PROTOCOL serve DESCRIPTOR. */
+static void serve(int out) {
+    struct greeting greeting = {0};
+    struct side side;
+    char *bytes = calloc(1, PIECE);
+    bool told = false;
+    memory_t *memory;
+    /* It ends with who has started it. */
+    CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+    open_side(&side, ops, protocol, true, defaults());
+    bytes[PIECE - 1] = 1;
+    memory = large(&side.class, bytes);
+    memcpy(greeting.name, side.name, sizeof side.name);
+    greeting.handle_size = ops->mem_handle_get_serialize_size(&side.class, memory);
+    CHECK(greeting.handle_size <= sizeof greeting.handle);
+    CHECK(ops->mem_handle_serialize(&side.class, greeting.handle, greeting.handle_size, memory) == NA_SUCCESS);
+    CHECK(write(out, &greeting, sizeof greeting) == sizeof greeting);
+    for (;;) {
+        CHECK(ops->poll(&side.class, &side.context, NULL) == NA_SUCCESS);
+        if (!told && ((volatile char *)bytes)[0]) told = write(out, "", 1) == 1;
+    }
+}
+
+/* A peer that is killed in the middle of a transfer, when some bytes have come and not all can have. */
+static void killed(char *file, bool is_put) {
+    struct greeting greeting;
+    struct result result = {0};
+    struct side side;
+    address_t *peer;
+    memory_t *local, *remote;
+    op_t *op;
+    char *bytes = calloc(1, PIECE), byte, number[16];
+    int ends[2], status;
+    pid_t pid;
+    CHECK(pipe(ends) == 0);
+    snprintf(number, sizeof number, "%d", ends[1]);
+    pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        execl("/proc/self/exe", "plugin", file, protocol, "serve", number, (char *)NULL);
+        _exit(127);
+    }
+    CHECK(close(ends[1]) == 0);
+    CHECK(read(ends[0], &greeting, sizeof greeting) == sizeof greeting);
+    CHECK(fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0);
+    open_side(&side, ops, protocol, false, defaults());
+    CHECK(ops->addr_lookup(&side.class, greeting.name, &peer) == NA_SUCCESS);
+    CHECK(ops->mem_handle_deserialize(&side.class, &remote, greeting.handle, greeting.handle_size) == NA_SUCCESS);
+    bytes[0] = is_put;
+    local = large(&side.class, bytes);
+    op = operation(&side);
+    CHECK((is_put ? ops->put : ops->get)(&side.class, &side.context, note, &result, local, 0, remote, 0,
+                                         (size_t)PIECE * PIECES, peer, 0, op) == NA_SUCCESS);
+    do {
+        CHECK(ops->poll(&side.class, &side.context, NULL) == NA_SUCCESS);
+    } while (is_put ? read(ends[0], &byte, 1) != 1 : !((volatile char *)bytes)[PIECE - 1]);
+    CHECK(trigger(&side.context) == 0);
+    CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
+    wait_for(&side, &side, &result, 1);
+    CHECK(result.info.ret == NA_HOSTUNREACH);
+    /* Who comes next to it is told the same. */
+    CHECK(send_unexpected(&side, peer, "x", 1, TAG, &result, op) == NA_SUCCESS);
+    wait_for(&side, &side, &result, 2);
+    CHECK(result.info.ret == NA_HOSTUNREACH);
+    ops->op_destroy(&side.class, op);
+    CHECK(ops->mem_deregister(&side.class, local) == NA_SUCCESS);
+    ops->mem_handle_free(&side.class, local);
+    ops->mem_handle_free(&side.class, remote);
+    ops->addr_free(&side.class, peer);
+    close_side(&side);
+    CHECK(close(ends[0]) == 0);
+    free(bytes);
+}
+
 int main(int argc, char **argv) {
     struct init_info init = defaults();
     struct pair pair;
     int busy;
-    CHECK(argc == 3);
+    CHECK(argc == 3 || argc == 5);
     ops = load(argv[1]);
     protocol = argv[2];
+    if (argc == 5) serve(atoi(argv[4]));
+    killed(argv[1], false);
+    killed(argv[1], true);
     tables();
     bad_info();
     contexts();
