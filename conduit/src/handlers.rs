@@ -430,7 +430,9 @@ mod tests {
             add(&mut handlers);
             handlers.checked().err().unwrap_or_default()
         };
-        let wide = problem(|handlers| drop(handlers.named("wide").medium(|_, (), _: &Wide| {})));
+        let wide = problem(|handlers| {
+            handlers.named("wide").medium(|_, (), _: &Wide| {});
+        });
         assert_eq!(
             wide,
             format!(
@@ -438,7 +440,9 @@ mod tests {
                 type_name::<Wide>()
             )
         );
-        let low = problem(|handlers| drop(handlers.next_id(127).short(|_, (_,): (u64,)| {})));
+        let low = problem(|handlers| {
+            handlers.next_id(127).short(|_, (_,): (u64,)| {});
+        });
         assert_eq!(
             low,
             "handler a short of (u64): its id 127 is not in 128..=255"
@@ -460,9 +464,13 @@ mod tests {
             many,
             "handler \"many\", a short of (): no id is left, all of 128..=255 are taken"
         );
-        let name = problem(|handlers| drop(handlers.named("nobody")));
+        let name = problem(|handlers| {
+            handlers.named("nobody");
+        });
         assert_eq!(name, "the name \"nobody\" is given to no handler");
-        let id = problem(|handlers| drop(handlers.next_id(200)));
+        let id = problem(|handlers| {
+            handlers.next_id(200);
+        });
         assert_eq!(id, "handler id 200 is given to no handler");
     }
 }
