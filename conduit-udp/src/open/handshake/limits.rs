@@ -1,5 +1,5 @@
 //! What bounds the work that others can cause: cookies work once, and answers without a session are
-//! few.
+//! few, and so are products for nothing.
 
 use std::collections::BTreeSet;
 
@@ -85,6 +85,11 @@ impl Bucket {
         let has = self.tokens > 0;
         self.tokens -= u32::from(has);
         has
+    }
+
+    /// Gives back what was taken.
+    pub(super) fn give(&mut self) {
+        self.tokens = Self::MOST.min(self.tokens + 1);
     }
 }
 

@@ -146,6 +146,8 @@ pub struct HandshakeCounters {
     pub stale: u64,
     /// Messages whose code is not valid.
     pub bad_tag: u64,
+    /// Confirms that were not looked at because too many before had codes that are not valid.
+    pub limited: u64,
     /// Datagrams that are neither packets nor messages.
     pub malformed: u64,
     /// Packets of no session.
@@ -170,6 +172,8 @@ pub(super) struct Handshakes<C> {
     timers: BTreeSet<(Nanos, Rank)>,
     spent: Spent,
     bucket: Bucket,
+    /// For products that come to nothing, because a confirm's code is not valid.
+    trials: Bucket,
     /// The last time that was used for cookies and sessions. Rises with every use, so that no two
     /// are at the same time.
     stamp: Nanos,
@@ -189,6 +193,7 @@ impl<C: Crypto> Handshakes<C> {
             timers: BTreeSet::new(),
             spent: Spent::default(),
             bucket: Bucket::new(),
+            trials: Bucket::new(),
             stamp: 0,
             has_left: false,
             outbox: VecDeque::new(),

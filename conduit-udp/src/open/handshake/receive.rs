@@ -283,6 +283,11 @@ impl<C: Crypto> Handshakes<C> {
             self.counters.full += 1;
             return;
         }
+        // Whoever has seen a confirm can send it with other codes as often as he likes.
+        if !self.trials.take(now) {
+            self.counters.limited += 1;
+            return;
+        }
         let ends = [source, &self.own];
         let own = self.crypto.incarnation();
         let keys = self.keys(fields.share, false, ends, own, cookie, fields.covered);
@@ -291,6 +296,7 @@ impl<C: Crypto> Handshakes<C> {
             self.counters.bad_tag += 1;
             return;
         };
+        self.trials.give();
         self.spent.insert(cookie);
         let Some(peer) = self.connect(*source) else {
             return;

@@ -89,12 +89,10 @@ fn nothing_that_is_repeated_makes_or_ends_a_session() {
     assert!(world.process(1).app.joined.is_empty());
 }
 
-#[test]
-fn a_cookie_is_good_for_one_address_and_for_a_while() {
-    // The confirm does not arrive.
-    let mut world = World::new(3, 1);
+/// A confirm from the first to the second process, which has not arrived.
+fn confirm(world: &mut World) -> Vec<u8> {
     assert_eq!(world.send(0, 1, COPIED, 1), Err(Refused::Full));
-    let confirm = loop {
+    loop {
         world.transmit();
         let next = world.under_way.pop().expect("a message").0;
         if next.4[0] == CONFIRM {
@@ -102,7 +100,35 @@ fn a_cookie_is_good_for_one_address_and_for_a_while() {
         }
         world.now = next.0;
         world.deliver(next.2, next.3, next.4);
-    };
+    }
+}
+
+/// Each would take a product of 60 µs.
+#[test]
+fn a_confirm_with_other_codes_is_looked_at_a_thousand_times_a_second() {
+    let mut world = World::new(3, 1);
+    let confirm = confirm(&mut world);
+    world.kill(0);
+    let forged = 50_000;
+    for number in 0..forged {
+        let mut changed = confirm.clone();
+        *changed.last_mut().unwrap() ^= 1 + (number % 255) as u8;
+        world.deliver(address(0), address(1), changed);
+        world.now += MS / 100;
+    }
+    let counters = world.process(1).node.handshakes.counters;
+    assert!((500..600).contains(&counters.bad_tag), "{counters:?}");
+    assert_eq!(counters.bad_tag + counters.limited, forged);
+    // The true one is sent again until it is looked at.
+    world.now += MS;
+    world.deliver(address(0), address(1), confirm);
+    assert_eq!(world.process(1).app.joined, [0]);
+}
+
+#[test]
+fn a_cookie_is_good_for_one_address_and_for_a_while() {
+    let mut world = World::new(3, 1);
+    let confirm = confirm(&mut world);
     world.kill(0);
     world.deliver(address(2), address(1), confirm.clone());
     assert!(world.process(1).app.joined.is_empty());
