@@ -61,14 +61,14 @@ pub trait Groups: Default {
         let mut groups = settings.groups_mut();
         let mut warnings = Vec::new();
         for (name, value) in vars {
-            if !is_setting(&name) {
-                continue;
-            }
             let found = groups.iter_mut().find_map(|group| {
                 let index = group.rows().iter().position(|row| row.name == name)?;
                 Some((group, index))
             });
             let Some((group, index)) = found else {
+                if !is_setting(&name) {
+                    continue;
+                }
                 let names = groups.iter().flat_map(|group| group.rows());
                 let nearest = nearest(&name, names.map(|row| row.name));
                 return Err(SettingsError::Unknown {
