@@ -25,6 +25,16 @@ pub trait Memory: Send {
     /// # Panics
     /// They are not all within it.
     fn write(&mut self, offset: usize, bytes: &[u8]);
+    /// A name, of at most [`MAX_DESCRIPTOR`] bytes, by which the node's other agents can [import](Host::import) it.
+    /// `None`: they can't.
+    fn export(&self) -> Option<Box<[u8]>> {
+        None
+    }
+    /// Whether the agent has allocated it and nobody else is to write to it, so that the agent may keep it for longer
+    /// than who waits for it waits.
+    fn is_own(&self) -> bool {
+        false
+    }
 }
 
 /// A message, in memory, with what travels beside its bytes.
@@ -174,6 +184,19 @@ pub trait Host {
     /// [`NoMemory`].
     fn allocate(&mut self, bytes: usize, place: Place<'_>) -> Result<Self::Memory, NoMemory>;
 
+    /// Memory of this node that another agent of it has [exported](Memory::export). That one gives it back.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    fn import(&mut self, _name: &[u8]) -> Result<Self::Memory, Code> {
+        Err(Code::INVALID_ARGUMENT)
+    }
+
+    /// The node's other agents, if there can be any.
+    fn siblings(&mut self) -> Option<&mut dyn Siblings> {
+        None
+    }
+
     /// Attaches to a channel.
     ///
     /// # Errors
@@ -206,6 +229,32 @@ pub trait Host {
     fn prepare_sleep(&mut self) -> Option<bool> {
         None
     }
+}
+
+/// The other agents of a node, where each has a network interface of its own, and short messages between them, which are
+/// not lost and stay in order as long as both live. No call waits.
+pub trait Siblings {
+    /// What comes next, and from which of them.
+    fn next(&mut self) -> Option<(u32, SiblingEvent)>;
+    /// Sends at most [`MAX_SIBLING_MESSAGE`] bytes. `false`: not now. Nothing comes of it once the sibling has ended.
+    fn send(&mut self, sibling: u32, message: &[u8]) -> bool;
+    /// Nothing more is sent to this one. It hears [`SiblingEvent::Ended`]; so does this agent, once the other one has
+    /// said the same, and then says it if it has not yet.
+    fn end(&mut self, sibling: u32);
+}
+
+/// The most bytes of a message between agents of a node.
+pub const MAX_SIBLING_MESSAGE: usize = 2 * MAX_DESCRIPTOR + 64;
+
+/// What comes from another agent of the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SiblingEvent {
+    /// It is there.
+    Joined,
+    /// A message.
+    Message(Vec<u8>),
+    /// It has said its end, or is dead, and its memory is gone. Nothing more comes until it has joined again.
+    Ended,
 }
 
 /// What memory is for.

@@ -1,66 +1,120 @@
-//! A node: its channels, its memory, and what its processes ask for.
+//! A node, as each of its agents sees it: its channels, its memory, and what its processes ask for.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use agent::Code;
-use agent::host::{self, Attempt, Event, Memory, Message, NoMemory, Outcome, Place, Request};
+use agent::host::{
+    self, Attempt, Event, Memory, Message, NoMemory, Outcome, Place, Request, Siblings,
+};
 
-/// Memory of a node's pool.
-#[derive(Debug)]
-pub struct Pool {
-    bytes: Vec<u8>,
-    used: Arc<AtomicUsize>,
-}
+use crate::siblings::Seat;
 
-impl PartialEq for Pool {
-    fn eq(&self, other: &Self) -> bool {
-        self.bytes == other.bytes
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes.len(), Ordering::Relaxed);
-    }
-}
-
-impl Pool {
-    /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Memory for Pool {
-    fn length(&self) -> usize {
-        self.bytes.len()
-    }
-    fn read(&self, offset: usize, into: &mut [u8]) {
-        into.copy_from_slice(&self.bytes[offset..][..into.len()]);
-    }
-    fn write(&mut self, offset: usize, bytes: &[u8]) {
-        self.bytes[offset..][..bytes.len()].copy_from_slice(bytes);
-    }
+/// What the agents of a node share.
+#[derive(Debug, Default)]
+struct Node {
+    /// Bytes of memory in use, and the parts of it by their names.
+    used: usize,
+    memory: HashMap<u64, Vec<u8>>,
+    named: u64,
+    channels: HashMap<u8, Channel>,
+    /// By agent: receipts of what it has sent.
+    receipts: HashMap<u32, VecDeque<Event<Pool>>>,
 }
 
 /// A channel.
 #[derive(Debug, Default)]
 struct Channel {
     capacity: usize,
-    messages: VecDeque<(Message<Pool>, Option<u64>)>,
+    /// With who has sent them, and the receipts that are wanted.
+    messages: VecDeque<(Message<Pool>, u32, Option<u64>)>,
 }
 
-/// A node.
+impl Node {
+    /// A message was taken from a channel, or never will be.
+    fn receipt(&mut self, agent: u32, event: Option<Event<Pool>>) {
+        self.receipts.entry(agent).or_default().extend(event);
+    }
+}
+
+/// Memory of a node's pool.
+#[derive(Debug)]
+pub struct Pool {
+    node: Arc<Mutex<Node>>,
+    name: u64,
+    length: usize,
+    /// Another agent gives it back.
+    is_imported: bool,
+}
+
+impl PartialEq for Pool {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if !self.is_imported {
+            let mut node = lock(&self.node);
+            node.used -= self.length;
+            node.memory.remove(&self.name);
+        }
+    }
+}
+
+impl Pool {
+    /// Its bytes.
+    ///
+    /// # Panics
+    /// It was given back.
+    pub fn bytes(&self) -> Vec<u8> {
+        lock(&self.node).memory[&self.name].clone()
+    }
+}
+
+impl Memory for Pool {
+    fn length(&self) -> usize {
+        self.length
+    }
+    /// Who reads what was given back gets bytes that are none of it.
+    fn read(&self, offset: usize, into: &mut [u8]) {
+        match lock(&self.node).memory.get(&self.name) {
+            Some(bytes) => into.copy_from_slice(&bytes[offset..][..into.len()]),
+            None if self.is_imported => into.fill(0xee),
+            None => panic!("the agent's own memory {} is gone", self.name),
+        }
+    }
+    /// # Panics
+    /// It was given back.
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        let mut node = lock(&self.node);
+        let memory = node.memory.get_mut(&self.name);
+        let memory = memory.expect("nobody writes to what was given back");
+        memory[offset..][..bytes.len()].copy_from_slice(bytes);
+    }
+    fn export(&self) -> Option<Box<[u8]>> {
+        Some(self.name.to_le_bytes().into())
+    }
+    fn is_own(&self) -> bool {
+        !self.is_imported
+    }
+}
+
+fn lock(node: &Mutex<Node>) -> MutexGuard<'_, Node> {
+    node.lock().expect("no holder has panicked")
+}
+
+/// A node, as one of its agents sees it.
 #[derive(Debug, Default)]
 pub struct Host {
-    used: Arc<AtomicUsize>,
+    node: Arc<Mutex<Node>>,
+    agent: u32,
     /// Bytes of its memory.
     size: usize,
-    channels: HashMap<u8, Channel>,
     asked: VecDeque<Event<Pool>>,
-    /// Messages that were put into channels, by the channel and what their sender's hints were.
+    pub(crate) seat: Option<Seat>,
+    /// Messages that the agent has put into channels, by the channel and what their sender's hints were.
     pub sent: Vec<(u8, u64)>,
     /// What was completed: requests' numbers and outcomes, in their order.
     pub completed: Vec<(u64, Outcome<Pool>)>,
@@ -75,34 +129,50 @@ impl Host {
         }
     }
 
+    /// The same node as the agent with this number sees it.
+    pub(crate) fn beside(&self, agent: u32) -> Self {
+        Self {
+            node: Arc::clone(&self.node),
+            agent,
+            size: self.size,
+            ..Self::default()
+        }
+    }
+
     /// Bytes of its memory in use.
     pub fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        lock(&self.node).used
     }
 
     /// Memory with these bytes; the node has it, however much is used.
     pub fn memory(&self, bytes: Vec<u8>) -> Pool {
-        self.used.fetch_add(bytes.len(), Ordering::Relaxed);
+        let mut node = lock(&self.node);
+        node.named += 1;
+        let (name, length) = (node.named, bytes.len());
+        node.used += length;
+        node.memory.insert(name, bytes);
         Pool {
-            bytes,
-            used: Arc::clone(&self.used),
+            node: Arc::clone(&self.node),
+            name,
+            length,
+            is_imported: false,
         }
     }
 
     /// A channel with its number as descriptor.
     pub fn create(&mut self, number: u8, capacity: usize) {
-        self.channels.insert(
-            number,
-            Channel {
-                capacity,
-                messages: VecDeque::new(),
-            },
-        );
+        let channel = Channel {
+            capacity,
+            messages: VecDeque::new(),
+        };
+        let before = lock(&self.node).channels.insert(number, channel);
+        drop(before);
     }
 
     /// A channel, if it is there, has room for so many messages from now on; whether it is there.
     pub fn widen(&mut self, number: u8, capacity: usize) -> bool {
-        let channel = self.channels.get_mut(&number);
+        let mut node = lock(&self.node);
+        let channel = node.channels.get_mut(&number);
         channel.is_some_and(|channel| {
             channel.capacity = capacity;
             true
@@ -116,17 +186,18 @@ impl Host {
             hints: 0,
             client: 0,
         };
-        if let Some(channel) = self.channels.get_mut(&number) {
-            channel.messages.push_back((message, None));
+        if let Some(channel) = lock(&self.node).channels.get_mut(&number) {
+            channel.messages.push_back((message, self.agent, None));
         }
     }
 
     /// Destroys a channel with what is in it.
     pub fn destroy(&mut self, number: u8) {
-        let channel = self.channels.remove(&number);
-        let lost = channel.into_iter().flat_map(|channel| channel.messages);
-        self.asked
-            .extend(lost.filter_map(|(_, receipt)| receipt.map(Event::Discarded)));
+        let channel = lock(&self.node).channels.remove(&number);
+        for (message, agent, receipt) in channel.into_iter().flat_map(|channel| channel.messages) {
+            drop(message);
+            lock(&self.node).receipt(agent, receipt.map(Event::Discarded));
+        }
     }
 
     /// A process of the node asks for something.
@@ -136,6 +207,7 @@ impl Host {
 
     /// What was asked and not taken is forgotten, as by a gateway whose agent is another one now: the requests' numbers.
     pub fn forget(&mut self) -> Vec<u64> {
+        lock(&self.node).receipts.remove(&self.agent);
         let forgotten = self.asked.drain(..).filter_map(|event| match event {
             Event::Request(request) => Some(request.id),
             _ => None,
@@ -150,14 +222,18 @@ impl Host {
 
     /// A process of the node takes a message.
     pub fn take(&mut self, number: u8) -> Option<Message<Pool>> {
-        let (message, receipt) = self.channels.get_mut(&number)?.messages.pop_front()?;
-        self.asked.extend(receipt.map(Event::Received));
+        let mut node = lock(&self.node);
+        let channel = node.channels.get_mut(&number)?;
+        let (message, agent, receipt) = channel.messages.pop_front()?;
+        node.receipt(agent, receipt.map(Event::Received));
         Some(message)
     }
 
     /// Whether the agent has something to take.
     pub fn has_events(&self) -> bool {
-        !self.asked.is_empty()
+        let node = lock(&self.node);
+        let receipts = node.receipts.get(&self.agent);
+        !self.asked.is_empty() || receipts.is_some_and(|receipts| !receipts.is_empty())
     }
 }
 
@@ -172,6 +248,10 @@ impl host::Host for Host {
             }
             _ => true,
         };
+        let receipt = || lock(&self.node).receipts.get_mut(&self.agent)?.pop_front();
+        if let Some(receipt) = receipt() {
+            return Some(receipt);
+        }
         let at = self.asked.iter().position(is_free)?;
         self.asked.remove(at)
     }
@@ -190,9 +270,26 @@ impl host::Host for Host {
         Ok(self.memory(vec![0; bytes]))
     }
 
+    fn import(&mut self, name: &[u8]) -> Result<Pool, Code> {
+        let name = name.try_into().map(u64::from_le_bytes);
+        let name = name.map_err(|_| Code::INVALID_ARGUMENT)?;
+        let node = lock(&self.node);
+        let memory = node.memory.get(&name).ok_or(Code::OBJECT_DESTROYED)?;
+        Ok(Pool {
+            node: Arc::clone(&self.node),
+            name,
+            length: memory.len(),
+            is_imported: true,
+        })
+    }
+
+    fn siblings(&mut self) -> Option<&mut dyn Siblings> {
+        Some(self.seat.as_mut()?)
+    }
+
     fn attach(&mut self, descriptor: &[u8]) -> Result<u8, Code> {
         match descriptor {
-            [number] if self.channels.contains_key(number) => Ok(*number),
+            [number] if lock(&self.node).channels.contains_key(number) => Ok(*number),
             [_] => Err(Code::OBJECT_DESTROYED),
             _ => Err(Code::INVALID_ARGUMENT),
         }
@@ -205,7 +302,8 @@ impl host::Host for Host {
         receipt: Option<u64>,
     ) -> Attempt<()> {
         let number = *channel;
-        let Some(channel) = self.channels.get_mut(&number) else {
+        let mut node = lock(&self.node);
+        let Some(channel) = node.channels.get_mut(&number) else {
             return Attempt::Failed(Code::OBJECT_DESTROYED);
         };
         if channel.messages.len() >= channel.capacity {
@@ -213,13 +311,13 @@ impl host::Host for Host {
         }
         let message = message.take().expect("it was not sent before");
         self.sent.push((number, message.hints));
-        channel.messages.push_back((message, receipt));
+        channel.messages.push_back((message, self.agent, receipt));
         Attempt::Done(())
     }
 
     fn get(&mut self, channel: &mut u8) -> Attempt<Message<Pool>> {
         let number = *channel;
-        if !self.channels.contains_key(&number) {
+        if !lock(&self.node).channels.contains_key(&number) {
             return Attempt::Failed(Code::OBJECT_DESTROYED);
         }
         let message = self.take(number);
@@ -228,7 +326,8 @@ impl host::Host for Host {
 
     /// The mask: at least so many messages are there.
     fn poll(&mut self, channel: &mut u8, mask: u16) -> Attempt<(u64, Code)> {
-        let Some(channel) = self.channels.get(channel) else {
+        let node = lock(&self.node);
+        let Some(channel) = node.channels.get(channel) else {
             return Attempt::Failed(Code::OBJECT_DESTROYED);
         };
         let count = channel.messages.len();

@@ -1,10 +1,11 @@
 //! The node agents' protocol in simulated time: [nodes](Host) with channels and processes, and a [network](Net) between
-//! them, whose nodes die and come back.
+//! them, whose agents die and come back.
 
 #![forbid(unsafe_code)]
 
 mod host;
 mod network;
+mod siblings;
 mod world;
 
 pub use host::{Host, Pool};

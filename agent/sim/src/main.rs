@@ -7,17 +7,22 @@ use agent::host::{Limit, Message, Nanos, Operation, Outcome, Request, ReturnMode
 use agent_sim::{Delays, World};
 
 const US: Nanos = 1_000;
+const MS: Nanos = 1_000 * US;
 
 const USAGE: &str = "\
 agent-sim packing   how entries are packed: processes of one node that each send 64 bytes to another node and wait
                     until they are deposited, by the age after which a buffer goes that is not full
 agent-sim incast    processes of many nodes that do so to one node: what waits for it
+agent-sim stealing  messages of 4 MiB from one node to another one, each with an agent for each of its network interfaces:
+                    the time until all have come, and bytes per second, if agents take from each other and if not, by
+                    the share of the first agents
 ";
 
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("packing") => packing(),
         Some("incast") => incast(),
+        Some("stealing") => stealing(),
         _ => {
             print!("{USAGE}");
             return ExitCode::FAILURE;
@@ -142,5 +147,88 @@ fn incast() {
             "{nodes:5} | {:10.0} | {:7.1} | {:27} | {:29}",
             figures.rate, figures.latency, figures.most, figures.held
         );
+    }
+}
+
+/// The time until all messages have come, and parts that were stolen.
+fn skewed(agents: u32, share: u64, backlog: u64) -> (Nanos, u64) {
+    let delays = Delays {
+        latency: 2 * US,
+        jitter: US,
+        // 100 Gb/s into each interface.
+        picos_per_byte: 80,
+        ..Delays::default()
+    };
+    let limits = Limits {
+        backlog,
+        ..Limits::default()
+    };
+    let memory = 2 * MESSAGES as usize * LENGTH;
+    let mut world = World::with_agents((2, agents), memory, limits, delays, 1);
+    // Fits: there are few.
+    world.hosts[agents as usize].create(0, MESSAGES as usize);
+    // The agents of each node get to know each other.
+    world.run(MS, |_, _| {});
+    for id in 0..MESSAGES {
+        let others = u64::from(agents) - 1;
+        let agent = match id * 100 < share * MESSAGES || others == 0 {
+            true => 0,
+            false => 1 + id % others,
+        };
+        let host = &mut world.hosts[agent as usize];
+        let memory = host.memory(vec![1; LENGTH]);
+        host.ask(Request {
+            id,
+            node: World::host_id(1),
+            channel: [0].into(),
+            process: id,
+            limit: Limit::Never,
+            operation: Operation::Send {
+                handle: id.into(),
+                message: Message {
+                    memory,
+                    hints: 0,
+                    client: 0,
+                },
+                mode: ReturnMode::Deposited,
+                destination: None,
+            },
+        });
+    }
+    let begin = world.now();
+    let mut done = 0;
+    while done < MESSAGES {
+        let until = world.now() + 5 * US;
+        world.run(until, |_, _| {});
+        for host in &mut world.hosts {
+            done += host.completed.drain(..).count() as u64;
+        }
+    }
+    let machines = (0..2 * agents).filter_map(|agent| world.machine(agent));
+    let stolen = machines.map(|machine| machine.counters().stolen).sum();
+    (world.now() - begin, stolen)
+}
+
+const MESSAGES: u64 = 64;
+const LENGTH: usize = 4 << 20;
+
+fn stealing() {
+    println!("agents | share % | alone: ms |  GB/s | together: ms |  GB/s | parts stolen");
+    let rate = |time: Nanos| (MESSAGES * LENGTH as u64) as f64 / time as f64;
+    for agents in [1, 2, 4] {
+        for share in [100, 70, 100 / u64::from(agents)] {
+            let (alone, _) = skewed(agents, share, u64::MAX);
+            let (together, parts) = skewed(agents, share, Limits::default().backlog);
+            println!(
+                "{agents:6} | {share:7} | {:9.2} | {:5.1} | {:12.2} | {:5.1} | {parts:12}",
+                alone as f64 / MS as f64,
+                rate(alone),
+                together as f64 / MS as f64,
+                rate(together),
+            );
+            if agents == 1 {
+                break;
+            }
+        }
     }
 }

@@ -1,21 +1,32 @@
 //! Nodes with their agents, and the time.
 
+use std::collections::BTreeSet;
+
 use agent::host::Nanos;
 use agent::{Held, Limits, Machine, Node};
 
+use crate::siblings::{DELAY, Table};
 use crate::{Delays, End, Host, Net};
 
-/// A node that is there.
+/// One that is there.
 struct Agent {
     machine: Machine<Host>,
     end: End,
 }
 
-/// All nodes.
+/// All nodes. Where they have several agents, each agent has a number: those of one node follow each other, and an agent
+/// talks with those that are as far behind the first one of their nodes.
 pub struct World {
-    /// The nodes, whether their agents are there or not.
+    /// The nodes as their agents see them, whether those are there or not.
     pub hosts: Vec<Host>,
     agents: Vec<Option<Agent>>,
+    /// Agents of a node.
+    of_node: u32,
+    tables: Vec<Table>,
+    /// Those that do nothing now, though they live.
+    paused: BTreeSet<u32>,
+    /// The dead, whose memory nobody gives back before their siblings know.
+    dead: Vec<(Nanos, Agent)>,
     /// The network.
     pub net: Net,
     limits: Limits,
@@ -27,17 +38,40 @@ pub struct World {
 impl World {
     /// So many nodes, each with so much memory, and an agent.
     pub fn new(nodes: u32, memory: usize, limits: Limits, delays: Delays, seed: u64) -> Self {
+        Self::with_agents((nodes, 1), memory, limits, delays, seed)
+    }
+
+    /// So many nodes, each with so much memory, and with so many agents.
+    pub fn with_agents(
+        (nodes, of_node): (u32, u32),
+        memory: usize,
+        limits: Limits,
+        delays: Delays,
+        seed: u64,
+    ) -> Self {
+        let hosts = (0..nodes).flat_map(|_| {
+            let first = Host::new(memory);
+            let others = (1..of_node).map(|agent| first.beside(agent));
+            let others: Vec<_> = others.collect();
+            std::iter::once(first).chain(others)
+        });
         let mut world = Self {
-            hosts: (0..nodes).map(|_| Host::new(memory)).collect(),
-            agents: (0..nodes).map(|_| None).collect(),
+            hosts: hosts.collect(),
+            agents: (0..nodes * of_node).map(|_| None).collect(),
+            of_node,
+            tables: (0..nodes)
+                .map(|node| Table::new(seed ^ u64::from(node)))
+                .collect(),
+            paused: BTreeSet::new(),
+            dead: Vec::new(),
             net: Net::new(delays, seed),
             limits,
             now: 0,
             seed,
             steps: 0,
         };
-        for node in 0..nodes {
-            world.start(node);
+        for agent in 0..nodes * of_node {
+            world.start(agent);
         }
         world
     }
@@ -47,39 +81,70 @@ impl World {
         self.now
     }
 
-    /// The agent's host id of a node.
+    /// The host id of a node.
     pub fn host_id(node: u32) -> u64 {
         0xabc0 + u64::from(node)
     }
 
-    /// A node's agent is started.
-    pub fn start(&mut self, node: u32) {
-        let nodes = (0..self.hosts.len() as u32).map(|node| Node {
+    /// An agent is started.
+    pub fn start(&mut self, agent: u32) {
+        let (node, place) = (agent / self.of_node, agent % self.of_node);
+        let nodes = (0..self.tables.len() as u32).map(|node| Node {
             host: Self::host_id(node),
-            address: node.to_le_bytes().to_vec(),
+            address: (node * self.of_node + place).to_le_bytes().to_vec(),
         });
-        let seed = self.seed ^ u64::from(node) << 32;
-        self.agents[node as usize] = Some(Agent {
+        if self.of_node > 1 {
+            let others = (0..self.of_node).filter(|other| *other != place);
+            let table = &self.tables[node as usize];
+            self.hosts[agent as usize].seat = Some(table.start(place, others));
+        }
+        let seed = self.seed ^ u64::from(agent) << 32;
+        self.agents[agent as usize] = Some(Agent {
             machine: Machine::new(node, nodes.collect(), self.limits.clone(), seed),
-            end: self.net.start(node),
+            end: self.net.start(agent),
         });
     }
 
-    /// A node's agent dies.
-    pub fn kill(&mut self, node: u32) {
-        self.agents[node as usize] = None;
-        self.net.kill(node);
+    /// An agent dies.
+    pub fn kill(&mut self, agent: u32) {
+        let dead = self.agents[agent as usize].take();
+        self.net.kill(agent);
+        if self.of_node > 1 {
+            self.tables[(agent / self.of_node) as usize].kill(agent % self.of_node);
+            self.dead
+                .extend(dead.map(|agent| (self.now + DELAY, agent)));
+        }
     }
 
-    /// What a node's agent holds.
-    pub fn held(&self, node: u32) -> Held {
-        let agent = self.agents[node as usize].as_ref();
+    /// An agent is told to end, and does.
+    pub fn stop(&mut self, agent: u32) {
+        let number = agent as usize;
+        if let Some(stopped) = &mut self.agents[number] {
+            let host = &mut self.hosts[number];
+            stopped.machine.leave(host, &mut stopped.end);
+        }
+        self.kill(agent);
+    }
+
+    /// An agent does nothing for a while.
+    pub fn pause(&mut self, agent: u32) {
+        self.paused.insert(agent);
+    }
+
+    /// It goes on.
+    pub fn resume(&mut self, agent: u32) {
+        self.paused.remove(&agent);
+    }
+
+    /// What an agent holds.
+    pub fn held(&self, agent: u32) -> Held {
+        let agent = self.agents[agent as usize].as_ref();
         agent.map_or(Held::default(), |agent| agent.machine.held())
     }
 
-    /// The agent of a node.
-    pub fn machine(&self, node: u32) -> Option<&Machine<Host>> {
-        self.agents[node as usize]
+    /// An agent.
+    pub fn machine(&self, agent: u32) -> Option<&Machine<Host>> {
+        self.agents[agent as usize]
             .as_ref()
             .map(|agent| &agent.machine)
     }
@@ -89,28 +154,38 @@ impl World {
         self.steps += 1;
         assert!(self.steps < 5_000_000, "it goes round in circles");
         let mut did = false;
-        for node in 0..self.agents.len() {
-            let Some(agent) = &mut self.agents[node] else {
+        self.net.set_now(self.now);
+        for table in &self.tables {
+            table.set_now(self.now);
+        }
+        for (number, agent) in (0..).zip(&mut self.agents) {
+            let Some(agent) = agent.as_mut().filter(|_| !self.paused.contains(&number)) else {
                 continue;
             };
-            self.net.set_now(self.now);
-            did |= agent
-                .machine
-                .progress(self.now, &mut self.hosts[node], &mut agent.end);
-            check(node as u32, &agent.machine.held());
+            let host = &mut self.hosts[number as usize];
+            did |= agent.machine.progress(self.now, host, &mut agent.end);
+            check(number, &agent.machine.held());
         }
+        self.dead.retain(|(until, _)| *until > self.now);
         did
     }
 
     /// When something happens next.
     fn next(&self) -> Option<Nanos> {
         let agents = (0..).zip(&self.agents);
-        let due = agents.filter_map(|(node, agent)| {
-            let agent = agent.as_ref()?;
-            let due = [agent.machine.due(), agent.end.due(), self.net.next(node)];
+        let due = agents.filter_map(|(number, agent)| {
+            let agent = agent.as_ref().filter(|_| !self.paused.contains(&number))?;
+            let table = &self.tables[(number / self.of_node) as usize];
+            let due = [
+                agent.machine.due(),
+                agent.end.due(),
+                self.net.next(number),
+                table.next(number % self.of_node),
+            ];
             due.into_iter().flatten().min()
         });
-        due.min()
+        let dead = self.dead.iter().map(|(until, _)| *until);
+        due.chain(dead).min()
     }
 
     /// Goes on until this time, or until nothing is left to be done; `false` then.

@@ -39,6 +39,7 @@ const LIMITS: Limits = Limits {
     injection: 8 << 20,
     eager: 8 << 20,
     strip: STRIP_BYTES as u32,
+    backlog: 4 << 20,
     transfer: agent::Transfer::Rma,
     requests: 1 << 14,
     ports: 1 << 16,

@@ -1,4 +1,5 @@
-//! Worlds of agents: at random, and with a death at each point of a message's way.
+//! Worlds of agents: at random, and with a death at each point of a message's way, and with work that is stolen.
 
 mod faults;
+mod stealing;
 mod worlds;

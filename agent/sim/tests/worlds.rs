@@ -1,4 +1,4 @@
-//! Worlds of a few nodes, with random operations and deaths: every request ends once, messages arrive once and in order,
+//! Worlds of a few nodes and agents, with random operations and deaths: every request ends once, messages arrive once and in order,
 //! nothing is held at the end, and no budget is exceeded meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -8,8 +8,8 @@ use agent::{Code, Limits, Transfer};
 use agent_sim::{Delays, Pool, World};
 use proptest::prelude::*;
 
-const US: u64 = 1_000;
-const MS: u64 = 1_000_000;
+pub(crate) const US: u64 = 1_000;
+pub(crate) const MS: u64 = 1_000_000;
 
 #[derive(Debug, Clone)]
 enum Act {
@@ -42,14 +42,16 @@ struct Step {
 #[derive(Debug, Clone)]
 struct Case {
     nodes: u32,
+    /// Of each node.
+    agents: u32,
     capacity: usize,
     limits: Limits,
     seed: u64,
     steps: Vec<Step>,
 }
 
-fn act(faults: bool) -> impl Strategy<Value = Act> {
-    let length = prop_oneof![5 => 8usize..300, 3 => 300usize..4000, 1 => 4000usize..400_000];
+fn act(faults: bool, long: u32) -> impl Strategy<Value = Act> {
+    let length = prop_oneof![5 => 8usize..300, 3 => 300usize..4000, long => 4000usize..400_000];
     let mode = prop_oneof![
         Just(ReturnMode::Immediately),
         Just(ReturnMode::Buffered),
@@ -70,8 +72,8 @@ fn act(faults: bool) -> impl Strategy<Value = Act> {
     ]
 }
 
-fn case(faults: bool) -> impl Strategy<Value = Case> {
-    (1u32..4).prop_flat_map(move |nodes| {
+fn case(faults: bool, agents: u32) -> impl Strategy<Value = Case> {
+    (1u32..4, 1..=agents).prop_flat_map(move |(nodes, agents)| {
         let limit = prop_oneof![
             1 => Just(Some(0)),
             3 => (1u64..20_000).prop_map(|us| Some(us * US)),
@@ -79,11 +81,11 @@ fn case(faults: bool) -> impl Strategy<Value = Case> {
         ];
         let step = (
             prop_oneof![3 => Just(0), 1 => 0u64..300 * US],
-            0..nodes,
-            0..nodes,
+            0..nodes * agents,
+            0..nodes * agents,
             0u8..2,
             limit,
-            act(faults),
+            act(faults, if agents > 1 { 20 } else { 1 }),
         )
             .prop_map(|(after, from, to, channel, limit, act)| Step {
                 after,
@@ -100,21 +102,25 @@ fn case(faults: bool) -> impl Strategy<Value = Case> {
             any::<bool>(),
             1u32..40,
             1u32..8,
+            prop_oneof![Just(1u64 << 12), Just(1 << 16), Just(u64::MAX)],
         )
-            .prop_map(|(budget, eager, strip, rma, requests, ports)| Limits {
-                ejection: budget,
-                getmsg: budget,
-                injection: budget,
-                eager,
-                strip,
-                transfer: match rma {
-                    true => Transfer::Rma,
-                    false => Transfer::PointToPoint,
+            .prop_map(
+                |(budget, eager, strip, rma, requests, ports, backlog)| Limits {
+                    ejection: budget,
+                    getmsg: budget,
+                    injection: budget,
+                    eager,
+                    strip,
+                    transfer: match rma {
+                        true => Transfer::Rma,
+                        false => Transfer::PointToPoint,
+                    },
+                    requests,
+                    ports,
+                    backlog,
+                    ..Limits::default()
                 },
-                requests,
-                ports,
-                ..Limits::default()
-            });
+            );
         (
             Just(nodes),
             1usize..5,
@@ -122,8 +128,9 @@ fn case(faults: bool) -> impl Strategy<Value = Case> {
             any::<u64>(),
             prop::collection::vec(step, 1..120),
         )
-            .prop_map(|(nodes, capacity, limits, seed, steps)| Case {
+            .prop_map(move |(nodes, capacity, limits, seed, steps)| Case {
                 nodes,
+                agents,
                 capacity,
                 limits,
                 seed,
@@ -133,7 +140,7 @@ fn case(faults: bool) -> impl Strategy<Value = Case> {
 }
 
 /// A message's bytes, which follow from its number.
-fn content(id: u64, length: usize) -> Vec<u8> {
+pub(crate) fn content(id: u64, length: usize) -> Vec<u8> {
     let mut bytes = id.to_le_bytes().to_vec();
     bytes.extend((8..length).map(|at| (id as usize * 31 + at) as u8));
     bytes
@@ -141,6 +148,7 @@ fn content(id: u64, length: usize) -> Vec<u8> {
 
 struct Checker {
     world: World,
+    agents: u32,
     asked: BTreeMap<u64, Step>,
     /// By node and channel: messages as they came out.
     out: HashMap<(u32, u8), Vec<u64>>,
@@ -166,7 +174,7 @@ impl Checker {
         let operation = match &step.act {
             Act::Take => {
                 if let Some(message) = self.world.hosts[step.to as usize].take(step.channel) {
-                    self.came_out(step.to, step.channel, &message);
+                    self.came_out(step.to / self.agents, step.channel, &message);
                 }
                 return;
             }
@@ -229,7 +237,7 @@ impl Checker {
         self.asked.insert(id, step.clone());
         self.world.hosts[step.from as usize].ask(Request {
             id,
-            node: World::host_id(step.to),
+            node: World::host_id(step.to / self.agents),
             channel: [step.channel].into(),
             process: id % 2,
             limit: match step.limit {
@@ -255,7 +263,7 @@ impl Checker {
             for (id, outcome) in std::mem::take(&mut self.world.hosts[node].completed) {
                 let asked = &self.asked[&id];
                 assert_eq!(asked.from, node as u32);
-                let (to, channel) = (asked.to, asked.channel);
+                let (to, channel) = (asked.to / self.agents, asked.channel);
                 let result = match outcome {
                     Outcome::Got(message) => {
                         self.came_out(to, channel, &message);
@@ -277,8 +285,8 @@ impl Checker {
 
 fn check(case: &Case) {
     let memory = 4 << 20;
-    let world = World::new(
-        case.nodes,
+    let world = World::with_agents(
+        (case.nodes, case.agents),
         memory,
         case.limits.clone(),
         Delays::default(),
@@ -286,6 +294,7 @@ fn check(case: &Case) {
     );
     let mut checker = Checker {
         world,
+        agents: case.agents,
         asked: BTreeMap::new(),
         out: HashMap::new(),
         ended: BTreeMap::new(),
@@ -297,10 +306,12 @@ fn check(case: &Case) {
     };
     for node in 0..case.nodes {
         for channel in 0..2 {
-            checker.world.hosts[node as usize].create(channel, case.capacity);
+            let host = &mut checker.world.hosts[(node * case.agents) as usize];
+            host.create(channel, case.capacity);
         }
     }
-    let mut now = 0;
+    // Agents of a node get to know each other.
+    let mut now = MS;
     for (id, step) in (1..).zip(&case.steps) {
         now += step.after;
         checker.run(now);
@@ -316,7 +327,8 @@ fn check(case: &Case) {
         let goes_on = checker.run(now);
         for node in 0..case.nodes {
             for channel in 0..2 {
-                while let Some(message) = checker.world.hosts[node as usize].take(channel) {
+                let agent = (node * case.agents) as usize;
+                while let Some(message) = checker.world.hosts[agent].take(channel) {
                     checker.came_out(node, channel, &message);
                 }
             }
@@ -380,7 +392,7 @@ fn check(case: &Case) {
             }
         }
     }
-    for node in 0..case.nodes {
+    for node in 0..case.nodes * case.agents {
         let held = checker.world.held(node);
         assert_eq!(held, agent::Held::default(), "node {node}");
         let counters = checker.world.machine(node).unwrap().counters();
@@ -426,14 +438,66 @@ fn short_messages_stay_eager() {
     assert_eq!((counters.strips, counters.entries), (0, 1000));
 }
 
+/// Three nodes send a long message to a fourth one, which gets them side by side, part by part.
+#[test]
+fn long_messages_come_in_strips_from_all_nodes_in_an_order_that_differs() {
+    const STRIPS: u64 = 32;
+    let mut first = BTreeSet::new();
+    for seed in 0..8 {
+        let limits = Limits {
+            ejection: 1 << 20,
+            strip: 128 << 10,
+            ..Limits::default()
+        };
+        let length = STRIPS as usize * limits.strip as usize;
+        let mut world = World::new(4, 16 << 20, limits, Delays::default(), seed);
+        world.hosts[0].create(0, 3);
+        for node in 1..4 {
+            let memory = world.hosts[node].memory(content(0, length));
+            world.hosts[node].ask(Request {
+                id: 0,
+                node: World::host_id(0),
+                channel: [0].into(),
+                process: 0,
+                limit: Limit::Never,
+                operation: Operation::Send {
+                    handle: node as u128,
+                    message: Message {
+                        memory,
+                        hints: node as u64,
+                        client: 0,
+                    },
+                    mode: ReturnMode::Deposited,
+                    destination: None,
+                },
+            });
+        }
+        while world.hosts[0].sent.is_empty() {
+            let until = world.now() + US;
+            world.run(until, |_, _| {});
+        }
+        first.insert(world.hosts[0].sent[0].1);
+        for node in 1..4 {
+            let strips = world.machine(node).map_or(0, |m| m.counters().strips);
+            assert!(strips > STRIPS / 2, "node {node} has sent {strips}");
+        }
+    }
+    assert!(first.len() > 1, "always {first:?}");
+}
+
 proptest! {
     #[test]
-    fn calm_worlds(case in case(false)) {
+    fn calm_worlds(case in case(false, 1)) {
         check(&case);
     }
 
     #[test]
-    fn worlds_with_deaths(case in case(true)) {
+    fn worlds_with_deaths(case in case(true, 1)) {
+        check(&case);
+    }
+
+    #[test]
+    fn worlds_of_several_agents_a_node(case in case(true, 3)) {
         check(&case);
     }
 }

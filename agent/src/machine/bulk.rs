@@ -2,11 +2,12 @@
 //! arrived.
 
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 
 use slab::Slab;
 
 use super::link::{Reply, Sending};
-use super::wire::{Content, Fragment, Sent};
+use super::wire::{Fragment, Sent};
 use super::{Machine, ProtocolError, Transfer, hash, length};
 use crate::code::Code;
 use crate::host::{Host, Memory, Message, NoMemory, Place};
@@ -16,6 +17,8 @@ use crate::host::{Host, Memory, Message, NoMemory, Place};
 struct Source<M> {
     node: u32,
     message: Message<M>,
+    /// Bytes of it that are to be pulled: all, but of imported memory.
+    length: u64,
     /// Bytes that were pulled, and those of them that are there.
     pulled: u64,
     sent: u64,
@@ -25,6 +28,8 @@ struct Source<M> {
     request: Option<u32>,
     /// It was taken from a channel here.
     is_taken: bool,
+    /// It is in memory of another agent of this node.
+    is_part: bool,
     /// It isn't wanted any more.
     dropped: Option<Code>,
 }
@@ -56,36 +61,126 @@ pub(super) enum For {
     Operation(u32),
     /// A get of a process here, by its key.
     Request(u32),
+    /// A part that was taken from a sibling, and its number there.
+    Loan(u32, u32),
 }
 
-/// A message that comes, once there is memory for it and budget.
+/// Where the bytes of an arrival are.
 #[derive(Debug, Clone, Hash)]
-struct Arrival<M> {
-    node: u32,
-    /// `None`: it is here.
-    source: Option<u32>,
-    here: Vec<u8>,
-    length: u64,
+pub(super) enum Origin {
+    /// Here.
+    Here(Vec<u8>),
+    /// With the node's agent, as this source, and under this name with that node's other agents.
+    Source {
+        source: u32,
+        name: Option<Box<[u8]>>,
+    },
+    /// In memory of that name, which another agent of that node has exported. They go into memory here that a sibling has
+    /// exported.
+    Part {
+        name: Box<[u8]>,
+        destination: Box<[u8]>,
+    },
+}
+
+/// A message that comes, or a part of one, once there is memory for it and budget.
+#[derive(Debug, Clone, Hash)]
+pub(super) struct Arrival<M> {
+    pub(super) node: u32,
+    origin: Origin,
+    /// The bytes of its memory that come.
+    span: Range<u64>,
     hints: u64,
     client: u64,
-    memory: Option<M>,
+    pub(super) memory: Option<M>,
+    /// What was not asked for and not lent.
+    rest: Range<u64>,
+    /// Likewise: what siblings have given back.
+    returned: Vec<Range<u64>>,
+    /// Bytes that were asked for, and those of them that have arrived.
     requested: u64,
     arrived: u64,
+    /// Parts that siblings have, and bytes that have come by them.
+    lent: u32,
+    stolen: u64,
+    /// All is there, and the source's agent is asked whether it was kept until now.
+    settling: bool,
     owner: For,
-    /// It isn't wanted any more; strips of it are under way.
+    /// It isn't wanted any more; strips of it are under way, or siblings may write to it.
     unwanted: Option<Code>,
+    /// The session with the node has ended.
+    lost: bool,
+}
+
+impl<M: Memory> Arrival<M> {
+    pub(super) fn length(&self) -> u64 {
+        self.span.end - self.span.start
+    }
+
+    /// Bytes that a sibling can be given.
+    pub(super) fn lendable(&self) -> u64 {
+        let is_named = matches!(self.origin, Origin::Source { name: Some(_), .. });
+        match &self.memory {
+            Some(memory) if is_named && self.unwanted.is_none() && memory.is_own() => {
+                self.rest.end - self.rest.start
+            }
+            _ => 0,
+        }
+    }
+
+    /// The names of its source's memory and its own.
+    pub(super) fn names(&self) -> Option<[Box<[u8]>; 2]> {
+        match &self.origin {
+            Origin::Source {
+                name: Some(name), ..
+            } => Some([name.clone(), self.memory.as_ref()?.export()?]),
+            _ => None,
+        }
+    }
+
+    /// The part of at most so many bytes at its end is lent from now on.
+    pub(super) fn lend(&mut self, most: u64) -> Range<u64> {
+        let end = self.rest.end;
+        self.rest.end = end - most.min(end - self.rest.start);
+        self.lent += 1;
+        self.rest.end..end
+    }
+
+    /// A part that was lent has come, or was given back; whether there is more to ask for now.
+    pub(super) fn lent_back(&mut self, part: Range<u64>, is_done: bool) -> bool {
+        self.lent -= 1;
+        if is_done {
+            self.stolen += part.end - part.start;
+            return false;
+        }
+        let is_wanted = self.unwanted.is_none();
+        if is_wanted {
+            self.returned.push(part);
+        }
+        is_wanted
+    }
+
+    /// Where the next bytes are that are to be asked for.
+    fn next(&mut self) -> &mut Range<u64> {
+        match self.returned.last_mut() {
+            Some(part) => part,
+            None => &mut self.rest,
+        }
+    }
 }
 
 /// See the [module](self).
 #[derive(Debug, Clone)]
 pub(super) struct Bulk<M> {
     sources: Slab<Source<M>>,
-    arrivals: Slab<Arrival<M>>,
+    pub(super) arrivals: Slab<Arrival<M>>,
     /// Arrivals of which there is more to ask for.
-    hungry: Vec<u32>,
+    pub(super) hungry: Vec<u32>,
     /// Bytes asked for that have not arrived; bytes under way from here.
     pub(super) ejected: u64,
     pub(super) injected: u64,
+    /// Sources in memory of other agents of this node.
+    pub(super) parts: usize,
     /// There was no memory at the last look.
     starved: bool,
 }
@@ -98,11 +193,12 @@ impl<M: Hash> Hash for Bulk<M> {
             hungry,
             ejected,
             injected,
+            parts,
             starved,
         } = self;
         hash::table(sources, state);
         hash::table(arrivals, state);
-        (hungry, ejected, injected, starved).hash(state);
+        (hungry, ejected, injected, parts, starved).hash(state);
     }
 }
 
@@ -114,6 +210,7 @@ impl<M: Memory> Bulk<M> {
             hungry: Vec::new(),
             ejected: 0,
             injected: 0,
+            parts: 0,
             starved: false,
         }
     }
@@ -136,9 +233,8 @@ impl<M: Memory> Bulk<M> {
     }
 
     /// A source's bytes, and what travels beside them.
-    pub(super) fn describe(&self, source: u32) -> Option<(u64, u64, u64)> {
-        let message = &self.sources.get(source as usize)?.message;
-        Some((length(message), message.hints, message.client))
+    pub(super) fn describe(&self, source: u32) -> Option<&Message<M>> {
+        Some(&self.sources.get(source as usize)?.message)
     }
 }
 
@@ -151,10 +247,8 @@ impl<H: Host> Machine<H> {
         node: u32,
         request: Option<u32>,
         message: Message<H::Memory>,
-    ) -> Content<'static> {
-        let length = length(&message);
-        let source = self.add_source(node, request, message, false);
-        Content::Bulk { length, source }
+    ) -> u32 {
+        self.add_source(node, request, message, false)
     }
 
     /// A message that was taken from a channel here for a node.
@@ -171,12 +265,14 @@ impl<H: Host> Machine<H> {
     ) -> u32 {
         let source = Source {
             node,
+            length: length(&message),
             message,
             pulled: 0,
             sent: 0,
             flying: 0,
             request,
             is_taken,
+            is_part: false,
             dropped: None,
         };
         // Fits: operations are limited.
@@ -191,6 +287,7 @@ impl<H: Host> Machine<H> {
         if source.is_taken {
             self.service.taken -= length(&source.message);
         }
+        self.bulk.parts -= usize::from(source.is_part);
         let dropped = source.dropped;
         if let Some(request) = source.request {
             drop(source);
@@ -204,7 +301,7 @@ impl<H: Host> Machine<H> {
     fn source_if_over(&mut self, key: u32) {
         if let Some(source) = self.bulk.sources.get(key as usize)
             && source.flying == 0
-            && (source.dropped.is_some() || source.sent == length(&source.message))
+            && (source.dropped.is_some() || source.sent == source.length)
         {
             self.source_over(key);
         }
@@ -222,11 +319,12 @@ impl<H: Host> Machine<H> {
             .sources
             .get_mut(key as usize)
             .ok_or(ProtocolError)?;
-        // In order, each byte once.
-        let left = self::length(&source.message) - source.pulled;
+        // No more than there is; who has lent parts of it and got them back pulls in any order.
+        let left = source.length - source.pulled;
+        let end = offset.checked_add(length).ok_or(ProtocolError)?;
         let is_sound = source.node == node
             && source.dropped.is_none()
-            && offset == source.pulled
+            && end <= source.length
             && (1..=left).contains(&length);
         if !is_sound {
             return Err(ProtocolError);
@@ -255,6 +353,45 @@ impl<H: Host> Machine<H> {
         self.link(node).pulls.retain(|pulled| pulled.source != key);
         self.source_if_over(key);
         Ok(())
+    }
+
+    /// So many bytes of a source were read by other agents of this node, and it was here until then.
+    pub(super) fn on_settle(
+        &mut self,
+        node: u32,
+        key: u32,
+        arrival: u32,
+        length: u64,
+    ) -> Result<(), ProtocolError> {
+        let source = self.bulk.sources.get_mut(key as usize);
+        let source = source.ok_or(ProtocolError)?;
+        let left = source.length - source.pulled;
+        if source.node != node || source.dropped.is_some() || length > left {
+            return Err(ProtocolError);
+        }
+        source.pulled += length;
+        source.sent += length;
+        self.control(node, &Fragment::Settled { arrival });
+        self.source_if_over(key);
+        Ok(())
+    }
+
+    /// A part of memory that another agent of this node has exported, which is imported, goes to a node.
+    pub(super) fn give_part(&mut self, node: u32, part: Pulled, memory: H::Memory) {
+        let message = Message {
+            memory,
+            hints: 0,
+            client: 0,
+        };
+        let source = self.add_source(node, None, message, false);
+        let part = Pulled { source, ..part };
+        if let Some(source) = self.bulk.sources.get_mut(source as usize) {
+            (source.length, source.pulled) = (part.length, part.length);
+            source.is_part = true;
+            self.bulk.parts += 1;
+        }
+        self.link(node).pulls.push_back(part);
+        self.list(node);
     }
 
     /// The network is given a strip.
@@ -289,44 +426,50 @@ impl<H: Host> Machine<H> {
         &mut self,
         node: u32,
         sent: &Sent<'_>,
-        (length, source): (u64, u32),
+        length: u64,
+        origin: Origin,
         owner: For,
     ) -> u32 {
-        self.add_arrival(node, sent, length, (Some(source), Vec::new()), owner)
+        self.add_arrival(node, sent, 0..length, origin, owner)
     }
 
     /// The answer to a get is here, and needs memory.
     pub(super) fn land(&mut self, node: u32, request: u32, sent: &Sent<'_>, bytes: &[u8]) {
-        let length = bytes.len() as u64;
-        self.add_arrival(
+        let origin = Origin::Here(bytes.to_vec());
+        self.expect(
             node,
             sent,
-            length,
-            (None, bytes.to_vec()),
+            bytes.len() as u64,
+            origin,
             For::Request(request),
         );
     }
 
-    fn add_arrival(
+    pub(super) fn add_arrival(
         &mut self,
         node: u32,
         sent: &Sent<'_>,
-        length: u64,
-        (source, here): (Option<u32>, Vec<u8>),
+        span: Range<u64>,
+        origin: Origin,
         owner: For,
     ) -> u32 {
         let arrival = Arrival {
             node,
-            source,
-            here,
-            length,
+            origin,
+            rest: span.clone(),
+            span,
             hints: sent.hints,
             client: sent.client,
             memory: None,
+            returned: Vec::new(),
             requested: 0,
             arrived: 0,
+            lent: 0,
+            stolen: 0,
+            settling: false,
             owner,
             unwanted: None,
+            lost: false,
         };
         // Fits: operations are limited.
         let key = self.bulk.arrivals.insert(arrival) as u32;
@@ -373,10 +516,19 @@ impl<H: Host> Machine<H> {
                     Some(request) => Place::Get(request.id),
                     None => Place::Channel(None),
                 },
+                For::Loan(..) => Place::Channel(None),
             };
             // A length that no memory has is one that there is never memory for.
-            let bytes = usize::try_from(arrival.length).unwrap_or(usize::MAX);
-            match host.allocate(bytes, place) {
+            let bytes = usize::try_from(arrival.length()).unwrap_or(usize::MAX);
+            let memory = match &arrival.origin {
+                Origin::Part { destination, .. } => match host.import(destination) {
+                    Ok(memory) if memory.length() as u64 >= arrival.span.end => Ok(memory),
+                    Ok(_) => Err(NoMemory::Ever(Code::INVALID_ARGUMENT)),
+                    Err(code) => Err(NoMemory::Ever(code)),
+                },
+                _ => host.allocate(bytes, place),
+            };
+            match memory {
                 Ok(memory) => arrival.memory = Some(memory),
                 Err(NoMemory::Now) => {
                     self.bulk.starved = true;
@@ -388,36 +540,64 @@ impl<H: Host> Machine<H> {
                 }
             }
         }
-        let Some(source) = arrival.source else {
+        if let Origin::Here(bytes) = &arrival.origin {
             if let Some(memory) = &mut arrival.memory {
-                memory.write(0, &arrival.here);
+                memory.write(0, bytes);
             }
             self.has_arrived(key);
             return Fed::Full;
-        };
+        }
+        let next = arrival.next().clone();
+        let left = next.end - next.start;
+        if left == 0 {
+            return Fed::Full;
+        }
         let budget = self.limits.ejection.saturating_sub(self.bulk.ejected);
-        let strip = u64::from(self.limits.strip).min(arrival.length - arrival.requested);
+        let strip = match arrival.origin {
+            // It isn't long, and asked for at once.
+            Origin::Part { .. } => left,
+            _ => left.min(self.limits.strip.into()),
+        };
         if strip > budget && self.bulk.ejected > 0 {
             return Fed::No;
         }
         let length = match self.limits.transfer {
             Transfer::Rma => strip,
-            Transfer::PointToPoint => budget.min(arrival.length - arrival.requested).max(strip),
+            Transfer::PointToPoint => budget.min(left).max(strip),
         };
-        let pull = Fragment::Pull {
-            source,
-            arrival: key,
-            offset: arrival.requested,
-            length,
-        };
+        arrival.next().start += length;
+        if arrival.next().is_empty() {
+            arrival.returned.pop();
+        }
         arrival.requested += length;
         self.bulk.ejected += length;
-        let (node, is_full) = (arrival.node, arrival.requested == arrival.length);
-        self.control(node, &pull);
-        match is_full {
+        let (node, offset) = (arrival.node, next.start);
+        let fed = match arrival.next().is_empty() {
             true => Fed::Full,
             false => Fed::More,
+        };
+        match &arrival.origin {
+            Origin::Part { name, .. } => {
+                let pull = Fragment::PullPart {
+                    arrival: key,
+                    offset,
+                    length,
+                };
+                let name = name.clone();
+                self.control_with(node, &pull, name);
+            }
+            &Origin::Source { source, .. } => {
+                let pull = Fragment::Pull {
+                    source,
+                    arrival: key,
+                    offset,
+                    length,
+                };
+                self.control(node, &pull);
+            }
+            Origin::Here(_) => {}
         }
+        fed
     }
 
     pub(super) fn begin_strip(
@@ -434,14 +614,15 @@ impl<H: Host> Machine<H> {
             .ok_or(ProtocolError)?;
         let end = offset.checked_add(length as u64).ok_or(ProtocolError)?;
         let is_sound = arrival.node == node
-            && end <= arrival.requested
+            && offset >= arrival.span.start
+            && end <= arrival.span.end
             && arrival.arrived + length as u64 <= arrival.requested;
         is_sound.then_some(()).ok_or(ProtocolError)
     }
 
     pub(super) fn place_strip(&mut self, arrival: u32, offset: u64, bytes: &[u8]) {
         if let Some(arrival) = self.bulk.arrivals.get_mut(arrival as usize)
-            && offset.saturating_add(bytes.len() as u64) <= arrival.length
+            && offset.saturating_add(bytes.len() as u64) <= arrival.span.end
             && let Some(memory) = &mut arrival.memory
         {
             // Fits: within the message.
@@ -455,11 +636,86 @@ impl<H: Host> Machine<H> {
         };
         arrival.arrived += length as u64;
         self.bulk.ejected = self.bulk.ejected.saturating_sub(length as u64);
-        match arrival.unwanted {
-            Some(code) if arrival.arrived == arrival.requested => self.drop_arrival(key, code),
-            None if arrival.arrived == arrival.length => self.has_arrived(key),
-            _ => {}
+        self.arrival_goes_on(key);
+    }
+
+    /// Nothing is under way to an arrival, or no sibling has a part of it, any more: it may be over.
+    pub(super) fn arrival_goes_on(&mut self, key: u32) {
+        let Some(arrival) = self.bulk.arrivals.get_mut(key as usize) else {
+            return;
+        };
+        if arrival.lent > 0 || arrival.settling || arrival.requested > arrival.arrived {
+            return;
         }
+        let (node, length) = (arrival.node, arrival.length());
+        if let Some(code) = arrival.unwanted {
+            let arrival = self.bulk.arrivals.remove(key as usize);
+            // Nothing is left of a source that was pulled to its end.
+            if let Origin::Source { source, .. } = arrival.origin
+                && arrival.arrived < length
+                && !arrival.lost
+            {
+                self.control(node, &Fragment::Drop { source, code });
+            }
+            return;
+        }
+        if arrival.arrived + arrival.stolen < length {
+            return;
+        }
+        match arrival.origin {
+            Origin::Source { source, .. } if arrival.stolen > 0 => {
+                arrival.settling = true;
+                let settle = Fragment::Settle {
+                    source,
+                    arrival: key,
+                    length: arrival.stolen,
+                };
+                self.control(node, &settle);
+            }
+            _ => self.has_arrived(key),
+        }
+    }
+
+    /// The source of an arrival was kept until all was there.
+    pub(super) fn on_settled(&mut self, node: u32, key: u32) -> Result<(), ProtocolError> {
+        let arrival = self.bulk.arrivals.get_mut(key as usize);
+        let arrival = arrival.ok_or(ProtocolError)?;
+        if arrival.node != node || !arrival.settling {
+            return Err(ProtocolError);
+        }
+        match arrival.unwanted {
+            Some(_) => drop(self.bulk.arrivals.remove(key as usize)),
+            None => self.has_arrived(key),
+        }
+        Ok(())
+    }
+
+    /// The node's agent can't give a part.
+    pub(super) fn on_refuse(&mut self, node: u32, key: u32) -> Result<(), ProtocolError> {
+        let arrival = self.bulk.arrivals.get_mut(key as usize);
+        let arrival = arrival.ok_or(ProtocolError)?;
+        let is_part = matches!(arrival.origin, Origin::Part { .. });
+        if arrival.node != node || !is_part || arrival.arrived > 0 || arrival.requested == 0 {
+            return Err(ProtocolError);
+        }
+        self.bulk.ejected -= std::mem::take(&mut arrival.requested);
+        if let For::Loan(sibling, loan) = arrival.owner
+            && arrival.unwanted.is_none()
+        {
+            self.give_back(sibling, loan, false);
+        }
+        self.let_go(key);
+        Ok(())
+    }
+
+    /// Nothing is written any more to the memory of a part that a sibling has lent.
+    pub(super) fn let_go(&mut self, key: u32) {
+        self.bulk.hungry.retain(|hungry| *hungry != key);
+        if let Some(arrival) = self.bulk.arrivals.get_mut(key as usize) {
+            arrival.memory = None;
+            arrival.unwanted = Some(super::GONE);
+        }
+        self.arrival_goes_on(key);
     }
 
     fn has_arrived(&mut self, key: u32) {
@@ -475,6 +731,10 @@ impl<H: Host> Machine<H> {
             client: arrival.client,
         };
         match arrival.owner {
+            For::Loan(sibling, loan) => {
+                drop(message);
+                self.give_back(sibling, loan, true);
+            }
             For::Operation(operation) => self.message_arrived(operation, message),
             For::Request(request) => self.got(request, message),
         }
@@ -492,6 +752,10 @@ impl<H: Host> Machine<H> {
                 self.drop_arrival(key, code);
                 self.fail_request(request, code);
             }
+            For::Loan(sibling, loan) => {
+                self.give_back(sibling, loan, false);
+                self.let_go(key);
+            }
         }
     }
 
@@ -501,17 +765,14 @@ impl<H: Host> Machine<H> {
         let Some(arrival) = self.bulk.arrivals.get_mut(key as usize) else {
             return;
         };
-        if arrival.requested > arrival.arrived {
-            arrival.unwanted = Some(code);
+        if arrival.lost {
             return;
         }
-        let arrival = self.bulk.arrivals.remove(key as usize);
-        // Nothing is left of a source that was pulled to its end.
-        if let Some(source) = arrival.source
-            && arrival.arrived < arrival.length
-        {
-            self.control(arrival.node, &Fragment::Drop { source, code });
-        }
+        arrival.unwanted = Some(code);
+        arrival.rest.end = arrival.rest.start;
+        arrival.returned.clear();
+        self.recall(key);
+        self.arrival_goes_on(key);
     }
 
     // ---- the end of a node ----
@@ -527,24 +788,47 @@ impl<H: Host> Machine<H> {
             }
         }
         self.sending.retain(|_, sending| sending.node() != node);
-        let taken = &mut self.service.taken;
+        let (taken, parts) = (&mut self.service.taken, &mut self.bulk.parts);
         self.bulk.sources.retain(|_, source| {
             if source.node == node && source.is_taken {
                 *taken -= length(&source.message);
             }
+            *parts -= usize::from(source.node == node && source.is_part);
             source.node != node
         });
-        let ejected = &mut self.bulk.ejected;
-        self.bulk.arrivals.retain(|_, arrival| {
-            if arrival.node == node {
-                *ejected -= arrival.requested - arrival.arrived;
+        let of = self.bulk.arrivals.iter();
+        let of = of.filter(|(_, arrival)| arrival.node == node && !arrival.lost);
+        let lost: Vec<u32> = of.map(|(key, _)| key as u32).collect();
+        for key in lost {
+            let arrival = &mut self.bulk.arrivals[key as usize];
+            self.bulk.ejected -= arrival.requested - arrival.arrived;
+            arrival.requested = arrival.arrived;
+            arrival.settling = false;
+            arrival.lost = true;
+            let was_wanted = arrival.unwanted.replace(super::GONE).is_none();
+            if let For::Loan(sibling, loan) = arrival.owner
+                && was_wanted
+            {
+                arrival.memory = None;
+                self.give_back(sibling, loan, false);
             }
-            arrival.node != node
-        });
+            // Its memory stays as long as siblings may write to it.
+            self.recall(key);
+            self.arrival_goes_on(key);
+        }
         let arrivals = &self.bulk.arrivals;
         self.bulk
             .hungry
-            .retain(|key| arrivals.contains(*key as usize));
+            .retain(|key| arrivals.get(*key as usize).is_some_and(|a| !a.lost));
+    }
+
+    /// The memory that siblings may still write to is not given back. For the agent's own end.
+    pub(super) fn leak_lent(&mut self) {
+        for (_, arrival) in &mut self.bulk.arrivals {
+            if arrival.lent > 0 {
+                std::mem::forget(arrival.memory.take());
+            }
+        }
     }
 }
 

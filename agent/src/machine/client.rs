@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use slab::Slab;
 
-use super::bulk::For;
+use super::bulk::{For, Origin};
 use super::link::Entry;
 use super::wire::{Answer, Content, Port, Protocol};
 use super::{GONE, Machine, ProtocolError, hash};
@@ -467,11 +467,17 @@ impl<H: Host> Machine<H> {
                 request.state = State::Arriving;
                 match sent.content {
                     Content::Eager(bytes) => self.land(node, number, &sent, bytes),
-                    Content::Bulk { length, source } => {
+                    Content::Bulk {
+                        length,
+                        source,
+                        name,
+                    } => {
                         if length == 0 {
                             return Err(ProtocolError);
                         }
-                        self.expect(node, &sent, (length, source), For::Request(number));
+                        let name = name.map(Into::into);
+                        let origin = Origin::Source { source, name };
+                        self.expect(node, &sent, length, origin, For::Request(number));
                     }
                 }
             }

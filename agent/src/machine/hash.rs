@@ -45,6 +45,7 @@ impl<H: Host<Memory: Hash, Channel: Hash>> Hash for Machine<H> {
             client,
             service,
             bulk,
+            stealing,
             sending,
             landing,
             arrived,
@@ -57,7 +58,7 @@ impl<H: Host<Memory: Hash, Channel: Hash>> Hash for Machine<H> {
         map(by_rank, state);
         table(sending, state);
         table(landing, state);
-        (now, nodes, listed, credits, client, service, bulk).hash(state);
+        (now, nodes, listed, credits, client, service, bulk, stealing).hash(state);
         (arrived, joined, broken, outcomes).hash(state);
         (counters.protocol_errors, random.get_seed()).hash(state);
     }

@@ -13,8 +13,11 @@ use super::wire::{
 };
 use super::{Arrived, BUFFER, BUFFERS, From, Machine, ProtocolError};
 use crate::code::Code;
-use crate::host::{Host, Memory, Nanos, ReturnMode};
+use crate::host::{Host, MAX_DESCRIPTOR, Memory, Nanos, ReturnMode};
 use crate::machine::timeout::Timeout;
+
+/// The most bytes that the name of a message's memory takes in an entry.
+const MAX_NAME: usize = 2 + MAX_DESCRIPTOR;
 
 /// An entry that is not packed yet.
 #[derive(Debug, Clone, Hash)]
@@ -84,7 +87,7 @@ pub(super) struct Link {
     expected: u32,
     early: BTreeMap<u32, (CreditByte, Vec<u8>)>,
     /// Short fragments that the network had no room for.
-    control: VecDeque<Vec<u8>>,
+    control: VecDeque<(Vec<u8>, Box<[u8]>)>,
     told: Told,
     /// Bytes of eager messages that the node holds of ours, and we of its.
     pub(super) left: u64,
@@ -142,7 +145,13 @@ impl<H: Host> Machine<H> {
 
     /// A short fragment goes to a node.
     pub(super) fn control(&mut self, node: u32, fragment: &Fragment) {
-        self.link(node).control.push_back(fragment.encode());
+        self.control_with(node, fragment, Box::default());
+    }
+
+    /// Likewise, with a short payload.
+    pub(super) fn control_with(&mut self, node: u32, fragment: &Fragment, payload: Box<[u8]>) {
+        let fragment = (fragment.encode(), payload);
+        self.link(node).control.push_back(fragment);
         self.list(node);
     }
 
@@ -184,11 +193,12 @@ impl<H: Host> Machine<H> {
         &mut self,
         node: u32,
         header: &[u8],
+        short: &[u8],
         sending: Option<Sending>,
         network: &mut impl OpenTransport,
     ) -> Result<(), (Refused, Option<Sending>)> {
         let length = match &sending {
-            None => 0,
+            None => short.len(),
             Some(Sending::Buffer { bytes, .. }) => bytes.len(),
             // Fits: a strip's bytes.
             Some(Sending::Strip { length, .. }) => *length as usize,
@@ -196,7 +206,7 @@ impl<H: Host> Machine<H> {
         if node == self.own {
             let mut payload = vec![0; length];
             match &sending {
-                None => {}
+                None => payload.copy_from_slice(short),
                 Some(Sending::Buffer { bytes, .. }) => payload.copy_from_slice(bytes),
                 Some(Sending::Strip { source, offset, .. }) => {
                     self.bulk.read(*source, *offset, &mut payload);
@@ -216,7 +226,7 @@ impl<H: Host> Machine<H> {
             return Err((Refused::NoSuchRank, sending));
         };
         let tiny = match &sending {
-            None => Some(&[][..]),
+            None => Some(short),
             Some(Sending::Buffer { bytes, .. }) if header.len() + bytes.len() <= MAX_TINY => {
                 Some(&bytes[..])
             }
@@ -265,9 +275,9 @@ impl<H: Host> Machine<H> {
         network: &mut impl OpenTransport,
     ) -> Result<bool, Refused> {
         let mut did = false;
-        while let Some(header) = self.link(node).control.pop_front() {
-            if let Err((refused, _)) = self.give(node, &header, None, network) {
-                self.link(node).control.push_front(header);
+        while let Some((header, payload)) = self.link(node).control.pop_front() {
+            if let Err((refused, _)) = self.give(node, &header, &payload, None, network) {
+                self.link(node).control.push_front((header, payload));
                 return Err(refused);
             }
             did = true;
@@ -309,7 +319,7 @@ impl<H: Host> Machine<H> {
             let (header, length) = (header.encode(), bytes.len());
             link.flying += 1;
             let sending = Sending::Buffer { node, bytes };
-            if let Err((_, sending)) = self.give(node, &header, Some(sending), network) {
+            if let Err((_, sending)) = self.give(node, &header, &[], Some(sending), network) {
                 self.credits.give_back(node, credits);
                 let link = self.link(node);
                 link.flying -= 1;
@@ -333,7 +343,7 @@ impl<H: Host> Machine<H> {
         while self.link(node).told != Told::default() {
             let told = take_told(&mut self.link(node).told);
             let header = Fragment::Told(told.clone()).encode();
-            if self.give(node, &header, None, network).is_err() {
+            if self.give(node, &header, &[], None, network).is_err() {
                 untake(&mut self.link(node).told, told);
                 break;
             }
@@ -362,7 +372,8 @@ impl<H: Host> Machine<H> {
             };
             self.strip_begins(pulled.source, length);
             let header = header.encode();
-            if self.give(node, &header, Some(sending), network).is_err() {
+            let given = self.give(node, &header, &[], Some(sending), network);
+            if given.is_err() {
                 self.strip_refused(pulled.source, length);
                 self.link(node).pulls.push_front(pulled);
                 break;
@@ -478,11 +489,14 @@ impl<H: Host> Machine<H> {
         // What another agent holds of ours is bounded.
         let is_eager = |length: &usize| fixed + length <= BUFFER && *length as u64 <= room;
         let eager = length.filter(is_eager);
-        let most = fixed + eager.unwrap_or(0);
+        let is_named = eager.is_none() && length.is_some_and(|bytes| self.is_shared(node, bytes));
+        let named = if is_named { MAX_NAME } else { 0 };
+        let most = fixed + eager.unwrap_or(named);
         if !self.link(node).make_room(most, now) {
             return false;
         }
         let mut bytes = vec![0; eager.unwrap_or(0)];
+        let name;
         let what = match self
             .client
             .get_mut(key)
@@ -499,7 +513,18 @@ impl<H: Host> Machine<H> {
                             self.link(node).left += length as u64;
                             Content::Eager(&bytes)
                         }
-                        None => self.offer(node, number.is_none().then_some(key), message),
+                        None => {
+                            name = is_named.then(|| message.memory.export()).flatten();
+                            let length = message.memory.length() as u64;
+                            let of = number.is_none().then_some(key);
+                            let source = self.offer(node, of, message);
+                            let name = name.as_deref();
+                            Content::Bulk {
+                                length,
+                                source,
+                                name,
+                            }
+                        }
                     },
                 },
             },
@@ -541,24 +566,34 @@ impl<H: Host> Machine<H> {
             };
             return self.put_entry(node, OVERHEAD, header, &body);
         };
-        let Some((length, hints, client)) = self.bulk.describe(source) else {
+        let Some(message) = self.bulk.describe(source) else {
             return true;
         };
-        let is_eager = OVERHEAD as u64 + length <= BUFFER as u64;
-        // Fits, if it is eager.
-        let most = OVERHEAD + if is_eager { length as usize } else { 0 };
+        let (length, hints, client) = (message.memory.length(), message.hints, message.client);
+        let is_eager = OVERHEAD + length <= BUFFER;
+        let is_named = !is_eager && self.is_shared(node, length);
+        let name = match is_named {
+            true => message.memory.export(),
+            false => None,
+        };
+        let named = if is_named { MAX_NAME } else { 0 };
+        let most = OVERHEAD + if is_eager { length } else { named };
         let now = self.now;
         if !self.link(node).make_room(most, now) {
             return false;
         }
         let mut bytes = Vec::new();
         let content = if is_eager {
-            bytes.resize(length as usize, 0);
+            bytes.resize(length, 0);
             self.bulk.read(source, 0, &mut bytes);
             self.source_over(source);
             Content::Eager(&bytes)
         } else {
-            Content::Bulk { length, source }
+            Content::Bulk {
+                length: length as u64,
+                source,
+                name: name.as_deref(),
+            }
         };
         let message = Sent {
             hints,

@@ -5,6 +5,7 @@
 //! processes  ── requests ──▶ [client] ── entries ──▶ [link] ── eager buffers ──▶ network
 //! channels   ◀─ attempts ── [service] ◀── entries ── [link] ◀─ eager buffers ──
 //! messages that are not eager:  [bulk]  ◀── pulls, strips ──▶
+//! siblings   ◀── parts of them ──▶ [stealing]
 //! ```
 //!
 //! - An operation becomes an entry in an eager buffer to the channel's node. The agent there puts it into the queue of
@@ -19,6 +20,7 @@ mod client;
 mod hash;
 mod link;
 mod service;
+mod stealing;
 #[cfg(test)]
 mod tests;
 mod timeout;
@@ -37,6 +39,7 @@ use bulk::Bulk;
 use client::Client;
 use link::{Link, Sending};
 use service::Service;
+use stealing::Stealing;
 use wire::Fragment;
 
 /// Bytes of an eager buffer.
@@ -87,6 +90,9 @@ pub struct Limits {
     pub ports: u32,
     /// How long an entry waits for others to go with, while another buffer is under way to its node.
     pub age: Nanos,
+    /// Bytes of long messages that can't be asked for yet, from which on other agents of the node may take a part of
+    /// them, until it is half as much.
+    pub backlog: u64,
 }
 
 impl Default for Limits {
@@ -101,6 +107,7 @@ impl Default for Limits {
             requests: 1 << 14,
             ports: 1 << 16,
             age: 50_000,
+            backlog: 4 << 20,
         }
     }
 }
@@ -116,6 +123,10 @@ pub struct Counters {
     pub bytes: u64,
     /// Strips sent.
     pub strips: u64,
+    /// Parts of messages that were got for other agents of the node.
+    pub stolen: u64,
+    /// Likewise, but given back undone.
+    pub given_back: u64,
     /// Sends that failed after their users were told that they are complete.
     pub lost: u64,
     /// Nodes that have broken the protocol.
@@ -187,6 +198,7 @@ pub struct Machine<H: Host> {
     client: Client<H::Memory>,
     service: Service<H::Memory, H::Channel>,
     bulk: Bulk<H::Memory>,
+    stealing: Stealing,
     /// What the network reads.
     sending: slab::Slab<Sending>,
     /// Long fragments that are arriving, and from whom.
@@ -263,6 +275,7 @@ impl<H: Host> Machine<H> {
             client: Client::new(own),
             service: Service::new(),
             bulk: Bulk::new(),
+            stealing: Stealing::default(),
             sending: slab::Slab::new(),
             landing: slab::Slab::new(),
             arrived: VecDeque::new(),
@@ -302,9 +315,12 @@ impl<H: Host> Machine<H> {
         self.meet(network);
         did |= self.take_arrived();
         did |= self.take_events(host);
+        did |= self.hear_siblings(host);
         self.client_deadlines();
         did |= self.serve(host);
+        did |= self.import_parts(host);
         did |= self.feed(host);
+        did |= self.tell_siblings(host);
         did |= self.transmit(network);
         network.transmit(self);
         self.part(network);
@@ -326,7 +342,8 @@ impl<H: Host> Machine<H> {
             .bulk
             .is_starved()
             .then_some(self.now + service::LONGEST);
-        [self.client.due(), self.service.due(), hungry]
+        let siblings = self.siblings_due();
+        [self.client.due(), self.service.due(), hungry, siblings]
             .into_iter()
             .flatten()
             .chain(packed)
@@ -336,9 +353,11 @@ impl<H: Host> Machine<H> {
     /// All operations that are under way to this node end with an error, as they do when its agent is gone; and what it
     /// asked for is forgotten. For the node's own end.
     pub fn leave(&mut self, host: &mut H, network: &mut impl OpenTransport) {
+        self.leave_siblings(host);
         for node in 0..self.nodes.len() as u32 {
             self.lose(node);
         }
+        self.leak_lent();
         network.leave();
         for (request, outcome) in self.outcomes.drain(..) {
             host.complete(request, outcome);
@@ -420,6 +439,7 @@ impl<H: Host> Machine<H> {
         self.listed.retain(|listed| *listed != node);
         // They are not mentioned again.
         self.landing.retain(|_, (from, _)| Some(*from) != rank);
+        self.lose_parts(node);
         self.lose_bulk(node);
         self.lose_operations(node);
         self.lose_requests(node);
@@ -497,6 +517,18 @@ impl<H: Host> Machine<H> {
                 Ok(())
             }
             Fragment::Drop { source, code } => self.on_drop(node, source, code),
+            Fragment::PullPart {
+                arrival,
+                offset,
+                length,
+            } => self.on_pull_part(node, arrival, (offset, length), payload.into()),
+            Fragment::Refuse { arrival } => self.on_refuse(node, arrival),
+            Fragment::Settle {
+                source,
+                arrival,
+                length,
+            } => self.on_settle(node, source, arrival, length),
+            Fragment::Settled { arrival } => self.on_settled(node, arrival),
         }
     }
 }

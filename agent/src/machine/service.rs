@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 
 use slab::Slab;
 
-use super::bulk::For;
+use super::bulk::{For, Origin};
 use super::link::{Entry, Reply, Response};
 use super::wire::{Body, Content, Header, Port, Protocol, What};
 use super::{Machine, ProtocolError, hash, length};
@@ -307,8 +307,14 @@ impl<H: Host> Machine<H> {
                         (None, Load::Eager(bytes.to_vec()))
                     }
                     Content::Bulk { length: 0, .. } => return Err(ProtocolError),
-                    Content::Bulk { length, source } => {
-                        (Some((length, source, *message)), Load::Arriving(0))
+                    Content::Bulk {
+                        length,
+                        source,
+                        name,
+                    } => {
+                        let name = name.map(Into::into);
+                        let origin = Origin::Source { source, name };
+                        (Some((length, origin, *message)), Load::Arriving(0))
                     }
                 };
                 let task = Task::Send {
@@ -350,8 +356,8 @@ impl<H: Host> Machine<H> {
         if let Limit::At(at) = limit {
             self.service.deadlines.insert((at, key));
         }
-        if let Some((length, source, message)) = bulk.take() {
-            let arrival = self.expect(node, &message, (length, source), For::Operation(key));
+        if let Some((length, origin, message)) = bulk.take() {
+            let arrival = self.expect(node, &message, length, origin, For::Operation(key));
             if let Task::Send { load, .. } = &mut self.service.operations[key as usize].task {
                 *load = Load::Arriving(arrival);
             }

@@ -122,8 +122,13 @@ impl Header {
 pub(crate) enum Content<'a> {
     /// In the entry.
     Eager(&'a [u8]),
-    /// With its sender's agent, to be pulled: its bytes, and the number of its source there.
-    Bulk { length: u64, source: u32 },
+    /// With its sender's agent, to be pulled: its bytes, the number of its source there, and by which name that node's
+    /// other agents can import it.
+    Bulk {
+        length: u64,
+        source: u32,
+        name: Option<&'a [u8]>,
+    },
 }
 
 /// A message in an entry.
@@ -179,9 +184,10 @@ const NUMBER: u8 = 1;
 const ATTRIBUTES: u8 = 2;
 const DESTINATION: u8 = 4;
 const BULK: u8 = 8;
+const NAME: u8 = 16;
 
 /// The most bytes of an entry but for descriptors and an eager message's own: header, flags, number, code or the lengths
-/// of two descriptors, attributes, a source.
+/// of two descriptors, attributes, a source. The name of a source's memory is one more descriptor.
 pub(crate) const OVERHEAD: usize = HEADER + 1 + 4 + 4 + 16 + 12;
 
 fn put_message(into: &mut Vec<u8>, flags: &mut u8, message: &Sent<'_>) {
@@ -192,15 +198,23 @@ fn put_message(into: &mut Vec<u8>, flags: &mut u8, message: &Sent<'_>) {
     }
     match message.content {
         Content::Eager(bytes) => into.extend(bytes),
-        Content::Bulk { length, source } => {
+        Content::Bulk {
+            length,
+            source,
+            name,
+        } => {
             *flags |= BULK;
             into.extend(length.to_le_bytes());
             into.extend(source.to_le_bytes());
+            if let Some(name) = name {
+                *flags |= NAME;
+                put_bytes(into, name);
+            }
         }
     }
 }
 
-fn put_bytes(into: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put_bytes(into: &mut Vec<u8>, bytes: &[u8]) {
     // Fits: descriptors are short.
     into.extend((bytes.len() as u16).to_le_bytes());
     into.extend(bytes);
@@ -411,6 +425,26 @@ pub(crate) enum Fragment {
         source: u32,
         code: Code,
     },
+    /// Give a part of the memory whose name is the payload, which another agent of the node has exported.
+    PullPart {
+        arrival: u32,
+        offset: u64,
+        length: u64,
+    },
+    /// The answer, if it can't be given.
+    Refuse {
+        arrival: u32,
+    },
+    /// So many bytes of a message came by other agents.
+    Settle {
+        source: u32,
+        arrival: u32,
+        length: u64,
+    },
+    /// The answer: it was kept until now.
+    Settled {
+        arrival: u32,
+    },
 }
 
 /// What an agent tells another one besides.
@@ -489,6 +523,34 @@ impl Fragment {
                 bytes.extend(source.to_le_bytes());
                 bytes.extend(code.0.to_le_bytes());
             }
+            Self::PullPart {
+                arrival,
+                offset,
+                length,
+            } => {
+                bytes.push(16);
+                bytes.extend(arrival.to_le_bytes());
+                bytes.extend(offset.to_le_bytes());
+                bytes.extend(length.to_le_bytes());
+            }
+            Self::Refuse { arrival } => {
+                bytes.push(17);
+                bytes.extend(arrival.to_le_bytes());
+            }
+            Self::Settle {
+                source,
+                arrival,
+                length,
+            } => {
+                bytes.push(18);
+                bytes.extend(source.to_le_bytes());
+                bytes.extend(arrival.to_le_bytes());
+                bytes.extend(length.to_le_bytes());
+            }
+            Self::Settled { arrival } => {
+                bytes.push(19);
+                bytes.extend(arrival.to_le_bytes());
+            }
         }
         bytes
     }
@@ -524,13 +586,29 @@ impl Fragment {
                 source: reader.u32()?,
                 code: Code(reader.u32()?),
             },
+            16 => Self::PullPart {
+                arrival: reader.u32()?,
+                offset: reader.u64()?,
+                length: reader.u64()?,
+            },
+            17 => Self::Refuse {
+                arrival: reader.u32()?,
+            },
+            18 => Self::Settle {
+                source: reader.u32()?,
+                arrival: reader.u32()?,
+                length: reader.u64()?,
+            },
+            19 => Self::Settled {
+                arrival: reader.u32()?,
+            },
             _ => return None,
         };
         reader.0.is_empty().then_some(fragment)
     }
 }
 
-pub(crate) struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -543,10 +621,10 @@ impl<'a> Reader<'a> {
         self.0 = rest;
         Some(front)
     }
-    fn u8(&mut self) -> Option<u8> {
+    pub(crate) fn u8(&mut self) -> Option<u8> {
         self.take().map(|[byte]| byte)
     }
-    fn bool(&mut self) -> Option<bool> {
+    pub(crate) fn bool(&mut self) -> Option<bool> {
         match self.u8()? {
             0 => Some(false),
             1 => Some(true),
@@ -556,13 +634,13 @@ impl<'a> Reader<'a> {
     fn u16(&mut self) -> Option<u16> {
         self.take().map(u16::from_le_bytes)
     }
-    fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_le_bytes)
     }
-    fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
-    fn counted(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn counted(&mut self) -> Option<&'a [u8]> {
         let count = self.u16()?;
         self.bytes(count.into())
     }
@@ -576,6 +654,10 @@ impl<'a> Reader<'a> {
             _ => Content::Bulk {
                 length: self.u64()?,
                 source: self.u32()?,
+                name: match flags & NAME {
+                    0 => None,
+                    _ => Some(self.counted()?),
+                },
             },
         };
         Some(Sent {

@@ -1,0 +1,639 @@
+//! Load balancing between the agents of a node: an agent that has nothing to ask for takes parts of long messages from one
+//! with a backlog. Eager messages, order, answers and ends stay with the agent that has them.
+//!
+//! ```text
+//! thief                    owner                     source's agent
+//!   │ ◀── backlog ─────────── │ ◀── name of memory ────── │      thief's peer there
+//!   │ ─── steal ────────────▶ │                           │              │
+//!   │ ◀── part, both names ── │                           │              │
+//!   │ ─── pull part ──────────┼───────────────────────────┼────────────▶ │
+//!   │ ◀─────────────────────────────────────────────── strips ────────── │
+//!   │ ─── return ───────────▶ │ ─── settle ─────────────▶ │
+//!   │                         │ ◀── settled ───────────── │
+//! ```
+//!
+//! - A thief writes into the owner's memory, so that is kept until the thief has returned the part or has ended. An owner
+//!   that doesn't want it any more, or waits in vain, recalls it; who hears that writes no more before it answers.
+//! - The thief's peer reads memory that the source's agent may have given back, as when that has lost its session with
+//!   the owner. The owner delivers nothing before that agent has said, in their session, that it had it until then.
+//! - Only memory that the agent has [of its own](Memory::is_own) is lent: a process may use its again when its request
+//!   has ended, which nothing delays.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+
+use slab::Slab;
+
+use super::bulk::{For, Origin, Pulled};
+use super::wire::{Content, Fragment, Reader, Sent, put_bytes};
+use super::{Machine, ProtocolError, hash};
+use crate::host::{Host, MAX_DESCRIPTOR, Memory, Nanos, SiblingEvent};
+
+/// A part is as long as so many strips at most; what is shorter than one strip by this factor isn't lent.
+const STRIPS: u64 = 4;
+/// Parts that one sibling has at most.
+const MAX_LOANS: usize = 64;
+/// Parts of others' memory that are under way from here at most.
+const MAX_PARTS: usize = 1024;
+/// An agent that has got nothing asks the same one again after this.
+const AGAIN: Nanos = 1_000_000;
+/// An owner with nothing else to ask for recalls what it has lent after this.
+const LATE: Nanos = 1_000_000_000;
+/// Who has returned a part undone gets none for so long.
+const SHUN: Nanos = 10_000_000_000;
+
+/// What the agents of a node tell each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Tells {
+    /// There is work to steal, or no more.
+    Backlog(bool),
+    /// Give a part of at most so many bytes.
+    Steal { most: u64 },
+    /// The answer: there is none.
+    Nothing,
+    /// The answer: a part.
+    Part(Part),
+    /// A part is to be returned.
+    Recall { loan: u32 },
+    /// A part has come, or is given back.
+    Return { loan: u32, is_done: bool },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Part {
+    loan: u32,
+    /// The host id of the source's node.
+    host: u64,
+    offset: u64,
+    length: u64,
+    /// The source's memory, and the destination's.
+    name: Box<[u8]>,
+    destination: Box<[u8]>,
+}
+
+impl Tells {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(32);
+        match self {
+            Self::Backlog(there_is) => bytes.extend([1, u8::from(*there_is)]),
+            Self::Steal { most } => {
+                bytes.push(2);
+                bytes.extend(most.to_le_bytes());
+            }
+            Self::Nothing => bytes.push(3),
+            Self::Part(part) => {
+                bytes.push(4);
+                bytes.extend(part.loan.to_le_bytes());
+                for number in [part.host, part.offset, part.length] {
+                    bytes.extend(number.to_le_bytes());
+                }
+                put_bytes(&mut bytes, &part.name);
+                put_bytes(&mut bytes, &part.destination);
+            }
+            Self::Recall { loan } => {
+                bytes.push(5);
+                bytes.extend(loan.to_le_bytes());
+            }
+            Self::Return { loan, is_done } => {
+                bytes.extend([6, u8::from(*is_done)]);
+                bytes.extend(loan.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// `None`: it makes no sense.
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let tells = match reader.u8()? {
+            1 => Self::Backlog(reader.bool()?),
+            2 => Self::Steal {
+                most: reader.u64()?,
+            },
+            3 => Self::Nothing,
+            4 => Self::Part(Part {
+                loan: reader.u32()?,
+                host: reader.u64()?,
+                offset: reader.u64()?,
+                length: reader.u64()?,
+                name: reader.counted()?.into(),
+                destination: reader.counted()?.into(),
+            }),
+            5 => Self::Recall {
+                loan: reader.u32()?,
+            },
+            6 => Self::Return {
+                is_done: reader.bool()?,
+                loan: reader.u32()?,
+            },
+            _ => return None,
+        };
+        reader.0.is_empty().then_some(tells)
+    }
+}
+
+/// Another agent of the node.
+#[derive(Debug, Default, Clone, Hash)]
+struct Sibling {
+    has_backlog: bool,
+    /// Not asked before.
+    ask_at: Nanos,
+    /// Given nothing before.
+    lend_at: Nanos,
+    /// Parts that it has.
+    loans: usize,
+    /// What it is to be told.
+    out: VecDeque<Vec<u8>>,
+    /// It has broken the protocol: nothing that it says counts, until it has ended.
+    is_broken: bool,
+}
+
+/// A part of an arrival here that a sibling has.
+#[derive(Debug, Clone, Hash)]
+struct Loan {
+    sibling: u32,
+    arrival: u32,
+    part: Range<u64>,
+    late_at: Nanos,
+    is_recalled: bool,
+}
+
+/// A part of memory that a node wants.
+#[derive(Debug, Clone, Hash)]
+struct Wanted {
+    node: u32,
+    arrival: u32,
+    part: (u64, u64),
+    name: Box<[u8]>,
+}
+
+/// See the [module](self).
+#[derive(Debug, Default, Clone)]
+pub(super) struct Stealing {
+    siblings: BTreeMap<u32, Sibling>,
+    loans: Slab<Loan>,
+    /// The arrivals of parts that siblings have lent, by the sibling and its number of it.
+    stolen: HashMap<(u32, u32), u32>,
+    wanted: VecDeque<Wanted>,
+    /// Siblings know of a backlog here.
+    offers: bool,
+    /// Who was asked for a part and has not answered.
+    asked: Option<u32>,
+}
+
+impl Hash for Stealing {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        let Self {
+            siblings,
+            loans,
+            stolen,
+            wanted,
+            offers,
+            asked,
+        } = self;
+        hash::table(loans, state);
+        hash::map(stolen, state);
+        (siblings, wanted, offers, asked).hash(state);
+    }
+}
+
+impl Stealing {
+    fn tell(&mut self, sibling: u32, tells: &Tells) {
+        // What is to be told is bounded: by loans, and by one question at a time.
+        if let Some(sibling) = self.siblings.get_mut(&sibling) {
+            sibling.out.push_back(tells.encode());
+        }
+    }
+}
+
+impl<H: Host> Machine<H> {
+    /// Whether the name of a message's memory travels with it to a node, so that parts of it can be lent there.
+    pub(super) fn is_shared(&self, node: u32, length: usize) -> bool {
+        !self.stealing.siblings.is_empty()
+            && node != self.own
+            && length as u64 * STRIPS >= self.limits.strip.into()
+    }
+
+    pub(super) fn siblings_due(&self) -> Option<Nanos> {
+        let stealing = &self.stealing;
+        let waits = stealing.siblings.values().any(|s| !s.out.is_empty());
+        let told = waits.then_some(self.now + AGAIN);
+        if !self.bulk.hungry.is_empty() {
+            return told;
+        }
+        let loans = stealing.loans.iter().map(|(_, loan)| loan);
+        let late = loans
+            .filter(|loan| !loan.is_recalled)
+            .map(|loan| loan.late_at);
+        let asks = (stealing.asked.is_none() && self.room().is_some())
+            .then_some(&stealing.siblings)
+            .into_iter()
+            .flat_map(BTreeMap::values)
+            .filter(|sibling| sibling.has_backlog)
+            .map(|sibling| sibling.ask_at);
+        late.chain(asks).chain(told).min()
+    }
+
+    /// Bytes of a part that is asked for at once.
+    fn longest_part(&self) -> u64 {
+        let strip = u64::from(self.limits.strip);
+        (STRIPS * strip).min(self.limits.ejection.max(strip))
+    }
+
+    /// Likewise, if there is budget for it.
+    fn room(&self) -> Option<u64> {
+        let (most, ejected) = (self.longest_part(), self.bulk.ejected);
+        (ejected == 0 || ejected + most <= self.limits.ejection).then_some(most)
+    }
+
+    // ---- what siblings tell ----
+
+    pub(super) fn hear_siblings(&mut self, host: &mut H) -> bool {
+        let mut did = false;
+        while let Some((sibling, event)) = host.siblings().and_then(|siblings| siblings.next()) {
+            did = true;
+            match event {
+                SiblingEvent::Joined => {
+                    tracing::debug!(sibling, "another agent of this node is there");
+                    self.stealing.siblings.insert(sibling, Sibling::default());
+                    if self.stealing.offers {
+                        self.stealing.tell(sibling, &Tells::Backlog(true));
+                    }
+                }
+                SiblingEvent::Message(bytes) => {
+                    let known = self.stealing.siblings.get(&sibling);
+                    if known.is_none_or(|known| known.is_broken) {
+                        continue;
+                    }
+                    let tells = Tells::decode(&bytes).ok_or(ProtocolError);
+                    if tells
+                        .and_then(|tells| self.on_told(sibling, tells))
+                        .is_err()
+                    {
+                        tracing::error!(sibling, "another agent of this node makes no sense");
+                        self.counters.protocol_errors += 1;
+                        self.part_from(sibling, host);
+                    }
+                }
+                SiblingEvent::Ended => {
+                    self.part_from(sibling, host);
+                    self.stealing.siblings.remove(&sibling);
+                    let loans = self.stealing.loans.iter();
+                    let its = loans.filter(|(_, loan)| loan.sibling == sibling);
+                    for loan in its.map(|(loan, _)| loan).collect::<Vec<_>>() {
+                        self.lent_back(loan, false);
+                    }
+                }
+            }
+        }
+        did
+    }
+
+    fn on_told(&mut self, from: u32, tells: Tells) -> Result<(), ProtocolError> {
+        let now = self.now;
+        let sibling = self.stealing.siblings.get_mut(&from);
+        let sibling = sibling.ok_or(ProtocolError)?;
+        let is_answer = matches!(tells, Tells::Nothing | Tells::Part(_));
+        if is_answer
+            && self
+                .stealing
+                .asked
+                .take_if(|asked| *asked == from)
+                .is_none()
+        {
+            return Err(ProtocolError);
+        }
+        match tells {
+            Tells::Backlog(there_is) => (sibling.has_backlog, sibling.ask_at) = (there_is, now),
+            Tells::Steal { most } => {
+                let may = now >= sibling.lend_at && sibling.loans < MAX_LOANS;
+                let part = match may {
+                    true => self.lend(from, most),
+                    false => None,
+                };
+                let answer = part.map_or(Tells::Nothing, Tells::Part);
+                self.stealing.tell(from, &answer);
+            }
+            Tells::Nothing => sibling.ask_at = now + AGAIN,
+            Tells::Part(part) => self.take_part(from, part)?,
+            Tells::Recall { loan } => {
+                // It may have been returned already.
+                if let Some(&arrival) = self.stealing.stolen.get(&(from, loan)) {
+                    self.let_go(arrival);
+                    self.give_back(from, loan, false);
+                }
+            }
+            Tells::Return { loan, is_done } => {
+                let known = self.stealing.loans.get(loan as usize);
+                if known.is_none_or(|known| known.sibling != from) {
+                    return Err(ProtocolError);
+                }
+                self.lent_back(loan as usize, is_done);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing more is had of a sibling or told to it. Parts that it has stay lent.
+    fn part_from(&mut self, sibling: u32, host: &mut H) {
+        let stolen = self.stealing.stolen.iter();
+        let its = stolen.filter(|((of, _), _)| *of == sibling);
+        for arrival in its.map(|(_, arrival)| *arrival).collect::<Vec<_>>() {
+            self.let_go(arrival);
+        }
+        self.stealing.stolen.retain(|(of, _), _| *of != sibling);
+        self.stealing.asked.take_if(|asked| *asked == sibling);
+        if let Some(sibling) = self.stealing.siblings.get_mut(&sibling) {
+            sibling.is_broken = true;
+            sibling.has_backlog = false;
+            sibling.out.clear();
+        }
+        if let Some(siblings) = host.siblings() {
+            siblings.end(sibling);
+        }
+    }
+
+    pub(super) fn leave_siblings(&mut self, host: &mut H) {
+        let siblings = self.stealing.siblings.keys();
+        for sibling in siblings.copied().collect::<Vec<_>>() {
+            self.part_from(sibling, host);
+        }
+    }
+
+    // ---- the owner ----
+
+    /// Bytes that siblings can be given now.
+    fn backlog(&self) -> u64 {
+        let hungry = self.bulk.hungry.iter();
+        let arrivals = hungry.filter_map(|key| self.bulk.arrivals.get(*key as usize));
+        arrivals.map(|arrival| arrival.lendable()).sum()
+    }
+
+    fn lend(&mut self, sibling: u32, most: u64) -> Option<Part> {
+        if !self.stealing.offers {
+            return None;
+        }
+        let lendable = |key: u32| {
+            let arrival = self.bulk.arrivals.get(key as usize);
+            arrival.map_or(0, |arrival| arrival.lendable())
+        };
+        let hungry = self.bulk.hungry.iter().copied();
+        let arrival = hungry.max_by_key(|key| lendable(*key))?;
+        let most = most.min(STRIPS * u64::from(self.limits.strip));
+        if most == 0 || lendable(arrival) == 0 {
+            return None;
+        }
+        let lent = self.bulk.arrivals.get_mut(arrival as usize)?;
+        let [name, destination] = lent.names()?;
+        let (node, part) = (lent.node, lent.lend(most));
+        // Fits: loans are limited.
+        let loan = self.stealing.loans.vacant_key() as u32;
+        let told = Part {
+            loan,
+            host: self.nodes[node as usize].host,
+            offset: part.start,
+            length: part.end - part.start,
+            name,
+            destination,
+        };
+        self.stealing.loans.insert(Loan {
+            sibling,
+            arrival,
+            part,
+            late_at: self.now + LATE,
+            is_recalled: false,
+        });
+        if let Some(sibling) = self.stealing.siblings.get_mut(&sibling) {
+            sibling.loans += 1;
+        }
+        Some(told)
+    }
+
+    /// The parts of an arrival that siblings have are wanted back.
+    pub(super) fn recall(&mut self, arrival: u32) {
+        self.recall_those(|loan| loan.arrival == arrival);
+    }
+
+    fn recall_those(&mut self, which: impl Fn(&Loan) -> bool) -> bool {
+        let loans = self.stealing.loans.iter_mut();
+        let recalled: Vec<_> = loans
+            .filter(|(_, loan)| !loan.is_recalled && which(loan))
+            .map(|(key, loan)| {
+                loan.is_recalled = true;
+                // Fits: loans are limited.
+                (loan.sibling, key as u32)
+            })
+            .collect();
+        for (sibling, loan) in &recalled {
+            self.stealing.tell(*sibling, &Tells::Recall { loan: *loan });
+        }
+        !recalled.is_empty()
+    }
+
+    /// A part that was lent has come, or is to be asked for here.
+    fn lent_back(&mut self, loan: usize, is_done: bool) {
+        let loan = self.stealing.loans.remove(loan);
+        let key = loan.arrival;
+        let arrival = self.bulk.arrivals.get_mut(key as usize);
+        let is_hungry = arrival.is_some_and(|arrival| arrival.lent_back(loan.part, is_done));
+        if is_hungry && !self.bulk.hungry.contains(&key) {
+            self.bulk.hungry.push(key);
+        }
+        if let Some(sibling) = self.stealing.siblings.get_mut(&loan.sibling) {
+            sibling.loans -= 1;
+            if is_hungry {
+                sibling.lend_at = self.now + SHUN;
+            }
+        }
+        self.arrival_goes_on(key);
+    }
+
+    // ---- the thief ----
+
+    fn take_part(&mut self, from: u32, part: Part) -> Result<(), ProtocolError> {
+        let end = part.offset.checked_add(part.length);
+        let is_sound = (1..=self.longest_part()).contains(&part.length)
+            && !self.stealing.stolen.contains_key(&(from, part.loan))
+            && part.name.len().max(part.destination.len()) <= MAX_DESCRIPTOR;
+        let end = end.filter(|_| is_sound).ok_or(ProtocolError)?;
+        let loan = part.loan;
+        let node = self.by_host.get(&part.host);
+        let Some(&node) = node.filter(|node| **node != self.own) else {
+            let is_done = false;
+            self.stealing.tell(from, &Tells::Return { loan, is_done });
+            return Ok(());
+        };
+        let nothing = Sent {
+            hints: 0,
+            client: 0,
+            content: Content::Eager(&[]),
+        };
+        let origin = Origin::Part {
+            name: part.name,
+            destination: part.destination,
+        };
+        let of = For::Loan(from, loan);
+        let arrival = self.add_arrival(node, &nothing, part.offset..end, origin, of);
+        self.stealing.stolen.insert((from, loan), arrival);
+        Ok(())
+    }
+
+    /// A part that a sibling has lent has come, or is not got here. Nothing writes to its memory any more.
+    pub(super) fn give_back(&mut self, sibling: u32, loan: u32, is_done: bool) {
+        if self.stealing.stolen.remove(&(sibling, loan)).is_none() {
+            return;
+        }
+        tracing::debug!(sibling, is_done, "a part of a message for another agent");
+        match is_done {
+            true => self.counters.stolen += 1,
+            false => self.counters.given_back += 1,
+        }
+        self.stealing
+            .tell(sibling, &Tells::Return { loan, is_done });
+    }
+
+    // ---- what siblings are told ----
+
+    pub(super) fn tell_siblings(&mut self, host: &mut H) -> bool {
+        if self.stealing.siblings.is_empty() {
+            return false;
+        }
+        let mut did = false;
+        let least = match self.stealing.offers {
+            true => self.limits.backlog / 2,
+            false => self.limits.backlog,
+        };
+        let offers = self.backlog() >= least.max(1);
+        if offers != self.stealing.offers {
+            tracing::debug!(offers, "a backlog for other agents of this node");
+            self.stealing.offers = offers;
+            for sibling in self.stealing.siblings.values_mut() {
+                sibling.out.push_back(Tells::Backlog(offers).encode());
+            }
+        }
+        if self.bulk.hungry.is_empty() {
+            self.steal();
+            let now = self.now;
+            did |= self.recall_those(|loan| loan.late_at <= now);
+        }
+        for (&number, sibling) in &mut self.stealing.siblings {
+            while let Some(message) = sibling.out.front()
+                && host
+                    .siblings()
+                    .is_some_and(|siblings| siblings.send(number, message))
+            {
+                sibling.out.pop_front();
+                did = true;
+            }
+        }
+        did
+    }
+
+    /// Asks one of those that have a backlog for a part of it.
+    fn steal(&mut self) {
+        if self.stealing.asked.is_some() {
+            return;
+        }
+        let Some(most) = self.room() else { return };
+        let siblings = self.stealing.siblings.iter();
+        let known = siblings.filter(|(_, s)| s.has_backlog && s.ask_at <= self.now);
+        let known: Vec<u32> = known.map(|(number, _)| *number).collect();
+        if let Some(&sibling) = self.random.choice(&known) {
+            self.stealing.asked = Some(sibling);
+            self.stealing.tell(sibling, &Tells::Steal { most });
+        }
+    }
+
+    // ---- the source's side ----
+
+    /// A node wants a part of memory that another agent of this node has exported.
+    pub(super) fn on_pull_part(
+        &mut self,
+        node: u32,
+        arrival: u32,
+        part: (u64, u64),
+        name: Box<[u8]>,
+    ) -> Result<(), ProtocolError> {
+        if part.1 == 0 || name.len() > MAX_DESCRIPTOR || part.0.checked_add(part.1).is_none() {
+            return Err(ProtocolError);
+        }
+        let wanted = Wanted {
+            node,
+            arrival,
+            part,
+            name,
+        };
+        match self.bulk.parts + self.stealing.wanted.len() < MAX_PARTS {
+            true => self.stealing.wanted.push_back(wanted),
+            false => self.control(node, &Fragment::Refuse { arrival }),
+        }
+        Ok(())
+    }
+
+    pub(super) fn import_parts(&mut self, host: &mut H) -> bool {
+        let mut did = false;
+        while let Some(wanted) = self.stealing.wanted.pop_front() {
+            did = true;
+            let (arrival, (offset, length)) = (wanted.arrival, wanted.part);
+            let memory = host.import(&wanted.name).ok();
+            // No overflow: looked at when it came.
+            match memory.filter(|memory| memory.length() as u64 >= offset + length) {
+                Some(memory) => {
+                    let part = Pulled {
+                        source: 0,
+                        arrival,
+                        offset,
+                        length,
+                    };
+                    self.give_part(wanted.node, part, memory);
+                }
+                None => self.control(wanted.node, &Fragment::Refuse { arrival }),
+            }
+        }
+        did
+    }
+
+    /// The session with a node has ended.
+    pub(super) fn lose_parts(&mut self, node: u32) {
+        self.stealing.wanted.retain(|wanted| wanted.node != node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::MAX_SIBLING_MESSAGE;
+
+    #[test]
+    fn what_is_told_is_read_and_fits() {
+        let name: Box<[u8]> = [7; MAX_DESCRIPTOR].into();
+        let part = Part {
+            loan: 1,
+            host: 2,
+            offset: 3,
+            length: 4,
+            destination: name.clone(),
+            name,
+        };
+        for tells in [
+            Tells::Backlog(true),
+            Tells::Steal { most: 5 },
+            Tells::Nothing,
+            Tells::Part(part),
+            Tells::Recall { loan: 6 },
+            Tells::Return {
+                loan: 7,
+                is_done: true,
+            },
+        ] {
+            let bytes = tells.encode();
+            assert!(bytes.len() <= MAX_SIBLING_MESSAGE);
+            assert_eq!(Tells::decode(&bytes), Some(tells));
+            for end in 0..bytes.len() {
+                assert_eq!(Tells::decode(&bytes[..end]), None);
+            }
+        }
+        assert_eq!(Tells::decode(&[9]), None);
+    }
+}
