@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::env;
 use std::ffi::CString;
+use std::io;
 use std::mem::offset_of;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::channel::{self, Channel};
 use crate::memory::{Memory, Padded, code};
 use crate::message::{Answered, Asks, GatewayMessage};
 use crate::processes::Processes;
+use crate::siblings::Siblings;
 use crate::sys::{Library, dragonMemoryPoolDescr_t, dragonNodeMap_t, text};
 
 /// The most gateways of one agent: for sends, gets and polls.
@@ -81,6 +83,7 @@ pub struct Gateway {
     requests: BTreeMap<u64, Arc<GatewayMessage>>,
     last_request: u64,
     processes: Processes,
+    siblings: Option<Siblings>,
     answered: VecDeque<Answered>,
     /// What comes before anything in a gateway.
     events: VecDeque<Event<Memory>>,
@@ -156,11 +159,22 @@ impl Gateway {
             requests: BTreeMap::new(),
             last_request: 0,
             processes: Processes::default(),
+            siblings: None,
             answered: VecDeque::new(),
             events: VecDeque::new(),
             channels,
             node_updates: Vec::new(),
         })
+    }
+
+    /// From now on this agent and the other ones of the node, `count` in all, take work from each other. `own` is its
+    /// number (`DRAGON_HSTA_NIC_IDX`), and `port` that of the job.
+    ///
+    /// # Errors
+    /// There is such an agent, or the system refuses sockets.
+    pub fn join_siblings(&mut self, port: u16, own: u32, count: u32) -> io::Result<()> {
+        self.siblings = Some(Siblings::open(self.node, port, own, count)?);
+        Ok(())
     }
 
     /// The host id of this node.
@@ -332,6 +346,14 @@ impl Host for Gateway {
             Some(wish) => Memory::at(self.library, &wish, bytes),
             None => Memory::allocate(self.library, pool, bytes),
         }
+    }
+
+    fn import(&mut self, name: &[u8]) -> Result<Memory, Code> {
+        Memory::import(self.library, name)
+    }
+
+    fn siblings(&mut self) -> Option<&mut dyn agent::host::Siblings> {
+        Some(self.siblings.as_mut()?)
     }
 
     fn attach(&mut self, descriptor: &[u8]) -> Result<Channel, Code> {

@@ -10,6 +10,7 @@ pub mod log;
 mod memory;
 mod message;
 mod processes;
+mod siblings;
 pub mod startup;
 mod sys;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::Code;
-use agent::host::NoMemory;
+use agent::host::{MAX_DESCRIPTOR, NoMemory};
 use conduit_core::shared;
 
 use crate::message::GatewayMessage;
@@ -97,6 +97,21 @@ impl Memory {
         memory
     }
 
+    /// Memory of this node that another agent of it has exported.
+    pub(crate) fn import(library: Library, descriptor: &[u8]) -> Result<Self, Code> {
+        let mut padded = Padded::new(descriptor)?;
+        let mut memory = dragonMemoryDescr_t::empty();
+        // SAFETY: the descriptor's bytes, and room for what it describes, which is filled then. Who has allocated it may
+        // give it back at any time, but its pool stays mapped as long as this process is attached to it.
+        unsafe {
+            code((library.dragon_memory_attach)(
+                &mut memory,
+                &padded.serial(),
+            ))?;
+            Self::of(library, memory, Owner::Process)
+        }
+    }
+
     fn in_place(
         library: Library,
         place: &dragonMemoryDescr_t,
@@ -176,6 +191,29 @@ impl agent::host::Memory for Memory {
         // SAFETY: as for `read`.
         unsafe { shared::copy(bytes.as_ptr(), self.start.add(offset), bytes.len()) }
     }
+
+    fn export(&self) -> Option<Box<[u8]>> {
+        let mut serial = Serial {
+            len: 0,
+            data: std::ptr::null_mut(),
+        };
+        // SAFETY: the descriptor is a filled one; room for where its bytes are, which are given back once.
+        unsafe {
+            code((self.library.dragon_memory_serialize)(
+                &mut serial,
+                &self.descriptor,
+            ))
+            .ok()?;
+            let bytes = std::slice::from_raw_parts(serial.data, serial.len);
+            let bytes = (bytes.len() <= MAX_DESCRIPTOR).then(|| bytes.into());
+            (self.library.dragon_memory_serial_free)(&mut serial);
+            bytes
+        }
+    }
+
+    fn is_own(&self) -> bool {
+        matches!(self.owner, Owner::Agent)
+    }
 }
 
 const TIMEOUT: u32 = Code::TIMEOUT.0;
@@ -195,14 +233,14 @@ pub(crate) fn code(code: u32) -> Result<(), Code> {
 /// The bytes of a descriptor with zeros behind. libdragon reads as far as the lengths in a descriptor say, not as far as
 /// it was told that the descriptor goes.
 pub(crate) struct Padded {
-    bytes: [u8; 2 * agent::host::MAX_DESCRIPTOR],
+    bytes: [u8; 2 * MAX_DESCRIPTOR],
     length: usize,
 }
 
 impl Padded {
     pub(crate) fn new(descriptor: &[u8]) -> Result<Self, Code> {
         let length = descriptor.len();
-        if length > agent::host::MAX_DESCRIPTOR {
+        if length > MAX_DESCRIPTOR {
             return Err(Code::INVALID_ARGUMENT);
         }
         let mut bytes = [0; _];

@@ -8,6 +8,8 @@ use std::net::Ipv4Addr;
 pub const MAX_NODES: usize = 1 << 20;
 /// The most addresses of one node.
 pub const MAX_ADDRESSES: usize = 1 << 12;
+/// The most agents of one node.
+pub const MAX_AGENTS: u32 = 64;
 /// The most bytes of an interface's name or a fabric address.
 pub const MAX_LENGTH: usize = 1 << 12;
 
@@ -216,6 +218,13 @@ pub fn nic() -> Result<u32, StartupError> {
         value,
         accepted: "a number from 0 on",
     })
+}
+
+/// How many agents this node has: Dragon names three gateways for each (`DRAGON_GW1` on).
+pub fn agents() -> u32 {
+    let is_there = |agent: &u32| env::var_os(format!("DRAGON_GW{}", 3 * agent + 1)).is_some();
+    // Fits: there are not as many.
+    (0..MAX_AGENTS).take_while(is_there).count() as u32
 }
 
 /// Says that the agent is ready. It has ten seconds to say it.

@@ -85,8 +85,16 @@ fn run() -> Result<(), Error> {
     if told.frontend {
         dragon::at_front_end(library).map_err(Error::Front)?;
     }
-    let mut gateway = Gateway::open(library, startup::nic()?)?;
+    let nic = startup::nic()?;
+    let mut gateway = Gateway::open(library, nic)?;
     let (own, mut network) = network(&settings, &told, gateway.node())?;
+    let agents = startup::agents();
+    if told.purpose == Purpose::User && nic < agents && agents > 1 {
+        // Each can do its own work alone.
+        if let Err(error) = gateway.join_siblings(told.port, nic, agents) {
+            tracing::warn!("agent {nic} takes no work from the node's others: {error}");
+        }
+    }
     let nodes = nodes(&told, &network)?;
     let mut machine = Machine::new(own, nodes, settings.limits(), seed());
     startup::ready(&mut std::io::stdout())?;

@@ -18,6 +18,8 @@ settings::group! {
         "MiB of messages that an agent has taken from channels for other nodes and not sent yet";
     "DRAGON_HSTA_MAX_INJECTION_MB" injection: u32 = 8, Kind::integer(1, 1 << 20),
         "MiB of long messages that are under way from an agent";
+    "CONDUIT_HSTA_STEAL_MB" steal: u32 = 4, Kind::integer(0, 1 << 20),
+        "where a node has several agents: MiB of long messages that one can't ask for yet, from which on the others take parts of them; 0: never";
     "DRAGON_HSTA_ENABLE_VALGRIND" valgrind: bool = false, Kind::Bool,
         "run under valgrind, which writes `hsta-<process>.valgrind`";
     "DRAGON_HSTA_ENABLE_PERF" perf: bool = false, Kind::Bool,
@@ -47,6 +49,10 @@ impl AgentSettings {
             ejection: u64::from(self.ejection) << 20,
             getmsg: u64::from(self.getmsg) << 20,
             injection: u64::from(self.injection) << 20,
+            backlog: match self.steal {
+                0 => u64::MAX,
+                steal => u64::from(steal) << 20,
+            },
             transfer: match self.transport.iter().any(|word| word == "p2p") {
                 true => Transfer::PointToPoint,
                 false => Transfer::Rma,
@@ -60,15 +66,48 @@ impl Settings {
     /// Those of this process's environment. Others of Dragon's, which the agent is not told what to do by, are passed
     /// over.
     pub(crate) fn from_env() -> Result<Self, settings::SettingsError> {
+        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+        Self::from_vars(std::env::vars_os().map(|(name, value)| (text(name), text(value))))
+    }
+
+    fn from_vars(
+        vars: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, settings::SettingsError> {
         use settings::Groups as _;
         let known = Self::default();
         let rows = known.groups().into_iter().flat_map(settings::Group::rows);
         let names: Vec<_> = rows.map(|row| row.name).collect();
-        let mine = std::env::vars_os().filter_map(|(name, value)| {
-            let name = name.to_string_lossy().into_owned();
-            let is_mine = names.contains(&name.as_str());
-            is_mine.then(|| (name, value.to_string_lossy().into_owned()))
-        });
+        let mine = vars.filter(|(name, _)| names.contains(&name.as_str()));
         Ok(Self::from_lookup(mine)?.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(vars: &[(&str, &str)]) -> Result<Settings, settings::SettingsError> {
+        let vars = vars.iter();
+        Settings::from_vars(vars.map(|(name, value)| (name.to_string(), value.to_string())))
+    }
+
+    #[test]
+    fn dragons_settings_are_read_and_those_of_others_passed_over() {
+        let settings = read(&[
+            ("DRAGON_HSTA_DEBUG", "1"),
+            ("DRAGON_HSTA_MAX_EJECTION_MB", "3"),
+            ("DRAGON_HSTA_TRANSPORT_TYPE", "p2p"),
+            ("DRAGON_HSTA_NIC_IDX", "x"),
+            ("CONDUIT_HSTA_STEAL_MB", "0"),
+            ("CONDUIT_UDP_SOMETHING", "x"),
+        ]);
+        let agent = settings.unwrap().agent;
+        let limits = agent.limits();
+        assert!(agent.debug);
+        assert_eq!(limits.ejection, 3 << 20);
+        assert_eq!(limits.transfer, Transfer::PointToPoint);
+        assert_eq!(limits.backlog, u64::MAX);
+        let error = read(&[("DRAGON_HSTA_MAX_EJECTION_MB", "0")]).unwrap_err();
+        assert!(error.to_string().contains("DRAGON_HSTA_MAX_EJECTION_MB"));
     }
 }

@@ -85,6 +85,11 @@ functions! {
         bytes: usize,
         timer: *const timespec
     ) -> dragonError_t;
+    dragon_memory_serialize(
+        serial: *mut Serial,
+        memory: *const dragonMemoryDescr_t
+    ) -> dragonError_t;
+    dragon_memory_serial_free(serial: *mut Serial) -> dragonError_t;
     dragon_memory_attach(memory: *mut dragonMemoryDescr_t, from: *const Serial) -> dragonError_t;
     dragon_memory_detach(memory: *mut dragonMemoryDescr_t) -> dragonError_t;
     dragon_memory_descr_clone(
