@@ -153,7 +153,7 @@ fn whoever_dies_meanwhile_nothing_comes_twice_or_wrong_and_nothing_hangs() {
         (source, Some(owner)),
         (owner, Some(AGENTS + 1)),
     ] {
-        for at in (0..3_000).step_by(75) {
+        for at in (0..3_000).step_by(100) {
             let mut world = world(limits.clone(), MESSAGES, LENGTH, at);
             run(&mut world, &limits, MS + at * US);
             for agent in [Some(dies), also].into_iter().flatten() {

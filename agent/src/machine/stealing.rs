@@ -36,6 +36,8 @@ const STRIPS: u64 = 4;
 const MAX_LOANS: usize = 64;
 /// Parts of others' memory that are under way from here at most.
 const MAX_PARTS: usize = 1024;
+/// What siblings tell that is heard at a time.
+const EVENTS: usize = 64;
 /// An agent that has got nothing asks the same one again after this.
 const AGAIN: Nanos = 1_000_000;
 /// An owner with nothing else to ask for recalls what it has lent after this.
@@ -251,7 +253,11 @@ impl<H: Host> Machine<H> {
 
     pub(super) fn hear_siblings(&mut self, host: &mut H) -> bool {
         let mut did = false;
-        while let Some((sibling, event)) = host.siblings().and_then(|siblings| siblings.next()) {
+        for _ in 0..EVENTS {
+            let next = host.siblings().and_then(|siblings| siblings.next());
+            let Some((sibling, event)) = next else {
+                break;
+            };
             did = true;
             match event {
                 SiblingEvent::Joined => {
