@@ -128,6 +128,8 @@ pub enum Event<M> {
     Received(u64),
     /// Such a message will never be taken: its channel was destroyed.
     Discarded(u64),
+    /// A channel that is [watched](Host::watch) by this number has changed.
+    Changed(u32),
 }
 
 /// How a request has ended.
@@ -218,6 +220,12 @@ pub trait Host {
 
     /// Whether a channel is in a state. Answers as [`Outcome::Polled`].
     fn poll(&mut self, channel: &mut Self::Channel, mask: u16) -> Attempt<(u64, Code)>;
+
+    /// An attempt at a channel was blocked. Whether the host tells when another one may end otherwise, once, by
+    /// [`Event::Changed`] with this number; else it is repeated now and then.
+    fn watch(&mut self, _channel: &mut Self::Channel, _number: u32) -> bool {
+        false
+    }
 
     /// Readable when there is something to do for this node, once [prepared](Self::prepare_sleep).
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -463,6 +463,7 @@ impl<H: Host> Machine<H> {
                 Event::Abandoned(id) => self.abandon(id),
                 Event::Received(receipt) => self.receipt(receipt, Code::SUCCESS),
                 Event::Discarded(receipt) => self.receipt(receipt, Code::OBJECT_DESTROYED),
+                Event::Changed(queue) => self.channel_changed(queue),
             }
         }
     }

@@ -392,6 +392,16 @@ impl<H: Host> Machine<H> {
         }
     }
 
+    /// The channel of a queue has changed; or the queue is another one by now.
+    pub(super) fn channel_changed(&mut self, queue: u32) {
+        if let Some(waits) = self.service.queues.get(queue as usize)
+            && !waits.operations.is_empty()
+        {
+            let now = self.now;
+            self.service.plan(queue, now);
+        }
+    }
+
     // ---- ends ----
 
     /// An operation ends, and is answered if somebody waits.
@@ -571,6 +581,13 @@ impl<H: Host> Machine<H> {
                         self.end_operation(first, code, Reply::Nothing);
                     } else {
                         let queue = &mut self.service.queues[key as usize];
+                        // Codes of other reasons are none of the channel's.
+                        if matches!(code, Code::CHANNEL_EMPTY | Code::CHANNEL_FULL)
+                            && let Some(channel) = &mut queue.channel
+                            && host.watch(channel, key)
+                        {
+                            return did;
+                        }
                         let at = self.now + queue.pause;
                         queue.pause = (2 * queue.pause).min(LONGEST);
                         self.service.plan(key, at);
