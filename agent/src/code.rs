@@ -26,6 +26,8 @@ impl Code {
     pub const CHANNEL_FULL: Self = Self(43);
     /// The channel was destroyed.
     pub const OBJECT_DESTROYED: Self = Self(120);
+    /// The agent of whoever asks has too many requests already. No code of Dragon's: there the gateway is a channel.
+    pub const GATEWAY_FULL: Self = Self(10_001);
 }
 
 impl fmt::Display for Code {
@@ -40,6 +42,7 @@ impl fmt::Display for Code {
             Self::CHANNEL_EMPTY => "the channel is empty",
             Self::CHANNEL_FULL => "the channel is full",
             Self::OBJECT_DESTROYED => "the channel was destroyed",
+            Self::GATEWAY_FULL => "the agent has too many requests already",
             Self(code) => return write!(f, "code {code}"),
         })
     }

@@ -1,0 +1,539 @@
+//! A client's connection to its agent: requests that wait for their replies.
+//!
+//! One of the threads that wait makes progress for all, and hands that on when it has its reply. A thread that asks
+//! while another one sleeps rings a bell if that one has more to do.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use agent::Code;
+use agent::driver::now;
+use agent::host::{Limit, Nanos};
+use conduit_core::fork::Standing;
+use conduit_core::ni::Rank;
+use conduit_portals::local::{Local, LocalConfig, LocalError};
+use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, Payload, Refused};
+use conduit_portals::transport::open::{ConnectError, OpenTransport};
+use conduit_portals::transport::{Transport, timespec};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use slab::Slab;
+use zerocopy::FromBytes;
+
+use crate::descriptor::Descriptor;
+use crate::sessions::MAX_OPEN;
+use crate::wire::{Kind, REQUEST, Reply, Request};
+
+/// Bytes of the rings between client and agent.
+const RING: usize = 128 << 10;
+/// Requests that wait for room in the rings.
+const MAX_QUEUE: usize = 64;
+/// How long a thread that waits looks before it sleeps.
+const SPIN: Nanos = 20_000;
+/// How long an agent may take to answer for the first time.
+const CONNECT: Nanos = 10_000_000_000;
+/// How long the last messages may take to get into the rings when the client ends.
+const LINGER: Nanos = 1_000_000_000;
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// What the agent is called by can't be used.
+    #[error("the agent's name {name:?}: {source}")]
+    Name {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        source: ConnectError,
+    },
+    /// The system refuses shared memory or a socket.
+    #[error(transparent)]
+    Local(#[from] LocalError),
+    /// The system refuses a descriptor.
+    #[error("a connection to the agent: {0}")]
+    System(#[from] std::io::Error),
+    /// Nobody answers.
+    #[error("there is no agent of this user by the name {name:?} on this host")]
+    NoAgent {
+        /// The name.
+        name: String,
+    },
+}
+
+/// A request's way.
+#[derive(Debug)]
+enum State {
+    Open,
+    /// Nobody waits for its reply.
+    Abandoned,
+    Ended(Result<Ended, Code>),
+}
+
+/// A reply and the bytes that came with it.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    pub(crate) value: u64,
+    pub(crate) second: u64,
+    pub(crate) node: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Queued {
+    id: u32,
+    header: [u8; REQUEST],
+    /// Of a send.
+    bytes: Option<Box<[u8]>>,
+}
+
+#[derive(Debug, Default)]
+struct Requests {
+    agent: Rank,
+    next: u32,
+    states: HashMap<u32, State>,
+    queue: VecDeque<Queued>,
+    /// What the rings are given.
+    sending: Slab<Box<[u8]>>,
+    arriving: Slab<(Reply, Vec<u8>)>,
+}
+
+struct Inner {
+    local: Local,
+    requests: Requests,
+    /// A thread makes progress, and it sleeps.
+    is_driven: bool,
+    is_asleep: bool,
+}
+
+/// See the [module](self).
+pub(crate) struct Connection {
+    inner: Mutex<Inner>,
+    ended: Condvar,
+    bell: OwnedFd,
+    standing: Standing,
+}
+
+impl Connection {
+    /// To the agent with this name.
+    pub(crate) fn open(name: &str) -> Result<Self, OpenError> {
+        let mut local = Local::start(&LocalConfig {
+            ring: RING,
+            max_peers: 1,
+            copy: false,
+            ..LocalConfig::default()
+        })?;
+        let named = |source| OpenError::Name {
+            name: name.to_owned(),
+            source,
+        };
+        // Like this process's own but for the name: host and user are the same.
+        let own = local.address_to_text(local.address()).unwrap_or_default();
+        let place = own.split_once('.').map_or("", |(place, _)| place);
+        let address = local.address_of_text(&format!("{place}.{name}"));
+        let agent = local.connect(&address.map_err(named)?).map_err(named)?;
+        let connection = Self {
+            inner: Mutex::new(Inner {
+                local,
+                requests: Requests {
+                    agent,
+                    ..Requests::default()
+                },
+                is_driven: false,
+                is_asleep: false,
+            }),
+            ended: Condvar::new(),
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map_err(std::io::Error::from)?,
+            standing: Standing::new(),
+        };
+        // Any request shows whether there is an agent.
+        let none = Descriptor {
+            node: 0,
+            epoch: 0,
+            number: 0,
+        };
+        let limit = Limit::At(now() + CONNECT);
+        let id = connection.ask(Kind::Destroy, limit, none, None);
+        match id.and_then(|id| connection.wait(id, limit)) {
+            Err(Code::FAILURE | Code::TIMEOUT) => Err(OpenError::NoAgent {
+                name: name.to_owned(),
+            }),
+            _ => Ok(connection),
+        }
+    }
+
+    /// Asks for something; waits, at most until `limit`, as long as there is no room for the request. Its number.
+    pub(crate) fn ask(
+        &self,
+        kind: Kind,
+        limit: Limit,
+        channel: Descriptor,
+        bytes: Option<Box<[u8]>>,
+    ) -> Result<u32, Code> {
+        if self.standing.is_child() {
+            return Err(Code::FAILURE);
+        }
+        if bytes
+            .as_ref()
+            .is_some_and(|bytes| u32::try_from(bytes.len()).is_err())
+        {
+            return Err(Code::OUT_OF_SPACE);
+        }
+        let mut inner = self.inner.lock();
+        inner.flush();
+        let has_room = |inner: &mut Inner| {
+            inner.requests.queue.len() < MAX_QUEUE && inner.requests.states.len() < MAX_OPEN
+        };
+        if !has_room(&mut inner) {
+            match limit {
+                Limit::Once => return Err(Code::GATEWAY_FULL),
+                _ => self.drive(&mut inner, limit, |inner| has_room(inner).then_some(())),
+            }
+            .ok_or(Code::GATEWAY_FULL)?;
+        }
+        let requests = &mut inner.requests;
+        let id = requests.number();
+        let request = Request {
+            id,
+            kind,
+            limit,
+            channel,
+        };
+        if kind.is_awaited() {
+            requests.states.insert(id, State::Open);
+        }
+        requests.queue.push_back(Queued {
+            id,
+            header: request.encode(),
+            bytes,
+        });
+        self.flush(&mut inner);
+        Ok(id)
+    }
+
+    /// Waits for the reply to a request. The limit is the request's, which the agent keeps.
+    pub(crate) fn wait(&self, id: u32, limit: Limit) -> Result<Ended, Code> {
+        let mut inner = self.inner.lock();
+        let ended = self.drive(&mut inner, limit, |inner| inner.requests.take(id));
+        ended.unwrap_or_else(|| {
+            // The agent answers when the time has passed; a request that it has not got ends here.
+            let requests = &mut inner.requests;
+            let before = requests.queue.len();
+            requests.queue.retain(|queued| queued.id != id);
+            if requests.queue.len() < before {
+                requests.states.remove(&id);
+                return Err(Code::TIMEOUT);
+            }
+            let ended = self.drive(&mut inner, Limit::Never, |inner| inner.requests.take(id));
+            ended.unwrap_or(Err(Code::FAILURE))
+        })
+    }
+
+    /// Whether the reply to a request is there.
+    pub(crate) fn has_ended(&self, id: u32) -> bool {
+        let mut inner = self.inner.lock();
+        if !inner.is_driven {
+            inner.progress();
+        }
+        matches!(inner.requests.states.get(&id), None | Some(State::Ended(_)))
+    }
+
+    /// Nobody waits for the reply.
+    pub(crate) fn abandon(&self, id: u32) {
+        if self.standing.is_child() {
+            return;
+        }
+        let mut inner = self.inner.lock();
+        let requests = &mut inner.requests;
+        let Some(State::Open) = requests.states.get(&id) else {
+            requests.states.remove(&id);
+            return;
+        };
+        let before = requests.queue.len();
+        requests.queue.retain(|queued| queued.id != id);
+        if requests.queue.len() < before {
+            requests.states.remove(&id);
+            return;
+        }
+        requests.states.insert(id, State::Abandoned);
+        let request = Request {
+            id,
+            kind: Kind::Abandon,
+            limit: Limit::Never,
+            channel: Descriptor {
+                node: 0,
+                epoch: 0,
+                number: 0,
+            },
+        };
+        requests.queue.push_back(Queued {
+            id,
+            header: request.encode(),
+            bytes: None,
+        });
+        self.flush(&mut inner);
+    }
+
+    /// Gives the rings what there is, without receiving.
+    fn flush(&self, inner: &mut Inner) {
+        inner.flush();
+        if inner.is_asleep && inner.has_more() {
+            ring(&self.bell);
+        }
+    }
+
+    /// Makes progress, or lets another thread do so, until `find` finds something, or the limit has passed.
+    fn drive<T>(
+        &self,
+        inner: &mut MutexGuard<'_, Inner>,
+        limit: Limit,
+        find: impl FnMut(&mut Inner) -> Option<T>,
+    ) -> Option<T> {
+        let found = self.drive_until(inner, limit, find);
+        // Another one's turn.
+        self.ended.notify_one();
+        found
+    }
+
+    fn drive_until<T>(
+        &self,
+        inner: &mut MutexGuard<'_, Inner>,
+        limit: Limit,
+        mut find: impl FnMut(&mut Inner) -> Option<T>,
+    ) -> Option<T> {
+        let mut quiet_since = now();
+        loop {
+            if let Some(found) = find(inner) {
+                return Some(found);
+            }
+            let time = now();
+            let left = match limit {
+                Limit::At(at) if at <= time => return None,
+                Limit::At(at) => Some(Duration::from_nanos(at - time)),
+                // How often it is tried is the agent's.
+                Limit::Once | Limit::Never => None,
+            };
+            if inner.is_driven {
+                match left {
+                    None => self.ended.wait(inner),
+                    Some(left) => drop(self.ended.wait_for(inner, left)),
+                }
+                continue;
+            }
+            if inner.progress() {
+                quiet_since = time;
+                self.ended.notify_all();
+                continue;
+            }
+            inner.is_driven = true;
+            if time - quiet_since < SPIN {
+                MutexGuard::unlocked(inner, std::thread::yield_now);
+            } else {
+                self.sleep(inner, left);
+            }
+            inner.is_driven = false;
+        }
+    }
+
+    /// Sleeps until something comes.
+    fn sleep(&self, inner: &mut MutexGuard<'_, Inner>, left: Option<Duration>) {
+        if !inner.local.prepare_sleep() {
+            return;
+        }
+        let mut descriptors: Vec<BorrowedFd<'_>> = Vec::new();
+        inner.local.descriptors(&mut descriptors);
+        let Some(readable) = descriptors.pop() else {
+            return;
+        };
+        // It is the connection's for its whole life.
+        let Ok(readable) = rustix::io::fcntl_dupfd_cloexec(readable, 0) else {
+            return std::thread::yield_now();
+        };
+        let limit = [left, inner.local.timeout()].into_iter().flatten().min();
+        inner.is_asleep = true;
+        MutexGuard::unlocked(inner, || {
+            let mut waited = [&readable, &self.bell].map(|fd| PollFd::new(fd, PollFlags::IN));
+            // A signal ends it early, which is allowed.
+            let _ = poll(&mut waited, limit.map(timespec).as_ref());
+        });
+        inner.is_asleep = false;
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if self.standing.is_child() {
+            return;
+        }
+        let inner = self.inner.get_mut();
+        let end = now() + LINGER;
+        while inner.has_more() && now() < end {
+            inner.progress();
+            std::thread::yield_now();
+        }
+        inner.local.leave();
+    }
+}
+
+fn ring(bell: &OwnedFd) {
+    // Full, it is rung already.
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+impl Inner {
+    /// Whether something has come.
+    fn progress(&mut self) -> bool {
+        let any = self.local.receive(&mut self.requests);
+        self.flush();
+        any
+    }
+
+    /// Whether something waits to get into the rings.
+    fn has_more(&self) -> bool {
+        !(self.requests.queue.is_empty() && self.requests.sending.is_empty())
+    }
+
+    fn flush(&mut self) {
+        let Self {
+            local, requests, ..
+        } = self;
+        while let Some(queued) = requests.queue.pop_front() {
+            let payload = match &queued.bytes {
+                None => Payload::Copied(&[]),
+                Some(bytes) => Payload::Read {
+                    token: requests.sending.vacant_key() as u64,
+                    // Fits: checked when it was asked.
+                    length: bytes.len() as u32,
+                },
+            };
+            let fragment = Fragment {
+                header: &queued.header,
+                payload,
+            };
+            match local.send(requests.agent, &fragment) {
+                Ok(()) => {
+                    if let Some(bytes) = queued.bytes {
+                        requests.sending.insert(bytes);
+                    }
+                }
+                Err(Refused::Full) => {
+                    requests.queue.push_front(queued);
+                    break;
+                }
+                Err(_) => requests.end(queued.id, Err(Code::FAILURE)),
+            }
+        }
+        local.transmit(requests);
+    }
+}
+
+impl Requests {
+    fn number(&mut self) -> u32 {
+        loop {
+            self.next = self.next.wrapping_add(1);
+            if !self.states.contains_key(&self.next) {
+                return self.next;
+            }
+        }
+    }
+
+    fn take(&mut self, id: u32) -> Option<Result<Ended, Code>> {
+        match self.states.remove(&id) {
+            Some(State::Ended(ended)) => Some(ended),
+            Some(other) => {
+                self.states.insert(id, other);
+                None
+            }
+            None => Some(Err(Code::FAILURE)),
+        }
+    }
+
+    fn end(&mut self, id: u32, ended: Result<Ended, Code>) {
+        match self.states.get_mut(&id) {
+            Some(state @ State::Open) => *state = State::Ended(ended),
+            Some(State::Abandoned) => drop(self.states.remove(&id)),
+            // Ended, or nobody has ever waited.
+            _ => {}
+        }
+    }
+
+    fn on_reply(&mut self, reply: Reply, bytes: Vec<u8>) {
+        let ended = Ended {
+            value: reply.value,
+            second: reply.second,
+            node: reply.node,
+            bytes,
+        };
+        let ended = match Code(reply.code) {
+            Code::SUCCESS => Ok(ended),
+            code => Err(code),
+        };
+        self.end(reply.id, ended);
+    }
+}
+
+impl FragmentHandler for Requests {
+    fn read(&mut self, _: Rank, token: u64, offset: usize, into: &mut [u8]) {
+        if let Some(bytes) = self.sending.get(token as usize) {
+            into.copy_from_slice(&bytes[offset..][..into.len()]);
+        }
+    }
+
+    fn sent(&mut self, _: Rank, token: u64) {
+        self.sending.try_remove(token as usize);
+    }
+
+    fn fragment(&mut self, _: Rank, header: &[u8], payload: &[u8]) -> bool {
+        match Reply::read_from_bytes(header) {
+            Ok(reply) => self.on_reply(reply, payload.to_vec()),
+            Err(_) => tracing::warn!("the agent says what is no reply"),
+        }
+        true
+    }
+
+    fn begin(&mut self, _: Rank, header: &[u8], length: usize) -> Option<u64> {
+        // What is no reply is one to a request that nobody has made.
+        let none = Reply {
+            id: 0,
+            code: Code::FAILURE.0,
+            value: 0,
+            second: 0,
+            node: 0,
+        };
+        let reply = Reply::read_from_bytes(header).unwrap_or(none);
+        Some(self.arriving.insert((reply, vec![0; length])) as u64)
+    }
+
+    fn place(&mut self, id: u64, offset: usize, bytes: &[u8]) {
+        if let Some((_, into)) = self.arriving.get_mut(id as usize) {
+            into[offset..][..bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    fn end(&mut self, id: u64) {
+        if let Some((reply, bytes)) = self.arriving.try_remove(id as usize) {
+            self.on_reply(reply, bytes);
+        }
+    }
+
+    fn failed(&mut self, _: Rank, failure: Failure) {
+        tracing::debug!("the agent {failure}");
+        self.queue.clear();
+        self.sending.clear();
+        self.arriving.clear();
+        self.states.retain(|_, state| match state {
+            State::Open => {
+                *state = State::Ended(Err(Code::FAILURE));
+                true
+            }
+            State::Abandoned => false,
+            State::Ended(_) => true,
+        });
+    }
+
+    fn room(&self) -> usize {
+        1 << 30
+    }
+}

@@ -1,0 +1,107 @@
+//! What names a channel anywhere in the job.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Bytes of a descriptor.
+pub const DESCRIPTOR: usize = 32;
+
+/// What every descriptor begins with: what it is, and the version of its layout.
+const MAGIC: [u8; 8] = *b"CNDCHAN1";
+
+/// Names a channel: its node, the run of the node's agent in which it was made, and its number there. Whoever has it can
+/// attach to the channel.
+///
+/// As bytes ([`to_bytes`](Self::to_bytes)) it has always [`DESCRIPTOR`] of them; as text it is their hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Descriptor {
+    /// The host id of its node.
+    pub node: u64,
+    /// Tells apart the agents that the node has had.
+    pub epoch: u64,
+    /// Its number there; none is used twice in an epoch.
+    pub number: u64,
+}
+
+/// These bytes, or this text, are no descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "it is no channel's descriptor, which has {DESCRIPTOR} bytes, or twice as many hexadecimal digits, and begins with its version"
+)]
+pub struct MalformedDescriptor;
+
+impl Descriptor {
+    /// As bytes.
+    pub fn to_bytes(self) -> [u8; DESCRIPTOR] {
+        let mut bytes = [0; DESCRIPTOR];
+        let fields = [
+            u64::from_le_bytes(MAGIC),
+            self.node,
+            self.epoch,
+            self.number,
+        ];
+        for (into, field) in bytes.chunks_exact_mut(8).zip(fields) {
+            into.copy_from_slice(&field.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// From [bytes](Self::to_bytes).
+    ///
+    /// # Errors
+    /// They are none of a descriptor of this version.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, MalformedDescriptor> {
+        let bytes: &[u8; DESCRIPTOR] = bytes.try_into().map_err(|_| MalformedDescriptor)?;
+        let (words, _) = bytes.as_chunks::<8>();
+        match *words {
+            [MAGIC, node, epoch, number] => Ok(Self {
+                node: u64::from_le_bytes(node),
+                epoch: u64::from_le_bytes(epoch),
+                number: u64::from_le_bytes(number),
+            }),
+            _ => Err(MalformedDescriptor),
+        }
+    }
+}
+
+impl fmt::Display for Descriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (self.to_bytes().iter()).try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for Descriptor {
+    type Err = MalformedDescriptor;
+
+    fn from_str(text: &str) -> Result<Self, MalformedDescriptor> {
+        let digit = |byte: &u8| char::from(*byte).to_digit(16).ok_or(MalformedDescriptor);
+        let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
+            // Fits: two digits.
+            [high, low] => Ok((digit(high)? << 4 | digit(low)?) as u8),
+            _ => Err(MalformedDescriptor),
+        });
+        Self::from_bytes(&pairs.collect::<Result<Vec<u8>, _>>()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_descriptor_survives_as_bytes_and_text(node: u64, epoch: u64, number: u64) {
+            let descriptor = Descriptor { node, epoch, number };
+            prop_assert_eq!(Descriptor::from_bytes(&descriptor.to_bytes()), Ok(descriptor));
+            prop_assert_eq!(descriptor.to_string().parse(), Ok(descriptor));
+        }
+
+        #[test]
+        fn anything_else_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..40), text in "\\PC{0,70}") {
+            prop_assert_eq!(Descriptor::from_bytes(&bytes), Err(MalformedDescriptor));
+            prop_assert_eq!(text.parse::<Descriptor>(), Err(MalformedDescriptor));
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The agent's side: what [`agent::host`] is for clients of this crate.
+
+use std::os::fd::BorrowedFd;
+
+use agent::Code;
+use agent::host::{Attempt, Event, Host, Message, NoMemory, Outcome, Place};
+use conduit_portals::local::{Local, LocalConfig, LocalError};
+use conduit_portals::transport::Transport;
+use conduit_portals::transport::open::OpenTransport;
+
+use crate::channel::Queue;
+use crate::descriptor::Descriptor;
+use crate::pool::{Memory, Pool};
+use crate::sessions::Sessions;
+
+/// An agent's gateway. Limits are its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatewayConfig {
+    /// What clients of this user reach it by: 1 to 64 characters of `[A-Za-z0-9._-]`.
+    pub name: String,
+    /// The host id of its node.
+    pub node: u64,
+    /// Bytes of memory for long messages from clients, as much for those in channels, and for those to clients. A
+    /// message may have half of that.
+    pub pool: usize,
+    /// Bytes that all channels' blocks may need.
+    pub reserve: u64,
+    /// The memory for long messages is in huge pages, where the system has any.
+    pub huge_pages: bool,
+    /// The most clients at once.
+    pub clients: u32,
+}
+
+impl GatewayConfig {
+    /// The defaults: 64 MiB for long messages of each kind, 1 GiB for channels' blocks, 4096 clients.
+    pub fn new(name: impl Into<String>, node: u64) -> Self {
+        Self {
+            name: name.into(),
+            node,
+            pool: 64 << 20,
+            reserve: 1 << 30,
+            huge_pages: false,
+            clients: 4096,
+        }
+    }
+}
+
+/// Why there is no gateway.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// Its name can't be used, or the system refuses.
+    #[error("the gateway for clients: {0}")]
+    Local(#[from] LocalError),
+    /// No memory, or no random number.
+    #[error("the gateway for clients: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// A node, whose channels and whose messages are in this process. Clients reach it through shared memory.
+#[derive(Debug)]
+pub struct Gateway {
+    local: Local,
+    sessions: Sessions,
+    in_channels: Pool,
+    /// Since `next` has last had nothing.
+    has_looked: bool,
+}
+
+impl Gateway {
+    /// Opens it: clients can come at once.
+    ///
+    /// # Errors
+    /// [`GatewayError`].
+    pub fn open(config: &GatewayConfig) -> Result<Self, GatewayError> {
+        let local = Local::start(&LocalConfig {
+            name: Some(config.name.clone()),
+            max_peers: config.clients,
+            copy: false,
+            ..LocalConfig::default()
+        })?;
+        let epoch = getrandom::u64().map_err(std::io::Error::from)?;
+        Ok(Self {
+            local,
+            sessions: Sessions::new(config, epoch)?,
+            in_channels: Pool::new(config.pool, config.huge_pages)?,
+            has_looked: false,
+        })
+    }
+
+    fn queue(&mut self, channel: u64) -> Option<&mut Queue> {
+        self.sessions.channels.get_mut(&channel)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+}
+
+impl Host for Gateway {
+    type Memory = Memory;
+    /// Its number.
+    type Channel = u64;
+
+    fn next(&mut self, sends: bool) -> Option<Event<Memory>> {
+        if !std::mem::replace(&mut self.has_looked, true) {
+            self.sessions.progress(&mut self.local);
+        }
+        if let Some(event) = self.sessions.events.pop_front() {
+            return Some(event);
+        }
+        if sends && let Some(request) = self.sessions.waiting.pop_front() {
+            return Some(Event::Request(request));
+        }
+        self.has_looked = false;
+        None
+    }
+
+    fn complete(&mut self, request: u64, outcome: Outcome<Memory>) {
+        self.sessions.complete(request, outcome);
+    }
+
+    fn allocate(&mut self, bytes: usize, place: Place<'_>) -> Result<Memory, NoMemory> {
+        match place {
+            Place::Channel(None) => Memory::allocate(bytes, &self.in_channels),
+            Place::Channel(Some(_)) => Err(NoMemory::Ever(Code::INVALID_ARGUMENT)),
+            Place::Get(request) => self.sessions.allocate_reply(request, bytes),
+        }
+    }
+
+    fn attach(&mut self, descriptor: &[u8]) -> Result<u64, Code> {
+        let channel = Descriptor::from_bytes(descriptor).map_err(|_| Code::INVALID_ARGUMENT)?;
+        let sessions = &self.sessions;
+        match channel.node == sessions.node {
+            false => Err(Code::INVALID_ARGUMENT),
+            true if channel.epoch == sessions.epoch
+                && sessions.channels.contains_key(&channel.number) =>
+            {
+                Ok(channel.number)
+            }
+            true => Err(Code::OBJECT_DESTROYED),
+        }
+    }
+
+    fn send(
+        &mut self,
+        channel: &mut u64,
+        message: &mut Option<Message<Memory>>,
+        receipt: Option<u64>,
+    ) -> Attempt<()> {
+        let sessions = &mut self.sessions;
+        match sessions.channels.get_mut(channel) {
+            Some(queue) => queue.send(message, receipt, &mut sessions.events),
+            None => Attempt::Failed(Code::OBJECT_DESTROYED),
+        }
+    }
+
+    fn get(&mut self, channel: &mut u64) -> Attempt<Message<Memory>> {
+        let sessions = &mut self.sessions;
+        match sessions.channels.get_mut(channel) {
+            Some(queue) => queue.get(&mut sessions.events),
+            None => Attempt::Failed(Code::OBJECT_DESTROYED),
+        }
+    }
+
+    fn poll(&mut self, channel: &mut u64, mask: u16) -> Attempt<(u64, Code)> {
+        match self.queue(*channel) {
+            Some(queue) => queue.poll(mask),
+            None => Attempt::Failed(Code::OBJECT_DESTROYED),
+        }
+    }
+
+    fn watch(&mut self, channel: &mut u64, number: u32) -> bool {
+        let queue = self.queue(*channel);
+        queue.map(|queue| queue.watch(number)).is_some()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        let mut descriptors = Vec::new();
+        self.local.descriptors(&mut descriptors);
+        descriptors.pop()
+    }
+
+    fn prepare_sleep(&mut self) -> Option<bool> {
+        if self.sessions.is_busy() {
+            return Some(false);
+        }
+        let may_sleep = self.local.prepare_sleep();
+        match self.local.timeout() {
+            // Something is to be tried again soon.
+            Some(_) if may_sleep => None,
+            _ => Some(may_sleep),
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // What clients are told last; those with full rings hear of the end.
+        self.sessions.progress(&mut self.local);
+        self.local.leave();
+    }
+}

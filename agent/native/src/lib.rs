@@ -1,0 +1,51 @@
+//! Channels for processes that have neither Dragon nor a launcher: bounded queues of messages on any node of a job,
+//! reached through the [agent](agent) of each node.
+//!
+//! A [`Client`] connects to its node's agent; it makes [channels](Channel), or attaches to those of others by their
+//! [descriptors](Descriptor), and sends, receives and polls, wherever they are. The [`Gateway`] is the agent's side.
+//!
+//! Clients and agent share memory: rings of the [local network](conduit_portals::local), whose session ends with either
+//! of them. Channels and the messages in them are the agent's, so a client that dies, or goes wrong, takes along nothing
+//! but what is its own.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use conduit_channels::{Client, Descriptor, Options, ReturnMode, Timeout};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // In one process: `conduit-hsta --native` runs on its node.
+//! let client = Client::open()?;
+//! let channel = client.create(&Options::default())?;
+//! println!("{}", channel.descriptor());
+//! let message = channel.receive(Timeout::After(Duration::from_secs(10)))?;
+//!
+//! // In another one, on any node, with what the first has printed:
+//! # let text = String::new();
+//! let client = Client::open()?;
+//! let sender = client.attach(text.parse::<Descriptor>()?).sender();
+//! sender.send(b"hello", ReturnMode::Received, Timeout::Never)?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod c;
+mod channel;
+mod client;
+mod connection;
+mod descriptor;
+mod gateway;
+mod pool;
+mod sessions;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use agent::Code;
+pub use agent::host::ReturnMode;
+pub use channel::{DEFAULT_BLOCK, DEFAULT_CAPACITY};
+pub use client::{
+    AGENT, Channel, Client, DEFAULT_AGENT, Options, Pending, Poll, Received, Reply, Sender, Timeout,
+};
+pub use connection::OpenError;
+pub use descriptor::{DESCRIPTOR, Descriptor, MalformedDescriptor};
+pub use gateway::{Gateway, GatewayConfig, GatewayError};

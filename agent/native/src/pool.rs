@@ -1,0 +1,348 @@
+//! Memory of long messages: mapped once, handed out by the buddy system (Knowlton, "A fast storage allocator", CACM
+//! 1965).
+
+use std::collections::BTreeSet;
+use std::io;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use agent::Code;
+use agent::host::{self, NoMemory};
+use parking_lot::Mutex;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+/// The longest message that has memory of its own from the heap, where messages are counted; longer ones are in a pool.
+pub(crate) const SHORT: usize = 1024;
+/// Bytes of the smallest block.
+const LEAST: usize = 2048;
+
+/// The bytes of a message.
+#[derive(Debug)]
+pub enum Memory {
+    /// At most [`DEFAULT_BLOCK`](crate::DEFAULT_BLOCK) bytes, or as many as blocks of its channel have.
+    Short(Box<[u8]>),
+    /// In a pool.
+    Long(Block),
+}
+
+impl Memory {
+    /// With these bytes.
+    pub(crate) fn short(bytes: &[u8]) -> Self {
+        Self::Short(bytes.into())
+    }
+
+    /// Counted as its owner's share, if it is in a pool.
+    pub(crate) fn shared(mut self, share: Share) -> Self {
+        if let Self::Long(block) = &mut self {
+            block.share = Some(share);
+        }
+        self
+    }
+
+    /// For so many bytes.
+    pub(crate) fn allocate(bytes: usize, pool: &Pool) -> Result<Self, NoMemory> {
+        match bytes <= SHORT {
+            true => Ok(Self::Short(vec![0; bytes].into())),
+            false => pool.allocate(bytes).map(Self::Long),
+        }
+    }
+}
+
+impl host::Memory for Memory {
+    fn length(&self) -> usize {
+        match self {
+            Self::Short(bytes) => bytes.len(),
+            Self::Long(block) => block.length,
+        }
+    }
+
+    fn read(&self, offset: usize, into: &mut [u8]) {
+        match self {
+            Self::Short(bytes) => into.copy_from_slice(&bytes[offset..][..into.len()]),
+            Self::Long(block) => {
+                let start = block.at(offset, into.len());
+                // SAFETY: `at` has checked that as many bytes are within the block, which is nobody else's and has
+                // values (`Region`); `into` is memory of Rust's, so it lies elsewhere.
+                unsafe {
+                    start.copy_to_nonoverlapping(NonNull::from(&mut *into).cast(), into.len())
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, offset: usize, from: &[u8]) {
+        match self {
+            Self::Short(bytes) => bytes[offset..][..from.len()].copy_from_slice(from),
+            Self::Long(block) => {
+                let start = block.at(offset, from.len());
+                // SAFETY: as for `read`; `&mut self` keeps others from it.
+                unsafe { start.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) }
+            }
+        }
+    }
+}
+
+/// Memory for messages of one kind.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    region: Region,
+    buddies: Mutex<Buddies>,
+}
+
+/// A message's part of a pool. It is free again when this is dropped.
+#[derive(Debug)]
+pub struct Block {
+    pool: Pool,
+    offset: usize,
+    order: u32,
+    length: usize,
+    share: Option<Share>,
+}
+
+/// What somebody has of a pool, counted while this is there.
+#[derive(Debug)]
+pub(crate) struct Share {
+    held: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Share {
+    /// So many bytes more; `None`: that would be more than `limit`.
+    pub(crate) fn take(held: &Arc<AtomicUsize>, bytes: usize, limit: usize) -> Option<Self> {
+        let held = Arc::clone(held);
+        let sum = held
+            .fetch_add(bytes, Ordering::Relaxed)
+            .saturating_add(bytes);
+        // Dropped, it is given back.
+        let share = Self { held, bytes };
+        (sum <= limit).then_some(share)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl Pool {
+    /// With so many bytes, rounded up to a power of two. `huge`: in huge pages, where there are any.
+    pub(crate) fn new(bytes: usize, huge: bool) -> io::Result<Self> {
+        let bytes = bytes.max(4 * LEAST).checked_next_power_of_two();
+        let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Self(Arc::new(Inner {
+            region: Region::map(bytes, huge)?,
+            buddies: Mutex::new(Buddies::new((bytes / LEAST).ilog2())),
+        })))
+    }
+
+    /// The longest message.
+    pub(crate) fn longest(&self) -> usize {
+        self.0.region.bytes / 2
+    }
+
+    /// For a message of so many bytes.
+    pub(crate) fn allocate(&self, length: usize) -> Result<Block, NoMemory> {
+        if length > self.longest() {
+            return Err(NoMemory::Ever(Code::OUT_OF_SPACE));
+        }
+        let order = length.div_ceil(LEAST).next_power_of_two().ilog2();
+        let place = self.0.buddies.lock().take(order).ok_or(NoMemory::Now)?;
+        Ok(Block {
+            pool: self.clone(),
+            offset: place * LEAST,
+            order,
+            length,
+            share: None,
+        })
+    }
+}
+
+impl Block {
+    /// Where bytes of it begin.
+    ///
+    /// # Panics
+    /// They are not all within it.
+    fn at(&self, offset: usize, length: usize) -> NonNull<u8> {
+        let end = offset.checked_add(length);
+        assert!(
+            end.is_some_and(|end| end <= self.length),
+            "within the message"
+        );
+        // SAFETY: within the block, and so within the region.
+        unsafe { self.pool.0.region.start.add(self.offset + offset) }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let mut buddies = self.pool.0.buddies.lock();
+        buddies.give(self.offset / LEAST, self.order);
+    }
+}
+
+/// Memory of this process alone, which begins with zeros.
+#[derive(Debug)]
+struct Region {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: memory, which is nobody's; blocks of it are handed out to one owner each.
+unsafe impl Send for Region {}
+// SAFETY: as above: there is nothing to do with it but through blocks.
+unsafe impl Sync for Region {}
+
+impl Region {
+    fn map(bytes: usize, huge: bool) -> io::Result<Self> {
+        let map = |flags: MapFlags| {
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            let flags = MapFlags::PRIVATE | flags;
+            // SAFETY: at an address of the system's choice, so nothing that is there is replaced.
+            unsafe { mmap_anonymous(null_mut(), bytes, protection, flags) }
+        };
+        let reserved = match huge {
+            true => map(MapFlags::HUGETLB),
+            false => Err(rustix::io::Errno::INVAL),
+        };
+        let start = match reserved {
+            Ok(start) => start,
+            // Pages come when they are touched.
+            Err(_) => map(MapFlags::NORESERVE)?,
+        };
+        if huge && let Err(reserved) = reserved {
+            // SAFETY: the region just mapped, in which nothing is yet.
+            match unsafe { madvise(start, bytes, Advice::LinuxHugepage) } {
+                Ok(()) => tracing::warn!(
+                    bytes,
+                    "huge pages: none are reserved ({reserved}; see vm.nr_hugepages): transparent ones are used where the system has them"
+                ),
+                Err(error) => tracing::warn!(
+                    bytes,
+                    "huge pages: none are reserved ({reserved}), and there are no transparent ones ({error}): ordinary pages are used"
+                ),
+            }
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, bytes })
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped so, and all blocks are gone: each keeps the pool.
+        if let Err(error) = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) } {
+            tracing::debug!(%error, "unmapping memory");
+        }
+    }
+}
+
+/// Which blocks are free: of `2^order` places, each at a multiple of that.
+#[derive(Debug)]
+struct Buddies {
+    /// By order.
+    free: Vec<BTreeSet<usize>>,
+}
+
+impl Buddies {
+    /// One free block of this order.
+    fn new(order: u32) -> Self {
+        let mut free = vec![BTreeSet::new(); order as usize + 1];
+        free[order as usize].insert(0);
+        Self { free }
+    }
+
+    /// A block; the first one there is, so that the others stay together.
+    fn take(&mut self, order: u32) -> Option<usize> {
+        let sizes = order as usize..self.free.len();
+        let mut from = sizes
+            .into_iter()
+            .find(|order| !self.free[*order].is_empty())?;
+        let place = self.free[from].pop_first()?;
+        while from > order as usize {
+            from -= 1;
+            self.free[from].insert(place + (1 << from));
+        }
+        Some(place)
+    }
+
+    /// A block that was taken is free again.
+    fn give(&mut self, mut place: usize, order: u32) {
+        let mut order = order as usize;
+        while order + 1 < self.free.len() && self.free[order].remove(&(place ^ 1 << order)) {
+            place &= !(1 << order);
+            order += 1;
+        }
+        self.free[order].insert(place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agent::host::Memory as _;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn blocks_never_overlap_and_all_comes_back(steps in prop::collection::vec((0u32..5, any::<prop::sample::Index>(), any::<bool>()), 0..200)) {
+            let mut buddies = Buddies::new(6);
+            let mut taken: Vec<(usize, u32)> = Vec::new();
+            for (order, which, gives) in steps {
+                if gives && !taken.is_empty() {
+                    let (place, order) = taken.swap_remove(which.index(taken.len()));
+                    buddies.give(place, order);
+                    continue;
+                }
+                let used: usize = taken.iter().map(|(_, order)| 1usize << order).sum();
+                match buddies.take(order) {
+                    Some(place) => {
+                        let end = place + (1 << order);
+                        prop_assert!(end <= 64 && place % (1 << order) == 0);
+                        let apart = |(other, size): &(usize, u32)| end <= *other || other + (1 << size) <= place;
+                        prop_assert!(taken.iter().all(apart));
+                        taken.push((place, order));
+                    }
+                    None => prop_assert!(used > 0),
+                }
+            }
+            for (place, order) in taken {
+                buddies.give(place, order);
+            }
+            prop_assert_eq!(buddies.take(6), Some(0));
+        }
+    }
+
+    #[test]
+    fn a_message_has_its_bytes_and_others_have_not() {
+        for huge in [false, true] {
+            let pool = Pool::new(1 << 20, huge).unwrap();
+            let mut first = Memory::allocate(3000, &pool).unwrap();
+            let mut second = Memory::allocate(pool.longest(), &pool).unwrap();
+            second.write(0, &vec![2; pool.longest()]);
+            first.write(10, &[1; 2990]);
+            let mut bytes = [9; 3000];
+            first.read(0, &mut bytes);
+            assert_eq!(bytes[..10], [0; 10]);
+            assert!(bytes[10..].iter().all(|byte| *byte == 1));
+            let ever = NoMemory::Ever(Code::OUT_OF_SPACE);
+            assert_eq!(pool.allocate(pool.longest() + 1).unwrap_err(), ever);
+            assert_eq!(pool.allocate(pool.longest()).unwrap_err(), NoMemory::Now);
+            drop(first);
+            pool.allocate(pool.longest()).unwrap();
+        }
+    }
+
+    #[test]
+    #[should_panic = "within the message"]
+    fn nobody_reads_beyond_a_message() {
+        let pool = Pool::new(1 << 20, false).unwrap();
+        let memory = Memory::allocate(3000, &pool).unwrap();
+        memory.read(2990, &mut [0; 11]);
+    }
+}

@@ -1,0 +1,589 @@
+//! The clients of an agent, and their requests until they have ended.
+//!
+//! Clients are checked like any peer that may be broken: what makes no sense ends the session, what is too much waits in
+//! the client's ring or is refused with a code, and all that a client had is gone with its session.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use agent::Code;
+use agent::host::{Event, Memory as _, Message, NoMemory, Operation, Outcome, ReturnMode};
+use conduit_core::ni::Rank;
+use conduit_portals::local::Local;
+use conduit_portals::transport::Transport;
+use conduit_portals::transport::fragment::{
+    Failure, Fragment, FragmentHandler, MAX_TINY, Payload, Refused,
+};
+use slab::Slab;
+use zerocopy::IntoBytes;
+
+use crate::channel::{Events, Queue};
+use crate::descriptor::Descriptor;
+use crate::gateway::GatewayConfig;
+use crate::pool::{Memory, Pool, SHORT, Share};
+use crate::wire::{Kind, Reply, Request};
+
+/// Sends that wait for the agent to take them.
+const MAX_WAITING: usize = 2048;
+/// Requests of all clients that have not ended.
+const MAX_REQUESTS: usize = 1 << 16;
+/// Requests of one client that have not ended, or of which it was not told yet.
+pub(crate) const MAX_OPEN: usize = 1024;
+/// Channels of a node.
+const MAX_CHANNELS: usize = 1 << 16;
+/// Messages of a channel.
+const MAX_CAPACITY: u64 = 1 << 20;
+/// Bytes of a channel's block.
+const MAX_BLOCK: u64 = 1 << 20;
+
+/// Bytes of a reply's message that go with it.
+const INLINE: usize = MAX_TINY - size_of::<Reply>();
+
+/// A client.
+#[derive(Debug)]
+struct Client {
+    /// No two have the same.
+    session: u64,
+    /// Requests that have not ended: their keys by the client's numbers.
+    open: HashMap<u32, u32>,
+    /// Replies that its rings had no room for.
+    replies: VecDeque<(Reply, Option<Memory>)>,
+    /// Bytes of long messages from it, and to it.
+    held: [Arc<AtomicUsize>; 2],
+    /// Channels that end with it.
+    channels: BTreeSet<u64>,
+}
+
+/// A request that has not ended.
+#[derive(Debug)]
+struct Open {
+    client: Rank,
+    session: u64,
+    id: u32,
+    is_answered: bool,
+}
+
+/// From a client, or to it.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    From,
+    To,
+}
+
+/// A long message that is coming from a client.
+#[derive(Debug)]
+struct Arriving {
+    client: Rank,
+    /// With memory, or why there is none. `None`: nobody wants it.
+    message: Option<(Request, Result<Memory, Code>)>,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    pub(crate) node: u64,
+    pub(crate) epoch: u64,
+    clients: HashMap<Rank, Client>,
+    next_session: u64,
+    open: Slab<Open>,
+    pub(crate) events: Events,
+    /// Requests to send, in their order.
+    pub(crate) waiting: VecDeque<agent::host::Request<Memory>>,
+    arriving: Slab<Arriving>,
+    /// Messages that clients' rings are given, and to whom.
+    outgoing: Slab<(Rank, Memory)>,
+    pub(crate) channels: HashMap<u64, Queue>,
+    next_channel: u64,
+    /// Bytes that channels may need for what they have room for.
+    reserved: u64,
+    /// The most of that.
+    reserve: u64,
+    /// Memory of long messages, by their way.
+    pools: [Pool; 2],
+    /// Clients that have broken the protocol, and those that are gone.
+    broken: Vec<Rank>,
+    gone: Vec<Rank>,
+    /// Clients with replies that wait.
+    replying: BTreeSet<Rank>,
+}
+
+impl Sessions {
+    pub(crate) fn new(config: &GatewayConfig, epoch: u64) -> std::io::Result<Self> {
+        let pool = || Pool::new(config.pool, config.huge_pages);
+        Ok(Self {
+            node: config.node,
+            epoch,
+            clients: HashMap::new(),
+            next_session: 0,
+            open: Slab::new(),
+            events: VecDeque::new(),
+            waiting: VecDeque::new(),
+            arriving: Slab::new(),
+            outgoing: Slab::new(),
+            channels: HashMap::new(),
+            next_channel: 0,
+            reserved: 0,
+            reserve: config.reserve,
+            pools: [pool()?, pool()?],
+            broken: Vec::new(),
+            gone: Vec::new(),
+            replying: BTreeSet::new(),
+        })
+    }
+
+    /// Receives and sends.
+    pub(crate) fn progress(&mut self, local: &mut Local) {
+        use conduit_portals::transport::open::OpenTransport;
+        local.receive(self);
+        for client in std::mem::take(&mut self.broken) {
+            tracing::warn!("a client has broken the protocol");
+            local.close(client);
+            self.part(client);
+        }
+        for client in std::mem::take(&mut self.gone) {
+            // It may be there again.
+            if !self.clients.contains_key(&client) {
+                local.close(client);
+            }
+        }
+        for client in std::mem::take(&mut self.replying) {
+            self.reply(client, local);
+        }
+        local.transmit(self);
+    }
+
+    /// Whether there is anything to do but wait.
+    pub(crate) fn is_busy(&self) -> bool {
+        !(self.events.is_empty() && self.broken.is_empty() && self.gone.is_empty())
+    }
+
+    // ---- requests ----
+
+    fn client(&mut self, client: Rank) -> &mut Client {
+        self.clients.entry(client).or_insert_with(|| {
+            self.next_session += 1;
+            Client {
+                session: self.next_session,
+                open: HashMap::new(),
+                replies: VecDeque::new(),
+                held: Default::default(),
+                channels: BTreeSet::new(),
+            }
+        })
+    }
+
+    /// Memory for a message from a client, or to it; each client may have half of a pool.
+    fn allocate(&mut self, client: Rank, bytes: usize, way: Way) -> Result<Memory, NoMemory> {
+        let held = Arc::clone(&self.client(client).held[way as usize]);
+        let pool = &self.pools[way as usize];
+        if bytes <= SHORT || bytes > pool.longest() {
+            return Memory::allocate(bytes, pool);
+        }
+        let share = Share::take(&held, bytes, pool.longest()).ok_or(NoMemory::Now)?;
+        Memory::allocate(bytes, pool).map(|memory| memory.shared(share))
+    }
+
+    /// Memory for the message that a request wants.
+    pub(crate) fn allocate_reply(
+        &mut self,
+        request: u64,
+        bytes: usize,
+    ) -> Result<Memory, NoMemory> {
+        // Fits: a key of the slab.
+        let open = self.open.get(request as usize);
+        match open.map(|open| (open.client, open.session)) {
+            Some((client, session)) if self.is_there(client, session) => {
+                self.allocate(client, bytes, Way::To)
+            }
+            // Nobody will get it.
+            _ => Memory::allocate(bytes, &self.pools[Way::To as usize]),
+        }
+    }
+
+    fn is_there(&self, client: Rank, session: u64) -> bool {
+        (self.clients.get(&client)).is_some_and(|client| client.session == session)
+    }
+
+    /// Whether the client may ask for more; else its ring waits.
+    fn has_room(&mut self, client: Rank, request: &Request) -> bool {
+        let is_send = matches!(request.kind, Kind::Send { .. });
+        let is_awaited = request.kind.is_awaited();
+        let full = is_send && self.waiting.len() >= MAX_WAITING;
+        self.client(client).replies.len() < 2 * MAX_OPEN && (is_awaited || !full)
+    }
+
+    /// A request has come, with the message that it sends.
+    fn take(&mut self, rank: Rank, request: Request, memory: Option<Memory>) {
+        let Request {
+            id,
+            kind,
+            limit,
+            channel,
+        } = request;
+        let is_send = matches!(kind, Kind::Send { .. });
+        let (full, many) = (
+            self.waiting.len() >= MAX_WAITING,
+            self.open.len() >= MAX_REQUESTS,
+        );
+        let client = self.client(rank);
+        if client.open.contains_key(&id) && kind != Kind::Abandon {
+            return self.broken.push(rank);
+        }
+        let session = client.session;
+        if kind != Kind::Abandon
+            && (client.open.len() + client.replies.len() >= MAX_OPEN || many || (is_send && full))
+        {
+            return self.answer(rank, id, Code::GATEWAY_FULL);
+        }
+        let operation = match kind {
+            Kind::Abandon => return self.abandon(rank, id),
+            Kind::Create {
+                capacity,
+                block,
+                outlives,
+            } => {
+                return self.create(rank, id, (capacity, block), outlives);
+            }
+            Kind::Destroy => return self.destroy(rank, id, channel),
+            Kind::Get => Operation::Get,
+            Kind::Poll { mask } => Operation::Poll { mask },
+            Kind::Send {
+                mode,
+                handle,
+                hints,
+            } => {
+                let Some(memory) = memory else {
+                    return self.broken.push(rank);
+                };
+                Operation::Send {
+                    handle: u128::from(session) << 64 | u128::from(handle),
+                    message: Message {
+                        memory,
+                        hints,
+                        client: self.epoch.wrapping_add(session),
+                    },
+                    mode,
+                    destination: None,
+                }
+            }
+        };
+        let open = Open {
+            client: rank,
+            session,
+            id,
+            is_answered: request.kind.is_awaited(),
+        };
+        // Fits: requests are limited.
+        let key = self.open.insert(open) as u32;
+        self.client(rank).open.insert(id, key);
+        let request = agent::host::Request {
+            id: key.into(),
+            node: channel.node,
+            channel: channel.to_bytes().into(),
+            process: session,
+            limit,
+            operation,
+        };
+        match is_send {
+            true => self.waiting.push_back(request),
+            false => self.events.push_back(Event::Request(request)),
+        }
+    }
+
+    fn abandon(&mut self, client: Rank, id: u32) {
+        let Some(&key) = self.client(client).open.get(&id) else {
+            // It has ended meanwhile.
+            return;
+        };
+        let before = self.waiting.len();
+        self.waiting.retain(|request| request.id != u64::from(key));
+        match self.waiting.len() < before {
+            true => self.complete(key.into(), Outcome::Failed(Code::TIMEOUT)),
+            false => self.events.push_back(Event::Abandoned(key.into())),
+        }
+    }
+
+    /// A request has ended.
+    pub(crate) fn complete(&mut self, request: u64, outcome: Outcome<Memory>) {
+        // Fits: a key of the slab.
+        let Some(open) = self.open.try_remove(request as usize) else {
+            return;
+        };
+        if !self.is_there(open.client, open.session) {
+            return;
+        }
+        self.client(open.client).open.remove(&open.id);
+        if !open.is_answered {
+            if let Outcome::Failed(code) = outcome {
+                tracing::warn!("a message that nobody waits for was not sent: {code}");
+            }
+            return;
+        }
+        let (code, value, second, memory) = match outcome {
+            Outcome::Sent => (Code::SUCCESS, 0, 0, None),
+            Outcome::Got(message) => {
+                let Message {
+                    memory,
+                    hints,
+                    client,
+                } = message;
+                (Code::SUCCESS, hints, client, Some(memory))
+            }
+            Outcome::Polled(value, code) => (code, value, 0, None),
+            Outcome::Failed(code) => (code, 0, 0, None),
+        };
+        let reply = Reply {
+            id: open.id,
+            code: code.0,
+            value,
+            second,
+            node: 0,
+        };
+        self.post(open.client, reply, memory);
+    }
+
+    // ---- replies ----
+
+    fn answer(&mut self, client: Rank, id: u32, code: Code) {
+        let reply = Reply {
+            id,
+            code: code.0,
+            value: 0,
+            second: 0,
+            node: 0,
+        };
+        self.post(client, reply, None);
+    }
+
+    fn post(&mut self, client: Rank, reply: Reply, memory: Option<Memory>) {
+        self.client(client).replies.push_back((reply, memory));
+        self.replying.insert(client);
+    }
+
+    /// Gives a client's rings what there is for it.
+    fn reply(&mut self, rank: Rank, local: &mut Local) {
+        let Some(client) = self.clients.get_mut(&rank) else {
+            return;
+        };
+        while let Some((reply, memory)) = client.replies.front_mut() {
+            let header = reply.as_bytes();
+            let length = memory.as_ref().map_or(0, |memory| memory.length());
+            let sent = if length > INLINE {
+                let entry = self.outgoing.vacant_entry();
+                // Fits: no message is longer than its pool, which is less.
+                let (token, length) = (entry.key() as u64, length as u32);
+                let payload = Payload::Read { token, length };
+                let sent = local.send(rank, &Fragment { header, payload });
+                if sent.is_ok()
+                    && let Some(memory) = memory.take()
+                {
+                    entry.insert((rank, memory));
+                }
+                sent
+            } else {
+                let mut bytes = [0; INLINE];
+                let bytes = &mut bytes[..length];
+                if let Some(memory) = memory {
+                    memory.read(0, bytes);
+                }
+                let payload = Payload::Copied(&[&*bytes]);
+                local.send(rank, &Fragment { header, payload })
+            };
+            match sent {
+                Ok(()) => drop(client.replies.pop_front()),
+                Err(Refused::Full) => {
+                    self.replying.insert(rank);
+                    return;
+                }
+                // Its end is told soon.
+                Err(_) => return client.replies.clear(),
+            }
+        }
+    }
+
+    // ---- channels ----
+
+    fn create(&mut self, rank: Rank, id: u32, (capacity, block): (u64, u64), outlives: bool) {
+        if !(1..=MAX_CAPACITY).contains(&capacity) || block > MAX_BLOCK {
+            return self.answer(rank, id, Code::INVALID_ARGUMENT);
+        }
+        // Fit: just checked.
+        let queue = Queue::new(capacity as u32, block as u32);
+        let reserved = self.reserved + queue.reserve();
+        if reserved > self.reserve || self.channels.len() >= MAX_CHANNELS {
+            return self.answer(rank, id, Code::OUT_OF_SPACE);
+        }
+        self.reserved = reserved;
+        self.next_channel += 1;
+        let number = self.next_channel;
+        self.channels.insert(number, queue);
+        if !outlives {
+            self.client(rank).channels.insert(number);
+        }
+        let reply = Reply {
+            id,
+            code: Code::SUCCESS.0,
+            value: number,
+            second: self.epoch,
+            node: self.node,
+        };
+        self.post(rank, reply, None);
+    }
+
+    fn destroy(&mut self, rank: Rank, id: u32, channel: Descriptor) {
+        let code = if channel.node != self.node {
+            Code::INVALID_ARGUMENT
+        } else if channel.epoch == self.epoch && self.end_channel(channel.number) {
+            Code::SUCCESS
+        } else {
+            Code::OBJECT_DESTROYED
+        };
+        self.client(rank).channels.remove(&channel.number);
+        self.answer(rank, id, code);
+    }
+
+    /// Whether there was one.
+    fn end_channel(&mut self, number: u64) -> bool {
+        let Some(queue) = self.channels.remove(&number) else {
+            return false;
+        };
+        self.reserved -= queue.reserve();
+        queue.destroy(&mut self.events);
+        true
+    }
+
+    // ---- the end of a client ----
+
+    /// A client is gone: nothing of it is left, but messages that it was told have been sent.
+    fn part(&mut self, rank: Rank) {
+        self.outgoing.retain(|_, (client, _)| *client != rank);
+        self.arriving.retain(|_, arriving| arriving.client != rank);
+        self.replying.remove(&rank);
+        let Some(client) = self.clients.remove(&rank) else {
+            return;
+        };
+        let is_sent = |mode| matches!(mode, ReturnMode::None | ReturnMode::Immediately);
+        for key in client.open.into_values() {
+            let key = u64::from(key);
+            let at = self.waiting.iter().position(|request| request.id == key);
+            let waiting = at.and_then(|at| self.waiting.get(at));
+            match waiting.map(|request| &request.operation) {
+                Some(Operation::Send { mode, .. }) if is_sent(*mode) => {}
+                Some(_) => {
+                    drop(at.and_then(|at| self.waiting.remove(at)));
+                    self.complete(key, Outcome::Failed(Code::FAILURE));
+                }
+                None => self.events.push_back(Event::Abandoned(key)),
+            }
+        }
+        for number in client.channels {
+            self.end_channel(number);
+        }
+    }
+}
+
+impl FragmentHandler for Sessions {
+    fn read(&mut self, _: Rank, token: u64, offset: usize, into: &mut [u8]) {
+        if let Some((_, memory)) = self.outgoing.get(token as usize) {
+            memory.read(offset, into);
+        }
+    }
+
+    fn sent(&mut self, _: Rank, token: u64) {
+        self.outgoing.try_remove(token as usize);
+    }
+
+    fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
+        let Some(request) = Request::decode(header) else {
+            self.broken.push(peer);
+            return true;
+        };
+        if !self.has_room(peer, &request) {
+            return false;
+        }
+        let memory = match request.kind {
+            Kind::Send { .. } => match self.allocate(peer, payload.len(), Way::From) {
+                Ok(mut memory) => {
+                    memory.write(0, payload);
+                    Some(memory)
+                }
+                Err(NoMemory::Now) => return false,
+                Err(NoMemory::Ever(code)) => {
+                    self.refuse(peer, &request, code);
+                    return true;
+                }
+            },
+            _ => None,
+        };
+        self.take(peer, request, memory);
+        true
+    }
+
+    fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
+        let message = match Request::decode(header) {
+            Some(request) if matches!(request.kind, Kind::Send { .. }) => {
+                if !self.has_room(peer, &request) {
+                    return None;
+                }
+                match self.allocate(peer, length, Way::From) {
+                    Ok(memory) => Some((request, Ok(memory))),
+                    Err(NoMemory::Now) => return None,
+                    Err(NoMemory::Ever(code)) => Some((request, Err(code))),
+                }
+            }
+            _ => {
+                self.broken.push(peer);
+                None
+            }
+        };
+        let client = peer;
+        Some(self.arriving.insert(Arriving { client, message }) as u64)
+    }
+
+    fn place(&mut self, id: u64, offset: usize, bytes: &[u8]) {
+        if let Some(arriving) = self.arriving.get_mut(id as usize)
+            && let Some((_, Ok(memory))) = &mut arriving.message
+        {
+            memory.write(offset, bytes);
+        }
+    }
+
+    fn end(&mut self, id: u64) {
+        if let Some(arriving) = self.arriving.try_remove(id as usize)
+            && let Some((request, memory)) = arriving.message
+        {
+            match memory {
+                Ok(memory) => self.take(arriving.client, request, Some(memory)),
+                Err(code) => self.refuse(arriving.client, &request, code),
+            }
+        }
+    }
+
+    fn failed(&mut self, peer: Rank, failure: Failure) {
+        tracing::debug!("a client {failure}");
+        self.part(peer);
+        self.gone.push(peer);
+    }
+
+    fn room(&self) -> usize {
+        // What comes is bounded by `begin`.
+        1 << 30
+    }
+}
+
+impl Sessions {
+    /// A request is not done.
+    fn refuse(&mut self, client: Rank, request: &Request, code: Code) {
+        match request.kind.is_awaited() {
+            true => self.answer(client, request.id, code),
+            false => tracing::warn!("a message that nobody waits for was not sent: {code}"),
+        }
+    }
+
+    /// Whether nothing of any client is left.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.clients.is_empty() && self.open.is_empty() && self.arriving.is_empty()
+    }
+}

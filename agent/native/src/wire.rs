@@ -1,0 +1,267 @@
+//! What clients and their agent say to each other: headers of fragments of the local network.
+//!
+//! A client asks, each time with a number of its own, and gets one reply with that number. Sends travel on the data
+//! channel, with the message's bytes, so that those of a client stay in order; all else on the command channel.
+//!
+//! Both sides are processes of one host, and of one version, which each request states; so numbers are as the
+//! processor has them.
+
+use agent::host::{Limit, ReturnMode};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::descriptor::Descriptor;
+
+/// In every request.
+const VERSION: u8 = 1;
+
+/// What a client wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A message for a channel.
+    Send {
+        mode: ReturnMode,
+        /// Of this client.
+        handle: u64,
+        hints: u64,
+    },
+    Get,
+    Poll {
+        mask: u16,
+    },
+    /// A channel on this node.
+    Create {
+        capacity: u64,
+        block: u64,
+        outlives: bool,
+    },
+    /// Its end.
+    Destroy,
+    /// The reply to the request of this number is not waited for any more. This has no reply.
+    Abandon,
+}
+
+impl Kind {
+    /// Whether there is a reply.
+    pub(crate) fn is_awaited(self) -> bool {
+        match self {
+            Self::Abandon => false,
+            Self::Send { mode, .. } => mode != ReturnMode::None,
+            _ => true,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) id: u32,
+    pub(crate) kind: Kind,
+    pub(crate) limit: Limit,
+    /// Not of a [`Kind::Create`] or [`Kind::Abandon`].
+    pub(crate) channel: Descriptor,
+}
+
+/// A request's header.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct RequestHeader {
+    version: u8,
+    kind: u8,
+    mode: u8,
+    outlives: u8,
+    mask: u16,
+    zero: u16,
+    id: u32,
+    zero_too: u32,
+    /// Nanoseconds; 0: once, the greatest: for ever.
+    limit: u64,
+    node: u64,
+    epoch: u64,
+    number: u64,
+    /// The handle, or the capacity.
+    first: u64,
+    /// The hints, or the bytes of a block.
+    second: u64,
+}
+
+pub(crate) const REQUEST: usize = size_of::<RequestHeader>();
+const _: () = assert!(REQUEST == conduit_portals::transport::fragment::MAX_HEADER);
+
+const MODES: [ReturnMode; 5] = [
+    ReturnMode::Immediately,
+    ReturnMode::Buffered,
+    ReturnMode::Deposited,
+    ReturnMode::Received,
+    ReturnMode::None,
+];
+
+/// A mode's number, which is that of Dragon's.
+pub(crate) fn mode_number(mode: ReturnMode) -> u8 {
+    // Fits: five.
+    MODES.iter().position(|other| *other == mode).unwrap_or(0) as u8
+}
+
+/// The mode of a number.
+pub(crate) fn mode_of(number: u8) -> Option<ReturnMode> {
+    MODES.get(usize::from(number)).copied()
+}
+
+impl Request {
+    pub(crate) fn encode(&self) -> [u8; REQUEST] {
+        let mut header = RequestHeader {
+            version: VERSION,
+            kind: 0,
+            mode: 0,
+            outlives: 0,
+            mask: 0,
+            zero: 0,
+            id: self.id,
+            zero_too: 0,
+            limit: match self.limit {
+                Limit::Once => 0,
+                Limit::At(at) => at.clamp(1, u64::MAX - 1),
+                Limit::Never => u64::MAX,
+            },
+            node: self.channel.node,
+            epoch: self.channel.epoch,
+            number: self.channel.number,
+            first: 0,
+            second: 0,
+        };
+        match self.kind {
+            Kind::Send {
+                mode,
+                handle,
+                hints,
+            } => {
+                header.mode = mode_number(mode);
+                (header.first, header.second) = (handle, hints);
+            }
+            Kind::Get => header.kind = 1,
+            Kind::Poll { mask } => (header.kind, header.mask) = (2, mask),
+            Kind::Create {
+                capacity,
+                block,
+                outlives,
+            } => {
+                (header.kind, header.outlives) = (3, outlives.into());
+                (header.first, header.second) = (capacity, block);
+            }
+            Kind::Destroy => header.kind = 4,
+            Kind::Abandon => header.kind = 5,
+        }
+        zerocopy::transmute!(header)
+    }
+
+    /// `None`: no client says this.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let header = RequestHeader::read_from_bytes(bytes).ok()?;
+        if header.version != VERSION || header.zero != 0 || header.zero_too != 0 {
+            return None;
+        }
+        let kind = match header.kind {
+            0 => Kind::Send {
+                mode: mode_of(header.mode)?,
+                handle: header.first,
+                hints: header.second,
+            },
+            1 => Kind::Get,
+            2 => Kind::Poll { mask: header.mask },
+            3 => Kind::Create {
+                capacity: header.first,
+                block: header.second,
+                outlives: match header.outlives {
+                    0 => false,
+                    1 => true,
+                    _ => return None,
+                },
+            },
+            4 => Kind::Destroy,
+            5 => Kind::Abandon,
+            _ => return None,
+        };
+        Some(Self {
+            id: header.id,
+            kind,
+            limit: match header.limit {
+                0 => Limit::Once,
+                u64::MAX => Limit::Never,
+                at => Limit::At(at),
+            },
+            channel: Descriptor {
+                node: header.node,
+                epoch: header.epoch,
+                number: header.number,
+            },
+        })
+    }
+}
+
+/// How a request has ended, as its client is told; with the bytes of a get's message behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub(crate) struct Reply {
+    pub(crate) id: u32,
+    /// Of a [`Code`](agent::Code).
+    pub(crate) code: u32,
+    /// A poll's value; a message's hints; the number of a channel that was created.
+    pub(crate) value: u64,
+    /// A message's sender; the epoch of a channel that was created.
+    pub(crate) second: u64,
+    /// The node of a channel that was created.
+    pub(crate) node: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn requests() -> impl Strategy<Value = Request> {
+        let kind = prop_oneof![
+            (0u8..5, any::<u64>(), any::<u64>()).prop_map(|(mode, handle, hints)| Kind::Send {
+                mode: mode_of(mode).expect("one of five"),
+                handle,
+                hints
+            }),
+            Just(Kind::Get),
+            any::<u16>().prop_map(|mask| Kind::Poll { mask }),
+            any::<(u64, u64, bool)>().prop_map(|(capacity, block, outlives)| Kind::Create {
+                capacity,
+                block,
+                outlives
+            }),
+            Just(Kind::Destroy),
+            Just(Kind::Abandon),
+        ];
+        let limit = prop_oneof![
+            Just(Limit::Once),
+            Just(Limit::Never),
+            (1..u64::MAX).prop_map(Limit::At)
+        ];
+        (any::<(u32, u64, u64, u64)>(), kind, limit).prop_map(
+            |((id, node, epoch, number), kind, limit)| Request {
+                id,
+                kind,
+                limit,
+                channel: Descriptor {
+                    node,
+                    epoch,
+                    number,
+                },
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_client_says_is_understood(request in requests()) {
+            prop_assert_eq!(Request::decode(&request.encode()), Some(request));
+        }
+
+        #[test]
+        fn any_bytes_have_a_meaning_or_none(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let _ = Request::decode(&bytes);
+        }
+    }
+}
