@@ -14,7 +14,20 @@ const PREFIX: &str = "@DRAGON_HSTA@";
 
 /// Sends events to the standard error, from this level on. The first call decides.
 pub fn init(level: Level) {
-    drop(tracing::subscriber::set_global_default(Log { level }));
+    let is_plain = false;
+    drop(tracing::subscriber::set_global_default(Log {
+        level,
+        is_plain,
+    }));
+}
+
+/// Likewise, as lines for people.
+pub fn init_plain(level: Level) {
+    let is_plain = true;
+    drop(tracing::subscriber::set_global_default(Log {
+        level,
+        is_plain,
+    }));
 }
 
 /// A figure, as a line.
@@ -35,6 +48,7 @@ fn line(output: &mut impl Write, content: &Value) -> std::io::Result<()> {
 
 struct Log {
     level: Level,
+    is_plain: bool,
 }
 
 /// An event's message, then its fields.
@@ -75,6 +89,11 @@ impl Subscriber for Log {
         let mut text = Line::default();
         event.record(&mut text);
         let metadata = event.metadata();
+        if self.is_plain {
+            let text = text.message + &text.fields;
+            let _ = std::io::stderr().write_all(format!("conduit-hsta: {text}\n").as_bytes());
+            return;
+        }
         // If nobody reads it there is nobody to tell.
         let _ = line(
             &mut std::io::stderr(),

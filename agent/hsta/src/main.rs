@@ -1,5 +1,7 @@
-//! `conduit-hsta`: a node's transport agent, which Dragon starts in the place of its own `dragon-hsta`.
+//! `conduit-hsta`: a node's transport agent, which Dragon starts in the place of its own `dragon-hsta`, or which runs by
+//! itself for clients of Conduit's own channels.
 
+mod native;
 mod settings;
 
 use std::os::unix::process::CommandExt;
@@ -8,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent::{Machine, Node};
+use clap::Parser;
 use conduit_portals::transport::open::OpenTransport;
 use dragon::startup::{self, Purpose, Startup};
 use dragon::{Gateway, Library};
@@ -48,6 +51,8 @@ enum Error {
         program: &'static str,
         source: std::io::Error,
     },
+    #[error(transparent)]
+    Native(#[from] native::NativeError),
     #[error("{0}")]
     System(#[from] std::io::Error),
 }
@@ -68,7 +73,12 @@ fn run() -> Result<(), Error> {
         true => tracing::Level::DEBUG,
         false => tracing::Level::WARN,
     };
-    dragon::log::init(level);
+    // Dragon gives no arguments.
+    let native = (std::env::args_os().len() > 1).then(native::Options::parse);
+    match native {
+        Some(_) => dragon::log::init_plain(level),
+        None => dragon::log::init(level),
+    }
     if std::env::var_os(UNDER).is_none() {
         under(&settings)?;
     }
@@ -79,6 +89,9 @@ fn run() -> Result<(), Error> {
         signal_hook::consts::SIGHUP,
     ] {
         signal_hook::flag::register(signal, Arc::clone(&ends))?;
+    }
+    if let Some(options) = native {
+        return Ok(native::run(&options, &settings, &ends)?);
     }
     let library = Library::load(None)?;
     let told = Startup::read(&mut std::io::stdin())?;

@@ -26,6 +26,14 @@ settings::group! {
         "run under perf, which writes `hsta-<process>.perf`";
     "DRAGON_HSTA_DEBUG" debug: bool = false, Kind::Bool,
         "log what happens to each node and each message that fails";
+    "CONDUIT_HSTA_POOL_MB" pool: u32 = 64, Kind::integer(1, 1 << 16),
+        "with `--native`: MiB for long messages from clients, as many for those in channels, and for those to clients; a message may have half of that";
+    "CONDUIT_HSTA_CHANNELS_MB" channels: u32 = 1024, Kind::integer(1, 1 << 20),
+        "with `--native`: MiB that the blocks of all channels of a node may need";
+    "CONDUIT_HSTA_HUGE_PAGES" huge_pages: bool = false, Kind::Bool,
+        "with `--native`: long messages are in huge pages, reserved ones (`vm.nr_hugepages`) or else transparent ones";
+    "CONDUIT_HSTA_CLIENTS" clients: u32 = 4096, Kind::integer(1, 65_536),
+        "with `--native`: clients at a time; others are not answered";
 }
 
 settings::compose! {

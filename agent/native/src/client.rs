@@ -1,7 +1,6 @@
 //! The client's side: channels of this node and others.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -118,7 +117,7 @@ pub struct Received {
 ///
 /// A child that `fork` makes needs a client of its own: all calls of this one fail with [`Code::FAILURE`] there.
 #[derive(Clone)]
-pub struct Client(Arc<Connection>, Arc<AtomicU64>);
+pub struct Client(Arc<Connection>, pub(crate) Arc<AtomicU64>);
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -179,25 +178,6 @@ impl Client {
             descriptor,
         }
     }
-
-    fn start<T: Reply>(
-        &self,
-        kind: Kind,
-        timeout: Timeout,
-        channel: Descriptor,
-        bytes: Option<Box<[u8]>>,
-    ) -> Result<Pending<T>, Code> {
-        let limit = timeout.limit();
-        let is_awaited = kind.is_awaited();
-        let id = self.0.ask(kind, limit, channel, bytes)?;
-        Ok(Pending {
-            connection: Arc::clone(&self.0),
-            id,
-            limit,
-            is_awaited,
-            reply: PhantomData,
-        })
-    }
 }
 
 /// A channel: a bounded queue of messages on some node, that any client of the job can send to and receive from.
@@ -236,7 +216,11 @@ impl Channel {
     /// # Errors
     /// [`Code::GATEWAY_FULL`], [`Code::FAILURE`].
     pub fn start_receive(&self, timeout: Timeout) -> Result<Pending<Received>, Code> {
-        self.client.start(Kind::Get, timeout, self.descriptor, None)
+        self.start(Kind::Get, timeout, None, |ended| Received {
+            bytes: ended.bytes,
+            hints: ended.value,
+            sender: ended.second,
+        })
     }
 
     /// Waits for a state, and says its number.
@@ -254,7 +238,7 @@ impl Channel {
     /// [`Code::GATEWAY_FULL`], [`Code::FAILURE`].
     pub fn start_poll(&self, state: Poll, timeout: Timeout) -> Result<Pending<u64>, Code> {
         let kind = Kind::Poll { mask: state.mask() };
-        self.client.start(kind, timeout, self.descriptor, None)
+        self.start(kind, timeout, None, |ended| ended.value)
     }
 
     /// Destroys it with what is in it. All operations on it that are under way end with [`Code::OBJECT_DESTROYED`].
@@ -263,19 +247,34 @@ impl Channel {
     /// [`Code::OBJECT_DESTROYED`]: it was before. [`Code::INVALID_ARGUMENT`]: it is on another node, where a client has
     /// to do that. [`Code::FAILURE`].
     pub fn destroy(&self) -> Result<(), Code> {
-        let kind = Kind::Destroy;
-        let pending = self
-            .client
-            .start(kind, Timeout::Never, self.descriptor, None)?;
+        let pending = self.start(Kind::Destroy, Timeout::Never, None, drop)?;
         pending.wait()
+    }
+
+    pub(crate) fn start<T>(
+        &self,
+        kind: Kind,
+        timeout: Timeout,
+        bytes: Option<Box<[u8]>>,
+        of: fn(Ended) -> T,
+    ) -> Result<Pending<T>, Code> {
+        let (connection, limit) = (&self.client.0, timeout.limit());
+        let id = connection.ask(kind, limit, self.descriptor, bytes)?;
+        Ok(Pending {
+            connection: Arc::clone(connection),
+            id,
+            limit,
+            is_awaited: kind.is_awaited(),
+            of,
+        })
     }
 }
 
 /// Sends to a channel, in order.
 #[derive(Debug)]
 pub struct Sender {
-    channel: Channel,
-    handle: u64,
+    pub(crate) channel: Channel,
+    pub(crate) handle: u64,
 }
 
 impl Sender {
@@ -323,62 +322,30 @@ impl Sender {
             handle: self.handle,
             hints,
         };
-        let channel = &self.channel;
-        (channel.client).start(kind, timeout, channel.descriptor, Some(bytes.into()))
+        self.channel.start(kind, timeout, Some(bytes.into()), drop)
     }
-}
-
-/// What a reply says.
-pub trait Reply: sealed::Sealed {}
-
-mod sealed {
-    use crate::connection::Ended;
-
-    pub trait Sealed {
-        fn of(ended: Ended) -> Self;
-    }
-}
-
-macro_rules! reply {
-    ($($of:ty: $ended:pat => $value:expr;)*) => {
-        $(impl Reply for $of {}
-        impl sealed::Sealed for $of {
-            fn of($ended: Ended) -> Self {
-                $value
-            }
-        })*
-    };
-}
-
-reply! {
-    (): _ => ();
-    u64: ended => ended.value;
-    Received: ended => Received {
-        bytes: ended.bytes,
-        hints: ended.value,
-        sender: ended.second,
-    };
 }
 
 /// An operation that has begun. Dropped, it is given up: it may have been done, or not; a message that was taken just
 /// then is lost.
 #[must_use = "dropped, it is given up"]
-pub struct Pending<T: Reply> {
+pub struct Pending<T> {
     connection: Arc<Connection>,
     id: u32,
     limit: Limit,
     /// There is a reply, and nobody has it yet.
     is_awaited: bool,
-    reply: PhantomData<T>,
+    /// What a reply says.
+    of: fn(Ended) -> T,
 }
 
-impl<T: Reply> fmt::Debug for Pending<T> {
+impl<T> fmt::Debug for Pending<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pending").finish_non_exhaustive()
     }
 }
 
-impl<T: Reply> Pending<T> {
+impl<T> Pending<T> {
     /// Waits until it has ended.
     ///
     /// # Errors
@@ -388,7 +355,7 @@ impl<T: Reply> Pending<T> {
             true => self.connection.wait(self.id, self.limit)?,
             false => Ended::default(),
         };
-        Ok(T::of(ended))
+        Ok((self.of)(ended))
     }
 
     /// Whether it has ended, so that [`wait`](Self::wait) does not wait.
@@ -397,7 +364,7 @@ impl<T: Reply> Pending<T> {
     }
 }
 
-impl<T: Reply> Drop for Pending<T> {
+impl<T> Drop for Pending<T> {
     fn drop(&mut self) {
         if self.is_awaited {
             self.connection.abandon(self.id);

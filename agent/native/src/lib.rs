@@ -44,7 +44,7 @@ pub use agent::Code;
 pub use agent::host::ReturnMode;
 pub use channel::{DEFAULT_BLOCK, DEFAULT_CAPACITY};
 pub use client::{
-    AGENT, Channel, Client, DEFAULT_AGENT, Options, Pending, Poll, Received, Reply, Sender, Timeout,
+    AGENT, Channel, Client, DEFAULT_AGENT, Options, Pending, Poll, Received, Sender, Timeout,
 };
 pub use connection::OpenError;
 pub use descriptor::{DESCRIPTOR, Descriptor, MalformedDescriptor};

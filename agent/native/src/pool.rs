@@ -27,11 +27,6 @@ pub enum Memory {
 }
 
 impl Memory {
-    /// With these bytes.
-    pub(crate) fn short(bytes: &[u8]) -> Self {
-        Self::Short(bytes.into())
-    }
-
     /// Counted as its owner's share, if it is in a pool.
     pub(crate) fn shared(mut self, share: Share) -> Self {
         if let Self::Long(block) = &mut self {

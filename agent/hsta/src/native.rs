@@ -1,0 +1,159 @@
+//! An agent for clients of [`conduit_channels`], started by anybody.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use agent::{Machine, Node};
+use clap::Parser;
+use conduit_channels::{DEFAULT_AGENT, Gateway, GatewayConfig, GatewayError};
+use conduit_portals::transport::open::{ConnectError, OpenTransport};
+use lanes::open::{Choice, Family};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::debug;
+
+use crate::settings::AgentSettings;
+
+/// A node's transport agent.
+///
+/// Without arguments Dragon starts it, and tells it everything by the environment and the standard input. With
+/// `--native` it serves processes that use Conduit's own channels (the crate conduit-channels, or the Python package
+/// conduit_channels). It says `CONDUIT_AGENT=NAME` when it is ready, and ends by SIGTERM or SIGINT.
+#[derive(Debug, Parser)]
+#[command(name = "conduit-hsta", version)]
+pub(crate) struct Options {
+    /// Serve clients of Conduit's own channels
+    #[arg(long, required = true)]
+    native: bool,
+
+    /// The agents of all nodes of the job, in the same order on each [default: this node alone, without a network]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT,...",
+        value_delimiter = ',',
+        requires = "node"
+    )]
+    nodes: Vec<SocketAddr>,
+
+    /// Which of them this is, from 0
+    #[arg(long, value_name = "K", requires = "nodes")]
+    node: Option<u32>,
+
+    /// What clients on this host reach it by
+    #[arg(long, default_value = DEFAULT_AGENT)]
+    name: String,
+
+    /// End when the standard input ends: with whoever has started it
+    #[arg(long)]
+    until_eof: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NativeError {
+    #[error("--node {node}: there are only {nodes} nodes")]
+    Stranger { node: u32, nodes: usize },
+    #[error(transparent)]
+    Settings(#[from] ::settings::SettingsError),
+    #[error("the network at {place}: {source}")]
+    Network {
+        place: String,
+        source: lanes::open::OpenError,
+    },
+    #[error("the address {address} of a node: {source}")]
+    Address {
+        address: SocketAddr,
+        source: ConnectError,
+    },
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
+    #[error("saying that the agent is ready: {0}")]
+    Ready(std::io::Error),
+}
+
+/// Serves clients until `ends`.
+pub(crate) fn run(
+    options: &Options,
+    settings: &AgentSettings,
+    ends: &AtomicBool,
+) -> Result<(), NativeError> {
+    let own = options.node.unwrap_or(0);
+    let (mut network, nodes) = network(options, settings, own)?;
+    let mut gateway = Gateway::open(&GatewayConfig {
+        pool: (settings.pool as usize) << 20,
+        reserve: u64::from(settings.channels) << 20,
+        huge_pages: settings.huge_pages,
+        clients: settings.clients,
+        ..GatewayConfig::new(&options.name, own.into())
+    })?;
+    let mut machine = Machine::new(own, nodes, settings.limits(), crate::seed());
+    let mut output = std::io::stdout();
+    writeln!(output, "CONDUIT_AGENT={}", options.name)
+        .and_then(|()| output.flush())
+        .map_err(NativeError::Ready)?;
+    agent::driver::run(&mut machine, &mut gateway, &mut network, || {
+        ends.load(Ordering::Relaxed) || (options.until_eof && has_input_ended())
+    });
+    debug!("at the end: {:?}", machine.counters());
+    Ok(())
+}
+
+/// The network, and all nodes.
+fn network(
+    options: &Options,
+    settings: &AgentSettings,
+    own: u32,
+) -> Result<(lanes::open::Network, Vec<Node>), NativeError> {
+    let address = options.nodes.get(own as usize);
+    if address.is_none() && !options.nodes.is_empty() {
+        return Err(NativeError::Stranger {
+            node: own,
+            nodes: options.nodes.len(),
+        });
+    }
+    let place = address.map(SocketAddr::to_string);
+    let choice = Choice {
+        near: address.is_none(),
+        far: address.map(|_| settings.far()),
+        host: place.as_deref(),
+        subnet: None,
+        family: match address {
+            Some(SocketAddr::V6(_)) => Family::V6,
+            _ => Family::V4,
+        },
+        key: None,
+    };
+    let (open, warnings) = lanes::open::Settings::from_env()?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    let network = lanes::open::open(&choice, &open).map_err(|source| NativeError::Network {
+        place: place.clone().unwrap_or_default(),
+        source,
+    })?;
+    let mut nodes: Vec<Node> = (0..)
+        .zip(&options.nodes)
+        .map(|(host, &address)| {
+            let place = network.address_of_text(&address.to_string());
+            let node = |address| Node { host, address };
+            (place.map(node)).map_err(|source| NativeError::Address { address, source })
+        })
+        .collect::<Result<_, _>>()?;
+    if nodes.is_empty() {
+        nodes.push(Node {
+            host: 0,
+            address: network.address().to_vec(),
+        });
+    }
+    Ok((network, nodes))
+}
+
+/// Whether the standard input has ended. What comes there is thrown away.
+fn has_input_ended() -> bool {
+    let input = std::io::stdin();
+    let mut asked = [PollFd::new(&input, PollFlags::IN)];
+    // An input that can't be asked has not ended.
+    match poll(&mut asked, Some(&Timespec::default())) {
+        Ok(1..) => matches!(rustix::io::read(&input, &mut [0; 64]), Ok(0)),
+        _ => false,
+    }
+}
