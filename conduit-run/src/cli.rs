@@ -50,6 +50,10 @@ struct Options {
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
 
+    /// Start a node agent (conduit-hsta, beside this program or in PATH) for the ranks, which find its name as CONDUIT_AGENT
+    #[arg(long)]
+    agent: bool,
+
     /// Tell each start and end of a rank
     #[arg(short, long)]
     verbose: bool,
@@ -154,12 +158,23 @@ fn launch(options: Options) -> Launch {
         })
         .timeout(options.timeout)
         .verbose(options.verbose)
+        .agent(options.agent.then(agent_program))
         .inherit_stdin(true)
         .own_process(true);
     if let Some(grace) = options.grace {
         launch = launch.grace(grace).signal_grace(grace);
     }
     launch.envs(options.env)
+}
+
+/// The agent's program: that of this program's folder, if there is one.
+fn agent_program() -> OsString {
+    const NAME: &str = "conduit-hsta";
+    let beside = std::env::current_exe().map(|own| own.with_file_name(NAME));
+    match beside {
+        Ok(beside) if beside.is_file() => beside.into(),
+        _ => NAME.into(),
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

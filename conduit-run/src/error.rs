@@ -47,6 +47,14 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// The node agent can't be started.
+    #[error("the node agent {program:?} can't be started: {source}")]
+    Agent {
+        /// Its program.
+        program: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// The system refuses something that the launcher needs.
     #[error("{what}: {source}")]
     System {

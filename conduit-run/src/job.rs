@@ -14,12 +14,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use pmi::server::{Limits, Server};
 use rustix::process::{Pid, Signal, getpid, pidfd_send_signal};
 
+use crate::agent::{self, Agent};
 use crate::guard::Guard;
 use crate::output::{Output, Stream};
 use crate::rank::{Plan, Rank, await_end, start};
 use crate::signals::Signals;
 use crate::terminal::Terminal;
-use crate::{Error, How, Launch, Outcome, Status, strays};
+use crate::{Error, How, Launch, Outcome, Status, program, strays};
 use ending::{Ending, Suspicion};
 
 /// A job whose ranks run. Dropping it kills them.
@@ -43,6 +44,8 @@ pub struct RunningJob {
     /// What looks wrong and may have a cause that is still to come.
     suspicions: Vec<Suspicion>,
     launch: Launch,
+    /// The node's agent. It ends after the ranks.
+    _agent: Option<Agent>,
     /// Not `Send`, see above.
     _thread: PhantomData<*const ()>,
 }
@@ -65,11 +68,24 @@ impl Killer {
 
 impl RunningJob {
     pub(crate) fn start(
-        launch: Launch,
+        mut launch: Launch,
         file: &Path,
         processors: &[usize],
         output: Output,
     ) -> Result<Self, Error> {
+        let job_id = job_id();
+        // Before the children are listed that the job does not end.
+        let agent = match &launch.agent {
+            Some(program) => {
+                let path = std::env::var_os("PATH");
+                let program = program::find(program, path.as_deref())?;
+                let name = format!("job-{job_id}");
+                let agent = Agent::start(&program, &name)?;
+                launch.env.push((agent::VARIABLE.into(), name.into()));
+                Some(agent)
+            }
+            None => None,
+        };
         let mut spared = None;
         if launch.own_process {
             rustix::process::set_child_subreaper(Some(getpid()))
@@ -99,7 +115,6 @@ impl RunningJob {
             }
         }
 
-        let job_id = job_id();
         let mut server = Server::new(launch.ranks, &format!("kvs_{job_id}"), Limits::default());
         // MPI libraries look here for who shares a node with whom: all ranks are on this one.
         server.preset(
@@ -119,6 +134,7 @@ impl RunningJob {
             ending: None,
             suspicions: Vec::new(),
             launch,
+            _agent: agent,
             _thread: PhantomData,
         };
         let mut pidfds = Vec::with_capacity(job.launch.ranks);

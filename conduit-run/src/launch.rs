@@ -49,6 +49,7 @@ pub struct Launch {
     pub(crate) verbose: bool,
     pub(crate) inherit_stdin: bool,
     pub(crate) own_process: bool,
+    pub(crate) agent: Option<OsString>,
     prefix_output: bool,
     sink: Option<LineSink>,
 }
@@ -80,6 +81,7 @@ impl Launch {
             verbose: false,
             inherit_stdin: false,
             own_process: false,
+            agent: None,
             prefix_output: false,
             sink: None,
         }
@@ -176,6 +178,13 @@ impl Launch {
     /// there are that many ranks. Default: no.
     pub fn own_process(mut self, own: bool) -> Self {
         self.own_process = own;
+        self
+    }
+
+    /// A program (`conduit-hsta`, looked up as the ranks' is) that is started before the ranks as the agent of their node,
+    /// and ends after them. They find its name as `CONDUIT_AGENT`. Default: none.
+    pub fn agent(mut self, program: Option<impl AsRef<OsStr>>) -> Self {
+        self.agent = program.map(|program| program.as_ref().to_owned());
         self
     }
 

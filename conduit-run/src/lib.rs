@@ -17,7 +17,7 @@
 //! `PMI_FD` (one end of a socket pair, see [below](#who-speaks-for-a-rank)), `PMI_RANK`, `PMI_SIZE`; `CONDUIT_LAUNCHER=1`: the launcher reports dead ranks, so
 //! ranks needn't; `CONDUIT_JOB_ID`: a word unique to the job; `FI_OFI_RXD_MAX_UNACKED=16` unless it is set already, since libfabric's
 //! `udp;ofi_rxd` loses messages in floods with its own default. It leads its own process group. Standard input is rank
-//! 0's; the others read `/dev/null`.
+//! 0's; the others read `/dev/null`. With an [agent](Launch::agent) for their node they find its name as `CONDUIT_AGENT`.
 //!
 //! # Who speaks for a rank
 //! Whoever has the descriptor `PMI_FD`: it puts and gets, joins barriers, ends the job. The started program has to find it open, so
@@ -42,6 +42,7 @@
 pub mod cli;
 
 mod affinity;
+mod agent;
 mod control;
 mod error;
 mod guard;

@@ -20,10 +20,16 @@ pub use print::{Description, Table};
 
 /// What the names of settings begin with.
 const PREFIXES: [&str; 2] = ["GASNET_PORTAL_", "CONDUIT_"];
-/// Names with such a prefix that carry the launcher's word to its ranks and are no settings.
-const INTERNAL: [&str; 2] = ["CONDUIT_LAUNCHER", "CONDUIT_JOB_ID"];
-/// Beginnings of names that belong to the tests and benchmarks.
-const INTERNAL_PREFIXES: [&str; 2] = ["CONDUIT_TEST_", "CONDUIT_PERF_"];
+/// Names with such a prefix that carry the launcher's word to its ranks, or are those of clients of the node agent, and are
+/// no settings.
+const INTERNAL: [&str; 4] = [
+    "CONDUIT_LAUNCHER",
+    "CONDUIT_JOB_ID",
+    "CONDUIT_AGENT",
+    "CONDUIT_CHANNELS_LIBRARY",
+];
+/// Beginnings of names that belong to the tests and benchmarks, and to the node agent, which a launcher may start.
+const INTERNAL_PREFIXES: [&str; 3] = ["CONDUIT_TEST_", "CONDUIT_PERF_", "CONDUIT_HSTA_"];
 /// Most edits between an unknown name and the one that is suggested for it.
 const MOST_EDITS: usize = 4;
 
