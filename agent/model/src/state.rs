@@ -97,6 +97,10 @@ enum Ended {
 
 /// Where the nodes stand.
 #[derive(Clone, Hash)]
+#[expect(
+    clippy::derived_hash_with_manual_eq,
+    reason = "equal are those of one hash"
+)]
 pub struct State {
     places: [Place; 2],
     /// The session that both could be in.

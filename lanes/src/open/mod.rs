@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use conduit_ofi::open::{OpenConfig as OfiConfig, OpenError as OfiError, OpenOfi};
 use conduit_portals::local::{Local, LocalConfig, LocalError};
-use conduit_portals::transport::open::OpenTransport;
 use conduit_udp::open::{OpenConfig as UdpConfig, OpenUdp};
 use conduit_udp::socket::SocketError as UdpSocketError;
 use rustix::io::Errno;
@@ -239,6 +238,8 @@ fn ofi(choice: &Choice<'_>, settings: &Settings) -> Result<OpenOfi, OpenError> {
 
 #[cfg(test)]
 mod tests {
+    use conduit_portals::transport::open::OpenTransport as _;
+
     use super::*;
 
     fn choice(near: bool, far: Option<FarKind>, host: Option<&str>) -> Choice<'_> {
