@@ -157,7 +157,10 @@ impl OpenOfi {
 
     /// Sends a message of a handshake.
     fn post(&mut self, now: Nanos, out: &Outgoing) {
-        if let Some(number) = out.number {
+        // A HELLO that is sent again and again, by whomever, has the answers of one link, of which
+        // those are left out that it can't take.
+        let number = out.number.or_else(|| self.answering(now, &out.to));
+        if let Some(number) = number {
             self.wire.post_message(number, &out.bytes);
         } else if self.answers < MOST_ANSWERS
             && let Ok(number) = self.add_link(now, &out.to, Purpose::Answer)
@@ -167,6 +170,20 @@ impl OpenOfi {
             self.leaving.push(number);
             self.next_tick = 0;
         }
+    }
+
+    /// The link over which an address is being answered, which stays a while longer.
+    fn answering(&mut self, now: Nanos, address: &[u8]) -> Option<u32> {
+        for &number in &self.leaving {
+            if let Some(link) = self.links.get_mut(number)
+                && link.purpose == Purpose::Answer
+                && *link.address == *address
+            {
+                link.since = now;
+                return Some(number);
+            }
+        }
+        None
     }
 
     fn on_proven(&mut self, now: Nanos, proven: Proven, handler: &mut impl FragmentHandler) {

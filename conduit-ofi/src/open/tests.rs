@@ -347,6 +347,24 @@ fn made_up_messages_do_nothing() {
     }
 }
 
+/// A HELLO that was recorded is valid as long as its address is this process's.
+#[test]
+fn hellos_that_are_repeated_leave_room_for_others() {
+    for which in libraries() {
+        let config = config(&which, secret("key"));
+        let (mut a, mut b, mut c) = (End::of(&config), End::of(&config), End::of(&config));
+        let to_b = b.net.address().to_vec();
+        let hello = a.net.handshake.start(0, &to_b, 7, None).expect("a message");
+        let intruder = Intruder::new(&config, &b);
+        for _ in 0..200 {
+            intruder.send(&mut b, &hello.bytes);
+            assert_eq!(b.net.answers, 1);
+        }
+        let peer = c.to(&b);
+        deliver(&mut c, &mut b, peer, b"hello");
+    }
+}
+
 #[test]
 fn two_that_begin_at_once_have_one_session() {
     for which in libraries() {
