@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use agent::Code;
-use agent::host::{Attempt, Event, Memory as _, Message};
+use agent::host::{Attempt, Event, Message};
 
 use crate::pool::{Memory, SHORT};
 
@@ -75,14 +75,7 @@ impl Queue {
         let Some(mut message) = message.take() else {
             return Attempt::Failed(Code::INVALID_ARGUMENT);
         };
-        let length = message.memory.length();
-        if let Memory::Long(_) = message.memory
-            && length <= self.block
-        {
-            let mut bytes = vec![0; length];
-            message.memory.read(0, &mut bytes);
-            message.memory = Memory::Short(bytes.into());
-        }
+        message.memory = message.memory.deposited(self.block);
         self.messages.push_back((message, receipt));
         self.changed(events);
         Attempt::Done(())
@@ -128,7 +121,7 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use agent::host::NoMemory;
+    use agent::host::{Memory as _, NoMemory};
     use proptest::prelude::*;
 
     use super::*;
@@ -264,8 +257,8 @@ mod tests {
             expected.extend(watchers.into_iter().map(Told::Changed));
             prop_assert_eq!(told(&mut events), expected);
             // Nothing of it is left in the pool.
-            pool.allocate(pool.longest()).unwrap();
-            pool.allocate(pool.longest()).unwrap();
+            let all = [(); 2].map(|()| Memory::allocate(pool.longest(), &pool).unwrap());
+            drop(all);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The agent's side: what [`agent::host`] is for clients of this crate.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use agent::Code;
 use agent::host::{Attempt, Event, Host, Message, NoMemory, Outcome, Place};
@@ -10,8 +12,11 @@ use conduit_portals::transport::open::OpenTransport;
 
 use crate::channel::Queue;
 use crate::descriptor::Descriptor;
-use crate::pool::{Memory, Pool};
+use crate::pool::{Memory, Pool, SHORT, Share};
 use crate::sessions::Sessions;
+
+/// What a message takes beside its bytes, about.
+const OVERHEAD: usize = 128;
 
 /// An agent's gateway. Limits are its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,8 +25,8 @@ pub struct GatewayConfig {
     pub name: String,
     /// The host id of its node.
     pub node: u64,
-    /// Bytes of memory for long messages from clients, as much for those in channels, and for those to clients. A
-    /// message may have half of that.
+    /// Bytes of memory for long messages from clients, as much for those in channels, for those to clients, and for short
+    /// ones that are on their way into channels. A message may have half of that.
     pub pool: usize,
     /// Bytes that all channels' blocks may need.
     pub reserve: u64,
@@ -62,6 +67,9 @@ pub struct Gateway {
     local: Local,
     sessions: Sessions,
     in_channels: Pool,
+    /// Bytes of short messages that are on their way into channels, and the most of them.
+    in_transit: Arc<AtomicUsize>,
+    transit: usize,
     /// Since `next` has last had nothing.
     has_looked: bool,
 }
@@ -83,6 +91,8 @@ impl Gateway {
             local,
             sessions: Sessions::new(config, epoch)?,
             in_channels: Pool::new(config.pool, config.huge_pages)?,
+            in_transit: Arc::default(),
+            transit: config.pool,
             has_looked: false,
         })
     }
@@ -122,6 +132,11 @@ impl Host for Gateway {
 
     fn allocate(&mut self, bytes: usize, place: Place<'_>) -> Result<Memory, NoMemory> {
         match place {
+            Place::Channel(None) if bytes <= SHORT => {
+                let share = Share::take(&self.in_transit, bytes + OVERHEAD, self.transit);
+                let share = share.ok_or(NoMemory::Now)?;
+                Memory::allocate(bytes, &self.in_channels).map(|memory| memory.shared(share))
+            }
             Place::Channel(None) => Memory::allocate(bytes, &self.in_channels),
             Place::Channel(Some(_)) => Err(NoMemory::Ever(Code::INVALID_ARGUMENT)),
             Place::Get(request) => self.sessions.allocate_reply(request, bytes),
@@ -186,11 +201,9 @@ impl Host for Gateway {
             return Some(false);
         }
         let may_sleep = self.local.prepare_sleep();
-        match self.local.timeout() {
-            // Something is to be tried again soon.
-            Some(_) if may_sleep => None,
-            _ => Some(may_sleep),
-        }
+        // Something is to be tried again soon, or the time of what the agent does not take may pass.
+        let is_due = self.local.timeout().is_some() || !self.sessions.waiting.is_empty();
+        (!may_sleep || !is_due).then_some(may_sleep)
     }
 }
 

@@ -12,64 +12,88 @@ use agent::host::{self, NoMemory};
 use parking_lot::Mutex;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// The longest message that has memory of its own from the heap, where messages are counted; longer ones are in a pool.
+/// The longest message that has memory of its own from the heap; longer ones are in a pool.
 pub(crate) const SHORT: usize = 1024;
 /// Bytes of the smallest block.
 const LEAST: usize = 2048;
 
 /// The bytes of a message.
 #[derive(Debug)]
-pub enum Memory {
-    /// At most [`DEFAULT_BLOCK`](crate::DEFAULT_BLOCK) bytes, or as many as blocks of its channel have.
+pub struct Memory {
+    bytes: Bytes,
+    _share: Option<Share>,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    /// From the heap.
     Short(Box<[u8]>),
-    /// In a pool.
     Long(Block),
 }
 
 impl Memory {
-    /// Counted as its owner's share, if it is in a pool.
+    /// For so many bytes.
+    pub(crate) fn allocate(bytes: usize, pool: &Pool) -> Result<Self, NoMemory> {
+        Ok(Self {
+            bytes: match bytes <= SHORT {
+                true => Bytes::Short(vec![0; bytes].into()),
+                false => Bytes::Long(pool.allocate(bytes)?),
+            },
+            _share: None,
+        })
+    }
+
+    /// Counted as somebody's share.
     pub(crate) fn shared(mut self, share: Share) -> Self {
-        if let Self::Long(block) = &mut self {
-            block.share = Some(share);
-        }
+        self._share = Some(share);
         self
     }
 
-    /// For so many bytes.
-    pub(crate) fn allocate(bytes: usize, pool: &Pool) -> Result<Self, NoMemory> {
-        match bytes <= SHORT {
-            true => Ok(Self::Short(vec![0; bytes].into())),
-            false => pool.allocate(bytes).map(Self::Long),
+    /// As it is in a channel that has room of its own for messages of up to `block` bytes.
+    pub(crate) fn deposited(self, block: usize) -> Self {
+        use host::Memory as _;
+        let length = self.length();
+        let bytes = match self.bytes {
+            Bytes::Long(_) if length <= block => {
+                let mut bytes = vec![0; length];
+                self.read(0, &mut bytes);
+                Bytes::Short(bytes.into())
+            }
+            bytes => bytes,
+        };
+        Self {
+            bytes,
+            _share: None,
         }
     }
 }
 
 impl host::Memory for Memory {
     fn length(&self) -> usize {
-        match self {
-            Self::Short(bytes) => bytes.len(),
-            Self::Long(block) => block.length,
+        match &self.bytes {
+            Bytes::Short(bytes) => bytes.len(),
+            Bytes::Long(block) => block.length,
         }
     }
 
     fn read(&self, offset: usize, into: &mut [u8]) {
-        match self {
-            Self::Short(bytes) => into.copy_from_slice(&bytes[offset..][..into.len()]),
-            Self::Long(block) => {
+        match &self.bytes {
+            Bytes::Short(bytes) => into.copy_from_slice(&bytes[offset..][..into.len()]),
+            Bytes::Long(block) => {
                 let start = block.at(offset, into.len());
                 // SAFETY: `at` has checked that as many bytes are within the block, which is nobody else's and has
                 // values (`Region`); `into` is memory of Rust's, so it lies elsewhere.
                 unsafe {
-                    start.copy_to_nonoverlapping(NonNull::from(&mut *into).cast(), into.len())
+                    start.copy_to_nonoverlapping(NonNull::from(&mut *into).cast(), into.len());
                 }
             }
         }
     }
 
     fn write(&mut self, offset: usize, from: &[u8]) {
-        match self {
-            Self::Short(bytes) => bytes[offset..][..from.len()].copy_from_slice(from),
-            Self::Long(block) => {
+        match &mut self.bytes {
+            Bytes::Short(bytes) => bytes[offset..][..from.len()].copy_from_slice(from),
+            Bytes::Long(block) => {
                 let start = block.at(offset, from.len());
                 // SAFETY: as for `read`; `&mut self` keeps others from it.
                 unsafe { start.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) }
@@ -90,15 +114,14 @@ struct Inner {
 
 /// A message's part of a pool. It is free again when this is dropped.
 #[derive(Debug)]
-pub struct Block {
+struct Block {
     pool: Pool,
     offset: usize,
     order: u32,
     length: usize,
-    share: Option<Share>,
 }
 
-/// What somebody has of a pool, counted while this is there.
+/// What somebody has of some memory, counted while this is there.
 #[derive(Debug)]
 pub(crate) struct Share {
     held: Arc<AtomicUsize>,
@@ -141,7 +164,7 @@ impl Pool {
     }
 
     /// For a message of so many bytes.
-    pub(crate) fn allocate(&self, length: usize) -> Result<Block, NoMemory> {
+    fn allocate(&self, length: usize) -> Result<Block, NoMemory> {
         if length > self.longest() {
             return Err(NoMemory::Ever(Code::OUT_OF_SPACE));
         }
@@ -152,7 +175,6 @@ impl Pool {
             offset: place * LEAST,
             order,
             length,
-            share: None,
         })
     }
 }

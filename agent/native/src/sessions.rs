@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use agent::Code;
-use agent::host::{Event, Memory as _, Message, NoMemory, Operation, Outcome, ReturnMode};
+use agent::driver::now;
+use agent::host::{Event, Limit, Nanos, Memory as _, Message, NoMemory, Operation, Outcome, ReturnMode};
 use conduit_core::ni::Rank;
 use conduit_portals::local::Local;
 use conduit_portals::transport::Transport;
@@ -90,6 +91,8 @@ pub(crate) struct Sessions {
     pub(crate) events: Events,
     /// Requests to send, in their order.
     pub(crate) waiting: VecDeque<agent::host::Request<Memory>>,
+    /// When the time of one of them passes, at the earliest.
+    due: Nanos,
     arriving: Slab<Arriving>,
     /// Messages that clients' rings are given, and to whom.
     outgoing: Slab<(Rank, Memory)>,
@@ -119,6 +122,7 @@ impl Sessions {
             open: Slab::new(),
             events: VecDeque::new(),
             waiting: VecDeque::new(),
+            due: Nanos::MAX,
             arriving: Slab::new(),
             outgoing: Slab::new(),
             channels: HashMap::new(),
@@ -136,6 +140,7 @@ impl Sessions {
     pub(crate) fn progress(&mut self, local: &mut Local) {
         use conduit_portals::transport::open::OpenTransport;
         local.receive(self);
+        self.expire(now());
         for client in std::mem::take(&mut self.broken) {
             tracing::warn!("a client has broken the protocol");
             local.close(client);
@@ -205,12 +210,19 @@ impl Sessions {
         (self.clients.get(&client)).is_some_and(|client| client.session == session)
     }
 
-    /// Whether the client may ask for more; else its ring waits.
-    fn has_room(&mut self, client: Rank, request: &Request) -> bool {
-        let is_send = matches!(request.kind, Kind::Send { .. });
-        let is_awaited = request.kind.is_awaited();
-        let full = is_send && self.waiting.len() >= MAX_WAITING;
-        self.client(client).replies.len() < 2 * MAX_OPEN && (is_awaited || !full)
+    /// Whether there is no more room for requests of a client.
+    fn is_full(&mut self, rank: Rank, kind: Kind) -> bool {
+        let is_send = matches!(kind, Kind::Send { .. });
+        let all = self.open.len() >= MAX_REQUESTS || (is_send && self.waiting.len() >= MAX_WAITING);
+        let client = self.client(rank);
+        all || client.open.len() + client.replies.len() >= MAX_OPEN
+    }
+
+    /// Whether a request is taken from the client's ring, if only to be refused: one that can't be refused waits there.
+    fn is_taken(&mut self, client: Rank, kind: Kind) -> bool {
+        let can_refuse = kind.is_awaited() || kind == Kind::Abandon;
+        self.client(client).replies.len() < 2 * MAX_OPEN
+            && (can_refuse || !self.is_full(client, kind))
     }
 
     /// A request has come, with the message that it sends.
@@ -221,20 +233,13 @@ impl Sessions {
             limit,
             channel,
         } = request;
-        let is_send = matches!(kind, Kind::Send { .. });
-        let (full, many) = (
-            self.waiting.len() >= MAX_WAITING,
-            self.open.len() >= MAX_REQUESTS,
-        );
         let client = self.client(rank);
         if client.open.contains_key(&id) && kind != Kind::Abandon {
             return self.broken.push(rank);
         }
         let session = client.session;
-        if kind != Kind::Abandon
-            && (client.open.len() + client.replies.len() >= MAX_OPEN || many || (is_send && full))
-        {
-            return self.answer(rank, id, Code::GATEWAY_FULL);
+        if kind != Kind::Abandon && self.is_full(rank, kind) {
+            return self.refuse(rank, &request, Code::GATEWAY_FULL);
         }
         let operation = match kind {
             Kind::Abandon => return self.abandon(rank, id),
@@ -285,9 +290,37 @@ impl Sessions {
             limit,
             operation,
         };
-        match is_send {
-            true => self.waiting.push_back(request),
+        match matches!(kind, Kind::Send { .. }) {
+            true => {
+                if let Limit::At(at) = limit {
+                    self.due = self.due.min(at);
+                }
+                self.waiting.push_back(request);
+            }
             false => self.events.push_back(Event::Request(request)),
+        }
+    }
+
+    /// Ends requests to send whose time has passed before the agent has taken them, which then keeps their time.
+    fn expire(&mut self, now: Nanos) {
+        if now < self.due {
+            return;
+        }
+        let (mut passed, mut due) = (Vec::new(), Nanos::MAX);
+        self.waiting.retain(|request| match request.limit {
+            Limit::At(at) if at <= now => {
+                passed.push(request.id);
+                false
+            }
+            Limit::At(at) => {
+                due = due.min(at);
+                true
+            }
+            Limit::Once | Limit::Never => true,
+        });
+        self.due = due;
+        for request in passed {
+            self.complete(request, Outcome::Failed(Code::TIMEOUT));
         }
     }
 
@@ -499,7 +532,7 @@ impl FragmentHandler for Sessions {
             self.broken.push(peer);
             return true;
         };
-        if !self.has_room(peer, &request) {
+        if !self.is_taken(peer, request.kind) {
             return false;
         }
         let memory = match request.kind {
@@ -523,7 +556,7 @@ impl FragmentHandler for Sessions {
     fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
         let message = match Request::decode(header) {
             Some(request) if matches!(request.kind, Kind::Send { .. }) => {
-                if !self.has_room(peer, &request) {
+                if !self.is_taken(peer, request.kind) {
                     return None;
                 }
                 match self.allocate(peer, length, Way::From) {

@@ -1,0 +1,3 @@
+//! `conduit-hsta` as its users start it.
+
+mod native;

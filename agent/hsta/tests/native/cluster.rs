@@ -1,0 +1,175 @@
+//! Agents and clients as processes, which end with the test.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use conduit_channels::Client;
+
+use super::LIMIT;
+
+/// The agent.
+pub(super) const PROGRAM: &str = env!("CARGO_BIN_EXE_conduit-hsta");
+/// What another process of this program is to do.
+pub(super) const PART: &str = "CONDUIT_TEST_PART";
+
+/// A process, which is killed when this is dropped.
+pub(super) struct Child(std::process::Child);
+
+impl Child {
+    fn spawn(mut command: Command) -> Self {
+        Self(command.spawn().expect("the program starts"))
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.0.kill().expect("it is this test's");
+        self.0.wait().expect("it is this test's");
+    }
+
+    /// Waits for its end, at most [`LIMIT`].
+    fn wait(&mut self) -> ExitStatus {
+        let end = Instant::now() + LIMIT;
+        loop {
+            match self.0.try_wait().expect("it is this test's") {
+                Some(status) => return status,
+                None if Instant::now() > end => panic!("a process does not end"),
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    pub(super) fn succeed(&mut self) {
+        let status = self.wait();
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The agent's program, with what tests trust.
+pub(super) fn agent() -> Command {
+    let mut command = Command::new(PROGRAM);
+    command
+        .env("CONDUIT_NA_UNAUTHENTICATED", "1")
+        .stdin(Stdio::piped());
+    command
+}
+
+/// Runs a program to its end: its exit code, and what it has written.
+pub(super) fn run_to_end(mut command: Command) -> (i32, String) {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = Child::spawn(command);
+    let mut streams: [Box<dyn Read + Send>; 2] = [
+        Box::new(child.0.stdout.take().expect("piped")),
+        Box::new(child.0.stderr.take().expect("piped")),
+    ];
+    std::thread::scope(|scope| {
+        let texts = streams.each_mut().map(|stream| {
+            scope.spawn(|| {
+                let mut text = String::new();
+                stream.read_to_string(&mut text).map(|_| text)
+            })
+        });
+        let status = child.wait();
+        let text = texts.map(|text| text.join().expect("no panic").unwrap_or_default());
+        (status.code().unwrap_or(-1), text.concat())
+    })
+}
+
+/// Nodes on the loopback interface.
+pub(super) struct Cluster {
+    agents: Vec<Child>,
+    start: Box<dyn Fn(usize) -> Child>,
+    names: Vec<String>,
+}
+
+impl Cluster {
+    pub(super) fn start(nodes: usize) -> Self {
+        Self::start_with(nodes, |_, _| ())
+    }
+
+    /// With more settings for each node.
+    pub(super) fn start_with(nodes: usize, set: impl Fn(usize, &mut Command) + 'static) -> Self {
+        static CLUSTERS: AtomicU32 = AtomicU32::new(0);
+        let number = CLUSTERS.fetch_add(1, Ordering::Relaxed);
+        let process = std::process::id();
+        // Addresses of this cluster alone, so that ports are free.
+        let addresses: Vec<String> = (0..nodes)
+            .map(|node| {
+                let (high, low) = (1 + process / 250 % 250, process % 250);
+                format!("127.{high}.{low}.{}:7575", 1 + number * 4 + node as u32)
+            })
+            .collect();
+        let names: Vec<String> = (0..nodes)
+            .map(|node| format!("test-{process}-{number}-{node}"))
+            .collect();
+        let known = names.clone();
+        let start = move |node: usize| {
+            let mut command = agent();
+            command
+                .args(["--native", "--until-eof", "--nodes", &addresses.join(",")])
+                .args(["--node", &node.to_string(), "--name", &known[node]])
+                .stdout(Stdio::piped());
+            set(node, &mut command);
+            let mut child = Child::spawn(command);
+            let mut line = String::new();
+            BufReader::new(child.0.stdout.take().expect("piped"))
+                .read_line(&mut line)
+                .expect("the agent says that it is ready");
+            assert_eq!(line.trim_end(), format!("CONDUIT_AGENT={}", known[node]));
+            child
+        };
+        Self {
+            agents: (0..nodes).map(&start).collect(),
+            start: Box::new(start),
+            names,
+        }
+    }
+
+    pub(super) fn name(&self, node: usize) -> &str {
+        &self.names[node]
+    }
+
+    pub(super) fn client(&self, node: usize) -> Client {
+        Client::to(&self.names[node]).expect("there is an agent")
+    }
+
+    /// A process with a part, at a node.
+    pub(super) fn spawn(&self, node: usize, part: &str) -> Child {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command
+            .args(["--exact", "native::client", "--nocapture"])
+            .env(PART, part)
+            .env("CONDUIT_AGENT", &self.names[node])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        Child::spawn(command)
+    }
+
+    pub(super) fn kill(&mut self, node: usize) {
+        self.agents[node].kill();
+    }
+
+    /// Another agent in the place of one that was killed.
+    pub(super) fn restart(&mut self, node: usize) {
+        self.agents[node] = (self.start)(node);
+    }
+
+    /// Ends an agent in good order.
+    pub(super) fn terminate(&mut self, node: usize) -> ExitStatus {
+        let agent = &mut self.agents[node];
+        let pid = rustix::process::Pid::from_child(&agent.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is this test's");
+        agent.wait()
+    }
+}
