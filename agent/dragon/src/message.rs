@@ -27,7 +27,11 @@ pub(crate) struct GatewayMessage {
     settled: AtomicBool,
 }
 
-struct Raw(dragonGatewayMessage_t);
+struct Raw {
+    message: dragonGatewayMessage_t,
+    /// Until when its process may take the answer. libdragon sets it when the answer is given.
+    deadline: timespec,
+}
 
 // SAFETY: its pointers are to memory of the process, and libdragon's functions may be called by any thread.
 unsafe impl Send for Raw {}
@@ -69,25 +73,28 @@ impl GatewayMessage {
     /// # Safety
     /// `serial` describes readable bytes, with room behind, that a process of Dragon has written.
     pub(crate) unsafe fn attach(library: Library, serial: &Serial) -> Result<Self, Code> {
-        // SAFETY: integers, null pointers and false; libdragon fills it.
-        let mut raw = Box::new(Raw(unsafe { std::mem::zeroed() }));
+        let mut raw = Box::new(Raw {
+            // SAFETY: integers, null pointers and false; libdragon fills it.
+            message: unsafe { std::mem::zeroed() },
+            deadline: NEVER,
+        });
         // SAFETY: the caller's word; room for a gateway message.
-        code(unsafe { (library.dragon_channel_gatewaymessage_attach)(serial, &mut raw.0) })?;
-        let kind = match raw.0.msg_kind {
+        code(unsafe { (library.dragon_channel_gatewaymessage_attach)(serial, &mut raw.message) })?;
+        let kind = match raw.message.msg_kind {
             GATEWAY_MESSAGE_SEND => Kind::Send,
             GATEWAY_MESSAGE_GET => Kind::Get,
             GATEWAY_MESSAGE_EVENT => Kind::Event,
             _ => return Err(Code::INVALID_ARGUMENT),
         };
         let immediate = matches!(
-            mode(raw.0.send_return_mode),
+            mode(raw.message.send_return_mode),
             ReturnMode::Immediately | ReturnMode::None
         );
         Ok(Self {
             library,
             kind,
             // SAFETY: libdragon has filled it just now.
-            process: unsafe { *raw.0._header.client_pid },
+            process: unsafe { *raw.message._header.client_pid },
             awaited: kind != Kind::Send || !immediate,
             raw: Mutex::new(raw),
             settled: AtomicBool::new(false),
@@ -104,7 +111,7 @@ impl GatewayMessage {
     /// The code to answer it with at once.
     pub(crate) fn asks(self: &Arc<Self>) -> Result<Asks, Code> {
         let raw = self.raw();
-        let raw = &raw.0;
+        let raw = &raw.message;
         // SAFETY: libdragon has filled it at `attach`, and the pointers in it are valid as long as it is attached.
         let channel = unsafe { bytes(&raw.target_ch_ser) }?;
         let operation = match self.kind {
@@ -157,7 +164,7 @@ impl GatewayMessage {
     /// Where its process wants the message that it gets.
     pub(crate) fn wish(&self) -> Result<Option<Box<[u8]>>, Code> {
         // SAFETY: libdragon has filled it at `attach`.
-        unsafe { wish(self.raw().0.get_dest_mem_descr_ser) }
+        unsafe { wish(self.raw().message.get_dest_mem_descr_ser) }
     }
 
     /// The process that asks.
@@ -210,17 +217,18 @@ impl GatewayMessage {
     }
 
     fn start(&self, result: Code, message: Option<&mut Message<Memory>>, value: u64) -> Code {
-        let mut deadline = NEVER;
         let library = self.library;
-        let raw = &mut self.raw().0;
+        let mut raw = self.raw();
+        let Raw {
+            message: raw,
+            deadline,
+        } = &mut **raw;
         // SAFETY: attached to, and answered once. The message is in memory that is there until the answer was taken.
         Code(unsafe {
             match (self.kind, message) {
                 (Kind::Send, _) => (library
                     .dragon_channel_gatewaymessage_transport_start_send_cmplt)(
-                    raw,
-                    result.0,
-                    &mut deadline,
+                    raw, result.0, deadline,
                 ),
                 (
                     Kind::Get,
@@ -231,10 +239,7 @@ impl GatewayMessage {
                     }),
                 ) => with_message(library, memory.descriptor(), *hints, *client, |message| {
                     (library.dragon_channel_gatewaymessage_transport_start_get_cmplt)(
-                        raw,
-                        message,
-                        result.0,
-                        &mut deadline,
+                        raw, message, result.0, deadline,
                     )
                 }),
                 (Kind::Get, None) => (library
@@ -242,14 +247,11 @@ impl GatewayMessage {
                     raw,
                     std::ptr::null_mut(),
                     result.0,
-                    &mut deadline,
+                    deadline,
                 ),
                 (Kind::Event, _) => (library
                     .dragon_channel_gatewaymessage_transport_start_event_cmplt)(
-                    raw,
-                    value,
-                    result.0,
-                    &mut deadline,
+                    raw, value, result.0, deadline,
                 ),
             }
         })
@@ -263,7 +265,6 @@ impl Answered {
         if message.settled.load(Ordering::Relaxed) {
             return true;
         }
-        let mut deadline = NEVER;
         let check = match message.kind {
             Kind::Send => {
                 message
@@ -282,15 +283,28 @@ impl Answered {
             }
         };
         // SAFETY: attached to, and its answer was started.
-        match unsafe { check(&mut message.raw().0, &mut deadline) } {
+        let result = unsafe {
+            let mut raw = message.raw();
+            let raw = &mut **raw;
+            check(&mut raw.message, &mut raw.deadline)
+        };
+        match result {
             AGAIN => return false,
             0 => {
                 if let Some(taken) = self.got.take() {
                     taken.given();
                 }
             }
-            // Too late: the process will see that too, and does not take what it got.
-            _ => {}
+            // The process will see that too, and does not take what it got.
+            _ => tracing::warn!(
+                "{:?}: process {} was too late for its answer{}",
+                message.kind,
+                message.process,
+                match self.got {
+                    Some(_) => ", and the message that it asked for is lost",
+                    None => "",
+                }
+            ),
         }
         message.discard();
         true
@@ -302,7 +316,7 @@ impl Drop for GatewayMessage {
         if *self.settled.get_mut() {
             let library = self.library;
             // SAFETY: nobody else looks at it any more.
-            unsafe { (library.dragon_channel_gatewaymessage_destroy)(&mut self.raw().0) };
+            unsafe { (library.dragon_channel_gatewaymessage_destroy)(&mut self.raw().message) };
         }
     }
 }

@@ -1,16 +1,19 @@
 """What unmodified Dragon's clients see of an agent: on one host, without a launcher, at channels that pretend to be remote.
 
-gateway.py AGENT NAME [CASE...]: the agent's program; the name of the pool, whose files are /dev/shm/D<NAME>*.
+gateway.py AGENT NAME [CASE...]: the agent's program; a name for pools, which nobody else uses. `agent/hsta/tests` runs it.
 """
 
 import ctypes
+import glob
 import ipaddress
-import math
 import os
+import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 
@@ -19,6 +22,7 @@ from dragon.channels import (
     Channel,
     ChannelBarrierBroken,
     ChannelBarrierReady,
+    ChannelDestroyed,
     ChannelEmpty,
     ChannelError,
     ChannelFlags,
@@ -32,18 +36,26 @@ from dragon.channels import (
 )
 from dragon.dtypes import WHEN_BUFFERED, WHEN_DEPOSITED, WHEN_IMMEDIATE, WHEN_RECEIVED
 from dragon.infrastructure import facts
-from dragon.managed_memory import MemoryAlloc, MemoryPool
+from dragon.managed_memory import MemoryPool
 
+AGENT, NAME, *CHOSEN = sys.argv[1:]
 REMOTE = ChannelFlags.MASQUERADE_AS_REMOTE
 # Descriptors inside the agent's messages are longer than this: shorter payloads travel inline.
 INLINE = 328
 PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
 # Of return_codes.h.
 TIMEOUT, BARRIER_BROKEN, BARRIER_READY = 11, 20, 22
+# Messages in a gateway at most.
+GATEWAY_CAPACITY = 2048
+# MiB: the agent's budgets.
+BUDGET = 8
+# Seconds for a case.
+LIMIT = 120
 
 
 def die_with_parent():
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def startup_bytes():
@@ -57,16 +69,16 @@ def startup_bytes():
 class Bench:
     """A pool, gateways in it, and an agent."""
 
-    def __init__(self, agent, name):
-        self.agent_program = agent
-        self.pool = MemoryPool(256 << 20, name, os.getpid())
+    def __init__(self):
+        self.pool = MemoryPool(256 << 20, NAME, os.getpid())
         self.uid = 100
         self.gateways = []
+        self.log = tempfile.TemporaryFile()
         os.environ["DRAGON_DEFAULT_PD"] = utils.B64.bytes_to_str(self.pool.serialize())
         os.environ["DRAGON_NUM_GW_CHANNELS_PER_NODE"] = "3"
         os.environ["DRAGON_HSTA_NIC_IDX"] = "0"
         for kind in (1, 2, 3):
-            gateway = Channel(self.pool, kind, capacity=2048)
+            gateway = Channel(self.pool, kind, capacity=GATEWAY_CAPACITY)
             self.gateways.append(gateway)
             where = utils.B64.bytes_to_str(gateway.serialize())
             os.environ[f"DRAGON_GW{kind}"] = where
@@ -76,20 +88,24 @@ class Bench:
 
     def start(self):
         self.agent = subprocess.Popen(
-            [self.agent_program],
+            [AGENT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=self.log,
             env=os.environ | {"LD_LIBRARY_PATH": facts.DRAGON_LIB_DIR},
             preexec_fn=die_with_parent,
         )
         self.agent.stdin.write(startup_bytes())
         self.agent.stdin.flush()
         line = self.agent.stdout.readline()
-        assert line.startswith(b"HSTA_CHILD_READY"), line
+        assert line.startswith(b"HSTA_CHILD_READY"), self.logged()
 
     def stop(self):
         self.agent.terminate()
-        assert self.agent.wait(20) == 0
+        assert self.agent.wait(60) == 0
+
+    def logged(self):
+        return os.pread(self.log.fileno(), 1 << 20, 0).decode()
 
     def channel(self, **kinds):
         self.uid += 1
@@ -99,10 +115,83 @@ class Bench:
         """The same channel, without the pretence."""
         return Channel.attach(channel.serialize())
 
+    def client(self, what, **kinds):
+        """A process of its own that does this with a channel of its own, which is here a local one, and a word from it to wait
+        for. After a fork libdragon would tell agents the parent's process id."""
+        self.uid += 1
+        client = subprocess.Popen(
+            [sys.executable, "-c", CLIENT, str(self.uid), what, repr(kinds)],
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=die_with_parent,
+        )
+        return client, Channel.attach(utils.B64.str_to_bytes(client.stdout.readline().strip()))
+
+    def until_asked(self, request):
+        """Makes a request in a process of its own, and waits until the agent has it."""
+        self.pause()
+        child = os.fork()
+        if child == 0:
+            die_with_parent()
+            code = 1
+            try:
+                code = request()
+            finally:
+                os._exit(code)
+        self.resume(1)
+        return child
+
+    def pause(self):
+        """Stops the agent, with its gateways empty."""
+        self.until_asked_for(0)
+        self.agent.send_signal(signal.SIGSTOP)
+        eventually(lambda: state(self.agent.pid) == "T")
+
+    def resume(self, requests):
+        """Lets the agent take the requests that were made meanwhile, when there are as many."""
+        self.until_asked_for(requests)
+        self.agent.send_signal(signal.SIGCONT)
+        self.until_asked_for(0)
+
+    def until_asked_for(self, requests):
+        eventually(lambda: sum(gateway.num_msgs for gateway in self.gateways) == requests)
+
     def close(self):
         self.agent.kill()
         self.agent.wait()
         self.pool.destroy()
+
+
+CLIENT = """
+import signal, sys
+from dragon.channels import Channel, ChannelFlags, register_gateways_from_env
+from dragon.managed_memory import MemoryPool
+from dragon.utils import B64
+register_gateways_from_env()
+uid, what, kinds = sys.argv[1:]
+channel = Channel(MemoryPool.attach_default(), int(uid), flags=ChannelFlags.MASQUERADE_AS_REMOTE, **eval(kinds))
+put, take = channel.sendh(return_mode=2), channel.recvh()
+put.open()
+take.open()
+print(B64.bytes_to_str(channel.serialize()), flush=True)
+try:
+    match what.split():
+        case ["get"]:
+            take.recv_bytes(timeout=None)
+        case ["poll"]:
+            channel.poll(timeout=None)
+        case ["fill", mode, size]:
+            put.send_bytes(b"first", timeout=None)
+            handle = channel.sendh(return_mode=int(mode))
+            handle.open()
+            print("full", flush=True)
+            handle.send_bytes(bytes(int(size)), timeout=None)
+            # What the agent has taken on is its own affair now.
+            print("accepted", flush=True)
+            signal.pause()
+except Exception as error:
+    print(repr(error), flush=True)
+"""
 
 
 def sender(channel, mode=WHEN_DEPOSITED):
@@ -130,6 +219,20 @@ def eventually(condition):
         time.sleep(0.001)
 
 
+def state(process):
+    """As ps shows it."""
+    with open(f"/proc/{process}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+def works(bench):
+    """Others go on."""
+    channel = bench.channel()
+    sender(channel).send_bytes(b"works", timeout=20)
+    assert receiver(channel).recv_bytes(timeout=20) == b"works"
+    channel.destroy()
+
+
 def send_in_all_modes(bench):
     for mode in (WHEN_IMMEDIATE, WHEN_BUFFERED, WHEN_DEPOSITED, WHEN_RECEIVED):
         for size in (1, 100, INLINE, 1000, 5000, 3 << 20):
@@ -151,15 +254,36 @@ def get(bench):
         channel.destroy()
 
 
-def get_into_memory_of_ones_own(bench):
-    channel = bench.channel()
+def messages_are_placed_where_they_are_wanted(bench):
     data = os.urandom(3000)
-    put, take = sender(bench.local(channel)), receiver(channel)
-    place = bench.pool.alloc(5000)
-    put.send_bytes(data)
-    got = take.recv(Message.create_from_mem(place), timeout=20)
-    assert got.tobytes() == data
-    assert bytes(place.get_memview()[: len(data)]) == data
+    for size in (5000, 0):
+        # Memory of ones own; or, as it has no bytes, any of its pool.
+        channel = bench.channel()
+        put, take = sender(bench.local(channel)), receiver(channel)
+        place = bench.pool.alloc(size)
+        put.send_bytes(data)
+        got = take.recv(Message.create_from_mem(place), timeout=20)
+        assert got.tobytes() == data
+        if size:
+            assert bytes(place.get_memview()[: len(data)]) == data
+        # The same of a send.
+        place = bench.pool.alloc(size)
+        message = Message.create_alloc(bench.pool, len(data))
+        message.bytes_memview()[:] = data
+        sender(channel).send(message, dest_msg=Message.create_from_mem(place), timeout=20)
+        assert receiver(bench.local(channel)).recv_bytes(timeout=20) == data
+        if size:
+            assert bytes(place.get_memview()[: len(data)]) == data
+        channel.destroy()
+
+
+def a_place_that_is_too_small(bench):
+    channel = bench.channel()
+    sender(channel).send_bytes(bytes(3000), timeout=20)
+    small = Message.create_from_mem(bench.pool.alloc(100))
+    error = raises(ChannelError, receiver(channel).recv, small, timeout=20)
+    assert "INVALID_ARGUMENT" in str(error), error
+    works(bench)
 
 
 def marks_of_a_message_travel(bench):
@@ -184,6 +308,27 @@ def sends_that_give_their_memory(bench):
             handle.send(message, ownership=handle.transfer_ownership_on_send, timeout=20)
             assert receiver(channel).recv_bytes(timeout=20) == b"x" * size
             channel.destroy()
+
+
+def payloads_larger_than_the_budgets(bench):
+    data = os.urandom((3 * BUDGET << 20) // 2)
+    for mode in (WHEN_BUFFERED, WHEN_DEPOSITED):
+        channel = bench.channel()
+        sender(channel, mode).send_bytes(data, timeout=60)
+        assert receiver(channel).recv_bytes(timeout=60) == data
+        channel.destroy()
+
+
+def what_is_not_answered_in_time_is_followed_by_what_is(bench):
+    """The second send, and the second get, time out."""
+    channel = bench.channel(capacity=1)
+    put, take = sender(channel), receiver(channel)
+    put.send_bytes(b"first", timeout=20)
+    raises((ChannelSendTimeout, TimeoutError), put.send_bytes, b"second", timeout=0.05)
+    assert take.recv_bytes(timeout=20) == b"first"
+    raises((ChannelRecvTimeout, TimeoutError), take.recv_bytes, timeout=0.05)
+    put.send_bytes(b"third", timeout=20)
+    assert take.recv_bytes(timeout=20) == b"third"
 
 
 def time_limits(bench):
@@ -286,51 +431,43 @@ def order_of_one_handle(bench):
     assert os.waitpid(child, 0)[1] == 0
 
 
-# A process of its own: after a fork libdragon tells agents the parent's process id.
-WAITING_CLIENT = """
-import sys
-from dragon.channels import Channel, ChannelFlags, register_gateways_from_env
-from dragon.managed_memory import MemoryPool
-from dragon.utils import B64
-register_gateways_from_env()
-channel = Channel(MemoryPool.attach_default(), int(sys.argv[1]), flags=ChannelFlags.MASQUERADE_AS_REMOTE)
-print(B64.bytes_to_str(channel.serialize()), flush=True)
-if sys.argv[2] == "get":
-    handle = channel.recvh()
-    handle.open()
-    handle.recv_bytes(timeout=None)
-else:
-    channel.poll(timeout=None)
-"""
-
-
 def kept(bench, channel):
     """Whether a message is still there after the agent has tried everything once."""
-    works = bench.channel()
-    poll(works, EventType.POLLSIZE)
+    poll(bench.channel(), EventType.POLLSIZE)
     return channel.num_msgs > 0
 
 
 def clients_that_are_killed(bench):
     for what in ("get", "poll") * 3:
-        bench.uid += 1
-        child = subprocess.Popen(
-            [sys.executable, "-c", WAITING_CLIENT, str(bench.uid), what],
-            stdout=subprocess.PIPE,
-            preexec_fn=die_with_parent,
-        )
-        channel = Channel.attach(utils.B64.str_to_bytes(child.stdout.readline().decode().strip()))
+        client, channel = bench.client(what)
         # At any point of its request; mostly while the agent has that.
         time.sleep(random.uniform(0, 0.1))
-        child.kill()
-        child.wait()
-        put = sender(channel)
-        works = bench.channel()
-        sender(works).send_bytes(b"others go on", timeout=20)
-        assert receiver(works).recv_bytes(timeout=20) == b"others go on"
+        client.kill()
+        client.wait()
+        works(bench)
         # The dead one's request takes messages until it is noticed, and then none.
+        put = sender(channel)
         put.send_bytes(b"kept")
         eventually(lambda: kept(bench, channel) or put.send_bytes(b"kept"))
+
+
+def clients_that_are_killed_while_they_send(bench):
+    for mode in (WHEN_IMMEDIATE, WHEN_BUFFERED, WHEN_DEPOSITED, WHEN_RECEIVED):
+        for size in (100, 5000, 1 << 20):
+            client, channel = bench.client(f"fill {mode.value} {size}", capacity=1)
+            assert client.stdout.readline() == "full\n"
+            accepted = mode in (WHEN_IMMEDIATE, WHEN_BUFFERED)
+            if accepted:
+                assert client.stdout.readline() == "accepted\n"
+            else:
+                time.sleep(random.uniform(0, 0.1))
+            client.kill()
+            client.wait()
+            take = receiver(channel)
+            assert take.recv_bytes(timeout=20) == b"first"
+            if accepted:
+                assert take.recv_bytes(timeout=20) == bytes(size)
+            works(bench)
 
 
 def what_is_no_descriptor(bench):
@@ -338,10 +475,10 @@ def what_is_no_descriptor(bench):
     real = channel.serialize()
     channel.destroy()
     # Its pool does not exist.
-    other = MemoryPool(4 << 20, f"{sys.argv[2]}x", os.getpid() + 1)
+    other = MemoryPool(4 << 20, f"{NAME}x", os.getpid() + 1)
     gone = Channel(other, 5000, flags=REMOTE)
     put, take = sender(gone), receiver(gone)
-    files = [f"/dev/shm/D{sys.argv[2]}x{kind}" for kind in "MD"]
+    files = [f"/dev/shm/D{NAME}x{kind}" for kind in "MD"]
     for file in files:
         os.rename(file, file + "-")
     try:
@@ -355,25 +492,75 @@ def what_is_no_descriptor(bench):
 
 
 def a_channel_that_is_destroyed_meanwhile(bench):
-    channel = bench.channel()
-    sender(channel).send_bytes(b"the agent knows it now", timeout=20)
-    receiver(channel).recv_bytes(timeout=20)
-    child = os.fork()
-    if child == 0:
-        die_with_parent()
-        try:
-            receiver(channel).recv_bytes(timeout=5)
-        except Exception as error:
-            print(f"its channel destroyed: {error!r}", flush=True)
-            os._exit(0)
-        os._exit(1)
-    time.sleep(0.5)
-    channel.destroy()
-    assert os.waitpid(child, 0)[1] == 0
-    # Whatever is there now is left alone.
-    works = bench.channel()
-    sender(works).send_bytes(b"works", timeout=20)
-    assert receiver(works).recv_bytes(timeout=20) == b"works"
+    for what in ("get", "poll", "send"):
+        channel = bench.channel(capacity=1)
+        put, take = sender(channel), receiver(channel)
+        put.send_bytes(b"the agent knows it now", timeout=20)
+        if what != "send":
+            take.recv_bytes(timeout=20)
+
+        def request():
+            try:
+                match what:
+                    case "get":
+                        take.recv_bytes(timeout=None)
+                    case "send":
+                        put.send_bytes(b"more", timeout=None)
+                    case "poll":
+                        channel.poll(timeout=None)
+            except ChannelError as error:
+                return 0 if "DESTROYED" in str(error) or isinstance(error, ChannelDestroyed) else 1
+            return 1
+
+        child = bench.until_asked(request)
+        channel.destroy()
+        assert os.waitpid(child, 0)[1] == 0, what
+        # Whatever is there now is left alone.
+        works(bench)
+
+
+def an_unknown_node(bench):
+    there = bench.channel().serialize()
+    # Of numbers that libdragon does not know yet, or it would find what it has.
+    for value, other in ((utils.host_id(), 4711), (bench.pool.muid, 1 << 40), (bench.uid, 1 << 41)):
+        assert value.to_bytes(8, "little") in there, value
+        there = there.replace(value.to_bytes(8, "little"), other.to_bytes(8, "little"))
+    there = Channel.attach(there)
+    assert not there.is_local
+    for call in (
+        lambda: sender(there).send_bytes(b"lost", timeout=20),
+        lambda: receiver(there).recv_bytes(timeout=20),
+        lambda: there.poll(timeout=20),
+    ):
+        error = raises(ChannelError, call)
+        assert "DRAGON_NOT_FOUND" in str(error), error
+    sender(there, WHEN_IMMEDIATE).send_bytes(b"lost", timeout=20)
+    eventually(lambda: "there is no such node" in bench.logged())
+    works(bench)
+
+
+def what_is_no_request(bench):
+    for gateway in bench.gateways:
+        for size in (0, 1, 7, 24, 100, 400, 1000, 5000):
+            sender(gateway).send_bytes(os.urandom(size) if size else b"\0", timeout=20)
+    works(bench)
+
+
+def a_gateway_that_is_full(bench):
+    channel = bench.channel(capacity=2 * GATEWAY_CAPACITY)
+    put = sender(channel, WHEN_IMMEDIATE)
+    bench.pause()
+    try:
+        for number in range(GATEWAY_CAPACITY):
+            put.send_bytes(number.to_bytes(4, "little"), timeout=20)
+        error = raises(Exception, put.send_bytes, b"more", timeout=0.1)
+        print(f"a full gateway: {error!r}", flush=True)
+    finally:
+        bench.agent.send_signal(signal.SIGCONT)
+    take = receiver(channel)
+    for number in range(GATEWAY_CAPACITY):
+        assert take.recv_bytes(timeout=20) == number.to_bytes(4, "little")
+    raises(ChannelEmpty, take.recv_bytes, timeout=0)
 
 
 def node_updates(bench):
@@ -414,55 +601,95 @@ def nothing_is_left_in_the_pool(bench):
 
 def an_agent_that_ends_answers_first(bench):
     channel = bench.channel()
-    children = []
-    for call in (lambda: receiver(channel).recv_bytes(timeout=None), lambda: channel.poll(timeout=None)):
-        child = os.fork()
-        if child == 0:
-            die_with_parent()
-            try:
-                call()
-            except ChannelError:
-                os._exit(0)
-            os._exit(1)
-        children.append(child)
-    time.sleep(0.5)
+
+    def failing(call):
+        return lambda: 0 if raises(ChannelError, call) else 1
+
+    children = [
+        bench.until_asked(failing(lambda: receiver(channel).recv_bytes(timeout=None))),
+        bench.until_asked(failing(lambda: channel.poll(timeout=None))),
+    ]
     bench.stop()
     for child in children:
         assert os.waitpid(child, 0)[1] == 0
     bench.start()
+    works(bench)
+
+
+def an_agent_that_is_killed(bench):
+    """A new one does what the old one has not taken, and nothing twice. What the old one had taken is answered by nobody: Dragon
+    ends the job."""
+    channel = bench.channel()
+    put = sender(channel)
+    put.send_bytes(b"0", timeout=20)
+    put.send_bytes(b"1", timeout=20)
+    empty = bench.channel()
+    taken = bench.until_asked(lambda: receiver(empty).recv_bytes(timeout=None))
+    bench.pause()
+    later = sender(channel, WHEN_IMMEDIATE)
+    later.send_bytes(b"2", timeout=20)
+    bench.agent.kill()
+    bench.agent.wait()
+    bench.start()
+    works(bench)
+    take = receiver(channel)
+    assert [take.recv_bytes(timeout=20) for _ in range(3)] == [b"0", b"1", b"2"]
+    raises(ChannelEmpty, take.recv_bytes, timeout=0)
+    os.kill(taken, signal.SIGKILL)
+    os.waitpid(taken, 0)
+
+
+def an_unknown_version_is_refused(bench):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        (folder / "dragon/lib").mkdir(parents=True)
+        (folder / "dragonhpc-0.14.1.dist-info").mkdir()
+        shutil.copy(f"{facts.DRAGON_LIB_DIR}/libdragon.so", folder / "dragon/lib")
+        environment = os.environ | {"LD_LIBRARY_PATH": str(folder / "dragon/lib")}
+        agent = subprocess.run([AGENT], stdin=subprocess.DEVNULL, env=environment, capture_output=True, text=True, timeout=60)
+    assert agent.returncode == 1
+    assert "dragonhpc 0.14.1; accepted: 0.15.0" in agent.stderr, agent.stderr
 
 
 CASES = [
     send_in_all_modes,
     get,
-    get_into_memory_of_ones_own,
+    messages_are_placed_where_they_are_wanted,
+    a_place_that_is_too_small,
     marks_of_a_message_travel,
     sends_that_give_their_memory,
+    payloads_larger_than_the_budgets,
     time_limits,
+    what_is_not_answered_in_time_is_followed_by_what_is,
     polls,
     a_poll_that_waits,
     semaphores,
     barriers,
     order_of_one_handle,
     clients_that_are_killed,
+    clients_that_are_killed_while_they_send,
     what_is_no_descriptor,
+    what_is_no_request,
     a_channel_that_is_destroyed_meanwhile,
+    an_unknown_node,
+    a_gateway_that_is_full,
     node_updates,
     nothing_is_left_in_the_pool,
+    an_unknown_version_is_refused,
     an_agent_that_ends_answers_first,
+    an_agent_that_is_killed,
 ]
 
 
 def main():
-    agent, name, *chosen = sys.argv[1:]
-    bench = Bench(agent, name)
+    bench = Bench()
     failed = []
     try:
         for case in CASES:
-            if chosen and case.__name__ not in chosen:
+            if CHOSEN and case.__name__ not in CHOSEN:
                 continue
-            # SIGALRM ends the process; the agent with it.
-            signal.alarm(60)
+            # SIGALRM ends this process, and with it all that it has started.
+            signal.alarm(LIMIT)
             try:
                 case(bench)
                 print(f"passed: {case.__name__}", flush=True)
@@ -474,7 +701,29 @@ def main():
         bench.stop()
     finally:
         bench.close()
-    sys.exit(1 if failed else 0)
+        if failed:
+            print(bench.logged(), flush=True)
+    return 1 if failed else 0
 
 
-main()
+def guarded():
+    """Runs the cases in a process of their own, and takes away what they leave if they don't end well."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    worker = os.fork()
+    if worker == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        die_with_parent()
+        sys.exit(main())
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+    finally:
+        try:
+            os.kill(worker, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        for file in glob.glob(f"/dev/shm/*{NAME}*"):
+            os.remove(file)
+
+
+sys.exit(guarded())

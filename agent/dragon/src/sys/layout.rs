@@ -1,4 +1,7 @@
-//! The structures against the headers of the Python package, where there is one. `DRAGON_INCLUDE` names their folder.
+//! The structures against the headers of the Python package.
+
+#[path = "../../tests/package/mod.rs"]
+mod package;
 
 use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
@@ -28,10 +31,14 @@ macro_rules! layouts {
 
 #[test]
 fn the_headers_have_the_same_structures() {
-    let Some(include) = std::env::var_os("DRAGON_INCLUDE") else {
-        eprintln!("SKIPPED: DRAGON_INCLUDE doesn't say where the headers of dragonhpc 0.15.0 are");
+    let Some(environment) = package::environment() else {
         return;
     };
+    let libraries = std::fs::read_dir(environment.join("lib")).unwrap();
+    let include = libraries
+        .map(|python| python.unwrap().path().join("site-packages/dragon/include"))
+        .find(|include| include.exists())
+        .unwrap();
     let (program, ours) = layouts! {
         dragonMemoryDescr_t {}
         dragonMemoryPoolDescr_t {}
