@@ -1,0 +1,203 @@
+"""Unmodified Dragon on several nodes that are namespaces of this machine, with an agent of ours in the place of its own.
+
+    sudo python lab.py [--nodes N] [--nics K] [--agent PROGRAM | --tcp] [--limit SECONDS] PROGRAM [ARGUMENT...]
+
+The Python that runs it has `dragonhpc`; PROGRAM is run by `dragon`. Without --agent the package's own agent runs. What this
+process's environment says of `DRAGON_HSTA_...` and `CONDUIT_...` holds on all nodes. A line `lab: kill nodeI` of the program
+kills the agents of that node. The exit code is that of `dragon`, or 1 if that has written of an abnormal exit.
+
+Everything happens in namespaces of this script's own, whose processes end with it: of each node the network, the host's name,
+the processes and shared memory. It needs root, and `ip`, `unshare` and `nsenter`.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+
+UNSHARE = ["unshare", "--net", "--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
+# Said to be in the new namespaces.
+INSIDE = "CONDUIT_LAB_INSIDE"
+# Dragon's name of its agent, as the kernel has it.
+AGENT = "dragon-hsta"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+PASSED_ON = re.compile("_?DRAGON_HSTA_|CONDUIT_|RUST_")
+
+# $1: the number; $2: the folder with the node's boot id.
+NODE = """
+set -e
+hostname node$1
+mount -t tmpfs tmpfs /dev/shm
+mount --bind $2/boot.$1 /proc/sys/kernel/random/boot_id
+ip link set lo up
+echo ready
+exec sleep infinity
+"""
+
+# As ssh: options, a host, a command. Only some of the environment goes along.
+SSH = """#!/bin/sh
+while case $1 in -*) true;; *) false;; esac; do shift; done
+process=$(cat LAB/process.$1)
+shift
+exec nsenter -t $process -n -u -m -i -p -- env -i ENVIRONMENT sh -c "$*"
+"""
+
+
+def run(*command):
+    subprocess.run(command, check=True)
+
+
+class Lab:
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+        self.nodes = []
+        self.package = pathlib.Path(sys.prefix, "lib", f"python3.{sys.version_info.minor}", "site-packages/dragon")
+        names = [f"node{number}" for number in range(options.nodes)]
+        self.files(names)
+        for nic in range(options.nics):
+            run("ip", "link", "add", self.bridge(nic), "type", "bridge")
+            run("ip", "address", "add", f"10.77.{nic}.254/24", "dev", self.bridge(nic))
+            run("ip", "link", "set", self.bridge(nic), "up")
+        run("ip", "link", "set", "lo", "up")
+        # Looking for their own address, programs ask for a route.
+        run("ip", "route", "add", "default", "dev", "eth0")
+        for number in range(options.nodes):
+            self.node(number)
+
+    def bridge(self, nic):
+        # Dragon's front end takes interfaces of some names only; one is enough for it.
+        return "lan%d" % nic if nic else "eth0"
+
+    def files(self, names):
+        """What all nodes see alike, from before they are made."""
+        hosts = [f"10.77.0.{number + 1} {name}\n" for number, name in enumerate(names)]
+        self.bind("/etc/hosts", "127.0.0.1 localhost\n10.77.0.254 front\n" + "".join(hosts))
+        self.bind("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n")
+        self.bind("/etc/resolv.conf", "")
+        run("hostname", "front")
+        run("mount", "-t", "tmpfs", "tmpfs", "/dev/shm")
+        for name in ("front", *range(len(names))):
+            (self.folder / f"boot.{name}").write_text(f"{uuid.uuid4()}\n")
+        run("mount", "--bind", self.folder / "boot.front", BOOT_ID)
+        if self.options.agent:
+            run("mount", "--bind", self.options.agent, self.package / "bin" / AGENT)
+        (self.folder / "bin").mkdir()
+        ssh = self.folder / "bin/ssh"
+        passed = {name: value for name, value in os.environ.items() if PASSED_ON.match(name)}
+        passed |= {"HOME": str(self.folder), "TMPDIR": str(self.folder), "PATH": os.environ["PATH"]}
+        environment = " ".join(shlex.quote(f"{name}={value}") for name, value in passed.items())
+        ssh.write_text(SSH.replace("LAB", str(self.folder)).replace("ENVIRONMENT", environment))
+        ssh.chmod(0o755)
+
+    def bind(self, path, content):
+        if os.path.exists(path):
+            file = self.folder / os.path.basename(path)
+            file.write_text(content)
+            run("mount", "--bind", file, path)
+
+    def node(self, number):
+        node = subprocess.Popen([*UNSHARE, "sh", "-c", NODE, "node", str(number), self.folder], stdout=subprocess.PIPE)
+        assert node.stdout.readline() == b"ready\n"
+        # The one process that unshare has forked.
+        process = next(child for child in processes() if parent(child) == node.pid)
+        (self.folder / f"process.node{number}").write_text(str(process))
+        self.nodes.append(process)
+        inside = ["nsenter", "-t", str(process), "-n", "ip"]
+        for nic in range(self.options.nics):
+            port = f"port{number}.{nic}"
+            run("ip", "link", "add", port, "type", "veth", "peer", "name", f"eth{nic}", "netns", str(process))
+            run("ip", "link", "set", port, "master", self.bridge(nic), "up")
+            run(*inside, "address", "add", f"10.77.{nic}.{number + 1}/24", "dev", f"eth{nic}")
+            run(*inside, "link", "set", f"eth{nic}", "up")
+        run(*inside, "route", "add", "default", "via", "10.77.0.254")
+
+    def kill_agents(self, name):
+        there = os.readlink(f"/proc/{self.nodes[int(name.removeprefix('node'))]}/ns/pid")
+        for process in processes():
+            try:
+                comm = pathlib.Path(f"/proc/{process}/comm").read_text().strip()
+                if comm == AGENT and os.readlink(f"/proc/{process}/ns/pid") == there:
+                    print(f"lab: killing agent {process} of {name}", flush=True)
+                    os.kill(process, signal.SIGKILL)
+            except OSError:
+                continue
+
+    def dragon(self, program):
+        options = self.options
+        hosts = ",".join(f"node{number}" for number in range(options.nodes))
+        transport = "tcp" if options.tcp else "hsta"
+        command = ["dragon", "-w", "ssh", "--hostlist", hosts, "-t", transport, *program]
+        environment = os.environ | {
+            "HOME": str(self.folder),
+            "TMPDIR": str(self.folder),
+            "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+            "DRAGON_DEFAULT_SEG_SZ": str(1 << 30),
+            "DRAGON_INF_SEG_SZ": str(256 << 20),
+        }
+        begin = time.monotonic()
+        job = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        timer = threading.Timer(options.limit, job.kill)
+        timer.start()
+        abnormal, killed = False, None
+        for line in job.stdout:
+            print(line, end="", flush=True)
+            abnormal |= "abnormal" in line.lower()
+            if found := re.search(r"lab: kill (node\d+)", line):
+                self.kill_agents(found[1])
+                killed = time.monotonic()
+        code = job.wait()
+        timer.cancel()
+        now = time.monotonic()
+        late = f", {now - killed:.1f} s after the agent was killed" if killed else ""
+        print(f"lab: dragon has ended with {code} after {now - begin:.1f} s{late}; abnormal: {abnormal}", flush=True)
+        return code or int(abnormal)
+
+
+def processes():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def parent(process):
+    try:
+        status = pathlib.Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return None
+    return int(status.rpartition(")")[2].split()[1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--nics", type=int, default=1, help="interfaces of each node, and so agents")
+    parser.add_argument("--agent", type=os.path.abspath, help="the program in the place of dragon-hsta")
+    parser.add_argument("--tcp", action="store_true", help="Dragon's agent over TCP, in Python")
+    parser.add_argument("--limit", type=int, default=600, help="seconds")
+    parser.add_argument("program", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    if INSIDE not in os.environ:
+        # The folder is taken away whatever happens inside.
+        with tempfile.TemporaryDirectory(prefix="conduit-lab-") as folder:
+            path = f"{sys.prefix}/bin:{os.environ['PATH']}:/usr/sbin:/sbin"
+            inside = subprocess.Popen(
+                [*UNSHARE, sys.executable, *sys.argv],
+                env=os.environ | {INSIDE: folder, "PATH": path, "VIRTUAL_ENV": sys.prefix},
+            )
+            try:
+                sys.exit(inside.wait(options.limit + 60))
+            finally:
+                inside.kill()
+                inside.wait()
+    sys.exit(Lab(options, pathlib.Path(os.environ[INSIDE])).dragon(options.program))
+
+
+main()
