@@ -50,6 +50,8 @@ TIMEOUT, BARRIER_BROKEN, BARRIER_READY = 11, 20, 22
 GATEWAY_CAPACITY = 2048
 # MiB: the agent's budgets.
 BUDGET = 8
+# Seconds that an agent waits for a client to take its answer: libdragon's.
+SETTLE = 30
 # Seconds for a case.
 LIMIT = 120
 
@@ -651,6 +653,28 @@ def an_unknown_version_is_refused(bench):
     assert "dragonhpc 0.14.1; accepted: 0.15.0" in agent.stderr, agent.stderr
 
 
+class LateClient:
+    """An agent waits for as long as libdragon says, and goes on meanwhile: this is begun before the other cases."""
+
+    def __init__(self, bench):
+        self.folder = tempfile.TemporaryDirectory()
+        program = f"{self.folder.name}/late"
+        source = pathlib.Path(__file__).with_name("late.c")
+        flags = [f"-I{facts.DRAGON_INCLUDE_DIR}", f"-L{facts.DRAGON_LIB_DIR}", f"-Wl,-rpath,{facts.DRAGON_LIB_DIR}", "-ldragon"]
+        subprocess.run(["cc", source, "-o", program, *flags], check=True, timeout=LIMIT)
+        channel = utils.B64.bytes_to_str(bench.channel().serialize())
+        self.client = subprocess.Popen([program, channel], stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
+        sender(bench.gateways[2]).send_bytes(utils.B64.str_to_bytes(self.client.stdout.readline().strip()))
+        assert self.client.stdout.readline() == "answered\n"
+        self.since = time.monotonic()
+
+    def a_late_client(self, bench):
+        assert self.client.stdout.readline() == "given up\n"
+        assert time.monotonic() - self.since > SETTLE - 1
+        assert self.client.wait() == 0
+        eventually(lambda: f"process {self.client.pid} was too late" in bench.logged())
+
+
 CASES = [
     send_in_all_modes,
     get,
@@ -676,16 +700,17 @@ CASES = [
     node_updates,
     nothing_is_left_in_the_pool,
     an_unknown_version_is_refused,
-    an_agent_that_ends_answers_first,
-    an_agent_that_is_killed,
 ]
+# They end the agent, and with it what it knows of a late client.
+LAST = [an_agent_that_ends_answers_first, an_agent_that_is_killed]
 
 
 def main():
     bench = Bench()
     failed = []
     try:
-        for case in CASES:
+        late = LateClient(bench)
+        for case in (*CASES, late.a_late_client, *LAST):
             if CHOSEN and case.__name__ not in CHOSEN:
                 continue
             # SIGALRM ends this process, and with it all that it has started.

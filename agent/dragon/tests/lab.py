@@ -11,6 +11,7 @@ the processes and shared memory. It needs root, and `ip`, `unshare` and `nsenter
 """
 
 import argparse
+import ctypes
 import os
 import pathlib
 import re
@@ -29,6 +30,7 @@ INSIDE = "CONDUIT_LAB_INSIDE"
 # Dragon's name of its agent, as the kernel has it.
 AGENT = "dragon-hsta"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+PR_SET_PDEATHSIG = 1
 PASSED_ON = re.compile("_?DRAGON_HSTA_|CONDUIT_|RUST_")
 
 # $1: the number; $2: the folder with the node's boot id.
@@ -163,6 +165,10 @@ class Lab:
         return code or int(abnormal)
 
 
+def die_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def processes():
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
@@ -191,7 +197,9 @@ def main():
             inside = subprocess.Popen(
                 [*UNSHARE, sys.executable, *sys.argv],
                 env=os.environ | {INSIDE: folder, "PATH": path, "VIRTUAL_ENV": sys.prefix},
+                preexec_fn=die_with_parent,
             )
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
             try:
                 sys.exit(inside.wait(options.limit + 60))
             finally:
