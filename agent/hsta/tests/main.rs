@@ -1,3 +1,4 @@
 //! `conduit-hsta` as its users start it.
 
+mod dragon;
 mod native;

@@ -1,5 +1,5 @@
 //! Channels for processes that have neither Dragon nor a launcher: bounded queues of messages on any node of a job,
-//! reached through the [agent](agent) of each node.
+//! reached through the [agent] of each node.
 //!
 //! A [`Client`] connects to its node's agent; it makes [channels](Channel), or attaches to those of others by their
 //! [descriptors](Descriptor), and sends, receives and polls, wherever they are. The [`Gateway`] is the agent's side.

@@ -9,7 +9,9 @@ use std::sync::atomic::AtomicUsize;
 
 use agent::Code;
 use agent::driver::now;
-use agent::host::{Event, Limit, Nanos, Memory as _, Message, NoMemory, Operation, Outcome, ReturnMode};
+use agent::host::{
+    Event, Limit, Memory as _, Message, Nanos, NoMemory, Operation, Outcome, ReturnMode,
+};
 use conduit_core::ni::Rank;
 use conduit_portals::local::Local;
 use conduit_portals::transport::Transport;

@@ -169,7 +169,8 @@ impl Cluster {
     pub(super) fn terminate(&mut self, node: usize) -> ExitStatus {
         let agent = &mut self.agents[node];
         let pid = rustix::process::Pid::from_child(&agent.0);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is this test's");
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+            .expect("it is this test's");
         agent.wait()
     }
 }

@@ -115,14 +115,24 @@ fn all_operations_work_on_another_nodes_channel() {
     assert_eq!(channel.receive(short), Err(Code::TIMEOUT));
     assert_eq!(channel.poll(Poll::Empty, Timeout::Once), Ok(0));
     assert_eq!(channel.poll(Poll::Capacity, LONG), Ok(2));
-    assert_eq!(channel.poll(Poll::In, Timeout::Once), Err(Code::CHANNEL_EMPTY));
-    sender.send(b"a", ReturnMode::Deposited, Timeout::Once).unwrap();
+    assert_eq!(
+        channel.poll(Poll::In, Timeout::Once),
+        Err(Code::CHANNEL_EMPTY)
+    );
+    sender
+        .send(b"a", ReturnMode::Deposited, Timeout::Once)
+        .unwrap();
     // Taken is when somebody has taken it.
-    let receipt = sender.start(&[1; 5000], 0, ReturnMode::Received, LONG).unwrap();
+    let receipt = sender
+        .start(&[1; 5000], 0, ReturnMode::Received, LONG)
+        .unwrap();
     assert_eq!(channel.poll(Poll::Full, LONG), Ok(2));
     let full = sender.send(b"b", ReturnMode::Deposited, Timeout::Once);
     assert_eq!(full, Err(Code::CHANNEL_FULL));
-    assert_eq!(sender.send(b"b", ReturnMode::Deposited, short), Err(Code::TIMEOUT));
+    assert_eq!(
+        sender.send(b"b", ReturnMode::Deposited, short),
+        Err(Code::TIMEOUT)
+    );
     assert_eq!(channel.poll(Poll::Out, short), Err(Code::TIMEOUT));
     assert_eq!(own.receive(LONG).unwrap().bytes, b"a");
     assert_eq!(channel.poll(Poll::Size, LONG), Ok(1));
@@ -132,7 +142,9 @@ fn all_operations_work_on_another_nodes_channel() {
     // A get that waits is served by a message that comes.
     let get = channel.start_receive(LONG).unwrap();
     let long = vec![9; 2_000_000];
-    own.sender().send_with(&long, 77, ReturnMode::Received, LONG).unwrap();
+    own.sender()
+        .send_with(&long, 77, ReturnMode::Received, LONG)
+        .unwrap();
     let received = get.wait().unwrap();
     assert_eq!((received.hints, received.bytes == long), (77, true));
     let once = sender.send(b"", ReturnMode::Buffered, Timeout::Once);
@@ -153,8 +165,20 @@ fn what_is_no_channel_is_a_named_error() {
     let channel = near.create(&Options::default()).unwrap().descriptor();
     let cases = [
         (Descriptor { node: 2, ..channel }, Code::NOT_FOUND),
-        (Descriptor { epoch: channel.epoch ^ 1, ..channel }, Code::OBJECT_DESTROYED),
-        (Descriptor { number: 99, ..channel }, Code::OBJECT_DESTROYED),
+        (
+            Descriptor {
+                epoch: channel.epoch ^ 1,
+                ..channel
+            },
+            Code::OBJECT_DESTROYED,
+        ),
+        (
+            Descriptor {
+                number: 99,
+                ..channel
+            },
+            Code::OBJECT_DESTROYED,
+        ),
         // Its client is gone, and so is it.
         (made.unwrap().descriptor(), Code::OBJECT_DESTROYED),
     ];
@@ -181,27 +205,37 @@ fn a_channel_that_is_destroyed_ends_all_that_waits_for_it() {
     let (near, far) = (cluster.client(0), cluster.client(1));
     let full = near.create(&of_capacity(1)).unwrap();
     let empty = near.create(&of_capacity(1)).unwrap();
-    let (to_full, to_empty) = (far.attach(full.descriptor()), far.attach(empty.descriptor()));
-    let taken = to_full.sender().start(b"1", 0, ReturnMode::Received, LONG).unwrap();
+    let (to_full, to_empty) = (
+        far.attach(full.descriptor()),
+        far.attach(empty.descriptor()),
+    );
+    let taken = to_full
+        .sender()
+        .start(b"1", 0, ReturnMode::Received, LONG)
+        .unwrap();
     assert_eq!(to_full.poll(Poll::In, LONG), Ok(1));
-    let blocked = [b"2".to_vec(), vec![3; 400_000]]
-        .map(|bytes| to_full.sender().start(&bytes, 0, ReturnMode::Deposited, LONG).unwrap());
+    let blocked = [b"2".to_vec(), vec![3; 400_000]].map(|bytes| {
+        to_full
+            .sender()
+            .start(&bytes, 0, ReturnMode::Deposited, LONG)
+            .unwrap()
+    });
     let out = to_full.start_poll(Poll::Out, LONG).unwrap();
     let get = to_empty.start_receive(LONG).unwrap();
     full.destroy().unwrap();
     empty.destroy().unwrap();
     let gone = Code::OBJECT_DESTROYED;
     assert_eq!(taken.wait(), Err(gone));
-    blocked.into_iter().for_each(|sent| assert_eq!(sent.wait(), Err(gone)));
+    blocked
+        .into_iter()
+        .for_each(|sent| assert_eq!(sent.wait(), Err(gone)));
     assert_eq!(out.wait(), Err(gone));
     assert_eq!(get.wait(), Err(gone));
 }
 
 /// Leaves requests of all kinds open, tells its own channel, and waits for its death.
 fn linger(client: &Client, empty: &Channel, full: &Channel, ready: &Channel) {
-    let gets: Vec<Pending<Received>> = (0..3)
-        .map(|_| empty.start_receive(LONG).unwrap())
-        .collect();
+    let gets: Vec<Pending<Received>> = (0..3).map(|_| empty.start_receive(LONG).unwrap()).collect();
     let poll = empty.start_poll(Poll::In, LONG).unwrap();
     let sender = full.sender();
     let sends: Vec<Pending<()>> = (0u64..)
@@ -210,10 +244,15 @@ fn linger(client: &Client, empty: &Channel, full: &Channel, ready: &Channel) {
         .collect();
     // Messages that are long go when they are asked for.
     let long = full.sender();
-    let long = long.start(&vec![8; 500_000], 9, ReturnMode::Deposited, LONG).unwrap();
+    let long = long
+        .start(&vec![8; 500_000], 9, ReturnMode::Deposited, LONG)
+        .unwrap();
     let own = client.create(&of_capacity(1)).unwrap();
     let name = own.descriptor().to_bytes();
-    ready.sender().send(&name, ReturnMode::Deposited, LONG).unwrap();
+    ready
+        .sender()
+        .send(&name, ReturnMode::Deposited, LONG)
+        .unwrap();
     let _ = own.receive(LONG);
     drop((gets, poll, sends, long));
 }
@@ -227,7 +266,9 @@ fn a_killed_client_blocks_nobody_and_leaves_nothing() {
         let empty = near.create(&of_capacity(10)).unwrap();
         let full = near.create(&of_capacity(1)).unwrap();
         let ready = near.create(&of_capacity(1)).unwrap();
-        full.sender().send(b"first", ReturnMode::Deposited, LONG).unwrap();
+        full.sender()
+            .send(b"first", ReturnMode::Deposited, LONG)
+            .unwrap();
         let names = [&empty, &full, &ready].map(|channel| channel.descriptor().to_string());
         let mut child = cluster.spawn(node, &format!("lingers {}", names.join(" ")));
         let name = ready.receive(LONG).unwrap().bytes;
@@ -238,7 +279,9 @@ fn a_killed_client_blocks_nobody_and_leaves_nothing() {
         assert_eq!(ends.wait(), Err(Code::OBJECT_DESTROYED));
         let to_empty = client.attach(empty.descriptor()).sender();
         for hints in 0..3 {
-            to_empty.send_with(b"x", hints, ReturnMode::Deposited, LONG).unwrap();
+            to_empty
+                .send_with(b"x", hints, ReturnMode::Deposited, LONG)
+                .unwrap();
         }
         for hints in 0..3 {
             assert_eq!(empty.receive(LONG).unwrap().hints, hints, "node {node}");
@@ -247,7 +290,13 @@ fn a_killed_client_blocks_nobody_and_leaves_nothing() {
         // What it was told, or did not want to be told, is done; the rest is not.
         let left: Vec<u64> = (0..3).map(|_| full.receive(LONG).unwrap().hints).collect();
         assert_eq!(left, [0, 1, 2], "node {node}");
-        full.sender().send(b"last", ReturnMode::Received, Timeout::After(Duration::ZERO)).unwrap_err();
+        full.sender()
+            .send(
+                b"last",
+                ReturnMode::Received,
+                Timeout::After(Duration::ZERO),
+            )
+            .unwrap_err();
         assert_eq!(full.poll(Poll::Size, LONG), Ok(0));
     }
 }
@@ -261,17 +310,30 @@ fn a_killed_agent_is_an_error_and_its_successor_begins_anew() {
     let full = near.create(&of_capacity(1)).unwrap();
     let empty = near.create(&of_capacity(1)).unwrap();
     let kept = far.create(&of_capacity(1000)).unwrap();
-    let (to_full, to_empty) = (far.attach(full.descriptor()), far.attach(empty.descriptor()));
-    let taken = to_full.sender().start(b"1", 0, ReturnMode::Received, LONG).unwrap();
+    let (to_full, to_empty) = (
+        far.attach(full.descriptor()),
+        far.attach(empty.descriptor()),
+    );
+    let taken = to_full
+        .sender()
+        .start(b"1", 0, ReturnMode::Received, LONG)
+        .unwrap();
     assert_eq!(to_full.poll(Poll::In, LONG), Ok(1));
-    let blocked = to_full.sender().start(&[2; 9000], 0, ReturnMode::Deposited, LONG).unwrap();
+    let blocked = to_full
+        .sender()
+        .start(&[2; 9000], 0, ReturnMode::Deposited, LONG)
+        .unwrap();
     let poll = to_full.start_poll(Poll::Out, LONG).unwrap();
     let get = to_empty.start_receive(LONG).unwrap();
     let own = empty.start_receive(LONG).unwrap();
     // A stream from the node whose agent dies: each message is sent once, and comes once at most.
     let stream = near.attach(kept.descriptor()).sender();
     let sent: Vec<_> = (0..300)
-        .map(|hints| stream.start(b"s", hints, ReturnMode::Deposited, LONG).unwrap())
+        .map(|hints| {
+            stream
+                .start(b"s", hints, ReturnMode::Deposited, LONG)
+                .unwrap()
+        })
         .collect();
     let first = kept.receive(LONG).unwrap();
     cluster.kill(0);
@@ -295,7 +357,9 @@ fn a_killed_agent_is_an_error_and_its_successor_begins_anew() {
     assert_eq!(anew.receive(LONG).unwrap().hints, 5);
     assert_eq!(to_empty.receive(LONG), Err(Code::OBJECT_DESTROYED));
     let again = near.attach(kept.descriptor()).sender();
-    again.send_with(b"end", 1000, ReturnMode::Deposited, LONG).unwrap();
+    again
+        .send_with(b"end", 1000, ReturnMode::Deposited, LONG)
+        .unwrap();
     let mut last = first.hints;
     while last < 1000 {
         let hints = kept.receive(LONG).unwrap().hints;
@@ -317,7 +381,9 @@ fn a_full_gateway_is_an_error_and_drains() {
     let fill = |client: Client| {
         let sender = client.attach(channel.descriptor()).sender();
         for hints in 0..MANY {
-            sender.send_with(&[7; 1000], hints, ReturnMode::None, LONG).unwrap();
+            sender
+                .send_with(&[7; 1000], hints, ReturnMode::None, LONG)
+                .unwrap();
         }
     };
     std::thread::scope(|scope| {
@@ -354,9 +420,15 @@ fn an_agent_that_is_told_to_end_answers_first() {
     let mut cluster = Cluster::start(2);
     let (near, far) = (cluster.client(0), cluster.client(1));
     let channel = near.create(&of_capacity(1)).unwrap();
-    let get = far.attach(channel.descriptor()).start_receive(LONG).unwrap();
+    let get = far
+        .attach(channel.descriptor())
+        .start_receive(LONG)
+        .unwrap();
     let own = channel.start_receive(LONG).unwrap();
-    assert_eq!(far.attach(channel.descriptor()).poll(Poll::Size, LONG), Ok(0));
+    assert_eq!(
+        far.attach(channel.descriptor()).poll(Poll::Size, LONG),
+        Ok(0)
+    );
     assert!(cluster.terminate(0).success());
     assert_eq!(own.wait().unwrap_err(), Code::FAILURE);
     assert_eq!(get.wait().unwrap_err(), Code::FAILURE);
@@ -405,7 +477,10 @@ fn rank() {
     }
     let client = Client::open().unwrap();
     let channel = client.create(&Options::default()).unwrap();
-    channel.sender().send(b"x", ReturnMode::Deposited, LONG).unwrap();
+    channel
+        .sender()
+        .send(b"x", ReturnMode::Deposited, LONG)
+        .unwrap();
     assert_eq!(channel.receive(LONG).unwrap().bytes, b"x");
 }
 
@@ -426,7 +501,10 @@ fn python_programs_use_channels() {
         .arg(cluster.name(1))
         .env("PYTHONPATH", folder)
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("CONDUIT_CHANNELS_LIBRARY", library.with_file_name("libconduit_channels.so"))
+        .env(
+            "CONDUIT_CHANNELS_LIBRARY",
+            library.with_file_name("libconduit_channels.so"),
+        )
         .env("CONDUIT_AGENT", cluster.name(0));
     let (code, text) = run_to_end(command);
     assert_eq!(code, 0, "{text}");
