@@ -47,8 +47,8 @@ impl Process {
         line.trim().to_owned()
     }
 
-    /// What the server keeps: peers, operations, bytes, descriptors.
-    fn counts(&mut self) -> [u64; 4] {
+    /// What the server keeps: peers, operations, bytes, descriptors, allocated bytes.
+    fn counts(&mut self) -> [u64; 5] {
         self.input.as_mut().unwrap().write_all(b"\n").unwrap();
         let words = self.line();
         let numbers: Vec<_> = words.split(' ').map(|word| word.parse().unwrap()).collect();
@@ -98,8 +98,11 @@ fn come_and_go(name: &str) {
     };
     let before = gone(&mut server);
     let mut most = before;
-    let mut done = 0;
+    let (mut done, mut early) = (0, None);
     while done < count {
+        if done >= count / 3 && early.is_none() {
+            early = Some((done, gone(&mut server)));
+        }
         let mut clients: Vec<_> = (0..AT_ONCE.min(count - done))
             .map(|_| Process::start(&["call", net.info, &address, CALLS]))
             .collect();
@@ -123,7 +126,7 @@ fn come_and_go(name: &str) {
     }
     let after = gone(&mut server);
     println!(
-        "{name}: {count} clients: peers, operations, bytes, descriptors: {before:?}, at most {most:?}, then {after:?}"
+        "{name}: {count} clients: peers, operations, bytes, descriptors, allocated: {before:?}, at most {most:?}, then {after:?}"
     );
     assert_eq!(after[3], before[3], "descriptors");
     // Allocators keep some; what is kept of clients would grow with their number. The provider `tcp;ofi_rxm` of libfabric 1.17 keeps
@@ -136,6 +139,13 @@ fn come_and_go(name: &str) {
     assert!(
         after[2] < before[2] + (4 << 20) + kept,
         "{before:?} {after:?}"
+    );
+    // Without what others keep: a few bytes for each client would show.
+    let (first, early) = early.expect("there are more than a third");
+    let later = (count - first) as u64;
+    assert!(
+        after[4] < early[4] + later * (4 << 10),
+        "after {first} clients {early:?}, after {later} more {after:?}"
     );
     server.end();
 }

@@ -3,11 +3,13 @@
 //! `na_peer serve INFO` answers until its input ends: a message of 8 bytes with the same and one byte
 //! more, and one with a memory handle by getting that memory and putting it back, changed. It prints its
 //! address, and for each line of its input what it keeps: peers, operations, bytes of memory,
-//! descriptors. `na_peer call INFO ADDRESS CALLS` makes calls, prints `called`, and leaves when its input
+//! descriptors, and bytes of these that Rust has allocated. `na_peer call INFO ADDRESS CALLS` makes calls, prints `called`, and leaves when its input
 //! ends, or is killed before.
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{BufRead as _, Write as _};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
@@ -17,6 +19,28 @@ use na::{Class, Handle, Options, Part, Pending, Rights};
 
 /// Bytes of a transfer.
 const BYTES: usize = 100_000;
+
+/// Counts what is allocated: what the system has given includes what its allocator keeps.
+struct Counted;
+
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+#[global_allocator]
+static COUNTED: Counted = Counted;
+
+// SAFETY: it is the system's allocator.
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) };
+    }
+}
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
@@ -156,7 +180,10 @@ fn serve(info: &str) -> Result<()> {
                 let (bytes, descriptors) = taken()?;
                 // The receives that are always there don't count.
                 let operations = operations - calls.len();
-                say(&format!("{peers} {operations} {bytes} {descriptors}"))?;
+                let allocated = ALLOCATED.load(Ordering::Relaxed);
+                say(&format!(
+                    "{peers} {operations} {bytes} {descriptors} {allocated}"
+                ))?;
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return Ok(()),
