@@ -27,7 +27,7 @@ import uuid
 UNSHARE = ["unshare", "--net", "--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
 # Said to be in the new namespaces.
 INSIDE = "CONDUIT_LAB_INSIDE"
-# Dragon's name of its agent, as the kernel has it.
+# Dragon's name of its agent.
 AGENT = "dragon-hsta"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 PR_SET_PDEATHSIG = 1
@@ -61,6 +61,7 @@ class Lab:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
         self.nodes = []
+        self.abnormal, self.killed = False, None
         self.package = pathlib.Path(sys.prefix, "lib", f"python3.{sys.version_info.minor}", "site-packages/dragon")
         names = [f"node{number}" for number in range(options.nodes)]
         self.files(names)
@@ -125,8 +126,8 @@ class Lab:
         there = os.readlink(f"/proc/{self.nodes[int(name.removeprefix('node'))]}/ns/pid")
         for process in processes():
             try:
-                comm = pathlib.Path(f"/proc/{process}/comm").read_text().strip()
-                if comm == AGENT and os.readlink(f"/proc/{process}/ns/pid") == there:
+                program = os.path.basename(os.readlink(f"/proc/{process}/exe"))
+                if program == AGENT and os.readlink(f"/proc/{process}/ns/pid") == there:
                     print(f"lab: killing agent {process} of {name}", flush=True)
                     os.kill(process, signal.SIGKILL)
             except OSError:
@@ -148,21 +149,29 @@ class Lab:
         job = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        timer = threading.Timer(options.limit, job.kill)
+        # With this process all others of its namespaces end.
+        timer = threading.Timer(options.limit, lambda: (print("lab: too late", flush=True), os._exit(1)))
+        timer.daemon = True
         timer.start()
-        abnormal, killed = False, None
-        for line in job.stdout:
-            print(line, end="", flush=True)
-            abnormal |= "abnormal" in line.lower()
-            if found := re.search(r"lab: kill (node\d+)", line):
-                self.kill_agents(found[1])
-                killed = time.monotonic()
+        reader = threading.Thread(target=self.read, args=(job.stdout,), daemon=True)
+        reader.start()
         code = job.wait()
-        timer.cancel()
         now = time.monotonic()
+        # Others may have its output open for longer.
+        reader.join(5)
+        timer.cancel()
+        abnormal, killed = self.abnormal, self.killed
         late = f", {now - killed:.1f} s after the agent was killed" if killed else ""
         print(f"lab: dragon has ended with {code} after {now - begin:.1f} s{late}; abnormal: {abnormal}", flush=True)
         return code or int(abnormal)
+
+    def read(self, output):
+        for line in output:
+            print(line, end="", flush=True)
+            self.abnormal |= "abnormal" in line.lower()
+            if found := re.search(r"lab: kill (node\d+)", line):
+                self.killed = time.monotonic()
+                self.kill_agents(found[1])
 
 
 def die_with_parent():
