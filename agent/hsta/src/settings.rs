@@ -32,6 +32,8 @@ settings::group! {
         "with `--native`: MiB that the blocks of all channels of a node may need";
     "CONDUIT_HSTA_HUGE_PAGES" huge_pages: bool = false, Kind::Bool,
         "with `--native`: long messages are in huge pages, reserved ones (`vm.nr_hugepages`) or else transparent ones";
+    "CONDUIT_HSTA_REQUESTS" requests: u32 = 1 << 14, Kind::integer(1, 1 << 20),
+        "requests that have not ended, beyond which no more to send are taken";
     "CONDUIT_HSTA_CLIENTS" clients: u32 = 4096, Kind::integer(1, 65_536),
         "with `--native`: clients at a time; others are not answered";
 }
@@ -65,6 +67,7 @@ impl AgentSettings {
                 true => Transfer::PointToPoint,
                 false => Transfer::Rma,
             },
+            requests: self.requests,
             ..Limits::default()
         }
     }

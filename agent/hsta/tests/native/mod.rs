@@ -372,14 +372,14 @@ fn a_killed_agent_is_an_error_and_its_successor_begins_anew() {
 #[test]
 fn a_full_gateway_is_an_error_and_drains() {
     let cluster = Cluster::start_with(2, |_, agent| {
-        agent.env("CONDUIT_HSTA_POOL_MB", "1");
+        agent.env("CONDUIT_HSTA_POOL_MB", "1").env("CONDUIT_HSTA_REQUESTS", "16");
     });
     let (near, far) = (cluster.client(0), cluster.client(1));
     let channel = near.create(&of_capacity(4)).unwrap();
     // More than channel, agents and rings have room for; each client has its share of the gateway.
     let fill = |client: Client| {
         let sender = client.attach(channel.descriptor()).sender();
-        for hints in 0..15_000 {
+        for hints in 0..5_000 {
             sender
                 .send_with(&[7; 1000], hints, ReturnMode::None, LONG)
                 .unwrap();
