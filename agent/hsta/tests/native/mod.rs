@@ -372,7 +372,9 @@ fn a_killed_agent_is_an_error_and_its_successor_begins_anew() {
 #[test]
 fn a_full_gateway_is_an_error_and_drains() {
     let cluster = Cluster::start_with(2, |_, agent| {
-        agent.env("CONDUIT_HSTA_POOL_MB", "1").env("CONDUIT_HSTA_REQUESTS", "16");
+        agent
+            .env("CONDUIT_HSTA_POOL_MB", "1")
+            .env("CONDUIT_HSTA_REQUESTS", "16");
     });
     let (near, far) = (cluster.client(0), cluster.client(1));
     let channel = near.create(&of_capacity(4)).unwrap();
