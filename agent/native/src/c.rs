@@ -86,6 +86,16 @@ unsafe extern "C" fn conduit_channels_open(
     }
 }
 
+/// Waits, up to ten seconds, until the agent has taken what was sent without waiting.
+///
+/// # Safety
+/// As for [`channel`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_channels_settle(client: *const Client) {
+    // SAFETY: the caller's promise.
+    unsafe { &*client }.settle();
+}
+
 /// Ends a client.
 ///
 /// # Safety

@@ -110,7 +110,8 @@ pub struct Received {
 }
 
 /// A connection to this node's agent, for any number of threads. A clone is the same one. When the last one is gone,
-/// among them those in channels and senders, what it has asked for is given up, and its channels end.
+/// among them those in channels and senders, what it has asked for is given up, and its channels end; it waits, up to
+/// ten seconds, until the agent has taken what was sent without waiting.
 ///
 /// After the agent has ended, what was asked of it fails with [`Code::FAILURE`]. What is asked then goes to the next
 /// agent of that name; channels of the former one are gone.
@@ -144,6 +145,12 @@ impl Client {
     /// [`OpenError`].
     pub fn to(name: &str) -> Result<Self, OpenError> {
         Ok(Self(Arc::new(Connection::open(name)?), Arc::default()))
+    }
+
+    /// Waits, up to ten seconds, until the agent has taken what was sent without waiting: for a process that is about to
+    /// end, without dropping this.
+    pub fn settle(&self) {
+        self.0.settle();
     }
 
     /// Makes a channel on this node.

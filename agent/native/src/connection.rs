@@ -33,8 +33,8 @@ const MAX_QUEUE: usize = 64;
 const SPIN: Nanos = 20_000;
 /// How long an agent may take to answer for the first time.
 const CONNECT: Nanos = 10_000_000_000;
-/// How long the last messages may take to get into the rings when the client ends.
-const LINGER: Nanos = 1_000_000_000;
+/// How long the agent may take to take the last messages when the client ends.
+const LINGER: Nanos = 10_000_000_000;
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -275,6 +275,13 @@ impl Connection {
         self.flush(&mut inner);
     }
 
+    /// For a process that ends with this connection open.
+    pub(crate) fn settle(&self) {
+        if !self.standing.is_child() {
+            self.inner.lock().settle();
+        }
+    }
+
     /// Gives the rings what there is, without receiving.
     fn flush(&self, inner: &mut Inner) {
         inner.flush();
@@ -368,11 +375,7 @@ impl Drop for Connection {
             return;
         }
         let inner = self.inner.get_mut();
-        let end = now() + LINGER;
-        while inner.has_more() && now() < end {
-            inner.progress();
-            std::thread::yield_now();
-        }
+        inner.settle();
         inner.local.leave();
     }
 }
@@ -388,6 +391,17 @@ impl Inner {
         let any = self.local.receive(&mut self.requests);
         self.flush();
         any
+    }
+
+    /// Waits until the agent has taken what was sent: what it has not by the end of the session may be lost.
+    fn settle(&mut self) {
+        let end = now() + LINGER;
+        let is_taken =
+            |inner: &Self| !inner.has_more() && inner.local.outstanding(inner.requests.agent) == 0;
+        while !is_taken(self) && now() < end {
+            self.progress();
+            std::thread::yield_now();
+        }
     }
 
     /// Whether something waits to get into the rings.

@@ -421,7 +421,10 @@ impl<H: Host> Machine<H> {
             if let Limit::At(at) = request.limit {
                 self.client.deadlines.remove(&(at, key));
             }
-            self.client.by_id.remove(&request.id);
+            // Completed before, its number may be another one's by now.
+            if self.client.by_id.get(&request.id) == Some(&key) {
+                self.client.by_id.remove(&request.id);
+            }
             self.client.release(request.by);
         }
     }

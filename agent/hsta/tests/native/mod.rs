@@ -48,7 +48,14 @@ fn client() {
     match (part, &*channels) {
         ("streams", [to]) => send_streams(to),
         ("lingers", [empty, full, ready]) => linger(&client, empty, full, ready),
-        ("takes", [from]) => drop(from.receive(LONG).unwrap()),
+        ("leaves", [to]) => {
+            let sender = to.sender();
+            for hints in 0..LEFT {
+                sender
+                    .send_with(b"left", hints, ReturnMode::None, LONG)
+                    .unwrap();
+            }
+        }
         other => panic!("no part {other:?}"),
     }
 }
@@ -422,6 +429,24 @@ fn a_full_gateway_is_an_error_and_drains() {
         }
         assert_eq!(anew.receive(LONG).unwrap().bytes, b"x");
     });
+}
+
+/// More than a client's share of the gateway and its rings hold.
+const LEFT: u64 = 3_000;
+
+#[test]
+fn what_a_client_sent_without_waiting_outlives_it() {
+    let cluster = Cluster::start(2);
+    let channel = cluster.client(0).create(&Options {
+        outlives: true,
+        ..of_capacity(LEFT as u32)
+    });
+    let channel = cluster.client(0).attach(channel.unwrap().descriptor());
+    let mut child = cluster.spawn(1, &format!("leaves {}", channel.descriptor()));
+    child.succeed();
+    for hints in 0..LEFT {
+        assert_eq!(channel.receive(LONG).unwrap().hints, hints);
+    }
 }
 
 #[test]

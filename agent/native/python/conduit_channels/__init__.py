@@ -12,6 +12,7 @@ library ``libconduit_channels.so`` is looked for where ``CONDUIT_CHANNELS_LIBRAR
 the system looks.
 """
 
+import atexit
 import ctypes
 import os
 import threading
@@ -91,7 +92,7 @@ def _load():
     size, code, descriptor = ctypes.c_size_t, ctypes.c_uint32, ctypes.c_char_p
     for function, result, arguments in [
         ("open", client, [text, text, size]),
-        ("close", None, [client]),
+        ("settle", None, [client]),
         ("describe", None, [code, text, size]),
         ("create", code, [client, code, code, ctypes.c_bool, descriptor]),
         ("destroy", code, [client, descriptor]),
@@ -140,6 +141,14 @@ def _connection():
                 raise ConnectionError(error.value.decode())
             _client = os.getpid(), client
         return library, client
+
+
+@atexit.register
+def _settle():
+    """Waits until the agent has taken what was sent without waiting. Nothing is closed: threads may still use it."""
+    process, client = _client
+    if process == os.getpid():
+        _loaded.conduit_channels_settle(client)
 
 
 def _nanoseconds(timeout):
