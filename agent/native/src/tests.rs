@@ -422,7 +422,12 @@ fn a_client_gone_bad_harms_nobody() {
         }
         assert!(Instant::now() < end, "the agent hangs");
         drop(local);
-        while !gateway.sessions().is_empty() && Instant::now() < end {
+        // Messages of which it was told that they have been sent may still wait for memory.
+        let is_done = |gateway: &mut Gateway, machine: &Machine<Gateway>| {
+            let held = machine.held();
+            gateway.sessions().is_empty() && held.requests <= held.bulk
+        };
+        while !is_done(&mut gateway, &machine) && Instant::now() < end {
             time += 1_000_000;
             machine.progress(time, &mut gateway, &mut network);
             let _ = gateway.prepare_sleep();
@@ -433,6 +438,7 @@ fn a_client_gone_bad_harms_nobody() {
             "left: {sessions:?}, {:?}",
             machine.held()
         );
-        assert_eq!(machine.held().requests, 0);
+        let held = machine.held();
+        assert!(held.requests <= held.bulk, "left: {held:?}");
     }
 }
