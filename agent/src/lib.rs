@@ -4,10 +4,12 @@
 //! A [host] is what an agent knows of its node: processes' requests, channels and memory.
 
 mod code;
+pub mod dragonfly;
 pub mod driver;
 pub mod host;
 
 mod machine;
 
 pub use code::Code;
+pub use dragonfly::Dragonfly;
 pub use machine::{Counters, Held, Limits, Machine, Node, Transfer};

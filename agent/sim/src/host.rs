@@ -215,6 +215,18 @@ impl Host {
         forgotten.collect()
     }
 
+    /// Another agent is there, which knows of no message that was put into a channel.
+    pub(crate) fn renew(&mut self) {
+        let mut node = lock(&self.node);
+        let channels = node.channels.values_mut();
+        for (_, sender, receipt) in channels.flat_map(|channel| &mut channel.messages) {
+            if *sender == self.agent {
+                *receipt = None;
+            }
+        }
+        node.receipts.remove(&self.agent);
+    }
+
     /// Whoever has asked for this is gone.
     pub fn abandon(&mut self, request: u64) {
         self.asked.push_back(Event::Abandoned(request));

@@ -198,6 +198,13 @@ impl Net {
             .unwrap_or_default()
     }
 
+    /// Nodes that have sent to a node.
+    pub fn degree(&self, node: Rank) -> usize {
+        let state = self.state();
+        let links = state.counts.keys().filter(|(_, to, _)| *to == node);
+        links.map(|(from, ..)| from).collect::<HashSet<_>>().len()
+    }
+
     /// When the next fragment arrives at a node.
     pub fn next(&self, node: Rank) -> Option<Nanos> {
         let state = self.state();
@@ -266,8 +273,15 @@ pub struct End {
     known: BTreeMap<Rank, ()>,
     /// Peers that are not there, and when that is known.
     failing: Vec<(Nanos, Rank, Option<Session>)>,
-    /// Long fragments that the peer has not acknowledged: how many.
-    reading: BTreeMap<Rank, Vec<(u64, Vec<u8>, u32)>>,
+    /// Long fragments that the peer has not acknowledged.
+    reading: BTreeMap<Rank, Vec<Reading>>,
+}
+
+struct Reading {
+    token: u64,
+    header: Vec<u8>,
+    length: u32,
+    is_under_way: bool,
 }
 
 impl End {
@@ -355,7 +369,12 @@ impl Transport for End {
                 if held.len() >= ROOM {
                     return Err(Refused::Full);
                 }
-                held.push((token, fragment.header.to_vec(), length));
+                held.push(Reading {
+                    token,
+                    header: fragment.header.to_vec(),
+                    length,
+                    is_under_way: false,
+                });
             }
         }
         Ok(())
@@ -465,7 +484,7 @@ impl Transport for End {
                 Packet::Sent(token) => {
                     if let Some(held) = self.reading.get_mut(&from) {
                         let before = held.len();
-                        held.retain(|(other, ..)| *other != token | 1 << 63);
+                        held.retain(|reading| reading.token != token);
                         if held.len() < before {
                             handler.sent(from, token);
                         }
@@ -484,16 +503,13 @@ impl Transport for End {
                 continue;
             };
             let mut packets = Vec::new();
-            for held in self.reading.get_mut(&peer).into_iter().flatten() {
-                let (token, header, length) = held;
-                // The highest bit: it is under way.
-                if *token & 1 << 63 != 0 {
+            for reading in self.reading.get_mut(&peer).into_iter().flatten() {
+                if std::mem::replace(&mut reading.is_under_way, true) {
                     continue;
                 }
-                let mut payload = vec![0; *length as usize];
-                handler.read(peer, *token, 0, &mut payload);
-                packets.push((*token, std::mem::take(header), payload));
-                *token |= 1 << 63;
+                let mut payload = vec![0; reading.length as usize];
+                handler.read(peer, reading.token, 0, &mut payload);
+                packets.push((reading.token, std::mem::take(&mut reading.header), payload));
             }
             for (token, header, payload) in packets {
                 let packet = Packet::Fragment {

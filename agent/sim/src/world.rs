@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use agent::host::Nanos;
-use agent::{Held, Limits, Machine, Node};
+use agent::{Dragonfly, Held, Limits, Machine, Node};
 
 use crate::siblings::{DELAY, Table};
 use crate::{Delays, End, Host, Net};
@@ -11,7 +11,21 @@ use crate::{Delays, End, Host, Net};
 /// One that is there.
 struct Agent {
     machine: Machine<Host>,
-    end: End,
+    network: Network,
+}
+
+enum Network {
+    Direct(End),
+    Dragonfly(Dragonfly<End>),
+}
+
+impl Network {
+    fn end(&self) -> &End {
+        match self {
+            Self::Direct(end) => end,
+            Self::Dragonfly(dragonfly) => dragonfly.network(),
+        }
+    }
 }
 
 /// All nodes. Where they have several agents, each agent has a number: those of one node follow each other, and an agent
@@ -30,6 +44,7 @@ pub struct World {
     /// The network.
     pub net: Net,
     limits: Limits,
+    dragonfly: bool,
     now: Nanos,
     seed: u64,
     steps: u64,
@@ -38,16 +53,32 @@ pub struct World {
 impl World {
     /// So many nodes, each with so much memory, and an agent.
     pub fn new(nodes: u32, memory: usize, limits: Limits, delays: Delays, seed: u64) -> Self {
-        Self::with_agents((nodes, 1), memory, limits, delays, seed)
+        Self::start_all((nodes, 1), memory, limits, delays, seed, false)
     }
 
     /// So many nodes, each with so much memory, and with so many agents.
     pub fn with_agents(
+        counts: (u32, u32),
+        memory: usize,
+        limits: Limits,
+        delays: Delays,
+        seed: u64,
+    ) -> Self {
+        Self::start_all(counts, memory, limits, delays, seed, false)
+    }
+
+    /// Nodes with one agent each, and a [dragonfly](agent::dragonfly) of them.
+    pub fn dragonfly(nodes: u32, memory: usize, limits: Limits, delays: Delays, seed: u64) -> Self {
+        Self::start_all((nodes, 1), memory, limits, delays, seed, true)
+    }
+
+    fn start_all(
         (nodes, of_node): (u32, u32),
         memory: usize,
         limits: Limits,
         delays: Delays,
         seed: u64,
+        dragonfly: bool,
     ) -> Self {
         let hosts = (0..nodes).flat_map(|_| {
             let first = Host::new(memory);
@@ -66,6 +97,7 @@ impl World {
             dead: Vec::new(),
             net: Net::new(delays, seed),
             limits,
+            dragonfly,
             now: 0,
             seed,
             steps: 0,
@@ -93,15 +125,27 @@ impl World {
             host: Self::host_id(node),
             address: (node * self.of_node + place).to_le_bytes().to_vec(),
         });
+        let nodes: Vec<Node> = nodes.collect();
         if self.of_node > 1 {
             let others = (0..self.of_node).filter(|other| *other != place);
             let table = &self.tables[node as usize];
             self.hosts[agent as usize].seat = Some(table.start(place, others));
         }
-        let seed = self.seed ^ u64::from(agent) << 32;
+        // Another one in each life.
+        let seed = self.seed ^ u64::from(agent) << 32 ^ self.steps << 48;
+        let end = self.net.start(agent);
+        let network = match self.dragonfly {
+            false => Network::Direct(end),
+            true => {
+                let addresses = nodes.iter().map(|node| &node.address[..]);
+                let dragonfly = Dragonfly::new(end, node, addresses, seed);
+                Network::Dragonfly(dragonfly.expect("addresses of nodes"))
+            }
+        };
+        self.hosts[agent as usize].renew();
         self.agents[agent as usize] = Some(Agent {
-            machine: Machine::new(node, nodes.collect(), self.limits.clone(), seed),
-            end: self.net.start(agent),
+            machine: Machine::new(node, nodes, self.limits.clone(), seed),
+            network,
         });
     }
 
@@ -121,7 +165,10 @@ impl World {
         let number = agent as usize;
         if let Some(stopped) = &mut self.agents[number] {
             let host = &mut self.hosts[number];
-            stopped.machine.leave(host, &mut stopped.end);
+            match &mut stopped.network {
+                Network::Direct(end) => stopped.machine.leave(host, end),
+                Network::Dragonfly(dragonfly) => stopped.machine.leave(host, dragonfly),
+            }
         }
         self.kill(agent);
     }
@@ -140,6 +187,15 @@ impl World {
     pub fn held(&self, agent: u32) -> Held {
         let agent = self.agents[agent as usize].as_ref();
         agent.map_or(Held::default(), |agent| agent.machine.held())
+    }
+
+    /// Bytes that an agent has to pass on to others.
+    pub fn waiting(&self, agent: u32) -> usize {
+        let agent = self.agents[agent as usize].as_ref();
+        agent.map_or(0, |agent| match &agent.network {
+            Network::Direct(_) => 0,
+            Network::Dragonfly(dragonfly) => dragonfly.waiting(),
+        })
     }
 
     /// An agent.
@@ -162,8 +218,11 @@ impl World {
             let Some(agent) = agent.as_mut().filter(|_| !self.paused.contains(&number)) else {
                 continue;
             };
-            let host = &mut self.hosts[number as usize];
-            did |= agent.machine.progress(self.now, host, &mut agent.end);
+            let (machine, host) = (&mut agent.machine, &mut self.hosts[number as usize]);
+            did |= match &mut agent.network {
+                Network::Direct(end) => machine.progress(self.now, host, end),
+                Network::Dragonfly(dragonfly) => machine.progress(self.now, host, dragonfly),
+            };
             check(number, &agent.machine.held());
         }
         self.dead.retain(|(until, _)| *until > self.now);
@@ -178,7 +237,7 @@ impl World {
             let table = &self.tables[(number / self.of_node) as usize];
             let due = [
                 agent.machine.due(),
-                agent.end.due(),
+                agent.network.end().due(),
                 self.net.next(number),
                 table.next(number % self.of_node),
             ];

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use agent::dragonfly::WINDOW;
 use agent::host::{Limit, Message, Operation, Outcome, Request, ReturnMode};
 use agent::{Code, Limits, Transfer};
 use agent_sim::{Delays, Pool, World};
@@ -44,6 +45,7 @@ struct Case {
     nodes: u32,
     /// Of each node.
     agents: u32,
+    dragonfly: bool,
     capacity: usize,
     limits: Limits,
     seed: u64,
@@ -72,8 +74,13 @@ fn act(faults: bool, long: u32) -> impl Strategy<Value = Act> {
     ]
 }
 
-fn case(faults: bool, agents: u32) -> impl Strategy<Value = Case> {
-    (1u32..4, 1..=agents).prop_flat_map(move |(nodes, agents)| {
+/// With so many agents a node at most, or with a dragonfly of nodes.
+fn case(faults: bool, agents: u32, dragonfly: bool) -> impl Strategy<Value = Case> {
+    let nodes = match dragonfly {
+        false => 1u32..4,
+        true => 4u32..12,
+    };
+    (nodes, 1..=agents).prop_flat_map(move |(nodes, agents)| {
         let limit = prop_oneof![
             1 => Just(Some(0)),
             3 => (1u64..20_000).prop_map(|us| Some(us * US)),
@@ -131,6 +138,7 @@ fn case(faults: bool, agents: u32) -> impl Strategy<Value = Case> {
             .prop_map(move |(nodes, capacity, limits, seed, steps)| Case {
                 nodes,
                 agents,
+                dragonfly,
                 capacity,
                 limits,
                 seed,
@@ -259,7 +267,11 @@ impl Checker {
             assert!(held.getmsg < limits.getmsg + 400_000, "{held:?}");
             assert!(held.eager <= limits.eager.max(nodes * 2048), "{held:?}");
         });
+        // What is passed on for neighbours, and what waits for nodes that are none.
+        let bound = (nodes.isqrt() + 1) * 2 * WINDOW as u64 + nodes * 10_000;
         for node in 0..self.world.hosts.len() {
+            let waiting = self.world.waiting(node as u32) as u64;
+            assert!(waiting <= bound, "node {node}: {waiting}");
             for (id, outcome) in std::mem::take(&mut self.world.hosts[node].completed) {
                 let asked = &self.asked[&id];
                 assert_eq!(asked.from, node as u32);
@@ -285,7 +297,13 @@ impl Checker {
 
 fn check(case: &Case) {
     let memory = 4 << 20;
-    let world = World::with_agents(
+    let world = match case.dragonfly {
+        false => World::with_agents,
+        true => |(nodes, _): (u32, u32), memory, limits, delays, seed| {
+            World::dragonfly(nodes, memory, limits, delays, seed)
+        },
+    };
+    let world = world(
         (case.nodes, case.agents),
         memory,
         case.limits.clone(),
@@ -398,6 +416,7 @@ fn check(case: &Case) {
         let counters = checker.world.machine(node).unwrap().counters();
         assert_eq!(counters.protocol_errors, 0, "node {node}");
         assert_eq!(checker.world.hosts[node as usize].used(), 0, "node {node}");
+        assert_eq!(checker.world.waiting(node), 0, "node {node}");
     }
 }
 
@@ -487,17 +506,27 @@ fn long_messages_come_in_strips_from_all_nodes_in_an_order_that_differs() {
 
 proptest! {
     #[test]
-    fn calm_worlds(case in case(false, 1)) {
+    fn calm_worlds(case in case(false, 1, false)) {
         check(&case);
     }
 
     #[test]
-    fn worlds_with_deaths(case in case(true, 1)) {
+    fn calm_dragonflies(case in case(false, 1, true)) {
         check(&case);
     }
 
     #[test]
-    fn worlds_of_several_agents_a_node(case in case(true, 3)) {
+    fn dragonflies_with_deaths(case in case(true, 1, true)) {
+        check(&case);
+    }
+
+    #[test]
+    fn worlds_with_deaths(case in case(true, 1, false)) {
+        check(&case);
+    }
+
+    #[test]
+    fn worlds_of_several_agents_a_node(case in case(true, 3, false)) {
         check(&case);
     }
 }

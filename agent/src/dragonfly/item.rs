@@ -1,0 +1,110 @@
+//! What is passed on from node to node.
+
+/// What an item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A session begins. `mine` names it for whoever sends this.
+    Open,
+    /// The answer: `mine` names it for whoever sends this, `yours` for the other one. Likewise in what follows.
+    Accept,
+    /// A fragment of the session.
+    Data,
+    /// The session has ended.
+    Close,
+    /// From a neighbour: what was under way by it to the nodes from `mine` to before `yours`, or from them, is lost.
+    Lost,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Item<'a> {
+    pub(super) kind: Kind,
+    pub(super) from: u32,
+    pub(super) to: u32,
+    pub(super) mine: u32,
+    pub(super) yours: u32,
+    pub(super) header: &'a [u8],
+    pub(super) payload: &'a [u8],
+}
+
+/// Bytes of all but header and payload.
+pub(super) const FIXED: usize = 2 + 1 + 16 + 1;
+
+impl<'a> Item<'a> {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let length = FIXED + self.header.len() + self.payload.len();
+        let mut bytes = Vec::with_capacity(length);
+        // Fits: of an eager buffer.
+        bytes.extend((length as u16).to_le_bytes());
+        bytes.push(match self.kind {
+            Kind::Open => 1,
+            Kind::Accept => 2,
+            Kind::Data => 3,
+            Kind::Close => 4,
+            Kind::Lost => 5,
+        });
+        for number in [self.from, self.to, self.mine, self.yours] {
+            bytes.extend(number.to_le_bytes());
+        }
+        // Fits: of a fragment.
+        bytes.push(self.header.len() as u8);
+        bytes.extend(self.header);
+        bytes.extend(self.payload);
+        bytes
+    }
+
+    /// The first item of a frame, its bytes, and the rest. `None`: it makes no sense.
+    pub(super) fn split(frame: &'a [u8]) -> Option<(Self, &'a [u8], &'a [u8])> {
+        let (length, _) = frame.split_first_chunk()?;
+        let (bytes, rest) = frame.split_at_checked(u16::from_le_bytes(*length).into())?;
+        let (fixed, content) = bytes.split_first_chunk::<FIXED>()?;
+        let kind = match fixed[2] {
+            1 => Kind::Open,
+            2 => Kind::Accept,
+            3 => Kind::Data,
+            4 => Kind::Close,
+            5 => Kind::Lost,
+            _ => return None,
+        };
+        let [from, to, mine, yours] = [3, 7, 11, 15].map(|at| {
+            let number = [fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]];
+            u32::from_le_bytes(number)
+        });
+        let (header, payload) = content.split_at_checked(fixed[19].into())?;
+        let item = Self {
+            kind,
+            from,
+            to,
+            mine,
+            yours,
+            header,
+            payload,
+        };
+        Some((item, bytes, rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn items_come_out_as_they_went_in(numbers in any::<[u32; 4]>(), header in prop::collection::vec(any::<u8>(), 0..64), payload in prop::collection::vec(any::<u8>(), 0..2048)) {
+            let [from, to, mine, yours] = numbers;
+            let item = Item { kind: Kind::Data, from, to, mine, yours, header: &header, payload: &payload };
+            let mut frame = item.encode();
+            let length = frame.len();
+            frame.push(7);
+            let expected = (item, &frame[..length], &frame[length..]);
+            prop_assert_eq!(Item::split(&frame), Some(expected));
+        }
+
+        #[test]
+        fn nonsense_is_an_item_or_none(frame in prop::collection::vec(any::<u8>(), 0..100)) {
+            if let Some((_, bytes, rest)) = Item::split(&frame) {
+                prop_assert!(bytes.len() >= FIXED && bytes.len() + rest.len() == frame.len());
+            }
+        }
+    }
+}

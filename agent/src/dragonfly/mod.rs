@@ -1,0 +1,464 @@
+//! A dragonfly of nodes, for many that send to one: each exchanges short fragments with at most as many others as the
+//! root of the number of nodes, and these pass on what is for further ones, together.
+//!
+//! ```text
+//! Machine ── fragments ──▶ Dragonfly ── frames to neighbours, long fragments to anybody ──▶ network
+//! ```
+//!
+//! It is a network over a network, so the agent's protocol knows nothing of it. [Ways](routes) are fixed: from a node to the
+//! one of its group that has the link to the other group, to the node there, to the target. So what goes from one node to
+//! another stays in order. Long fragments go straight to their target: only as much of them comes as was asked for.
+//!
+//! **Bounds.** A node passes on at most [`WINDOW`] bytes at a time for each neighbour to its own group, and as much out of
+//! it; the neighbour is told what was passed on. No circle waits: what is taken by the node that it comes to always is
+//! taken; so what is passed on within the last group always goes on, and so does what goes to another group.
+//!
+//! **Sessions** between nodes that are no neighbours are opened by names that both ends draw, and what names another
+//! session is passed over: so nothing comes twice or out of order, whatever dies on the way. Who loses a neighbour loses
+//! the sessions that go by it, and tells those for whom it passed things on; they lose theirs.
+//!
+//! The graph is that of Kim, Dally, Scott and Abts, "Technology-Driven, Highly-Scalable Dragonfly Topology" (ISCA 2008), with
+//! one link between each two groups.
+
+mod item;
+mod routes;
+mod state;
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conduit_core::ni::Rank;
+use conduit_portals::transport::fragment::{
+    Failure, Fragment, FragmentHandler, MAX_HEADER, Payload, Refused,
+};
+use conduit_portals::transport::open::{ConnectError, OpenTransport};
+use conduit_portals::transport::{Transport, Wait};
+
+use routes::Routes;
+use state::State;
+
+/// Bytes of a frame to a neighbour.
+const FRAME: usize = 4096;
+/// Frames to a neighbour that the network reads, at most. While there is one, the next goes when it is full.
+const FLYING: usize = 4;
+/// Bytes that a node has for what a neighbour gives it to pass on to its own group, and as much for other groups.
+pub const WINDOW: usize = 16 << 10;
+
+/// First bytes of headers: of a frame; of a long fragment, before the names of its session and its own header. The
+/// agent's own begin otherwise.
+const FRAMED: u8 = 0x80;
+const LONG: u8 = 0x81;
+/// Bytes of a long fragment's header before its own.
+const NAMES: usize = 9;
+/// In tokens that are frames'.
+const TOKEN: u64 = 1 << 63;
+
+/// See the [module](self).
+pub struct Dragonfly<N> {
+    network: N,
+    state: State,
+}
+
+impl<N: OpenTransport> Dragonfly<N> {
+    /// That of the node with the number `own` among all of the job, whose addresses all know in the same order. All nodes
+    /// have one, or none has.
+    ///
+    /// # Errors
+    /// An address is none, or the network knows no more peers.
+    pub fn new<'a>(
+        mut network: N,
+        own: u32,
+        addresses: impl Iterator<Item = &'a [u8]>,
+        seed: u64,
+    ) -> Result<Self, ConnectError> {
+        let ranks = (0..)
+            .zip(addresses)
+            .map(|(node, address)| match node == own {
+                true => Ok(None),
+                false => network.connect(address).map(Some),
+            });
+        let ranks: Vec<Option<Rank>> = ranks.collect::<Result<_, _>>()?;
+        // Fits: nodes are counted so.
+        let routes = Routes::new(ranks.len() as u32);
+        Ok(Self {
+            network,
+            state: State::new(routes, own, ranks, seed),
+        })
+    }
+
+    /// The network below.
+    pub fn network(&self) -> &N {
+        &self.network
+    }
+
+    /// Bytes that wait here for a link.
+    pub fn waiting(&self) -> usize {
+        self.state.waiting()
+    }
+
+    /// Ends sessions of the network that are not needed, or whose node has broken the protocol.
+    fn part(&mut self) {
+        for node in std::mem::take(&mut self.state.broken) {
+            tracing::warn!(
+                node,
+                "the agent of a node breaks the dragonfly's protocol, or has none (DRAGON_HSTA_DRAGONFLY)"
+            );
+            self.state
+                .lose(node, Failure::Broken("it passes on nonsense"));
+            if let Some(rank) = self.state.ranks[node as usize] {
+                self.state.fail(rank);
+                self.network.end_session(rank);
+            }
+        }
+        for rank in std::mem::take(&mut self.state.ending) {
+            if self.network.has_session(rank) {
+                self.network.end_session(rank);
+            }
+        }
+    }
+
+    fn send_frames(&mut self) {
+        let hops: Vec<u32> = self.state.hops.keys().copied().collect();
+        for node in hops {
+            while self.send_frame(node) {}
+        }
+    }
+
+    /// Sends a frame to a neighbour, or tells it what was passed on.
+    fn send_frame(&mut self, node: u32) -> bool {
+        let (Some(hop), Some(rank)) = (self.state.hops.get(&node), self.state.ranks[node as usize])
+        else {
+            return false;
+        };
+        let goes = match hop.flying {
+            0 => hop.ready() > 0,
+            1..FLYING => hop.ready() >= FRAME,
+            _ => false,
+        };
+        let packed = match goes || hop.packed.is_some() {
+            true => {
+                let hop = self.state.hops.get_mut(&node);
+                let packed = hop.and_then(|hop| hop.packed.take());
+                packed.or_else(|| self.state.pack(node))
+            }
+            false => None,
+        };
+        let Some(hop) = self.state.hops.get_mut(&node) else {
+            return false;
+        };
+        let mut header = vec![FRAMED];
+        header.extend(hop.owed.iter().flat_map(|owed| owed.to_le_bytes()));
+        let header = &header;
+        let Some(packed) = packed else {
+            // Half a window is always enough for the next item.
+            let half = hop.owed.iter().any(|owed| *owed as usize >= WINDOW / 2);
+            let payload = Payload::Copied(&[]);
+            if half
+                && self
+                    .network
+                    .send(rank, &Fragment { header, payload })
+                    .is_ok()
+            {
+                hop.owed = [0; 2];
+            }
+            return false;
+        };
+        let length = packed.len() as u32;
+        let token = self.state.frames.insert((node, packed));
+        let payload = Payload::Read {
+            token: token as u64 | TOKEN,
+            // Fits: of a frame.
+            length,
+        };
+        match self.network.send(rank, &Fragment { header, payload }) {
+            Ok(()) => {
+                hop.owed = [0; 2];
+                hop.flying += 1;
+                true
+            }
+            Err(_) => {
+                hop.packed = Some(self.state.frames.remove(token).1);
+                false
+            }
+        }
+    }
+}
+
+/// Between the network and the handler.
+struct Between<'a, H> {
+    state: &'a mut State,
+    handler: &'a mut H,
+}
+
+impl<H: FragmentHandler> Between<'_, H> {
+    /// What is to be done with a fragment.
+    fn sort(&mut self, peer: Rank, header: &[u8]) -> Sorted {
+        let Some(&node) = self.state.nodes.get(&peer) else {
+            return Sorted::Handler(0);
+        };
+        let is_far = !self.state.routes.are_neighbours(self.state.own, node);
+        let sorted = match header.first() {
+            Some(&FRAMED) => Sorted::Frame(node),
+            Some(&LONG) if is_far => match self.state.is_current(node, header) {
+                true => Sorted::Handler(NAMES),
+                false => Sorted::Nothing(node),
+            },
+            _ if is_far => {
+                self.state.broken.push(node);
+                Sorted::Nothing(node)
+            }
+            _ => Sorted::Handler(0),
+        };
+        if let Sorted::Handler(_) = sorted {
+            self.state.meet(node, self.handler);
+        }
+        sorted
+    }
+
+    fn take(&mut self, node: u32, header: &[u8], frame: &[u8]) {
+        if self.state.take(node, header, frame, self.handler).is_none() {
+            self.state.broken.push(node);
+        }
+    }
+}
+
+enum Sorted {
+    /// It is the handler's, without so many bytes of its header.
+    Handler(usize),
+    Frame(u32),
+    Nothing(u32),
+}
+
+impl<H: FragmentHandler> FragmentHandler for Between<'_, H> {
+    fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]) {
+        if token & TOKEN == 0 {
+            self.handler.read(peer, token, offset, into);
+        } else if let Some((_, frame)) = self.state.frames.get((token ^ TOKEN) as usize) {
+            into.copy_from_slice(&frame[offset..][..into.len()]);
+        }
+    }
+
+    fn source(&self, peer: Rank, token: u64, offset: usize, length: usize) -> Option<&[u8]> {
+        if token & TOKEN == 0 {
+            return self.handler.source(peer, token, offset, length);
+        }
+        let (_, frame) = self.state.frames.get((token ^ TOKEN) as usize)?;
+        frame.get(offset..)?.get(..length)
+    }
+
+    fn sent(&mut self, peer: Rank, token: u64) {
+        if token & TOKEN == 0 {
+            self.handler.sent(peer, token);
+        } else if let Some((node, _)) = self.state.frames.try_remove((token ^ TOKEN) as usize)
+            && let Some(hop) = self.state.hops.get_mut(&node)
+        {
+            hop.flying -= 1;
+        }
+    }
+
+    fn is_awaited(&self, peer: Rank, token: u64) -> bool {
+        token & TOKEN != 0 || self.handler.is_awaited(peer, token)
+    }
+
+    fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
+        match self.sort(peer, header) {
+            Sorted::Handler(skip) => self.handler.fragment(peer, &header[skip..], payload),
+            Sorted::Frame(node) => {
+                self.take(node, header, payload);
+                true
+            }
+            Sorted::Nothing(_) => true,
+        }
+    }
+
+    /// The handler's ids are even, those of frames odd.
+    fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
+        let landing = match self.sort(peer, header) {
+            Sorted::Handler(skip) => {
+                let id = self.handler.begin(peer, &header[skip..], length)?;
+                return Some(id << 1);
+            }
+            Sorted::Frame(node) if length <= FRAME => {
+                (node, Some((header.to_vec(), vec![0; length])))
+            }
+            Sorted::Frame(node) => {
+                self.state.broken.push(node);
+                (node, None)
+            }
+            Sorted::Nothing(node) => (node, None),
+        };
+        Some((self.state.landing.insert(landing) as u64) << 1 | 1)
+    }
+
+    fn place(&mut self, id: u64, offset: usize, bytes: &[u8]) {
+        if id & 1 == 0 {
+            self.handler.place(id >> 1, offset, bytes);
+        } else if let Some((_, Some((_, frame)))) = self.state.landing.get_mut((id >> 1) as usize) {
+            frame[offset..][..bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    fn end(&mut self, id: u64) {
+        if id & 1 == 0 {
+            self.handler.end(id >> 1);
+        } else if let Some((node, Some((header, frame)))) =
+            self.state.landing.try_remove((id >> 1) as usize)
+        {
+            self.take(node, &header, &frame);
+        }
+    }
+
+    fn failed(&mut self, peer: Rank, failure: Failure) {
+        let node = self.state.nodes.get(&peer).copied();
+        let tells = node.is_none_or(|node| self.state.lose(node, failure));
+        if tells {
+            self.handler.failed(peer, failure);
+        }
+        self.state.flush(self.handler);
+    }
+
+    fn joined(&mut self, peer: Rank) {
+        self.handler.joined(peer);
+    }
+
+    fn link_idle(&mut self, peer: Rank) {
+        self.handler.link_idle(peer);
+    }
+
+    fn room(&self) -> usize {
+        self.handler.room()
+    }
+}
+
+impl<N: OpenTransport> Transport for Dragonfly<N> {
+    const AT_ONCE: bool = false;
+
+    fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
+        let Some(node) = self.state.far(peer) else {
+            return self.network.send(peer, fragment);
+        };
+        if fragment.header.len() + NAMES > MAX_HEADER {
+            return Err(Refused::TooLong);
+        }
+        let Fragment { header, payload } = fragment;
+        match self.state.send(node, header, payload)? {
+            None => Ok(()),
+            Some(header) => {
+                let (header, payload) = (&header[..], *payload);
+                self.network.send(peer, &Fragment { header, payload })
+            }
+        }
+    }
+
+    fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
+        let mut did = self.state.flush(handler);
+        let state = &mut self.state;
+        did |= self.network.receive(&mut Between { state, handler });
+        self.part();
+        did
+    }
+
+    fn transmit(&mut self, handler: &mut impl FragmentHandler) {
+        self.state.read(handler);
+        self.send_frames();
+        let state = &mut self.state;
+        self.network.transmit(&mut Between { state, handler });
+        self.part();
+    }
+
+    fn is_idle(&self, peer: Rank) -> bool {
+        match self.state.far(peer) {
+            Some(node) => self.state.queued(node) == 0 && self.network.is_idle(peer),
+            None => self.network.is_idle(peer),
+        }
+    }
+
+    fn outstanding(&self, peer: Rank) -> usize {
+        let queued = self
+            .state
+            .far(peer)
+            .map_or(0, |node| self.state.queued(node));
+        queued + self.network.outstanding(peer)
+    }
+
+    fn settle(&mut self, peer: Rank) {
+        self.network.settle(peer);
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.network.timeout()
+    }
+
+    fn waiter(&self) -> Arc<dyn Wait> {
+        self.network.waiter()
+    }
+
+    fn abandon(&mut self, peers: &[Rank], handler: &mut impl FragmentHandler) {
+        let state = &mut self.state;
+        self.network.abandon(peers, &mut Between { state, handler });
+    }
+
+    fn describe(&self, peer: Rank) -> String {
+        self.network.describe(peer)
+    }
+}
+
+impl<N: OpenTransport> OpenTransport for Dragonfly<N> {
+    fn address(&self) -> &[u8] {
+        self.network.address()
+    }
+    fn address_to_text(&self, address: &[u8]) -> Option<String> {
+        self.network.address_to_text(address)
+    }
+    fn address_of_text(&self, text: &str) -> Result<Vec<u8>, ConnectError> {
+        self.network.address_of_text(text)
+    }
+    fn connect(&mut self, address: &[u8]) -> Result<Rank, ConnectError> {
+        let rank = self.network.connect(address)?;
+        if let Some(&node) = self.state.nodes.get(&rank) {
+            self.state.known[node as usize] = true;
+        }
+        Ok(rank)
+    }
+    fn peer_address(&self, peer: Rank) -> Option<Vec<u8>> {
+        self.network.peer_address(peer)
+    }
+
+    fn has_session(&self, peer: Rank) -> bool {
+        match self.state.far(peer) {
+            Some(node) => self.state.has_session(node),
+            None => self.network.has_session(peer),
+        }
+    }
+
+    fn end_session(&mut self, peer: Rank) {
+        match (self.state.far(peer), self.state.nodes.get(&peer)) {
+            (Some(node), _) => self.state.close(node),
+            (None, Some(&node)) => {
+                self.state.lose(node, Failure::Left);
+                self.network.end_session(peer);
+            }
+            (None, None) => self.network.end_session(peer),
+        }
+        self.part();
+    }
+
+    /// Nodes keep their numbers.
+    fn close(&mut self, peer: Rank) {
+        self.end_session(peer);
+        if !self.state.nodes.contains_key(&peer) {
+            self.network.close(peer);
+        }
+    }
+
+    fn leave(&mut self) {
+        self.network.leave();
+    }
+    fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        self.network.descriptors(into);
+    }
+    fn prepare_sleep(&mut self) -> bool {
+        self.network.prepare_sleep()
+    }
+}

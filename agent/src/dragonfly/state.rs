@@ -1,0 +1,622 @@
+//! What a node holds of its links and of its sessions with nodes that are no neighbours.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
+
+use conduit_core::ni::Rank;
+use conduit_portals::transport::fragment::{Failure, FragmentHandler, Payload, Refused};
+use slab::Slab;
+
+use super::item::{Item, Kind};
+use super::routes::Routes;
+use super::{FRAME, LONG, WINDOW};
+
+/// Bytes for one node that wait here for the first link, at most; one fragment more if they are fewer.
+const QUEUED: usize = 4096;
+/// The longest fragment that is passed on; longer ones go straight to their node.
+pub(super) const PASSED_ON: usize = 2048;
+
+/// A session with a node that is no neighbour.
+struct Session {
+    /// What names it for this node, and for the other one, if that has answered.
+    mine: u32,
+    theirs: Option<u32>,
+    /// Bytes that wait for the first link.
+    queued: usize,
+    /// Long fragments of it went straight from one to the other, in a session of the network.
+    is_direct: bool,
+}
+
+/// Where an item comes from.
+enum Whence {
+    /// This node.
+    Own,
+    /// A neighbour, of whose window it takes room; `None`: of a session with it that has ended.
+    From(Option<(u32, Lane)>),
+}
+
+/// An item that waits for a link.
+struct Queued {
+    bytes: Vec<u8>,
+    to: u32,
+    whence: Whence,
+}
+
+/// What a neighbour does with an item.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// Passes it on to another group.
+    Out = 0,
+    /// Passes it on to a node of its own group.
+    In = 1,
+    /// Takes it.
+    Here = 2,
+}
+
+/// A neighbour.
+#[derive(Default)]
+pub(super) struct Hop {
+    /// By lane.
+    queues: [VecDeque<Queued>; 3],
+    /// The lane whose turn it is.
+    turn: usize,
+    /// A frame that the network had no room for.
+    pub(super) packed: Option<Vec<u8>>,
+    /// Frames that the network reads.
+    pub(super) flying: usize,
+    /// By lane: bytes that the neighbour has yet to pass on; that this node has yet to; those that it has, and hasn't
+    /// said so.
+    used: [usize; 2],
+    held: [usize; 2],
+    pub(super) owed: [u32; 2],
+}
+
+impl Hop {
+    /// Bytes that could go in a frame.
+    pub(super) fn ready(&self) -> usize {
+        let sendable = (0..3).flat_map(|lane| {
+            let room = match lane {
+                2 => usize::MAX,
+                _ => WINDOW - self.used[lane],
+            };
+            let items = self.queues[lane].iter().map(|item| item.bytes.len());
+            items.scan(room, |room, length| {
+                *room = room.checked_sub(length)?;
+                Some(length)
+            })
+        });
+        // No more than matters.
+        let mut sum = 0;
+        for length in sendable {
+            sum += length;
+            if sum >= FRAME {
+                break;
+            }
+        }
+        sum
+    }
+}
+
+/// See the [module](self).
+pub(super) struct State {
+    pub(super) routes: Routes,
+    pub(super) own: u32,
+    /// The network's numbers of nodes, but of this one.
+    pub(super) ranks: Vec<Option<Rank>>,
+    pub(super) nodes: HashMap<Rank, u32>,
+    /// Whether the handler knows that a node has a number.
+    pub(super) known: Vec<bool>,
+    pub(super) hops: BTreeMap<u32, Hop>,
+    sessions: BTreeMap<u32, Session>,
+    /// Fragments for nodes that are no neighbours, not read yet.
+    reads: Vec<(u32, Vec<u8>, u64, usize)>,
+    /// Frames that the network reads, and for whom.
+    pub(super) frames: Slab<(u32, Vec<u8>)>,
+    /// Frames that are arriving, and from whom; `None`: what isn't wanted.
+    pub(super) landing: Slab<(u32, Option<(Vec<u8>, Vec<u8>)>)>,
+    /// What the handler has to hear.
+    failing: Vec<(Rank, Failure)>,
+    /// Nodes that have broken the protocol, and those whose sessions in the network are to be ended.
+    pub(super) broken: Vec<u32>,
+    pub(super) ending: Vec<Rank>,
+    random: fastrand::Rng,
+}
+
+impl State {
+    pub(super) fn new(routes: Routes, own: u32, ranks: Vec<Option<Rank>>, seed: u64) -> Self {
+        let nodes = (0..).zip(&ranks);
+        Self {
+            nodes: nodes
+                .filter_map(|(node, rank)| Some(((*rank)?, node)))
+                .collect(),
+            known: vec![false; ranks.len()],
+            routes,
+            own,
+            ranks,
+            hops: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            reads: Vec::new(),
+            frames: Slab::new(),
+            landing: Slab::new(),
+            failing: Vec::new(),
+            broken: Vec::new(),
+            ending: Vec::new(),
+            random: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    /// Something of a node is for the handler.
+    pub(super) fn meet(&mut self, node: u32, handler: &mut impl FragmentHandler) {
+        if !std::mem::replace(&mut self.known[node as usize], true)
+            && let Some(rank) = self.ranks[node as usize]
+        {
+            handler.joined(rank);
+        }
+    }
+
+    /// The node behind a number, if it is no neighbour.
+    pub(super) fn far(&self, peer: Rank) -> Option<u32> {
+        let node = *self.nodes.get(&peer)?;
+        (!self.routes.are_neighbours(self.own, node)).then_some(node)
+    }
+
+    pub(super) fn has_session(&self, node: u32) -> bool {
+        self.sessions.contains_key(&node)
+    }
+
+    /// Bytes for a node that wait for the first link.
+    pub(super) fn queued(&self, node: u32) -> usize {
+        self.sessions.get(&node).map_or(0, |session| session.queued)
+    }
+
+    /// Bytes that wait for any link.
+    pub(super) fn waiting(&self) -> usize {
+        let queues = self.hops.values().flat_map(|hop| &hop.queues);
+        let items = queues.flatten().map(|item| item.bytes.len());
+        let packed = self.hops.values().filter_map(|hop| hop.packed.as_ref());
+        items.sum::<usize>() + packed.map(Vec::len).sum::<usize>()
+    }
+
+    fn lane(&self, at: u32, to: u32) -> Lane {
+        match (at == to, self.routes.are_together(at, to)) {
+            (true, _) => Lane::Here,
+            (_, true) => Lane::In,
+            (_, false) => Lane::Out,
+        }
+    }
+
+    fn queue(&mut self, next: u32, to: u32, bytes: Vec<u8>, whence: Whence) {
+        let lane = self.lane(next, to);
+        let hop = self.hops.entry(next).or_default();
+        hop.queues[lane as usize].push_back(Queued { bytes, to, whence });
+    }
+
+    /// Something of this node's own goes to a node that is no neighbour.
+    fn post(
+        &mut self,
+        kind: Kind,
+        to: u32,
+        (mine, yours): (u32, u32),
+        header: &[u8],
+        payload: &[u8],
+    ) {
+        let item = Item {
+            kind,
+            from: self.own,
+            to,
+            mine,
+            yours,
+            header,
+            payload,
+        };
+        let bytes = item.encode();
+        let next = self.routes.next(self.own, to);
+        if kind != Kind::Data {
+            // It says the same as one that waits already.
+            let lane = self.lane(next, to) as usize;
+            let hop = self.hops.entry(next).or_default();
+            if hop.queues[lane].iter().any(|queued| queued.bytes == bytes) {
+                return;
+            }
+        } else if let Some(session) = self.sessions.get_mut(&to) {
+            session.queued += bytes.len();
+        }
+        self.queue(next, to, bytes, Whence::Own);
+    }
+
+    /// A neighbour is told what is lost.
+    fn tell(&mut self, neighbour: u32, lost: &Range<u32>) {
+        let item = Item {
+            kind: Kind::Lost,
+            from: self.own,
+            to: neighbour,
+            mine: lost.start,
+            yours: lost.end,
+            header: &[],
+            payload: &[],
+        };
+        let bytes = item.encode();
+        let hop = self.hops.entry(neighbour).or_default();
+        let queue = &mut hop.queues[Lane::Here as usize];
+        if queue.iter().all(|queued| queued.bytes != bytes) {
+            self.queue(neighbour, neighbour, bytes, Whence::Own);
+        }
+    }
+
+    // ---- sessions ----
+
+    /// Accepts a fragment for a node that is no neighbour. `Ok(Some)`: it goes straight there, with this header.
+    pub(super) fn send(
+        &mut self,
+        node: u32,
+        header: &[u8],
+        payload: &Payload<'_>,
+    ) -> Result<Option<Vec<u8>>, Refused> {
+        let Some(session) = self.sessions.get_mut(&node) else {
+            let mine = self.random.u32(..);
+            self.open(node, mine);
+            self.post(Kind::Open, node, (mine, 0), &[], &[]);
+            return Err(Refused::Full);
+        };
+        let Some(theirs) = session.theirs else {
+            return Err(Refused::Full);
+        };
+        let mine = session.mine;
+        let is_full = session.queued >= QUEUED;
+        match *payload {
+            // Fits: a fragment's length.
+            Payload::Read { length, .. } if length as usize > PASSED_ON => {
+                session.is_direct = true;
+                let mut long = vec![LONG];
+                long.extend(mine.to_le_bytes());
+                long.extend(theirs.to_le_bytes());
+                long.extend(header);
+                return Ok(Some(long));
+            }
+            _ if is_full => return Err(Refused::Full),
+            Payload::Read { token, length } => {
+                session.queued += length as usize;
+                self.reads
+                    .push((node, header.to_vec(), token, length as usize));
+            }
+            Payload::Copied(pieces) => {
+                self.post(Kind::Data, node, (mine, theirs), header, &pieces.concat());
+            }
+        }
+        Ok(None)
+    }
+
+    fn open(&mut self, node: u32, mine: u32) -> &mut Session {
+        self.sessions.entry(node).or_insert(Session {
+            mine,
+            theirs: None,
+            queued: 0,
+            is_direct: false,
+        })
+    }
+
+    /// Reads what was accepted.
+    pub(super) fn read(&mut self, handler: &mut impl FragmentHandler) {
+        for (node, header, token, length) in std::mem::take(&mut self.reads) {
+            let (Some(session), Some(rank)) =
+                (self.sessions.get_mut(&node), self.ranks[node as usize])
+            else {
+                continue;
+            };
+            let Some(theirs) = session.theirs else {
+                continue;
+            };
+            session.queued -= length;
+            let mine = session.mine;
+            let mut payload = vec![0; length];
+            handler.read(rank, token, 0, &mut payload);
+            self.post(Kind::Data, node, (mine, theirs), &header, &payload);
+            handler.sent(rank, token);
+        }
+    }
+
+    /// Whether a long fragment is of the session that there is.
+    pub(super) fn is_current(&mut self, node: u32, header: &[u8]) -> bool {
+        let Some(session) = self.sessions.get_mut(&node) else {
+            return false;
+        };
+        let Some(theirs) = session.theirs else {
+            return false;
+        };
+        let is_current = header.get(1..5) == Some(&theirs.to_le_bytes())
+            && header.get(5..9) == Some(&session.mine.to_le_bytes());
+        session.is_direct |= is_current;
+        is_current
+    }
+
+    fn on_item(&mut self, item: &Item<'_>, handler: &mut impl FragmentHandler) {
+        let (node, names) = (item.from, (item.yours, item.mine));
+        let known = self
+            .sessions
+            .get(&node)
+            .map(|session| (session.mine, session.theirs));
+        let is_current = known == Some((item.yours, Some(item.mine)));
+        match item.kind {
+            Kind::Open => {
+                if known.is_some_and(|(_, theirs)| theirs.is_some_and(|theirs| theirs != item.mine))
+                {
+                    self.lose_session(node, Failure::Left);
+                    self.flush(handler);
+                }
+                let mine = self.random.u32(..);
+                let session = self.open(node, mine);
+                session.theirs = Some(item.mine);
+                let mine = session.mine;
+                self.post(Kind::Accept, node, (mine, item.mine), &[], &[]);
+            }
+            Kind::Accept => {
+                if let Some(session) = self.sessions.get_mut(&node)
+                    && session.mine == item.yours
+                {
+                    session.theirs.get_or_insert(item.mine);
+                }
+            }
+            Kind::Data if is_current => {
+                self.meet(node, handler);
+                if let Some(rank) = self.ranks[node as usize] {
+                    // Agents have room.
+                    handler.fragment(rank, item.header, item.payload);
+                }
+            }
+            Kind::Data => self.post(Kind::Close, node, names, &[], &[]),
+            // Also of one that the other end has accepted, and lost before that was heard.
+            Kind::Close if known == Some((item.yours, None)) || is_current => {
+                self.lose_session(node, Failure::Left);
+                self.flush(handler);
+            }
+            Kind::Close | Kind::Lost => {}
+        }
+    }
+
+    /// The session with a node that is no neighbour has ended. The other one is told, as it may have begun since what ended
+    /// it.
+    fn lose_session(&mut self, node: u32, failure: Failure) {
+        self.close(node);
+        self.failing
+            .extend(self.ranks[node as usize].map(|rank| (rank, failure)));
+    }
+
+    /// Nothing of a session with a node that is no neighbour is left.
+    fn end_session(&mut self, node: u32) {
+        let session = self.sessions.remove(&node);
+        self.reads.retain(|(to, ..)| *to != node);
+        let next = self.routes.next(self.own, node);
+        if let Some(hop) = self.hops.get_mut(&next) {
+            for queue in &mut hop.queues {
+                queue.retain(|item| item.to != node || !matches!(item.whence, Whence::Own));
+            }
+        }
+        if session.is_some_and(|session| session.is_direct) {
+            // No byte of what goes straight there is read any more.
+            self.ending.extend(self.ranks[node as usize]);
+        }
+    }
+
+    /// Likewise, but the handler knows.
+    pub(super) fn close(&mut self, node: u32) {
+        let names = self
+            .sessions
+            .get(&node)
+            .and_then(|session| Some((session.mine, session.theirs?)));
+        self.end_session(node);
+        if let Some(names) = names {
+            self.post(Kind::Close, node, names, &[], &[]);
+        }
+    }
+
+    /// The handler is to hear that a session has failed.
+    pub(super) fn fail(&mut self, rank: Rank) {
+        let failure = Failure::Broken("it passes on nonsense");
+        self.failing.push((rank, failure));
+    }
+
+    /// Tells the handler what has failed.
+    pub(super) fn flush(&mut self, handler: &mut impl FragmentHandler) -> bool {
+        let did = !self.failing.is_empty();
+        for (rank, failure) in std::mem::take(&mut self.failing) {
+            handler.failed(rank, failure);
+        }
+        did
+    }
+
+    // ---- links ----
+
+    /// The session of the network with a node has ended; whether the handler is to be told so. It hears of what else is
+    /// lost by [`flush`](Self::flush).
+    pub(super) fn lose(&mut self, node: u32, failure: Failure) -> bool {
+        self.landing.retain(|_, (from, _)| *from != node);
+        if !self.routes.are_neighbours(self.own, node) {
+            let session = self.sessions.get(&node);
+            let is_lost = session.is_some_and(|session| session.is_direct);
+            if is_lost {
+                self.close(node);
+            }
+            return is_lost;
+        }
+        self.frames.retain(|_, (to, _)| *to != node);
+        let hop = self.hops.remove(&node).unwrap_or_default();
+        for item in hop.queues.into_iter().flatten() {
+            if let Whence::From(Some((from, lane))) = item.whence {
+                self.passed_on(from, lane, item.bytes.len());
+            }
+        }
+        let queues = self.hops.values_mut().flat_map(|hop| &mut hop.queues);
+        for item in queues.flatten() {
+            if matches!(item.whence, Whence::From(Some((from, _))) if from == node) {
+                item.whence = Whence::From(None);
+            }
+        }
+        self.lose_by(node, 0..self.routes.nodes(), failure);
+        // Those are told who can't know.
+        let is_together = self.routes.are_together(self.own, node);
+        let lost = match is_together {
+            true => node..node + 1,
+            false => self.routes.members(node),
+        };
+        self.tell_all(!is_together, &lost);
+        true
+    }
+
+    /// Sessions with some nodes are lost that go by a neighbour.
+    fn lose_by(&mut self, neighbour: u32, nodes: Range<u32>, failure: Failure) {
+        let (routes, own) = (self.routes, self.own);
+        let sessions = self.sessions.range(nodes).map(|(node, _)| *node);
+        let lost: Vec<u32> = sessions
+            .filter(|node| routes.next(own, *node) == neighbour)
+            .collect();
+        for node in lost {
+            self.lose_session(node, failure);
+        }
+    }
+
+    /// Tells the neighbours of this group, or those of others.
+    fn tell_all(&mut self, of_this_group: bool, lost: &Range<u32>) {
+        let (routes, own) = (self.routes, self.own);
+        let neighbours = self.hops.keys().copied();
+        let told: Vec<u32> = neighbours
+            .filter(|node| routes.are_together(own, *node) == of_this_group && !lost.contains(node))
+            .collect();
+        for node in told {
+            self.tell(node, lost);
+        }
+    }
+
+    /// An item of a neighbour, or so many bytes of it, needs no room here any more.
+    fn passed_on(&mut self, from: u32, lane: Lane, bytes: usize) {
+        if let Some(hop) = self.hops.get_mut(&from) {
+            hop.held[lane as usize] -= bytes;
+            // Fits: within the window.
+            hop.owed[lane as usize] += bytes as u32;
+        }
+    }
+
+    /// Fills a frame for a neighbour.
+    pub(super) fn pack(&mut self, node: u32) -> Option<Vec<u8>> {
+        let hop = self.hops.get_mut(&node)?;
+        let mut frame = Vec::new();
+        let mut passed_on = Vec::new();
+        for turn in 0..3 {
+            let lane = (hop.turn + turn) % 3;
+            while let Some(item) = hop.queues[lane].front() {
+                let length = item.bytes.len();
+                let has_room = lane == 2 || hop.used[lane] + length <= WINDOW;
+                if !has_room || frame.len() + length > FRAME {
+                    break;
+                }
+                let Some(item) = hop.queues[lane].pop_front() else {
+                    break;
+                };
+                if lane < 2 {
+                    hop.used[lane] += length;
+                }
+                frame.extend(&item.bytes);
+                match item.whence {
+                    Whence::From(from) => {
+                        passed_on.extend(from.map(|(from, lane)| (from, lane, length)))
+                    }
+                    Whence::Own => {
+                        if let Some(session) = self.sessions.get_mut(&item.to) {
+                            session.queued = session.queued.saturating_sub(length);
+                        }
+                    }
+                }
+            }
+        }
+        hop.turn = (hop.turn + 1) % 3;
+        for (from, lane, length) in passed_on {
+            self.passed_on(from, lane, length);
+        }
+        (!frame.is_empty()).then_some(frame)
+    }
+
+    /// A frame has come. `None`: it makes no sense.
+    pub(super) fn take(
+        &mut self,
+        from: u32,
+        header: &[u8],
+        frame: &[u8],
+        handler: &mut impl FragmentHandler,
+    ) -> Option<()> {
+        let numbers: &[u8; 9] = header.try_into().ok()?;
+        if !self.routes.are_neighbours(self.own, from) {
+            return None;
+        }
+        let hop = self.hops.entry(from).or_default();
+        for lane in [0, 1] {
+            let at = 1 + 4 * lane;
+            let number = [
+                numbers[at],
+                numbers[at + 1],
+                numbers[at + 2],
+                numbers[at + 3],
+            ];
+            // Fits: 32 bits.
+            let passed_on = u32::from_le_bytes(number) as usize;
+            hop.used[lane] = hop.used[lane].checked_sub(passed_on)?;
+        }
+        let mut rest = frame;
+        while !rest.is_empty() {
+            let (item, bytes, after) = Item::split(rest)?;
+            rest = after;
+            if item.kind == Kind::Lost {
+                self.on_lost(from, item.mine..item.yours, handler)?;
+                continue;
+            }
+            let count = self.routes.nodes();
+            if item.from >= count
+                || item.to >= count
+                || self.routes.are_neighbours(item.from, item.to)
+            {
+                return None;
+            }
+            // It goes the right way.
+            if self.routes.next(self.own, item.from) != from {
+                return None;
+            }
+            if item.to == self.own {
+                self.on_item(&item, handler);
+                continue;
+            }
+            let next = self.routes.next(self.own, item.to);
+            let lane = self.lane(self.own, item.to);
+            let hop = self.hops.entry(from).or_default();
+            hop.held[lane as usize] += bytes.len();
+            if next == from || hop.held[lane as usize] > WINDOW {
+                return None;
+            }
+            self.queue(
+                next,
+                item.to,
+                bytes.to_vec(),
+                Whence::From(Some((from, lane))),
+            );
+        }
+        Some(())
+    }
+
+    fn on_lost(
+        &mut self,
+        from: u32,
+        lost: Range<u32>,
+        handler: &mut impl FragmentHandler,
+    ) -> Option<()> {
+        if lost.start >= lost.end || lost.end > self.routes.nodes() {
+            return None;
+        }
+        self.lose_by(
+            from,
+            lost.clone(),
+            Failure::Network("a node on the way is gone"),
+        );
+        self.flush(handler);
+        if !self.routes.are_together(self.own, from) {
+            self.tell_all(true, &lost);
+        }
+        Some(())
+    }
+}
