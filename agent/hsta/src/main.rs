@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use agent::{Machine, Node};
+use agent::{Dragonfly, Machine, Node};
 use clap::Parser;
 use conduit_portals::transport::open::OpenTransport;
 use dragon::startup::{self, Purpose, Startup};
@@ -53,6 +53,8 @@ enum Error {
     },
     #[error(transparent)]
     Native(#[from] native::NativeError),
+    #[error("the address of a node's agent: {0}")]
+    Peer(#[from] conduit_portals::transport::open::ConnectError),
     #[error("{0}")]
     System(#[from] std::io::Error),
 }
@@ -109,11 +111,18 @@ fn run() -> Result<(), Error> {
         }
     }
     let nodes = nodes(&told, &network)?;
+    let dragonfly = settings.dragonfly(nodes.len());
+    let addresses: Vec<_> = nodes.iter().map(|node| node.address.clone()).collect();
     let mut machine = Machine::new(own, nodes, settings.limits(), seed());
     startup::ready(&mut std::io::stdout())?;
-    agent::driver::run(&mut machine, &mut gateway, &mut network, || {
-        ends.load(Ordering::Relaxed)
-    });
+    let ends = || ends.load(Ordering::Relaxed);
+    if dragonfly {
+        let addresses = addresses.iter().map(Vec::as_slice);
+        let mut network = Dragonfly::new(network, own, addresses, seed())?;
+        agent::driver::run(&mut machine, &mut gateway, &mut network, ends);
+    } else {
+        agent::driver::run(&mut machine, &mut gateway, &mut network, ends);
+    }
     Ok(())
 }
 

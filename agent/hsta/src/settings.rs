@@ -20,6 +20,8 @@ settings::group! {
         "MiB of long messages that are under way from an agent";
     "CONDUIT_HSTA_STEAL_MB" steal: u32 = 4, Kind::integer(0, 1 << 20),
         "where a node has several agents: MiB of long messages that one can't ask for yet, from which on the others take parts of them; 0: never";
+    "DRAGON_HSTA_DRAGONFLY" dragonfly: u32 = 0, Kind::integer(0, 1 << 20),
+        "number of nodes from which they pass on each other's short messages, so that each has links to as many others as the root of that number at most; equal on all nodes; 0: never";
     "DRAGON_HSTA_ENABLE_VALGRIND" valgrind: bool = false, Kind::Bool,
         "run under valgrind, which writes `hsta-<process>.valgrind`";
     "DRAGON_HSTA_ENABLE_PERF" perf: bool = false, Kind::Bool,
@@ -52,6 +54,11 @@ impl AgentSettings {
             true => FarKind::Ofi,
             false => FarKind::Udp,
         }
+    }
+
+    /// Whether so many nodes pass on each other's short messages.
+    pub(crate) fn dragonfly(&self, nodes: usize) -> bool {
+        self.dragonfly > 0 && nodes >= self.dragonfly as usize
     }
 
     pub(crate) fn limits(&self) -> Limits {

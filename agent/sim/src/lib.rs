@@ -9,5 +9,5 @@ mod siblings;
 mod world;
 
 pub use host::{Host, Pool};
-pub use network::{Count, Delays, End, Net};
+pub use network::{Count, Delays, End, Load, Net};
 pub use world::World;

@@ -1,18 +1,21 @@
 //! `agent-sim`: figures of node agents in simulated time.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use agent::Limits;
 use agent::host::{Limit, Message, Nanos, Operation, Outcome, Request, ReturnMode};
-use agent_sim::{Delays, World};
+use agent_sim::{Delays, Load, World};
 
 const US: Nanos = 1_000;
 const MS: Nanos = 1_000 * US;
+/// The longest time that a process computes between two messages.
+const COMPUTES: Nanos = 20 * US;
 
 const USAGE: &str = "\
-agent-sim packing   how entries are packed: processes of one node that each send 64 bytes to another node and wait
-                    until they are deposited, by the age after which a buffer goes that is not full
-agent-sim incast    processes of many nodes that do so to one node: what waits for it
+agent-sim packing   how entries are packed: processes of one node that each send 64 bytes to another node, wait
+                    until they are deposited, and compute for up to 20 us, by the rule that says when a buffer goes
+agent-sim incast    processes of many nodes that do so to one node, with and without a dragonfly of nodes
 agent-sim stealing  messages of 4 MiB from one node to another one, each with an agent for each of its network interfaces:
                     the time until all have come, and bytes per second, if agents take from each other and if not, by
                     the share of the first agents
@@ -31,28 +34,51 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// What is simulated.
+struct Setup {
+    nodes: u32,
+    /// Of each node but 0.
+    processes: u64,
+    limits: Limits,
+    dragonfly: bool,
+    time: Nanos,
+}
+
 /// What a run gives.
 struct Figures {
     /// Messages a second.
     rate: f64,
     /// Microseconds from request to answer.
     latency: f64,
-    /// Entries in a buffer.
+    /// Entries in a buffer, and bytes.
     entries: f64,
-    /// Fragments that were under way to node 0 at once, at most.
-    most: usize,
-    /// Bytes of eager messages that it held.
-    held: u64,
+    bytes: f64,
+    /// Nodes that have sent to node 0.
+    degree: usize,
+    /// What was under way to node 0 at once.
+    load: Load,
 }
 
-/// `processes` on each of nodes 1 on send to channels of node 0, for a while.
-fn run(nodes: u32, processes: u64, limits: Limits) -> Figures {
-    const TIME: Nanos = 20_000 * US;
+/// Processes on each of nodes 1 on send to channels of node 0, for a while.
+fn run(setup: &Setup) -> Figures {
+    let &Setup {
+        nodes,
+        processes,
+        ref limits,
+        dragonfly,
+        time,
+    } = setup;
     let delays = Delays {
         jitter: 2 * US,
+        per_fragment: 500,
         ..Delays::default()
     };
-    let mut world = World::new(nodes, 64 << 20, limits, delays, 1);
+    let make = match dragonfly {
+        false => World::new,
+        true => World::dragonfly,
+    };
+    let mut world = make(nodes, 64 << 20, limits.clone(), delays, 1);
+    world.grain = 100;
     for channel in 0..=255 {
         world.hosts[0].create(channel, 1 << 20);
     }
@@ -81,19 +107,22 @@ fn run(nodes: u32, processes: u64, limits: Limits) -> Figures {
         });
         asked.push(world.now());
     };
+    // Processes compute between messages, for times of their own.
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut computes = BTreeSet::new();
     for node in 1..nodes {
-        for process in 0..processes {
+        computes.extend((0..processes).map(|process| (random.u64(0..COMPUTES), node, process)));
+    }
+    let (mut done, mut waited) = (0u64, 0);
+    while world.now() < time {
+        while let Some(&(at, node, process)) = computes.first()
+            && at <= world.now()
+        {
+            computes.pop_first();
             ask(&mut world, &mut asked, node, process);
         }
-    }
-    let (mut done, mut waited, mut held) = (0u64, 0, 0);
-    while world.now() < TIME {
-        let until = world.now() + US;
-        world.run(until, |node, now| {
-            if node == 0 {
-                held = held.max(now.eager);
-            }
-        });
+        let until = (world.now() + US).min(time);
+        world.run(until, |_, _| {});
         for channel in 0..=255 {
             while world.hosts[0].take(channel).is_some() {}
         }
@@ -103,7 +132,8 @@ fn run(nodes: u32, processes: u64, limits: Limits) -> Figures {
                 done += 1;
                 // Fits: it was counted.
                 waited += world.now() - asked[(id >> 16) as usize];
-                ask(&mut world, &mut asked, node, id & 0xffff);
+                let until = world.now() + random.u64(0..COMPUTES);
+                computes.insert((until, node, id & 0xffff));
             }
         }
     }
@@ -111,27 +141,47 @@ fn run(nodes: u32, processes: u64, limits: Limits) -> Figures {
         .machine(1)
         .map(|machine| machine.counters())
         .unwrap_or_default();
+    let buffers = counters.buffers.max(1) as f64;
     Figures {
-        rate: done as f64 / (TIME as f64 / 1e9),
+        rate: done as f64 / (time as f64 / 1e9),
         latency: waited as f64 / done.max(1) as f64 / US as f64,
-        entries: counters.entries as f64 / counters.buffers.max(1) as f64,
-        most: world.net.most_to(0),
-        held,
+        entries: counters.entries as f64 / buffers,
+        bytes: counters.bytes as f64 / buffers,
+        degree: world.net.degree(0),
+        load: world.net.load(0),
     }
 }
 
 fn packing() {
-    println!("age µs | processes | messages/s | µs each | entries a buffer");
-    for age in [0, 10, 50, 200] {
+    // A buffer that is full, or that the next entry doesn't fit into, goes under each rule.
+    let rules = [
+        ("idle network, or 50 us", true, 50 * US),
+        ("idle network, or 10 us", true, 10 * US),
+        ("idle network", true, Nanos::MAX / 2),
+        ("at once", false, 0),
+        ("10 us", false, 10 * US),
+        ("50 us", false, 50 * US),
+        ("200 us", false, 200 * US),
+    ];
+    println!(
+        "a buffer goes         | processes | messages/s | us each | entries a buffer | bytes a buffer"
+    );
+    for (name, idle, age) in rules {
         for processes in [1, 4, 16, 64] {
-            let limits = Limits {
-                age: age * US,
-                ..Limits::default()
-            };
-            let figures = run(2, processes, limits);
+            let figures = run(&Setup {
+                nodes: 2,
+                processes,
+                limits: Limits {
+                    age,
+                    idle,
+                    ..Limits::default()
+                },
+                dragonfly: false,
+                time: 5_000 * US,
+            });
             println!(
-                "{age:6} | {processes:9} | {:10.0} | {:7.1} | {:16.2}",
-                figures.rate, figures.latency, figures.entries
+                "{name:<21} | {processes:9} | {:10.0} | {:7.1} | {:16.2} | {:14.0}",
+                figures.rate, figures.latency, figures.entries, figures.bytes
             );
         }
     }
@@ -139,14 +189,27 @@ fn packing() {
 
 fn incast() {
     println!(
-        "nodes | messages/s | µs each | fragments to node 0 at once | bytes of eager messages there"
+        "nodes | dragonfly | messages/s | us each | send to node 0 | fragments to it at once | bytes to it at once"
     );
-    for nodes in [2, 16, 64] {
-        let figures = run(nodes, 4, Limits::default());
-        println!(
-            "{nodes:5} | {:10.0} | {:7.1} | {:27} | {:29}",
-            figures.rate, figures.latency, figures.most, figures.held
-        );
+    for nodes in [16, 64, 256, 1024] {
+        for dragonfly in [false, true] {
+            let figures = run(&Setup {
+                nodes,
+                processes: 4,
+                limits: Limits::default(),
+                dragonfly,
+                time: 2_000 * US,
+            });
+            println!(
+                "{nodes:5} | {:9} | {:10.0} | {:7.1} | {:14} | {:23} | {:19}",
+                if dragonfly { "yes" } else { "no" },
+                figures.rate,
+                figures.latency,
+                figures.degree,
+                figures.load.fragments,
+                figures.load.most_bytes
+            );
+        }
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Delays {
     pub jitter: Nanos,
     /// For each byte into a node, in picoseconds: fragments into one node come one after the other.
     pub picos_per_byte: u64,
+    /// For each fragment into a node, besides.
+    pub per_fragment: Nanos,
     /// Until a death is heard of.
     pub dead_time: Nanos,
 }
@@ -36,6 +38,7 @@ impl Default for Delays {
             latency: 5_000,
             jitter: 20_000,
             picos_per_byte: 100,
+            per_fragment: 0,
             dead_time: 10_000_000,
         }
     }
@@ -73,6 +76,16 @@ struct Session {
     cuts: u64,
 }
 
+/// What is under way to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Load {
+    bytes: usize,
+    /// The most fragments at once.
+    pub fragments: usize,
+    /// The most bytes at once.
+    pub most_bytes: usize,
+}
+
 /// Fragments of a kind from one node to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
@@ -100,8 +113,10 @@ struct State {
     last: HashMap<(Rank, Rank, bool), Nanos>,
     busy: HashMap<Rank, Nanos>,
     packets: u64,
-    /// By receiver: the most fragments that were under way to it.
-    most: HashMap<Rank, usize>,
+    /// By receiver.
+    loads: HashMap<Rank, Load>,
+    /// How often something has died, or was cut, or began.
+    changes: u64,
     /// How often each link was cut, and those that are cut now.
     cuts: HashMap<(Rank, Rank), u64>,
     cut: HashSet<(Rank, Rank)>,
@@ -154,7 +169,9 @@ impl Net {
         let mut state = self.state();
         state.lives += 1;
         let life = state.lives;
+        state.changes += 1;
         state.alive.insert(node, life);
+        state.loads.entry(node).or_default().bytes = 0;
         state.traveling.remove(&node);
         End {
             net: self.clone(),
@@ -164,6 +181,7 @@ impl Net {
             sessions: BTreeMap::new(),
             known: BTreeMap::new(),
             failing: Vec::new(),
+            has_begun: false,
             reading: BTreeMap::new(),
         }
     }
@@ -171,6 +189,7 @@ impl Net {
     /// A node dies.
     pub fn kill(&self, node: Rank) {
         let mut state = self.state();
+        state.changes += 1;
         state.alive.remove(&node);
         state.traveling.remove(&node);
     }
@@ -179,13 +198,16 @@ impl Net {
     /// it after the dead time, or when the other one has begun a new session.
     pub fn cut(&self, a: Rank, b: Rank) {
         let mut state = self.state();
+        state.changes += 1;
         *state.cuts.entry(link(a, b)).or_default() += 1;
         state.cut.insert(link(a, b));
     }
 
     /// Two nodes can reach each other again, in a new session.
     pub fn mend(&self, a: Rank, b: Rank) {
-        self.state().cut.remove(&link(a, b));
+        let mut state = self.state();
+        state.changes += 1;
+        state.cut.remove(&link(a, b));
     }
 
     /// Fragments from one node to another whose headers begin with this byte.
@@ -217,9 +239,14 @@ impl Net {
         self.state().packets
     }
 
-    /// The most fragments that were under way to a node.
-    pub fn most_to(&self, node: Rank) -> usize {
-        self.state().most.get(&node).copied().unwrap_or(0)
+    /// What was under way to a node, at most.
+    pub fn load(&self, node: Rank) -> Load {
+        self.state().loads.get(&node).copied().unwrap_or_default()
+    }
+
+    /// How often something has died, or was cut, or began.
+    pub(crate) fn changes(&self) -> u64 {
+        self.state().changes
     }
 
     fn post(&self, to: Rank, is_data: bool, traveling: Traveling) {
@@ -250,15 +277,18 @@ impl Net {
         let line = state.last.entry((traveling.from, to, is_data)).or_default();
         let earliest = (state.now + self.delays.latency + jitter).max(*line);
         let busy = state.busy.entry(to).or_default();
-        let at = earliest.max(*busy) + length as u64 * self.delays.picos_per_byte / 1000;
+        let takes = length as u64 * self.delays.picos_per_byte / 1000 + self.delays.per_fragment;
+        let at = earliest.max(*busy) + takes;
         *busy = at;
         *line = at;
         state.posted += 1;
         state.packets += 1;
         let all = state.traveling.entry(to).or_default();
         all.insert((at, state.posted), traveling);
-        let most = state.most.entry(to).or_default();
-        *most = (*most).max(all.len());
+        let load = state.loads.entry(to).or_default();
+        load.bytes += length;
+        load.fragments = load.fragments.max(all.len());
+        load.most_bytes = load.most_bytes.max(load.bytes);
     }
 }
 
@@ -273,6 +303,8 @@ pub struct End {
     known: BTreeMap<Rank, ()>,
     /// Peers that are not there, and when that is known.
     failing: Vec<(Nanos, Rank, Option<Session>)>,
+    /// A session has begun, so what was refused can be sent.
+    has_begun: bool,
     /// Long fragments that the peer has not acknowledged.
     reading: BTreeMap<Rank, Vec<Reading>>,
 }
@@ -324,7 +356,8 @@ impl End {
 
     /// When something is due besides arrivals.
     pub fn due(&self) -> Option<Nanos> {
-        self.failing.iter().map(|(at, ..)| *at).min()
+        let failing = self.failing.iter().map(|(at, ..)| *at);
+        failing.chain(self.has_begun.then_some(0)).min()
     }
 }
 
@@ -346,6 +379,7 @@ impl Transport for End {
             match session {
                 Some(session) => {
                     self.sessions.insert(peer, session);
+                    self.has_begun = true;
                 }
                 None if self.failing.iter().all(|(_, known, _)| *known != peer) => {
                     let at = self.now() + self.net.delays.dead_time;
@@ -383,7 +417,7 @@ impl Transport for End {
     fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let now = self.now();
         self.notice();
-        let mut did = false;
+        let mut did = std::mem::take(&mut self.has_begun);
         for (at, peer, session) in std::mem::take(&mut self.failing) {
             if at > now {
                 self.failing.push((at, peer, session));
@@ -408,6 +442,13 @@ impl Transport for End {
                 cuts: traveling.cuts,
             };
             let is_lost = session.cuts != state.cuts(from, self.node);
+            if let Packet::Fragment {
+                header, payload, ..
+            } = &traveling.packet
+            {
+                let load = state.loads.entry(self.node).or_default();
+                load.bytes = load.bytes.saturating_sub(header.len() + payload.len());
+            }
             if let Packet::Fragment { header, .. } = &traveling.packet
                 && !is_lost
             {

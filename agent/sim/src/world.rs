@@ -12,6 +12,18 @@ use crate::{Delays, End, Host, Net};
 struct Agent {
     machine: Machine<Host>,
     network: Network,
+    /// It did something last time.
+    is_busy: bool,
+    /// Changes of the network that it has heard of, or will.
+    changes: u64,
+}
+
+impl Agent {
+    /// When it has something to do next.
+    fn due(&self, node: u32, net: &Net) -> Option<Nanos> {
+        let due = [self.machine.due(), self.network.end().due(), net.next(node)];
+        due.into_iter().flatten().min()
+    }
 }
 
 enum Network {
@@ -45,6 +57,8 @@ pub struct World {
     pub net: Net,
     limits: Limits,
     dragonfly: bool,
+    /// Nanoseconds by which time goes on at least, so that what happens within them costs one pass over the nodes.
+    pub grain: Nanos,
     now: Nanos,
     seed: u64,
     steps: u64,
@@ -98,6 +112,7 @@ impl World {
             net: Net::new(delays, seed),
             limits,
             dragonfly,
+            grain: 1,
             now: 0,
             seed,
             steps: 0,
@@ -146,6 +161,8 @@ impl World {
         self.agents[agent as usize] = Some(Agent {
             machine: Machine::new(node, nodes, self.limits.clone(), seed),
             network,
+            is_busy: true,
+            changes: 0,
         });
     }
 
@@ -218,15 +235,35 @@ impl World {
             let Some(agent) = agent.as_mut().filter(|_| !self.paused.contains(&number)) else {
                 continue;
             };
+            let changes = self.net.changes();
+            let is_due = || {
+                let due = agent.due(number, &self.net);
+                due.is_some_and(|due| due <= self.now)
+            };
+            // Siblings may have said something.
+            if self.of_node == 1
+                && !agent.is_busy
+                && agent.changes == changes
+                && !self.hosts[number as usize].has_events()
+                && !is_due()
+            {
+                continue;
+            }
+            agent.changes = changes;
             let (machine, host) = (&mut agent.machine, &mut self.hosts[number as usize]);
-            did |= match &mut agent.network {
+            agent.is_busy = match &mut agent.network {
                 Network::Direct(end) => machine.progress(self.now, host, end),
                 Network::Dragonfly(dragonfly) => machine.progress(self.now, host, dragonfly),
             };
+            did |= agent.is_busy;
             check(number, &agent.machine.held());
         }
         self.dead.retain(|(until, _)| *until > self.now);
         did
+    }
+
+    fn go_on(&mut self, at: Nanos) {
+        self.now = at.max(self.now + 1).next_multiple_of(self.grain);
     }
 
     /// When something happens next.
@@ -235,13 +272,8 @@ impl World {
         let due = agents.filter_map(|(number, agent)| {
             let agent = agent.as_ref().filter(|_| !self.paused.contains(&number))?;
             let table = &self.tables[(number / self.of_node) as usize];
-            let due = [
-                agent.machine.due(),
-                agent.network.end().due(),
-                self.net.next(number),
-                table.next(number % self.of_node),
-            ];
-            due.into_iter().flatten().min()
+            let told = table.next(number % self.of_node);
+            agent.due(number, &self.net).into_iter().chain(told).min()
         });
         let dead = self.dead.iter().map(|(until, _)| *until);
         due.chain(dead).min()
@@ -254,13 +286,20 @@ impl World {
                 continue;
             }
             match self.next() {
-                Some(at) if at <= until => self.now = at.max(self.now + 1),
+                Some(at) if at <= until => self.go_on(at),
                 Some(_) => {
                     self.now = until;
                     self.net.set_now(until);
                     return true;
                 }
-                None => return false,
+                None => {
+                    // Time goes on to its end only if something happens then.
+                    if until < Nanos::MAX {
+                        self.now = until;
+                        self.net.set_now(until);
+                    }
+                    return false;
+                }
             }
         }
     }
@@ -274,7 +313,7 @@ impl World {
             }
             match self.next() {
                 _ if did => {}
-                Some(at) => self.now = at.max(self.now + 1),
+                Some(at) => self.go_on(at),
                 None => return false,
             }
         }

@@ -44,6 +44,7 @@ const LIMITS: Limits = Limits {
     requests: 1 << 14,
     ports: 1 << 16,
     age: 50_000,
+    idle: true,
 };
 const SHORT: usize = 300;
 const LONG: usize = 100_000;

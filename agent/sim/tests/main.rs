@@ -1,5 +1,6 @@
 //! Worlds of agents: at random, and with a death at each point of a message's way, and with work that is stolen.
 
+mod dragonfly;
 mod faults;
 mod stealing;
 mod worlds;

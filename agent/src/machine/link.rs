@@ -288,7 +288,8 @@ impl<H: Host> Machine<H> {
     fn send_buffers(&mut self, node: u32, network: &mut impl OpenTransport) -> bool {
         let (now, age) = (self.now, self.limits.age);
         let is_idle = node == self.own
-            || (self.link(node).flying == 0
+            || (self.limits.idle
+                && self.link(node).flying == 0
                 && self.nodes[node as usize]
                     .rank
                     .is_none_or(|rank| network.is_idle(rank)));

@@ -88,11 +88,13 @@ pub struct Limits {
     pub requests: u32,
     /// Ports that are kept for operations to come.
     pub ports: u32,
-    /// How long an entry waits for others to go with, while another buffer is under way to its node.
+    /// How long an entry waits for others to go with.
     pub age: Nanos,
     /// Bytes of long messages that can't be asked for yet, from which on other agents of the node may take a part of
     /// them, until it is half as much.
     pub backlog: u64,
+    /// A buffer goes earlier when no other one is under way to its node.
+    pub idle: bool,
 }
 
 impl Default for Limits {
@@ -108,6 +110,7 @@ impl Default for Limits {
             ports: 1 << 16,
             age: 50_000,
             backlog: 4 << 20,
+            idle: true,
         }
     }
 }
