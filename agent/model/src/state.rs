@@ -99,7 +99,7 @@ enum Ended {
 #[derive(Clone, Hash)]
 #[expect(
     clippy::derived_hash_with_manual_eq,
-    reason = "equal are those of one hash"
+    reason = "states are equal whose hashes are"
 )]
 pub struct State {
     places: [Place; 2],

@@ -28,7 +28,7 @@ impl Agent {
 
 enum Network {
     Direct(End),
-    Dragonfly(Dragonfly<End>),
+    Dragonfly(Box<Dragonfly<End>>),
 }
 
 impl Network {
@@ -154,7 +154,7 @@ impl World {
             true => {
                 let addresses = nodes.iter().map(|node| &node.address[..]);
                 let dragonfly = Dragonfly::new(end, node, addresses, seed);
-                Network::Dragonfly(dragonfly.expect("addresses of nodes"))
+                Network::Dragonfly(Box::new(dragonfly.expect("addresses of nodes")))
             }
         };
         self.hosts[agent as usize].renew();
@@ -253,7 +253,7 @@ impl World {
             let (machine, host) = (&mut agent.machine, &mut self.hosts[number as usize]);
             agent.is_busy = match &mut agent.network {
                 Network::Direct(end) => machine.progress(self.now, host, end),
-                Network::Dragonfly(dragonfly) => machine.progress(self.now, host, dragonfly),
+                Network::Dragonfly(dragonfly) => machine.progress(self.now, host, &mut **dragonfly),
             };
             did |= agent.is_busy;
             check(number, &agent.machine.held());

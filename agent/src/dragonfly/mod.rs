@@ -5,7 +5,7 @@
 //! Machine ── fragments ──▶ Dragonfly ── frames to neighbours, long fragments to anybody ──▶ network
 //! ```
 //!
-//! It is a network over a network, so the agent's protocol knows nothing of it. [Ways](routes) are fixed: from a node to the
+//! It is a network over a network, so the agent's protocol knows nothing of it. Ways are fixed: from a node to the
 //! one of its group that has the link to the other group, to the node there, to the target. So what goes from one node to
 //! another stays in order. Long fragments go straight to their target: only as much of them comes as was asked for.
 //!
@@ -36,7 +36,7 @@ use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use conduit_portals::transport::{Transport, Wait};
 
 use routes::Routes;
-use state::State;
+use state::{Landing, State};
 
 /// Bytes of a frame to a neighbour.
 const FRAME: usize = 4096;
@@ -279,9 +279,13 @@ impl<H: FragmentHandler> FragmentHandler for Between<'_, H> {
                 let id = self.handler.begin(peer, &header[skip..], length)?;
                 return Some(id << 1);
             }
-            Sorted::Frame(node) if length <= FRAME => {
-                (node, Some((header.to_vec(), vec![0; length])))
-            }
+            Sorted::Frame(node) if length <= FRAME => (
+                node,
+                Some(Landing {
+                    header: header.to_vec(),
+                    frame: vec![0; length],
+                }),
+            ),
             Sorted::Frame(node) => {
                 self.state.broken.push(node);
                 (node, None)
@@ -294,7 +298,9 @@ impl<H: FragmentHandler> FragmentHandler for Between<'_, H> {
     fn place(&mut self, id: u64, offset: usize, bytes: &[u8]) {
         if id & 1 == 0 {
             self.handler.place(id >> 1, offset, bytes);
-        } else if let Some((_, Some((_, frame)))) = self.state.landing.get_mut((id >> 1) as usize) {
+        } else if let Some((_, Some(Landing { frame, .. }))) =
+            self.state.landing.get_mut((id >> 1) as usize)
+        {
             frame[offset..][..bytes.len()].copy_from_slice(bytes);
         }
     }
@@ -302,7 +308,7 @@ impl<H: FragmentHandler> FragmentHandler for Between<'_, H> {
     fn end(&mut self, id: u64) {
         if id & 1 == 0 {
             self.handler.end(id >> 1);
-        } else if let Some((node, Some((header, frame)))) =
+        } else if let Some((node, Some(Landing { header, frame }))) =
             self.state.landing.try_remove((id >> 1) as usize)
         {
             self.take(node, &header, &frame);

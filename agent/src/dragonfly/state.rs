@@ -97,6 +97,12 @@ impl Hop {
     }
 }
 
+/// A frame that is arriving.
+pub(super) struct Landing {
+    pub(super) header: Vec<u8>,
+    pub(super) frame: Vec<u8>,
+}
+
 /// See the [module](self).
 pub(super) struct State {
     pub(super) routes: Routes,
@@ -113,7 +119,7 @@ pub(super) struct State {
     /// Frames that the network reads, and for whom.
     pub(super) frames: Slab<(u32, Vec<u8>)>,
     /// Frames that are arriving, and from whom; `None`: what isn't wanted.
-    pub(super) landing: Slab<(u32, Option<(Vec<u8>, Vec<u8>)>)>,
+    pub(super) landing: Slab<(u32, Option<Landing>)>,
     /// What the handler has to hear.
     failing: Vec<(Rank, Failure)>,
     /// Nodes that have broken the protocol, and those whose sessions in the network are to be ended.
@@ -618,5 +624,77 @@ impl State {
             self.tell_all(true, &lost);
         }
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Counts fragments, and the sessions that failed.
+    #[derive(Default)]
+    struct Handler(usize);
+
+    impl FragmentHandler for Handler {
+        fn read(&mut self, _: Rank, _: u64, _: usize, _: &mut [u8]) {}
+        fn sent(&mut self, _: Rank, _: u64) {}
+        fn fragment(&mut self, _: Rank, _: &[u8], _: &[u8]) -> bool {
+            self.0 += 1;
+            true
+        }
+        fn begin(&mut self, _: Rank, _: &[u8], _: usize) -> Option<u64> {
+            None
+        }
+        fn place(&mut self, _: u64, _: usize, _: &[u8]) {}
+        fn end(&mut self, _: u64) {}
+        fn failed(&mut self, _: Rank, _: Failure) {}
+        fn room(&self) -> usize {
+            1
+        }
+    }
+
+    fn kind() -> impl Strategy<Value = Kind> {
+        prop_oneof![
+            Just(Kind::Open),
+            Just(Kind::Accept),
+            Just(Kind::Data),
+            Just(Kind::Close),
+            Just(Kind::Lost)
+        ]
+    }
+
+    proptest! {
+        /// Of nine nodes, 4 is a neighbour of 3 and 5, and of one node of each other group.
+        #[test]
+        fn neighbours_that_send_anything_are_refused_or_understood(
+            frames in prop::collection::vec((0u32..9, prop::collection::vec((kind(), 0u32..10, 0u32..10, 0u32..12, 0u32..12, 0usize..2000), 0..4), 0u32..3), 1..60)
+        ) {
+            let ranks = (0..9).map(|node| (node != 4).then_some(node)).collect();
+            let mut state = State::new(Routes::new(9), 4, ranks, 1);
+            let mut handler = Handler::default();
+            for (from, items, lost) in frames {
+                let mut frame = Vec::new();
+                for (kind, from, to, mine, yours, length) in items {
+                    let payload = &vec![0; length];
+                    frame.extend(Item { kind, from, to, mine, yours, header: &[], payload }.encode());
+                }
+                let mut header = vec![0; 9];
+                header[1] = u8::from(lost == 2);
+                if state.take(from, &header, &frame, &mut handler).is_none() && from != 4 {
+                    state.lose(from, Failure::Left);
+                }
+                state.flush(&mut handler);
+                if lost == 1 {
+                    for node in 0..9 {
+                        state.pack(node);
+                    }
+                }
+                // What four neighbours may leave here, and what this node answers.
+                prop_assert!(state.waiting() <= 4 * 2 * WINDOW + 60 * 4 * 9 * super::super::item::FIXED);
+            }
+            // No session was ever opened from here, and names are drawn.
+            prop_assert_eq!(handler.0, 0);
+        }
     }
 }
