@@ -184,7 +184,7 @@ impl World {
             let host = &mut self.hosts[number];
             match &mut stopped.network {
                 Network::Direct(end) => stopped.machine.leave(host, end),
-                Network::Dragonfly(dragonfly) => stopped.machine.leave(host, dragonfly),
+                Network::Dragonfly(dragonfly) => stopped.machine.leave(host, &mut **dragonfly),
             }
         }
         self.kill(agent);
