@@ -122,7 +122,9 @@ fn run(setup: &Setup) -> Figures {
             ask(&mut world, &mut asked, node, process);
         }
         let until = (world.now() + US).min(time);
-        world.run(until, |_, _| {});
+        if !world.run(until, |_, _| {}) {
+            world.wait(until);
+        }
         for channel in 0..=255 {
             while world.hosts[0].take(channel).is_some() {}
         }

@@ -279,6 +279,12 @@ impl World {
         due.chain(dead).min()
     }
 
+    /// Time passes, in which nothing is done.
+    pub fn wait(&mut self, until: Nanos) {
+        self.now = self.now.max(until);
+        self.net.set_now(self.now);
+    }
+
     /// Goes on until this time, or until nothing is left to be done; `false` then.
     pub fn run(&mut self, until: Nanos, mut check: impl FnMut(u32, &Held)) -> bool {
         loop {
@@ -292,14 +298,7 @@ impl World {
                     self.net.set_now(until);
                     return true;
                 }
-                None => {
-                    // Time goes on to its end only if something happens then.
-                    if until < Nanos::MAX {
-                        self.now = until;
-                        self.net.set_now(until);
-                    }
-                    return false;
-                }
+                None => return false,
             }
         }
     }

@@ -462,7 +462,7 @@ fn short_messages_stay_eager() {
 fn long_messages_come_in_strips_from_all_nodes_in_an_order_that_differs() {
     const STRIPS: u64 = 32;
     let mut first = BTreeSet::new();
-    for seed in 0..8 {
+    for seed in 0..32 {
         let limits = Limits {
             ejection: 1 << 20,
             strip: 128 << 10,
@@ -498,7 +498,8 @@ fn long_messages_come_in_strips_from_all_nodes_in_an_order_that_differs() {
         first.insert(world.hosts[0].sent[0].1);
         for node in 1..4 {
             let strips = world.machine(node).map_or(0, |m| m.counters().strips);
-            assert!(strips > STRIPS / 2, "node {node} has sent {strips}");
+            // The first offer has a start of eight strips.
+            assert!(strips > STRIPS / 4, "node {node} has sent {strips}");
         }
     }
     assert!(first.len() > 1, "always {first:?}");
