@@ -9,9 +9,10 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use agent::host::Host;
 use agent::{Dragonfly, Machine, Node};
 use clap::Parser;
-use conduit_portals::transport::open::OpenTransport;
+use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use dragon::startup::{self, Purpose, Startup};
 use dragon::{Gateway, Library};
 use lanes::open::{Choice, Family};
@@ -41,10 +42,7 @@ enum Error {
     #[error("{0}")]
     Front(agent::Code),
     #[error("the address of node {host:#x}: {source}")]
-    Address {
-        host: u64,
-        source: conduit_portals::transport::open::ConnectError,
-    },
+    Address { host: u64, source: ConnectError },
     #[error("{setting}: {program} can't be run: {source}")]
     Under {
         setting: &'static str,
@@ -54,7 +52,7 @@ enum Error {
     #[error(transparent)]
     Native(#[from] native::NativeError),
     #[error("the address of a node's agent: {0}")]
-    Peer(#[from] conduit_portals::transport::open::ConnectError),
+    Peer(#[from] ConnectError),
     #[error("{0}")]
     System(#[from] std::io::Error),
 }
@@ -102,7 +100,7 @@ fn run() -> Result<(), Error> {
     }
     let nic = startup::nic()?;
     let mut gateway = Gateway::open(library, nic)?;
-    let (own, mut network) = network(&settings, &told, gateway.node())?;
+    let (own, network) = network(&settings, &told, gateway.node())?;
     let agents = startup::agents();
     if told.purpose == Purpose::User && nic < agents && agents > 1 {
         // Each can do its own work alone.
@@ -111,18 +109,31 @@ fn run() -> Result<(), Error> {
         }
     }
     let nodes = nodes(&told, &network)?;
+    serve((own, nodes), &settings, &mut gateway, network, || {
+        startup::ready(&mut std::io::stdout())?;
+        Ok(|| ends.load(Ordering::Relaxed))
+    })
+}
+
+/// Runs the agent of the node with the number `own` until what `begin` gives, when all is ready, says so.
+fn serve<H: Host, E: FnMut() -> bool, F: From<ConnectError>>(
+    (own, nodes): (u32, Vec<Node>),
+    settings: &settings::AgentSettings,
+    host: &mut H,
+    mut network: lanes::open::Network,
+    begin: impl FnOnce() -> Result<E, F>,
+) -> Result<(), F> {
     let dragonfly = settings.dragonfly(nodes.len());
     let addresses: Vec<_> = nodes.iter().map(|node| node.address.clone()).collect();
     let mut machine = Machine::new(own, nodes, settings.limits(), seed());
-    startup::ready(&mut std::io::stdout())?;
-    let ends = || ends.load(Ordering::Relaxed);
     if dragonfly {
         let addresses = addresses.iter().map(Vec::as_slice);
         let mut network = Dragonfly::new(network, own, addresses, seed())?;
-        agent::driver::run(&mut machine, &mut gateway, &mut network, ends);
+        agent::driver::run(&mut machine, host, &mut network, begin()?);
     } else {
-        agent::driver::run(&mut machine, &mut gateway, &mut network, ends);
+        agent::driver::run(&mut machine, host, &mut network, begin()?);
     }
+    tracing::debug!("at the end: {:?}", machine.counters());
     Ok(())
 }
 

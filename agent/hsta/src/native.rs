@@ -4,13 +4,12 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use agent::{Machine, Node};
+use agent::Node;
 use clap::Parser;
 use conduit_channels::{DEFAULT_AGENT, Gateway, GatewayConfig, GatewayError};
 use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use lanes::open::{Choice, Family};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tracing::debug;
 
 use crate::settings::AgentSettings;
 
@@ -64,6 +63,8 @@ pub(crate) enum NativeError {
         address: SocketAddr,
         source: ConnectError,
     },
+    #[error("the address of a node's agent: {0}")]
+    Peer(#[from] ConnectError),
     #[error(transparent)]
     Gateway(#[from] GatewayError),
     #[error("saying that the agent is ready: {0}")]
@@ -77,7 +78,7 @@ pub(crate) fn run(
     ends: &AtomicBool,
 ) -> Result<(), NativeError> {
     let own = options.node.unwrap_or(0);
-    let (mut network, nodes) = network(options, settings, own)?;
+    let (network, nodes) = network(options, settings, own)?;
     let mut gateway = Gateway::open(&GatewayConfig {
         pool: (settings.pool as usize) << 20,
         reserve: u64::from(settings.channels) << 20,
@@ -85,16 +86,13 @@ pub(crate) fn run(
         clients: settings.clients,
         ..GatewayConfig::new(&options.name, own.into())
     })?;
-    let mut machine = Machine::new(own, nodes, settings.limits(), crate::seed());
-    let mut output = std::io::stdout();
-    writeln!(output, "CONDUIT_AGENT={}", options.name)
-        .and_then(|()| output.flush())
-        .map_err(NativeError::Ready)?;
-    agent::driver::run(&mut machine, &mut gateway, &mut network, || {
-        ends.load(Ordering::Relaxed) || (options.until_eof && has_input_ended())
-    });
-    debug!("at the end: {:?}", machine.counters());
-    Ok(())
+    crate::serve((own, nodes), settings, &mut gateway, network, || {
+        let mut output = std::io::stdout();
+        writeln!(output, "CONDUIT_AGENT={}", options.name)
+            .and_then(|()| output.flush())
+            .map_err(NativeError::Ready)?;
+        Ok(|| ends.load(Ordering::Relaxed) || (options.until_eof && has_input_ended()))
+    })
 }
 
 /// The network, and all nodes.

@@ -89,12 +89,24 @@ fn send_streams(to: &Channel) {
 
 #[test]
 fn messages_of_each_handle_arrive_once_and_in_order() {
-    let cluster = Cluster::start(3);
+    streams(&Cluster::start(3), [0, 1, 1, 2]);
+}
+
+/// Of four nodes in two groups, where who is not linked to the first one sends by others.
+#[test]
+fn they_do_so_by_a_dragonfly_too() {
+    let cluster = Cluster::start_with(4, |_, agent| {
+        agent.env("DRAGON_HSTA_DRAGONFLY", "4");
+    });
+    streams(&cluster, [1, 2, 3, 3]);
+}
+
+/// Processes on these nodes send to a channel of the first one.
+fn streams(cluster: &Cluster, nodes: [usize; 4]) {
     let client = cluster.client(0);
     let channel = client.create(&of_capacity(7)).unwrap();
     let part = format!("streams {}", channel.descriptor());
-    // One of them on the channel's own node.
-    let mut children: Vec<Child> = [0, 1, 1, 2].map(|node| cluster.spawn(node, &part)).into();
+    let mut children: Vec<Child> = nodes.map(|node| cluster.spawn(node, &part)).into();
     let mut next: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     for _ in 0..children.len() as u64 * 3 * STREAM {
         let received = channel.receive(LONG).unwrap();
