@@ -30,6 +30,8 @@ impl Code {
     pub const GATEWAY_FULL: Self = Self(10_001);
 }
 
+impl std::error::Error for Code {}
+
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match *self {
