@@ -8,9 +8,10 @@ use agent::host::{Attempt, Message};
 
 use crate::memory::{Memory, Owner, Padded, code};
 use crate::sys::{
-    CHANNEL_CLEANUP, IDLE_WAIT, Library, POLL_BARRIER_WAIT, POLL_BARRIER_WAITERS, POLL_CAPACITY,
-    TRANSFER_OWNERSHIP, TRY_ONCE, dragonChannelDescr_t, dragonChannelRecvh_t, dragonChannelSendh_t,
-    dragonMemoryDescr_t, dragonMemoryPoolDescr_t, dragonMessage_t, dragonMessageAttr_t,
+    BARRIER_WAIT_TRY_AGAIN, CHANNEL_CLEANUP, IDLE_WAIT, Library, POLL_BARRIER_WAIT,
+    POLL_BARRIER_WAITERS, POLL_CAPACITY, TRANSFER_OWNERSHIP, TRY_ONCE, dragonChannelDescr_t,
+    dragonChannelRecvh_t, dragonChannelSendh_t, dragonMemoryDescr_t, dragonMemoryPoolDescr_t,
+    dragonMessage_t, dragonMessageAttr_t,
 };
 
 /// A channel of this node that was attached to.
@@ -195,7 +196,8 @@ impl Channel {
             return Attempt::Blocked(Code::TIMEOUT);
         }
         match self.once(mask) {
-            (_, Code::TIMEOUT) => Attempt::Blocked(Code::TIMEOUT),
+            // Some have not gone from the barrier's last meeting yet.
+            (_, code @ (Code::TIMEOUT | BARRIER_WAIT_TRY_AGAIN)) => Attempt::Blocked(code),
             answer => Attempt::Done(answer),
         }
     }

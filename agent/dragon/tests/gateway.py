@@ -403,7 +403,17 @@ def barriers(bench):
     # One more than its parties has to wait, and nobody else because of that.
     assert poll(channel, EventType.POLLBARRIER, 0.1)[1] == TIMEOUT
     assert poll(channel, EventType.POLLBARRIER_RELEASE, 0)[1] == 0
+    # The next meeting begins when all have gone from this one; who comes before waits for that.
+    begin = time.monotonic()
+    assert poll(channel, EventType.POLLBARRIER, 0.1)[1] == TIMEOUT
+    assert time.monotonic() - begin >= 0.1
+    early = os.fork()
+    if early == 0:
+        die_with_parent()
+        os._exit(poll(channel, EventType.POLLBARRIER)[1])
     assert len(take.recv_bytes(timeout=20)) == len(take.recv_bytes(timeout=20)) > 0
+    assert os.waitpid(early, 0)[1] == 0
+    assert poll(channel, EventType.POLLBARRIER_WAITERS) == (1, 0)
     assert poll(channel, EventType.POLLBARRIER_ABORT, 0)[1] == 0
     assert poll(channel, EventType.POLLBARRIER_ISBROKEN)[0] == 1
     assert poll(channel, EventType.POLLBARRIER)[1] == BARRIER_BROKEN

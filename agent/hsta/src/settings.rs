@@ -34,6 +34,8 @@ settings::group! {
         "with `--native`: MiB that the blocks of all channels of a node may need";
     "CONDUIT_HSTA_HUGE_PAGES" huge_pages: bool = false, Kind::Bool,
         "with `--native`: long messages are in huge pages, reserved ones (`vm.nr_hugepages`) or else transparent ones";
+    "CONDUIT_HSTA_CONNECT_TIME" connect: u32 = 300, Kind::integer(0, 86_400),
+        "seconds for which what goes to a node waits for an agent that was never heard of; then it ends with code 1";
     "CONDUIT_HSTA_REQUESTS" requests: u32 = 1 << 14, Kind::integer(1, 1 << 20),
         "requests that have not ended, beyond which no more to send are taken";
     "CONDUIT_HSTA_CLIENTS" clients: u32 = 4096, Kind::integer(1, 65_536),
@@ -75,6 +77,7 @@ impl AgentSettings {
                 false => Transfer::Rma,
             },
             requests: self.requests,
+            connect: u64::from(self.connect) * 1_000_000_000,
             ..Limits::default()
         }
     }

@@ -19,6 +19,8 @@ fn world(name: &'static str, asks: &[Ask]) -> World {
             getmsg: 1,
             eager: 4096,
             strip: LONG as u32 / 2,
+            // All start together.
+            connect: 0,
             ..Limits::default()
         },
         capacity: 1,

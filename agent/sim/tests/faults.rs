@@ -45,6 +45,7 @@ const LIMITS: Limits = Limits {
     ports: 1 << 16,
     age: 50_000,
     idle: true,
+    connect: 300_000_000_000,
 };
 const SHORT: usize = 300;
 const LONG: usize = 100_000;

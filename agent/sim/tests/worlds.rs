@@ -110,9 +110,10 @@ fn case(faults: bool, agents: u32, dragonfly: bool) -> impl Strategy<Value = Cas
             1u32..40,
             1u32..8,
             prop_oneof![Just(1u64 << 12), Just(1 << 16), Just(u64::MAX)],
+            prop_oneof![Just(0), Just(20_000 * US), Just(300_000_000 * US)],
         )
             .prop_map(
-                |(budget, eager, strip, rma, requests, ports, backlog)| Limits {
+                |(budget, eager, strip, rma, requests, ports, backlog, connect)| Limits {
                     ejection: budget,
                     getmsg: budget,
                     injection: budget,
@@ -125,6 +126,7 @@ fn case(faults: bool, agents: u32, dragonfly: bool) -> impl Strategy<Value = Cas
                     requests,
                     ports,
                     backlog,
+                    connect,
                     ..Limits::default()
                 },
             );
@@ -455,6 +457,86 @@ fn short_messages_stay_eager() {
     }
     let counters = world.machine(0).expect("it lives").counters();
     assert_eq!((counters.strips, counters.entries), (0, 1000));
+}
+
+/// Directly, and from 0 to 8 by 2 and 6.
+#[test]
+fn an_agent_that_starts_late_is_waited_for_and_time_outs_hold_meanwhile() {
+    const MS: u64 = 1000 * US;
+    let send = |world: &mut World, id, to, limit| {
+        let memory = world.hosts[0].memory(content(id, 500));
+        world.hosts[0].ask(Request {
+            id,
+            node: World::host_id(to),
+            channel: [0].into(),
+            process: 0,
+            limit,
+            operation: Operation::Send {
+                handle: 1,
+                message: Message {
+                    memory,
+                    hints: 0,
+                    client: 0,
+                },
+                mode: ReturnMode::Deposited,
+                destination: None,
+            },
+        });
+    };
+    let run = |world: &mut World, until| {
+        world.run(until, |_, _| {});
+        let mut completed = std::mem::take(&mut world.hosts[0].completed);
+        completed.sort_by_key(|(id, _)| *id);
+        completed
+    };
+    for dragonfly in [false, true] {
+        let limits = Limits {
+            connect: 5000 * MS,
+            ..Limits::default()
+        };
+        let (delays, memory) = (Delays::default(), 1 << 20);
+        let (mut world, late) = match dragonfly {
+            false => (World::new(2, memory, limits, delays, 1), vec![1]),
+            true => (
+                World::dragonfly(9, memory, limits, delays, 1),
+                vec![2, 6, 8],
+            ),
+        };
+        let to = late[late.len() - 1];
+        for &node in &late {
+            world.kill(node);
+        }
+        world.hosts[to as usize].create(0, 9);
+        send(&mut world, 1, to, Limit::Never);
+        send(&mut world, 2, to, Limit::At(300 * MS));
+        assert_eq!(run(&mut world, 299 * MS), []);
+        let over = Outcome::Failed(Code::TIMEOUT);
+        assert_eq!(run(&mut world, 301 * MS), [(2, over)]);
+        for &node in &late {
+            let until = world.now() + 800 * MS;
+            assert_eq!(run(&mut world, until), [], "{dragonfly} {node}");
+            world.start(node);
+        }
+        assert_eq!(run(&mut world, u64::MAX), [(1, Outcome::Sent)]);
+        assert_eq!(world.hosts[to as usize].sent.len(), 1);
+        // One that was there is not waited for.
+        world.kill(to);
+        send(&mut world, 3, to, Limit::Never);
+        let begin = world.now();
+        let gone = || Outcome::Failed(Code::FAILURE);
+        assert_eq!(run(&mut world, u64::MAX), [(3, gone())]);
+        assert!(world.now() - begin < 5000 * MS);
+        // Nor is one that never comes, for ever.
+        let node = 1;
+        world.kill(0);
+        world.kill(node);
+        world.start(0);
+        send(&mut world, 4, node, Limit::Never);
+        let until = world.now() + 4999 * MS;
+        assert_eq!(run(&mut world, until), [], "{dragonfly} {node}");
+        assert_eq!(run(&mut world, u64::MAX), [(4, gone())]);
+        assert_eq!(world.held(0), agent::Held::default());
+    }
 }
 
 /// Three nodes send a long message to a fourth one, which gets them side by side, part by part.

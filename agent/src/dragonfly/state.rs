@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use conduit_core::ni::Rank;
 use conduit_portals::transport::fragment::{Failure, FragmentHandler, Payload, Refused};
+use rustix::io::Errno;
 use slab::Slab;
 
 use super::item::{Item, Kind};
@@ -614,11 +615,9 @@ impl State {
         if lost.start >= lost.end || lost.end > self.routes.nodes() {
             return None;
         }
-        self.lose_by(
-            from,
-            lost.clone(),
-            Failure::Network("a node on the way is gone"),
-        );
+        // A node on the way is gone, or has not started yet.
+        let failure = Failure::Lost(Errno::HOSTUNREACH.raw_os_error().unsigned_abs());
+        self.lose_by(from, lost.clone(), failure);
         self.flush(handler);
         if !self.routes.are_together(self.own, from) {
             self.tell_all(true, &lost);

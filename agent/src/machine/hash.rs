@@ -39,6 +39,7 @@ impl<H: Host<Memory: Hash, Channel: Hash>> Hash for Machine<H> {
             by_host: _,
             by_rank,
             listed,
+            expecting,
             credits,
             scale: _,
             share: _,
@@ -59,7 +60,7 @@ impl<H: Host<Memory: Hash, Channel: Hash>> Hash for Machine<H> {
         table(sending, state);
         table(landing, state);
         (now, nodes, listed, credits, client, service, bulk, stealing).hash(state);
-        (arrived, joined, broken, outcomes).hash(state);
+        (arrived, joined, broken, outcomes, expecting).hash(state);
         (counters.protocol_errors, random.get_seed()).hash(state);
     }
 }

@@ -19,6 +19,9 @@ use crate::machine::timeout::Timeout;
 /// The most bytes that the name of a message's memory takes in an entry.
 const MAX_NAME: usize = 2 + MAX_DESCRIPTOR;
 
+/// How long an agent that has not started yet is left alone; doubled up to 32 times as much.
+const PAUSE: Nanos = 20_000_000;
+
 /// An entry that is not packed yet.
 #[derive(Debug, Clone, Hash)]
 pub(super) enum Entry {
@@ -95,11 +98,23 @@ pub(super) struct Link {
     /// What it has asked for.
     pub(super) pulls: VecDeque<Pulled>,
     pub(super) listed: bool,
+    /// While its agent has not started yet: when it is tried again, and the pause after that.
+    again: Nanos,
+    pause: Nanos,
 }
 
 impl Link {
-    pub(super) fn due(&self, age: Nanos) -> Option<Nanos> {
-        (!self.open.is_empty()).then_some(self.since + age)
+    pub(super) fn due(&self, now: Nanos, age: Nanos) -> Option<Nanos> {
+        match self.again > now {
+            true => Some(self.again),
+            false => (!self.open.is_empty()).then_some(self.since + age),
+        }
+    }
+
+    /// The node's agent has not started yet.
+    pub(super) fn try_later(&mut self, now: Nanos) {
+        self.pause = (2 * self.pause).clamp(PAUSE, 32 * PAUSE);
+        self.again = now + self.pause;
     }
 
     /// Buffers that are not free.
@@ -181,11 +196,26 @@ impl<H: Host> Machine<H> {
         if node != self.own && self.rank(node, network).is_none() {
             return false;
         }
+        if self.nodes[node as usize].expected && !self.is_greeted(node, network) {
+            return false;
+        }
         let mut did = self.pack(node);
         did |= self.send_control(node, network) == Ok(true);
         did |= self.send_buffers(node, network);
         did |= self.send_told(node, network);
         did | self.send_strips(node, network)
+    }
+
+    /// Whether an agent that was not heard of is there. Nothing is packed for it before, so that all of it can end in
+    /// time.
+    fn is_greeted(&mut self, node: u32, network: &mut impl OpenTransport) -> bool {
+        let greeting = Fragment::Told(Told::default()).encode();
+        let is_greeted = self.link(node).again <= self.now
+            && self.give(node, &greeting, &[], None, network).is_ok();
+        if is_greeted {
+            self.nodes[node as usize].expected = false;
+        }
+        is_greeted
     }
 
     /// Gives a fragment to the network.
@@ -294,7 +324,7 @@ impl<H: Host> Machine<H> {
                     .rank
                     .is_none_or(|rank| network.is_idle(rank)));
         let link = self.link(node);
-        let is_old = link.due(age).is_some_and(|due| due <= now);
+        let is_old = link.due(now, age).is_some_and(|due| due <= now);
         if !link.open.is_empty() && ((is_idle && link.packed.is_empty()) || is_old) {
             let open = std::mem::take(&mut link.open);
             link.packed.push_back(open);

@@ -95,6 +95,9 @@ pub struct Limits {
     pub backlog: u64,
     /// A buffer goes earlier when no other one is under way to its node.
     pub idle: bool,
+    /// How long what goes to a node waits for an agent that was never heard of: all agents of a job don't start at the
+    /// same time.
+    pub connect: Nanos,
 }
 
 impl Default for Limits {
@@ -111,6 +114,7 @@ impl Default for Limits {
             age: 50_000,
             backlog: 4 << 20,
             idle: true,
+            connect: 300_000_000_000,
         }
     }
 }
@@ -165,6 +169,8 @@ struct Peer {
     address: Box<[u8]>,
     rank: Option<Rank>,
     link: Option<Box<Link>>,
+    /// Its agent was never heard of, and may not have started yet.
+    expected: bool,
 }
 
 /// What has arrived, but strips.
@@ -194,6 +200,8 @@ pub struct Machine<H: Host> {
     by_rank: HashMap<Rank, u32>,
     /// With something to go out.
     listed: Vec<u32>,
+    /// Until when what goes to nodes waits for their agents to start, in the order of time.
+    expecting: VecDeque<(Nanos, u32)>,
     credits: Dynamic,
     scale: Scale,
     /// Bytes of eager messages that each node may leave here.
@@ -262,16 +270,18 @@ impl<H: Host> Machine<H> {
                 .map(|(at, node)| (node.host, at))
                 .collect(),
             by_rank: HashMap::new(),
-            nodes: nodes
-                .into_iter()
-                .map(|node| Peer {
+            nodes: (0..)
+                .zip(nodes)
+                .map(|(at, node)| Peer {
                     host: node.host,
                     address: node.address.into(),
                     rank: None,
                     link: None,
+                    expected: at != own && limits.connect > 0,
                 })
                 .collect(),
             listed: Vec::new(),
+            expecting: VecDeque::new(),
             credits,
             scale,
             share: (limits.eager / u64::from(count.max(1))).max(BUFFER as u64),
@@ -326,6 +336,7 @@ impl<H: Host> Machine<H> {
         did |= self.tell_siblings(host);
         did |= self.transmit(network);
         network.transmit(self);
+        self.give_up_nodes(network);
         self.part(network);
         did |= !self.outcomes.is_empty();
         for (request, outcome) in self.outcomes.drain(..) {
@@ -340,14 +351,17 @@ impl<H: Host> Machine<H> {
             .listed
             .iter()
             .filter_map(|node| self.nodes[*node as usize].link.as_deref());
-        let packed = links.filter_map(|link| link.due(self.limits.age));
+        let packed = links.filter_map(|link| link.due(self.now, self.limits.age));
+        let expecting = self.expecting.front().map(|(at, _)| *at);
         let hungry = self
             .bulk
             .is_starved()
             .then_some(self.now + service::LONGEST);
         let siblings = self.siblings_due();
-        [self.client.due(), self.service.due(), hungry, siblings]
+        let others = [self.client.due(), self.service.due(), hungry, siblings];
+        others
             .into_iter()
+            .chain([expecting])
             .flatten()
             .chain(packed)
             .min()
@@ -374,7 +388,12 @@ impl<H: Host> Machine<H> {
     // ---- nodes ----
 
     fn link(&mut self, node: u32) -> &mut Link {
-        self.nodes[node as usize].link.get_or_insert_default()
+        let peer = &mut self.nodes[node as usize];
+        if peer.link.is_none() && peer.expected {
+            let until = self.now.saturating_add(self.limits.connect);
+            self.expecting.push_back((until, node));
+        }
+        peer.link.get_or_insert_default()
     }
 
     /// Something is to go out to a node.
@@ -412,6 +431,7 @@ impl<H: Host> Machine<H> {
             match known {
                 Some(node) => {
                     self.nodes[node].rank = Some(rank);
+                    self.nodes[node].expected = false;
                     // Fits: an index of nodes.
                     self.by_rank.insert(rank, node as u32);
                 }
@@ -434,11 +454,34 @@ impl<H: Host> Machine<H> {
         }
     }
 
+    /// What waits for an agent that hasn't started in time ends.
+    fn give_up_nodes(&mut self, network: &mut impl OpenTransport) {
+        while let Some(&(at, node)) = self.expecting.front() {
+            let peer = &self.nodes[node as usize];
+            if peer.expected && at > self.now {
+                break;
+            }
+            self.expecting.pop_front();
+            if peer.expected {
+                let host = peer.host;
+                tracing::warn!(
+                    host,
+                    "the agent of a node was never heard of (CONDUIT_HSTA_CONNECT_TIME)"
+                );
+                if let Some(rank) = peer.rank {
+                    network.end_session(rank);
+                }
+                self.lose(node);
+            }
+        }
+    }
+
     /// The session with a node has ended: nothing of it is left.
     fn lose(&mut self, node: u32) {
         self.counters.failures += 1;
         let rank = self.nodes[node as usize].rank;
         self.nodes[node as usize].link = None;
+        self.nodes[node as usize].expected = false;
         self.listed.retain(|listed| *listed != node);
         // They are not mentioned again.
         self.landing.retain(|_, (from, _)| Some(*from) != rank);
@@ -483,9 +526,11 @@ impl<H: Host> Machine<H> {
                 From::Own => Some(self.own),
                 From::Network(rank) => self.by_rank.get(&rank).copied(),
             };
-            if let Some(node) = node
-                && self.take(node, &arrived.header, arrived.payload).is_err()
-            {
+            let Some(node) = node else {
+                continue;
+            };
+            self.nodes[node as usize].expected = false;
+            if self.take(node, &arrived.header, arrived.payload).is_err() {
                 self.broken.insert(node);
             }
         }
@@ -650,11 +695,25 @@ impl<H: Host> FragmentHandler for Machine<H> {
         self.arrived
             .retain(|arrived| arrived.from != From::Network(peer));
         self.landing.retain(|_, (from, _)| *from != peer);
-        if let Some(&node) = self.by_rank.get(&peer) {
-            let host = self.nodes[node as usize].host;
-            tracing::warn!(host, "the agent of a node {failure}");
-            self.lose(node);
+        let Some(&node) = self.by_rank.get(&peer) else {
+            return;
+        };
+        let now = self.now;
+        let peer = &mut self.nodes[node as usize];
+        let host = peer.host;
+        let is_there = matches!(
+            failure,
+            Failure::Mtu(_) | Failure::Network(_) | Failure::Broken(_)
+        );
+        if peer.expected && !is_there {
+            tracing::debug!(host, "the agent of a node {failure}, and is waited for");
+            if let Some(link) = &mut peer.link {
+                link.try_later(now);
+            }
+            return;
         }
+        tracing::warn!(host, "the agent of a node {failure}");
+        self.lose(node);
     }
 
     fn room(&self) -> usize {

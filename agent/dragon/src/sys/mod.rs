@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_short, c_void};
 
+use agent::Code;
 use libc::timespec;
 
 #[cfg(test)]
@@ -294,6 +295,8 @@ pub(crate) const GATEWAY_MESSAGE_SEND: c_int = 0;
 pub(crate) const GATEWAY_MESSAGE_GET: c_int = 1;
 pub(crate) const GATEWAY_MESSAGE_EVENT: c_int = 2;
 
+/// What waiting at a barrier answers if it is tried once and has to wait.
+pub(crate) const BARRIER_WAIT_TRY_AGAIN: Code = Code(21);
 pub(crate) const POLL_CAPACITY: u16 = 8;
 pub(crate) const POLL_BARRIER_WAIT: u16 = 9;
 pub(crate) const POLL_BARRIER_WAITERS: u16 = 13;
