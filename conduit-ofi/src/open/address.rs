@@ -7,7 +7,8 @@
 //! | | IPv4 or IPv6 address and port, big-endian; elsewhere what `fi_getname` says |
 //!
 //! The text is the provider's name, a slash, and `1.2.3.4:567` or `[::1]:567`; a text, if that is
-//! the provider's own format; or hexadecimal digits.
+//! the provider's own format; or hexadecimal digits. An IPv4 or IPv6 address and a port may be
+//! read without the provider's name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -167,7 +168,16 @@ impl Addressing {
     /// Why it is no address.
     pub(super) fn of_text(&self, text: &str) -> Result<Vec<u8>, ConnectError> {
         let malformed = ConnectError::Malformed;
-        let (provider, text) = text.split_once('/').ok_or(malformed(MALFORMED))?;
+        // Who knows hosts and ports only, as launchers do, means this process's provider.
+        let own = || {
+            text.parse::<SocketAddr>()
+                .is_ok()
+                .then_some((&*self.provider, text))
+        };
+        let (provider, text) = text
+            .split_once('/')
+            .or_else(own)
+            .ok_or(malformed(MALFORMED))?;
         if provider != self.provider {
             return Err(malformed(OTHER_PROVIDER));
         }
@@ -251,6 +261,12 @@ mod tests {
             let raw = addressing.raw(addressing.own()).unwrap();
             assert!(matches!(raw.len(), 16 | 28 | 11 | 2));
         }
+        let [four, six, text, other] = addressing().try_into().unwrap();
+        assert_eq!(four.of_text("127.0.0.1:258").as_deref(), Ok(four.own()));
+        assert_eq!(six.of_text("[::1]:0").as_deref(), Ok(six.own()));
+        assert!(four.of_text("[::1]:0").is_err());
+        assert!(other.of_text("127.0.0.1:258").is_err());
+        assert!(text.of_text("fi_shm:").is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Agents and clients as processes, which end with the test.
 
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -100,15 +101,36 @@ impl Cluster {
 
     /// With more settings for each node.
     pub(super) fn start_with(nodes: usize, set: impl Fn(usize, &mut Command) + 'static) -> Self {
+        // Of this cluster alone, so that ports are free.
+        let address = |number: u32, node| {
+            let process = std::process::id();
+            let (high, low) = (1 + process / 250 % 250, process % 250);
+            format!("127.{high}.{low}.{}:7575", 1 + number * 4 + node)
+        };
+        Self::start_at(nodes, address, set)
+    }
+
+    /// Over libfabric, which knows no addresses but those of interfaces.
+    pub(super) fn over_libfabric(nodes: usize) -> Self {
+        let free = |_, _| {
+            let socket = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+            socket.expect("there are ports").to_string()
+        };
+        Self::start_at(nodes, free, |_, agent| {
+            agent.env("DRAGON_HSTA_FABRIC_BACKEND", "ofi");
+        })
+    }
+
+    fn start_at(
+        nodes: usize,
+        address: impl Fn(u32, u32) -> String,
+        set: impl Fn(usize, &mut Command) + 'static,
+    ) -> Self {
         static CLUSTERS: AtomicU32 = AtomicU32::new(0);
         let number = CLUSTERS.fetch_add(1, Ordering::Relaxed);
         let process = std::process::id();
-        // Addresses of this cluster alone, so that ports are free.
-        let addresses: Vec<String> = (0..nodes)
-            .map(|node| {
-                let (high, low) = (1 + process / 250 % 250, process % 250);
-                format!("127.{high}.{low}.{}:7575", 1 + number * 4 + node as u32)
-            })
+        let addresses: Vec<String> = (0..nodes as u32)
+            .map(|node| address(number, node))
             .collect();
         let names: Vec<String> = (0..nodes)
             .map(|node| format!("test-{process}-{number}-{node}"))

@@ -92,6 +92,11 @@ fn messages_of_each_handle_arrive_once_and_in_order() {
     streams(&Cluster::start(3), [0, 1, 1, 2]);
 }
 
+#[test]
+fn they_do_so_over_libfabric_too() {
+    streams(&Cluster::over_libfabric(3), [0, 1, 1, 2]);
+}
+
 /// Of four nodes in two groups, where who is not linked to the first one sends by others.
 #[test]
 fn they_do_so_by_a_dragonfly_too() {
