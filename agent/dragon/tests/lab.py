@@ -1,10 +1,13 @@
 """Unmodified Dragon on several nodes that are namespaces of this machine, with an agent of ours in the place of its own.
 
-    sudo python lab.py [--nodes N] [--nics K] [--agent PROGRAM | --tcp] [--limit SECONDS] PROGRAM [ARGUMENT...]
+    sudo python lab.py [--nodes N] [--spare N] [--nics K] [--agent PROGRAM | --tcp] [--limit SECONDS] PROGRAM [ARGUMENT...]
 
 The Python that runs it has `dragonhpc`; PROGRAM is run by `dragon`. Without --agent the package's own agent runs. What this
 process's environment says of `DRAGON_HSTA_...` and `CONDUIT_...` holds on all nodes. A line `lab: kill nodeI` of the program
-kills the agents of that node. The exit code is that of `dragon`, or 1 if that has written of an abnormal exit.
+kills the agents of that node. While there is a file `quiet` in the program's home, Dragon's connections between front end and
+nodes are stopped: they spin, and take the processors from what is measured; what the program writes comes when they go on.
+The exit code is that of `dragon`, or 1 if that has written of an abnormal exit, which it may if there are spare nodes to go
+on with.
 
 Everything happens in namespaces of this script's own, whose processes end with it: of each node the network, the host's name,
 the processes and shared memory. It needs root, and `ip`, `unshare` and `nsenter`.
@@ -29,6 +32,8 @@ UNSHARE = ["unshare", "--net", "--uts", "--mount", "--ipc", "--pid", "--fork", "
 INSIDE = "CONDUIT_LAB_INSIDE"
 # Dragon's name of its agent.
 AGENT = "dragon-hsta"
+# What tells its connections between front end and nodes from its agent over TCP.
+OVERLAY = (b"dragon-tcp", b"--infrastructure")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 PR_SET_PDEATHSIG = 1
 PASSED_ON = re.compile("_?DRAGON_HSTA_|CONDUIT_|RUST_")
@@ -63,7 +68,7 @@ class Lab:
         self.nodes = []
         self.abnormal, self.killed = False, None
         self.package = pathlib.Path(sys.prefix, "lib", f"python3.{sys.version_info.minor}", "site-packages/dragon")
-        names = [f"node{number}" for number in range(options.nodes)]
+        names = [f"node{number}" for number in range(options.nodes + options.spare)]
         self.files(names)
         for nic in range(options.nics):
             run("ip", "link", "add", self.bridge(nic), "type", "bridge")
@@ -72,7 +77,7 @@ class Lab:
         run("ip", "link", "set", "lo", "up")
         # Looking for their own address, programs ask for a route.
         run("ip", "route", "add", "default", "dev", "eth0")
-        for number in range(options.nodes):
+        for number in range(len(names)):
             self.node(number)
 
     def bridge(self, nic):
@@ -133,11 +138,24 @@ class Lab:
             except OSError:
                 continue
 
+    def keep_quiet(self):
+        held = False
+        while True:
+            if (self.folder / "quiet").exists() != held:
+                held = not held
+                for process in processes():
+                    words = command_line(process)
+                    if all(word in words for word in OVERLAY):
+                        os.kill(process, signal.SIGSTOP if held else signal.SIGCONT)
+            time.sleep(0.05)
+
     def dragon(self, program):
         options = self.options
-        hosts = ",".join(f"node{number}" for number in range(options.nodes))
+        hosts = ",".join(f"node{number}" for number in range(len(self.nodes)))
         transport = "tcp" if options.tcp else "hsta"
-        command = ["dragon", "-w", "ssh", "--hostlist", hosts, "-t", transport, *program]
+        command = ["dragon", "-w", "ssh", "--hostlist", hosts, "-t", transport]
+        command += ["--resilient", f"--nodes={options.nodes}"] if options.spare else []
+        command += program
         environment = os.environ | {
             "HOME": str(self.folder),
             "TMPDIR": str(self.folder),
@@ -153,6 +171,7 @@ class Lab:
         timer = threading.Timer(options.limit, lambda: (print("lab: too late", flush=True), os._exit(1)))
         timer.daemon = True
         timer.start()
+        threading.Thread(target=self.keep_quiet, daemon=True).start()
         reader = threading.Thread(target=self.read, args=(job.stdout,), daemon=True)
         reader.start()
         code = job.wait()
@@ -163,7 +182,7 @@ class Lab:
         abnormal, killed = self.abnormal, self.killed
         late = f", {now - killed:.1f} s after the agent was killed" if killed else ""
         print(f"lab: dragon has ended with {code} after {now - begin:.1f} s{late}; abnormal: {abnormal}", flush=True)
-        return code or int(abnormal)
+        return code or int(abnormal and not options.spare)
 
     def read(self, output):
         for line in output:
@@ -182,6 +201,13 @@ def processes():
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
+def command_line(process):
+    try:
+        return pathlib.Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
 def parent(process):
     try:
         status = pathlib.Path(f"/proc/{process}/stat").read_text()
@@ -193,6 +219,7 @@ def parent(process):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--spare", type=int, default=0, help="more nodes, where the job goes on if one is lost")
     parser.add_argument("--nics", type=int, default=1, help="interfaces of each node, and so agents")
     parser.add_argument("--agent", type=os.path.abspath, help="the program in the place of dragon-hsta")
     parser.add_argument("--tcp", action="store_true", help="Dragon's agent over TCP, in Python")

@@ -1,6 +1,6 @@
 """Programs of Dragon's multiprocessing over all nodes of a job; lab.py runs them.
 
-programs.py [CASE...]: all cases but `an_agent_is_killed`, which ends the job.
+programs.py [CASE...]: all cases but `an_agent_is_killed` and `a_restart`, which end the job.
 """
 
 import hashlib
@@ -162,6 +162,14 @@ def an_agent_is_killed(hosts):
     while True:
         send.send("more")
         receive.recv()
+
+
+def a_restart(hosts):
+    """With a spare node, a job whose agent is killed begins anew."""
+    if not os.environ.get("DRAGON_RESILIENT_RESTART"):
+        an_agent_is_killed(hosts)
+    queue(hosts)
+    return f"again, on {hosts}"
 
 
 CASES = [placement, queue, barrier, lock, pool, connection_ring, large_payloads]

@@ -2,6 +2,7 @@
 //!
 //! - Round trips of 8 bytes between two processes, through two agents; and, alternately with them, through two relays
 //!   that pass on what they get by TCP, as the least that an agent over TCP costs.
+//! - Messages of 1 MiB that one process sends to a channel of the other node without waiting, and another one receives.
 //! - Messages of 8 bytes a second that 1 to 64 processes of one node send to channels of the other one, and how many go
 //!   together: each process waits until its message is deposited before the next one, or none waits.
 
@@ -11,13 +12,15 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use conduit_channels::{Channel, Client, Descriptor, Options, Poll, ReturnMode, Timeout};
+use conduit_channels::{Channel, Client, Code, Descriptor, Options, Poll, ReturnMode, Timeout};
 
 const LONG: Timeout = Timeout::After(Duration::from_secs(300));
 /// Round trips of a round, rounds, and messages of a run.
 const TRIPS: u32 = 2_000;
 const ROUNDS: usize = 5;
 const MESSAGES: u32 = 32_768;
+/// Messages of 1 MiB in a round.
+const LARGE: u32 = 500;
 /// Says which process this one is.
 const PART: &str = "CONDUIT_TEST_PART";
 
@@ -85,6 +88,7 @@ fn main() {
         return run_part(&words);
     }
     latency();
+    bandwidth();
     for mode in ["deposited", "none"] {
         rate(mode);
     }
@@ -126,6 +130,18 @@ fn run_part(words: &[&str]) {
             let sender = to.sender();
             for _ in 0..count.parse().expect("a number") {
                 sender.send(&[7; 8], mode, LONG).expect("sent");
+            }
+        }
+        ["drain", ..] => {
+            let client = Client::open().expect("an agent");
+            let own = client.create(&Options::default()).expect("a channel");
+            let back = channels(&client)[0].sender();
+            loop {
+                back.send(&own.descriptor().to_bytes(), ReturnMode::Deposited, LONG)
+                    .expect("sent");
+                for _ in 0..LARGE {
+                    own.receive(LONG).expect("a message");
+                }
             }
         }
         ["relay", from, to] => relay(from, to),
@@ -212,6 +228,29 @@ fn latency() {
     drop(agents);
 }
 
+fn bandwidth() {
+    let _agents = [agent(0), agent(1)];
+    let client = Client::to(&name(0)).expect("an agent");
+    let own = client.create(&Options::default()).expect("a channel");
+    let _drain = part(&format!("drain {}", own.descriptor()), &name(1));
+    let ready = || own.receive(LONG).expect("its channel").bytes;
+    let far = Descriptor::from_bytes(&ready()).expect("a descriptor");
+    let sender = client.attach(far).sender();
+    let data = vec![1; 1 << 20];
+    println!("messages of 1 MiB, MB/s");
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        for _ in 0..LARGE {
+            sender
+                .send(&data, ReturnMode::Buffered, LONG)
+                .expect("sent");
+        }
+        ready();
+        let bytes = f64::from(LARGE) * data.len() as f64;
+        println!("{:8.0}", bytes / start.elapsed().as_secs_f64() / 1e6);
+    }
+}
+
 fn rate(mode: &str) {
     println!("processes: messages a second, entries in a buffer ({mode})");
     for processes in [1, 2, 4, 8, 16, 32, 64] {
@@ -241,9 +280,9 @@ fn rate(mode: &str) {
         }
         let start = Instant::now();
         for _ in &senders {
-            go.sender()
-                .send(b"", ReturnMode::Deposited, LONG)
-                .expect("sent");
+            // The first ones may fill the gateway.
+            let go = || go.sender().send(b"", ReturnMode::Deposited, LONG);
+            while go() == Err(Code::GATEWAY_FULL) {}
         }
         for channel in &channels {
             channel.poll(Poll::Full, LONG).expect("all messages come");
