@@ -1,6 +1,6 @@
 """Unmodified Dragon on several nodes that are namespaces of this machine, with an agent of ours in the place of its own.
 
-    sudo python lab.py [--nodes N] [--spare N] [--nics K] [--agent PROGRAM | --tcp] [--limit SECONDS] PROGRAM [ARGUMENT...]
+    sudo python lab.py [--nodes N] [--spare N] [--nics K] [--agent PROGRAM | --tcp] PROGRAM [ARGUMENT...]
 
 The Python that runs it has `dragonhpc`; PROGRAM is run by `dragon`. Without --agent the package's own agent runs. What this
 process's environment says of `DRAGON_HSTA_...` and `CONDUIT_...` holds on all nodes. A line `lab: kill nodeI` of the program
@@ -154,6 +154,7 @@ class Lab:
         hosts = ",".join(f"node{number}" for number in range(len(self.nodes)))
         transport = "tcp" if options.tcp else "hsta"
         command = ["dragon", "-w", "ssh", "--hostlist", hosts, "-t", transport]
+        command += ["-o", options.overlay] if options.overlay else []
         command += ["--resilient", f"--nodes={options.nodes}"] if options.spare else []
         command += program
         environment = os.environ | {
@@ -223,6 +224,7 @@ def main():
     parser.add_argument("--nics", type=int, default=1, help="interfaces of each node, and so agents")
     parser.add_argument("--agent", type=os.path.abspath, help="the program in the place of dragon-hsta")
     parser.add_argument("--tcp", action="store_true", help="Dragon's agent over TCP, in Python")
+    parser.add_argument("--overlay", choices=["tcp", "hsta"], help="the agents between front end and nodes")
     parser.add_argument("--limit", type=int, default=600, help="seconds")
     parser.add_argument("program", nargs=argparse.REMAINDER)
     options = parser.parse_args()
