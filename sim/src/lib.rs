@@ -1,5 +1,6 @@
 //! What simulators have in common: simulated time with a queue of [events](EventQueue), [random numbers](random) that follow from
-//! a seed, [many runs](sweep) on all processors, and what their [command lines](command) print.
+//! a seed, [many runs](sweep) on all processors, and what their [command lines](command) print. The feature `model` is what model
+//! checks have in common.
 //!
 //! ```
 //! let mut events = sim::EventQueue::default();
@@ -14,6 +15,8 @@
 
 pub mod command;
 mod events;
+#[cfg(feature = "model")]
+pub mod model;
 pub mod program;
 mod progress;
 pub mod random;

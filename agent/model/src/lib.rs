@@ -32,11 +32,10 @@ mod wire;
 mod world;
 mod worlds;
 
-use std::fmt::Write;
-use std::time::{Duration, Instant};
-
 use agent::Code;
-use stateright::{Checker, Expectation, HasDiscoveries, Property};
+pub use sim::model::Report;
+use sim::model::explore;
+use stateright::{HasDiscoveries, Property};
 
 pub use node::{Bytes, Node};
 pub use state::{Broken, State, Step};
@@ -145,54 +144,8 @@ impl Event {
     }
 }
 
-/// What the checker found.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// Different states.
-    pub states: usize,
-    /// Steps between them.
-    pub steps: usize,
-    /// Steps of the longest run.
-    pub longest: usize,
-    /// How long it took.
-    pub time: Duration,
-    /// Rules that don't hold in every state; for each, a shortest run to one where it doesn't.
-    pub failures: Vec<(&'static str, String)>,
-    /// Events that were to happen and never did.
-    pub missing: Vec<&'static str>,
-}
-
 /// Looks at every state of a world, or as far as the first that should not be.
 #[must_use]
 pub fn check(world: World) -> Report {
-    let begin = Instant::now();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let checker = stateright::Model::checker(Model(world))
-        .threads(threads)
-        .finish_when(HasDiscoveries::AnyFailures)
-        .spawn_bfs()
-        .join();
-    let found = checker.discoveries();
-    let (mut failures, mut missing) = (Vec::new(), Vec::new());
-    for property in stateright::Model::properties(checker.model()) {
-        match (property.expectation, found.get(property.name)) {
-            (Expectation::Sometimes, None) => missing.push(property.name),
-            (Expectation::Sometimes, Some(_)) | (_, None) => {}
-            (_, Some(path)) => {
-                let mut run = String::new();
-                for step in path.clone().into_actions() {
-                    let _ = writeln!(run, "{step:?}");
-                }
-                failures.push((property.name, run));
-            }
-        }
-    }
-    Report {
-        states: checker.unique_state_count(),
-        steps: checker.state_count(),
-        longest: checker.max_depth(),
-        time: begin.elapsed(),
-        failures,
-        missing,
-    }
+    explore(Model(world), HasDiscoveries::AnyFailures)
 }

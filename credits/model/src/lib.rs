@@ -48,13 +48,13 @@ mod state;
 mod world;
 mod worlds;
 
-use std::fmt::Write;
 use std::marker::PhantomData;
-use std::time::{Duration, Instant};
 
 pub use properties::{ASKED, BANK, BOUNDS, DEMAND, ENDS, IN_FLIGHT, LOANS, REFUSED, SENT, SPACE};
+pub use sim::model::Report;
+use sim::model::explore;
 pub use state::{Broken, Content, Flow, Message, Progress, State, Step};
-use stateright::{Checker, Expectation, HasDiscoveries, Property};
+use stateright::{HasDiscoveries, Property};
 pub use world::{Event, Requests, World};
 pub use worlds::{large, small};
 
@@ -91,30 +91,6 @@ impl<F: Flow> stateright::Model for Model<F> {
     }
 }
 
-/// What the checker found.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// Different states.
-    pub states: usize,
-    /// Steps between them.
-    pub steps: usize,
-    /// Steps of the longest run.
-    pub longest: usize,
-    /// How long it took.
-    pub time: Duration,
-    /// Properties that are not true of every state; for each, a shortest run to one where it isn't.
-    pub failures: Vec<(&'static str, String)>,
-    /// Events that were to happen and never did.
-    pub missing: Vec<&'static str>,
-}
-
-impl Report {
-    /// The failed properties.
-    pub fn failed(&self) -> impl Iterator<Item = &'static str> {
-        self.failures.iter().map(|&(name, _)| name)
-    }
-}
-
 /// Looks at every state of a world, or as far as the first that should not be.
 #[must_use]
 pub fn check<F: Flow>(world: World) -> Report {
@@ -128,38 +104,9 @@ pub fn find<F: Flow>(world: World, property: &'static str) -> Report {
 }
 
 fn run<F: Flow>(world: World, enough: HasDiscoveries) -> Report {
-    let begin = Instant::now();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let model = Model::<F> {
         world,
         flow: PhantomData,
     };
-    let checker = stateright::Model::checker(model)
-        .threads(threads)
-        .finish_when(enough)
-        .spawn_bfs()
-        .join();
-    let found = checker.discoveries();
-    let (mut failures, mut missing) = (Vec::new(), Vec::new());
-    for property in stateright::Model::properties(checker.model()) {
-        match (property.expectation, found.get(property.name)) {
-            (Expectation::Sometimes, None) => missing.push(property.name),
-            (Expectation::Sometimes, Some(_)) | (_, None) => {}
-            (_, Some(path)) => {
-                let mut run = String::new();
-                for step in path.clone().into_actions() {
-                    let _ = writeln!(run, "{step:?}");
-                }
-                failures.push((property.name, run));
-            }
-        }
-    }
-    Report {
-        states: checker.unique_state_count(),
-        steps: checker.state_count(),
-        longest: checker.max_depth(),
-        time: begin.elapsed(),
-        failures,
-        missing,
-    }
+    explore(model, enough)
 }

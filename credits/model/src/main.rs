@@ -20,26 +20,5 @@ fn main() -> ExitCode {
         false => small(),
         true => large(),
     };
-    println!(
-        "{:>10} {:>11} {:>7} {:>7}  world",
-        "states", "steps", "longest", "seconds"
-    );
-    let mut good = true;
-    for world in worlds {
-        let name = world.name;
-        let report = check::<Dynamic>(world);
-        let seconds = report.time.as_secs_f64();
-        println!(
-            "{:>10} {:>11} {:>7} {seconds:>7.1}  {name}",
-            report.states, report.steps, report.longest
-        );
-        for (property, run) in &report.failures {
-            println!("not always: {property}, after\n{run}");
-        }
-        for event in &report.missing {
-            println!("never: {event}");
-        }
-        good &= report.failures.is_empty() && report.missing.is_empty();
-    }
-    ExitCode::from(u8::from(!good))
+    sim::model::show(worlds, |world| world.name, check::<Dynamic>)
 }

@@ -1,0 +1,104 @@
+//! Model checks: every state of worlds that are small enough.
+
+use std::fmt::{Debug, Write};
+use std::hash::Hash;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use stateright::{Checker, Expectation, HasDiscoveries, Model};
+
+/// What the checker found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Different states.
+    pub states: usize,
+    /// Steps between them.
+    pub steps: usize,
+    /// Steps of the longest run.
+    pub longest: usize,
+    /// How long it took.
+    pub time: Duration,
+    /// Properties that are not true of every state; for each, a shortest run to one where it isn't.
+    pub failures: Vec<(&'static str, String)>,
+    /// Events that were to happen and never did.
+    pub missing: Vec<&'static str>,
+}
+
+impl Report {
+    /// The failed properties.
+    pub fn failed(&self) -> impl Iterator<Item = &'static str> {
+        self.failures.iter().map(|&(name, _)| name)
+    }
+}
+
+/// Looks at every state of a world, or as far as is `enough`.
+#[must_use]
+pub fn explore<M>(model: M, enough: HasDiscoveries) -> Report
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
+    M::Action: Clone + Debug + PartialEq,
+{
+    let begin = Instant::now();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let checker = model
+        .checker()
+        .threads(threads)
+        .finish_when(enough)
+        .spawn_bfs()
+        .join();
+    let found = checker.discoveries();
+    let (mut failures, mut missing) = (Vec::new(), Vec::new());
+    for property in checker.model().properties() {
+        match (property.expectation, found.get(property.name)) {
+            (Expectation::Sometimes, None) => missing.push(property.name),
+            (Expectation::Sometimes, Some(_)) | (_, None) => {}
+            (_, Some(path)) => {
+                let mut run = String::new();
+                for step in path.clone().into_actions() {
+                    let _ = writeln!(run, "{step:?}");
+                }
+                failures.push((property.name, run));
+            }
+        }
+    }
+    Report {
+        states: checker.unique_state_count(),
+        steps: checker.state_count(),
+        longest: checker.max_depth(),
+        time: begin.elapsed(),
+        failures,
+        missing,
+    }
+}
+
+/// Checks worlds one after the other and prints how many states each has; fails if one is not as it
+/// should be.
+pub fn show<W>(
+    worlds: impl IntoIterator<Item = W>,
+    name: impl Fn(&W) -> &'static str,
+    check: impl Fn(W) -> Report,
+) -> ExitCode {
+    println!(
+        "{:>10} {:>11} {:>7} {:>7}  world",
+        "states", "steps", "longest", "seconds"
+    );
+    let mut is_good = true;
+    for world in worlds {
+        let name = name(&world);
+        let report = check(world);
+        let seconds = report.time.as_secs_f64();
+        println!(
+            "{:>10} {:>11} {:>7} {seconds:>7.1}  {name}",
+            report.states, report.steps, report.longest
+        );
+        for (property, run) in &report.failures {
+            println!("not always: {property}, after\n{run}");
+        }
+        for event in &report.missing {
+            println!("never: {event}");
+        }
+        is_good &= report.failures.is_empty() && report.missing.is_empty();
+    }
+    crate::command::exit_code(is_good)
+}
