@@ -1,0 +1,203 @@
+//! What ranks say to each other, one exchange at a time.
+
+use super::*;
+
+/// Ranks with one lane each that cost both ends, whose messages arrive when a test says so.
+struct Ranks {
+    lanes: Vec<Lanes>,
+    trackers: Vec<Tracker>,
+    /// From whom to whom.
+    messages: Vec<(u32, u32, Message)>,
+    others: Vec<(u32, Action)>,
+}
+
+impl Ranks {
+    fn new(count: u32) -> Self {
+        let settings = Settings {
+            slots: 1,
+            hold: 0,
+            ..Settings::default()
+        };
+        let lanes = |rank| Lanes::new(rank, Kind::Both, settings.clone()).unwrap();
+        Self {
+            lanes: (0..count).map(lanes).collect(),
+            trackers: vec![Tracker::new(settings.decay); count as usize],
+            messages: Vec::new(),
+            others: Vec::new(),
+        }
+    }
+
+    fn on(&mut self, rank: u32, run: impl FnOnce(&mut Lanes, &Tracker, &mut dyn FnMut(Action))) {
+        let (messages, others) = (&mut self.messages, &mut self.others);
+        let at = rank as usize;
+        run(
+            &mut self.lanes[at],
+            &self.trackers[at],
+            &mut |action| match action {
+                Action::Send { to, message } => messages.push((rank, to, message)),
+                other => others.push((rank, other)),
+            },
+        );
+    }
+
+    /// Both see so much traffic.
+    fn touch(&mut self, one: u32, other: u32, samples: u32) {
+        self.trackers[one as usize].touch(other, samples);
+        self.trackers[other as usize].touch(one, samples);
+    }
+
+    fn progress(&mut self, rank: u32) {
+        self.on(rank, |lanes, tracker, act| lanes.progress(tracker, act));
+    }
+
+    /// The oldest message arrives; gives what it is.
+    fn arrive(&mut self) -> Message {
+        let (from, to, message) = self.messages.remove(0);
+        self.on(to, |lanes, tracker, act| {
+            lanes.on_message(from, message, tracker, act).unwrap();
+        });
+        message
+    }
+
+    /// All arrives, and lanes that have to be left are left at once.
+    fn settle(&mut self) {
+        loop {
+            for rank in 0..self.lanes.len() as u32 {
+                let slots: Vec<u16> = self.lanes[rank as usize].iter().map(|l| l.slot).collect();
+                for slot in slots {
+                    self.on(rank, |lanes, _, act| lanes.drained(slot, act));
+                }
+            }
+            if self.messages.is_empty() {
+                return;
+            }
+            self.arrive();
+        }
+    }
+
+    /// With whom a rank's lane is open.
+    fn open(&self, rank: u32) -> Option<u32> {
+        let mut lanes = self.lanes[rank as usize].iter();
+        lanes
+            .next()
+            .filter(|lane| lane.state == State::Open)
+            .map(|lane| lane.peer)
+    }
+}
+
+#[test]
+fn of_asks_that_cross_the_lower_one_s_counts() {
+    let mut ranks = Ranks::new(2);
+    ranks.touch(0, 1, 50);
+    ranks.progress(0);
+    ranks.progress(1);
+    let asks = ranks.messages.clone();
+    ranks.settle();
+    assert_eq!((ranks.open(0), ranks.open(1)), (Some(1), Some(0)));
+    let generation = ranks.lanes[1].iter().next().unwrap().generation;
+    assert_eq!(generation, asks[0].2.generation());
+    assert_ne!(generation, asks[1].2.generation());
+}
+
+#[test]
+fn a_heavier_ask_goes_before_an_own_one() {
+    let mut ranks = Ranks::new(3);
+    ranks.touch(0, 1, 20);
+    ranks.touch(1, 2, 50);
+    ranks.trackers[1].forget(2);
+    ranks.progress(1); // It asks 0, and knows of nobody else.
+    ranks.progress(2);
+    ranks.settle();
+    assert_eq!((ranks.open(1), ranks.open(2)), (Some(2), Some(1)));
+    assert_eq!(ranks.lanes[0].iter().count(), 0);
+}
+
+#[test]
+fn a_denial_names_its_price_and_who_does_not_pay_it_stays_away() {
+    let mut ranks = Ranks::new(3);
+    ranks.touch(0, 1, 50);
+    ranks.progress(0);
+    ranks.settle();
+    ranks.touch(0, 2, 60);
+    ranks.progress(2);
+    ranks.arrive();
+    let (0, 2, Message::Denied { price, .. }) = ranks.messages[0] else {
+        panic!("{:?}", ranks.messages);
+    };
+    assert_eq!(price, 100 * SAMPLE);
+    ranks.settle();
+    for _ in 0..20 {
+        ranks.progress(2);
+    }
+    assert_eq!(ranks.messages, [], "not again for less");
+    ranks.touch(0, 2, 60);
+    ranks.progress(2);
+    ranks.settle();
+    assert_eq!(ranks.open(0), None, "the lane was made free");
+    ranks.progress(0);
+    ranks.settle();
+    assert_eq!((ranks.open(0), ranks.open(2)), (Some(2), Some(0)));
+}
+
+#[test]
+fn nobody_loses_a_lane_for_one_that_does_not_want_it() {
+    let mut ranks = Ranks::new(4);
+    ranks.touch(0, 1, 50);
+    ranks.touch(2, 3, 500);
+    ranks.progress(0);
+    ranks.progress(2);
+    ranks.settle();
+    ranks.touch(0, 2, 200);
+    ranks.progress(0);
+    assert!(ranks.lanes[0].is_probing());
+    ranks.settle();
+    assert!(!ranks.lanes[0].is_probing());
+    assert_eq!((ranks.open(0), ranks.open(2)), (Some(1), Some(3)));
+}
+
+#[test]
+fn a_lane_that_both_recall_is_free_at_both() {
+    let mut ranks = Ranks::new(4);
+    ranks.touch(0, 1, 50);
+    ranks.progress(0);
+    ranks.settle();
+    ranks.trackers[0].forget(1);
+    ranks.trackers[1].forget(0);
+    ranks.touch(0, 2, 50);
+    ranks.touch(1, 3, 50);
+    ranks.progress(0);
+    ranks.progress(1);
+    assert_eq!(ranks.messages, [], "each leaves it first");
+    for rank in [0, 1] {
+        ranks.on(rank, |lanes, _, act| lanes.drained(0, act));
+    }
+    let recall = |message| matches!(message, Message::Recall { .. });
+    assert!(recall(ranks.arrive()) && recall(ranks.arrive()));
+    assert_eq!(ranks.messages, []);
+    assert!(ranks.lanes.iter().all(|lanes| lanes.iter().count() == 0));
+}
+
+#[test]
+fn death_frees_this_side_in_every_state() {
+    for steps in 0..8 {
+        let mut ranks = Ranks::new(3);
+        ranks.touch(0, 1, 50);
+        ranks.progress(0);
+        for step in 0..steps {
+            if step == 3 {
+                ranks.trackers[0].forget(1);
+                ranks.touch(0, 2, 50);
+                ranks.progress(0);
+            } else if !ranks.messages.is_empty() {
+                ranks.arrive();
+            } else {
+                ranks.on(step % 2, |lanes, _, act| lanes.drained(0, act));
+            }
+        }
+        for (rank, dead) in [(0, 1), (1, 0)] {
+            ranks.on(rank, |lanes, _, act| lanes.on_death(dead, act));
+            let lanes = &ranks.lanes[rank as usize];
+            assert!(lanes.iter().all(|lane| lane.peer != dead), "{steps}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Which messages are noted.
+
+/// Picks one unit of traffic in so many, at random intervals.
+///
+/// What a unit is, a message or some bytes, its user says. Intervals that were all the same would
+/// meet a periodic pattern always at the same place: of an all-to-all exchange in turn among 64
+/// ranks every 32nd message goes to one of two peers. These are uniform between 1 and twice the
+/// mean less 1.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Sampler {
+    /// Units until the next one that is noted.
+    left: u32,
+    mean: u32,
+    random: u32,
+}
+
+impl Sampler {
+    /// One that notes one unit in `mean`, from 1 to 2^30. Ranks that are to be unlike have
+    /// different seeds.
+    #[must_use]
+    pub fn new(mean: u32, seed: u32) -> Self {
+        let mut sampler = Self {
+            left: 0,
+            mean: mean.clamp(1, 1 << 30),
+            random: crate::seeded(seed),
+        };
+        sampler.left = sampler.interval();
+        sampler
+    }
+
+    /// So many units go by; gives how many of them are to be noted. All that the fast path pays is
+    /// a subtraction and a branch that is seldom taken.
+    #[inline]
+    pub fn pass(&mut self, units: u32) -> u32 {
+        match self.left.checked_sub(units) {
+            Some(left) if left > 0 => {
+                self.left = left;
+                0
+            }
+            _ => self.note(units),
+        }
+    }
+
+    #[cold]
+    fn note(&mut self, mut units: u32) -> u32 {
+        // What is worth many samples is counted by division, so that it costs no more than others.
+        let mut noted = units.saturating_sub(self.left) / (2 * self.mean) * 2;
+        units -= noted * self.mean;
+        while units >= self.left {
+            units -= self.left;
+            self.left = self.interval();
+            noted += 1;
+        }
+        self.left -= units;
+        noted
+    }
+
+    fn interval(&mut self) -> u32 {
+        self.random = crate::scramble(self.random);
+        1 + self.random % (2 * self.mean - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_in_so_many_is_noted_whatever_the_pieces() {
+        for (mean, units) in [(1, 1), (32, 1), (32, 7), (32, 1000), (4096, 65_536)] {
+            let mut sampler = Sampler::new(mean, 5);
+            let calls = 4_000 * mean / units.min(mean);
+            let noted: u64 = (0..calls).map(|_| u64::from(sampler.pass(units))).sum();
+            let expected = u64::from(calls) * u64::from(units) / u64::from(mean);
+            assert!(
+                noted.abs_diff(expected) <= expected / 20 + 1,
+                "{noted} of {units}/{mean}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_period_of_the_traffic_is_not_met_always_at_the_same_place() {
+        let mut sampler = Sampler::new(32, 1);
+        let mut noted = [0u32; 64];
+        for message in 0..64 * 32 * 100 {
+            noted[message % 64] += sampler.pass(1);
+        }
+        // A hundred each, with a standard deviation below ten.
+        assert!(
+            noted.iter().all(|noted| (50..150).contains(noted)),
+            "{noted:?}"
+        );
+    }
+
+    #[test]
+    fn extremes_do_no_harm() {
+        let mut sampler = Sampler::new(0, 0);
+        assert_eq!(sampler.pass(u32::MAX), u32::MAX);
+        let mut sampler = Sampler::new(u32::MAX, 0);
+        assert!(sampler.pass(u32::MAX) < 100);
+        assert_eq!(sampler.pass(0), 0);
+    }
+}
