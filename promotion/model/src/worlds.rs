@@ -1,0 +1,172 @@
+//! The worlds that are checked.
+
+use promotion::{Kind, Settings};
+
+use crate::Event::{ByLane, CrossingAsks, CrossingRecalls, Denial, Recall, Wait};
+use crate::{Fault, Flow, World};
+
+/// Much traffic, and little.
+const MUCH: u32 = 80;
+const SOME: u32 = 20;
+const LITTLE: u32 = 9;
+
+fn world(name: &'static str, kind: Kind, flows: &[(u32, u32, &[u8])]) -> World {
+    let flow = |&(from, to, fragments): &(u32, u32, &[u8])| Flow {
+        from,
+        to,
+        fragments: fragments.to_vec(),
+    };
+    let flows: Vec<Flow> = flows.iter().map(flow).collect();
+    let ranks = flows.iter().map(|flow| flow.from.max(flow.to)).max();
+    World {
+        name,
+        ranks: ranks.map_or(1, |last| last + 1),
+        kind,
+        settings: Settings {
+            slots: 1,
+            hold: 1,
+            backoff: 1,
+            ..Settings::default()
+        },
+        phases: Vec::new(),
+        shifts: 0,
+        rounds: 1,
+        deaths: 0,
+        flows,
+        fault: Fault::None,
+        events: vec![ByLane],
+    }
+}
+
+/// One rank, whose traffic is mostly with rank 1, then mostly with rank 2.
+fn one_then_the_other() -> Vec<Vec<(u32, u32, u32)>> {
+    vec![
+        vec![(0, 1, MUCH), (0, 2, LITTLE)],
+        vec![(0, 1, LITTLE), (0, 2, MUCH)],
+    ]
+}
+
+/// Ranks in a ring: the traffic between 0 and 1, 1 and 2, 2 and 0, seen by both.
+fn ring(weights: [u32; 3]) -> Vec<(u32, u32, u32)> {
+    let pairs = (0..).zip(weights);
+    pairs
+        .flat_map(|(rank, weight)| {
+            let next = (rank + 1) % 3;
+            [(rank, next, weight), (next, rank, weight)]
+        })
+        .collect()
+}
+
+/// The worlds that are checked with every change.
+#[must_use]
+pub fn small() -> Vec<World> {
+    let sources: &[(u32, u32, &[u8])] = &[(1, 0, &[1, 2]), (2, 0, &[1, 1])];
+    let two: &[(u32, u32, &[u8])] = &[(0, 1, &[1, 1]), (1, 0, &[2, 1])];
+    let three: &[(u32, u32, &[u8])] = &[(0, 1, &[1]), (1, 2, &[1]), (2, 0, &[])];
+    let mutual = vec![vec![(0, 1, MUCH), (1, 0, SOME)]];
+    vec![
+        World {
+            phases: one_then_the_other(),
+            shifts: 1,
+            rounds: 3,
+            events: vec![ByLane, Recall, Wait],
+            ..world("an owner of one lane, two sources", Kind::Owner, sources)
+        },
+        World {
+            phases: one_then_the_other(),
+            shifts: 1,
+            rounds: 3,
+            deaths: 1,
+            events: vec![ByLane, Recall],
+            ..world(
+                "an owner of one lane, two sources, a death",
+                Kind::Owner,
+                &[(1, 0, &[2]), (2, 0, &[1])],
+            )
+        },
+        World {
+            phases: one_then_the_other(),
+            shifts: 3,
+            rounds: 5,
+            events: vec![ByLane, Recall],
+            ..world(
+                "a lane that goes to and fro",
+                Kind::Owner,
+                &[(1, 0, &[1]), (2, 0, &[])],
+            )
+        },
+        World {
+            phases: mutual.clone(),
+            rounds: 2,
+            deaths: 1,
+            ..world("two owners of a lane for each other", Kind::Owner, two)
+        },
+        World {
+            phases: mutual,
+            rounds: 2,
+            deaths: 1,
+            events: vec![ByLane, CrossingAsks, Denial],
+            ..world("two ranks that ask each other, a death", Kind::Both, two)
+        },
+        World {
+            phases: vec![ring([MUCH, SOME, LITTLE])],
+            rounds: 2,
+            events: vec![ByLane, Denial],
+            ..world("a ring of asks", Kind::Both, three)
+        },
+        World {
+            phases: vec![ring([SOME, SOME, SOME])],
+            rounds: 2,
+            deaths: 1,
+            events: vec![ByLane, Denial],
+            ..world(
+                "a ring of equal asks, a death",
+                Kind::Both,
+                &[(0, 1, &[1]), (1, 2, &[]), (2, 0, &[])],
+            )
+        },
+        World {
+            phases: vec![
+                vec![(0, 1, SOME), (1, 0, SOME)],
+                vec![(0, 2, MUCH), (1, 2, MUCH)],
+            ],
+            shifts: 1,
+            rounds: 2,
+            events: vec![ByLane, Recall, CrossingRecalls, Denial],
+            ..world(
+                "both ends want another peer",
+                Kind::Both,
+                &[(0, 1, &[1, 1]), (1, 0, &[1]), (2, 0, &[])],
+            )
+        },
+    ]
+}
+
+/// Larger ones, which take minutes and some gigabytes.
+#[must_use]
+pub fn large() -> Vec<World> {
+    let sources: &[(u32, u32, &[u8])] = &[(1, 0, &[1, 2, 1]), (2, 0, &[2, 1])];
+    let three: &[(u32, u32, &[u8])] = &[(0, 1, &[1, 1]), (1, 2, &[1, 1]), (2, 0, &[1, 1])];
+    vec![
+        World {
+            phases: one_then_the_other(),
+            shifts: 2,
+            rounds: 4,
+            deaths: 1,
+            events: vec![ByLane, Recall, Wait],
+            ..world(
+                "an owner of one lane, two sources, a death",
+                Kind::Owner,
+                sources,
+            )
+        },
+        World {
+            phases: vec![ring([MUCH, SOME, LITTLE]), ring([LITTLE, SOME, MUCH])],
+            shifts: 1,
+            rounds: 3,
+            deaths: 1,
+            events: vec![ByLane, Recall, CrossingRecalls, Denial],
+            ..world("a ring whose traffic changes, a death", Kind::Both, three)
+        },
+    ]
+}
