@@ -1,0 +1,140 @@
+//! See `promotion-sim --help`.
+
+use std::io::{self, Write};
+
+use clap::{Parser, ValueEnum};
+use promotion::Settings;
+use promotion_sim::{Figures, Job, Pattern, Rule, run};
+use rayon::prelude::*;
+use serde::Serialize;
+use sim::command::{Format, presets::ASCII_MARKDOWN, table};
+
+/// Simulates which peers get lanes in large jobs, by several rules.
+#[derive(Parser)]
+#[command(name = "promotion-sim", version)]
+struct Options {
+    /// Ranks of the jobs
+    #[arg(long, value_delimiter = ',', default_value = "10000,100000")]
+    ranks: Vec<u32>,
+    /// Patterns; all if none is named
+    #[arg(long, value_delimiter = ',')]
+    pattern: Vec<Pattern>,
+    /// Rules; all if none is named
+    #[arg(long, value_delimiter = ',')]
+    rule: Vec<Rule>,
+    /// How long, in rounds of a rank of middle speed
+    #[arg(long, default_value_t = 500)]
+    rounds: u64,
+    /// What all that is random follows from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Of each weight 1 part in 2^DECAY goes with a round
+    #[arg(long, default_value_t = Settings::default().decay)]
+    decay: u32,
+    /// The least weight that earns a lane, in samples
+    #[arg(long, default_value_t = Settings::default().threshold)]
+    threshold: u32,
+    /// Rounds that a lane stays at least
+    #[arg(long, default_value_t = Settings::default().hold)]
+    hold: u32,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Serialize)]
+struct Row {
+    ranks: u32,
+    pattern: &'static str,
+    rule: &'static str,
+    possible: f64,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+fn all_if_none<T: ValueEnum>(named: &[T]) -> &[T] {
+    match named {
+        [] => T::value_variants(),
+        named => named,
+    }
+}
+
+fn main() -> io::Result<()> {
+    let options = Options::parse();
+    let settings = Settings {
+        decay: options.decay,
+        threshold: options.threshold,
+        hold: options.hold,
+        ..Settings::default()
+    };
+    let mut jobs = Vec::new();
+    for &ranks in &options.ranks {
+        for &pattern in all_if_none(&options.pattern) {
+            for &rule in all_if_none(&options.rule) {
+                jobs.push(Job {
+                    ranks,
+                    rounds: options.rounds,
+                    seed: options.seed,
+                    settings: settings.clone(),
+                    ..Job::new(pattern, rule)
+                });
+            }
+        }
+    }
+    let row = |job: &Job| -> io::Result<Row> {
+        Ok(Row {
+            ranks: job.ranks,
+            pattern: job.pattern.name(),
+            rule: job.rule.name(),
+            possible: job.pattern.possible(),
+            figures: run(job).map_err(io::Error::other)?,
+        })
+    };
+    let rows: Vec<Row> = jobs.par_iter().map(row).collect::<io::Result<_>>()?;
+    let mut out = io::stdout().lock();
+    options
+        .format
+        .write(&mut out, &rows, |out| show(out, &rows))
+}
+
+fn show(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+    let header = [
+        "ranks",
+        "pattern",
+        "rule",
+        "possible",
+        "share",
+        "settled",
+        "moves",
+        "asks",
+        "at rank 0",
+        "rounds",
+    ];
+    let none = || "-".to_owned();
+    let cells = |row: &Row| {
+        let Figures {
+            share,
+            settled,
+            moves,
+            asks,
+            asks_at_hub,
+            rounds,
+        } = row.figures;
+        [
+            row.ranks.to_string(),
+            row.pattern.to_owned(),
+            row.rule.to_owned(),
+            format!("{:.2}", row.possible),
+            format!("{share:.3}"),
+            format!("{settled:.3}"),
+            format!("{moves:.4}"),
+            format!("{asks:.4}"),
+            asks_at_hub.map_or_else(none, |asks| format!("{asks:.4}")),
+            rounds.map_or_else(none, |rounds| rounds.to_string()),
+        ]
+    };
+    writeln!(
+        out,
+        "{}",
+        table(ASCII_MARKDOWN, header, rows.iter().map(cells))
+    )
+}

@@ -1,0 +1,115 @@
+//! Who sends to whom.
+
+use clap::ValueEnum;
+use sim::random::Rng;
+
+use crate::DETAILED;
+
+/// What all ranks do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Pattern {
+    /// 8 partners have 90 % of the traffic, the rest goes anywhere.
+    FewHot,
+    /// 8 partners have 90 % of the traffic; the rest is a message to each of the idle ones in turn
+    /// (osu_mbw_mr of the seed).
+    FewHotAndEachIdle,
+    /// To all, in turn.
+    AllInTurn,
+    /// To all, at random.
+    AllAtRandom,
+    /// 32 partners have 90 % of the traffic, and all ranks are as fast.
+    ManyEqual,
+    /// 32 partners have 90 % of the traffic.
+    Many,
+    /// Half of all traffic goes to rank 0; of the rest 8 partners have 90 %.
+    Hub,
+    /// 8 partners have 90 % of the traffic, and are others every now and then.
+    Changing,
+    /// As many partners as lanes have 90 % of the traffic, and are others every now and then.
+    AllChanging,
+}
+
+impl Pattern {
+    /// What the table calls it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FewHot => "8 hot",
+            Self::FewHotAndEachIdle => "8 hot, each idle one in turn",
+            Self::AllInTurn => "all to all, in turn",
+            Self::AllAtRandom => "all to all, at random",
+            Self::ManyEqual => "32 equally hot",
+            Self::Many => "32 hot",
+            Self::Hub => "half to one rank, 8 hot",
+            Self::Changing => "8 hot that change",
+            Self::AllChanging => "16 hot that change",
+        }
+    }
+
+    /// How many times slower the slowest rank is than the fastest.
+    pub(crate) fn slowest(self) -> u64 {
+        match self {
+            Self::ManyEqual => 1,
+            _ => 8,
+        }
+    }
+
+    /// The share of traffic that 16 lanes for each rank can carry, were all ranks as fast.
+    #[must_use]
+    pub fn possible(self) -> f64 {
+        match self {
+            Self::FewHot | Self::FewHotAndEachIdle | Self::Changing | Self::AllChanging => 0.9,
+            Self::AllInTurn | Self::AllAtRandom => 0.0,
+            Self::ManyEqual | Self::Many | Self::Hub => 0.45,
+        }
+    }
+
+    /// Whether partners change.
+    pub(crate) fn changes(self) -> bool {
+        matches!(self, Self::Changing | Self::AllChanging)
+    }
+
+    /// The receiver of a rank's message of this number, while partners are those of a phase.
+    pub(crate) fn receiver(
+        self,
+        random: &mut Rng,
+        rank: u32,
+        ranks: u32,
+        message: u64,
+        phase: u32,
+    ) -> u32 {
+        let to = match self {
+            Self::AllInTurn => return in_turn(rank, ranks, message),
+            Self::AllAtRandom => return anyone(random, rank, ranks),
+            Self::Hub if rank != 0 && random.bool() => return 0,
+            _ if random.u32(..10) == 0 => match self {
+                // Every tenth message or so, on average.
+                Self::FewHotAndEachIdle => in_turn(rank, ranks, message / 10),
+                _ => anyone(random, rank, ranks),
+            },
+            Self::ManyEqual | Self::Many => partner(random, rank, 16, 0),
+            Self::AllChanging => partner(random, rank, 8, phase),
+            _ => partner(random, rank, 4, phase),
+        };
+        if to == rank { (to + 1) % ranks } else { to }
+    }
+}
+
+fn in_turn(rank: u32, ranks: u32, message: u64) -> u32 {
+    // Fits: it is below `ranks`.
+    (rank + 1 + (message % u64::from(ranks - 1)) as u32) % ranks
+}
+
+fn anyone(random: &mut Rng, rank: u32, ranks: u32) -> u32 {
+    (rank + random.u32(1..ranks)) % ranks
+}
+
+/// One of `each` neighbours on each side, in a ring of the detailed ranks; each phase has others.
+fn partner(random: &mut Rng, rank: u32, each: u32, phase: u32) -> u32 {
+    let distance = 1 + phase % 8 * each + random.u32(..each);
+    let distance = match random.bool() {
+        true => distance,
+        false => DETAILED - distance,
+    };
+    (rank + distance) % DETAILED
+}

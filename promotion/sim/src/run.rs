@@ -1,0 +1,493 @@
+//! One job in simulated time.
+
+use clap::ValueEnum;
+use promotion::{
+    Action, Kind, Lanes, Message, ROWS, Sampler, Settings, SettingsError, State, Statistics,
+    Tracker,
+};
+use serde::Serialize;
+use sim::random::{Rng, magnitude, mix};
+use sim::{EventQueue, Nanos, US};
+
+use crate::Pattern;
+use crate::upstream::{Move, Upstream};
+
+/// Ranks that are simulated, of however many there are.
+pub const DETAILED: u32 = 256;
+
+/// The time from one message of the fastest rank to its next.
+const MESSAGE_TIME: Nanos = 100;
+/// Rounds, of a rank of middle speed, after which changing partners change.
+const PHASE: u64 = 100;
+/// Rounds after a change that are looked at.
+const WATCHED: usize = 64;
+/// Of the possible share so much has to go by lanes to count as settled.
+const SETTLED: f64 = 0.98;
+
+/// Who decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Rule {
+    /// Nobody: all goes by the base path.
+    None,
+    /// The rules of UCX's usage tracker, with its defaults: 10 to 20 lanes.
+    Upstream,
+    /// The receivers, which own the lanes.
+    Owner,
+    /// Both ends, which both pay.
+    Both,
+}
+
+impl Rule {
+    /// What the table calls it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Upstream => "UCX's",
+            Self::Owner => "one owner",
+            Self::Both => "both pay",
+        }
+    }
+}
+
+/// What came of a job.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Figures {
+    /// The share of messages that went by lanes, the first half of the time left out.
+    pub share: f64,
+    /// The same where partners change, from round 16 after a change.
+    pub settled: f64,
+    /// Promotions and demotions of receivers by their senders, per 1,000 messages.
+    pub moves: f64,
+    /// Lanes asked for, or offered unasked, per 1,000 messages.
+    pub asks: f64,
+    /// The same at rank 0: asks that came to it, per 1,000 messages that came to it.
+    pub asks_at_hub: Option<f64>,
+    /// Rounds from a change of partners until the share is what it can be.
+    pub rounds: Option<usize>,
+}
+
+enum Wire {
+    Lane(Message),
+    Promote(f64),
+    Accept,
+    Demote,
+}
+
+enum Event {
+    /// A rank's next message that is noted is sent.
+    Sample(u32),
+    Control(u32, u32, Wire),
+    Drained(u32, usize, u16),
+}
+
+enum Policy {
+    None,
+    Upstream(Upstream, Vec<u32>),
+    Ours(Box<Tracker>, Vec<Lanes>),
+}
+
+struct Rank {
+    policy: Policy,
+    sampler: Sampler,
+    messages: u64,
+    message_time: Nanos,
+    rounds: usize,
+    /// Its round at the last change of partners.
+    changed: usize,
+    statistics: Statistics,
+}
+
+struct World {
+    pattern: Pattern,
+    rule: Rule,
+    count: u32,
+    settings: Settings,
+    ranks: Vec<Rank>,
+    events: EventQueue<Event>,
+    random: Rng,
+    is_warm: bool,
+    /// Of messages noted: all, by lanes, and the same by rounds since a change.
+    sent: [u64; 2],
+    since_change: Vec<[u64; 2]>,
+    messages: u64,
+    upstream_moves: u64,
+    hub: [u64; 2],
+}
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Who sends to whom.
+    pub pattern: Pattern,
+    /// Who decides.
+    pub rule: Rule,
+    /// Ranks, at least [`DETAILED`].
+    pub ranks: u32,
+    /// How long, in rounds of a rank of middle speed.
+    pub rounds: u64,
+    /// What all that is random follows from.
+    pub seed: u64,
+    /// Of the lanes.
+    pub settings: Settings,
+}
+
+impl Job {
+    /// One of 10,000 ranks, with what ships.
+    #[must_use]
+    pub fn new(pattern: Pattern, rule: Rule) -> Self {
+        Self {
+            pattern,
+            rule,
+            ranks: 10_000,
+            rounds: 500,
+            seed: 1,
+            settings: Settings::default(),
+        }
+    }
+}
+
+/// Simulates a job.
+///
+/// # Errors
+/// The settings can't be.
+pub fn run(job: &Job) -> Result<Figures, SettingsError> {
+    let Job { rule, settings, .. } = job;
+    settings.check()?;
+    let mut random = Rng::with_seed(mix(job.seed));
+    let slowest = job.pattern.slowest();
+    let rank = |own| {
+        let table = |kind| {
+            let slots = match kind {
+                Kind::Holder => ROWS as u16,
+                _ => settings.slots,
+            };
+            let settings = Settings {
+                slots,
+                ..settings.clone()
+            };
+            Lanes::new(own, kind, settings).expect("settings were checked")
+        };
+        Rank {
+            policy: match *rule {
+                Rule::None => Policy::None,
+                Rule::Upstream => Policy::Upstream(Upstream::default(), vec![]),
+                Rule::Owner => Policy::Ours(
+                    Box::new(Tracker::new(settings.decay)),
+                    vec![table(Kind::Owner), table(Kind::Holder)],
+                ),
+                Rule::Both => Policy::Ours(
+                    Box::new(Tracker::new(settings.decay)),
+                    vec![table(Kind::Both)],
+                ),
+            },
+            sampler: Sampler::new(settings.interval, own),
+            messages: 0,
+            message_time: magnitude(&mut random, MESSAGE_TIME, MESSAGE_TIME * slowest),
+            rounds: 0,
+            changed: 0,
+            statistics: Statistics::default(),
+        }
+    };
+    let ranks = (0..DETAILED).map(rank).collect();
+    let mut world = World {
+        pattern: job.pattern,
+        rule: *rule,
+        count: job.ranks.max(DETAILED),
+        settings: settings.clone(),
+        ranks,
+        events: EventQueue::default(),
+        random,
+        is_warm: false,
+        sent: [0; 2],
+        since_change: vec![[0; 2]; WATCHED],
+        messages: 0,
+        upstream_moves: 0,
+        hub: [0; 2],
+    };
+    world.go(job);
+    Ok(world.figures())
+}
+
+impl World {
+    fn go(&mut self, job: &Job) {
+        // Rounds are of what is sent and received, where both count: half as long.
+        let middle = (MESSAGE_TIME * MESSAGE_TIME * job.pattern.slowest()).isqrt();
+        let mut round = middle * u64::from(self.settings.interval * self.settings.samples);
+        if self.rule == Rule::Both {
+            round /= 2;
+        }
+        for rank in 0..DETAILED {
+            let begin = self.random.u64(..round);
+            self.events.schedule(begin, Event::Sample(rank));
+        }
+        let mut phase = 0;
+        while self.events.now() < job.rounds * round {
+            let Some(event) = self.events.pop() else {
+                return;
+            };
+            let elapsed = self.events.now() / round;
+            if !self.is_warm && elapsed >= job.rounds / 2 {
+                self.is_warm = true;
+                self.ranks
+                    .iter_mut()
+                    .for_each(|rank| rank.statistics = Statistics::default());
+            }
+            let current = u32::try_from(elapsed / PHASE).unwrap_or(0);
+            if self.pattern.changes() && current != phase {
+                phase = current;
+                for rank in &mut self.ranks {
+                    rank.changed = rank.rounds;
+                }
+            }
+            match event {
+                Event::Sample(rank) => self.sample(rank, phase),
+                Event::Control(from, to, wire) => self.receive(from, to, wire),
+                Event::Drained(rank, table, slot) => {
+                    self.on(rank, table, |lanes, _, act| lanes.drained(slot, act));
+                }
+            }
+        }
+    }
+
+    /// A rank sends until a message is noted.
+    fn sample(&mut self, at: u32, phase: u32) {
+        let (pattern, count) = (self.pattern, self.count);
+        let upstream = self.rule == Rule::Upstream;
+        let rank = &mut self.ranks[at as usize];
+        let before = rank.messages;
+        rank.messages += 1;
+        if upstream {
+            rank.messages += u64::from(self.settings.interval) - 1;
+        } else {
+            while rank.sampler.pass(1) == 0 {
+                rank.messages += 1;
+            }
+        }
+        let messages = rank.messages - before;
+        let next = self.events.now() + messages * rank.message_time;
+        let mut draw = |message| pattern.receiver(&mut self.random, at, count, message, phase);
+        // The one that is noted here, and one that is noted at its other end.
+        let (to, other) = (draw(self.ranks[at as usize].messages), draw(before));
+        self.count_message(at, to, messages);
+        self.touch(at, to);
+        // UCX notes what is sent.
+        if !upstream {
+            match other {
+                0 if pattern == Pattern::Hub => {
+                    // It hears from all, of whom few are simulated.
+                    let from = self.random.u32(1..count);
+                    self.hub[0] += u64::from(self.is_warm) * messages;
+                    self.touch(0, if from < DETAILED { at } else { from });
+                }
+                detailed if detailed < DETAILED => self.touch(detailed, at),
+                // By symmetry as much comes from there.
+                _ => self.touch(at, other),
+            }
+        }
+        self.events.schedule(next, Event::Sample(at));
+    }
+
+    fn count_message(&mut self, from: u32, to: u32, messages: u64) {
+        if !self.is_warm {
+            return;
+        }
+        let by_lane = u64::from(self.has_lane(from, to));
+        self.messages += messages;
+        let decides = match self.rule {
+            Rule::Owner if to < DETAILED => to,
+            _ => from,
+        };
+        let rank = &self.ranks[decides as usize];
+        let since = rank.rounds - rank.changed;
+        let add = |counts: &mut [u64; 2]| {
+            counts[0] += messages;
+            counts[1] += by_lane * messages;
+        };
+        add(&mut self.sent);
+        if let Some(counts) = self.since_change.get_mut(since) {
+            add(counts);
+        }
+    }
+
+    fn has_lane(&self, from: u32, to: u32) -> bool {
+        match &self.ranks[from as usize].policy {
+            Policy::None => false,
+            Policy::Upstream(tracker, accepted) => {
+                tracker.is_promoted(to) && accepted.contains(&to)
+            }
+            Policy::Ours(_, tables) => tables.last().is_some_and(|lanes| {
+                lanes
+                    .iter()
+                    .any(|lane| lane.peer == to && lane.state == State::Open)
+            }),
+        }
+    }
+
+    fn touch(&mut self, at: u32, peer: u32) {
+        let samples = self.settings.samples;
+        let rank = &mut self.ranks[at as usize];
+        match &mut rank.policy {
+            Policy::None => {}
+            Policy::Ours(tracker, _) => {
+                // Where the receiver owns lanes it counts what comes, and a sender nothing.
+                tracker.touch(peer, 1);
+                if tracker.samples() >= samples {
+                    rank.rounds += 1;
+                    tracker.progress();
+                    self.on(at, 0, |lanes, tracker, act| lanes.progress(tracker, act));
+                }
+            }
+            Policy::Upstream(tracker, _) => {
+                tracker.touch(peer);
+                if tracker.samples >= samples {
+                    rank.rounds += 1;
+                    let mut moves = Vec::new();
+                    tracker.progress(&mut moves);
+                    self.upstream_moves(at, &moves);
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, from: u32, to: u32, wire: Wire) {
+        let at = self.events.now() + self.random.u64(2 * US..20 * US);
+        self.events.schedule(at, Event::Control(from, to, wire));
+    }
+
+    fn receive(&mut self, from: u32, to: u32, wire: Wire) {
+        if to >= DETAILED {
+            if let Wire::Lane(Message::Ask { generation, .. } | Message::Offer { generation, .. }) =
+                wire
+            {
+                let (price, rest) = (u32::MAX / 2, 64);
+                let message = Message::Denied {
+                    generation,
+                    price,
+                    rest,
+                };
+                self.send(to, from, Wire::Lane(message));
+            }
+            return;
+        }
+        match wire {
+            Wire::Lane(message) => {
+                let is_ask = matches!(message, Message::Ask { .. });
+                self.hub[1] += u64::from(self.is_warm && to == 0 && is_ask);
+                let table = match self.rule {
+                    Rule::Owner => usize::from(!message.is_for_owner()),
+                    _ => 0,
+                };
+                self.on(to, table, |lanes, tracker, act| {
+                    let result = lanes.on_message(from, message, tracker, act);
+                    result.expect("all are honest");
+                });
+            }
+            Wire::Promote(score) => {
+                let Policy::Upstream(tracker, accepted) = &mut self.ranks[to as usize].policy
+                else {
+                    return;
+                };
+                let mut moves = Vec::new();
+                if tracker.peer_promoted(from, score, &mut moves) {
+                    accepted.push(from);
+                    self.send(to, from, Wire::Accept);
+                }
+                // What the peer has begun is not begun again.
+                moves.retain(|one| !matches!(one, Move::Promoted(peer, _) if *peer == from));
+                self.upstream_moves(to, &moves);
+            }
+            Wire::Accept => {
+                if let Policy::Upstream(_, accepted) = &mut self.ranks[to as usize].policy {
+                    accepted.push(from);
+                }
+            }
+            Wire::Demote => {
+                if let Policy::Upstream(tracker, accepted) = &mut self.ranks[to as usize].policy {
+                    tracker.peer_demoted(from);
+                    accepted.retain(|&peer| peer != from);
+                }
+            }
+        }
+    }
+
+    fn upstream_moves(&mut self, at: u32, moves: &[Move]) {
+        self.upstream_moves += u64::from(self.is_warm) * moves.len() as u64;
+        for one in moves {
+            match *one {
+                Move::Promoted(peer, score) => self.send(at, peer, Wire::Promote(score)),
+                Move::Demoted(peer) => {
+                    if let Policy::Upstream(_, accepted) = &mut self.ranks[at as usize].policy {
+                        accepted.retain(|&other| other != peer);
+                    }
+                    self.send(at, peer, Wire::Demote);
+                }
+            }
+        }
+    }
+
+    /// Lets a table of a rank do something, and does what comes of it.
+    fn on(
+        &mut self,
+        at: u32,
+        table: usize,
+        run: impl FnOnce(&mut Lanes, &Tracker, &mut dyn FnMut(Action)),
+    ) {
+        let rank = &mut self.ranks[at as usize];
+        let Policy::Ours(tracker, tables) = &mut rank.policy else {
+            return;
+        };
+        let mut actions = Vec::new();
+        let statistics = &mut rank.statistics;
+        run(&mut tables[table], tracker, &mut |action| {
+            statistics.count(&action);
+            actions.push(action);
+        });
+        for action in actions {
+            match action {
+                Action::Send { to, message } => self.send(at, to, Wire::Lane(message)),
+                Action::Drain { slot, .. } => {
+                    let empty = self.events.now() + self.random.u64(..10 * US);
+                    self.events.schedule(empty, Event::Drained(at, table, slot));
+                }
+                Action::Open { .. } | Action::Close { .. } => {}
+            }
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        let share = |counts: [u64; 2]| counts[1] as f64 / counts[0].max(1) as f64;
+        let per_thousand = |events: u64| events as f64 * 1000.0 / self.messages.max(1) as f64;
+        let sum = |of: fn(&Statistics) -> u64| self.ranks.iter().map(|r| of(&r.statistics)).sum();
+        // An owner notes a promotion as the one who holds its lane does.
+        let promotions = match self.rule {
+            Rule::Owner => sum(|all| all.promotions) / 2,
+            _ => sum(|all| all.promotions),
+        };
+        let moves = promotions + sum(|all| all.demotions) + self.upstream_moves;
+        let asks = match self.rule {
+            Rule::Owner => sum(|all| all.offers),
+            _ => sum(|all| all.asks),
+        };
+        let is_changing = self.pattern.changes();
+        let enough = SETTLED * self.pattern.possible();
+        let unsettled = self
+            .since_change
+            .iter()
+            .rposition(|&counts| share(counts) < enough);
+        let rounds = unsettled.map_or(0, |last| last + 1);
+        let late = &self.since_change[16..];
+        let late = late.iter().fold([0; 2], |sum, counts| {
+            [sum[0] + counts[0], sum[1] + counts[1]]
+        });
+        Figures {
+            share: share(self.sent),
+            settled: share(if is_changing { late } else { self.sent }),
+            moves: per_thousand(moves),
+            asks: per_thousand(asks),
+            asks_at_hub: (self.hub[0] > 0)
+                .then(|| self.hub[1] as f64 * 1000.0 / self.hub[0] as f64),
+            rounds: (is_changing && rounds < WATCHED).then_some(rounds),
+        }
+    }
+}

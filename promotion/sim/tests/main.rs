@@ -1,0 +1,57 @@
+//! What the figures have to be.
+
+use promotion_sim::{Figures, Job, Pattern, Rule, run};
+
+fn figures(pattern: Pattern) -> [Figures; 2] {
+    [Rule::Owner, Rule::Both].map(|rule| run(&Job::new(pattern, rule)).unwrap())
+}
+
+#[test]
+fn the_few_that_matter_have_lanes_and_keep_them() {
+    for pattern in [Pattern::FewHot, Pattern::FewHotAndEachIdle, Pattern::Hub] {
+        for figures in figures(pattern) {
+            assert!(
+                figures.share >= 0.98 * pattern.possible() && figures.moves <= 0.002,
+                "{pattern:?}: {figures:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn nothing_moves_where_all_send_to_all() {
+    for pattern in [Pattern::AllInTurn, Pattern::AllAtRandom] {
+        for figures in figures(pattern) {
+            assert_eq!((figures.moves, figures.asks), (0.0, 0.0), "{pattern:?}");
+        }
+    }
+}
+
+#[test]
+fn equals_do_not_fight_for_too_few_lanes() {
+    for figures in figures(Pattern::ManyEqual) {
+        let is_good = figures.share >= 0.98 * Pattern::ManyEqual.possible()
+            && figures.moves <= 0.002
+            && figures.asks <= 0.05;
+        assert!(is_good, "{figures:?}");
+    }
+}
+
+#[test]
+fn lanes_follow_traffic_within_sixteen_rounds() {
+    for figures in figures(Pattern::Changing) {
+        let is_good = figures.settled >= 0.98 * Pattern::Changing.possible()
+            && figures.rounds.is_some_and(|rounds| rounds <= 16);
+        assert!(is_good, "{figures:?}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same() {
+    let job = Job {
+        rounds: 150,
+        ..Job::new(Pattern::Changing, Rule::Both)
+    };
+    let again = || run(&job).unwrap();
+    assert_eq!(format!("{:?}", again()), format!("{:?}", again()));
+}
