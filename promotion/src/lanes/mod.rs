@@ -262,7 +262,8 @@ impl Lanes {
         }
     }
 
-    /// A peer is dead: nothing waits for it any more.
+    /// A peer is dead: nothing waits for it any more. [`Tracker::forget`] it as well, and note no more
+    /// of its traffic: it would be offered a lane.
     pub fn on_death(&mut self, peer: u32, act: &mut dyn FnMut(Action)) {
         self.denials.forget(peer);
         self.probe = self.probe.filter(|&(probed, _)| probed != peer);
