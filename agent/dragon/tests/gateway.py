@@ -280,6 +280,24 @@ def a_place_that_is_too_small(bench):
     works(bench)
 
 
+def messages_are_placed_where_senders_want_them(bench):
+    with tempfile.TemporaryDirectory() as folder:
+        program = compiled("placed", folder)
+        for length in (100, 3000, 3 << 20):
+            channel = bench.channel()
+            name = utils.B64.bytes_to_str(channel.serialize())
+            arguments = lambda room: [program, name, str(length), str(room)]
+            said = subprocess.run(arguments(length + 50), stdout=subprocess.PIPE, text=True, timeout=LIMIT).stdout
+            assert said == "placed\n", said
+            # With libdragon the message is all of that memory.
+            got = receiver(channel).recv_bytes(timeout=20)
+            assert len(got) == length + 50 and got[:length] == bytes(at % 251 for at in range(length))
+            said = subprocess.run(arguments(length - 50), stdout=subprocess.PIPE, text=True, timeout=LIMIT).stdout
+            assert said == "send: DRAGON_INVALID_ARGUMENT\n", said
+            channel.destroy()
+    works(bench)
+
+
 def marks_of_a_message_travel(bench):
     channel = bench.channel()
     message = Message.create_alloc(bench.pool, 10, clientid=77, hints=88)
@@ -655,15 +673,21 @@ def an_unknown_version_is_refused(bench):
     assert "dragonhpc 0.14.1; accepted: 0.15.0" in agent.stderr, agent.stderr
 
 
+def compiled(name, folder):
+    """A client in C."""
+    program = f"{folder}/{name}"
+    source = pathlib.Path(__file__).with_name(f"{name}.c")
+    flags = [f"-I{facts.DRAGON_INCLUDE_DIR}", f"-L{facts.DRAGON_LIB_DIR}", f"-Wl,-rpath,{facts.DRAGON_LIB_DIR}", "-ldragon"]
+    subprocess.run(["cc", source, "-o", program, *flags], check=True, timeout=LIMIT)
+    return program
+
+
 class LateClient:
     """An agent waits for as long as libdragon says, and goes on meanwhile: this is begun before the other cases."""
 
     def __init__(self, bench):
         self.folder = tempfile.TemporaryDirectory()
-        program = f"{self.folder.name}/late"
-        source = pathlib.Path(__file__).with_name("late.c")
-        flags = [f"-I{facts.DRAGON_INCLUDE_DIR}", f"-L{facts.DRAGON_LIB_DIR}", f"-Wl,-rpath,{facts.DRAGON_LIB_DIR}", "-ldragon"]
-        subprocess.run(["cc", source, "-o", program, *flags], check=True, timeout=LIMIT)
+        program = compiled("late", self.folder.name)
         channel = utils.B64.bytes_to_str(bench.channel().serialize())
         self.client = subprocess.Popen([program, channel], stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
         sender(bench.gateways[2]).send_bytes(utils.B64.str_to_bytes(self.client.stdout.readline().strip()))
@@ -682,6 +706,7 @@ CASES = [
     get,
     messages_are_placed_where_receivers_want_them,
     a_place_that_is_too_small,
+    messages_are_placed_where_senders_want_them,
     marks_of_a_message_travel,
     sends_that_give_their_memory,
     payloads_larger_than_the_budgets,
