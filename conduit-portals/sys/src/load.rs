@@ -1,0 +1,188 @@
+//! Loading libportals when a program runs.
+
+use std::ffi::{CStr, CString, OsStr, c_char, c_void};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+use crate::functions::Functions;
+use crate::{Constants, Version};
+
+/// What is loaded if nothing else is named.
+const SONAME: &str = "libportals.so.4";
+
+/// A function that the known versions of BXI's library have, and the reference library has not.
+const OF_BXI: &str = "PtlToStr";
+
+/// Why libportals can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// The system's loader refuses it; mostly, there is none.
+    #[error("libportals can't be loaded from {library}: {reason}")]
+    NotLoaded {
+        /// What was looked for.
+        library: String,
+        /// The loader's own words.
+        reason: String,
+    },
+    /// It can be loaded, but is something else.
+    #[error("{library} is no libportals of Portals 4: it has no function `{function}`")]
+    NoFunction {
+        /// What was loaded.
+        library: String,
+        /// What it lacks.
+        function: &'static str,
+    },
+    /// It is BXI's, whose handles and structures have other sizes.
+    #[error(
+        "{library} is BXI's libportals (it has the function `{OF_BXI}`), which can't be used: the \
+         reference library of Portals 4 is needed"
+    )]
+    Bxi {
+        /// What was loaded.
+        library: String,
+    },
+}
+
+/// A libportals that can be used.
+///
+/// It is never unloaded, because threads of its own run in it.
+#[derive(Clone)]
+pub struct Library {
+    pub(crate) functions: Functions,
+    path: PathBuf,
+}
+
+impl fmt::Debug for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Library")
+            .field("path", &self.path)
+            .field("version", &self.version())
+            .finish()
+    }
+}
+
+impl Library {
+    /// Loads libportals: `path` is a file, or a name for the system's loader to look for; `None` is
+    /// `libportals.so.4`. Nothing of it is called.
+    ///
+    /// # Errors
+    ///
+    /// There is no such library, or it is another one.
+    pub fn load(path: Option<&Path>) -> Result<Self, LoadError> {
+        let path = path.unwrap_or(Path::new(SONAME));
+        let handle = Handle::open(path)?;
+        let functions = handle.functions()?;
+        let path = handle.file().unwrap_or_else(|| path.to_owned());
+        handle.keep();
+        Ok(Self { functions, path })
+    }
+
+    /// The file that was loaded.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The library's version, as far as its functions tell: see the crate's page.
+    pub fn version(&self) -> Version {
+        if self.functions.PtlAbort.is_some() {
+            Version::V4_3
+        } else {
+            Version::V4_0
+        }
+    }
+
+    /// Constants of the library's version.
+    pub fn constants(&self) -> &'static Constants {
+        self.version().constants()
+    }
+}
+
+/// A copy of a C string.
+///
+/// # Safety
+///
+/// `text` is null or ends in a zero byte.
+unsafe fn text(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's word.
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// A loaded library, which is unloaded unless it is kept.
+struct Handle<'a> {
+    handle: NonNull<c_void>,
+    path: &'a Path,
+}
+
+impl Drop for Handle<'_> {
+    fn drop(&mut self) {
+        // SAFETY: opened by us, and nothing of it is in use.
+        unsafe { libc::dlclose(self.handle.as_ptr()) };
+    }
+}
+
+impl<'a> Handle<'a> {
+    fn open(path: &'a Path) -> Result<Self, LoadError> {
+        let failed = |reason: String| LoadError::NotLoaded {
+            library: path.display().to_string(),
+            reason,
+        };
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| failed("its name has a zero byte".to_owned()))?;
+        // SAFETY: a string; what the library's constructors do is its own affair, as with every
+        // library that is linked.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        match NonNull::new(handle) {
+            Some(handle) => Ok(Self { handle, path }),
+            // SAFETY: `dlerror` gives null or a string that stays until this thread's next call.
+            None => Err(failed(unsafe { text(libc::dlerror()) })),
+        }
+    }
+
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+
+    fn functions(&self) -> Result<Functions, LoadError> {
+        if self.symbol(OF_BXI).is_ok() {
+            return Err(LoadError::Bxi {
+                library: self.path.display().to_string(),
+            });
+        }
+        // SAFETY: these are the functions of those names, and a library that has them all, but
+        // nothing of BXI's, is the reference library or made like it.
+        unsafe { Functions::find(|name| self.symbol(name)) }
+    }
+
+    fn symbol(&self, name: &'static str) -> Result<NonNull<c_void>, LoadError> {
+        let no_function = || LoadError::NoFunction {
+            library: self.path.display().to_string(),
+            function: name,
+        };
+        let c_name = CString::new(name).map_err(|_| no_function())?;
+        // SAFETY: an open library and a string.
+        let symbol = unsafe { libc::dlsym(self.handle.as_ptr(), c_name.as_ptr()) };
+        NonNull::new(symbol).ok_or_else(no_function)
+    }
+
+    /// The file that the library was loaded from.
+    fn file(&self) -> Option<PathBuf> {
+        let symbol = self.symbol("PtlInit").ok()?;
+        // SAFETY: integers and pointers only.
+        let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+        // SAFETY: any address may be asked for.
+        let known = unsafe { libc::dladdr(symbol.as_ptr(), &mut found) } != 0;
+        if !known || found.dli_fname.is_null() {
+            return None;
+        }
+        // SAFETY: the loader's own string, which stays as long as the library.
+        let name = unsafe { CStr::from_ptr(found.dli_fname) };
+        Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
+    }
+}

@@ -1,0 +1,5 @@
+//! The bindings against the header, and the loading.
+
+mod constants;
+mod layout;
+mod load;
