@@ -15,9 +15,8 @@
 //! [`Library::version`] tells the versions apart by `PtlAbort`, which is new in 4.3. That is right
 //! for libraries built from the source until September 2023, or as of September 2024. In between,
 //! numbers had changed already and `PtlAbort` was missing, as it still is from the client of the
-//! library's processing engine (`--enable-ppe`). Such a library is taken for an older one. A user
-//! can find out with two puts to itself, into an entry with `PTL_ME_MANAGE_LOCAL`: the second lands
-//! behind the first only if that bit is right.
+//! library's processing engine (`--enable-ppe`). Such a library is taken for an older one.
+//! [`Library::self_test`] finds out, once an interface is open.
 //!
 //! BXI's libraries have the same functions, but other numbers, and handles and structures of other
 //! sizes. They are refused.
@@ -43,11 +42,13 @@ mod constants;
 mod functions;
 mod load;
 mod return_code;
+mod self_test;
 mod types;
 mod versions;
 
 pub use constants::*;
 pub use load::{Library, LoadError};
 pub use return_code::ReturnCode;
+pub use self_test::SelfTestError;
 pub use types::*;
 pub use versions::{Constants, Version};

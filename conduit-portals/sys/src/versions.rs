@@ -1,11 +1,12 @@
 //! Constants whose values depend on the version of the library.
 
 use std::ffi::{c_int, c_uint};
+use std::fmt;
 
 /// A version of the interface, as far as constants differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// Before 4.3.
+    /// 4.0, and all before 4.3.
     V4_0,
     /// 4.3: without `PTL_INTERRUPTED` and `PTL_ME_ACK_DISABLE`, whose numbers went to what stood
     /// behind them.
@@ -19,6 +20,15 @@ impl Version {
             Self::V4_0 => &Constants::V4_0,
             Self::V4_3 => &Constants::V4_3,
         }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V4_0 => "4.0",
+            Self::V4_3 => "4.3",
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use std::ptr;
 use portals4_sys::*;
 
 /// The functions that every library has.
-const FUNCTIONS: [&str; 52] = [
+pub(crate) const FUNCTIONS: [&str; 52] = [
     "PtlAtomic",
     "PtlAtomicSync",
     "PtlCTAlloc",
@@ -64,7 +64,7 @@ const FUNCTIONS: [&str; 52] = [
 ];
 
 /// Builds a shared library from this C text.
-fn build(name: &str, text: &str) -> PathBuf {
+pub(crate) fn build(name: &str, text: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let source = folder.join(format!("{name}.c"));
     let library = folder.join(format!("lib{name}.so"));
@@ -79,7 +79,7 @@ fn build(name: &str, text: &str) -> PathBuf {
 }
 
 /// The text of functions that return their number in the list.
-fn functions<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn functions<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut text = String::new();
     for (number, name) in names.into_iter().enumerate() {
         writeln!(text, "int {name}(void) {{ return {number}; }}").expect("a string grows");

@@ -3,3 +3,4 @@
 mod constants;
 mod layout;
 mod load;
+mod self_test;

@@ -1,0 +1,191 @@
+//! Whether a library's constants are those of the version that it is taken for.
+
+use std::ffi::c_int;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::*;
+
+/// How long a step may take. A message to itself takes microseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a library has not passed [`Library::self_test`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SelfTestError {
+    /// It was built from source between two versions.
+    #[error(
+        "{library} was taken for Portals version {version}, but {difference}; the reference \
+         library until September 2023, or as of September 2024, is needed"
+    )]
+    OtherConstants {
+        /// What was loaded.
+        library: String,
+        /// What it was taken for.
+        version: Version,
+        /// What tells that it is not.
+        difference: &'static str,
+    },
+    /// Something else is wrong.
+    #[error("{function} has failed in the self-test of {library}: {reason}")]
+    Failed {
+        /// What was loaded.
+        library: String,
+        /// What has failed.
+        function: &'static str,
+        /// What it has returned, or what was missing.
+        reason: String,
+    },
+}
+
+/// Undoes something when it goes out of scope.
+struct Undo<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Undo<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+impl Library {
+    /// Finds out whether [`Library::version`] is right: return codes by a table entry that is taken
+    /// twice, options by a put to itself, whose offset an entry with `PTL_ME_MANAGE_LOCAL` has to
+    /// ignore. What it makes it releases, but for three bytes.
+    ///
+    /// The interface should not send to itself otherwise. Built with both shared memory and UDP,
+    /// the reference library crashes when an interface sends to itself after it has received from
+    /// itself.
+    ///
+    /// # Errors
+    ///
+    /// The library has other constants; a function has failed; a put was not acknowledged in time.
+    ///
+    /// # Safety
+    ///
+    /// `ni` is an open interface of this library, with matching. If it is a logical one, it has its
+    /// map.
+    pub unsafe fn self_test(&self, ni: ptl_handle_ni_t) -> Result<(), SelfTestError> {
+        let constants = self.constants();
+        let mut queue = PTL_EQ_NONE;
+        // SAFETY: here and below, the caller's word for the interface, and pointers to variables.
+        let made = unsafe { self.PtlEQAlloc(ni, 16, &mut queue) };
+        self.succeeded("PtlEQAlloc", made)?;
+        // SAFETY: as above; `Undo` comes after the last use, here and below.
+        let _queue = Undo(|| _ = unsafe { self.PtlEQFree(queue) });
+
+        let mut index = 0;
+        // SAFETY: as above.
+        let made = unsafe { self.PtlPTAlloc(ni, 0, PTL_EQ_NONE, PTL_PT_ANY, &mut index) };
+        self.succeeded("PtlPTAlloc", made)?;
+        // SAFETY: as above.
+        let _index = Undo(|| _ = unsafe { self.PtlPTFree(ni, index) });
+        let mut same = 0;
+        // SAFETY: as above.
+        let made = unsafe { self.PtlPTAlloc(ni, 0, PTL_EQ_NONE, index, &mut same) };
+        if made != constants.PTL_PT_IN_USE {
+            return Err(self.differs("its return codes have other numbers"));
+        }
+
+        let mut own = ptl_process_t::from_rank(0);
+        // SAFETY: as above.
+        let found = unsafe { self.PtlGetId(ni, &mut own) };
+        self.succeeded("PtlGetId", found)?;
+        // Never freed: a library that has not acknowledged a put may still write.
+        let target = Box::leak(Box::new([0_u8; 2])).as_mut_ptr();
+        let source: *mut u8 = Box::leak(Box::new(1));
+        let entry = ptl_me_t {
+            start: target.cast(),
+            length: 2,
+            ct_handle: PTL_CT_NONE,
+            uid: PTL_UID_ANY,
+            options: PTL_ME_OP_PUT | constants.PTL_ME_MANAGE_LOCAL,
+            match_id: own,
+            match_bits: 0,
+            ignore_bits: 0,
+            min_free: 0,
+        };
+        let mut entry_handle = PTL_INVALID_HANDLE;
+        let (list, user) = (PTL_PRIORITY_LIST, std::ptr::null_mut());
+        // SAFETY: as above; the memory stays.
+        let made = unsafe { self.PtlMEAppend(ni, index, &entry, list, user, &mut entry_handle) };
+        self.succeeded("PtlMEAppend", made)?;
+        let _entry = Undo(|| {
+            let end = Instant::now() + PATIENCE;
+            // SAFETY: as above.
+            while unsafe { self.PtlMEUnlink(entry_handle) } == PTL_IN_USE && Instant::now() < end {
+                thread::yield_now();
+            }
+        });
+
+        let memory = ptl_md_t {
+            start: source.cast(),
+            length: 1,
+            options: PTL_MD_EVENT_SEND_DISABLE,
+            eq_handle: queue,
+            ct_handle: PTL_CT_NONE,
+        };
+        let mut memory_handle = PTL_INVALID_HANDLE;
+        // SAFETY: as above; the memory stays.
+        let made = unsafe { self.PtlMDBind(ni, &memory, &mut memory_handle) };
+        self.succeeded("PtlMDBind", made)?;
+        // SAFETY: as above.
+        let _memory = Undo(|| _ = unsafe { self.PtlMDRelease(memory_handle) });
+
+        let ack = PTL_ACK_REQ;
+        // SAFETY: as above.
+        let put = unsafe { self.PtlPut(memory_handle, 0, 1, ack, own, index, 0, 1, user, 0) };
+        self.succeeded("PtlPut", put)?;
+        let offset = self.acknowledged_offset(queue)?;
+        // SAFETY: the put has been acknowledged, so nobody writes any more.
+        let landed = unsafe { target.cast::<[u8; 2]>().read_volatile() };
+        if offset != 0 || landed != [1, 0] {
+            return Err(self.differs("its options have other numbers"));
+        }
+        Ok(())
+    }
+
+    /// Waits for a put's acknowledgement, and gives its offset.
+    fn acknowledged_offset(&self, queue: ptl_handle_eq_t) -> Result<ptl_size_t, SelfTestError> {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            let mut event = ptl_event_t::default();
+            let mut which = 0;
+            // SAFETY: a queue of `self_test`, and variables.
+            let polled = unsafe { self.PtlEQPoll(&queue, 1, 100, &mut event, &mut which) };
+            if polled == PTL_EQ_EMPTY {
+                continue;
+            }
+            self.succeeded("PtlEQPoll", polled)?;
+            if event.ni_fail_type != PTL_NI_OK {
+                let reason = format!("an event with failure {}", event.ni_fail_type);
+                return Err(self.failed("PtlPut", reason));
+            }
+            if event.r#type == PTL_EVENT_ACK {
+                return Ok(event.remote_offset);
+            }
+        }
+        Err(self.failed("PtlPut", format!("no acknowledgement in {PATIENCE:?}")))
+    }
+
+    fn succeeded(&self, function: &'static str, returned: c_int) -> Result<(), SelfTestError> {
+        match self.version().return_code(returned) {
+            ReturnCode::Ok => Ok(()),
+            code => Err(self.failed(function, code.to_string())),
+        }
+    }
+
+    fn failed(&self, function: &'static str, reason: String) -> SelfTestError {
+        SelfTestError::Failed {
+            library: self.path().display().to_string(),
+            function,
+            reason,
+        }
+    }
+
+    fn differs(&self, difference: &'static str) -> SelfTestError {
+        SelfTestError::OtherConstants {
+            library: self.path().display().to_string(),
+            version: self.version(),
+            difference,
+        }
+    }
+}
