@@ -242,7 +242,7 @@ fn bandwidth() {
         let start = Instant::now();
         for _ in 0..LARGE {
             sender
-                .send(&data, ReturnMode::Buffered, LONG)
+                .send(&data, ReturnMode::Immediately, LONG)
                 .expect("sent");
         }
         ready();

@@ -459,6 +459,46 @@ fn short_messages_stay_eager() {
     assert_eq!((counters.strips, counters.entries), (0, 1000));
 }
 
+/// Memory for one long one of them. Had later ones all of it, the next in turn would never come.
+#[test]
+fn long_messages_of_one_handle_come_with_little_memory() {
+    const LENGTH: usize = 100_000;
+    for seed in 0..16 {
+        let memory = LENGTH + LENGTH / 5;
+        let limits = Limits::default();
+        let mut world = World::new(2, 64 * LENGTH, limits, Delays::default(), seed);
+        world.hosts[1] = agent_sim::Host::new(memory);
+        world.hosts[1].create(0, 2);
+        for id in 0..20 {
+            let length = if id % 4 == 3 { LENGTH } else { LENGTH / 3 };
+            let memory = world.hosts[0].memory(content(id, length));
+            world.hosts[0].ask(Request {
+                id,
+                node: World::host_id(1),
+                channel: [0].into(),
+                process: 0,
+                limit: Limit::Never,
+                operation: Operation::Send {
+                    handle: 1,
+                    message: Message {
+                        memory,
+                        hints: id,
+                        client: 0,
+                    },
+                    mode: ReturnMode::Immediately,
+                    destination: None,
+                },
+            });
+        }
+        for _ in 0..40 {
+            let until = world.now() + 10_000 * US;
+            world.run(until, |_, _| {});
+            while world.hosts[1].take(0).is_some() {}
+        }
+        assert_eq!(world.hosts[1].sent.len(), 20, "seed {seed}");
+    }
+}
+
 /// Directly, and from 0 to 8 by 2 and 6.
 #[test]
 fn an_agent_that_starts_late_is_waited_for_and_time_outs_hold_meanwhile() {

@@ -1,6 +1,7 @@
 //! Messages that are not eager: at their sender's agent until they were pulled, at their receiver's until they have
 //! arrived.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
@@ -174,15 +175,15 @@ impl<M: Memory> Arrival<M> {
 pub(super) struct Bulk<M> {
     sources: Slab<Source<M>>,
     pub(super) arrivals: Slab<Arrival<M>>,
-    /// Arrivals of which there is more to ask for.
+    /// Arrivals without memory, in the order in which they were announced.
+    unallocated: VecDeque<u32>,
+    /// Those with memory of which there is more to ask for.
     pub(super) hungry: Vec<u32>,
     /// Bytes asked for that have not arrived; bytes under way from here.
     pub(super) ejected: u64,
     pub(super) injected: u64,
     /// Sources in memory of other agents of this node.
     pub(super) parts: usize,
-    /// There was no memory at the last look.
-    starved: bool,
 }
 
 impl<M: Hash> Hash for Bulk<M> {
@@ -190,15 +191,15 @@ impl<M: Hash> Hash for Bulk<M> {
         let Self {
             sources,
             arrivals,
+            unallocated,
             hungry,
             ejected,
             injected,
             parts,
-            starved,
         } = self;
         hash::table(sources, state);
         hash::table(arrivals, state);
-        (hungry, ejected, injected, parts, starved).hash(state);
+        (unallocated, hungry, ejected, injected, parts).hash(state);
     }
 }
 
@@ -207,11 +208,11 @@ impl<M: Memory> Bulk<M> {
         Self {
             sources: Slab::new(),
             arrivals: Slab::new(),
+            unallocated: VecDeque::new(),
             hungry: Vec::new(),
             ejected: 0,
             injected: 0,
             parts: 0,
-            starved: false,
         }
     }
 
@@ -221,7 +222,18 @@ impl<M: Memory> Bulk<M> {
 
     /// Whether an arrival waits for memory, of which nobody tells.
     pub(super) fn is_starved(&self) -> bool {
-        self.starved
+        !self.unallocated.is_empty()
+    }
+
+    /// Whether there is nothing more to ask for.
+    pub(super) fn asks_nothing(&self) -> bool {
+        self.hungry.is_empty() && self.unallocated.is_empty()
+    }
+
+    /// Nothing more is asked for of these.
+    fn stop_asking(&mut self, is_done: impl Fn(u32) -> bool) {
+        self.hungry.retain(|key| !is_done(*key));
+        self.unallocated.retain(|key| !is_done(*key));
     }
 
     /// Reads a part of a source.
@@ -473,20 +485,19 @@ impl<H: Host> Machine<H> {
         };
         // Fits: operations are limited.
         let key = self.bulk.arrivals.insert(arrival) as u32;
-        self.bulk.hungry.push(key);
+        self.bulk.unallocated.push_back(key);
         key
     }
 
     /// Asks for messages, as far as there is memory and budget.
     pub(super) fn feed(&mut self, host: &mut H) -> bool {
-        let mut did = false;
-        self.bulk.starved = false;
+        let mut did = self.allocate(host);
         let mut hungry = std::mem::take(&mut self.bulk.hungry);
         // One after the other, in an order that differs from that of other agents.
         self.random.shuffle(&mut hungry);
         let mut left = Vec::new();
         while let Some(key) = hungry.pop() {
-            match self.feed_one(key, host) {
+            match self.feed_one(key) {
                 Fed::Full => {}
                 Fed::More => {
                     did = true;
@@ -505,41 +516,71 @@ impl<H: Host> Machine<H> {
         did
     }
 
-    fn feed_one(&mut self, key: u32, host: &mut H) -> Fed {
-        let Some(arrival) = self.bulk.arrivals.get_mut(key as usize) else {
-            return Fed::Full;
-        };
-        if arrival.memory.is_none() {
-            let place = match arrival.owner {
-                For::Operation(operation) => Place::Channel(self.service.destination(operation)),
-                For::Request(request) => match self.client.get(request) {
-                    Some(request) => Place::Get(request.id),
-                    None => Place::Channel(None),
-                },
-                For::Loan(..) => Place::Channel(None),
+    /// Gives arrivals memory. Of those for one queue none before an earlier one, which it may not overtake: all memory
+    /// could be theirs, and the first one's never come.
+    fn allocate(&mut self, host: &mut H) -> bool {
+        let mut did = false;
+        let mut starved = BTreeSet::new();
+        for key in std::mem::take(&mut self.bulk.unallocated) {
+            let owner = self.bulk.arrivals.get(key as usize).map(|a| &a.owner);
+            let queue = match owner {
+                Some(&For::Operation(operation)) => self.service.queue_of(operation),
+                _ => None,
             };
-            // A length that no memory has is one that there is never memory for.
-            let bytes = usize::try_from(arrival.length()).unwrap_or(usize::MAX);
-            let memory = match &arrival.origin {
-                Origin::Part { destination, .. } => match host.import(destination) {
-                    Ok(memory) if memory.length() as u64 >= arrival.span.end => Ok(memory),
-                    Ok(_) => Err(NoMemory::Ever(Code::INVALID_ARGUMENT)),
-                    Err(code) => Err(NoMemory::Ever(code)),
-                },
-                _ => host.allocate(bytes, place),
-            };
-            match memory {
-                Ok(memory) => arrival.memory = Some(memory),
+            if queue.is_some_and(|queue| starved.contains(&queue)) {
+                self.bulk.unallocated.push_back(key);
+                continue;
+            }
+            match self.allocate_one(key, host) {
+                Ok(()) => {
+                    self.bulk.hungry.push(key);
+                    did = true;
+                }
                 Err(NoMemory::Now) => {
-                    self.bulk.starved = true;
-                    return Fed::No;
+                    self.bulk.unallocated.push_back(key);
+                    starved.extend(queue);
                 }
                 Err(NoMemory::Ever(code)) => {
                     self.fail_arrival(key, code);
-                    return Fed::Full;
+                    did = true;
                 }
             }
         }
+        did
+    }
+
+    fn allocate_one(&mut self, key: u32, host: &mut H) -> Result<(), NoMemory> {
+        let Some(arrival) = self.bulk.arrivals.get_mut(key as usize) else {
+            return Ok(());
+        };
+        let place = match arrival.owner {
+            For::Operation(operation) => Place::Channel(self.service.destination(operation)),
+            For::Request(request) => match self.client.get(request) {
+                Some(request) => Place::Get(request.id),
+                None => Place::Channel(None),
+            },
+            For::Loan(..) => Place::Channel(None),
+        };
+        // A length that no memory has is one that there is never memory for.
+        let bytes = usize::try_from(arrival.length()).unwrap_or(usize::MAX);
+        let memory = match &arrival.origin {
+            Origin::Part { destination, .. } => {
+                let memory = host.import(destination).map_err(NoMemory::Ever)?;
+                if (memory.length() as u64) < arrival.span.end {
+                    return Err(NoMemory::Ever(Code::INVALID_ARGUMENT));
+                }
+                memory
+            }
+            _ => host.allocate(bytes, place)?,
+        };
+        arrival.memory = Some(memory);
+        Ok(())
+    }
+
+    fn feed_one(&mut self, key: u32) -> Fed {
+        let Some(arrival) = self.bulk.arrivals.get_mut(key as usize) else {
+            return Fed::Full;
+        };
         if let Origin::Here(bytes) = &arrival.origin {
             if let Some(memory) = &mut arrival.memory {
                 memory.write(0, bytes);
@@ -710,7 +751,7 @@ impl<H: Host> Machine<H> {
 
     /// Nothing is written any more to the memory of a part that a sibling has lent.
     pub(super) fn let_go(&mut self, key: u32) {
-        self.bulk.hungry.retain(|hungry| *hungry != key);
+        self.bulk.stop_asking(|other| other == key);
         if let Some(arrival) = self.bulk.arrivals.get_mut(key as usize) {
             arrival.memory = None;
             arrival.unwanted = Some(super::GONE);
@@ -761,7 +802,7 @@ impl<H: Host> Machine<H> {
 
     /// A message that comes is not wanted any more.
     pub(super) fn drop_arrival(&mut self, key: u32, code: Code) {
-        self.bulk.hungry.retain(|hungry| *hungry != key);
+        self.bulk.stop_asking(|other| other == key);
         let Some(arrival) = self.bulk.arrivals.get_mut(key as usize) else {
             return;
         };
@@ -816,10 +857,10 @@ impl<H: Host> Machine<H> {
             self.recall(key);
             self.arrival_goes_on(key);
         }
-        let arrivals = &self.bulk.arrivals;
-        self.bulk
-            .hungry
-            .retain(|key| arrivals.get(*key as usize).is_some_and(|a| !a.lost));
+        let arrivals = self.bulk.arrivals.iter();
+        let lost = arrivals.filter(|(_, arrival)| arrival.lost);
+        let lost: BTreeSet<u32> = lost.map(|(key, _)| key as u32).collect();
+        self.bulk.stop_asking(|key| lost.contains(&key));
     }
 
     /// The memory that siblings may still write to is not given back. For the agent's own end.

@@ -154,6 +154,11 @@ impl<M, C> Service<M, C> {
             .min()
     }
 
+    /// The queue that an operation is in.
+    pub(super) fn queue_of(&self, key: u32) -> Option<u32> {
+        Some(self.operations.get(key as usize)?.queue)
+    }
+
     /// Where the sender of a message wants it.
     pub(super) fn destination(&self, key: u32) -> Option<&[u8]> {
         match &self.operations.get(key as usize)?.task {

@@ -221,7 +221,7 @@ impl<H: Host> Machine<H> {
         let stealing = &self.stealing;
         let waits = stealing.siblings.values().any(|s| !s.out.is_empty());
         let told = waits.then_some(self.now + AGAIN);
-        if !self.bulk.hungry.is_empty() {
+        if !self.bulk.asks_nothing() {
             return told;
         }
         let loans = stealing.loans.iter().map(|(_, loan)| loan);
@@ -518,7 +518,7 @@ impl<H: Host> Machine<H> {
                 sibling.out.push_back(Tells::Backlog(offers).encode());
             }
         }
-        if self.bulk.hungry.is_empty() {
+        if self.bulk.asks_nothing() {
             self.steal();
             let now = self.now;
             did |= self.recall_those(|loan| loan.late_at <= now);
