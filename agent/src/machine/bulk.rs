@@ -230,10 +230,15 @@ impl<M: Memory> Bulk<M> {
         self.hungry.is_empty() && self.unallocated.is_empty()
     }
 
-    /// Nothing more is asked for of these.
-    fn stop_asking(&mut self, is_done: impl Fn(u32) -> bool) {
-        self.hungry.retain(|key| !is_done(*key));
-        self.unallocated.retain(|key| !is_done(*key));
+    /// Nothing more is asked for but of these.
+    fn ask_only(&mut self, is_wanted: impl Fn(u32, &Arrival<M>) -> bool) {
+        let arrivals = &self.arrivals;
+        let is_left = |key: &u32| {
+            let arrival = arrivals.get(*key as usize);
+            arrival.is_some_and(|arrival| is_wanted(*key, arrival))
+        };
+        self.hungry.retain(is_left);
+        self.unallocated.retain(is_left);
     }
 
     /// Reads a part of a source.
@@ -751,7 +756,7 @@ impl<H: Host> Machine<H> {
 
     /// Nothing is written any more to the memory of a part that a sibling has lent.
     pub(super) fn let_go(&mut self, key: u32) {
-        self.bulk.stop_asking(|other| other == key);
+        self.bulk.ask_only(|other, _| other != key);
         if let Some(arrival) = self.bulk.arrivals.get_mut(key as usize) {
             arrival.memory = None;
             arrival.unwanted = Some(super::GONE);
@@ -802,7 +807,7 @@ impl<H: Host> Machine<H> {
 
     /// A message that comes is not wanted any more.
     pub(super) fn drop_arrival(&mut self, key: u32, code: Code) {
-        self.bulk.stop_asking(|other| other == key);
+        self.bulk.ask_only(|other, _| other != key);
         let Some(arrival) = self.bulk.arrivals.get_mut(key as usize) else {
             return;
         };
@@ -857,10 +862,7 @@ impl<H: Host> Machine<H> {
             self.recall(key);
             self.arrival_goes_on(key);
         }
-        let arrivals = self.bulk.arrivals.iter();
-        let lost = arrivals.filter(|(_, arrival)| arrival.lost);
-        let lost: BTreeSet<u32> = lost.map(|(key, _)| key as u32).collect();
-        self.bulk.stop_asking(|key| lost.contains(&key));
+        self.bulk.ask_only(|_, arrival| !arrival.lost);
     }
 
     /// The memory that siblings may still write to is not given back. For the agent's own end.

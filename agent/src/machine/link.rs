@@ -104,11 +104,13 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn due(&self, now: Nanos, age: Nanos) -> Option<Nanos> {
-        match self.again > now {
-            true => Some(self.again),
-            false => (!self.open.is_empty()).then_some(self.since + age),
-        }
+    pub(super) fn due(&self, age: Nanos) -> Option<Nanos> {
+        (!self.open.is_empty()).then_some(self.since + age)
+    }
+
+    /// When an agent that has not started yet is tried again, if it is left alone until then.
+    pub(super) fn again(&self, now: Nanos) -> Option<Nanos> {
+        (self.again > now).then_some(self.again)
     }
 
     /// The node's agent has not started yet.
@@ -210,7 +212,8 @@ impl<H: Host> Machine<H> {
     /// time.
     fn is_greeted(&mut self, node: u32, network: &mut impl OpenTransport) -> bool {
         let greeting = Fragment::Told(Told::default()).encode();
-        let is_greeted = self.link(node).again <= self.now
+        let now = self.now;
+        let is_greeted = self.link(node).again(now).is_none()
             && self.give(node, &greeting, &[], None, network).is_ok();
         if is_greeted {
             self.nodes[node as usize].expected = false;
@@ -324,7 +327,7 @@ impl<H: Host> Machine<H> {
                     .rank
                     .is_none_or(|rank| network.is_idle(rank)));
         let link = self.link(node);
-        let is_old = link.due(now, age).is_some_and(|due| due <= now);
+        let is_old = link.due(age).is_some_and(|due| due <= now);
         if !link.open.is_empty() && ((is_idle && link.packed.is_empty()) || is_old) {
             let open = std::mem::take(&mut link.open);
             link.packed.push_back(open);

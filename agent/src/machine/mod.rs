@@ -347,23 +347,25 @@ impl<H: Host> Machine<H> {
 
     /// When [`progress`](Self::progress) has to be called even if nothing arrives, besides the network's own time-out.
     pub fn due(&self) -> Option<Nanos> {
-        let links = self
-            .listed
-            .iter()
-            .filter_map(|node| self.nodes[*node as usize].link.as_deref());
-        let packed = links.filter_map(|link| link.due(self.now, self.limits.age));
+        let links = self.listed.iter().filter_map(|node| {
+            let peer = &self.nodes[*node as usize];
+            let link = peer.link.as_deref()?;
+            match peer.expected {
+                true => link.again(self.now),
+                false => link.due(self.limits.age),
+            }
+        });
         let expecting = self.expecting.front().map(|(at, _)| *at);
         let hungry = self
             .bulk
             .is_starved()
             .then_some(self.now + service::LONGEST);
         let siblings = self.siblings_due();
-        let others = [self.client.due(), self.service.due(), hungry, siblings];
-        others
+        let (client, service) = (self.client.due(), self.service.due());
+        [client, service, hungry, siblings, expecting]
             .into_iter()
-            .chain([expecting])
             .flatten()
-            .chain(packed)
+            .chain(links)
             .min()
     }
 
