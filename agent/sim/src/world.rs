@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use agent::host::Nanos;
+use agent::host::{Limit, Message, Nanos, Operation, Request, ReturnMode};
 use agent::{Dragonfly, Held, Limits, Machine, Node};
 
 use crate::siblings::{DELAY, Table};
@@ -131,6 +131,37 @@ impl World {
     /// The host id of a node.
     pub fn host_id(node: u32) -> u64 {
         0xabc0 + u64::from(node)
+    }
+
+    /// A process of an agent sends this to channel 0 of a node, by a handle; its number is the message's as well.
+    pub fn send(
+        &mut self,
+        (agent, handle): (u32, u128),
+        to: u32,
+        id: u64,
+        bytes: Vec<u8>,
+        mode: ReturnMode,
+        limit: Limit,
+    ) {
+        let host = &mut self.hosts[agent as usize];
+        let memory = host.memory(bytes);
+        host.ask(Request {
+            id,
+            node: Self::host_id(to),
+            channel: [0].into(),
+            process: 0,
+            limit,
+            operation: Operation::Send {
+                handle,
+                message: Message {
+                    memory,
+                    hints: id,
+                    client: 0,
+                },
+                mode,
+                destination: None,
+            },
+        });
     }
 
     /// An agent is started.

@@ -1,29 +1,12 @@
 //! Nodes that pass on each other's fragments.
 
-use agent::host::{Limit, Message, Operation, Outcome, Request, ReturnMode};
+use agent::host::{Limit, Outcome, ReturnMode};
 use agent::{Code, Limits};
 use agent_sim::{Delays, World};
 
 fn send(world: &mut World, id: u64, from: u32, to: u32) {
-    let host = &mut world.hosts[from as usize];
-    let memory = host.memory(vec![1; 100]);
-    host.ask(Request {
-        id,
-        node: World::host_id(to),
-        channel: [0].into(),
-        process: 0,
-        limit: Limit::Never,
-        operation: Operation::Send {
-            handle: from.into(),
-            message: Message {
-                memory,
-                hints: id,
-                client: 0,
-            },
-            mode: ReturnMode::Deposited,
-            destination: None,
-        },
-    });
+    let (mode, limit) = (ReturnMode::Deposited, Limit::Never);
+    world.send((from, from.into()), to, id, vec![1; 100], mode, limit);
 }
 
 fn completed(world: &mut World, node: usize) -> Vec<(u64, Outcome<agent_sim::Pool>)> {

@@ -1,6 +1,6 @@
 //! Nodes with several agents, one of which has all of the work.
 
-use agent::host::{Host as _, Limit, Memory, Message, Operation, Outcome, Request, ReturnMode};
+use agent::host::{Host as _, Limit, Memory, Outcome, ReturnMode};
 use agent::{Code, Held, Limits, Transfer};
 use agent_sim::{Delays, Pool, World};
 
@@ -35,24 +35,8 @@ fn world(limits: Limits, messages: u64, length: usize, seed: u64) -> World {
     // The agents of each node get to know each other.
     run(&mut world, &limits, MS);
     for id in 0..messages {
-        let memory = world.hosts[0].memory(content(id, length));
-        world.hosts[0].ask(Request {
-            id,
-            node: World::host_id(1),
-            channel: [0].into(),
-            process: 0,
-            limit: Limit::Never,
-            operation: Operation::Send {
-                handle: 1,
-                message: Message {
-                    memory,
-                    hints: id,
-                    client: 0,
-                },
-                mode: ReturnMode::Deposited,
-                destination: None,
-            },
-        });
+        let bytes = content(id, length);
+        world.send((0, 1), 1, id, bytes, ReturnMode::Deposited, Limit::Never);
     }
     world
 }

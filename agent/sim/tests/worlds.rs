@@ -432,24 +432,8 @@ fn short_messages_stay_eager() {
     let mut world = World::new(2, 1 << 20, limits, Delays::default(), 1);
     world.hosts[1].create(0, 4);
     for id in 0..1000 {
-        let memory = world.hosts[0].memory(content(id, 500));
-        world.hosts[0].ask(Request {
-            id,
-            node: World::host_id(1),
-            channel: [0].into(),
-            process: 0,
-            limit: Limit::Never,
-            operation: Operation::Send {
-                handle: 1,
-                message: Message {
-                    memory,
-                    hints: 0,
-                    client: 0,
-                },
-                mode: ReturnMode::Deposited,
-                destination: None,
-            },
-        });
+        let bytes = content(id, 500);
+        world.send((0, 1), 1, id, bytes, ReturnMode::Deposited, Limit::Never);
         world.run(u64::MAX, |_, _| {});
         let completed = std::mem::take(&mut world.hosts[0].completed);
         assert_eq!(completed, [(id, Outcome::Sent)]);
@@ -471,24 +455,8 @@ fn long_messages_of_one_handle_come_with_little_memory() {
         world.hosts[1].create(0, 2);
         for id in 0..20 {
             let length = if id % 4 == 3 { LENGTH } else { LENGTH / 3 };
-            let memory = world.hosts[0].memory(content(id, length));
-            world.hosts[0].ask(Request {
-                id,
-                node: World::host_id(1),
-                channel: [0].into(),
-                process: 0,
-                limit: Limit::Never,
-                operation: Operation::Send {
-                    handle: 1,
-                    message: Message {
-                        memory,
-                        hints: id,
-                        client: 0,
-                    },
-                    mode: ReturnMode::Immediately,
-                    destination: None,
-                },
-            });
+            let bytes = content(id, length);
+            world.send((0, 1), 1, id, bytes, ReturnMode::Immediately, Limit::Never);
         }
         for _ in 0..40 {
             let until = world.now() + 10_000 * US;
@@ -504,24 +472,8 @@ fn long_messages_of_one_handle_come_with_little_memory() {
 fn an_agent_that_starts_late_is_waited_for_and_time_outs_hold_meanwhile() {
     const MS: u64 = 1000 * US;
     let send = |world: &mut World, id, to, limit| {
-        let memory = world.hosts[0].memory(content(id, 500));
-        world.hosts[0].ask(Request {
-            id,
-            node: World::host_id(to),
-            channel: [0].into(),
-            process: 0,
-            limit,
-            operation: Operation::Send {
-                handle: 1,
-                message: Message {
-                    memory,
-                    hints: 0,
-                    client: 0,
-                },
-                mode: ReturnMode::Deposited,
-                destination: None,
-            },
-        });
+        let bytes = content(id, 500);
+        world.send((0, 1), to, id, bytes, ReturnMode::Deposited, limit);
     };
     let run = |world: &mut World, until| {
         world.run(until, |_, _| {});
@@ -594,24 +546,9 @@ fn long_messages_come_in_strips_from_all_nodes_in_an_order_that_differs() {
         let mut world = World::new(4, 16 << 20, limits, Delays::default(), seed);
         world.hosts[0].create(0, 3);
         for node in 1..4 {
-            let memory = world.hosts[node].memory(content(0, length));
-            world.hosts[node].ask(Request {
-                id: 0,
-                node: World::host_id(0),
-                channel: [0].into(),
-                process: 0,
-                limit: Limit::Never,
-                operation: Operation::Send {
-                    handle: node as u128,
-                    message: Message {
-                        memory,
-                        hints: node as u64,
-                        client: 0,
-                    },
-                    mode: ReturnMode::Deposited,
-                    destination: None,
-                },
-            });
+            let bytes = content(0, length);
+            let (mode, limit) = (ReturnMode::Deposited, Limit::Never);
+            world.send((node, node.into()), 0, node.into(), bytes, mode, limit);
         }
         while world.hosts[0].sent.is_empty() {
             let until = world.now() + US;
