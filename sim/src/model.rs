@@ -29,6 +29,25 @@ impl Report {
     pub fn failed(&self) -> impl Iterator<Item = &'static str> {
         self.failures.iter().map(|&(name, _)| name)
     }
+
+    /// For tests: says what was looked at.
+    ///
+    /// # Panics
+    /// Something does not hold, or never happened.
+    pub fn assert_sound(&self, world: &str) {
+        if let Some((rule, run)) = self.failures.first() {
+            panic!("{world}: not always: {rule}, after\n{run}");
+        }
+        let Self {
+            states,
+            steps,
+            time,
+            missing,
+            ..
+        } = self;
+        assert!(missing.is_empty(), "{world}: never: {missing:?}");
+        println!("{world}: {states} states, {steps} steps, {time:.1?}");
+    }
 }
 
 /// Looks at every state of a world, or as far as is `enough`.

@@ -6,19 +6,7 @@ use promotion_model::{Broken, Fault, RULES, check, small};
 fn all_rules_hold_in_every_state_of_the_small_worlds() {
     for world in small() {
         let name = world.name;
-        let report = check(world);
-        if let Some((rule, run)) = report.failures.first() {
-            panic!("{name}: not always: {rule}, after\n{run}");
-        }
-        assert!(
-            report.missing.is_empty(),
-            "{name}: never: {:?}",
-            report.missing
-        );
-        println!(
-            "{name}: {} states, {} steps, {:.1?}",
-            report.states, report.steps, report.time
-        );
+        check(world).assert_sound(name);
     }
 }
 
