@@ -334,10 +334,11 @@ impl<H: Host> Machine<H> {
         did |= self.import_parts(host);
         did |= self.feed(host);
         did |= self.tell_siblings(host);
-        did |= self.transmit(network);
-        network.transmit(self);
+        // Before what goes out, as what is said to end a session does, too.
         self.give_up_nodes(network);
         self.part(network);
+        did |= self.transmit(network);
+        network.transmit(self);
         did |= !self.outcomes.is_empty();
         for (request, outcome) in self.outcomes.drain(..) {
             host.complete(request, outcome);
