@@ -126,13 +126,13 @@ fn inter_host_config(
         Kind::Udp => {
             let mut config = UdpConfig::of(settings.udp, host, rank)?;
             config.secret_file = secret_file;
-            adapt(&mut config.portals, settings.engine, shm);
+            adapt(&mut config.portals, settings, shm);
             InterHostConfig::Udp(config)
         }
         Kind::Ofi => {
             let mut config = OfiConfig::of(settings.ofi, host, hosts.count() == 1);
             config.secret_file = secret_file;
-            adapt(&mut config.portals, settings.engine, shm);
+            adapt(&mut config.portals, settings, shm);
             // Handlers, and ranks that share memory, do atomics by processor, and the device's are
             // not atomic with those.
             let alone = !settings.lanes.allows_network("shm");
@@ -142,12 +142,14 @@ fn inter_host_config(
     })
 }
 
-/// Adapts the portals of the inter-host network to the engine's settings and to shared memory,
-/// whose regions they adopt.
-fn adapt(portals: &mut PortalsConfig, engine: &EngineSettings, shm: &ShmConfig) {
-    if !engine.inject {
+/// Adapts the portals of the inter-host network to the common settings and to shared memory, whose
+/// regions they adopt.
+fn adapt(portals: &mut PortalsConfig, settings: NetworkSettings<'_>, shm: &ShmConfig) {
+    if !settings.engine.inject {
         portals.inject_size = 0;
     }
+    let NetworkSettings { lanes, .. } = settings;
+    portals.lanes = PortalsConfig::lanes(lanes.lane_window, lanes.lane_arrivals);
     portals.max_managed = shm.max_managed;
     // Each region is rounded up to (huge) pages.
     portals.region_bytes = shm.region_bytes.saturating_add(1 << 30);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::window::WINDOWS;
+
 /// Limits and sizes of a [`SoftPortals`](super::SoftPortals). All ranks have to agree on them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortalsConfig {
@@ -18,6 +20,10 @@ pub struct PortalsConfig {
     /// Bytes for messages that have arrived and were not delivered yet, shared out among all peers.
     /// Each peer's share has room for at least two of the largest managed messages.
     pub arrival_bytes: usize,
+    /// The lanes of a rank, which are wide windows for the peers that send it most; `size` is in
+    /// bytes of each of a peer's four. They are used where all peers' shares of `arrival_bytes`
+    /// are the least.
+    pub lanes: promotion::Settings,
     /// The most operations that a peer may have sent here that were not delivered to this rank's
     /// user.
     pub window: u16,
@@ -48,6 +54,7 @@ impl Default for PortalsConfig {
             inject_size: 8 << 10,
             inject_bytes: 4 << 20,
             arrival_bytes: 64 << 20,
+            lanes: Self::lanes(512 << 10, 32 << 20),
             window: 1024,
             operations: 1 << 16,
             linger: Duration::from_secs(2),
@@ -57,6 +64,18 @@ impl Default for PortalsConfig {
 }
 
 impl PortalsConfig {
+    /// Lanes of which each is `window` bytes in each of a peer's four windows, and as many as fit
+    /// into `arrivals` bytes.
+    pub fn lanes(window: usize, arrivals: usize) -> promotion::Settings {
+        let most = if window > 0 { promotion::ROWS } else { 0 };
+        let all = promotion::Settings {
+            slots: most as u16,
+            size: window.try_into().unwrap_or(u32::MAX),
+            ..promotion::Settings::default()
+        };
+        all.within((arrivals / WINDOWS) as u64)
+    }
+
     /// Clamps every limit to its bounds.
     pub(crate) fn bounded(mut self) -> Self {
         self.max_message = self.max_message.clamp(64 << 10, MAX_MESSAGE);

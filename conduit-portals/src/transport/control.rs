@@ -41,6 +41,8 @@ pub(crate) enum Control {
     Withdraw(MeId),
     /// This rank has stopped accessing an entry of the peer directly.
     Withdrawn(MeId),
+    /// About a wide window.
+    Lane(promotion::Message),
 }
 
 impl Control {
@@ -70,6 +72,7 @@ impl Control {
             Self::Advertise(entry) => return portals.advertisement(entry),
             Self::Withdraw(entry) => Header::Withdraw(entry),
             Self::Withdrawn(entry) => Header::Withdrawn(entry),
+            Self::Lane(message) => Header::Lane(message),
         })
     }
 }
@@ -116,6 +119,7 @@ impl<T: Transport> Inner<T> {
             transport, portals, ..
         } = self;
         let window = portals.window;
+        let has_drained = portals.has_drained(peer);
         loop {
             let Some(link) = portals.links.get(peer) else {
                 return true;
@@ -162,7 +166,8 @@ impl<T: Transport> Inner<T> {
             match refused {
                 None => {
                     if is_tiny && let Some(link) = portals.links.get(peer) {
-                        link.receive.update_sent(update);
+                        let units = link.receive.update_sent(update);
+                        portals.reported(peer, units);
                     }
                 }
                 Some((Refused::Full, control)) => {
@@ -178,19 +183,19 @@ impl<T: Transport> Inner<T> {
                 }
             }
         }
-        let Some(link) = portals.links.get(peer) else {
-            return true;
-        };
-        // With an empty queue `window_update` reports what is new, so this ends.
-        while link.is_due(window) {
+        while let Some(link) = portals.links.get(peer)
+            // With an empty queue `window_update` reports what is new, so this ends.
+            && link.receive.is_due(window)
+        {
             let update = link.window_update(window);
-            match send_copied(transport, peer, &Header::WindowUpdate, update, &[]) {
-                Ok(()) => link.receive.update_sent(update),
-                Err(refused) => return refused != Refused::Full,
+            if let Err(refused) = send_copied(transport, peer, &Header::WindowUpdate, update, &[]) {
+                return refused != Refused::Full;
             }
+            let units = link.receive.update_sent(update);
             portals.counters.window_updates += 1;
+            portals.reported(peer, units);
         }
-        true
+        has_drained
     }
 }
 

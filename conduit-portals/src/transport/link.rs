@@ -17,6 +17,10 @@ pub(crate) struct Link {
     pub(crate) peer: Rank,
     pub(crate) send: SendWindows,
     pub(crate) receive: ReceiveWindows,
+    /// How large the windows are: this rank's at the peer, and the peer's here. The job's size, but
+    /// for [lanes](super::promotion).
+    pub(crate) send_size: WindowSize,
+    pub(crate) receive_size: WindowSize,
     /// The control queue. It is bounded by two windows and a few messages for each index, since no
     /// more operations are reported as consumed while it holds a window's worth.
     pub(crate) control: VecDeque<Control>,
@@ -28,12 +32,14 @@ pub(crate) struct Link {
 }
 
 // Stated in `docs/udp.md`.
-const _: () = assert!(size_of::<Link>() <= 144);
+const _: () = assert!(size_of::<Link>() <= 152);
 
 impl Link {
-    fn new(peer: Rank) -> Self {
+    fn new(peer: Rank, window: WindowSize) -> Self {
         Self {
             peer,
+            send_size: window,
+            receive_size: window,
             send: SendWindows::default(),
             receive: ReceiveWindows::default(),
             control: VecDeque::new(),
@@ -63,12 +69,6 @@ impl Link {
     pub(crate) fn has_window_update(&self, size: WindowSize) -> bool {
         self.receive.has_update() && self.control.len() < usize::from(size.operations)
     }
-
-    /// Whether something is to be sent to the peer for its own sake.
-    #[inline]
-    pub(crate) fn is_due(&self, size: WindowSize) -> bool {
-        !self.control.is_empty() || self.receive.is_due(size)
-    }
 }
 
 /// What is kept of an idle [`Link`]. The counters of its windows go on from there.
@@ -87,8 +87,9 @@ struct IdleLink {
 const _: () = assert!(size_of::<IdleLink>() == 70);
 
 impl IdleLink {
-    fn of(link: &Link) -> Option<Self> {
-        if !link.control.is_empty() || link.scheduled || link.failure.is_some() {
+    fn of(link: &Link, window: WindowSize) -> Option<Self> {
+        let is_lane = link.send_size != window || link.receive_size != window;
+        if !link.control.is_empty() || link.scheduled || link.failure.is_some() || is_lane {
             return None;
         }
         Some(Self {
@@ -110,7 +111,7 @@ impl IdleLink {
             send: self.send,
             receive: ReceiveWindows::resume(&self.receive, self.last, window),
             left: self.left,
-            ..Link::new(self.peer())
+            ..Link::new(self.peer(), window)
         }
     }
 }
@@ -154,7 +155,7 @@ impl Links {
     #[cold]
     fn activate(&mut self, peer: Rank, slot: u32) -> Option<&mut Link> {
         let link = if slot == UNUSED {
-            Link::new(peer)
+            Link::new(peer, self.window)
         } else {
             let slot = slot ^ IDLE;
             let idle = self.idle.get(slot as usize)?.resume(self.window);
@@ -177,7 +178,8 @@ impl Links {
         let Some(&slot) = self.slots.get(peer as usize) else {
             return;
         };
-        let Some(idle) = self.links.get(slot as usize).and_then(IdleLink::of) else {
+        let link = self.links.get(slot as usize);
+        let Some(idle) = link.and_then(|link| IdleLink::of(link, self.window)) else {
             return;
         };
         self.links.swap_remove(slot as usize);
@@ -308,7 +310,7 @@ mod tests {
             }
             let each = links.memory() as f64 / f64::from(size);
             assert!(
-                each < 4.0 + 75.0 + 144.0 * 4.0 / f64::from(size),
+                each < 4.0 + 75.0 + 152.0 * 4.0 / f64::from(size),
                 "{each} of {size}"
             );
         }

@@ -31,6 +31,7 @@ pub mod open;
 mod operation;
 mod poll;
 mod progress_thread;
+mod promotion;
 mod queue;
 mod receive;
 mod regions;

@@ -35,9 +35,8 @@ impl Portals {
     /// Counts an operation of a peer against its window.
     #[inline]
     fn arrives(&mut self, peer: Rank, cost: Cost) -> Result<(), ProtocolError> {
-        let window = self.window;
         let link = self.links.get(peer).ok_or(ProtocolError)?;
-        match link.receive.arrive(cost, window) {
+        match link.receive.arrive(cost, link.receive_size) {
             true => Ok(()),
             false => Err(ProtocolError),
         }
@@ -90,11 +89,13 @@ impl Portals {
             Header::Leave(left) => {
                 self.links.get(peer).ok_or(ProtocolError)?.left = Some(left);
                 self.forget_direct(peer);
+                self.lanes_lost(peer);
                 Ok(())
             }
             Header::Advertise(entry) => self.advertise_arrives(peer, &entry),
             Header::Withdraw(entry) => self.withdraw_arrives(peer, entry),
             Header::Withdrawn(entry) => self.withdrawn_arrives(peer, entry),
+            Header::Lane(message) => self.lane_message_arrives(peer, message),
         }
     }
 

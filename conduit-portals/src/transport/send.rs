@@ -81,7 +81,6 @@ impl<T: Transport> Inner<T> {
         target: Rank,
         cost: Cost,
     ) -> Result<(), SubmitError> {
-        let window = self.portals.window;
         let Some(link) = self.portals.links.get(target) else {
             return Err(SubmitError::Again);
         };
@@ -90,7 +89,7 @@ impl<T: Transport> Inner<T> {
                 self.peer_failed(operation, target, failure),
             ));
         }
-        match link.send.reserve(cost, window) {
+        match link.send.reserve(cost, link.send_size) {
             true => Ok(()),
             false => {
                 self.portals.counters.waited_for_peer += 1;
@@ -161,7 +160,8 @@ impl<T: Transport> Inner<T> {
         if let Some(update) = update
             && let Some(link) = self.portals.links.get(target)
         {
-            link.receive.update_sent(update);
+            let units = link.receive.update_sent(update);
+            self.portals.reported(target, units);
         }
         if !tiny || !T::AT_ONCE {
             self.transmit_batch(at_once);
@@ -326,7 +326,7 @@ impl<T: Transport> Inner<T> {
         let Some(link) = portals.links.get(target) else {
             return false;
         };
-        if link.failure.is_some() || !link.send.reserve(cost, portals.window) {
+        if link.failure.is_some() || !link.send.reserve(cost, link.send_size) {
             return false;
         }
         let has_update = link.has_window_update(portals.window);
@@ -345,7 +345,8 @@ impl<T: Transport> Inner<T> {
             return false;
         }
         if has_update {
-            link.receive.update_sent(update);
+            let units = link.receive.update_sent(update);
+            portals.reported(target, units);
         }
         self.submitted = true;
         if !T::AT_ONCE {

@@ -25,6 +25,7 @@ use super::mailbox::{InlinePut, Writer};
 use super::operation::{Kind, Operations};
 use super::queue::{QUEUES, Queued};
 use super::regions::Regions;
+use super::promotion::Promotion;
 use super::window::{Cost, WindowSize};
 use super::wire::{Left, SHORT_HEADER};
 
@@ -168,11 +169,13 @@ pub struct PortalsCounters {
     pub advertised: u64,
     /// Atomics by message, or of this rank on itself, that its network did.
     pub native_for_peers: u64,
+    /// What was done about wide windows. Promotions and demotions are this rank's, at peers.
+    pub lanes: promotion::Statistics,
 }
 
 impl PortalsCounters {
     /// All counters with their names.
-    pub fn each(&self) -> [(&'static str, u64); 8] {
+    pub fn each(&self) -> [(&'static str, u64); 13] {
         [
             ("unmatched", self.unmatched),
             ("protocol_errors", self.protocol_errors),
@@ -182,6 +185,11 @@ impl PortalsCounters {
             ("direct", self.direct),
             ("advertised", self.advertised),
             ("native_for_peers", self.native_for_peers),
+            ("lanes_offered", self.lanes.offers),
+            ("lanes_denied", self.lanes.denials),
+            ("lanes_recalled", self.lanes.recalls),
+            ("promotions", self.lanes.promotions),
+            ("demotions", self.lanes.demotions),
         ]
     }
 }
@@ -209,6 +217,8 @@ pub(crate) struct Portals {
     pub(crate) inject_room: usize,
     pub(crate) operations: Operations,
     pub(crate) links: Links,
+    /// Wide windows, if there are any.
+    pub(crate) promotion: Option<Box<Promotion>>,
     pub(crate) direct: DirectAccess,
     pub(crate) native: Native,
     /// Fragments that have begun to arrive.
@@ -265,6 +275,7 @@ impl Portals {
             inject_room: config.inject_bytes,
             operations: Operations::new(config.operations),
             links: Links::new(size, window),
+            promotion: Promotion::new(rank, window, &config).map(Box::new),
             direct: DirectAccess::default(),
             native: Native::default(),
             arrivals: Slab::new(),
@@ -462,6 +473,7 @@ impl Portals {
         }
         let left = link.left;
         let control = std::mem::take(&mut link.control);
+        self.lanes_lost(peer);
         self.forget_direct(peer);
         self.native.forget(peer);
         self.drop_control(control);

@@ -13,12 +13,18 @@
 //! that consumes nothing of one queue (no requests, until its replies have gone) must not hold back
 //! what goes to another (its peers' replies). Otherwise two ranks whose requests fill each other's
 //! windows could not reply.
+//!
+//! All windows of a job have one size, and a few peers' may be wider ([`super::promotion`]): their
+//! limit differs, not when what was consumed is reported.
 
 use super::buffers::UNIT;
 use super::wire::{WindowCount, WindowUpdate};
 
 /// Windows at each peer. Indices whose numbers are equal modulo this share one.
 pub(crate) const WINDOWS: usize = 4;
+
+/// Units of the largest window: counters of 16 bits are compared by their difference.
+const MOST_UNITS: usize = 1 << 15;
 
 /// What an operation uses of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -98,7 +104,7 @@ impl WindowCount {
     }
 }
 
-/// The size of each window of a job.
+/// The size of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WindowSize {
     pub(crate) operations: u16,
@@ -108,12 +114,29 @@ pub(crate) struct WindowSize {
 impl WindowSize {
     /// Shares `bytes` out among `peers` and their windows.
     pub(crate) fn new(operations: u16, bytes: usize, max_managed: usize, peers: usize) -> Self {
-        let least = 2 * max_managed.div_ceil(UNIT) + 2;
         let share = bytes / (WINDOWS * peers.max(1)) / UNIT;
         Self {
             operations,
-            // Counters of 16 bits are compared by their difference.
-            units: share.clamp(least, 1 << 15) as u16,
+            units: share.clamp(Self::least(max_managed), MOST_UNITS) as u16,
+        }
+    }
+
+    /// Units of the smallest window that never stalls.
+    fn least(max_managed: usize) -> usize {
+        2 * max_managed.div_ceil(UNIT) + 2
+    }
+
+    /// Whether there was not enough to share out for more than the smallest windows.
+    pub(crate) fn is_least(self, max_managed: usize) -> bool {
+        usize::from(self.units) == Self::least(max_managed)
+    }
+
+    /// One that holds so many bytes, and is not smaller than this one.
+    pub(crate) fn widened(self, bytes: u32) -> Self {
+        let units = (bytes as usize / UNIT).min(MOST_UNITS) as u16;
+        Self {
+            units: units.max(self.units),
+            ..self
         }
     }
 }
@@ -148,6 +171,12 @@ impl SendWindows {
         let sent = &mut self.0[cost.window()].sent;
         sent.operations = sent.operations.wrapping_sub(cost.operations);
         sent.units = sent.units.wrapping_sub(cost.units);
+    }
+
+    /// Whether what is under way fits windows of this size.
+    pub(crate) fn fit(&self, size: WindowSize) -> bool {
+        let mut windows = self.0.iter();
+        windows.all(|window| window.sent.since(window.consumed).units <= size.units)
     }
 
     /// Applies a peer's update; false if it reports more than was sent, or of no window.
@@ -274,16 +303,18 @@ impl ReceiveWindows {
         }
     }
 
-    /// An update is on its way to the peer.
+    /// An update is on its way to the peer. Returns the units that it reports.
     #[inline]
-    pub(crate) fn update_sent(&mut self, update: WindowUpdate) {
+    pub(crate) fn update_sent(&mut self, update: WindowUpdate) -> u16 {
         self.last = update.window;
         let number = usize::from(update.window) % WINDOWS;
         let window = &mut self.windows[number];
+        let new = update.consumed.since(window.reported);
         window.reported = update.consumed;
         if window.consumed == update.consumed {
             self.unreported &= !(1 << number);
         }
+        new.units
     }
 
     /// Whether half of some window is unreported.

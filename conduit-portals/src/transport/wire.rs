@@ -14,6 +14,7 @@
 //! ADVERTISE      a: options   entry 4 | match bits 8 | ignore bits 8 | key 8 | address 8 | length 8
 //! WITHDRAW       entry 4
 //! WITHDRAWN      entry 4
+//! LANE           a message of the crate `promotion`, 8 or 12
 //! ```
 //!
 //! `update` is a window update ([`super::window`]), of the window whose number is in the upper half
@@ -38,6 +39,7 @@ const LEAVE: u8 = 8;
 const ADVERTISE: u8 = 9;
 const WITHDRAW: u8 = 10;
 const WITHDRAWN: u8 = 11;
+const LANE: u8 = 12;
 
 /// The header carries a window update.
 const WITH_UPDATE: u8 = 1;
@@ -79,6 +81,8 @@ pub(crate) enum Header {
     Withdraw(MeId),
     /// It does so no longer.
     Withdrawn(MeId),
+    /// About a wide window.
+    Lane(promotion::Message),
 }
 
 /// How a rank leaves.
@@ -216,6 +220,14 @@ impl Bytes {
         }
     }
 
+    /// Appends the rest.
+    fn extend(&mut self, rest: &[u8]) {
+        if let Some(place) = self.bytes.get_mut(self.length..self.length + rest.len()) {
+            place.copy_from_slice(rest);
+            self.length += rest.len();
+        }
+    }
+
     #[inline]
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.length]
@@ -343,6 +355,11 @@ impl Header {
             }
             Self::Withdraw(entry) => Bytes::of_entry(WITHDRAW, entry, update),
             Self::Withdrawn(entry) => Bytes::of_entry(WITHDRAWN, entry, update),
+            Self::Lane(message) => {
+                let mut bytes = Bytes::new(LANE, 0, 0, 0, update);
+                bytes.extend(message.encode().as_ref());
+                bytes
+            }
         }
     }
 
@@ -447,6 +464,10 @@ impl Header {
             }),
             WITHDRAW => Self::Withdraw(MeId(reader.u32()?)),
             WITHDRAWN => Self::Withdrawn(MeId(reader.u32()?)),
+            LANE => {
+                let message = promotion::Message::decode(std::mem::take(&mut reader.0)).ok()?;
+                Self::Lane(message)
+            }
             _ => return None,
         };
         reader.0.is_empty().then_some((header, update))
@@ -543,6 +564,16 @@ mod tests {
             ),
             any::<u32>().prop_map(|entry| Header::Withdraw(MeId(entry))),
             any::<u32>().prop_map(|entry| Header::Withdrawn(MeId(entry))),
+            (any::<u32>(), any::<u16>(), any::<u32>()).prop_map(|(generation, slot, size)| {
+                Header::Lane(promotion::Message::Offer {
+                    generation,
+                    slot,
+                    size,
+                })
+            }),
+            any::<u32>().prop_map(|generation| {
+                Header::Lane(promotion::Message::Returned { generation })
+            }),
         ]
     }
 

@@ -229,13 +229,20 @@ impl FabricTransport {
             )
         };
         let any = !packets.is_empty() || !sent.is_empty();
+        // A peer that was given up isn't mentioned again.
         for (from, packet) in packets {
+            if self.dead[from as usize] {
+                continue;
+            }
             let channel = usize::from(!packet.tiny);
             self.links[from as usize].channels[channel]
                 .packets
                 .push_back(packet);
         }
         for (peer, token) in sent {
+            if self.dead[peer as usize] {
+                continue;
+            }
             self.links[peer as usize].sent.push_back(token);
         }
         for (peer, failure) in failures {

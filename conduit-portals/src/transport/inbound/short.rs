@@ -79,9 +79,8 @@ impl Portals {
             return Err(ProtocolError);
         }
         let cost = Cost::of_put(put.index, length, self.config.max_managed);
-        let window = self.window;
         let link = self.links.get(source).ok_or(ProtocolError)?;
-        if !link.send.apply(update) || !link.receive.arrive(cost, window) {
+        if !link.send.apply(update) || !link.receive.arrive(cost, link.receive_size) {
             return Err(ProtocolError);
         }
         // `None`, without any effect: not for the first managed entry of an open index.

@@ -36,7 +36,7 @@ fn header() -> impl Strategy<Value = Vec<u8>> {
             bytes.extend(taken.to_le_bytes());
             bytes.extend(fields.iter().flat_map(|field| field.to_le_bytes()));
             // Often the valid length for the kind.
-            let lengths = [0, 36, 24, 32, 44, 24, 12, 8, 8, 52, 12, 12];
+            let lengths = [0, 36, 24, 32, 44, 24, 12, 8, 8, 52, 12, 12, 16];
             let length = lengths.get(usize::from(kind)).copied().unwrap_or(cut);
             bytes.resize(if cut < 10 { cut } else { length }, 0);
             bytes

@@ -5,6 +5,7 @@ mod atomics;
 mod direct;
 mod faults;
 mod hostile;
+mod lanes;
 mod order;
 mod progress_thread;
 
