@@ -37,6 +37,8 @@ settings::group! {
         "buffers that libfabric receives messages into";
     "CONDUIT_OFI_RECEIVE_BUFFER_SIZE" receive_bytes: usize = 256 << 10, Kind::bytes(64 << 10, 1 << 30, 1),
         "bytes of each of these buffers";
+    "CONDUIT_OFI_ARRIVALS" arrivals: usize = 64 << 20, Kind::bytes(1 << 20, 1 << 40, 1),
+        "bytes of messages that have arrived by libfabric and are not handled yet; the same on all ranks";
     "CONDUIT_OFI_ATOMICS" atomics: bool = false, Kind::Bool,
         "let the provider do atomics, if it can, in a job that uses no other network (CONDUIT_NETWORK=ofi); handlers can then do none on their rank's segment; the same on all ranks";
     "CONDUIT_OFI_STATISTICS" statistics: bool = false, Kind::Bool,
@@ -71,6 +73,7 @@ impl OfiConfig {
             (false, true) => Some(Protection::Authenticate),
             (false, false) => None,
         };
+        config.portals.arrival_bytes = settings.arrivals;
         config.attend = Some(ProgressThread::period(settings.attend, settings.dead_time));
         config
     }

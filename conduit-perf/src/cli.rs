@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::limits::catalogue;
 use crate::select::{Choice, Judged};
 use crate::{
-    Event, Options, count, credits, figures, gasnet, job, ofi, peers, report, run_all, select,
+    Event, Options, count, credits, figures, gasnet, job, lanes, ofi, peers, report, run_all, select,
     survey, udp,
 };
 
@@ -58,6 +58,8 @@ enum Command {
     ///
     /// One program is built with each installation's make fragment, by make and its C compiler.
     Gasnet(gasnet::Options),
+    /// Show what wide windows bring a pair of a large job, over UDP or libfabric, on this host
+    Lanes(lanes::Options),
     /// Measure Conduit over libfabric beside bare loops of libfabric, on this host
     Ofi(ofi::Options),
     /// Measure Conduit over UDP beside what distributions package, over TCP, on the loopback interface
@@ -99,6 +101,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Credits(options)) => credits::patterns::run(&options)?,
         Some(Command::FlowControl(options)) => credits::cost::run(&options)?,
         Some(Command::Gasnet(options)) => gasnet::run(&options)?,
+        Some(Command::Lanes(options)) => lanes::run(&options)?,
         Some(Command::Ofi(options)) => ofi::run(&options)?,
         Some(Command::Udp(options)) => udp::run(&options)?,
         Some(Command::Peers(options)) => peers::run(&options)?,

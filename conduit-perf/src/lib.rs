@@ -97,6 +97,7 @@ pub mod figure;
 pub mod figures;
 pub mod gasnet;
 pub mod job;
+pub mod lanes;
 pub mod limits;
 pub mod mapping;
 pub mod ofi;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
-use conduit_core::settings::Settings as EngineSettings;
 use conduit_core::stderr;
 use conduit_core::threads::Mode;
 use conduit_ofi::start::OfiConfig;

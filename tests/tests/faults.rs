@@ -15,6 +15,13 @@ const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
 const FACADE: &str = env!("CARGO_BIN_EXE_facade");
 /// Between a rank's death and the end of all, on a quiet machine.
 const END: Duration = Duration::from_secs(5);
+/// Over UDP, with windows that are the least for ten ranks, and some wide ones.
+const LANES: [(&str, &str); 4] = [
+    ("CONDUIT_NETWORK", "udp"),
+    ("CONDUIT_UDP_INTERFACE", "lo"),
+    ("CONDUIT_UDP_ARRIVALS", "1M"),
+    ("CONDUIT_LANE_ARRIVALS", "8M"),
+];
 const STORMS: [&str; 5] = ["puts", "flood", "barriers", "quiesce", "all"];
 
 /// What a run is to be.
@@ -27,6 +34,7 @@ struct Kill {
     windows: bool,
     checks: bool,
     parallel: bool,
+    settings: &'static [(&'static str, &'static str)],
 }
 
 /// Runs a job, kills a rank of it, and says what was wrong with the end.
@@ -40,6 +48,7 @@ fn kill(kill: Kill) -> Result<(), String> {
         ])
         .env("CONDUIT_WINDOWS", if kill.windows { "1" } else { "0" })
         .env("CONDUIT_CHECKS", if kill.checks { "1" } else { "0" })
+        .envs(kill.settings.iter().copied())
         .env("RUST_BACKTRACE", "0")
         .grace(Duration::from_millis(500))
         .timeout(Some(pace::HANG))
@@ -114,6 +123,7 @@ fn a_rank_killed_in_each_storm() {
                 checks,
                 // Each of the other two values in both modes.
                 parallel: windows == checks,
+                settings: &[],
             };
             if let Err(reason) = kill(run) {
                 panic!("{run:?}: {reason}");
@@ -136,7 +146,7 @@ fn a_random_rank_at_a_random_moment() {
     for at in 0..runs {
         let ranks = random.usize(2..=6);
         let run = Kill {
-            ranks,
+            ranks: if at % 3 == 2 { 10 } else { ranks },
             storm: STORMS[random.usize(..STORMS.len())],
             victim: random.usize(..ranks),
             // From the middle of the start to the middle of the work.
@@ -144,6 +154,7 @@ fn a_random_rank_at_a_random_moment() {
             windows: random.bool(),
             checks: random.bool(),
             parallel: random.bool(),
+            settings: if at % 3 == 2 { &LANES } else { &[] },
         };
         if let Err(reason) = kill(run) {
             failed += 1;

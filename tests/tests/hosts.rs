@@ -151,6 +151,41 @@ fn shared_memory_alone_refuses_several_hosts() {
     }
 }
 
+/// Ranks that have the least windows if they are ten, and one lane.
+const ONE_LANE: [(&str, &str); 4] = [
+    ("CONDUIT_UDP_ARRIVALS", "1M"),
+    ("CONDUIT_LANE_WINDOW", "512K"),
+    ("CONDUIT_LANE_ARRIVALS", "2M"),
+    ("CONDUIT_UDP_STATISTICS", "1"),
+];
+
+/// The sum of a counter of all ranks.
+fn counted(finished: &Finished, name: &str) -> u64 {
+    let words: Vec<&str> = finished.stderr.split_whitespace().collect();
+    let named = words.windows(2).filter(|pair| pair[0] == name);
+    named.filter_map(|pair| pair[1].parse::<u64>().ok()).sum()
+}
+
+/// Its messages come once and in order, also where packets suffer; the lane goes from one to the next.
+#[test]
+fn the_rank_that_sends_most_has_the_lane() {
+    for faults in [&[][..], &FAULTS] {
+        let settings = [&ONE_LANE[..], faults].concat();
+        let finished = separate(10, &["partners", "4", "1000"], &settings);
+        let [offered, denied, recalled, promotions, demotions] = [
+            "lanes_offered",
+            "lanes_denied",
+            "lanes_recalled",
+            "promotions",
+            "demotions",
+        ]
+        .map(|name| counted(&finished, name));
+        assert!(promotions >= 4, "{promotions}: {finished:#?}");
+        assert_eq!(offered, promotions + denied);
+        assert_eq!(recalled, demotions);
+    }
+}
+
 #[test]
 fn an_interface_that_is_not_there_is_named() {
     let job = Job::new(LAUNCH, 2, FACADE, &["calls", "seq"]);

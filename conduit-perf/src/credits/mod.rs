@@ -41,16 +41,16 @@ impl Policy {
 
 /// Parts of the speeds of jobs without flow control beside which jobs have run.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Ratios {
+pub(crate) struct Ratios {
     /// The median.
-    ratio: f64,
+    pub(crate) ratio: f64,
     /// What a quarter and three quarters are below.
-    quarter: f64,
-    three_quarters: f64,
+    pub(crate) quarter: f64,
+    pub(crate) three_quarters: f64,
 }
 
 impl Ratios {
-    fn of(mut ratios: Vec<f64>) -> Self {
+    pub(crate) fn of(mut ratios: Vec<f64>) -> Self {
         ratios.sort_by(f64::total_cmp);
         // Not a number of none.
         let quantile = |part: f64| {

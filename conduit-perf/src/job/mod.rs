@@ -19,7 +19,7 @@ use crate::figures::{Job, names};
 use crate::placement::Cores;
 use crate::select::{self, UnknownFigure};
 use crate::side::{PATIENCE, Side};
-use crate::{Mapping, credits, ofi, survey, udp};
+use crate::{Mapping, credits, lanes, ofi, survey, udp};
 
 pub use rank::{launched, measure_here};
 
@@ -52,6 +52,8 @@ pub(crate) enum Order {
     Patterns(credits::patterns::Work),
     /// A flood with flow control or without.
     Flood(credits::cost::Flood),
+    /// Streams with wide windows or without.
+    Lanes(lanes::Work),
     /// Figures over UDP.
     Udp(udp::Order),
     /// Figures over libfabric.
@@ -78,6 +80,7 @@ fn serve(order: &str) -> anyhow::Result<()> {
         Order::Limits(order) => survey::serve(&order),
         Order::Patterns(work) => credits::patterns::run_rank(&work),
         Order::Flood(flood) => credits::cost::run_rank(&flood),
+        Order::Lanes(work) => lanes::run_rank(&work),
         Order::Udp(order) => udp::serve(&order),
         Order::Ofi(order) => ofi::serve(&order),
     }

@@ -10,6 +10,7 @@ mod crowd;
 mod ends;
 mod hangs;
 mod messages;
+mod partners;
 mod semantics;
 mod storm;
 mod threads;
@@ -53,6 +54,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "finish_shared" => world::finish_shared(),
         "condition_fails" => world::condition_fails(),
         "flood" => messages::flood(),
+        "partners" => partners::partners(rest.first().map_or("", String::as_str), argument),
         "mutual" => messages::mutual(),
         "bad_calls" => bad::calls(),
         "handlers_differ" => bad::handlers_differ(argument),
