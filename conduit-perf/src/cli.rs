@@ -10,8 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::limits::catalogue;
 use crate::select::{Choice, Judged};
 use crate::{
-    Event, Options, count, credits, figures, gasnet, job, lanes, ofi, peers, report, run_all, select,
-    survey, udp,
+    Event, Options, count, credits, figures, gasnet, job, lanes, ofi, peers, report, run_all,
+    select, survey, udp,
 };
 
 /// Latencies, rates and bandwidths of Conduit beside this machine's limits, measured in turn.

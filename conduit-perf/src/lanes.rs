@@ -44,7 +44,7 @@ pub struct Options {
     #[arg(long, default_value_t = 20)]
     delay: u32,
     /// Bytes of a lane's window
-    #[arg(long, default_value = "512K")]
+    #[arg(long, default_value = "1M")]
     window: String,
 }
 
@@ -154,7 +154,10 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     let mut figures = Vec::new();
     for (at, (kind, size)) in STREAMS.into_iter().enumerate() {
         for (windows, found) in Windows::ALL.into_iter().zip(&jobs) {
-            let rates: Vec<f64> = found.iter().filter_map(|job| job.get(at).copied()).collect();
+            let rates: Vec<f64> = found
+                .iter()
+                .filter_map(|job| job.get(at).copied())
+                .collect();
             let beside = jobs[0].iter().filter_map(|job| job.get(at));
             let ratios = rates.iter().zip(beside).map(|(rate, pair)| rate / pair);
             figures.push(Figure {

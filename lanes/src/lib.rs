@@ -40,8 +40,12 @@ impl<M: Mode> Network<M> {
         if let Some(inter) = self.inter() {
             inter.leave();
             if inter.counters(|_, network| network.is_reported(settings)) {
-                let report =
-                    inter.counters(|portals, network| network.report(portals, inter.rank()));
+                let rank = inter.rank();
+                let mut report = inter.counters(|portals, network| network.report(portals, rank));
+                let lanes = inter.lanes();
+                if !lanes.is_empty() {
+                    report += &format!("rank {rank}: {lanes}\n");
+                }
                 // One write, so that the reports of several ranks stay whole. Nothing can be done
                 // about an error.
                 let _ = std::io::stderr().write_all(report.as_bytes());

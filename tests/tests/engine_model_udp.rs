@@ -8,7 +8,7 @@ use std::time::Duration;
 use conduit_core::ni::{AtomicOp, AtomicType, Ni};
 use conduit_core::settings::Settings;
 use conduit_core::threads::{Mode, Par, Seq};
-use conduit_portals::transport::PortalsConfig;
+use conduit_portals::transport::{LaneSettings, PortalsConfig};
 use conduit_portals::transport::fabric::{Atomics, Disorder, Fabric, FabricTransport};
 use conduit_tests::chaos::{self, Chaos};
 use conduit_tests::model::given_up::check_given_up;
@@ -115,6 +115,30 @@ fn fragments_in_disorder() {
 #[test]
 fn fragments_in_disorder_and_little_room() {
     over_fabric(with_little_room, None);
+}
+
+/// Wide windows go to another rank as soon as one has sent more.
+#[test]
+fn fragments_in_disorder_and_lanes_that_change_hands() {
+    let restless = LaneSettings {
+        slots: 1,
+        interval: 1,
+        samples: 1,
+        threshold: 1,
+        factor: 1,
+        deviations: 0,
+        hold: 0,
+        ..LaneSettings::default()
+    };
+    let portals = |settings: &Settings| PortalsConfig {
+        arrival_bytes: 0,
+        lanes: LaneSettings {
+            size: 512 << 10,
+            ..restless.clone()
+        },
+        ..with_inject(settings)
+    };
+    over_fabric(portals, None);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub use promotion::Settings as LaneSettings;
+
 use super::window::WINDOWS;
 
 /// Limits and sizes of a [`SoftPortals`](super::SoftPortals). All ranks have to agree on them.
@@ -23,7 +25,7 @@ pub struct PortalsConfig {
     /// The lanes of a rank, which are wide windows for the peers that send it most; `size` is in
     /// bytes of each of a peer's four. They are used where all peers' shares of `arrival_bytes`
     /// are the least.
-    pub lanes: promotion::Settings,
+    pub lanes: LaneSettings,
     /// The most operations that a peer may have sent here that were not delivered to this rank's
     /// user.
     pub window: u16,
@@ -54,7 +56,7 @@ impl Default for PortalsConfig {
             inject_size: 8 << 10,
             inject_bytes: 4 << 20,
             arrival_bytes: 64 << 20,
-            lanes: Self::lanes(512 << 10, 32 << 20),
+            lanes: Self::lanes(1 << 20, 64 << 20),
             window: 1024,
             operations: 1 << 16,
             linger: Duration::from_secs(2),
@@ -66,12 +68,12 @@ impl Default for PortalsConfig {
 impl PortalsConfig {
     /// Lanes of which each is `window` bytes in each of a peer's four windows, and as many as fit
     /// into `arrivals` bytes.
-    pub fn lanes(window: usize, arrivals: usize) -> promotion::Settings {
+    pub fn lanes(window: usize, arrivals: usize) -> LaneSettings {
         let most = if window > 0 { promotion::ROWS } else { 0 };
-        let all = promotion::Settings {
+        let all = LaneSettings {
             slots: most as u16,
             size: window.try_into().unwrap_or(u32::MAX),
-            ..promotion::Settings::default()
+            ..LaneSettings::default()
         };
         all.within((arrivals / WINDOWS) as u64)
     }

@@ -18,7 +18,7 @@ pub(crate) struct Link {
     pub(crate) send: SendWindows,
     pub(crate) receive: ReceiveWindows,
     /// How large the windows are: this rank's at the peer, and the peer's here. The job's size, but
-    /// for [lanes](super::promotion).
+    /// for [lanes](super::wide).
     pub(crate) send_size: WindowSize,
     pub(crate) receive_size: WindowSize,
     /// The control queue. It is bounded by two windows and a few messages for each index, since no

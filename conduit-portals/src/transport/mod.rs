@@ -31,7 +31,6 @@ pub mod open;
 mod operation;
 mod poll;
 mod progress_thread;
-mod promotion;
 mod queue;
 mod receive;
 mod regions;
@@ -40,10 +39,11 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod wide;
 mod window;
 mod wire;
 
-pub use config::{MAX_MANAGED, PortalsConfig};
+pub use config::{LaneSettings, MAX_MANAGED, PortalsConfig};
 pub use interface::{Access, NativeAtomic, Remote, Transport, Wait, timespec};
 pub use progress_thread::{Progress, ProgressThread};
 pub use state::PortalsCounters;
@@ -71,6 +71,7 @@ use queue::QUEUES;
 use regions::REGIONS;
 use state::{ENTRIES, Flags, Portals, schedule};
 use throttle::ProgressThrottle;
+use wide::WideWindows;
 use wire::Left;
 
 /// What the lock guards.
@@ -263,6 +264,14 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     pub fn counters<R>(&self, look: impl FnOnce(&PortalsCounters, &T) -> R) -> R {
         let inner = self.inner();
         look(&inner.portals.counters, &inner.transport)
+    }
+
+    /// Peers that have a wide window here, and those at which this rank has one, for a reader:
+    /// empty if there are none.
+    pub fn lanes(&self) -> String {
+        let inner = self.inner();
+        let wide = inner.portals.wide.as_deref();
+        wide.map(WideWindows::describe).unwrap_or_default()
     }
 
     /// Announces to the peers that this rank ends in good order, so that they don't take its

@@ -25,7 +25,7 @@ use super::mailbox::{InlinePut, Writer};
 use super::operation::{Kind, Operations};
 use super::queue::{QUEUES, Queued};
 use super::regions::Regions;
-use super::promotion::Promotion;
+use super::wide::WideWindows;
 use super::window::{Cost, WindowSize};
 use super::wire::{Left, SHORT_HEADER};
 
@@ -218,7 +218,7 @@ pub(crate) struct Portals {
     pub(crate) operations: Operations,
     pub(crate) links: Links,
     /// Wide windows, if there are any.
-    pub(crate) promotion: Option<Box<Promotion>>,
+    pub(crate) wide: Option<Box<WideWindows>>,
     pub(crate) direct: DirectAccess,
     pub(crate) native: Native,
     /// Fragments that have begun to arrive.
@@ -275,7 +275,7 @@ impl Portals {
             inject_room: config.inject_bytes,
             operations: Operations::new(config.operations),
             links: Links::new(size, window),
-            promotion: Promotion::new(rank, window, &config).map(Box::new),
+            wide: WideWindows::new(rank, window, &config).map(Box::new),
             direct: DirectAccess::default(),
             native: Native::default(),
             arrivals: Slab::new(),

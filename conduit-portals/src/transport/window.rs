@@ -14,7 +14,7 @@
 //! what goes to another (its peers' replies). Otherwise two ranks whose requests fill each other's
 //! windows could not reply.
 //!
-//! All windows of a job have one size, and a few peers' may be wider ([`super::promotion`]): their
+//! All windows of a job have one size, and a few peers' may be wider ([`super::wide`]): their
 //! limit differs, not when what was consumed is reported.
 
 use super::buffers::UNIT;

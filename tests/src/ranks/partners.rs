@@ -42,10 +42,17 @@ pub(super) fn partners(turns: &str, messages: &str) -> Result<()> {
             }
             *sent = until;
         }
-        let has_all = || (0..).zip(&sent).all(|(from, sent)| come[from].load(Relaxed) == *sent);
+        let has_all = || {
+            (0..)
+                .zip(&sent)
+                .all(|(from, sent)| come[from].load(Relaxed) == *sent)
+        };
         conduit.wait_until(|| rank != 0 || has_all())?;
         conduit.barrier()?;
     }
-    ensure!(wrong.load(Relaxed) == 0, "not what was sent, or not in order");
+    ensure!(
+        wrong.load(Relaxed) == 0,
+        "not what was sent, or not in order"
+    );
     Ok(conduit.finish()?)
 }

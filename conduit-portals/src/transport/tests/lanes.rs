@@ -165,7 +165,7 @@ fn whoever_sends_most_has_the_room() {
 #[test]
 fn small_jobs_have_no_lanes() {
     let (_, ends) = job::<Seq>(2);
-    assert!(ends[0].inner().portals.promotion.is_none());
+    assert!(ends[0].inner().portals.wide.is_none());
 }
 
 #[derive(Debug, Clone, Copy)]

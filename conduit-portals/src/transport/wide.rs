@@ -9,7 +9,7 @@
 //! Traffic is noted when a report of it goes to the peer, so messages cost nothing more.
 
 use conduit_core::ni::Rank;
-use promotion::{Action, Kind, Lanes, Message, ROWS, Sampler, Statistics, Tracker};
+use promotion::{Action, Kind, Lanes, Message, ROWS, Sampler, State, Statistics, Tracker};
 
 use super::buffers::UNIT;
 use super::config::PortalsConfig;
@@ -25,7 +25,7 @@ const MOST_QUEUED: usize = 2;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Promotion {
+pub(crate) struct WideWindows {
     sampler: Sampler,
     tracker: Tracker,
     /// Samples in a round.
@@ -37,7 +37,7 @@ pub(crate) struct Promotion {
     draining: Vec<(u16, Rank)>,
 }
 
-impl Promotion {
+impl WideWindows {
     /// `None` where all windows are wider than they must be, or no lane is wider than those.
     pub(crate) fn new(rank: Rank, window: WindowSize, config: &PortalsConfig) -> Option<Self> {
         let mut settings = config.lanes.clone();
@@ -60,6 +60,20 @@ impl Promotion {
             held: Lanes::new(rank, Kind::Holder, holding).ok()?,
             draining: Vec::with_capacity(ROWS),
         })
+    }
+
+    /// Who has lanes here, and where this rank has some.
+    pub(crate) fn describe(&self) -> String {
+        let ranks = |lanes: &Lanes| {
+            let open = lanes.iter().filter(|lane| lane.state == State::Open);
+            let ranks: Vec<String> = open.map(|lane| lane.peer.to_string()).collect();
+            ranks.join(", ")
+        };
+        let all = [("here of", &self.owned), ("at", &self.held)].map(|(where_, lanes)| {
+            let ranks = ranks(lanes);
+            (!ranks.is_empty()).then(|| format!("wide windows {where_} ranks {ranks}"))
+        });
+        all.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -98,7 +112,7 @@ impl Ends<'_> {
                     link.receive_size = self.base;
                 }
             }
-            // The peer counts it as its promotion. An owner has nothing to drain.
+            // The peer counts it as its wide. An owner has nothing to drain.
             Action::Open { .. } | Action::Drain { .. } => {}
         }
     }
@@ -127,41 +141,41 @@ impl Ends<'_> {
 
 impl Portals {
     /// The lanes, and what they change.
-    fn promotion(&mut self) -> Option<(&mut Promotion, Ends<'_>)> {
-        let promotion = self.promotion.as_deref_mut()?;
+    fn wide(&mut self) -> Option<(&mut WideWindows, Ends<'_>)> {
+        let wide = self.wide.as_deref_mut()?;
         let ends = Ends {
             links: &mut self.links,
             outgoing: &mut self.outgoing,
             statistics: &mut self.counters.lanes,
             base: self.window,
         };
-        Some((promotion, ends))
+        Some((wide, ends))
     }
 
     /// So many units of a peer's messages were reported to it as consumed.
     #[inline]
     pub(crate) fn reported(&mut self, peer: Rank, units: u16) {
-        if self.promotion.is_some() {
+        if self.wide.is_some() {
             self.note(peer, units);
         }
     }
 
     #[cold]
     fn note(&mut self, peer: Rank, units: u16) {
-        let Some((promotion, mut ends)) = self.promotion() else {
+        let Some((wide, mut ends)) = self.wide() else {
             return;
         };
-        let samples = promotion.sampler.pass(units.into());
+        let samples = wide.sampler.pass(units.into());
         if samples == 0 || !ends.links.get(peer).is_some_and(|link| link.is_up()) {
             return;
         }
-        promotion.tracker.touch(peer, samples);
-        if promotion.tracker.samples() >= promotion.samples {
-            promotion.tracker.progress();
+        wide.tracker.touch(peer, samples);
+        if wide.tracker.samples() >= wide.samples {
+            wide.tracker.progress();
             let act = &mut |action| ends.owner(action);
-            promotion.owned.progress(&promotion.tracker, act);
+            wide.owned.progress(&wide.tracker, act);
             // The others' denials age with the rounds.
-            promotion.held.progress(&promotion.tracker, &mut |_| {});
+            wide.held.progress(&wide.tracker, &mut |_| {});
         }
     }
 
@@ -171,7 +185,7 @@ impl Portals {
         peer: Rank,
         message: Message,
     ) -> Result<(), ProtocolError> {
-        let (promotion, mut ends) = self.promotion().ok_or(ProtocolError)?;
+        let (wide, mut ends) = self.wide().ok_or(ProtocolError)?;
         let link = ends.links.get(peer).ok_or(ProtocolError)?;
         if !link.is_up() {
             return Ok(());
@@ -181,13 +195,13 @@ impl Portals {
         if queued.count() >= MOST_QUEUED {
             return Err(ProtocolError);
         }
-        let Promotion {
+        let WideWindows {
             tracker,
             owned,
             held,
             draining,
             ..
-        } = promotion;
+        } = wide;
         let result = match message.is_for_owner() {
             true => owned.on_message(peer, message, tracker, &mut |action| ends.owner(action)),
             false => held.on_message(peer, message, tracker, &mut |action| {
@@ -200,38 +214,36 @@ impl Portals {
     /// Whether this rank is leaving no lane of this peer any more. It has left one when what is
     /// under way fits a window as all have it.
     pub(crate) fn has_drained(&mut self, peer: Rank) -> bool {
-        let is_draining = |promotion: &Promotion| {
-            let mut draining = promotion.draining.iter();
+        let is_draining = |wide: &WideWindows| {
+            let mut draining = wide.draining.iter();
             draining.any(|(_, draining)| *draining == peer)
         };
-        if !self.promotion.as_deref().is_some_and(is_draining) {
+        if !self.wide.as_deref().is_some_and(is_draining) {
             return true;
         }
-        let Some((promotion, mut ends)) = self.promotion() else {
+        let Some((wide, mut ends)) = self.wide() else {
             return true;
         };
         let base = ends.base;
         if !ends.links.get(peer).is_some_and(|link| link.send.fit(base)) {
             return false;
         }
-        let at = promotion.draining.iter().position(|(_, of)| *of == peer);
-        if let Some((slot, _)) = at.map(|at| promotion.draining.swap_remove(at)) {
-            let act = &mut |action| ends.holder(action, &mut promotion.draining);
-            promotion.held.drained(slot, act);
+        let at = wide.draining.iter().position(|(_, of)| *of == peer);
+        if let Some((slot, _)) = at.map(|at| wide.draining.swap_remove(at)) {
+            let act = &mut |action| ends.holder(action, &mut wide.draining);
+            wide.held.drained(slot, act);
         }
         true
     }
 
     /// A peer has failed or left: nothing of it is waited for, and it gets no lane.
     pub(crate) fn lanes_lost(&mut self, peer: Rank) {
-        let Some((promotion, mut ends)) = self.promotion() else {
+        let Some((wide, mut ends)) = self.wide() else {
             return;
         };
-        promotion.tracker.forget(peer);
-        promotion
-            .owned
-            .on_death(peer, &mut |action| ends.owner(action));
-        let act = &mut |action| ends.holder(action, &mut promotion.draining);
-        promotion.held.on_death(peer, act);
+        wide.tracker.forget(peer);
+        wide.owned.on_death(peer, &mut |action| ends.owner(action));
+        let act = &mut |action| ends.holder(action, &mut wide.draining);
+        wide.held.on_death(peer, act);
     }
 }
