@@ -14,8 +14,10 @@
 #![forbid(unsafe_code)]
 
 mod pattern;
+mod picture;
 mod run;
 mod upstream;
 
 pub use pattern::Pattern;
-pub use run::{DETAILED, Figures, Job, Rule, run};
+pub use picture::svg;
+pub use run::{DETAILED, Figures, Job, Moment, Rule, run, watch};

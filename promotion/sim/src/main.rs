@@ -1,13 +1,17 @@
 //! See `promotion-sim --help`.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use promotion::Settings;
-use promotion_sim::{Figures, Job, Pattern, Rule, run};
+use promotion_sim::{Figures, Job, Pattern, Rule, run, svg, watch};
 use rayon::prelude::*;
 use serde::Serialize;
 use sim::command::{Format, presets::ASCII_MARKDOWN, table};
+
+/// The rank that a picture shows.
+const PICTURED: u32 = 7;
 
 /// Simulates which peers get lanes in large jobs, by several rules.
 #[derive(Parser)]
@@ -37,6 +41,9 @@ struct Options {
     /// Rounds that a lane stays at least
     #[arg(long, default_value_t = Settings::default().hold)]
     hold: u32,
+    /// Instead of the table, a picture (SVG) of one rank of the first of these jobs: its traffic, and who had lanes
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
     #[command(flatten)]
     format: Format,
 }
@@ -79,6 +86,17 @@ fn main() -> io::Result<()> {
                 });
             }
         }
+    }
+    if let (Some(file), Some(job)) = (&options.picture, jobs.first()) {
+        let title = format!(
+            "Rank {PICTURED} of {}, {}, {}: traffic with its peers (grey), and who had lanes",
+            job.ranks,
+            job.pattern.name(),
+            job.rule.name()
+        );
+        let moments = watch(job, PICTURED).map_err(io::Error::other)?;
+        let svg = svg(&title, &moments).map_err(|error| io::Error::other(error.to_string()))?;
+        return std::fs::write(file, svg);
     }
     let row = |job: &Job| -> io::Result<Row> {
         Ok(Row {

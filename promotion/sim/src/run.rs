@@ -1,5 +1,7 @@
 //! One job in simulated time.
 
+use std::collections::BTreeMap;
+
 use clap::ValueEnum;
 use promotion::{
     Action, Kind, Lanes, Message, ROWS, Sampler, Settings, SettingsError, State, Statistics,
@@ -67,6 +69,15 @@ pub struct Figures {
     pub rounds: Option<usize>,
 }
 
+/// A round of a rank.
+#[derive(Clone, Debug, Default)]
+pub struct Moment {
+    /// Samples of its traffic, by peer.
+    pub traffic: BTreeMap<u32, u32>,
+    /// Peers that have lanes at its end.
+    pub lanes: Vec<u32>,
+}
+
 enum Wire {
     Lane(Message),
     Promote(f64),
@@ -113,6 +124,8 @@ struct World {
     messages: u64,
     upstream_moves: u64,
     hub: [u64; 2],
+    /// A rank's rounds, if one is watched; the last one is under way.
+    watched: Option<(u32, Vec<Moment>)>,
 }
 
 /// What is simulated.
@@ -152,6 +165,22 @@ impl Job {
 /// # Errors
 /// The settings can't be.
 pub fn run(job: &Job) -> Result<Figures, SettingsError> {
+    Ok(world(job, None)?.figures())
+}
+
+/// Simulates a job by one of our own rules, and looks at one of its first [`DETAILED`] ranks in each of its rounds.
+///
+/// # Errors
+/// The settings can't be.
+pub fn watch(job: &Job, rank: u32) -> Result<Vec<Moment>, SettingsError> {
+    let watched = world(job, Some(rank))?.watched;
+    let mut moments = watched.map_or(Vec::new(), |(_, moments)| moments);
+    // It is not over.
+    moments.pop();
+    Ok(moments)
+}
+
+fn world(job: &Job, watched: Option<u32>) -> Result<World, SettingsError> {
     let Job { rule, settings, .. } = job;
     settings.check()?;
     let mut random = Rng::with_seed(mix(job.seed));
@@ -204,9 +233,10 @@ pub fn run(job: &Job) -> Result<Figures, SettingsError> {
         messages: 0,
         upstream_moves: 0,
         hub: [0; 2],
+        watched: watched.map(|rank| (rank, vec![Moment::default()])),
     };
     world.go(job);
-    Ok(world.figures())
+    Ok(world)
 }
 
 impl World {
@@ -332,11 +362,13 @@ impl World {
             Policy::Ours(tracker, _) => {
                 // Where the receiver owns lanes it counts what comes, and a sender nothing.
                 tracker.touch(peer, 1);
-                if tracker.samples() >= samples {
+                let is_over = tracker.samples() >= samples;
+                if is_over {
                     rank.rounds += 1;
                     tracker.progress();
                     self.on(at, 0, |lanes, tracker, act| lanes.progress(tracker, act));
                 }
+                self.note(at, peer, is_over);
             }
             Policy::Upstream(tracker, _) => {
                 tracker.touch(peer);
@@ -347,6 +379,22 @@ impl World {
                     self.upstream_moves(at, &moves);
                 }
             }
+        }
+    }
+
+    /// Notes a sample of the rank that is watched, and whether its round is over.
+    fn note(&mut self, at: u32, peer: u32, is_over: bool) {
+        let Some((_, moments)) = self.watched.as_mut().filter(|(rank, _)| *rank == at) else {
+            return;
+        };
+        let Some(moment) = moments.last_mut() else {
+            return;
+        };
+        *moment.traffic.entry(peer).or_default() += 1;
+        if is_over && let Policy::Ours(_, tables) = &self.ranks[at as usize].policy {
+            let open = tables[0].iter().filter(|lane| lane.state == State::Open);
+            moment.lanes = open.map(|lane| lane.peer).collect();
+            moments.push(Moment::default());
         }
     }
 

@@ -1,6 +1,8 @@
 //! What the figures have to be.
 
-use promotion_sim::{Figures, Job, Pattern, Rule, run};
+use std::collections::BTreeSet;
+
+use promotion_sim::{Figures, Job, Pattern, Rule, run, svg, watch};
 
 fn figures(pattern: Pattern) -> [Figures; 2] {
     [Rule::Owner, Rule::Both].map(|rule| run(&Job::new(pattern, rule)).unwrap())
@@ -44,6 +46,26 @@ fn lanes_follow_traffic_within_sixteen_rounds() {
             && figures.rounds.is_some_and(|rounds| rounds <= 16);
         assert!(is_good, "{figures:?}");
     }
+}
+
+/// Whoever has a lane has earned it: had traffic in the rounds before.
+#[test]
+fn a_picture_shows_lanes_beside_the_traffic_that_earned_them() {
+    let job = Job {
+        rounds: 150,
+        ..Job::new(Pattern::Changing, Rule::Owner)
+    };
+    let moments = watch(&job, 7).unwrap();
+    assert!(moments.len() > 100, "{}", moments.len());
+    let (mut seen, mut most) = (BTreeSet::<u32>::new(), 0);
+    for moment in &moments {
+        seen.extend(moment.traffic.keys());
+        assert!(moment.lanes.iter().all(|peer| seen.contains(peer)));
+        most = most.max(moment.lanes.len());
+    }
+    assert!(most >= 8, "{most}");
+    let svg = svg("a title", &moments).unwrap();
+    assert!(svg.contains("a title") && svg.contains("</svg>"));
 }
 
 #[test]

@@ -1,0 +1,104 @@
+//! A picture of one rank: its traffic with peers, round by round, and which of them had lanes.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+
+use plotters::prelude::*;
+
+use crate::run::Moment;
+
+/// Pixels: the picture is as wide, and as high for its frame and for each peer.
+const WIDTH: u32 = 1400;
+const FRAME: u32 = 110;
+const ROW: u32 = 16;
+/// Peers that are shown at most: those that had lanes, then those with most traffic.
+const MOST_PEERS: usize = 40;
+/// Samples of a round that are drawn as dark as can be.
+const DARK: f64 = 6.0;
+
+const LANE: RGBColor = RGBColor(0xD9, 0x5F, 0x02);
+
+/// Draws what was [watched](crate::watch), as SVG: a row is a peer, a column a round; grey is its share of the
+/// round's traffic, and the coloured line below says that it had a lane.
+///
+/// # Errors
+/// The library refuses.
+pub fn svg(title: &str, moments: &[Moment]) -> Result<String, Box<dyn Error>> {
+    let mut svg = String::new();
+    draw(&mut svg, title, moments)?;
+    Ok(svg)
+}
+
+/// Peers in the order in which they first had a lane, then by traffic.
+fn peers(moments: &[Moment]) -> Vec<u32> {
+    let mut peers: Vec<u32> = Vec::new();
+    let mut traffic: BTreeMap<u32, u32> = BTreeMap::new();
+    for moment in moments {
+        for &peer in &moment.lanes {
+            if !peers.contains(&peer) {
+                peers.push(peer);
+            }
+        }
+        for (&peer, samples) in &moment.traffic {
+            *traffic.entry(peer).or_default() += samples;
+        }
+    }
+    let mut others: Vec<_> = traffic
+        .into_iter()
+        .filter(|(peer, _)| !peers.contains(peer))
+        .collect();
+    others.sort_by_key(|&(peer, samples)| (std::cmp::Reverse(samples), peer));
+    peers.extend(others.into_iter().map(|(peer, _)| peer));
+    peers.truncate(MOST_PEERS);
+    peers
+}
+
+fn draw(svg: &mut String, title: &str, moments: &[Moment]) -> Result<(), Box<dyn Error>> {
+    let peers = peers(moments);
+    let size = (WIDTH, FRAME + ROW * peers.len() as u32);
+    let area = SVGBackend::with_string(svg, size).into_drawing_area();
+    area.fill(&WHITE)?;
+    let rows = peers.len() as f64;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(title, ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(90)
+        .build_cartesian_2d(0.0..moments.len() as f64, rows..0.0)?;
+    let name = |row: &f64| match peers.get(*row as usize) {
+        Some(peer) if row.fract() < 0.01 => format!("rank {peer}"),
+        _ => String::new(),
+    };
+    chart
+        .configure_mesh()
+        .disable_mesh()
+        .x_desc("rounds")
+        .x_label_formatter(&|round| format!("{round:.0}"))
+        .y_labels(peers.len() + 1)
+        .y_label_formatter(&name)
+        .draw()?;
+    for (round, moment) in moments.iter().enumerate() {
+        let left = round as f64;
+        for (row, peer) in peers.iter().enumerate() {
+            let top = row as f64;
+            let samples = moment.traffic.get(peer).copied().unwrap_or(0);
+            if samples > 0 {
+                let dark = (f64::from(samples) / DARK).min(1.0);
+                let cell = Rectangle::new(
+                    [(left, top + 0.1), (left + 1.0, top + 0.7)],
+                    BLACK.mix(dark).filled(),
+                );
+                chart.draw_series([cell])?;
+            }
+            if moment.lanes.contains(peer) {
+                let line = Rectangle::new(
+                    [(left, top + 0.72), (left + 1.0, top + 0.95)],
+                    LANE.filled(),
+                );
+                chart.draw_series([line])?;
+            }
+        }
+    }
+    area.present()?;
+    Ok(())
+}
