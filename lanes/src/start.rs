@@ -175,6 +175,8 @@ fn shm_config(settings: NetworkSettings<'_>, size: u32, segment: usize) -> ShmCo
         },
         reply_slots: settings.shm.reply_slots,
         adaptive_delay: settings.shm.adaptive_delay,
+        lane_rings: settings.shm.lane_rings,
+        lane_force_switch: settings.shm.lane_force_switch,
         ..ShmConfig::default()
     }
 }

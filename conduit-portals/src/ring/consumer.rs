@@ -66,6 +66,8 @@ pub(crate) struct Consumer<S> {
     due: u32,
     /// Messages have been released since then whose slots are to be scrubbed.
     unscrubbed: bool,
+    /// Slots that wrap markers have passed over.
+    passed_over: u64,
 }
 
 impl<S: Slots> Consumer<S> {
@@ -82,6 +84,7 @@ impl<S: Slots> Consumer<S> {
             published: 0,
             due: 0,
             unscrubbed: false,
+            passed_over: 0,
         };
         ring.note_published();
         ring
@@ -101,6 +104,11 @@ impl<S: Slots> Consumer<S> {
     #[inline]
     pub(crate) fn position(&self) -> u64 {
         self.lap.wrapping_add(self.slot.into())
+    }
+
+    /// Slots of all messages that were taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.position().wrapping_sub(self.passed_over)
     }
 
     /// Whether anything (also a Skip) is there. Changes nothing.
@@ -208,6 +216,7 @@ impl<S: Slots> Consumer<S> {
     #[cold]
     fn wrap_early(&mut self) {
         // The producer has seen all before it published, so what the marker passes over needs no scrubbing.
+        self.passed_over += u64::from(self.capacity - self.slot);
         self.slot = self.capacity;
         self.publish_head();
     }

@@ -74,6 +74,37 @@ impl<S: Slots> Producer<S> {
         }
     }
 
+    /// Goes on in a ring that another process has sent by before: where its consumer is, which has
+    /// taken all that was sent. Nobody else sends by it any more, and what this end has sent before
+    /// was taken, too.
+    ///
+    /// So positions go on, and with them laps, tags and epochs: what the consumer keeps, see the module, holds whoever has
+    /// written a slot.
+    pub(crate) fn resume(&self) {
+        // SYNC (head): as in `refresh_head`.
+        let head = self.slots.head().load(Ordering::Acquire);
+        let room = head.wrapping_add(self.capacity());
+        let room = self.next_look(head, head).min(room);
+        self.tail.store(head, Ordering::Relaxed);
+        self.room.store(room, Ordering::Relaxed);
+        self.offered.store(0, Ordering::Relaxed);
+        self.wrapped.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the consumer has freed all that was sent, and no reply is to come or to be taken: then
+    /// another process may [go on](Self::resume).
+    pub(crate) fn is_drained(&self) -> bool {
+        // SYNC (head): as in `refresh_head`: whoever goes on learns of it by messages that come behind.
+        let head = self.slots.head().load(Ordering::Acquire);
+        head == self.tail.load(Ordering::Relaxed) && self.has_no_reply()
+    }
+
+    /// Whether one thread of one process sends by this ring.
+    #[inline(always)]
+    pub(crate) fn is_of_one_thread(&self) -> bool {
+        self.discipline == Discipline::Thread
+    }
+
     /// The memory below.
     #[inline]
     pub(crate) fn slots(&self) -> &S {

@@ -32,6 +32,11 @@ pub struct ShmConfig {
     /// With more ranks than this, an event queue is one ring for all sources. With less, it is a ring for each, which
     /// is quicker and takes more memory.
     pub shared_ring_above: u32,
+    /// Rings of their own that this rank then lends to the sources that it hears from most; not where several threads use
+    /// the network at once. Ranks may differ in it.
+    pub lane_rings: u32,
+    /// For tests: messages, about, after which a source has to give such a ring back; 0 for none. Ranks may differ in it.
+    pub lane_force_switch: u32,
     /// Bytes up to which the rings of an event queue are larger together than was asked for, so that floods go through
     /// more memory than a core's own cache holds. Not where a queue is one ring for all sources.
     pub flood_bytes: usize,
@@ -57,6 +62,8 @@ impl Default for ShmConfig {
             max_managed: 66 << 10,
             staging_pieces: 64,
             shared_ring_above: 16,
+            lane_rings: 16,
+            lane_force_switch: 0,
             flood_bytes: 8 << 20,
             max_coalescing: Duration::from_micros(2),
             reply_slots: true,
@@ -105,6 +112,7 @@ impl ShmConfig {
             ("max_message", self.max_message, 64, 1 << 30),
             ("max_managed", self.max_managed, 64, 1 << 30),
             ("staging_pieces", self.staging_pieces, 1, 1 << 15),
+            ("lane_rings", self.lane_rings as usize, 0, promotion::ROWS),
         ];
         for (setting, value, least, most) in bounds {
             if value < least || value > most {

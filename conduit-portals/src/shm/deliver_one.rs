@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use conduit_core::ni::{PtIndex, PutEvent, Rank, Sink};
 use conduit_core::threads::{Lock, Mode};
+use promotion::Sampler;
 
 use crate::ring::{Frame, SLOT};
 
@@ -17,6 +18,14 @@ use super::reply_slots::ReplySlotGuard;
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Slot(pub(super) [u8; SLOT]);
+
+/// Whose messages a ring brings.
+pub(super) enum Source<'i> {
+    /// One rank's.
+    Only(Rank),
+    /// Any rank's, of which some are noted.
+    Any(&'i mut Sampler),
+}
 
 impl<M: Mode> Shm<M> {
     /// Delivers one message of a ring that had none before. False: there is none, or something else is to be done.
@@ -107,7 +116,11 @@ impl<M: Mode> Shm<M> {
             }
             _ => return false,
         };
-        let done = self.deliver_put(number, queue, from, frame, inbound.source, sink);
+        let source = match inbound.source {
+            Some(only) => Source::Only(only),
+            None => Source::Any(&mut inbound.sampler),
+        };
+        let done = self.deliver_put(number, queue, from, frame, source, sink);
         let _: Option<()> = guard.map(ReplySlotGuard::end);
         if done {
             inbound.ring.release(frame);
@@ -115,7 +128,7 @@ impl<M: Mode> Shm<M> {
         done
     }
 
-    /// Delivers a compact put from `source`, or any.
+    /// Delivers a compact put from `source`.
     #[inline(always)]
     pub(super) fn deliver_put<S: Sink>(
         &self,
@@ -123,7 +136,7 @@ impl<M: Mode> Shm<M> {
         queue: &Queue<M>,
         slot: *const u8,
         frame: Frame,
-        source: Option<Rank>,
+        source: Source<'_>,
         sink: &mut S,
     ) -> bool {
         // SAFETY: the first slot of a message that was found committed and is not released, nor written, before the sink has
@@ -131,8 +144,14 @@ impl<M: Mode> Shm<M> {
         let header = unsafe { slot.cast::<Compact>().read() };
         let length = header.length as usize;
         let is_source = match source {
-            Some(only) => header.source == only,
-            None => header.source < self.size,
+            Source::Only(only) => header.source == only,
+            Source::Any(sampler) => {
+                let samples = sampler.pass(frame.slots().into());
+                if samples > 0 {
+                    self.note_traffic(header.source, samples);
+                }
+                header.source < self.size
+            }
         };
         let source = header.source;
         let Some(index) = self.indices.get(usize::from(frame.index)) else {

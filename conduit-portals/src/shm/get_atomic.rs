@@ -56,7 +56,11 @@ impl<M: Mode> Shm<M> {
             false => initiator.mapping.range(header.reference, length)?,
         };
         let slots = slots_for(FULL, if inline { length } else { 0 });
-        let producer = self.producer(initiator, usize::from(header.eq))?;
+        let eq = usize::from(header.eq);
+        let Some(producer) = self.producer(message.source, eq) else {
+            // While a lane is left there is one, which has no room.
+            return self.base(message.source, eq).map(|_| Taken::Stalled);
+        };
         if slots > producer.max_slots() {
             return None;
         }

@@ -19,7 +19,7 @@ use super::config::ShmConfig;
 /// First word of every mapping.
 pub(super) const MAGIC: u64 = 0x4d48_535f_5544_4e43;
 /// Changes with any change of this file or of [`super::message`].
-pub(super) const VERSION: u32 = 5;
+pub(super) const VERSION: u32 = 6;
 
 /// Event queues of the network's user.
 pub(super) const USER_QUEUES: usize = 16;
@@ -47,10 +47,12 @@ pub(super) struct QueueEntry {
     /// Where its first [`RingControl`] is. The others follow at [`ring_stride`]. 0: there is no such queue yet. Stored
     /// last, with release.
     pub(super) offset: AtomicU64,
-    /// Slots of each ring, as a power of two.
+    /// Slots of each ring of one source, as a power of two.
     pub(super) shift: AtomicU32,
-    /// Those of its first part, likewise.
+    /// Those of its first part, likewise. A ring of all sources has no more.
     pub(super) part: AtomicU32,
+    /// Rings.
+    pub(super) rings: AtomicU32,
     /// By which of its rings somebody has begun to send: bit `ring % 64`.
     pub(super) used: AtomicU64,
 }
@@ -126,7 +128,7 @@ const _: () = {
     assert!(size_of::<AtomicU32>() == 4 && align_of::<AtomicU32>() == 4);
     assert!(cfg!(target_has_atomic = "64") && cfg!(target_has_atomic = "32"));
     assert!(cfg!(target_pointer_width = "64"));
-    assert!(size_of::<QueueEntry>() == 24 && size_of::<RegionEntry>() == 16);
+    assert!(size_of::<QueueEntry>() == 32 && size_of::<RegionEntry>() == 16);
     assert!(size_of::<PieceState>() == 64);
     assert!(offset_of!(Control, magic) == 0);
     assert!(
@@ -139,6 +141,16 @@ const _: () = {
 /// Bytes from one ring of a queue to the next.
 pub(super) const fn ring_stride(shift: u32) -> usize {
     size_of::<RingControl>() + (SLOT << shift)
+}
+
+/// Bytes before a ring of a queue, of which the first may be one of all sources.
+pub(super) fn ring_start(index: usize, shift: u32, part: u32, shared: bool) -> Option<usize> {
+    match index.checked_sub(1) {
+        Some(others) if shared => others
+            .checked_mul(ring_stride(shift))?
+            .checked_add(ring_stride(part)),
+        _ => index.checked_mul(ring_stride(shift)),
+    }
 }
 
 /// The fixed offsets of a mapping.

@@ -9,7 +9,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::ring::{Extent, RingControl, RingView};
 
-use super::layout::{Control, HUGE_PAGE, Layout, PieceState, QueueEntry, ring_stride};
+use super::layout::{Control, HUGE_PAGE, Layout, PieceState, QueueEntry, ring_start, ring_stride};
 
 /// A mapping of `layout.total` bytes of a rank's memory; unmapped when dropped.
 ///
@@ -136,8 +136,14 @@ impl Mapping {
         unsafe { self.base.cast::<Control>().as_ref() }
     }
 
-    /// A ring of a queue that was published; `None` if what the owner wrote makes no sense.
-    pub(super) fn ring(&self, queue: &QueueEntry, index: usize) -> Option<(RingView, Extent)> {
+    /// A ring of a queue that was published, whose first ring is one of all sources if it is `shared`; `None` if there is none,
+    /// or what the owner wrote makes no sense.
+    pub(super) fn ring(
+        &self,
+        queue: &QueueEntry,
+        index: usize,
+        shared: bool,
+    ) -> Option<(RingView, Extent)> {
         // SYNC (queue): pairs with the release store in `eq_create`: the extent is there with the offset.
         let offset = queue.offset.load(Ordering::Acquire);
         let (shift, part) = (&queue.shift, &queue.part);
@@ -145,15 +151,17 @@ impl Mapping {
         if offset == 0
             || !(1..=31).contains(&shift)
             || !(1..=shift).contains(&part)
+            || index >= queue.rings.load(Ordering::Relaxed) as usize
             || !(offset as usize).is_multiple_of(align_of::<RingControl>())
         {
             return None;
         }
-        let stride = ring_stride(shift);
         let start = usize::try_from(offset)
             .ok()?
-            .checked_add(index.checked_mul(stride)?)?;
-        if start < self.layout.queue_offset || start.checked_add(stride)? > self.layout.queue_end {
+            .checked_add(ring_start(index, shift, part, shared)?)?;
+        let shift = if shared && index == 0 { part } else { shift };
+        let end = start.checked_add(ring_stride(shift))?;
+        if start < self.layout.queue_offset || end > self.layout.queue_end {
             return None;
         }
         let control = NonNull::new(self.at(start).cast::<RingControl>())?;

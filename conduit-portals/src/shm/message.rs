@@ -23,6 +23,8 @@
 //! | [`PUT_REFERENCE`] | payload at the reference |
 //! | [`GET`] | header data: offset within the initiator's descriptor; reference: where to write, unless [`REPLY_INLINE`] |
 //! | [`ATOMIC`] | header data: operand; reference: comparand; md: operation and type |
+//! | [`LANE`] | length, header data, remote offset: bytes of a message about lanes (`super::lanes`) |
+//! | [`LANE_OPENED`] | header data: the generation of the lane by which the source goes on |
 //! | [`SEND`], [`ACK`], [`REPLY`] | index: outcome; match bits: old value of an atomic; header data, token, reference, md, piece, flags: those of the operation |
 //!
 //! Integers are in the host's order: both ends are the same host.
@@ -41,6 +43,8 @@ pub(super) const SEND: u8 = 6;
 pub(super) const ACK: u8 = 7;
 pub(super) const REPLY: u8 = 8;
 pub(super) const PUT_REPLY_SLOT: u8 = 9;
+pub(super) const LANE: u8 = 10;
+pub(super) const LANE_OPENED: u8 = 11;
 
 /// Flag: the target posts [`ACK`].
 pub(super) const WANT_ACK: u8 = 1;

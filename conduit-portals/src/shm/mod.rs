@@ -22,6 +22,7 @@ mod error;
 mod failure;
 mod get_atomic;
 mod handover;
+mod lanes;
 mod layout;
 mod mapping;
 mod message;
@@ -58,6 +59,7 @@ use crate::matching::{Descriptors, MatchList, PT_INDICES};
 use crate::ring::{Discipline, Producer, RingView};
 
 use failure::{Failures, Process};
+use lanes::{ShmLanes, Way};
 use layout::QUEUES;
 use mapping::Mapping;
 use ready_table::ReadyTable;
@@ -78,6 +80,7 @@ pub struct Shm<M: Mode> {
     config: ShmConfig,
     /// Whether a queue is one ring for all sources.
     shared_rings: bool,
+    lanes: ShmLanes<M>,
     limits: Limits,
     reach: Reach,
     unreachable: Reach,
@@ -109,10 +112,12 @@ pub struct Shm<M: Mode> {
 /// A rank as this one sees it.
 struct Peer {
     mapping: Arc<Mapping>,
-    /// This rank's ends of the rings to each of its queues, made when first used.
+    /// This rank's ends of the rings to each of its queues, other than lanes, made when first used.
     producers: Box<[OnceLock<Arc<Producer<RingView>>>]>,
+    /// The ring that the next message to each of its queues goes by.
+    ways: [Way; QUEUES],
     /// The same by the indices that lead to them.
-    lanes: [OnceLock<Arc<Producer<RingView>>>; PT_INDICES],
+    rings: [Way; PT_INDICES],
 }
 
 impl Peer {
@@ -120,15 +125,15 @@ impl Peer {
         Self {
             mapping,
             producers: (0..QUEUES).map(|_| OnceLock::new()).collect(),
-            lanes: [const { OnceLock::new() }; PT_INDICES],
+            ways: Default::default(),
+            rings: Default::default(),
         }
     }
 
     /// The ring for an index to which something was sent before.
     #[inline(always)]
-    fn known_lane(&self, index: PtIndex) -> Option<&Producer<RingView>> {
-        let lane = self.lanes.get(usize::from(index.0))?;
-        lane.get().map(|producer| &**producer)
+    fn known_ring(&self, index: PtIndex) -> Option<&Producer<RingView>> {
+        self.rings.get(usize::from(index.0))?.get()
     }
 }
 
@@ -143,7 +148,15 @@ struct Index<M: Mode> {
 impl<M: Mode> Shm<M> {
     /// What has gone wrong so far.
     pub fn statistics(&self) -> Statistics {
-        self.statistics.read()
+        self.statistics.read(self.lanes.statistics())
+    }
+
+    /// Whether messages to a peer go by a ring of this rank's own, and those from it by one of its own.
+    pub fn own_rings(&self, peer: Rank) -> (bool, bool) {
+        match self.shared_rings {
+            true => self.lanes.with(peer),
+            false => (true, true),
+        }
     }
 
     /// This rank's own memory.

@@ -144,13 +144,15 @@ impl<M: Mode> Ni for Shm<M> {
         self.notify_peer(peer);
     }
     fn bad_peer(&self) -> Option<Rank> {
-        self.statistics.read().bad_peer
+        self.statistics.bad_peer()
     }
     fn failed_peer(&self) -> Option<Rank> {
-        self.failures.first(&self.processes, |peer| {
+        let dead = self.failures.first(&self.processes, |peer| {
             let control = self.peers[peer as usize].mapping.control();
             control.state.load(Ordering::Acquire) == STATE_CLOSED
-        })
+        })?;
+        self.end_lanes(dead);
+        Some(dead)
     }
 }
 

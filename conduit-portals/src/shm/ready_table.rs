@@ -99,6 +99,11 @@ impl ReadyTable {
         Some(place as u32)
     }
 
+    /// Waits for nothing at this place.
+    pub(super) fn clear(&self, place: usize) {
+        self.set(place, Some((&ALWAYS, NEVER)));
+    }
+
     /// Reads this word for activated rings, which may be of any queue.
     pub(super) fn set_activations(&self, word: &AtomicU64) {
         self.set(ACTIVATIONS, Some((word, tag_in(layout::ACTIVATIONS))));

@@ -9,14 +9,16 @@ use std::time::Instant;
 
 use conduit_core::ni::{Event, MeEvents, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
+use promotion::Sampler;
 
 use crate::matching::{Hit, Incoming, Location};
 use crate::ring::{Consumer, Frame, KIND_SKIP, Next, RingView, SLOT};
 
 use super::Shm;
 use super::coalescing::Coalescing;
+use super::ready_table::ReadyTable;
 use super::message::{
-    ACK, ATOMIC, GET, Header, PUT, PUT_COMPACT, PUT_REFERENCE, PUT_REPLY_SLOT, REPLY, SEND,
+    ACK, ATOMIC, GET, Header, LANE, LANE_OPENED, PUT, PUT_COMPACT, PUT_REFERENCE, PUT_REPLY_SLOT, REPLY, SEND,
     before_payload,
 };
 
@@ -37,7 +39,9 @@ pub(super) struct Queue<M: Mode> {
 /// What one thread at a time works on.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    pub(super) rings: Box<[Inbound]>,
+    pub(super) rings: Vec<Inbound>,
+    /// Those that are lent, by number, while they are not looked at.
+    lanes: Box<[Option<Inbound>]>,
     /// Where the next poll begins: after the ring at which the last one ended.
     pub(super) next: usize,
     pub(super) deferred: DeferredEvents,
@@ -61,10 +65,16 @@ pub(super) struct Inbound {
     /// Its place in the ready table; none as long as nobody has begun to send by it.
     pub(super) place: Option<u32>,
     pub(super) coalescing: Coalescing,
+    /// Picks some of what comes, where it comes from all sources.
+    pub(super) sampler: Sampler,
+    /// A lane's number.
+    lane: Option<usize>,
+    /// Slots that were [counted](Inbox::lend).
+    counted: u64,
 }
 
 impl Inbound {
-    pub(super) fn new(source: Option<Rank>, ring: Consumer<RingView>) -> Self {
+    pub(super) fn new(source: Option<Rank>, ring: Consumer<RingView>, sampler: Sampler) -> Self {
         Self {
             source,
             ring,
@@ -72,6 +82,9 @@ impl Inbound {
             watched: false,
             place: None,
             coalescing: Coalescing::default(),
+            sampler,
+            lane: None,
+            counted: 0,
         }
     }
 
@@ -92,14 +105,64 @@ impl Inbound {
 }
 
 impl Inbox {
-    pub(super) fn new(rings: Box<[Inbound]>, ready: Ready) -> Self {
+    pub(super) fn new(
+        mut rings: Vec<Inbound>,
+        lanes: Box<[Option<Inbound>]>,
+        ready: Ready,
+    ) -> Self {
+        // So that none of them moves while others come.
+        rings.reserve_exact(lanes.len());
         Self {
             rings,
+            lanes,
             next: 0,
             deferred: DeferredEvents::default(),
             ready,
             replies: 0,
         }
+    }
+
+    /// Has a lane looked at that `holder` sends by, or not; gives the slots that came by it since the last call. `None`: it can't be
+    /// left yet.
+    pub(super) fn lend(
+        &mut self,
+        number: usize,
+        holder: Option<Rank>,
+        ready_table: &ReadyTable,
+    ) -> Option<u64> {
+        let Some(lane) = self.lanes.get_mut(number) else {
+            return Some(0);
+        };
+        if let (Some(holder), Some(mut inbound)) = (holder, lane.take_if(|_| holder.is_some())) {
+            inbound.source = Some(holder);
+            inbound.lane = Some(number);
+            inbound.watched = false;
+            match inbound.place {
+                Some(place) => ready_table.set(place as usize, None),
+                None => inbound.place = ready_table.add(self.ready),
+            }
+            self.rings.push(inbound);
+            return Some(0);
+        }
+        let mut rings = self.rings.iter();
+        let Some(at) = rings.position(|inbound| inbound.lane == Some(number)) else {
+            return Some(0);
+        };
+        let inbound = &mut self.rings[at];
+        let taken = inbound.ring.taken();
+        let fresh = taken.wrapping_sub(std::mem::replace(&mut inbound.counted, taken));
+        if holder.is_none() {
+            if inbound.pending.is_some() {
+                return None;
+            }
+            let inbound = self.rings.swap_remove(at);
+            if let Some(place) = inbound.place {
+                ready_table.clear(place as usize);
+            }
+            self.lanes[number] = Some(inbound);
+            self.next = 0;
+        }
+        Some(fresh)
     }
 
     /// Moves on to the next ring with something to do, if there is one.
@@ -357,6 +420,7 @@ impl<M: Mode> Shm<M> {
         let control = self.own().control();
         // SYNC (activations): with the word come the bits that were set before it. Pairs with `Control::announce`.
         control.activations.swap(0, Ordering::AcqRel);
+        self.tend_lanes(number, inbox);
         self.activate(number, inbox);
         for (other, queue) in self.queues.iter().enumerate() {
             let Some(queue) = queue.get().filter(|_| other != number) else {
@@ -585,6 +649,8 @@ impl<M: Mode> Shm<M> {
             GET => self.take_get(number, queue, message, &header, deferred, budget),
             ATOMIC => self.take_atomic(number, queue, message, &header, deferred, budget),
             SEND | ACK | REPLY => self.take_completion(message, &header, budget),
+            LANE => self.take_lane_message(message.source, &header),
+            LANE_OPENED => self.take_lane_opened(number, message.source, &header),
             _ => None,
         };
         taken.unwrap_or(Taken::Bad)

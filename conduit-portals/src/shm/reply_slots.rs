@@ -11,16 +11,17 @@
 //! `CONDUIT_SHM_REPLY_SLOTS` turns the offers off. Only where one thread at a time uses the network.
 
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use conduit_core::ni::{Inject, PtIndex, Rank, Ready, Sink};
+use conduit_core::ni::{Inject, Rank, Ready, Sink};
 use conduit_core::threads::Mode;
 
 use crate::ring::{self, Consumer, Frame, Producer, RingView, SLOT};
 
 use super::Shm;
 use super::adaptive_delay::AdaptiveDelay;
-use super::deliver_one::Slot;
+use super::deliver_one::{Slot, Source};
+use super::lanes::Way;
 use super::message::{COMPACT, Header, PUT_COMPACT};
 use super::receive::{Inbox, Message, PollBudget, Queue, Taken};
 use super::setup::ready_of;
@@ -37,9 +38,9 @@ const MAX_MISSES: u32 = 12;
 /// The slot that this rank offers, and the one that is offered to it.
 #[derive(Debug)]
 pub(super) struct ReplySlots {
-    /// The target of the open offer, or [`NOBODY`], and the index that it went to.
+    /// The target of the open offer, or [`NOBODY`], and the ring with the slot.
     target_rank: AtomicU32,
-    index: AtomicU8,
+    ring: Way,
     /// Messages that are to be sent without an offer.
     pause: AtomicU32,
     /// Offers in a row that brought nothing.
@@ -55,7 +56,7 @@ impl ReplySlots {
     pub(super) fn new(adaptive_delay: bool) -> Self {
         Self {
             target_rank: NOBODY.into(),
-            index: 0.into(),
+            ring: Way::default(),
             pause: 0.into(),
             misses: 0.into(),
             requester: NOBODY.into(),
@@ -133,16 +134,16 @@ impl<M: Mode> Shm<M> {
     pub(super) fn offer_slot(
         &self,
         target: Rank,
-        index: PtIndex,
         producer: &Producer<RingView>,
     ) -> bool {
         let slots = &self.reply_slots;
-        if M::PARALLEL || !self.is_offer_due(target) {
+        if M::PARALLEL || !self.is_offer_due(target, producer) {
             return false;
         }
         slots.target_rank.store(target, Ordering::Relaxed);
         slots.pause.store(MIN_INTERVAL, Ordering::Relaxed);
-        slots.index.store(index.0, Ordering::Relaxed);
+        // SAFETY: a ring that a `Way` leads to, which is kept as long as the network is.
+        unsafe { slots.ring.set(producer) };
         slots.delay.begin();
         self.ready_table.set_reply(Some(producer.offer()));
         true
@@ -150,14 +151,14 @@ impl<M: Mode> Shm<M> {
 
     /// Whether an offer is due with this message, which is counted.
     #[inline(always)]
-    fn is_offer_due(&self, target: Rank) -> bool {
+    fn is_offer_due(&self, target: Rank, producer: &Producer<RingView>) -> bool {
         let slots = &self.reply_slots;
         let pause = slots.pause.load(Ordering::Relaxed);
         if pause > 0 {
             slots.pause.store(pause - 1, Ordering::Relaxed);
             return false;
         }
-        !self.shared_rings
+        producer.is_of_one_thread()
             && self.config.reply_slots
             && target != self.rank
             && (slots.target_rank.load(Ordering::Relaxed) == NOBODY || self.may_offer_again())
@@ -185,11 +186,9 @@ impl<M: Mode> Shm<M> {
 
     /// This rank's end of the ring with the slot that it offers.
     fn offering_producer(&self) -> Option<&Producer<RingView>> {
-        let index = self.reply_slots.index.load(Ordering::Relaxed);
-        self.known_lane(
-            self.reply_slots.target_rank.load(Ordering::Relaxed),
-            PtIndex(index),
-        )
+        let slots = &self.reply_slots;
+        let is_offering = slots.target_rank.load(Ordering::Relaxed) != NOBODY;
+        slots.ring.get().filter(|_| is_offering)
     }
 
     fn end_wait(&self) {
@@ -211,7 +210,7 @@ impl<M: Mode> Shm<M> {
         // That the index is open there is known only if something was sent to it.
         let peer = self.peers.get(inject.target as usize);
         let Some(peer) =
-            peer.filter(|peer| length <= MOST && peer.known_lane(inject.index).is_some())
+            peer.filter(|peer| length <= MOST && peer.known_ring(inject.index).is_some())
         else {
             return false;
         };
@@ -301,7 +300,7 @@ impl<M: Mode> Shm<M> {
         self.reply_slots.pause.store(0, Ordering::Relaxed);
         self.end_wait();
         let slot = copy.0.as_ptr();
-        if self.deliver_put(number, queue, slot, frame, Some(source), sink) {
+        if self.deliver_put(number, queue, slot, frame, Source::Only(source), sink) {
             return Some(1);
         }
         Some(self.deliver_reply_generally(number, queue, inbox, slot, frame, source, sink))

@@ -40,32 +40,42 @@ fn frame(slots: u32, kind: u8, index: PtIndex) -> Frame {
 }
 
 impl<M: Mode> Shm<M> {
-    /// This rank's end of a ring of a peer's queue, `None` as long as the peer has no such queue.
+    /// The ring for a peer's queue, `None` as long as the peer has no such queue, or while this rank is about to leave a lane.
     #[inline]
-    pub(super) fn producer<'a>(
-        &'a self,
-        peer: &'a Peer,
-        queue: usize,
-    ) -> Option<&'a Producer<RingView>> {
-        let place = peer.producers.get(queue)?;
-        match place.get() {
+    pub(super) fn producer(&self, to: Rank, queue: usize) -> Option<&Producer<RingView>> {
+        let way = self.peers.get(to as usize)?.ways.get(queue)?;
+        match way.get() {
             Some(producer) => Some(producer),
-            None => self.find_producer(peer, queue),
+            None => self.find_producer(to, queue),
         }
     }
 
     #[cold]
-    fn find_producer<'a>(&self, peer: &'a Peer, queue: usize) -> Option<&'a Producer<RingView>> {
+    fn find_producer(&self, to: Rank, queue: usize) -> Option<&Producer<RingView>> {
+        let way = self.peers.get(to as usize)?.ways.get(queue)?;
+        let chosen = self.choose_way(to, queue)?;
+        // SAFETY: kept in the peer's `producers`, or among the lanes' ends, neither of which gives up any.
+        unsafe { way.set(&chosen) };
+        way.get()
+    }
+
+    /// This rank's end of the ring of a peer's queue that it can always send by.
+    pub(super) fn base(&self, to: Rank, queue: usize) -> Option<&Arc<Producer<RingView>>> {
+        let peer = self.peers.get(to as usize)?;
+        let place = peer.producers.get(queue)?;
+        if let Some(producer) = place.get() {
+            return Some(producer);
+        }
         let entry = peer.mapping.control().queues.get(queue)?;
         let ring = if self.shared_rings {
             0
         } else {
             self.rank as usize
         };
-        let (view, extent) = peer.mapping.ring(entry, ring)?;
+        let (view, extent) = peer.mapping.ring(entry, ring, self.shared_rings)?;
         peer.mapping.control().announce(entry, ring);
         let end = Producer::new(view, extent, self.discipline());
-        Some(peer.producers[queue].get_or_init(|| Arc::new(end)))
+        Some(place.get_or_init(|| Arc::new(end)))
     }
 
     /// The peer and the ring for an index of it; `None` while the index is not open there.
@@ -79,19 +89,20 @@ impl<M: Mode> Shm<M> {
         let Some(peer) = self.peers.get(target as usize) else {
             return Err(self.no_such_rank(operation, target));
         };
-        let Some(lane) = peer.lanes.get(usize::from(index.0)) else {
+        let Some(ring) = peer.rings.get(usize::from(index.0)) else {
             return Err(no_such_index(operation, index));
         };
-        let producer = match lane.get() {
-            Some(producer) => Some(&**producer),
-            None => self.find_lane(peer, index),
+        let producer = match ring.get() {
+            Some(producer) => Some(producer),
+            None => self.find_ring(target, index),
         };
         Ok(producer.map(|producer| Route { peer, producer }))
     }
 
-    /// The ring for an index of a peer, which stays the same once the index is open.
+    /// The ring for an index of a peer.
     #[cold]
-    fn find_lane<'a>(&self, peer: &'a Peer, index: PtIndex) -> Option<&'a Producer<RingView>> {
+    fn find_ring(&self, to: Rank, index: PtIndex) -> Option<&Producer<RingView>> {
+        let peer = self.peers.get(to as usize)?;
         let index = usize::from(index.0);
         // SYNC (pt): pairs with the release store in `pt_open`: the queue is published before an index leads to it.
         let queue = peer
@@ -101,9 +112,11 @@ impl<M: Mode> Shm<M> {
             .get(index)?
             .load(Ordering::Acquire) as usize;
         let queue = queue.checked_sub(1)?;
-        self.producer(peer, queue)?;
-        let found = Arc::clone(peer.producers.get(queue)?.get()?);
-        Some(peer.lanes.get(index)?.get_or_init(|| found))
+        let found = self.producer(to, queue)?;
+        let ring = peer.rings.get(index)?;
+        // SAFETY: as in `find_producer`, which has found it.
+        unsafe { ring.set(found) };
+        Some(found)
     }
 
     #[cold]
@@ -113,12 +126,6 @@ impl<M: Mode> Shm<M> {
             rank,
             size: self.size,
         }
-    }
-
-    /// The ring for an index of a peer to which something was sent before.
-    #[inline(always)]
-    pub(super) fn known_lane(&self, target: Rank, index: PtIndex) -> Option<&Producer<RingView>> {
-        self.peers.get(target as usize)?.known_lane(index)
     }
 
     #[inline(always)]
@@ -161,7 +168,7 @@ impl<M: Mode> Shm<M> {
             if clean { frame.clean() } else { frame }
         } else {
             let offers = inject.exchange == Exchange::ExpectsReply
-                && self.offer_slot(inject.target, inject.index, route.producer);
+                && self.offer_slot(inject.target, route.producer);
             let kind = if offers { PUT_REPLY_SLOT } else { PUT_COMPACT };
             frame(1, kind, inject.index)
         };
@@ -322,7 +329,7 @@ impl<M: Mode> Shm<M> {
     #[inline]
     fn post_send(&self, put: &Put, eq: EqId) -> bool {
         let peer = &self.peers[self.rank as usize];
-        let Some(producer) = self.producer(peer, usize::from(eq.0)) else {
+        let Some(producer) = self.producer(self.rank, usize::from(eq.0)) else {
             return false;
         };
         let header = Header {
@@ -357,8 +364,17 @@ impl<M: Mode> Shm<M> {
     #[inline]
     pub(super) fn post_completion(&self, header: &Header, to: Rank) -> Option<bool> {
         let peer = self.peers.get(to as usize)?;
-        let producer = self.producer(peer, usize::from(header.eq))?;
+        let Some(producer) = self.producer(to, usize::from(header.eq)) else {
+            // While a lane is left there is one, which has no room.
+            return self.base(to, usize::from(header.eq)).map(|_| false);
+        };
         Some(self.post(&Route { peer, producer }, header))
+    }
+
+    /// Posts a message of one slot by a ring to a rank; false if there is no room.
+    pub(super) fn post_by(&self, to: Rank, producer: &Producer<RingView>, header: &Header) -> bool {
+        let peer = &self.peers[to as usize];
+        self.post(&Route { peer, producer }, header)
     }
 
     /// # Safety

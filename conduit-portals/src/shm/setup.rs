@@ -14,7 +14,9 @@ use crate::memory::Memory;
 use crate::ring::{Consumer, RingControl, SLOT};
 
 use super::Shm;
-use super::layout::{Control, HUGE_PAGE, INTERNAL_QUEUE, PAGE, REGIONS, USER_QUEUES, ring_stride};
+use super::layout::{
+    Control, HUGE_PAGE, INTERNAL_QUEUE, PAGE, REGIONS, USER_QUEUES, ring_start,
+};
 use super::message::{COMPACT, FULL, slots_for};
 use super::receive::{Inbound, Inbox, Queue, mark};
 
@@ -60,6 +62,14 @@ pub(super) fn ready_of(number: usize) -> Ready {
 }
 
 impl<M: Mode> Shm<M> {
+    /// Rings of a queue: one from each source, or one from all and some to lend.
+    pub(super) fn rings(&self) -> usize {
+        match self.shared_rings {
+            true => 1 + self.lanes.count(),
+            false => self.size as usize,
+        }
+    }
+
     pub(super) fn create_region(&self, len: usize) -> Result<Region, NiError> {
         const OPERATION: &str = "region_create";
         let own = self.own();
@@ -199,11 +209,7 @@ impl<M: Mode> Shm<M> {
         let longest = slots_for(COMPACT, self.config.inject_size)
             .max(slots_for(FULL, self.config.inline_size)) as usize;
         let room = own.layout().queue_end - allocated.queue_next;
-        let rings = if self.shared_rings {
-            1
-        } else {
-            self.size as usize
-        };
+        let mut rings = self.rings();
         let each = (room / rings).saturating_sub(size_of::<RingControl>()) / SLOT;
         let wanted = slots.max(4 * longest).max(64);
         let capacity = wanted
@@ -222,40 +228,53 @@ impl<M: Mode> Shm<M> {
             .min(each / (2 * USER_QUEUES))
             .min(MOST_TIMES * capacity);
         let part = capacity.trailing_zeros();
-        let mut shift = match self.shared_rings {
-            true => part,
-            false => share.checked_ilog2().unwrap_or(0).max(part),
-        };
-        let bytes = |shift| rings * ring_stride(shift);
+        let mut shift = share.checked_ilog2().unwrap_or(0).max(part);
+        // Fits: `each` has room for the capacity, and more only where that is a small part of it.
+        let bytes = |rings, shift| ring_start(rings, shift, part, self.shared_rings).unwrap_or(room);
+        let mut needed = bytes(rings, shift);
         if self
-            .reserve_memory("eq_create", bytes(shift) as u64, LUXURY)
+            .reserve_memory("eq_create", needed as u64, LUXURY)
             .is_err()
         {
-            // Where memory is scarce floods do without.
+            // Where memory is scarce floods do without, and lanes too.
             shift = part;
-            self.reserve_memory("eq_create", bytes(shift) as u64, 1)?;
+            if self.shared_rings {
+                rings = 1;
+            }
+            needed = bytes(rings, shift);
+            self.reserve_memory("eq_create", needed as u64, 1)?;
         }
         let offset = allocated.queue_next;
-        allocated.queue_next += bytes(shift);
+        allocated.queue_next += needed;
         let entry = &own.control().queues[number];
         entry.shift.store(shift, Ordering::Relaxed);
         entry.part.store(part, Ordering::Relaxed);
+        entry.rings.store(rings as u32, Ordering::Relaxed);
         // SYNC (queue): pairs with the load in `Mapping::ring`.
         entry.offset.store(offset as u64, Ordering::Release);
         let inbound = (0..rings).map(|ring| {
-            let (view, extent) = own.ring(entry, ring)?;
+            let (view, extent) = own.ring(entry, ring, self.shared_rings)?;
             let source = (!self.shared_rings).then_some(ring as Rank);
-            Some(Inbound::new(source, Consumer::new(view, extent)))
+            let sampler = self.lanes.sampler(self.rank, number);
+            Some(Inbound::new(
+                source,
+                Consumer::new(view, extent),
+                sampler,
+            ))
         });
-        let Some(inbound) = inbound.collect::<Option<Box<[_]>>>() else {
+        let Some(mut inbound) = inbound.collect::<Option<Vec<_>>>() else {
             return Err(NiError::System {
                 operation: "eq_create",
                 rank: self.rank,
                 reason: "this rank's own queue table was overwritten".to_owned(),
             });
         };
+        let lanes = match self.shared_rings {
+            true => inbound.split_off(1).into_iter().map(Some).collect(),
+            false => Box::default(),
+        };
         self.queues[number].get_or_init(|| Queue {
-            inbox: M::Lock::new(Inbox::new(inbound, ready_of(number))),
+            inbox: M::Lock::new(Inbox::new(inbound, lanes, ready_of(number))),
             delivering: 0.into(),
         });
         // A ring may have been activated before the queue was there to be polled.

@@ -14,6 +14,7 @@ use conduit_core::threads::{Lock, Mode};
 use super::bootstrap_info::{BootstrapInfo, compare};
 use super::failure::{Failures, Process};
 use super::handover::{PATIENCE, Server, ask};
+use super::lanes::ShmLanes;
 use super::layout::{
     Layout, MAGIC, QUEUES, REGIONS, STATE_OPEN, USER_QUEUES, VERSION, settings_hash,
 };
@@ -174,12 +175,20 @@ impl<M: Mode> Shm<M> {
             queue: 0.into(),
             list: M::Lock::new(MatchList::new()),
         };
+        let shared_rings = config.shared_rings(size);
+        let lanes = ShmLanes::new(rank, config, shared_rings)
+            .map_err(|error| system(rank, "set up lanes", error))?;
+        let rings = match shared_rings {
+            true => 1 + lanes.count(),
+            false => size as usize,
+        };
         let shm = Self {
             rank,
             size,
             standing: Standing::new(),
             config: config.clone(),
-            shared_rings: config.shared_rings(size),
+            shared_rings,
+            lanes,
             limits: Limits {
                 pt_indices: PT_INDICES as u8,
                 event_queues: USER_QUEUES as u8,
@@ -212,14 +221,7 @@ impl<M: Mode> Shm<M> {
             processes: processes.into(),
             sent: AtomicU32::new(0),
             reply_slots: ReplySlots::new(config.adaptive_delay),
-            ready_table: ReadyTable::new(
-                QUEUES
-                    * if config.shared_rings(size) {
-                        1
-                    } else {
-                        size as usize
-                    },
-            ),
+            ready_table: ReadyTable::new(QUEUES * rings),
             waiting: 0.into(),
             statistics: Counters::new(),
             mode: Default::default(),

@@ -15,6 +15,8 @@ pub struct Statistics {
     pub bad_messages: u64,
     /// The source of the first of these, where it is known.
     pub bad_peer: Option<Rank>,
+    /// What its lanes did, those that it lends and those that it has.
+    pub lanes: promotion::Statistics,
 }
 
 #[derive(Debug)]
@@ -47,12 +49,17 @@ impl Counters {
             .compare_exchange(NONE, peer, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    pub(super) fn read(&self) -> Statistics {
+    pub(super) fn bad_peer(&self) -> Option<Rank> {
         let peer = self.bad_peer.load(Ordering::Relaxed);
+        (peer != NONE).then_some(peer)
+    }
+
+    pub(super) fn read(&self, lanes: promotion::Statistics) -> Statistics {
         Statistics {
             dropped: self.dropped.load(Ordering::Relaxed),
             bad_messages: self.bad_messages.load(Ordering::Relaxed),
-            bad_peer: (peer != NONE).then_some(peer),
+            bad_peer: self.bad_peer(),
+            lanes,
         }
     }
 }

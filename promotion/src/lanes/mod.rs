@@ -262,6 +262,14 @@ impl Lanes {
         }
     }
 
+    /// For tests: an owner takes a lane back that is open, whatever it is worth.
+    pub fn recall_now(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
+        let at = usize::from(slot);
+        if self.slots.get(at).is_some_and(|slot| slot.state == State::Open) {
+            self.recall(at, act);
+        }
+    }
+
     /// A peer is dead: nothing waits for it any more. [`Tracker::forget`] it as well, and note no more
     /// of its traffic: it would be offered a lane.
     pub fn on_death(&mut self, peer: u32, act: &mut dyn FnMut(Action)) {

@@ -231,7 +231,7 @@ fn more_memory_than_the_host_has_is_refused() {
 
 /// Writes a message of a peer's making straight into the ring from rank 0 to rank 1.
 fn forge(a: &End<Seq>, slots: u32, header: &Header, kind: u8, index: u8) {
-    let producer = a.ni.producer(&a.ni.peers[1], usize::from(a.eq.0)).unwrap();
+    let producer = a.ni.producer(1, usize::from(a.eq.0)).unwrap();
     let reserved = producer.reserve(slots).unwrap();
     let slot = producer.slots().address(producer.slot(reserved));
     let frame = Frame::new(slots as u16, kind, index);
@@ -305,7 +305,7 @@ fn a_forged_turn_harms_nobody_else() {
     b.append(MANAGED, MeOptions::PUT);
     for round in 0..200 {
         if a.ni
-            .producer(&a.ni.peers[1], usize::from(a.eq.0))
+            .producer(1, usize::from(a.eq.0))
             .unwrap()
             .reserve(1)
             .is_some()
@@ -343,7 +343,7 @@ fn a_broken_ring_leaves_the_others_going() {
     let ends: Vec<End<Seq>> = world(3, &small());
     ends[1].append(MANAGED, MeOptions::PUT);
     let header = Header::default();
-    let producer = ends[0].ni.producer(&ends[0].ni.peers[1], 0).unwrap();
+    let producer = ends[0].ni.producer(1, 0).unwrap();
     let reserved = producer.reserve(1).unwrap();
     let slot = producer.slots().address(producer.slot(reserved));
     // SAFETY: the first slot of a reservation. A frame of no slots at all.

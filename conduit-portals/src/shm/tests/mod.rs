@@ -4,6 +4,7 @@
 mod activations;
 mod coalescing;
 mod faults;
+mod lanes;
 mod operations;
 mod reply_slots;
 mod schedules;

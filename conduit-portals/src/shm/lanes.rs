@@ -1,0 +1,538 @@
+//! Lanes: above the number of ranks up to which each source has a ring of its own, a rank lends a few such rings to the
+//! sources that it hears from most.
+//!
+//! Who gets one and when that changes is decided by the crate `promotion` (`docs/promotion.md`); this drives it. A rank
+//! *lends* rings (`promotion::Kind::Owner`) and *holds* those of others (`Kind::Holder`). A lane is one ring of each of a
+//! rank's queues, all with the same number.
+//!
+//! * **Who counts**: of the slots of a ring of all sources one in so many is noted ([`Shm::note_traffic`]). What comes by
+//!   lanes is read from their positions at the end of a round.
+//! * **Messages about lanes** ([`LANE`]) go by the ring of all sources of the quiet queue. One that finds no room waits here, in
+//!   nobody's way.
+//! * **Into the lane** ([`State::way`]): in each queue by itself, with the first message after the offer. An announcement
+//!   ([`LANE_OPENED`]) is the last in the ring of all sources; the owner looks at the lane once it has met that.
+//! * **Back**: sends are answered by `Again` until the owner has freed all that is in the queue's lane; then the ring of all sources
+//!   is next. The lane is given back when that holds for all queues, so its next holder [goes on](Producer::resume) where the owner
+//!   stands.
+//!
+//! What is to be done besides is done in [`Shm::tend_lanes`], which a poll calls when this rank's word of activations says so.
+//! So nothing here costs a poll anything as long as nothing changes.
+//!
+//! Nobody lends where several threads use the network at once: the messages of a thread that stands between finding its ring and
+//! reserving in it could be overtaken by its own next ones.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use conduit_core::ni::{PtIndex, Rank};
+use conduit_core::threads::{Lock, Mode};
+use promotion::{
+    Action, Kind, Lanes, Message, Outlet, ROWS, Route, Sampler, Settings, SettingsError, Statistics,
+    Tracker,
+};
+
+use crate::ring::{Frame, Producer, RingView};
+
+use super::layout::{INTERNAL_QUEUE, QUEUES};
+use super::message::{Header, LANE, LANE_OPENED};
+use super::receive::{Inbox, Taken};
+use super::{Peer, Shm, ShmConfig};
+
+/// A ring to send by that can be exchanged. Null: it has to be looked for.
+#[derive(Debug, Default)]
+pub(super) struct Way(AtomicPtr<Producer<RingView>>);
+
+impl Way {
+    #[inline(always)]
+    pub(super) fn get(&self) -> Option<&Producer<RingView>> {
+        // SYNC (way): pairs with `set`.
+        let producer = self.0.load(Ordering::Acquire);
+        // SAFETY: null, or kept for as long as this is, by the contract of `set`; only shared references exist.
+        unsafe { producer.as_ref() }
+    }
+
+    /// # Safety
+    /// The producer lives as long as this.
+    pub(super) unsafe fn set(&self, producer: &Producer<RingView>) {
+        // SYNC (way): whoever finds the pointer finds the producer, and where it stands.
+        let producer = std::ptr::from_ref(producer).cast_mut();
+        self.0.store(producer, Ordering::Release);
+    }
+
+    pub(super) fn clear(&self) {
+        self.0.store(std::ptr::null_mut(), Ordering::Relaxed);
+    }
+}
+
+/// The lanes of a rank, those that it lends and those that it has.
+pub(super) struct ShmLanes<M: Mode> {
+    /// Lanes that it lends.
+    count: u16,
+    /// Where a queue is one ring for all sources.
+    state: Option<M::Lock<State>>,
+}
+
+/// A lane that this rank lends.
+#[derive(Debug, Clone, Default)]
+struct Lent {
+    holder: Option<Rank>,
+    /// In which queues it was announced: from these on it is looked at.
+    announced: u32,
+    /// Slots that came by it, and are in no weight yet.
+    fresh: u64,
+    /// All of them.
+    slots: u64,
+}
+
+/// A lane that this rank has.
+#[derive(Debug)]
+struct Held {
+    peer: Rank,
+    /// Its number at the peer.
+    place: u16,
+    is_leaving: bool,
+    /// By queue. Fragments under way are the ring's to count.
+    outlets: [Outlet; QUEUES],
+    /// By queue, where it was announced.
+    rings: [Option<Arc<Producer<RingView>>>; QUEUES],
+}
+
+impl Held {
+    fn is_drained(&self) -> bool {
+        let mut rings = self.rings.iter().flatten();
+        rings.all(|ring| ring.is_drained())
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    owner: Lanes,
+    holder: Lanes,
+    tracker: Tracker,
+    settings: Settings,
+    /// See [`ShmConfig::lane_force_switch`].
+    force: u64,
+    /// By slot of `owner`.
+    lent: Box<[Lent]>,
+    /// By slot of `holder`.
+    held: Box<[Option<Held>]>,
+    /// All ends of lanes that were ever used here, by peer, number and queue.
+    ends: BTreeMap<(Rank, u16, u8), Arc<Producer<RingView>>>,
+    /// Messages that have found no room yet.
+    outbox: Vec<(Rank, Message)>,
+    /// A round is over.
+    round_due: bool,
+    /// A peer has died. What it has left in a ring nobody takes, so that is not lent again.
+    is_over: bool,
+    statistics: Statistics,
+}
+
+impl<M: Mode> ShmLanes<M> {
+    /// # Errors
+    /// More lanes than there can be.
+    pub(super) fn new(
+        rank: Rank,
+        config: &ShmConfig,
+        shared_rings: bool,
+    ) -> Result<Self, SettingsError> {
+        let lends = shared_rings && !M::PARALLEL;
+        // Checked: there are few.
+        let count = if lends { config.lane_rings as u16 } else { 0 };
+        let state = shared_rings
+            .then(|| State::new(rank, count, config.lane_force_switch, lends))
+            .transpose()?;
+        Ok(Self {
+            count,
+            state: state.map(M::Lock::new),
+        })
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count.into()
+    }
+
+    /// Picks slots of a ring of all sources.
+    pub(super) fn sampler(&self, rank: Rank, queue: usize) -> Sampler {
+        let interval = self.state.as_ref().filter(|_| self.count > 0);
+        let interval = interval.map_or(u32::MAX, |state| state.lock().settings.interval);
+        Sampler::new(interval, rank * QUEUES as u32 + queue as u32)
+    }
+
+    pub(super) fn statistics(&self) -> Statistics {
+        let state = self.state.as_ref().and_then(|state| state.try_lock());
+        state.map_or_else(Statistics::default, |state| state.statistics)
+    }
+
+    /// Whether messages to a peer go by a lane, and whether those from it do.
+    pub(super) fn with(&self, peer: Rank) -> (bool, bool) {
+        let Some(state) = self.state.as_ref().and_then(|state| state.try_lock()) else {
+            return (false, false);
+        };
+        let mut held = state.held.iter().flatten();
+        let mut lent = state.lent.iter();
+        (
+            held.any(|held| held.peer == peer && !held.is_leaving),
+            lent.any(|lent| lent.holder == Some(peer) && lent.announced != 0),
+        )
+    }
+}
+
+impl State {
+    fn new(rank: Rank, count: u16, force: u32, holds: bool) -> Result<Self, SettingsError> {
+        let mut settings = Settings {
+            slots: count,
+            ..Settings::default()
+        };
+        if force > 0 {
+            (settings.interval, settings.samples) = (4, 2);
+            (settings.threshold, settings.hold) = (1, 0);
+        }
+        let holder = Settings {
+            slots: if holds { ROWS as u16 } else { 0 },
+            ..settings.clone()
+        };
+        let held = usize::from(holder.slots);
+        Ok(Self {
+            owner: Lanes::new(rank, Kind::Owner, settings.clone())?,
+            holder: Lanes::new(rank, Kind::Holder, holder)?,
+            tracker: Tracker::new(settings.decay),
+            settings,
+            force: force.into(),
+            lent: vec![Lent::default(); count.into()].into(),
+            held: (0..held).map(|_| None).collect(),
+            ends: BTreeMap::new(),
+            outbox: Vec::new(),
+            round_due: false,
+            is_over: false,
+            statistics: Statistics::default(),
+        })
+    }
+
+    /// Which ring the next message to a peer's queue goes by, beside the one of all sources; `None`: it has to wait. Where that
+    /// one is left its announcement is written.
+    fn way(
+        &mut self,
+        own: Rank,
+        (to, peer): (Rank, &Peer),
+        queue: usize,
+        base: &Arc<Producer<RingView>>,
+    ) -> Option<Arc<Producer<RingView>>> {
+        let mut held = self.held.iter_mut().flatten();
+        let Some(held) = held.find(|held| held.peer == to) else {
+            return Some(Arc::clone(base));
+        };
+        let outlet = &mut held.outlets[queue];
+        if held.rings[queue].as_ref().is_some_and(|ring| ring.is_drained()) {
+            outlet.has_left();
+        }
+        let mut next = outlet.clone();
+        let way = match next.route(true) {
+            Route::Base => Arc::clone(base),
+            Route::Wait => return None,
+            Route::Lane => Arc::clone(held.rings[queue].as_ref()?),
+            Route::Announce { generation } => {
+                let key = (to, held.place, queue as u8);
+                let known = self.ends.get(&key).map(Arc::clone);
+                let Some(lane) = known.or_else(|| peer.lane(queue, held.place)) else {
+                    // That queue has none.
+                    return Some(Arc::clone(base));
+                };
+                let reserved = base.reserve(1)?;
+                let header = Header {
+                    source: own,
+                    hdr_data: generation.into(),
+                    ..Header::default()
+                };
+                // SAFETY: the slot of our reservation.
+                unsafe { header.write(base.slots().address(base.slot(reserved))) };
+                base.commit(reserved, Frame::new(1, LANE_OPENED, 0));
+                lane.resume();
+                held.rings[queue] = Some(Arc::clone(&lane));
+                self.ends.entry(key).or_insert(lane).clone()
+            }
+        };
+        // What is in the lane is known from the ring.
+        next.taken(u32::MAX);
+        *outlet = next;
+        Some(way)
+    }
+
+    /// What the owner's side does or says.
+    fn own(&mut self, run: impl FnOnce(&mut Lanes, &Tracker, &mut dyn FnMut(Action))) {
+        let Self {
+            owner,
+            tracker,
+            lent,
+            outbox,
+            statistics,
+            ..
+        } = self;
+        run(owner, tracker, &mut |action| {
+            statistics.count(&action);
+            match action {
+                Action::Send { to, message } => outbox.push((to, message)),
+                Action::Open { slot, peer, .. } => lent[usize::from(slot)].holder = Some(peer),
+                Action::Close { slot, .. } => lent[usize::from(slot)] = Lent::default(),
+                Action::Drain { .. } => {}
+            }
+        });
+    }
+
+    /// What the holder's side does or says.
+    fn hold(
+        &mut self,
+        peers: &[Peer],
+        run: impl FnOnce(&mut Lanes, &Tracker, &mut dyn FnMut(Action)),
+    ) {
+        let Self {
+            holder,
+            tracker,
+            held,
+            outbox,
+            statistics,
+            ..
+        } = self;
+        run(holder, tracker, &mut |action| {
+            statistics.count(&action);
+            let (slot, peer) = match action {
+                Action::Send { to, message } => return outbox.push((to, message)),
+                Action::Open { slot, peer, .. }
+                | Action::Drain { slot, peer }
+                | Action::Close { slot, peer } => (usize::from(slot), peer),
+            };
+            match action {
+                Action::Open {
+                    generation, place, ..
+                } => {
+                    let mut outlets: [Outlet; QUEUES] = Default::default();
+                    outlets.iter_mut().for_each(|outlet| outlet.open(generation));
+                    held[slot] = Some(Held {
+                        peer,
+                        place,
+                        is_leaving: false,
+                        outlets,
+                        rings: [const { None }; QUEUES],
+                    });
+                }
+                Action::Drain { .. } => {
+                    if let Some(held) = &mut held[slot] {
+                        held.is_leaving = true;
+                        held.outlets.iter_mut().for_each(Outlet::drain);
+                    }
+                }
+                _ => held[slot] = None,
+            }
+            // The next message to each queue looks which way it goes.
+            peers[peer as usize].forget_ways();
+        });
+    }
+
+    /// Gives back what has to be and can be; false if there is more.
+    fn give_back(&mut self, peers: &[Peer]) -> bool {
+        let mut is_done = true;
+        for slot in 0..self.held.len() {
+            match &self.held[slot] {
+                Some(held) if held.is_leaving && held.is_drained() => {
+                    self.hold(peers, |holder, _, act| holder.drained(slot as u16, act));
+                }
+                Some(held) => is_done &= !held.is_leaving,
+                None => {}
+            }
+        }
+        is_done
+    }
+
+    /// Ends a round if one is over.
+    fn end_round(&mut self) {
+        if !std::mem::take(&mut self.round_due) || self.is_over {
+            return;
+        }
+        for lent in &mut self.lent {
+            let interval = u64::from(self.settings.interval);
+            if let Some(holder) = lent.holder {
+                let samples = lent.fresh / interval;
+                self.tracker.touch(holder, samples.min(1 << 16) as u32);
+            }
+            lent.fresh %= interval;
+        }
+        self.tracker.progress();
+        self.own(|owner, tracker, act| owner.progress(tracker, act));
+    }
+
+    /// For tests: takes back what was in use for long enough; false if there is nothing to look at.
+    fn force(&mut self) -> bool {
+        let mut is_open = false;
+        for slot in 0..self.lent.len() {
+            if self.force > 0 && self.lent[slot].holder.is_some() {
+                is_open = true;
+                if self.lent[slot].slots >= self.force {
+                    self.own(|owner, _, act| owner.recall_now(slot as u16, act));
+                }
+            }
+        }
+        is_open
+    }
+}
+
+impl Peer {
+    /// This rank's end of a lane of a queue, if there is one.
+    fn lane(&self, queue: usize, place: u16) -> Option<Arc<Producer<RingView>>> {
+        let entry = self.mapping.control().queues.get(queue)?;
+        let (view, extent) = self.mapping.ring(entry, 1 + usize::from(place), true)?;
+        let discipline = crate::ring::Discipline::Thread;
+        Some(Arc::new(Producer::new(view, extent, discipline)))
+    }
+
+    fn forget_ways(&self) {
+        self.ways.iter().chain(&self.rings).for_each(Way::clear);
+    }
+}
+
+impl<M: Mode> Shm<M> {
+    /// Some of the traffic from a source, by a ring of all sources, was noted.
+    #[cold]
+    pub(super) fn note_traffic(&self, source: Rank, samples: u32) {
+        let Some(state) = self.lanes.state.as_ref().filter(|_| self.lanes.count > 0) else {
+            return;
+        };
+        let mut state = state.lock();
+        if source == self.rank || source >= self.size {
+            return;
+        }
+        state.tracker.touch(source, samples);
+        if state.tracker.samples() >= state.settings.samples {
+            state.round_due = true;
+            self.own().control().signal();
+        }
+    }
+
+    /// Which ring the next message to a peer's queue goes by. `None`: there is no such queue, or the message has to wait.
+    pub(super) fn choose_way(&self, to: Rank, queue: usize) -> Option<Arc<Producer<RingView>>> {
+        let base = self.base(to, queue)?;
+        match &self.lanes.state {
+            Some(state) => {
+                let peer = (to, self.peers.get(to as usize)?);
+                state.lock().way(self.rank, peer, queue, base)
+            }
+            None => Some(Arc::clone(base)),
+        }
+    }
+
+    /// A message about lanes. `None`: it makes no sense.
+    #[cold]
+    pub(super) fn take_lane_message(&self, source: Rank, header: &Header) -> Option<Taken> {
+        let mut bytes = [0; promotion::MAX_LENGTH];
+        bytes[..8].copy_from_slice(&header.hdr_data.to_le_bytes());
+        bytes[8..].copy_from_slice(&(header.remote_offset as u32).to_le_bytes());
+        let message = Message::decode(bytes.get(..header.length as usize)?).ok()?;
+        let mut state = self.lanes.state.as_ref()?.lock();
+        // Nobody who keeps to the protocol has more than two that were not answered.
+        if state.is_over || state.outbox.len() > 4 * self.size as usize {
+            return state.is_over.then_some(Taken::Done);
+        }
+        let mut verdict = Ok(());
+        if message.is_for_owner() {
+            state.own(|owner, tracker, act| {
+                verdict = owner.on_message(source, message, tracker, act);
+            });
+        } else {
+            state.hold(&self.peers, |holder, tracker, act| {
+                verdict = holder.on_message(source, message, tracker, act);
+            });
+        }
+        self.own().control().signal();
+        verdict.ok().map(|()| Taken::Done)
+    }
+
+    /// What comes next from a source to this queue comes by its lane. `None`: it has none.
+    #[cold]
+    pub(super) fn take_lane_opened(
+        &self,
+        number: usize,
+        source: Rank,
+        header: &Header,
+    ) -> Option<Taken> {
+        let generation = u32::try_from(header.hdr_data).ok()?;
+        let mut state = self.lanes.state.as_ref()?.lock();
+        let mut slot = None;
+        state.own(|owner, _, act| slot = owner.on_announced(source, generation, act));
+        let lent = state.lent.get_mut(usize::from(slot?))?;
+        lent.holder = Some(source);
+        lent.announced |= 1 << number;
+        self.own().control().signal();
+        Some(Taken::Done)
+    }
+
+    /// Does what lanes ask for: of one queue, which is locked, and of all others.
+    pub(super) fn tend_lanes(&self, number: usize, inbox: &mut Inbox) {
+        let Some(state) = &self.lanes.state else {
+            return;
+        };
+        let mut state = state.lock();
+        let mut is_done = self.watch_lanes(&mut state, number, inbox);
+        for (other, queue) in self.queues.iter().enumerate() {
+            if let Some(queue) = queue.get().filter(|_| other != number) {
+                is_done &= match queue.inbox.try_lock() {
+                    Some(mut inbox) => self.watch_lanes(&mut state, other, &mut inbox),
+                    None => false,
+                };
+            }
+        }
+        // A lane is lent again when nothing of its last holder is looked at.
+        if is_done {
+            state.end_round();
+        }
+        let is_forced = state.force();
+        is_done &= state.give_back(&self.peers);
+        state.outbox.retain(|&(to, message)| !self.post_lane_message(to, message));
+        if !is_done || is_forced || state.round_due || !state.outbox.is_empty() {
+            self.own().control().signal();
+        }
+    }
+
+    /// Has the lanes of a queue looked at that were announced in it, and no others; false if that has to wait.
+    fn watch_lanes(&self, state: &mut State, number: usize, inbox: &mut Inbox) -> bool {
+        let mut is_done = true;
+        for (slot, lent) in state.lent.iter_mut().enumerate() {
+            let holder = lent.holder.filter(|_| lent.announced >> number & 1 == 1);
+            let slots = inbox.lend(slot, holder, &self.ready_table);
+            is_done &= slots.is_some();
+            let slots = slots.filter(|_| holder.is_some()).unwrap_or(0);
+            lent.fresh += slots;
+            lent.slots += slots;
+        }
+        is_done
+    }
+
+    /// False if there is no room.
+    fn post_lane_message(&self, to: Rank, message: Message) -> bool {
+        let encoded = message.encode();
+        let mut bytes = [0; 16];
+        bytes[..encoded.as_ref().len()].copy_from_slice(encoded.as_ref());
+        let bytes = u128::from_le_bytes(bytes);
+        let header = Header {
+            frame: Frame::new(1, LANE, PtIndex(0).0),
+            length: encoded.as_ref().len() as u32,
+            source: self.rank,
+            hdr_data: bytes as u64,
+            remote_offset: (bytes >> 64) as u64,
+            ..Header::default()
+        };
+        let base = self.base(to, INTERNAL_QUEUE);
+        base.is_some_and(|base| self.post_by(to, base, &header))
+    }
+
+    /// A peer is dead: nothing waits for it, and no lane changes hands any more.
+    pub(super) fn end_lanes(&self, dead: Rank) {
+        let Some(mut state) = self.lanes.state.as_ref().and_then(|state| state.try_lock()) else {
+            return;
+        };
+        if !std::mem::replace(&mut state.is_over, true) {
+            state.own(|owner, _, act| owner.on_death(dead, act));
+            state.hold(&self.peers, |holder, _, act| holder.on_death(dead, act));
+            state.tracker.forget(dead);
+            state.outbox.retain(|&(to, _)| to != dead);
+        }
+    }
+}
