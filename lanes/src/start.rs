@@ -175,6 +175,7 @@ fn shm_config(settings: NetworkSettings<'_>, size: u32, segment: usize) -> ShmCo
         },
         reply_slots: settings.shm.reply_slots,
         adaptive_delay: settings.shm.adaptive_delay,
+        shared_ring_above: settings.shm.lane_above,
         lane_rings: settings.shm.lane_rings,
         lane_force_switch: settings.shm.lane_force_switch,
         ..ShmConfig::default()

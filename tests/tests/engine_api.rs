@@ -165,3 +165,31 @@ fn floods() {
     ];
     succeeds(4, &["flood"], &tight);
 }
+
+/// What ranks send each other comes once and in order, also while the rings that it comes by change hands: by traffic, every few
+/// messages, and not at all.
+#[test]
+fn hot_pairs_change() {
+    const ABOVE: (&str, &str) = ("CONDUIT_LANE_ABOVE", "0");
+    for settings in [
+        &[][..],
+        &[ABOVE],
+        &[ABOVE, ("CONDUIT_LANE_RINGS", "0")],
+        &[
+            ABOVE,
+            ("CONDUIT_LANE_RINGS", "1"),
+            ("CONDUIT_LANE_FORCE_SWITCH", "7"),
+        ],
+        &[
+            ABOVE,
+            ("CONDUIT_LANE_RINGS", "2"),
+            ("CONDUIT_LANE_FORCE_SWITCH", "100"),
+        ],
+    ] {
+        for ranks in [2, 5] {
+            succeeds(ranks, &["hot_pairs", "9"], settings);
+        }
+    }
+    // More ranks than have rings for each other.
+    succeeds(34, &["hot_pairs", "2"], &[]);
+}

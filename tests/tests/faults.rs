@@ -16,11 +16,17 @@ const FACADE: &str = env!("CARGO_BIN_EXE_facade");
 /// Between a rank's death and the end of all, on a quiet machine.
 const END: Duration = Duration::from_secs(5);
 /// Over UDP, with windows that are the least for ten ranks, and some wide ones.
-const LANES: [(&str, &str); 4] = [
+const WIDE_WINDOWS: [(&str, &str); 4] = [
     ("CONDUIT_NETWORK", "udp"),
     ("CONDUIT_UDP_INTERFACE", "lo"),
     ("CONDUIT_UDP_ARRIVALS", "1M"),
     ("CONDUIT_LANE_ARRIVALS", "8M"),
+];
+/// Two rings for several ranks, which have them for a few messages at a time.
+const RINGS: [(&str, &str); 3] = [
+    ("CONDUIT_LANE_ABOVE", "0"),
+    ("CONDUIT_LANE_RINGS", "2"),
+    ("CONDUIT_LANE_FORCE_SWITCH", "20"),
 ];
 const STORMS: [&str; 5] = ["puts", "flood", "barriers", "quiesce", "all"];
 
@@ -132,6 +138,26 @@ fn a_rank_killed_in_each_storm() {
     }
 }
 
+/// A ring that is lent goes through all of its states many times in a millisecond.
+#[test]
+fn a_rank_killed_while_rings_change_hands() {
+    for victim in 0..8 {
+        let run = Kill {
+            ranks: 4,
+            storm: "flood",
+            victim: victim % 4,
+            after: Duration::from_millis(150),
+            windows: victim % 2 == 0,
+            checks: victim >= 4,
+            parallel: false,
+            settings: &RINGS,
+        };
+        if let Err(reason) = kill(run) {
+            panic!("{run:?}: {reason}");
+        }
+    }
+}
+
 #[test]
 fn a_random_rank_at_a_random_moment() {
     let number = |name: &str, default: u64| match std::env::var(name) {
@@ -146,7 +172,7 @@ fn a_random_rank_at_a_random_moment() {
     for at in 0..runs {
         let ranks = random.usize(2..=6);
         let run = Kill {
-            ranks: if at % 3 == 2 { 10 } else { ranks },
+            ranks: if at % 3 == 1 { 10 } else { ranks },
             storm: STORMS[random.usize(..STORMS.len())],
             victim: random.usize(..ranks),
             // From the middle of the start to the middle of the work.
@@ -154,7 +180,7 @@ fn a_random_rank_at_a_random_moment() {
             windows: random.bool(),
             checks: random.bool(),
             parallel: random.bool(),
-            settings: if at % 3 == 2 { &LANES } else { &[] },
+            settings: [&[][..], &WIDE_WINDOWS, &RINGS][at % 3],
         };
         if let Err(reason) = kill(run) {
             failed += 1;

@@ -37,7 +37,7 @@ use crate::threads::{Lock, Mode};
 /// Slots of the queue that requests arrive in, where a source has a queue of its own for each: so many wait at least.
 const AM_SLOTS: usize = 4096;
 /// Ranks up to which a network may give each source a queue of its own ([`Ni::eq_create`] leaves that to it).
-const OWN_QUEUES: u32 = 16;
+const OWN_QUEUES: u32 = 32;
 /// Reply buffers that injected replies fill in turn.
 const REPLY_BUFFERS: u32 = 3;
 

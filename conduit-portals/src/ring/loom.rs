@@ -513,3 +513,77 @@ fn loom_a_message_that_was_passed_has_no_answer() {
         asking.join().unwrap();
     });
 }
+
+/// A ring changes hands: the first producer sends `before` and leaves; then the second one sends `after`.
+fn change_hands(
+    extent: Extent,
+    before: &'static [&'static [u32]],
+    after: &'static [&'static [u32]],
+    stale: u32,
+) {
+    let memory = memory(1 << extent.shift);
+    let first = Producer::new(memory.clone(), extent, Discipline::Thread);
+    let second = Producer::new(memory.clone(), extent, Discipline::Thread);
+    let mut consumer = Consumer::new(memory, extent);
+    let leaving = thread::spawn(move || {
+        before
+            .iter()
+            .for_each(|values| send_waiting(&first, values, stale));
+        while !first.is_drained() {
+            thread::yield_now();
+        }
+        // Stands for the messages by which the owner takes a lane back, and offers it to somebody else.
+        thread::spawn(move || {
+            second.resume();
+            after
+                .iter()
+                .for_each(|values| send_waiting(&second, values, stale));
+        })
+    });
+    for values in before.iter().chain(after) {
+        assert_eq!(receive_waiting(&mut consumer), *values);
+    }
+    assert_eq!(receive(&mut consumer), None);
+    leaving.join().unwrap().join().unwrap();
+}
+
+/// The second one meets the ring's end, and slots whose words look like those of the next lap.
+#[test]
+fn loom_a_ring_changes_hands() {
+    checker(2).check(|| change_hands(whole(1), &[&[1]], &[&[2], &[3]], 0));
+    checker(2).check(|| change_hands(whole(2), &[&[1, 2], &[3]], &[&[4, 5], &[6]], tag(4, 2)));
+}
+
+/// The same where laps end early: whoever comes knows nothing of the markers of the one before.
+#[test]
+fn loom_a_ring_changes_hands_in_a_short_lap() {
+    let extent = Extent { shift: 2, part: 1 };
+    checker(2).check(move || change_hands(extent, &[&[1], &[2], &[3]], &[&[4], &[5]], 0));
+}
+
+/// A ring is not left as long as a reply waits in one of its slots.
+#[test]
+fn loom_a_ring_with_an_answer_is_not_left() {
+    checker(2).check(|| {
+        let memory = memory(2);
+        let first = Producer::new(memory.clone(), whole(1), Discipline::Thread);
+        let second = Producer::new(memory.clone(), whole(1), Discipline::Thread);
+        let mut consumer = Consumer::new(memory, whole(1));
+        let asking = thread::spawn(move || {
+            offer(&first, 1);
+            let mut reply = None;
+            while !first.is_drained() {
+                reply = reply.or_else(|| take_reply(&first));
+                thread::yield_now();
+            }
+            assert_eq!(reply, Some(11), "it was not left before");
+            second.resume();
+            send_waiting(&second, &[2], 0);
+            send_waiting(&second, &[3], 0);
+        });
+        assert_eq!(reply(&mut consumer, 11), 1);
+        assert_eq!(receive_waiting(&mut consumer), [2]);
+        assert_eq!(receive_waiting(&mut consumer), [3]);
+        asking.join().unwrap();
+    });
+}

@@ -61,7 +61,7 @@ impl Default for ShmConfig {
             max_message: 64 << 10,
             max_managed: 66 << 10,
             staging_pieces: 64,
-            shared_ring_above: 16,
+            shared_ring_above: 32,
             lane_rings: 16,
             lane_force_switch: 0,
             flood_bytes: 8 << 20,

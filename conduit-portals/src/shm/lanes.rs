@@ -28,8 +28,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use conduit_core::ni::{PtIndex, Rank};
 use conduit_core::threads::{Lock, Mode};
 use promotion::{
-    Action, Kind, Lanes, Message, Outlet, ROWS, Route, Sampler, Settings, SettingsError, Statistics,
-    Tracker,
+    Action, Kind, Lanes, Message, Outlet, ROWS, Route, Sampler, Settings, SettingsError,
+    Statistics, Tracker,
 };
 
 use crate::ring::{Frame, Producer, RingView};
@@ -223,7 +223,10 @@ impl State {
             return Some(Arc::clone(base));
         };
         let outlet = &mut held.outlets[queue];
-        if held.rings[queue].as_ref().is_some_and(|ring| ring.is_drained()) {
+        if held.rings[queue]
+            .as_ref()
+            .is_some_and(|ring| ring.is_drained())
+        {
             outlet.has_left();
         }
         let mut next = outlet.clone();
@@ -306,7 +309,9 @@ impl State {
                     generation, place, ..
                 } => {
                     let mut outlets: [Outlet; QUEUES] = Default::default();
-                    outlets.iter_mut().for_each(|outlet| outlet.open(generation));
+                    outlets
+                        .iter_mut()
+                        .for_each(|outlet| outlet.open(generation));
                     held[slot] = Some(Held {
                         peer,
                         place,
@@ -485,7 +490,9 @@ impl<M: Mode> Shm<M> {
         }
         let is_forced = state.force();
         is_done &= state.give_back(&self.peers);
-        state.outbox.retain(|&(to, message)| !self.post_lane_message(to, message));
+        state
+            .outbox
+            .retain(|&(to, message)| !self.post_lane_message(to, message));
         if !is_done || is_forced || state.round_due || !state.outbox.is_empty() {
             self.own().control().signal();
         }

@@ -16,11 +16,11 @@ use crate::ring::{Consumer, Frame, KIND_SKIP, Next, RingView, SLOT};
 
 use super::Shm;
 use super::coalescing::Coalescing;
-use super::ready_table::ReadyTable;
 use super::message::{
-    ACK, ATOMIC, GET, Header, LANE, LANE_OPENED, PUT, PUT_COMPACT, PUT_REFERENCE, PUT_REPLY_SLOT, REPLY, SEND,
-    before_payload,
+    ACK, ATOMIC, GET, Header, LANE, LANE_OPENED, PUT, PUT_COMPACT, PUT_REFERENCE, PUT_REPLY_SLOT,
+    REPLY, SEND, before_payload,
 };
+use super::ready_table::ReadyTable;
 
 /// Messages of one ring that a poll takes at most before it looks at the next: those that raise no event don't count
 /// against the caller's limit.

@@ -131,11 +131,7 @@ impl Drop for ReplySlotGuard<'_> {
 impl<M: Mode> Shm<M> {
     /// Offers the slot of a message to `target`, which has been reserved and not yet committed, if an offer is due.
     #[inline(always)]
-    pub(super) fn offer_slot(
-        &self,
-        target: Rank,
-        producer: &Producer<RingView>,
-    ) -> bool {
+    pub(super) fn offer_slot(&self, target: Rank, producer: &Producer<RingView>) -> bool {
         let slots = &self.reply_slots;
         if M::PARALLEL || !self.is_offer_due(target, producer) {
             return false;

@@ -14,9 +14,7 @@ use crate::memory::Memory;
 use crate::ring::{Consumer, RingControl, SLOT};
 
 use super::Shm;
-use super::layout::{
-    Control, HUGE_PAGE, INTERNAL_QUEUE, PAGE, REGIONS, USER_QUEUES, ring_start,
-};
+use super::layout::{Control, HUGE_PAGE, INTERNAL_QUEUE, PAGE, REGIONS, USER_QUEUES, ring_start};
 use super::message::{COMPACT, FULL, slots_for};
 use super::receive::{Inbound, Inbox, Queue, mark};
 
@@ -26,6 +24,8 @@ const QUIET_SLOTS: usize = 256;
 const MOST_SLOTS: usize = 1 << 30;
 /// For floods a ring gets at most so many times the slots that were asked for: some queues see no floods.
 const MOST_TIMES: usize = 16;
+/// Rings of a queue that share the room for floods; more of them have as much as these.
+const FEW_RINGS: usize = 16;
 /// Room for floods is taken from no more than one in so many parts of the memory: ranks that come later have needs.
 const LUXURY: u64 = 4;
 /// Match entries that can be linked at once.
@@ -210,11 +210,15 @@ impl<M: Mode> Shm<M> {
             .max(slots_for(FULL, self.config.inline_size)) as usize;
         let room = own.layout().queue_end - allocated.queue_next;
         let mut rings = self.rings();
-        let each = (room / rings).saturating_sub(size_of::<RingControl>()) / SLOT;
+        let each_of = |rings: usize| (room / rings).saturating_sub(size_of::<RingControl>()) / SLOT;
+        let mut each = each_of(rings);
         let wanted = slots.max(4 * longest).max(64);
-        let capacity = wanted
-            .checked_next_power_of_two()
-            .filter(|&c| c <= each.min(MOST_SLOTS));
+        let mut capacity = wanted.checked_next_power_of_two();
+        if self.shared_rings && capacity.is_some_and(|c| c > each) {
+            // There are no lanes where they don't fit.
+            (rings, each) = (1, each_of(1));
+        }
+        capacity = capacity.filter(|&c| c <= each.min(MOST_SLOTS));
         let Some(capacity) = capacity else {
             return Err(NiError::OverLimit {
                 operation: "eq_create",
@@ -224,13 +228,16 @@ impl<M: Mode> Shm<M> {
             });
         };
         // Room for floods, see `crate::ring`: a source's share of it, and so little that all queues that there can be fit.
-        let share = (self.config.flood_bytes / rings / SLOT)
+        // More ranks than a few still get as much as those: it is addresses until somebody floods.
+        let sharers = rings.min(FEW_RINGS);
+        let share = (self.config.flood_bytes / sharers / SLOT)
             .min(each / (2 * USER_QUEUES))
             .min(MOST_TIMES * capacity);
         let part = capacity.trailing_zeros();
         let mut shift = share.checked_ilog2().unwrap_or(0).max(part);
         // Fits: `each` has room for the capacity, and more only where that is a small part of it.
-        let bytes = |rings, shift| ring_start(rings, shift, part, self.shared_rings).unwrap_or(room);
+        let bytes =
+            |rings, shift| ring_start(rings, shift, part, self.shared_rings).unwrap_or(room);
         let mut needed = bytes(rings, shift);
         if self
             .reserve_memory("eq_create", needed as u64, LUXURY)
@@ -256,11 +263,7 @@ impl<M: Mode> Shm<M> {
             let (view, extent) = own.ring(entry, ring, self.shared_rings)?;
             let source = (!self.shared_rings).then_some(ring as Rank);
             let sampler = self.lanes.sampler(self.rank, number);
-            Some(Inbound::new(
-                source,
-                Consumer::new(view, extent),
-                sampler,
-            ))
+            Some(Inbound::new(source, Consumer::new(view, extent), sampler))
         });
         let Some(mut inbound) = inbound.collect::<Option<Vec<_>>>() else {
             return Err(NiError::System {

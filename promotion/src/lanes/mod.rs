@@ -265,7 +265,11 @@ impl Lanes {
     /// For tests: an owner takes a lane back that is open, whatever it is worth.
     pub fn recall_now(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
         let at = usize::from(slot);
-        if self.slots.get(at).is_some_and(|slot| slot.state == State::Open) {
+        if self
+            .slots
+            .get(at)
+            .is_some_and(|slot| slot.state == State::Open)
+        {
             self.recall(at, act);
         }
     }

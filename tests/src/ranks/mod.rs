@@ -9,6 +9,7 @@ mod credits;
 mod crowd;
 mod ends;
 mod hangs;
+mod hot_pairs;
 mod messages;
 mod partners;
 mod semantics;
@@ -55,6 +56,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "condition_fails" => world::condition_fails(),
         "flood" => messages::flood(),
         "partners" => partners::partners(rest.first().map_or("", String::as_str), argument),
+        "hot_pairs" => hot_pairs::hot_pairs(argument),
         "mutual" => messages::mutual(),
         "bad_calls" => bad::calls(),
         "handlers_differ" => bad::handlers_differ(argument),

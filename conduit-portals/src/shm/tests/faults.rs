@@ -8,7 +8,7 @@ use crate::ring::{Frame, KIND_SKIP, SLOT};
 
 #[test]
 fn a_full_queue_refuses_and_changes_nothing() {
-    for shared_ring_above in [0, 16] {
+    for shared_ring_above in [0, 32] {
         let (a, b) = pair(&ShmConfig {
             shared_ring_above,
             ..small()
@@ -44,7 +44,7 @@ fn a_full_queue_refuses_and_changes_nothing() {
 
 #[test]
 fn completions_wait_for_room_and_none_is_lost() {
-    for shared_ring_above in [0, 16] {
+    for shared_ring_above in [0, 32] {
         let (a, b) = pair(&ShmConfig {
             shared_ring_above,
             ..small()

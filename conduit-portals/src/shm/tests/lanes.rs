@@ -219,8 +219,20 @@ enum Step {
 
 fn step(ranks: usize) -> impl Strategy<Value = Step> {
     prop_oneof![
-        (0..ranks, 0..ranks, 1_u8..60, prop_oneof![Just(0_usize), 0_usize..200], any::<bool>())
-            .prop_map(|(from, to, count, bytes, asks)| Step::Send { from, to, count, bytes, asks }),
+        (
+            0..ranks,
+            0..ranks,
+            1_u8..60,
+            prop_oneof![Just(0_usize), 0_usize..200],
+            any::<bool>()
+        )
+            .prop_map(|(from, to, count, bytes, asks)| Step::Send {
+                from,
+                to,
+                count,
+                bytes,
+                asks
+            }),
         (0..ranks).prop_map(Step::Poll),
         (0..ranks).prop_map(Step::Poll),
     ]
@@ -265,7 +277,14 @@ fn a_forced_switch_happens_again_and_again() {
         ranks.flood(2, 0, 1);
     }
     ranks.settle();
-    let (owner, one, other) = (ranks.statistics(0), ranks.statistics(1), ranks.statistics(2));
+    let (owner, one, other) = (
+        ranks.statistics(0),
+        ranks.statistics(1),
+        ranks.statistics(2),
+    );
     assert!(owner.recalls > 100, "{owner:?}");
-    assert!(one.demotions > 20 && other.demotions > 20, "{one:?} {other:?}");
+    assert!(
+        one.demotions > 20 && other.demotions > 20,
+        "{one:?} {other:?}"
+    );
 }

@@ -27,7 +27,7 @@ fn insist<M: Mode>(end: &End<M>, inbox: &mut Vec<Seen>, mut submit: impl FnMut()
 #[test]
 fn ranks_in_threads_flood_each_other() {
     const EACH: u64 = 3000;
-    for shared_ring_above in [0, 16] {
+    for shared_ring_above in [0, 32] {
         let config = ShmConfig {
             shared_ring_above,
             ..small()
@@ -91,7 +91,7 @@ fn ranks_in_threads_flood_each_other() {
 fn threads_of_one_rank_put_get_and_poll_at_once() {
     const THREADS: u64 = 3;
     const EACH: u64 = 2000;
-    for shared_ring_above in [0, 16] {
+    for shared_ring_above in [0, 32] {
         let config = ShmConfig {
             shared_ring_above,
             staging_pieces: 8,

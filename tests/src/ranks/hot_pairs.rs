@@ -1,0 +1,127 @@
+//! Pairs with much traffic, which change: what each rank is sent by each comes once and in order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use anyhow::{Context, Result, ensure};
+use conduit::{Handlers, Seq};
+
+use super::attached;
+
+/// Messages of a pair while it is hot.
+const MESSAGES: u64 = 4000;
+/// Of these one in so many is a medium, and one in so many wants an answer.
+const MEDIUM: u64 = 7;
+const ANSWERED: u64 = 5;
+const LENGTH: usize = 700;
+
+/// Numbers that have to come one after the other.
+#[derive(Debug, Default)]
+struct Row {
+    next: AtomicU64,
+    wrong: AtomicU64,
+}
+
+impl Row {
+    fn note(&self, number: u64) {
+        let expected = self.next.fetch_add(1, Relaxed);
+        self.wrong.fetch_add(u64::from(number != expected), Relaxed);
+    }
+
+    fn check(&self, whose: &str, rank: u32, expected: u64) -> Result<()> {
+        let (next, wrong) = (self.next.load(Relaxed), self.wrong.load(Relaxed));
+        ensure!(
+            (next, wrong) == (expected, 0),
+            "{next} {whose} of rank {rank}, {wrong} of them out of order, not {expected}"
+        );
+        Ok(())
+    }
+}
+
+/// In each of so many rounds all ranks flood another one; some answer meanwhile.
+pub(super) fn hot_pairs(rounds: &str) -> Result<()> {
+    let rounds: u64 = rounds.parse().context("a number of rounds")?;
+    // Ranks are not known yet.
+    const MOST: usize = 64;
+    let rows = || {
+        Arc::new(
+            [const {
+                Row {
+                    next: AtomicU64::new(0),
+                    wrong: AtomicU64::new(0),
+                }
+            }; MOST],
+        )
+    };
+    let (requests, answers) = (rows(), rows());
+    let mut handlers = Handlers::<Seq>::new();
+    let answer = handlers.short({
+        let rows = Arc::clone(&answers);
+        move |call, (number,): (u64,)| rows[call.source() as usize].note(number)
+    });
+    let short = handlers.short({
+        let rows = Arc::clone(&requests);
+        move |call, (number, reply): (u64, u64)| {
+            rows[call.source() as usize].note(number);
+            if reply != u64::MAX {
+                // A reply that fails ends the job, which the next call says.
+                let _ = call.reply(answer, (reply,));
+            }
+        }
+    });
+    let medium = handlers.medium({
+        let rows = Arc::clone(&requests);
+        move |call, (number,): (u64,), bytes: &[u8]| {
+            let number = if bytes == [7; LENGTH] {
+                number
+            } else {
+                u64::MAX
+            };
+            rows[call.source() as usize].note(number);
+        }
+    });
+    let conduit = attached(handlers)?;
+    let (rank, size) = (conduit.rank(), conduit.size());
+    ensure!(size as usize <= MOST, "at most {MOST} ranks");
+    let (mut sent, mut asked) = ([0u64; MOST], [0u64; MOST]);
+    // As a Latin square, so that all know who floods whom; in some rounds all flood the same one.
+    let target = |rank: u32, round: u64| match round % 3 {
+        0 => (round % u64::from(size)) as u32,
+        _ => ((u64::from(rank) + 1 + round) % u64::from(size)) as u32,
+    };
+    for round in 0..rounds {
+        let to = target(rank, round);
+        let (sent, asked) = (&mut sent[to as usize], &mut asked[to as usize]);
+        for at in 0..MESSAGES {
+            if at % MEDIUM == 0 {
+                conduit.request_medium(to, medium, (*sent,), &[7; LENGTH][..])?;
+            } else {
+                let wants = at % ANSWERED == 0;
+                let reply = if wants { *asked } else { u64::MAX };
+                conduit.request(to, short, (*sent, reply))?;
+                *asked += u64::from(wants);
+            }
+            *sent += 1;
+        }
+    }
+    let from = |source: u32| {
+        (0..rounds)
+            .filter(|&round| target(source, round) == rank)
+            .count() as u64
+    };
+    let all_came = || {
+        let mut ranks = 0..size;
+        ranks.all(|peer| {
+            let at = peer as usize;
+            requests[at].next.load(Relaxed) >= from(peer) * MESSAGES
+                && answers[at].next.load(Relaxed) >= asked[at]
+        })
+    };
+    conduit.wait_until(all_came)?;
+    conduit.barrier()?;
+    for peer in 0..size {
+        requests[peer as usize].check("requests", peer, from(peer) * MESSAGES)?;
+        answers[peer as usize].check("answers", peer, asked[peer as usize])?;
+    }
+    Ok(conduit.finish()?)
+}
