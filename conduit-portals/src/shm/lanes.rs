@@ -6,7 +6,7 @@
 //! rank's queues, all with the same number.
 //!
 //! * **Who counts**: of the slots of a ring of all sources one in so many is noted ([`Shm::note_traffic`]). What comes by
-//!   lanes is read from their positions at the end of a round.
+//!   lanes is read from their positions when a round begins and when it ends, and makes rounds of its own.
 //! * **Messages about lanes** ([`LANE`]) go by the ring of all sources of the quiet queue. One that finds no room waits here, in
 //!   nobody's way.
 //! * **Into the lane** ([`State::way`]): in each queue by itself, with the first message after the offer. An announcement
@@ -38,6 +38,9 @@ use super::layout::{INTERNAL_QUEUE, QUEUES};
 use super::message::{Header, LANE, LANE_OPENED};
 use super::receive::{Inbox, Taken};
 use super::{Peer, Shm, ShmConfig};
+
+/// Rounds, at most, that are made up for: after so many nothing is left of a weight that all traffic gives.
+const MISSED: u64 = 128;
 
 /// A ring to send by that can be exchanged. Null: it has to be looked for.
 #[derive(Debug, Default)]
@@ -121,8 +124,8 @@ struct State {
     ends: BTreeMap<(Rank, u16, u8), Arc<Producer<RingView>>>,
     /// Messages that have found no room yet.
     outbox: Vec<(Rank, Message)>,
-    /// A round is over.
-    round_due: bool,
+    /// It is to be looked at what came by lanes: a round begins or ends.
+    is_due: bool,
     /// A peer has died. What it has left in a ring nobody takes, so that is not lent again.
     is_over: bool,
     statistics: Statistics,
@@ -203,7 +206,7 @@ impl State {
             held: (0..held).map(|_| None).collect(),
             ends: BTreeMap::new(),
             outbox: Vec::new(),
-            round_due: false,
+            is_due: false,
             is_over: false,
             statistics: Statistics::default(),
         })
@@ -348,19 +351,42 @@ impl State {
         is_done
     }
 
-    /// Ends a round if one is over.
-    fn end_round(&mut self) {
-        if !std::mem::take(&mut self.round_due) || self.is_over {
+    /// Looks what came by lanes, if that is due, and ends the round if it is over.
+    fn end_rounds(&mut self) {
+        if !std::mem::take(&mut self.is_due) || self.is_over {
             return;
         }
-        for lent in &mut self.lent {
-            let interval = u64::from(self.settings.interval);
-            if let Some(holder) = lent.holder {
-                let samples = lent.fresh / interval;
-                self.tracker.touch(holder, samples.min(1 << 16) as u32);
-            }
-            lent.fresh %= interval;
+        let is_round_over = self.tracker.samples() >= self.settings.samples;
+        self.catch_up();
+        if is_round_over {
+            self.progress();
         }
+    }
+
+    /// Rounds that went by in lanes alone. Without them what a lane carried long ago would count as if it were of now, as only
+    /// what comes by the rings of all sources ends a round.
+    fn catch_up(&mut self) {
+        let interval = u64::from(self.settings.interval);
+        let samples = |lent: &Lent| lent.fresh / interval;
+        let all: u64 = self.lent.iter().map(samples).sum();
+        let in_round = u64::from(self.settings.samples);
+        let rounds = (all / in_round).min(MISSED);
+        if rounds == 0 {
+            return;
+        }
+        for _ in 0..rounds {
+            for lent in &self.lent {
+                if let Some(holder) = lent.holder {
+                    let part = (samples(lent) * in_round).div_ceil(all);
+                    self.tracker.touch(holder, part as u32);
+                }
+            }
+            self.progress();
+        }
+        self.lent.iter_mut().for_each(|lent| lent.fresh = 0);
+    }
+
+    fn progress(&mut self) {
         self.tracker.progress();
         self.own(|owner, tracker, act| owner.progress(tracker, act));
     }
@@ -405,9 +431,10 @@ impl<M: Mode> Shm<M> {
         if source == self.rank || source >= self.size {
             return;
         }
+        let is_first = state.tracker.samples() == 0;
         state.tracker.touch(source, samples);
-        if state.tracker.samples() >= state.settings.samples {
-            state.round_due = true;
+        if is_first || state.tracker.samples() >= state.settings.samples {
+            state.is_due = true;
             self.own().control().signal();
         }
     }
@@ -486,14 +513,14 @@ impl<M: Mode> Shm<M> {
         }
         // A lane is lent again when nothing of its last holder is looked at.
         if is_done {
-            state.end_round();
+            state.end_rounds();
         }
         let is_forced = state.force();
         is_done &= state.give_back(&self.peers);
         state
             .outbox
             .retain(|&(to, message)| !self.post_lane_message(to, message));
-        if !is_done || is_forced || state.round_due || !state.outbox.is_empty() {
+        if !is_done || is_forced || state.is_due || !state.outbox.is_empty() {
             self.own().control().signal();
         }
     }

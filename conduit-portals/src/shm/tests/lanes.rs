@@ -117,6 +117,23 @@ fn whoever_sends_most_gets_a_ring_of_its_own() {
     assert_eq!(ranks.statistics(2).promotions, 1);
 }
 
+/// However much the ones before have sent, in three rounds and what goes by until all is said.
+#[test]
+fn whoever_becomes_hot_soon_has_a_ring() {
+    let mut ranks = Ranks::new(12, &config(4, 0));
+    let others = |ranks: &mut Ranks| (1..12).for_each(|at| ranks.poll(at));
+    for hot in (1..12).chain(1..12) {
+        for _ in 0..64 {
+            ranks.flood(hot, 0, ENOUGH / 64);
+            others(&mut ranks);
+        }
+        assert!(ranks.ends[hot].ni.own_rings(0).0, "{hot}");
+        ranks.flood(hot, 0, 20 * ENOUGH);
+        assert!(ranks.ends[hot].ni.own_rings(0).0, "{hot}");
+        ranks.settle();
+    }
+}
+
 #[test]
 fn nobody_gets_one_where_all_send_alike() {
     let mut ranks = Ranks::new(9, &config(4, 0));
@@ -262,7 +279,9 @@ proptest! {
             }
         }
         ranks.settle();
-        (0..4).for_each(|at| drop(ranks.statistics(at)));
+        for at in 0..4 {
+            ranks.statistics(at);
+        }
     }
 }
 
