@@ -23,6 +23,12 @@ fn add_shm<M: Mode>(trials: &mut Vec<Trial>) {
         shared_ring_above: 0,
         ..config.clone()
     };
+    // Rings that change hands every few messages.
+    let lanes = |config: &ShmConfig| ShmConfig {
+        lane_rings: 1,
+        lane_force_switch: 3,
+        ..shared_rings(config)
+    };
     let no_inject = ShmConfig {
         inject_size: 0,
         ..small.clone()
@@ -30,6 +36,8 @@ fn add_shm<M: Mode>(trials: &mut Vec<Trial>) {
     let all = [
         ("shared_rings", shared_rings(&small)),
         ("no_windows_shared_rings", shared_rings(&no_windows)),
+        ("lanes", lanes(&small)),
+        ("no_windows_lanes", lanes(&no_windows)),
         ("windows", small),
         ("no_windows", no_windows),
         ("no_inject", no_inject),

@@ -179,6 +179,10 @@ configurations! {
     shared_rings: settings(), ShmConfig { shared_ring_above: 0, ..network() };
     shared_rings_without_windows: Settings { windows: false, ..settings() },
         ShmConfig { windows: false, shared_ring_above: 0, ..network() };
+    /// Rings that change hands every few messages.
+    lanes: settings(), ShmConfig { shared_ring_above: 0, lane_rings: 2, lane_force_switch: 5, ..network() };
+    lanes_without_windows: Settings { windows: false, ..settings() },
+        ShmConfig { windows: false, shared_ring_above: 0, lane_rings: 2, lane_force_switch: 5, ..network() };
 }
 
 /// A call fails while it is under way, and under chaos before the network has seen it.

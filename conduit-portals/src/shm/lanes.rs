@@ -421,6 +421,15 @@ impl Peer {
 }
 
 impl<M: Mode> Shm<M> {
+    /// So many slots of a ring of all sources came from this one.
+    #[inline(always)]
+    pub(super) fn note_slots(&self, sampler: &mut Sampler, source: Rank, slots: u32) {
+        let samples = sampler.pass(slots);
+        if samples > 0 {
+            self.note_traffic(source, samples);
+        }
+    }
+
     /// Some of the traffic from a source, by a ring of all sources, was noted.
     #[cold]
     pub(super) fn note_traffic(&self, source: Rank, samples: u32) {
@@ -477,7 +486,8 @@ impl<M: Mode> Shm<M> {
         verdict.ok().map(|()| Taken::Done)
     }
 
-    /// What comes next from a source to this queue comes by its lane. `None`: it has none.
+    /// What comes next from a source to this queue comes by its lane. An announcement that nothing has come behind may be
+    /// overtaken by the end of what it announces; then it says nothing. `None`: it makes no sense.
     #[cold]
     pub(super) fn take_lane_opened(
         &self,
@@ -489,10 +499,11 @@ impl<M: Mode> Shm<M> {
         let mut state = self.lanes.state.as_ref()?.lock();
         let mut slot = None;
         state.own(|owner, _, act| slot = owner.on_announced(source, generation, act));
-        let lent = state.lent.get_mut(usize::from(slot?))?;
-        lent.holder = Some(source);
-        lent.announced |= 1 << number;
-        self.own().control().signal();
+        if let Some(lent) = slot.and_then(|slot| state.lent.get_mut(usize::from(slot))) {
+            lent.holder = Some(source);
+            lent.announced |= 1 << number;
+            self.own().control().signal();
+        }
         Some(Taken::Done)
     }
 
@@ -555,6 +566,18 @@ impl<M: Mode> Shm<M> {
         };
         let base = self.base(to, INTERNAL_QUEUE);
         base.is_some_and(|base| self.post_by(to, base, &header))
+    }
+
+    /// Takes all lanes back.
+    #[cfg(test)]
+    pub(super) fn recall_lanes(&self) {
+        if let Some(state) = &self.lanes.state {
+            let mut state = state.lock();
+            for slot in 0..state.lent.len() {
+                state.own(|owner, _, act| owner.recall_now(slot as u16, act));
+            }
+            self.own().control().signal();
+        }
     }
 
     /// A peer is dead: nothing waits for it, and no lane changes hands any more.

@@ -196,11 +196,11 @@ fn nonsense_about_lanes_is_its_sender_s_fault() {
     ranks.flood(1, 0, ENOUGH);
     let statistics = ranks.statistics(0);
     let forged = [
-        // No kind, a lane that nobody has, an offer with a number of no lane, an announcement of none.
+        // No kind, no length, no generation; an announcement of what is over is none.
         (LANE, 12, u64::MAX, 0),
         (LANE, 200, 1, 0),
-        (LANE_OPENED, 0, 77, 0),
         (LANE_OPENED, 0, u64::MAX, 0),
+        (LANE_OPENED, 0, 77, 0),
     ];
     for (kind, length, hdr_data, remote_offset) in forged {
         let header = Header {
@@ -218,7 +218,7 @@ fn nonsense_about_lanes_is_its_sender_s_fault() {
     }
     ranks.flood(1, 0, 10);
     let found = ranks.ends[0].ni.statistics();
-    assert_eq!((found.bad_messages, found.bad_peer), (4, Some(2)));
+    assert_eq!((found.bad_messages, found.bad_peer), (3, Some(2)));
     assert_eq!(found.lanes, statistics);
 }
 
@@ -283,6 +283,29 @@ proptest! {
             ranks.statistics(at);
         }
     }
+}
+
+/// A lane that was announced, and that nothing has come by, is given back at once; the announcement is met later.
+#[test]
+fn an_announcement_may_be_overtaken_by_the_end_of_its_lane() {
+    let mut ranks = Ranks::new(3, &config(1, 0));
+    while !ranks.ends[1].ni.own_rings(0).0 {
+        ranks.flood(1, 0, 1);
+    }
+    ranks.ends[0].ni.progress();
+    // Looks for the ring, and then sends nothing.
+    let eq = usize::from(ranks.ends[0].eq.0);
+    assert!(ranks.ends[1].ni.producer(0, eq).is_some());
+    ranks.ends[0].ni.recall_lanes();
+    for at in [0, 1, 1, 0, 0] {
+        ranks.ends[at].ni.progress();
+    }
+    assert!(!ranks.ends[1].ni.own_rings(0).0);
+    ranks.flood(2, 0, ENOUGH);
+    assert!(ranks.ends[2].ni.own_rings(0).0);
+    ranks.flood(1, 0, 10);
+    ranks.settle();
+    assert_eq!(ranks.statistics(0).promotions, 2);
 }
 
 /// One pair alone: the ring comes and goes.
