@@ -129,7 +129,10 @@ impl<M: Mode> Shm<M> {
             run.charge(delivered, length);
             if inbound.source.is_none() {
                 let passed = delivered * u32::from(frame.slots());
-                self.note_slots(&mut inbound.sampler, header.source, passed);
+                let samples = inbound.sampler.pass(passed);
+                if samples > 0 {
+                    self.note_traffic(header.source, samples);
+                }
             }
             left -= delivered;
             if delivered == 0 {

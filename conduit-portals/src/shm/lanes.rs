@@ -421,15 +421,6 @@ impl Peer {
 }
 
 impl<M: Mode> Shm<M> {
-    /// So many slots of a ring of all sources came from this one.
-    #[inline(always)]
-    pub(super) fn note_slots(&self, sampler: &mut Sampler, source: Rank, slots: u32) {
-        let samples = sampler.pass(slots);
-        if samples > 0 {
-            self.note_traffic(source, samples);
-        }
-    }
-
     /// Some of the traffic from a source, by a ring of all sources, was noted.
     #[cold]
     pub(super) fn note_traffic(&self, source: Rank, samples: u32) {

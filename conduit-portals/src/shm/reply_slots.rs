@@ -20,7 +20,7 @@ use crate::ring::{self, Consumer, Frame, Producer, RingView, SLOT};
 
 use super::Shm;
 use super::adaptive_delay::AdaptiveDelay;
-use super::deliver_one::Slot;
+use super::deliver_one::{Slot, Source};
 use super::lanes::Way;
 use super::message::{COMPACT, Header, PUT_COMPACT};
 use super::receive::{Inbox, Message, PollBudget, Queue, Taken};
@@ -296,7 +296,7 @@ impl<M: Mode> Shm<M> {
         self.reply_slots.pause.store(0, Ordering::Relaxed);
         self.end_wait();
         let slot = copy.0.as_ptr();
-        if self.deliver_put(number, queue, slot, frame, Some(source), |_| (), sink) {
+        if self.deliver_put(number, queue, slot, frame, Source::Only(source), sink) {
             return Some(1);
         }
         Some(self.deliver_reply_generally(number, queue, inbox, slot, frame, source, sink))
