@@ -28,6 +28,13 @@ impl Sampler {
         sampler
     }
 
+    /// Units up to the next one that is noted, it included: at least 1.
+    #[inline]
+    #[must_use]
+    pub fn left(&self) -> u32 {
+        self.left
+    }
+
     /// So many units go by; gives how many of them are to be noted. All that the fast path pays is
     /// a subtraction and a branch that is seldom taken.
     #[inline]

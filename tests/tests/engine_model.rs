@@ -180,8 +180,8 @@ configurations! {
     shared_rings_without_windows: Settings { windows: false, ..settings() },
         ShmConfig { windows: false, shared_ring_above: 0, ..network() };
     /// Rings that change hands every few messages.
-    lanes: settings(), ShmConfig { shared_ring_above: 0, lane_rings: 2, lane_force_switch: 5, ..network() };
-    lanes_without_windows: Settings { windows: false, ..settings() },
+    rings_change_hands: settings(), ShmConfig { shared_ring_above: 0, lane_rings: 2, lane_force_switch: 5, ..network() };
+    rings_change_hands_without_windows: Settings { windows: false, ..settings() },
         ShmConfig { windows: false, shared_ring_above: 0, lane_rings: 2, lane_force_switch: 5, ..network() };
 }
 

@@ -127,13 +127,6 @@ impl<M: Mode> Shm<M> {
             let (slots, delivered) = (batch.slots, most - batch.left);
             ring.release_run(slots);
             run.charge(delivered, length);
-            if inbound.source.is_none() {
-                let passed = delivered * u32::from(frame.slots());
-                let samples = inbound.sampler.pass(passed);
-                if samples > 0 {
-                    self.note_traffic(header.source, samples);
-                }
-            }
             left -= delivered;
             if delivered == 0 {
                 // The entry has no room for the first.

@@ -146,9 +146,9 @@ impl<M: Mode> Shm<M> {
         let is_source = match source {
             Source::Only(only) => header.source == only,
             Source::Any(sampler) => {
-                let samples = sampler.pass(frame.slots().into());
-                if samples > 0 {
-                    self.note_traffic(header.source, samples);
+                // Of messages, each as heavy as the slots that it takes.
+                if sampler.pass(1) > 0 {
+                    self.note_traffic(header.source, frame.slots().into());
                 }
                 header.source < self.size
             }

@@ -5,7 +5,7 @@
 //! *lends* rings (`promotion::Kind::Owner`) and *holds* those of others (`Kind::Holder`). A lane is one ring of each of a
 //! rank's queues, all with the same number.
 //!
-//! * **Who counts**: of the slots of a ring of all sources one in so many is noted ([`Shm::note_traffic`]). What comes by
+//! * **Who counts**: of the messages in a ring of all sources one in so many is noted ([`Shm::note_traffic`]). What comes by
 //!   lanes is read from their positions when a round begins and when it ends, and makes rounds of its own.
 //! * **Messages about lanes** ([`LANE`]) go by the ring of all sources of the quiet queue. One that finds no room waits here, in
 //!   nobody's way.
@@ -155,7 +155,7 @@ impl<M: Mode> ShmLanes<M> {
         self.count.into()
     }
 
-    /// Picks slots of a ring of all sources.
+    /// Picks messages of a ring of all sources; of another one, none for as long as a rank lives.
     pub(super) fn sampler(&self, rank: Rank, queue: usize) -> Sampler {
         let interval = self.state.as_ref().filter(|_| self.count > 0);
         let interval = interval.map_or(u32::MAX, |state| state.lock().settings.interval);

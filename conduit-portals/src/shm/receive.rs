@@ -499,12 +499,22 @@ impl<M: Mode> Shm<M> {
             let delivered = match head {
                 None => 0,
                 Some(head)
-                    if head.1.kind == PUT_REPLY_SLOT || !inbound.ring.is_followed(head.1) =>
+                    if head.1.kind == PUT_REPLY_SLOT
+                        || !inbound.ring.is_followed(head.1)
+                        // One that is noted, which is done there.
+                        || inbound.sampler.left() == 1 =>
                 {
                     self.deliver_last(number, queue, inbound, head, budget.sink)
                         .into()
                 }
-                Some(_) => self.deliver_run(number, queue, inbound, most, budget.sink),
+                Some(_) => {
+                    let most = most.min(inbound.sampler.left() - 1);
+                    let delivered = self.deliver_run(number, queue, inbound, most, budget.sink);
+                    if inbound.source.is_none() {
+                        inbound.sampler.pass(delivered);
+                    }
+                    delivered
+                }
             };
             budget.count += delivered;
             left -= delivered;
