@@ -37,6 +37,9 @@ impl<M: Mode> Network<M> {
     /// Waits for a bounded time until ranks of other hosts have received what it has sent.
     pub fn leave(&self, settings: NetworkSettings<'_>) {
         self.intra().leave();
+        if settings.shm.statistics {
+            let _ = std::io::stderr().write_all(self.intra_report().as_bytes());
+        }
         if let Some(inter) = self.inter() {
             inter.leave();
             if inter.counters(|_, network| network.is_reported(settings)) {
@@ -51,5 +54,32 @@ impl<M: Mode> Network<M> {
                 let _ = std::io::stderr().write_all(report.as_bytes());
             }
         }
+    }
+
+    /// The counters of shared memory that are not zero, and with which ranks of this host it uses rings of their own.
+    fn intra_report(&self) -> String {
+        let mut report = format!("rank {}: shm:", self.rank());
+        for (name, count) in self.intra().statistics().each() {
+            if count > 0 {
+                report += &format!(" {name} {count}");
+            }
+        }
+        let intra = self.intra();
+        let peers = (0..intra.size()).filter(|peer| *peer != intra.rank());
+        let name = |peer: u32| match self.neighbours() {
+            Some(ranks) => ranks.get(peer as usize).copied().unwrap_or(peer),
+            None => peer,
+        };
+        let (to, from): (Vec<_>, Vec<_>) = peers
+            .map(|peer| (name(peer).to_string(), intra.own_rings(peer)))
+            .map(|(rank, (to, from))| (to.then(|| rank.clone()), from.then_some(rank)))
+            .unzip();
+        for (way, ranks) in [("to", to), ("from", from)] {
+            let ranks: Vec<String> = ranks.into_iter().flatten().collect();
+            if !ranks.is_empty() {
+                report += &format!("; rings {way} ranks {}", ranks.join(", "));
+            }
+        }
+        report + "\n"
     }
 }

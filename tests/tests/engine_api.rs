@@ -190,6 +190,13 @@ fn hot_pairs_change() {
             succeeds(ranks, &["hot_pairs", "9"], settings);
         }
     }
-    // More ranks than have rings for each other.
-    succeeds(34, &["hot_pairs", "2"], &[]);
+    // More ranks than have rings for each other. They say what they have lent.
+    let job = Job::new(LAUNCH, 34, FACADE, &["hot_pairs", "2"]);
+    let finished = job.env("CONDUIT_SHM_STATISTICS", "1").run();
+    let told = finished.expect("nothing is left behind");
+    assert_eq!(told.code, Some(0), "{told:#?}");
+    let told = told.stderr;
+    for word in ["lanes_offered", "promotions", "; rings to ranks", "; rings from ranks"] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
 }

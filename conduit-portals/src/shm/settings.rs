@@ -16,6 +16,8 @@ settings::group! {
         "most nanoseconds for which a rank leaves a flood alone, so that more of it comes together; 0 where CONDUIT_SPIN is set or ranks outnumber the processors of their machine";
     "CONDUIT_SHM_FLOOD_MEMORY" flood_bytes: usize = 8 << 20, Kind::bytes(0, 1 << 30, 1),
         "bytes up to which the rings of an event queue grow for floods; 0 also turns early wraps off";
+    "CONDUIT_SHM_STATISTICS" statistics: bool = false, Kind::Bool,
+        "print what shared memory has counted when a rank leaves, and which ranks have rings that it lends";
     "CONDUIT_LANE_ABOVE" lane_above: u32 = 32, Kind::integer(0, 1 << 20),
         "ranks on a host up to which each has a ring of its own at each other one, whose memory grows with their square; with more they share one, and have lanes; the same on all ranks";
     "CONDUIT_LANE_RINGS" lane_rings: u32 = 16, Kind::integer(0, 48),

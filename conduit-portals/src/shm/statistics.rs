@@ -19,6 +19,21 @@ pub struct Statistics {
     pub lanes: promotion::Statistics,
 }
 
+impl Statistics {
+    /// All counters with their names.
+    pub fn each(&self) -> [(&'static str, u64); 7] {
+        [
+            ("dropped", self.dropped),
+            ("bad_messages", self.bad_messages),
+            ("lanes_offered", self.lanes.offers),
+            ("lanes_denied", self.lanes.denials),
+            ("lanes_recalled", self.lanes.recalls),
+            ("promotions", self.lanes.promotions),
+            ("demotions", self.lanes.demotions),
+        ]
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Counters {
     dropped: AtomicU64,
