@@ -16,6 +16,7 @@
 
 mod buffers;
 mod config;
+pub mod connect;
 mod control;
 mod direct;
 pub mod fabric;

@@ -1,6 +1,6 @@
 //! A [`Transport`] between the ranks of one process, for tests: fragments are handed over without
 //! packets, loss or time. By its [`Disorder`] it uses all the freedom that the contract leaves to a
-//! transport.
+//! transport. It has [connections](crate::transport::connect::Connect), if it is told how many.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -16,8 +16,10 @@ use crate::transport::fragment::{
 
 use super::interface::{Access, NativeAtomic, Remote, Transport, Wait};
 
+mod connections;
 mod direct;
 
+use connections::Connection;
 use direct::{Completed, DirectOp, Exposed, Operation};
 
 /// How a fabric delays, reorders and refuses fragments.
@@ -37,6 +39,8 @@ pub struct Disorder {
     pub atomics: Atomics,
     /// The most bytes of regions that a rank may expose, like a limit of locked memory.
     pub exposed_bytes: usize,
+    /// The most connections that a rank has at once.
+    pub connections: u16,
 }
 
 /// The atomics that a fabric has.
@@ -60,6 +64,7 @@ impl Default for Disorder {
             direct: false,
             atomics: Atomics::None,
             exposed_bytes: usize::MAX,
+            connections: 0,
         }
     }
 }
@@ -72,6 +77,8 @@ struct Packet {
     token: Option<u64>,
     /// It travels on the command channel.
     tiny: bool,
+    /// The number of the connection that it travels by.
+    connection: Option<u32>,
 }
 
 /// What has come for a rank and was not received yet.
@@ -80,6 +87,8 @@ struct Inbox {
     packets: Vec<(Rank, Packet)>,
     /// Peers and tokens of fragments that have arrived there.
     sent: Vec<(Rank, u64)>,
+    /// Peers, numbers of connections, and channels of fragments that the peer has taken there.
+    taken: Vec<(Rank, u32, usize)>,
     failures: Vec<(Rank, Failure)>,
     /// Something has come that ends the rank's sleep.
     wakes: bool,
@@ -165,6 +174,82 @@ struct Channel {
     begun: VecDeque<Partial>,
 }
 
+impl Channel {
+    /// Delivers some of what a channel has. Returns the tokens of fragments that have arrived in
+    /// full.
+    fn deliver(
+        &mut self,
+        from: Rank,
+        packet: usize,
+        random: &mut Option<fastrand::Rng>,
+        handler: &mut impl FragmentHandler,
+    ) -> Vec<Option<u64>> {
+        let mut arrived = Vec::new();
+        let channel = self;
+        let mut steps = match random {
+            Some(random) => random.usize(0..12),
+            None => usize::MAX,
+        };
+        while steps > 0 {
+            steps -= 1;
+            // Either the next fragment begins, or a piece of one that has begun comes.
+            let next = match (&mut *random, channel.begun.is_empty()) {
+                (_, true) => true,
+                (Some(random), false) => random.bool(),
+                (None, false) => false,
+            };
+            if next && let Some(first) = channel.packets.front() {
+                let whole = first.payload.len() <= packet;
+                if whole && channel.begun.is_empty() {
+                    if !handler.fragment(from, &first.header, &first.payload) {
+                        break;
+                    }
+                    arrived.extend(channel.packets.pop_front().map(|packet| packet.token));
+                    continue;
+                }
+                if !whole {
+                    let Some(place) = handler.begin(from, &first.header, first.payload.len())
+                    else {
+                        break;
+                    };
+                    if let Some(Packet { payload, token, .. }) = channel.packets.pop_front() {
+                        let mut missing: Vec<_> = (0..payload.len()).step_by(packet).collect();
+                        if let Some(random) = random {
+                            random.shuffle(&mut missing);
+                        }
+                        channel.begun.push_back(Partial {
+                            place,
+                            payload,
+                            token,
+                            missing,
+                        });
+                    }
+                    continue;
+                }
+            }
+            if channel.begun.is_empty() {
+                break;
+            }
+            let at = match random {
+                Some(random) => random.usize(0..channel.begun.len()),
+                None => 0,
+            };
+            let begun = &mut channel.begun[at];
+            if let Some(offset) = begun.missing.pop() {
+                let end = begun.payload.len().min(offset + packet);
+                handler.place(begun.place, offset, &begun.payload[offset..end]);
+            }
+            while channel.begun.front().is_some_and(|b| b.missing.is_empty()) {
+                if let Some(begun) = channel.begun.pop_front() {
+                    handler.end(begun.place);
+                    arrived.push(begun.token);
+                }
+            }
+        }
+        arrived
+    }
+}
+
 #[derive(Debug)]
 enum Waiting {
     Whole(Packet),
@@ -173,6 +258,58 @@ enum Waiting {
         token: u64,
         length: usize,
     },
+}
+
+impl Waiting {
+    fn new(fragment: &Fragment<'_>) -> Self {
+        assert!(fragment.header.len() <= MAX_HEADER, "a header's length");
+        let header = fragment.header.to_vec();
+        match fragment.payload {
+            Payload::Copied(pieces) => {
+                let payload = pieces.concat();
+                assert!(header.len() + payload.len() <= MAX_TINY, "a tiny fragment");
+                Self::Whole(Packet {
+                    header,
+                    payload,
+                    token: None,
+                    tiny: true,
+                    connection: None,
+                })
+            }
+            Payload::Read { token, length } => Self::Read {
+                header,
+                token,
+                length: length as usize,
+            },
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self, Self::Read { .. })
+    }
+
+    /// What goes out, for which bytes of at most `packet` each are read.
+    fn read(self, peer: Rank, packet: usize, handler: &mut impl FragmentHandler) -> Packet {
+        let (header, token, length) = match self {
+            Self::Whole(packet) => return packet,
+            Self::Read {
+                header,
+                token,
+                length,
+            } => (header, token, length),
+        };
+        let mut payload = vec![0; length];
+        for (at, piece) in payload.chunks_mut(packet).enumerate() {
+            handler.read(peer, token, at * packet, piece);
+        }
+        Packet {
+            header,
+            payload,
+            token: Some(token),
+            tiny: false,
+            connection: None,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -185,6 +322,7 @@ struct FabricLink {
     channels: [Channel; 2],
     /// Tokens of arrived fragments, still to be reported.
     sent: VecDeque<u64>,
+    connection: Option<Connection>,
 }
 
 /// A rank's end of a [`Fabric`].
@@ -214,30 +352,37 @@ impl FabricTransport {
     /// Moves what has come from the inbox to the links.
     fn collect(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let port = &self.fabric.0[self.rank as usize];
-        let (packets, sent, failures) = {
+        let Inbox {
+            packets,
+            sent,
+            taken,
+            failures,
+            ..
+        } = {
             let mut inbox = port.inbox.lock();
-            let Inbox {
-                packets,
-                sent,
-                failures,
-                ..
-            } = &mut *inbox;
-            (
-                std::mem::take(packets),
-                std::mem::take(sent),
-                std::mem::take(failures),
-            )
+            let empty = Inbox {
+                wakes: inbox.wakes,
+                ..Inbox::default()
+            };
+            std::mem::replace(&mut *inbox, empty)
         };
-        let any = !packets.is_empty() || !sent.is_empty();
+        let any = !packets.is_empty() || !sent.is_empty() || !taken.is_empty();
         // A peer that was given up isn't mentioned again.
         for (from, packet) in packets {
             if self.dead[from as usize] {
                 continue;
             }
-            let channel = usize::from(!packet.tiny);
-            self.links[from as usize].channels[channel]
-                .packets
-                .push_back(packet);
+            let link = &mut self.links[from as usize];
+            let channels = match packet.connection {
+                None => Some(&mut link.channels),
+                Some(number) => connections::channels(link, number),
+            };
+            // What comes by a connection that is not there any more is lost.
+            if let Some(channels) = channels {
+                channels[usize::from(!packet.tiny)]
+                    .packets
+                    .push_back(packet);
+            }
         }
         for (peer, token) in sent {
             if self.dead[peer as usize] {
@@ -245,98 +390,38 @@ impl FabricTransport {
             }
             self.links[peer as usize].sent.push_back(token);
         }
+        for (peer, number, channel) in taken {
+            connections::take(&mut self.links[peer as usize], number, channel);
+        }
         for (peer, failure) in failures {
-            self.dead[peer as usize] = true;
-            self.links[peer as usize] = FabricLink::default();
-            self.drop_direct(peer);
-            handler.failed(peer, failure);
+            self.lose(peer, failure, handler);
         }
         any
     }
 
-    /// Delivers some of what a channel has. Returns the tokens of fragments that have arrived in
-    /// full.
-    fn deliver(
-        &mut self,
-        from: Rank,
-        number: usize,
-        handler: &mut impl FragmentHandler,
-    ) -> Vec<Option<u64>> {
-        let packet = self.disorder.packet;
-        let mut arrived = Vec::new();
-        let channel = &mut self.links[from as usize].channels[number];
-        let mut steps = match &mut self.random {
-            Some(random) => random.usize(0..12),
-            None => usize::MAX,
-        };
-        while steps > 0 {
-            steps -= 1;
-            // Either the next fragment begins, or a piece of one that has begun comes.
-            let next = match (&mut self.random, channel.begun.is_empty()) {
-                (_, true) => true,
-                (Some(random), false) => random.bool(),
-                (None, false) => false,
-            };
-            if next && let Some(first) = channel.packets.front() {
-                let whole = first.payload.len() <= packet;
-                if whole && channel.begun.is_empty() {
-                    if !handler.fragment(from, &first.header, &first.payload) {
-                        break;
-                    }
-                    arrived.extend(channel.packets.pop_front().map(|packet| packet.token));
-                    continue;
-                }
-                if !whole {
-                    let Some(place) = handler.begin(from, &first.header, first.payload.len())
-                    else {
-                        break;
-                    };
-                    if let Some(Packet { payload, token, .. }) = channel.packets.pop_front() {
-                        let mut missing: Vec<_> = (0..payload.len()).step_by(packet).collect();
-                        if let Some(random) = &mut self.random {
-                            random.shuffle(&mut missing);
-                        }
-                        channel.begun.push_back(Partial {
-                            place,
-                            payload,
-                            token,
-                            missing,
-                        });
-                    }
-                    continue;
-                }
-            }
-            if channel.begun.is_empty() {
-                break;
-            }
-            let at = match &mut self.random {
-                Some(random) => random.usize(0..channel.begun.len()),
-                None => 0,
-            };
-            let begun = &mut channel.begun[at];
-            if let Some(offset) = begun.missing.pop() {
-                let end = begun.payload.len().min(offset + packet);
-                handler.place(begun.place, offset, &begun.payload[offset..end]);
-            }
-            while channel.begun.front().is_some_and(|b| b.missing.is_empty()) {
-                if let Some(begun) = channel.begun.pop_front() {
-                    handler.end(begun.place);
-                    arrived.push(begun.token);
-                }
-            }
+    /// Gives up a peer.
+    fn lose(&mut self, peer: Rank, failure: Failure, handler: &mut impl FragmentHandler) {
+        if !std::mem::replace(&mut self.dead[peer as usize], true) {
+            self.links[peer as usize] = FabricLink::default();
+            self.drop_direct(peer);
+            handler.failed(peer, failure);
         }
-        arrived
     }
 
-    /// Reports to a peer that its fragments have arrived.
-    fn acknowledge(&self, peer: Rank, arrived: Vec<Option<u64>>) {
+    /// Reports to a peer that its fragments have arrived, by a connection's channel if there is
+    /// one.
+    fn acknowledge(&self, peer: Rank, arrived: &[Option<u64>], by: Option<(u32, usize)>) {
         if arrived.is_empty() {
             return;
         }
         let port = &self.fabric.0[peer as usize];
         let mut inbox = port.inbox.lock();
-        let tokens = arrived.into_iter().flatten();
-        inbox.sent.extend(tokens.map(|token| (self.rank, token)));
+        let tokens = arrived.iter().flatten();
+        inbox.sent.extend(tokens.map(|token| (self.rank, *token)));
+        if let Some((number, channel)) = by {
+            let taken = arrived.iter().map(|_| (self.rank, number, channel));
+            inbox.taken.extend(taken);
+        }
         inbox.wakes = true;
         port.arrival.notify_all();
     }
@@ -347,7 +432,6 @@ impl Transport for FabricTransport {
         if self.dead.get(peer as usize).is_some_and(|dead| *dead) {
             return Err(Refused::Dead);
         }
-        assert!(fragment.header.len() <= MAX_HEADER, "a header's length");
         let refused = self.chance(self.disorder.refuse);
         let Some(link) = self.links.get_mut(peer as usize) else {
             return Err(Refused::NoSuchRank);
@@ -355,27 +439,9 @@ impl Transport for FabricTransport {
         if refused || link.waiting.len() + link.unacknowledged >= self.disorder.link_fragments {
             return Err(Refused::Full);
         }
-        let header = fragment.header.to_vec();
-        link.waiting.push_back(match fragment.payload {
-            Payload::Copied(pieces) => {
-                let payload = pieces.concat();
-                assert!(header.len() + payload.len() <= MAX_TINY, "a tiny fragment");
-                Waiting::Whole(Packet {
-                    header,
-                    payload,
-                    token: None,
-                    tiny: true,
-                })
-            }
-            Payload::Read { token, length } => {
-                link.unacknowledged += 1;
-                Waiting::Read {
-                    header,
-                    token,
-                    length: length as usize,
-                }
-            }
-        });
+        let waiting = Waiting::new(fragment);
+        link.unacknowledged += usize::from(waiting.is_read());
+        link.waiting.push_back(waiting);
         Ok(())
     }
 
@@ -390,8 +456,15 @@ impl Transport for FabricTransport {
         for from in (0..ranks).map(|at| (first + at) % ranks) {
             let order = if self.chance(2) { [1, 0] } else { [0, 1] };
             for channel in order {
-                let arrived = self.deliver(from as Rank, channel, handler);
-                self.acknowledge(from as Rank, arrived);
+                let Self {
+                    links,
+                    random,
+                    disorder,
+                    ..
+                } = self;
+                let channel = &mut links[from].channels[channel];
+                let arrived = channel.deliver(from as Rank, disorder.packet, random, handler);
+                self.acknowledge(from as Rank, &arrived, None);
             }
             // Arrivals are reported late.
             while !self.links[from].sent.is_empty() && !self.chance(2) {
@@ -408,32 +481,11 @@ impl Transport for FabricTransport {
         for peer in 0..self.links.len() {
             let mut packets = Vec::new();
             while !self.links[peer].waiting.is_empty() && !self.chance(8) {
-                packets.extend(match self.links[peer].waiting.pop_front() {
-                    Some(Waiting::Whole(packet)) => Some(packet),
-                    Some(Waiting::Read {
-                        header,
-                        token,
-                        length,
-                    }) => {
-                        let mut payload = vec![0; length];
-                        let (packet, mut rest) = (self.disorder.packet, &mut payload[..]);
-                        let mut offset = 0;
-                        while !rest.is_empty() {
-                            let (piece, others) = rest.split_at_mut(packet.min(rest.len()));
-                            handler.read(peer as Rank, token, offset, piece);
-                            offset += piece.len();
-                            rest = others;
-                        }
-                        Some(Packet {
-                            header,
-                            payload,
-                            token: Some(token),
-                            tiny: false,
-                        })
-                    }
-                    None => None,
-                });
+                if let Some(waiting) = self.links[peer].waiting.pop_front() {
+                    packets.push(waiting.read(peer as Rank, self.disorder.packet, handler));
+                }
             }
+            self.transmit_connected(peer as Rank, &mut packets, handler);
             if packets.is_empty() {
                 continue;
             }
@@ -450,8 +502,9 @@ impl Transport for FabricTransport {
         for &peer in peers {
             let link = &mut self.links[peer as usize];
             let before = link.waiting.len();
-            link.waiting.retain(|w| !matches!(w, Waiting::Read { .. }));
+            link.waiting.retain(|waiting| !waiting.is_read());
             link.unacknowledged -= before - link.waiting.len();
+            connections::abandon(link);
             self.abandon_direct(peer);
         }
     }
@@ -459,12 +512,13 @@ impl Transport for FabricTransport {
     fn outstanding(&self, peer: Rank) -> usize {
         let link = &self.links[peer as usize];
         let direct = usize::from(self.has_direct_to(peer));
-        link.waiting.len() + link.unacknowledged + direct
+        link.waiting.len() + link.unacknowledged + connections::outstanding(link) + direct
     }
 
     fn timeout(&self) -> Option<Duration> {
         let mut inbox = self.fabric.0[self.rank as usize].inbox.lock();
-        inbox.wakes = !(inbox.packets.is_empty() && inbox.sent.is_empty());
+        let nothing = inbox.packets.is_empty() && inbox.sent.is_empty() && inbox.taken.is_empty();
+        inbox.wakes = !nothing;
         drop(inbox);
         // With random choices, some of what has come waits for the next call.
         let waits = self.random.is_some() || !self.direct.is_empty() || !self.completed.is_empty();
