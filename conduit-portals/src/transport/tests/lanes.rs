@@ -8,6 +8,7 @@ use promotion::Settings;
 use proptest::prelude::*;
 
 use super::*;
+use crate::transport::Transport;
 use crate::transport::fragment::Failure;
 
 /// Bytes of the longest message, and of a lane's window.
@@ -15,9 +16,9 @@ const LONGEST: usize = 1 << 10;
 const WIDE: usize = 32 << 10;
 
 /// Ranks that have the least windows.
-struct Job {
+pub(super) struct Job<T: Transport = FabricTransport> {
     fabric: Fabric,
-    ends: Vec<End<Seq>>,
+    ends: Vec<SoftPortals<Seq, T>>,
     queues: Vec<EqId>,
     /// By source and target: how many messages were sent, and the numbers of those that came.
     sent: BTreeMap<(u32, u32), u64>,
@@ -26,6 +27,17 @@ struct Job {
 
 impl Job {
     fn new(ranks: u32, lanes: Settings, disorder: Disorder) -> Self {
+        Self::over(ranks, lanes, disorder, |_, transport| transport)
+    }
+}
+
+impl<T: Transport> Job<T> {
+    pub(super) fn over(
+        ranks: u32,
+        lanes: Settings,
+        disorder: Disorder,
+        make: impl Fn(u32, FabricTransport) -> T,
+    ) -> Self {
         let fabric = Fabric::new(ranks);
         let config = PortalsConfig {
             max_managed: LONGEST,
@@ -34,9 +46,9 @@ impl Job {
             linger: Duration::ZERO,
             ..PortalsConfig::default()
         };
-        let ends: Vec<End<Seq>> = (0..ranks)
+        let ends: Vec<SoftPortals<Seq, T>> = (0..ranks)
             .map(|rank| {
-                let transport = fabric.transport(rank, disorder);
+                let transport = make(rank, fabric.transport(rank, disorder));
                 SoftPortals::new(transport, rank, ranks, &config)
             })
             .collect();
@@ -113,13 +125,47 @@ impl Job {
         up.filter(|link| link.receive_size != base).count()
     }
 
+    /// Does all steps. No rank gives away more wide windows than it has. What ranks that live have
+    /// sent to each other comes once, and at rest both ends agree on who has what.
+    pub(super) fn run(&mut self, steps: impl IntoIterator<Item = Step>, slots: u16) {
+        let ranks = self.ends.len() as u32;
+        let mut failed = vec![false; self.ends.len()];
+        for step in steps {
+            match step {
+                Step::Send(from, to, length, count) if from != to => {
+                    let _ = (0..count).find(|_| !self.send(from, to, length));
+                }
+                Step::Progress(rank) => self.ends[rank as usize].progress(),
+                Step::Poll(rank, limit) => self.poll(rank, limit),
+                Step::Fail(rank) if !failed[rank as usize] => {
+                    self.fabric.fail(rank, Failure::Silent(1));
+                    failed[rank as usize] = true;
+                }
+                Step::Send(..) | Step::Fail(_) => {}
+            }
+            assert!((0..ranks).all(|rank| self.lanes_of(rank) <= usize::from(slots)));
+        }
+        self.settle();
+        for (&(from, to), &sent) in &self.sent {
+            assert_eq!(self.ends[to as usize].bad_peer(), None);
+            if failed[from as usize] || failed[to as usize] {
+                continue;
+            }
+            let mut came = self.came.get(&(from, to)).cloned().unwrap_or_default();
+            came.sort_unstable();
+            assert_eq!(came, (0..sent).collect::<Vec<_>>(), "from {from} to {to}");
+            let (sends, receives) = self.is_wide(from, to);
+            assert_eq!(sends, receives, "from {from} to {to}");
+        }
+    }
+
     fn statistics(&self, rank: u32) -> promotion::Statistics {
         self.ends[rank as usize].counters(|counters, _| counters.lanes)
     }
 }
 
 /// Lanes that change hands as soon as they can: after each sample, to whoever is heavier.
-fn restless(slots: u16) -> Settings {
+pub(super) fn restless(slots: u16) -> Settings {
     Settings {
         slots,
         size: WIDE as u32,
@@ -169,7 +215,7 @@ fn small_jobs_have_no_lanes() {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Step {
+pub(super) enum Step {
     /// So many messages of a length, as far as there is room.
     Send(u32, u32, usize, u32),
     Progress(u32),
@@ -177,7 +223,7 @@ enum Step {
     Fail(u32),
 }
 
-fn step(ranks: u32) -> impl Strategy<Value = Step> {
+pub(super) fn step(ranks: u32) -> impl Strategy<Value = Step> {
     let length = prop_oneof![Just(8), Just(LONGEST), 8..LONGEST];
     prop_oneof![
         40 => (0..ranks, 0..ranks, length, 1_u32..40)
@@ -199,36 +245,6 @@ proptest! {
         slots in 1_u16..3,
     ) {
         let disorder = Disorder { seed, refuse: 5, packet: 300, link_fragments: 16, ..Disorder::default() };
-        let mut job = Job::new(4, restless(slots), disorder);
-        let mut failed = [false; 4];
-        for step in steps {
-            match step {
-                Step::Send(from, to, length, count) if from != to => {
-                    let _ = (0..count).find(|_| !job.send(from, to, length));
-                }
-                Step::Progress(rank) => job.ends[rank as usize].progress(),
-                Step::Poll(rank, limit) => job.poll(rank, limit),
-                Step::Fail(rank) if !failed[rank as usize] => {
-                    job.fabric.fail(rank, Failure::Silent(1));
-                    failed[rank as usize] = true;
-                }
-                Step::Send(..) | Step::Fail(_) => {}
-            }
-            for rank in 0..4 {
-                prop_assert!(job.lanes_of(rank) <= usize::from(slots));
-            }
-        }
-        job.settle();
-        for (&(from, to), &sent) in &job.sent {
-            prop_assert_eq!(job.ends[to as usize].bad_peer(), None);
-            if failed[from as usize] || failed[to as usize] {
-                continue;
-            }
-            let mut came = job.came.get(&(from, to)).cloned().unwrap_or_default();
-            came.sort_unstable();
-            prop_assert_eq!(came, (0..sent).collect::<Vec<_>>());
-            let (sends, receives) = job.is_wide(from, to);
-            prop_assert_eq!(sends, receives, "from {} to {}", from, to);
-        }
+        Job::new(4, restless(slots), disorder).run(steps, slots);
     }
 }
