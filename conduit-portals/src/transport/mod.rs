@@ -17,6 +17,7 @@
 mod buffers;
 mod config;
 pub mod connect;
+pub mod connections;
 mod control;
 mod direct;
 pub mod fabric;

@@ -2,6 +2,7 @@
 //! network, malicious and failing peers, adopted regions, threads.
 
 mod atomics;
+mod connections;
 mod direct;
 mod faults;
 mod hostile;

@@ -1,0 +1,571 @@
+//! A transport over one that has [connections](Connect) for a few peers: those with whom a rank has
+//! most traffic get them ([`promotion`], where both ends pay).
+//!
+//! A connection has two channels, as a link has, and each changes over by itself. Into it: an
+//! announcement is the last fragment of the channel's base path, and the receiver takes nothing out
+//! of that channel of the connection before it has met it. Back: fragments are refused as if the
+//! link was full until the peer has taken what is in the channel, and then go by the base path. A
+//! message about lanes says so once both channels are through. So a fragment that the layer above
+//! holds has no way yet, one that is under way comes the way that it went, and nobody holds any.
+//!
+//! The end that offers a connection makes its end before the offer goes, and the other one before
+//! it says that it has taken it: whatever comes finds an end.
+//!
+//! What ranks say about lanes, and announcements, are fragments of the base path. The layer above
+//! must not use the first bytes of their headers (from 0x80 on), nor tokens from 2^63 on.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conduit_core::ni::{AtomicOp, AtomicType, Rank};
+use promotion::{
+    Action, Kind, Lane, Lanes, Message, Outlet, Route, Sampler, Settings, SettingsError,
+    Statistics, Tracker,
+};
+
+use super::connect::{CHANNELS, Connect};
+use super::fragment::{Failure, Fragment, FragmentHandler, Payload, Refused};
+use super::interface::{Access, NativeAtomic, Remote, Transport, Wait};
+
+/// First bytes of headers: of a message about lanes; of announcements, by channel.
+const LANE: u8 = 0x80;
+const ANNOUNCED: [u8; CHANNELS] = [0x81, 0x82];
+/// In the tokens of announcements on the data channel, beside the generation.
+const TOKEN: u64 = 1 << 63;
+/// Messages from and to a peer that wait here, beyond which no more are taken from it. An honest
+/// peer leaves hardly more than one question open.
+const MOST_WAITING: usize = 8;
+/// The longest sleep while something waits that this layer or the network had no room for.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Connections<N> {
+    network: N,
+    /// `None` where there are no connections: then this does nothing.
+    state: Option<Box<State>>,
+}
+
+// At any size of the job. On the heap are lanes and ends, a constant number, and few messages.
+const _: () = assert!(size_of::<State>() < 2048);
+
+#[derive(Debug)]
+struct State {
+    sampler: Sampler,
+    tracker: Tracker,
+    /// Samples in a round.
+    samples: u32,
+    lanes: Lanes,
+    /// This rank's ends, by the lane's place.
+    ends: Box<[Option<End>]>,
+    /// What the network has handed over and was not looked at yet.
+    arrived: VecDeque<(Rank, Arrival)>,
+    /// Something was not taken from a peer that leaves too many questions open.
+    has_refused: bool,
+    /// What the network had no room for.
+    outgoing: Vec<(Rank, Message)>,
+    actions: Vec<Action>,
+    statistics: Statistics,
+}
+
+/// This rank's end of a connection.
+#[derive(Debug)]
+struct End {
+    peer: Rank,
+    outlets: [Outlet; CHANNELS],
+    /// The announcement was met.
+    is_watched: [bool; CHANNELS],
+    is_draining: bool,
+}
+
+#[derive(Debug)]
+enum Arrival {
+    Message(Message),
+    Announced { channel: usize, generation: u32 },
+    Broken(&'static str),
+    Failed,
+}
+
+impl Arrival {
+    /// Reads a fragment whose header is this layer's.
+    fn decode(header: &[u8], payload: &[u8]) -> Self {
+        let &[kind] = header else {
+            return Self::Broken("a message about lanes has a long header");
+        };
+        if kind == LANE {
+            return match Message::decode(payload) {
+                Ok(message) => Self::Message(message),
+                Err(_) => Self::Broken("a message about lanes is none"),
+            };
+        }
+        let channel = ANNOUNCED.iter().position(|announced| *announced == kind);
+        match (channel, payload.try_into()) {
+            (Some(channel), Ok(generation)) => Self::Announced {
+                channel,
+                generation: u32::from_le_bytes(generation),
+            },
+            _ => Self::Broken("an announcement of a lane is none"),
+        }
+    }
+}
+
+fn is_own(header: &[u8]) -> bool {
+    header.first().is_some_and(|first| *first >= LANE)
+}
+
+impl<N: Connect> Connections<N> {
+    /// Those of a rank, at most as many as `settings` and the network have; without any, all calls
+    /// go to the network as they are. Settings are equal on all ranks.
+    ///
+    /// # Errors
+    /// The settings can't be.
+    pub fn new(network: N, rank: Rank, mut settings: Settings) -> Result<Self, SettingsError> {
+        settings.slots = settings.slots.min(network.connections());
+        let state = State {
+            sampler: Sampler::new(settings.interval, rank),
+            tracker: Tracker::new(settings.decay),
+            samples: settings.samples,
+            ends: (0..settings.slots).map(|_| None).collect(),
+            lanes: Lanes::new(rank, Kind::Both, settings)?,
+            arrived: VecDeque::new(),
+            has_refused: false,
+            outgoing: Vec::new(),
+            actions: Vec::new(),
+            statistics: Statistics::default(),
+        };
+        Ok(Self {
+            network,
+            state: (!state.ends.is_empty()).then(|| Box::new(state)),
+        })
+    }
+
+    /// The network below.
+    pub fn network(&self) -> &N {
+        &self.network
+    }
+
+    /// The lanes that are not free.
+    pub fn lanes(&self) -> impl Iterator<Item = Lane> {
+        self.state.iter().flat_map(|state| state.lanes.iter())
+    }
+
+    /// What lanes did.
+    pub fn statistics(&self) -> Statistics {
+        let state = self.state.as_deref();
+        state.map_or_else(Statistics::default, |state| state.statistics)
+    }
+
+    /// Looks at what has arrived.
+    fn sort(&mut self, handler: &mut impl FragmentHandler) {
+        let (network, Some(state)) = (&mut self.network, self.state.as_deref_mut()) else {
+            return;
+        };
+        while let Some((peer, arrival)) = state.arrived.pop_front() {
+            let State {
+                lanes,
+                tracker,
+                actions,
+                ..
+            } = state;
+            let act = &mut |action| actions.push(action);
+            match arrival {
+                Arrival::Message(message) => {
+                    if lanes.on_message(peer, message, tracker, act).is_err() {
+                        let broken = Arrival::Broken("it sends what no lane allows");
+                        state.arrived.push_front((peer, broken));
+                    }
+                }
+                Arrival::Announced {
+                    channel,
+                    generation,
+                } => {
+                    let slot = lanes.on_announced(peer, generation, act);
+                    state.act(network);
+                    if let Some(end) = slot.and_then(|slot| state.end(slot)) {
+                        end.is_watched[channel] = true;
+                    }
+                }
+                Arrival::Broken(what) => {
+                    let failure = Failure::Broken(what);
+                    network.give_up(peer, failure, &mut Between { state, handler });
+                }
+                Arrival::Failed => {
+                    tracker.forget(peer);
+                    lanes.on_death(peer, act);
+                    state.outgoing.retain(|(to, _)| *to != peer);
+                }
+            }
+            state.act(network);
+        }
+    }
+
+    /// Ends rounds, leaves what is to be left, and sends what waits.
+    fn progress(&mut self) {
+        let (network, Some(state)) = (&mut self.network, self.state.as_deref_mut()) else {
+            return;
+        };
+        if state.tracker.samples() >= state.samples {
+            state.tracker.progress();
+            let act = &mut |action| state.actions.push(action);
+            state.lanes.progress(&state.tracker, act);
+            state.act(network);
+        }
+        for slot in 0..state.ends.len() {
+            if state.ends[slot]
+                .as_mut()
+                .is_some_and(|end| end.leaves(network))
+            {
+                // Fits: there are fewer lanes.
+                let act = &mut |action| state.actions.push(action);
+                state.lanes.drained(slot as u16, act);
+                state.act(network);
+            }
+        }
+        state.outgoing.retain(|&(to, message)| {
+            let bytes = message.encode();
+            let fragment = Fragment {
+                header: &[LANE],
+                payload: Payload::Copied(&[bytes.as_ref()]),
+            };
+            network.send(to, &fragment) == Err(Refused::Full)
+        });
+    }
+}
+
+impl State {
+    fn end(&mut self, slot: u16) -> Option<&mut End> {
+        self.ends.get_mut(usize::from(slot))?.as_mut()
+    }
+
+    /// A fragment went to a peer, or came from it.
+    #[inline]
+    fn note(&mut self, peer: Rank) {
+        let samples = self.sampler.pass(1);
+        if samples > 0 {
+            self.tracker.touch(peer, samples);
+        }
+    }
+
+    fn act(&mut self, network: &mut impl Connect) {
+        for action in std::mem::take(&mut self.actions) {
+            self.statistics.count(&action);
+            match action {
+                Action::Send { to, message } => {
+                    if let Message::Offer {
+                        slot, generation, ..
+                    } = message
+                    {
+                        self.connect(slot, to, generation, network);
+                    }
+                    if let Message::Ask { .. } = message {
+                        // One that did not go was given up.
+                        self.outgoing.retain(|(other, message)| {
+                            *other != to || !matches!(message, Message::Ask { .. })
+                        });
+                    }
+                    self.outgoing.push((to, message));
+                }
+                Action::Open {
+                    slot,
+                    peer,
+                    generation,
+                    ..
+                } => {
+                    self.connect(slot, peer, generation, network);
+                    if let Some(end) = self.end(slot) {
+                        end.outlets
+                            .iter_mut()
+                            .for_each(|outlet| outlet.open(generation));
+                    }
+                }
+                Action::Drain { slot, .. } => {
+                    if let Some(end) = self.end(slot) {
+                        end.outlets.iter_mut().for_each(Outlet::drain);
+                        end.is_draining = true;
+                    }
+                }
+                Action::Close { slot, peer } => {
+                    if self.ends[usize::from(slot)].take().is_some() {
+                        network.disconnect(peer);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes this rank's end, unless it was made for the offer.
+    fn connect(&mut self, slot: u16, peer: Rank, generation: u32, network: &mut impl Connect) {
+        self.ends[usize::from(slot)].get_or_insert_with(|| {
+            network.connect(peer, generation);
+            End {
+                peer,
+                outlets: <[Outlet; CHANNELS]>::default(),
+                is_watched: [false; CHANNELS],
+                is_draining: false,
+            }
+        });
+    }
+
+    fn waiting(&self, peer: Rank) -> usize {
+        let arrived = self.arrived.iter().filter(|(from, _)| *from == peer);
+        let outgoing = self.outgoing.iter().filter(|(to, _)| *to == peer);
+        arrived.count() + outgoing.count()
+    }
+}
+
+impl End {
+    fn send(&mut self, network: &mut impl Connect, fragment: &Fragment<'_>) -> Result<(), Refused> {
+        let channel = usize::from(matches!(fragment.payload, Payload::Read { .. }));
+        loop {
+            // It counts as sent once it is.
+            let mut next = self.outlets[channel].clone();
+            let route = next.route(true);
+            match route {
+                Route::Base => network.send(self.peer, fragment)?,
+                Route::Lane => network.send_connected(self.peer, fragment)?,
+                Route::Announce { generation } => {
+                    announce(network, self.peer, channel, generation)?;
+                }
+                Route::Wait => return Err(Refused::Full),
+            }
+            self.outlets[channel] = next;
+            if !matches!(route, Route::Announce { .. }) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether it has just left the connection, which it had to.
+    fn leaves(&mut self, network: &mut impl Connect) -> bool {
+        let mut has_left = true;
+        for (outlet, taken) in self.outlets.iter_mut().zip(network.taken(self.peer)) {
+            outlet.taken(taken);
+            has_left &= outlet.has_left();
+        }
+        has_left && std::mem::take(&mut self.is_draining)
+    }
+}
+
+fn announce(
+    network: &mut impl Connect,
+    peer: Rank,
+    channel: usize,
+    generation: u32,
+) -> Result<(), Refused> {
+    let bytes = generation.to_le_bytes();
+    let payload = match channel {
+        0 => Payload::Copied(&[&bytes]),
+        _ => Payload::Read {
+            token: TOKEN | u64::from(generation),
+            length: bytes.len() as u32,
+        },
+    };
+    let header = &[ANNOUNCED[channel]];
+    network.send(peer, &Fragment { header, payload })
+}
+
+/// Between the network and the handler.
+struct Between<'a, H> {
+    state: &'a mut State,
+    handler: &'a mut H,
+}
+
+impl<H: FragmentHandler> FragmentHandler for Between<'_, H> {
+    fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]) {
+        match token & TOKEN {
+            0 => self.handler.read(peer, token, offset, into),
+            _ => into.copy_from_slice(&token.to_le_bytes()[offset..][..into.len()]),
+        }
+    }
+
+    fn source(&self, peer: Rank, token: u64, offset: usize, length: usize) -> Option<&[u8]> {
+        match token & TOKEN {
+            0 => self.handler.source(peer, token, offset, length),
+            _ => None,
+        }
+    }
+
+    fn sent(&mut self, peer: Rank, token: u64) {
+        if token & TOKEN == 0 {
+            self.handler.sent(peer, token);
+        }
+    }
+
+    fn is_awaited(&self, peer: Rank, token: u64) -> bool {
+        token & TOKEN == 0 && self.handler.is_awaited(peer, token)
+    }
+
+    fn fragment(&mut self, peer: Rank, header: &[u8], payload: &[u8]) -> bool {
+        if !is_own(header) {
+            let is_taken = self.handler.fragment(peer, header, payload);
+            if is_taken {
+                self.state.note(peer);
+            }
+            return is_taken;
+        }
+        let has_room = self.state.waiting(peer) < MOST_WAITING;
+        if has_room {
+            let arrival = Arrival::decode(header, payload);
+            self.state.arrived.push_back((peer, arrival));
+        }
+        self.state.has_refused |= !has_room;
+        has_room
+    }
+
+    fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
+        if is_own(header) {
+            let broken = Arrival::Broken("a message about lanes is too long");
+            self.state.arrived.push_back((peer, broken));
+            return None;
+        }
+        let id = self.handler.begin(peer, header, length)?;
+        self.state.note(peer);
+        Some(id)
+    }
+
+    fn place(&mut self, id: u64, offset: usize, bytes: &[u8]) {
+        self.handler.place(id, offset, bytes);
+    }
+
+    fn end(&mut self, id: u64) {
+        self.handler.end(id);
+    }
+
+    fn done(&mut self, peer: Rank, token: u64, value: u64) {
+        self.handler.done(peer, token, value);
+    }
+
+    fn failed(&mut self, peer: Rank, failure: Failure) {
+        // Nothing that it has sent counts any more.
+        self.state.arrived.retain(|(from, _)| *from != peer);
+        self.state.arrived.push_front((peer, Arrival::Failed));
+        self.handler.failed(peer, failure);
+    }
+
+    fn joined(&mut self, peer: Rank) {
+        self.handler.joined(peer);
+    }
+
+    fn link_idle(&mut self, peer: Rank) {
+        self.handler.link_idle(peer);
+    }
+
+    fn room(&self) -> usize {
+        self.handler.room()
+    }
+}
+
+impl<N: Connect> Transport for Connections<N> {
+    const AT_ONCE: bool = N::AT_ONCE;
+
+    fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
+        let (network, Some(state)) = (&mut self.network, self.state.as_deref_mut()) else {
+            return self.network.send(peer, fragment);
+        };
+        let mut ends = state.ends.iter_mut().flatten();
+        match ends.find(|end| end.peer == peer) {
+            Some(end) => end.send(network, fragment)?,
+            None => network.send(peer, fragment)?,
+        }
+        state.note(peer);
+        Ok(())
+    }
+
+    fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
+        let Some(state) = self.state.as_deref_mut() else {
+            return self.network.receive(handler);
+        };
+        state.has_refused = false;
+        let mut any = self.network.receive(&mut Between { state, handler });
+        self.sort(handler);
+        let Some(state) = self.state.as_deref_mut() else {
+            return any;
+        };
+        for slot in 0..state.ends.len() {
+            for channel in 0..CHANNELS {
+                if let Some(end) = &state.ends[slot]
+                    && end.is_watched[channel]
+                {
+                    let (peer, between) = (end.peer, &mut Between { state, handler });
+                    any |= self.network.receive_connected(peer, channel, between);
+                }
+            }
+        }
+        self.sort(handler);
+        self.progress();
+        any
+    }
+
+    fn transmit(&mut self, handler: &mut impl FragmentHandler) {
+        let Some(state) = self.state.as_deref_mut() else {
+            return self.network.transmit(handler);
+        };
+        self.network.transmit(&mut Between { state, handler });
+        self.sort(handler);
+    }
+
+    fn is_idle(&self, peer: Rank) -> bool {
+        self.network.is_idle(peer)
+    }
+
+    fn outstanding(&self, peer: Rank) -> usize {
+        self.network.outstanding(peer)
+    }
+
+    fn settle(&mut self, peer: Rank) {
+        self.network.settle(peer);
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let timeout = self.network.timeout();
+        let state = self.state.as_deref();
+        match state.is_some_and(|state| state.has_refused || !state.outgoing.is_empty()) {
+            true => Some(timeout.map_or(RETRY, |timeout| timeout.min(RETRY))),
+            false => timeout,
+        }
+    }
+
+    fn waiter(&self) -> Arc<dyn Wait> {
+        self.network.waiter()
+    }
+
+    fn abandon(&mut self, peers: &[Rank], handler: &mut impl FragmentHandler) {
+        let Some(state) = self.state.as_deref_mut() else {
+            return self.network.abandon(peers, handler);
+        };
+        self.network.abandon(peers, &mut Between { state, handler });
+        self.sort(handler);
+    }
+
+    fn describe(&self, peer: Rank) -> String {
+        self.network.describe(peer)
+    }
+
+    fn has_direct(&self) -> bool {
+        self.network.has_direct()
+    }
+
+    unsafe fn expose(&mut self, base: *mut u8, len: usize) -> Result<Option<Remote>, String> {
+        // SAFETY: the caller keeps the contract.
+        unsafe { self.network.expose(base, len) }
+    }
+
+    unsafe fn write(&mut self, peer: Rank, access: &Access) -> Result<(), Refused> {
+        // SAFETY: the caller keeps the contract.
+        unsafe { self.network.write(peer, access) }
+    }
+
+    unsafe fn read(&mut self, peer: Rank, access: &Access) -> Result<(), Refused> {
+        // SAFETY: the caller keeps the contract.
+        unsafe { self.network.read(peer, access) }
+    }
+
+    fn has_atomic(&self, op: AtomicOp, ty: AtomicType, fetch: bool) -> bool {
+        self.network.has_atomic(op, ty, fetch)
+    }
+
+    fn atomic(&mut self, peer: Rank, remote: Remote, atomic: &NativeAtomic) -> Result<(), Refused> {
+        self.network.atomic(peer, remote, atomic)
+    }
+}
