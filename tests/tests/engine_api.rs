@@ -196,7 +196,12 @@ fn hot_pairs_change() {
     let told = finished.expect("nothing is left behind");
     assert_eq!(told.code, Some(0), "{told:#?}");
     let told = told.stderr;
-    for word in ["lanes_offered", "promotions", "; rings to ranks", "; rings from ranks"] {
+    for word in [
+        "lanes_offered",
+        "promotions",
+        "; rings to ranks",
+        "; rings from ranks",
+    ] {
         assert!(told.contains(word), "{word}: {told}");
     }
 }
