@@ -1,6 +1,7 @@
 //! Networks with the semantics of Portals: [`matching`] in software; [`shm`], the network in shared
 //! memory between the processes of a host; [`local`], between processes that come and go;
-//! [`transport`], the Ni contract over anything that carries fragments.
+//! [`transport`], the Ni contract over anything that carries fragments; [`portals4`], the contract
+//! over a real Portals 4.
 
 pub mod compact;
 mod doorbell;
@@ -10,6 +11,8 @@ pub mod matching;
 pub mod memory;
 #[cfg(not(loom))]
 mod peer_credentials;
+#[cfg(not(loom))]
+pub mod portals4;
 mod ready_set;
 mod ring;
 #[cfg(not(loom))]

@@ -30,6 +30,7 @@ pub mod model;
 pub mod na;
 pub mod ofi;
 pub mod pace;
+pub mod portals4;
 pub mod programs;
 pub mod ranks;
 pub mod reference;

@@ -3,6 +3,7 @@
 mod conformance_composite;
 mod conformance_na;
 mod conformance_ofi;
+mod conformance_portals4;
 mod conformance_shm;
 mod conformance_udp;
 
@@ -18,5 +19,6 @@ fn main() {
     conformance_na::add_all(&mut trials);
     conformance_udp::add_all(&mut trials);
     conformance_ofi::add_all(&mut trials);
+    conformance_portals4::add_all(&mut trials);
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -35,7 +35,7 @@ mod poll;
 mod progress_thread;
 mod queue;
 mod receive;
-mod regions;
+pub(crate) mod regions;
 mod send;
 mod state;
 #[cfg(test)]

@@ -74,6 +74,7 @@ pub trait Network {
 pub struct Setup<N> {
     name: String,
     patience: Patience,
+    exclusions: &'static [Exclusion],
     start: Arc<Start<N>>,
 }
 
@@ -88,6 +89,7 @@ impl<N> Setup<N> {
         Self {
             name,
             patience: Patience::default(),
+            exclusions: &[],
             start: Arc::new(move |ranks| start(ranks).map_err(|error| error.to_string())),
         }
     }
@@ -102,6 +104,12 @@ impl<N> Setup<N> {
         };
         Self { patience, ..self }
     }
+
+    /// Excused from these cases.
+    #[must_use]
+    pub fn excused(self, exclusions: &'static [Exclusion]) -> Self {
+        Self { exclusions, ..self }
+    }
 }
 
 impl<N> Clone for Setup<N> {
@@ -109,6 +117,7 @@ impl<N> Clone for Setup<N> {
         Self {
             name: self.name.clone(),
             patience: self.patience,
+            exclusions: self.exclusions,
             start: Arc::clone(&self.start),
         }
     }
@@ -124,6 +133,9 @@ impl<N: Ni> Network for Setup<N> {
     }
     fn patience(&self) -> Patience {
         self.patience
+    }
+    fn exclusions(&self) -> &[Exclusion] {
+        self.exclusions
     }
 }
 

@@ -1,0 +1,321 @@
+//! Atomics, which the target's processor does.
+//!
+//! The library has atomics of its own, but they are not atomic with a processor's, and handlers and
+//! ranks that share memory use that. So an atomic is a message to an index of the network's own,
+//! and its answer another; they are matched here, to a list of those entries that take atomics.
+
+use std::collections::VecDeque;
+
+use conduit_core::ni::{
+    Atomic, AtomicType, EqId, Event, Exchange, Inject, MatchEntry, MeEvents, MeMemory, MeOptions,
+    NiError, Outcome, PtIndex, PutEvent, Rank, Sink, Submit, apply_atomic,
+};
+use conduit_core::threads::{Lock, Mode};
+use slab::Slab;
+
+use super::interface::Interface;
+use super::queues::{ATOMICS, INDICES, REPLIES, REQUESTS};
+use super::{Portals4, State};
+use crate::matching::{
+    Entry, Incoming, Location, MatchList, MessageKind, atomic_code, atomic_of, outcome_code,
+    outcome_of,
+};
+
+/// The most atomics of a rank under way.
+const MOST: usize = 256;
+/// Blocks for requests, and bytes of each.
+const BLOCKS: [usize; 2] = [4, 64 << 10];
+/// Bytes of a request: match bits, offset, operand, comparand.
+const REQUEST: usize = 32;
+
+/// An atomic under way.
+#[derive(Debug)]
+struct Pending {
+    target: Rank,
+    token: u64,
+    queue: EqId,
+    fetch: bool,
+    ty: AtomicType,
+}
+
+/// An answer that found no ticket.
+#[derive(Debug, Clone, Copy)]
+struct Answer {
+    target: Rank,
+    match_bits: u64,
+    value: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Atomics {
+    pending: Slab<Pending>,
+    /// By index: entries that take atomics; their tags are their places.
+    lists: [MatchList; INDICES as usize],
+    owed: VecDeque<Answer>,
+}
+
+impl Atomics {
+    pub(super) fn new() -> Self {
+        Self {
+            pending: Slab::new(),
+            lists: std::array::from_fn(|_| MatchList::new()),
+            owed: VecDeque::new(),
+        }
+    }
+}
+
+/// A block for requests.
+fn requests() -> MatchEntry {
+    MatchEntry {
+        memory: MeMemory::Managed {
+            bytes: BLOCKS[1],
+            min_free: REQUEST,
+        },
+        ignore_bits: u64::MAX,
+        match_bits: 0,
+        source: None,
+        options: MeOptions::PUT,
+        events: MeEvents::all(),
+        tag: 0,
+    }
+}
+
+impl State {
+    /// Links an entry that takes atomics, if it is over a region.
+    pub(super) fn join_list(&mut self, place: u32, entry: &MatchEntry, base: Option<*mut u8>) {
+        let Some(base) = base.filter(|_| entry.options.contains(MeOptions::ATOMIC)) else {
+            return;
+        };
+        let Some(linked) = self.entries.get(place) else {
+            return;
+        };
+        let entry = MatchEntry {
+            tag: place.into(),
+            ..*entry
+        };
+        let list = &mut self.atomics.lists[usize::from(linked.index)];
+        linked.in_list = list.append(Entry::new(&entry, base.expose_provenance()));
+    }
+
+    /// Undoes [`Self::join_list`].
+    pub(super) fn leave_list(&mut self, place: u32) {
+        if let Some(entry) = self.entries.get(place)
+            && let Some(id) = entry.in_list.take()
+        {
+            self.atomics.lists[usize::from(entry.index)].unlink(id);
+        }
+    }
+
+    /// Does a request. `None`: it makes no sense.
+    fn serve(&mut self, interface: &Interface, put: &PutEvent<'_>) -> Option<Answer> {
+        let (op, ty) = atomic_of((put.match_bits >> 32) as u32)?;
+        let word = |at: usize| Some(u64::from_le_bytes(*put.data.get(at * 8..)?.first_chunk()?));
+        let (match_bits, offset, operand, comparand) = (word(0)?, word(1)?, word(2)?, word(3)?);
+        let index = usize::try_from(put.hdr_data).ok()?;
+        let incoming = Incoming {
+            kind: MessageKind::Atomic,
+            source: put.source,
+            match_bits,
+            offset,
+            length: ty.size(),
+        };
+        let hit = self.atomics.lists.get_mut(index)?.accept(&incoming);
+        let (mut outcome, mut value) = (Outcome::NoMatch, 0);
+        if let Some(hit) = hit {
+            outcome = hit.outcome;
+            if let (Outcome::Done, Location::Region(address)) = (hit.outcome, hit.location) {
+                match address.is_multiple_of(ty.size()) {
+                    false => outcome = Outcome::OutOfRange,
+                    true => {
+                        let integer = std::ptr::with_exposed_provenance_mut(address);
+                        // SAFETY: aligned, and within a region, whose integers are accessed by
+                        // atomic instructions as the contract of atomics demands.
+                        value = unsafe { apply_atomic(integer, op, ty, operand, comparand) };
+                    }
+                }
+            }
+            let queue = self.indices[index].as_ref().and_then(|index| index.queue);
+            let mut due = [None; 2];
+            if let Some(entry) = self.entries.get(hit.tag as u32)
+                && hit.events.contains(MeEvents::OPERATION)
+                && outcome == Outcome::Done
+            {
+                due[0] = Some(Event::Atomic {
+                    tag: entry.tag,
+                    source: put.source,
+                    match_bits,
+                    offset,
+                });
+            }
+            if hit.unlinked {
+                due[1] = self.entries.used_up(interface, hit.tag as u32);
+            }
+            if let Some(queue) = queue.and_then(|queue| self.queues[usize::from(queue)].as_mut()) {
+                queue.pending.extend(due.into_iter().flatten());
+            }
+        }
+        Some(Answer {
+            target: put.source,
+            match_bits: u64::from(put.match_bits as u32) | u64::from(outcome_code(outcome)) << 32,
+            value,
+        })
+    }
+
+    /// Ends an atomic. `None`: it is none that is under way.
+    fn answered(&mut self, put: &PutEvent<'_>) -> Option<()> {
+        let key = put.match_bits as u32 as usize;
+        let outcome = outcome_of(u8::try_from(put.match_bits >> 32).ok()?)?;
+        let pending = self.atomics.pending.get(key)?;
+        if pending.target != put.source {
+            return None;
+        }
+        let pending = self.atomics.pending.remove(key);
+        let length = match outcome {
+            Outcome::Done => pending.ty.size(),
+            _ => 0,
+        };
+        let token = pending.token;
+        let event = match pending.fetch {
+            true => Event::Reply {
+                token,
+                outcome,
+                length,
+                value: put.hdr_data,
+            },
+            false => Event::Ack {
+                token,
+                outcome,
+                length,
+            },
+        };
+        let queue = self.queues[usize::from(pending.queue.0)].as_mut()?;
+        queue.pending.push_back(event);
+        Some(())
+    }
+}
+
+impl<M: Mode> Portals4<M> {
+    /// Opens the indices of atomics.
+    pub(super) fn open_atomics(&self) -> Result<(), NiError> {
+        let eq = Some(EqId(ATOMICS));
+        let mut state = self.state.lock();
+        state.open_index(&self.interface, REQUESTS, eq)?;
+        state.open_index(&self.interface, REPLIES, eq)?;
+        for _ in 0..BLOCKS[0] {
+            state.append(&self.interface, REQUESTS, &requests())?;
+        }
+        let replies = MatchEntry {
+            memory: MeMemory::Nothing,
+            ..requests()
+        };
+        state.append(&self.interface, REPLIES, &replies)?;
+        Ok(())
+    }
+
+    /// As [`conduit_core::ni::Ni::atomic`], of what has been checked.
+    pub(super) fn request_atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
+        let mut state = self.state.lock();
+        if state.atomics.pending.len() == MOST {
+            return Ok(Submit::Again);
+        }
+        let key = state.atomics.pending.insert(Pending {
+            target: atomic.target,
+            token: atomic.token,
+            queue: atomic.eq,
+            fetch: atomic.fetch,
+            ty: atomic.ty,
+        });
+        let words = [
+            atomic.match_bits,
+            atomic.remote_offset,
+            atomic.operand,
+            atomic.comparand,
+        ];
+        let body = words.map(u64::to_le_bytes);
+        let answer = state.inject(
+            &self.interface,
+            &Inject {
+                match_bits: key as u64 | u64::from(atomic_code(atomic.op, atomic.ty)) << 32,
+                head: &[],
+                hdr_data: atomic.index.0.into(),
+                body: body.as_flattened(),
+                target: atomic.target,
+                index: PtIndex(REQUESTS),
+                exchange: Exchange::ExpectsReply,
+            },
+        );
+        if !matches!(answer, Ok(Submit::Posted)) {
+            state.atomics.pending.remove(key);
+        }
+        answer
+    }
+
+    /// Does what peers ask for, and ends what they have answered.
+    pub(super) fn serve_atomics(&self) {
+        self.send_owed();
+        self.poll_queue(ATOMICS.into(), 64, &mut Serve(self));
+    }
+
+    fn send_owed(&self) {
+        let mut state = self.state.lock();
+        while let Some(answer) = state.atomics.owed.pop_front() {
+            let sent = state.inject(
+                &self.interface,
+                &Inject {
+                    match_bits: answer.match_bits,
+                    head: &[],
+                    hdr_data: answer.value,
+                    body: &[],
+                    target: answer.target,
+                    index: PtIndex(REPLIES),
+                    exchange: Exchange::IsReply,
+                },
+            );
+            match sent {
+                Ok(Submit::Posted) => {}
+                Ok(Submit::Again) => return state.atomics.owed.push_front(answer),
+                Err(error) => return state.fail(error),
+            }
+        }
+    }
+}
+
+/// Takes requests and answers.
+struct Serve<'a, M: Mode>(&'a Portals4<M>);
+
+impl<M: Mode> Sink for Serve<'_, M> {
+    fn event(&mut self, event: Event<'_>) {
+        let mut state = self.0.state.lock();
+        match event {
+            Event::Put(put) if put.index.0 == REQUESTS => {
+                match state.serve(&self.0.interface, &put) {
+                    Some(answer) => {
+                        state.atomics.owed.push_back(answer);
+                        drop(state);
+                        self.0.send_owed();
+                    }
+                    None => state.bad = state.bad.or(Some(put.source)),
+                }
+            }
+            Event::Put(put) => {
+                if state.answered(&put).is_none() {
+                    state.bad = state.bad.or(Some(put.source));
+                }
+            }
+            Event::Free { .. } => {
+                if let Err(error) = state.append(&self.0.interface, REQUESTS, &requests()) {
+                    state.fail(error);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Not while an answer waits for a ticket, or events for the user: then requests wait in their
+    /// queue, and in the end at their initiators.
+    fn is_ready(&self) -> bool {
+        let state = self.0.state.lock();
+        let mut queues = state.queues.iter().flatten();
+        state.atomics.owed.is_empty() && queues.all(|queue| queue.pending.len() <= MOST)
+    }
+}

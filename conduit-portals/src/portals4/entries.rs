@@ -1,0 +1,376 @@
+//! Match entries, and the memory of those that are locally managed.
+//!
+//! The library says when a managed entry has unlinked itself, but messages may still be on their
+//! way into its memory then, or their events into the queue, in any order. So the bytes of each
+//! event are noted: the memory is free when they make up one piece from its first byte on, of which
+//! less than the least free space is left, and all of them have been delivered.
+
+use std::collections::VecDeque;
+
+use conduit_core::ni::{Event, MatchEntry, MeEvents, MeId, MeMemory, MeOptions, NiError, Unlink};
+use portals4_sys::{PTL_INVALID_HANDLE, ptl_handle_me_t};
+
+use super::interface::{Interface, Target};
+use crate::matching::EntryId;
+
+/// Places for each entry that can be linked: an event that comes late may name a place whose entry
+/// is gone, so places are used again as late as possible.
+const PLACES: u32 = 4;
+
+/// Memory aligned to 16.
+type Memory = Box<[u128]>;
+
+/// The memory of a managed entry.
+#[derive(Debug)]
+struct Block {
+    memory: Memory,
+    bytes: usize,
+    min_free: usize,
+    messages: u32,
+    /// Bytes from the first on whose messages have been delivered.
+    delivered: usize,
+    /// Pieces behind that, in no order.
+    beyond: Vec<(usize, usize)>,
+}
+
+impl Block {
+    /// Notes that a message has been delivered.
+    fn note(&mut self, start: usize, end: usize) {
+        self.messages += 1;
+        if start < end {
+            self.beyond.push((start, end));
+        }
+        while let Some(at) = self
+            .beyond
+            .iter()
+            .position(|piece| piece.0 == self.delivered)
+        {
+            self.delivered = self.beyond.swap_remove(at).1;
+        }
+    }
+
+    /// Whether everything has been delivered that an entry had taken when it unlinked itself.
+    fn is_drained(&self, once: bool) -> bool {
+        match once {
+            true => self.messages > 0,
+            false => {
+                self.messages > 0
+                    && self.beyond.is_empty()
+                    && self.bytes - self.delivered < self.min_free
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Link {
+    Linked,
+    /// It has unlinked itself; its memory is in use.
+    Draining,
+    Gone,
+}
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    generation: u16,
+    link: Link,
+    pub(super) index: u8,
+    handle: ptl_handle_me_t,
+    pub(super) tag: u64,
+    pub(super) options: MeOptions,
+    pub(super) events: MeEvents,
+    /// Its place in the list for atomics.
+    pub(super) in_list: Option<EntryId>,
+    block: Option<Block>,
+}
+
+/// All entries of a rank. An entry is known to the library by its place plus 1.
+#[derive(Debug)]
+pub(super) struct Entries {
+    places: Vec<Entry>,
+    free: VecDeque<u32>,
+    linked: u32,
+    limit: u32,
+    /// Blocks that entries have left.
+    spare: Vec<Memory>,
+}
+
+/// What the library knows the entry behind all others by.
+pub(super) const NOBODY: usize = 0;
+
+fn unknown(me: MeId) -> NiError {
+    NiError::NoSuchObject {
+        operation: "me_unlink",
+        what: "match entry",
+        value: u64::from(me.0),
+    }
+}
+
+impl Entries {
+    pub(super) fn new(limit: u32) -> Self {
+        Self {
+            places: Vec::new(),
+            free: VecDeque::new(),
+            linked: 0,
+            limit,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Links an entry. `region` is the first byte of its memory, if that is in a region.
+    ///
+    /// # Errors
+    /// Too many are linked, or the library has refused it.
+    pub(super) fn append(
+        &mut self,
+        interface: &Interface,
+        index: u8,
+        entry: &MatchEntry,
+        region: Option<*mut u8>,
+    ) -> Result<(MeId, u32), NiError> {
+        if self.linked == self.limit {
+            return Err(NiError::Exhausted {
+                operation: "me_append",
+                what: "match entries",
+                limit: self.limit.into(),
+                setting: "none: a limit of libportals",
+            });
+        }
+        let place = match self.places.len() as u32 {
+            many if many == self.limit * PLACES => self.free.pop_front(),
+            next => {
+                self.places.push(Entry {
+                    generation: 0,
+                    link: Link::Gone,
+                    index,
+                    handle: PTL_INVALID_HANDLE,
+                    tag: 0,
+                    options: MeOptions::empty(),
+                    events: MeEvents::empty(),
+                    in_list: None,
+                    block: None,
+                });
+                Some(next)
+            }
+        };
+        let exhausted = || interface.error("me_append", "entries are all draining".to_owned());
+        let place = place.ok_or_else(exhausted)?;
+        let block = match entry.memory {
+            MeMemory::Managed { bytes, min_free } => Some(Block {
+                memory: self.memory(bytes),
+                bytes,
+                min_free,
+                messages: 0,
+                delivered: 0,
+                beyond: Vec::new(),
+            }),
+            _ => None,
+        };
+        let slot = &mut self.places[place as usize];
+        slot.block = block;
+        let target = match (entry.memory, &mut slot.block, region) {
+            (_, Some(block), _) => Target::Managed {
+                base: block.memory.as_mut_ptr().cast(),
+                len: block.bytes,
+                min_free: block.min_free,
+            },
+            (MeMemory::Region { len, .. }, _, Some(base)) => Target::Region { base, len },
+            _ => Target::Nothing,
+        };
+        let tells = slot.block.is_some() || entry.events.contains(MeEvents::OPERATION);
+        // Atomics are matched here, see `atomics`.
+        let by_library = entry.options.intersects(MeOptions::PUT | MeOptions::GET);
+        let handle = match by_library {
+            // SAFETY: a region lives as long as the network, a block until the entry has drained,
+            // or its place is used again after it was unlinked.
+            true => unsafe { interface.me_append(index, entry, target, tells, place as usize + 1) },
+            false => Ok(PTL_INVALID_HANDLE),
+        };
+        let handle = match handle {
+            Ok(handle) => handle,
+            Err(error) => {
+                self.free.push_back(place);
+                return Err(error);
+            }
+        };
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.link = Link::Linked;
+        slot.index = index;
+        slot.handle = handle;
+        slot.tag = entry.tag;
+        slot.options = entry.options;
+        slot.events = entry.events;
+        slot.in_list = None;
+        self.linked += 1;
+        Ok((MeId(u32::from(slot.generation) << 16 | place), place))
+    }
+
+    fn memory(&mut self, bytes: usize) -> Memory {
+        let words = bytes.div_ceil(size_of::<u128>());
+        match self.spare.iter().position(|memory| memory.len() == words) {
+            Some(at) => self.spare.swap_remove(at),
+            None => vec![0; words].into(),
+        }
+    }
+
+    /// The entry that an event of the library names.
+    #[inline]
+    pub(super) fn named(&mut self, user: usize) -> Option<(u32, &mut Entry)> {
+        let place = user.checked_sub(1)?;
+        Some((place as u32, self.places.get_mut(place)?))
+    }
+
+    pub(super) fn get(&mut self, place: u32) -> Option<&mut Entry> {
+        self.places.get_mut(place as usize)
+    }
+
+    /// Unlinks an entry. Gives its place, if it is gone.
+    ///
+    /// # Errors
+    /// There is no such entry.
+    pub(super) fn unlink(
+        &mut self,
+        interface: &Interface,
+        me: MeId,
+    ) -> Result<Result<u32, Unlink>, NiError> {
+        let place = me.0 & 0xffff;
+        let entry = self.places.get_mut(place as usize);
+        let is_it = |entry: &&mut Entry| {
+            u32::from(entry.generation) == me.0 >> 16 && entry.link == Link::Linked
+        };
+        let entry = entry.filter(is_it).ok_or_else(|| unknown(me))?;
+        if entry.handle != PTL_INVALID_HANDLE && interface.me_unlink(entry.handle)? == Unlink::InUse
+        {
+            return Ok(Err(Unlink::InUse));
+        }
+        // Its memory stays for messages whose events have not been delivered yet.
+        entry.link = Link::Gone;
+        self.linked -= 1;
+        self.free.push_back(place);
+        Ok(Ok(place))
+    }
+
+    /// An entry was used once, by what the library doesn't know. Gives the event that is due.
+    pub(super) fn used_up(&mut self, interface: &Interface, place: u32) -> Option<Event<'static>> {
+        let entry = self.places.get_mut(place as usize)?;
+        entry.in_list = None;
+        if entry.handle != PTL_INVALID_HANDLE {
+            // If a message uses it now, the library tells that it has unlinked itself.
+            let gone = matches!(interface.me_unlink(entry.handle), Ok(Unlink::Done));
+            gone.then_some(())?;
+        }
+        self.unlinked(place)[0]
+    }
+
+    /// An entry has unlinked itself. Gives the events that are due.
+    pub(super) fn unlinked(&mut self, place: u32) -> [Option<Event<'static>>; 2] {
+        let Some(entry) = self.places.get_mut(place as usize) else {
+            return [None; 2];
+        };
+        if entry.link != Link::Linked {
+            return [None; 2];
+        }
+        self.linked -= 1;
+        entry.link = Link::Draining;
+        let tells = entry.events.contains(MeEvents::LINK);
+        let unlinked = tells.then_some(Event::Unlinked { tag: entry.tag });
+        [unlinked, self.drain(place)]
+    }
+
+    /// A put to an entry has been delivered. Gives the event that is due.
+    pub(super) fn delivered(
+        &mut self,
+        place: u32,
+        start: usize,
+        length: usize,
+    ) -> Option<Event<'static>> {
+        let block = self.places.get_mut(place as usize)?.block.as_mut()?;
+        block.note(start, start + length);
+        self.drain(place)
+    }
+
+    fn drain(&mut self, place: u32) -> Option<Event<'static>> {
+        let entry = self.places.get_mut(place as usize)?;
+        if entry.link != Link::Draining {
+            return None;
+        }
+        let once = entry.options.contains(MeOptions::USE_ONCE);
+        let managed = entry.block.is_some();
+        if entry
+            .block
+            .as_ref()
+            .is_some_and(|block| !block.is_drained(once))
+        {
+            return None;
+        }
+        entry.link = Link::Gone;
+        self.free.push_back(place);
+        self.spare
+            .extend(entry.block.take().map(|block| block.memory));
+        let tells = managed && entry.events.contains(MeEvents::LINK);
+        tells.then_some(Event::Free { tag: entry.tag })
+    }
+}
+
+impl Entry {
+    pub(super) fn is_managed(&self) -> bool {
+        self.block.is_some()
+    }
+
+    /// The address of a managed entry's first byte.
+    pub(super) fn first(&self) -> usize {
+        (self.block.as_ref()).map_or(0, |block| block.memory.as_ptr().addr())
+    }
+
+    /// The place of `length` bytes at this address in the entry's own memory.
+    #[inline]
+    pub(super) fn offset(&self, address: usize, length: usize) -> Option<(usize, *const u8)> {
+        let block = self.block.as_ref()?;
+        let base: *const u8 = block.memory.as_ptr().cast();
+        let offset = address.checked_sub(base.addr())?;
+        let end = offset.checked_add(length)?;
+        (end <= block.bytes).then(|| (offset, base.wrapping_add(offset)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(bytes: usize, min_free: usize) -> Block {
+        Block {
+            memory: vec![0; bytes / 16].into(),
+            bytes,
+            min_free,
+            messages: 0,
+            delivered: 0,
+            beyond: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_block_is_drained_after_its_last_message_in_any_order() {
+        // Four messages; after the third there is room for the least message, after the fourth not.
+        let pieces = [(0, 100), (100, 108), (108, 600), (600, 1000)];
+        for first in 0..4 {
+            for step in [1, 3] {
+                let mut block = block(1024, 100);
+                for at in 0..4 {
+                    assert!(!block.is_drained(false), "{first} {step} {at}");
+                    let (start, end) = pieces[(first + step * at) % 4];
+                    block.note(start, end);
+                    block.note(end, end);
+                }
+                assert!(block.is_drained(false), "{first} {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_entry_that_is_used_once_has_one_message() {
+        let mut block = block(1024, 100);
+        assert!(!block.is_drained(true));
+        block.note(0, 0);
+        assert!(block.is_drained(true));
+    }
+}

@@ -1,0 +1,413 @@
+//! The calls of libportals, with their return codes as results. One open interface.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use conduit_core::ni::{MatchEntry, MeOptions, NiError, Rank, Submit, Unlink};
+use portals4_sys::*;
+
+/// Where an entry's messages go.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Target {
+    /// This memory, filled in order of arrival.
+    Managed {
+        base: *mut u8,
+        len: usize,
+        min_free: usize,
+    },
+    /// This memory, at the initiator's offset.
+    Region { base: *mut u8, len: usize },
+    /// Nowhere.
+    Nothing,
+}
+
+/// A put or get, as the library wants it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Transfer {
+    pub(super) is_get: bool,
+    /// The descriptor of all memory whose completions go to the right queue.
+    pub(super) md: ptl_handle_md_t,
+    /// The memory at this rank.
+    pub(super) address: usize,
+    pub(super) length: usize,
+    pub(super) target: Rank,
+    pub(super) index: u8,
+    pub(super) match_bits: u64,
+    pub(super) remote_offset: u64,
+    pub(super) hdr_data: u64,
+    /// Comes back in the event.
+    pub(super) user: usize,
+}
+
+/// An open interface of a library. The library lets any number of threads call it at once.
+#[derive(Debug)]
+pub(super) struct Interface {
+    library: Library,
+    ni: ptl_handle_ni_t,
+    pub(super) limits: ptl_ni_limits_t,
+    rank: Rank,
+    closed: AtomicBool,
+    /// Threads that wait for an event.
+    waiting: AtomicU32,
+    /// An event queue has overflowed: events are lost.
+    overrun: AtomicBool,
+}
+
+impl Interface {
+    /// Opens an interface with matching and logical addresses. `rank` is for errors.
+    pub(super) fn open(
+        library: Library,
+        rank: Rank,
+        most: ptl_ni_limits_t,
+    ) -> Result<Self, NiError> {
+        let mut this = Self {
+            library,
+            ni: PTL_INVALID_HANDLE,
+            limits: most,
+            rank,
+            closed: AtomicBool::new(true),
+            waiting: AtomicU32::new(0),
+            overrun: AtomicBool::new(false),
+        };
+        // SAFETY: may be called at any time.
+        this.check("PtlInit", unsafe { this.library.PtlInit() })?;
+        let options = PTL_NI_MATCHING | PTL_NI_LOGICAL;
+        // SAFETY: pointers to variables.
+        let opened = unsafe {
+            this.library.PtlNIInit(
+                PTL_IFACE_DEFAULT,
+                options,
+                PTL_PID_ANY,
+                &most,
+                &mut this.limits,
+                &mut this.ni,
+            )
+        };
+        if let Err(error) = this.check("PtlNIInit", opened) {
+            // SAFETY: undoes the call above.
+            unsafe { this.library.PtlFini() };
+            return Err(error);
+        }
+        *this.closed.get_mut() = false;
+        Ok(this)
+    }
+
+    /// This process's place.
+    pub(super) fn place(&self) -> Result<ptl_process_phys_t, NiError> {
+        let mut id = ptl_process_t::from_rank(0);
+        // SAFETY: a pointer to a variable.
+        let found = unsafe { self.library.PtlGetPhysId(self.ni, &mut id) };
+        self.check("PtlGetPhysId", found)?;
+        // SAFETY: all bytes of it have a value, and the call gives a place.
+        Ok(unsafe { id.phys })
+    }
+
+    /// Says where each rank is. May wait for the other ranks of this host.
+    pub(super) fn set_map(&self, places: &[ptl_process_phys_t]) -> Result<(), NiError> {
+        let map: Vec<_> = places
+            .iter()
+            .map(|place| ptl_process_t::from_phys(place.nid, place.pid))
+            .collect();
+        // SAFETY: a map of this length.
+        let set = unsafe {
+            self.library
+                .PtlSetMap(self.ni, map.len() as u64, map.as_ptr())
+        };
+        self.check("PtlSetMap", set)
+    }
+
+    /// Whether the library's constants are those that it is taken to have.
+    pub(super) fn self_test(&self) -> Result<(), SelfTestError> {
+        // SAFETY: an open interface of this library with matching and a map.
+        unsafe { self.library.self_test(self.ni) }
+    }
+
+    fn constants(&self) -> &'static Constants {
+        self.library.constants()
+    }
+
+    #[inline]
+    fn check(&self, operation: &'static str, returned: c_int) -> Result<(), NiError> {
+        match returned {
+            PTL_OK => Ok(()),
+            code => Err(self.refused(operation, code)),
+        }
+    }
+
+    #[cold]
+    fn refused(&self, operation: &'static str, code: c_int) -> NiError {
+        let code = self.library.version().return_code(code);
+        self.error(
+            operation,
+            format!("{} answers {code}", self.library.path().display()),
+        )
+    }
+
+    #[cold]
+    pub(super) fn error(&self, operation: &'static str, reason: String) -> NiError {
+        NiError::System {
+            operation,
+            rank: self.rank,
+            reason,
+        }
+    }
+
+    pub(super) fn eq_alloc(&self, slots: usize) -> Result<ptl_handle_eq_t, NiError> {
+        let mut queue = PTL_EQ_NONE;
+        // SAFETY: a pointer to a variable.
+        let made = unsafe { self.library.PtlEQAlloc(self.ni, slots as u64, &mut queue) };
+        self.check("PtlEQAlloc", made).map(|()| queue)
+    }
+
+    /// The next event of a queue.
+    #[inline]
+    pub(super) fn eq_get(&self, queue: ptl_handle_eq_t) -> Option<ptl_event_t> {
+        let mut event = ptl_event_t::default();
+        // SAFETY: a queue of this interface, which is open, and a variable.
+        match unsafe { self.library.PtlEQGet(queue, &mut event) } {
+            PTL_OK => Some(event),
+            PTL_EQ_DROPPED => {
+                self.overrun.store(true, Ordering::Relaxed);
+                Some(event)
+            }
+            _ => None,
+        }
+    }
+
+    /// Waits up to `milliseconds` for an event of one of these queues: which, and the event. The one
+    /// call that other threads may make at the time of [`Self::close`].
+    pub(super) fn eq_poll(
+        &self,
+        queues: &[ptl_handle_eq_t],
+        milliseconds: u32,
+    ) -> Option<(usize, ptl_event_t)> {
+        let mut event = ptl_event_t::default();
+        let mut which = 0;
+        // SYNC: `close` sets `closed` before it looks at `waiting`.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let polled = match self.closed.load(Ordering::SeqCst) {
+            true => PTL_EQ_EMPTY,
+            // SAFETY: queues of this interface, which is open, and variables.
+            false => unsafe {
+                self.library.PtlEQPoll(
+                    queues.as_ptr(),
+                    queues.len() as c_uint,
+                    milliseconds,
+                    &mut event,
+                    &mut which,
+                )
+            },
+        };
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        if polled == PTL_EQ_DROPPED {
+            self.overrun.store(true, Ordering::Relaxed);
+        }
+        matches!(polled, PTL_OK | PTL_EQ_DROPPED).then_some((which as usize, event))
+    }
+
+    /// Opens a table entry. With a queue it has flow control.
+    pub(super) fn pt_alloc(
+        &self,
+        index: u8,
+        queue: Option<ptl_handle_eq_t>,
+    ) -> Result<(), NiError> {
+        let options = if queue.is_some() { PTL_PT_FLOWCTRL } else { 0 };
+        let queue = queue.unwrap_or(PTL_EQ_NONE);
+        let mut got = 0;
+        // SAFETY: a queue of this interface, and a variable.
+        let made =
+            unsafe { (self.library).PtlPTAlloc(self.ni, options, queue, index.into(), &mut got) };
+        self.check("PtlPTAlloc", made)
+    }
+
+    pub(super) fn pt_enable(&self, index: u8) {
+        // SAFETY: it has no other conditions than an open interface. That the index is open is
+        // known, so that it can't fail.
+        unsafe { self.library.PtlPTEnable(self.ni, index.into()) };
+    }
+
+    /// Appends an entry. `tells`: operations have events.
+    ///
+    /// # Safety
+    /// The target's memory stays valid until the entry is unlinked, or the interface closed.
+    pub(super) unsafe fn me_append(
+        &self,
+        index: u8,
+        entry: &MatchEntry,
+        target: Target,
+        tells: bool,
+        user: usize,
+    ) -> Result<ptl_handle_me_t, NiError> {
+        let constants = self.constants();
+        let (base, len, min_free, managed) = match target {
+            Target::Managed {
+                base,
+                len,
+                min_free,
+            } => (base, len, min_free, true),
+            Target::Region { base, len } => (base, len, 0, false),
+            // The library ignores the initiator's offset then.
+            Target::Nothing => (ptr::null_mut(), 0, 0, true),
+        };
+        let mut options = constants.PTL_ME_EVENT_LINK_DISABLE
+            | constants.PTL_ME_EVENT_OVER_DISABLE
+            | constants.PTL_ME_UNEXPECTED_HDR_DISABLE;
+        for (set, option) in [
+            (entry.options.contains(MeOptions::PUT), PTL_ME_OP_PUT),
+            (entry.options.contains(MeOptions::GET), PTL_ME_OP_GET),
+            (entry.options.contains(MeOptions::USE_ONCE), PTL_ME_USE_ONCE),
+            (
+                !entry.options.contains(MeOptions::TRUNCATE),
+                constants.PTL_ME_NO_TRUNCATE,
+            ),
+            (managed, constants.PTL_ME_MANAGE_LOCAL),
+            (!tells, constants.PTL_ME_EVENT_COMM_DISABLE),
+        ] {
+            options |= if set { option } else { 0 };
+        }
+        let me = ptl_me_t {
+            start: base.cast(),
+            length: len as u64,
+            ct_handle: PTL_CT_NONE,
+            uid: PTL_UID_ANY,
+            options,
+            match_id: ptl_process_t::from_rank(entry.source.unwrap_or(PTL_RANK_ANY)),
+            match_bits: entry.match_bits,
+            ignore_bits: entry.ignore_bits,
+            min_free: min_free as u64,
+        };
+        let list = match entry.options.contains(MeOptions::OVERFLOW) {
+            true => PTL_OVERFLOW_LIST,
+            false => PTL_PRIORITY_LIST,
+        };
+        let user = ptr::without_provenance_mut::<c_void>(user);
+        let mut handle = PTL_INVALID_HANDLE;
+        // SAFETY: pointers to variables; the caller's promise for the memory.
+        let made = unsafe {
+            (self.library).PtlMEAppend(self.ni, index.into(), &me, list, user, &mut handle)
+        };
+        self.check("PtlMEAppend", made).map(|()| handle)
+    }
+
+    pub(super) fn me_unlink(&self, handle: ptl_handle_me_t) -> Result<Unlink, NiError> {
+        // SAFETY: an entry of this interface.
+        match unsafe { self.library.PtlMEUnlink(handle) } {
+            PTL_OK => Ok(Unlink::Done),
+            // The second is its answer to an entry that unlinks itself at this moment.
+            PTL_IN_USE | PTL_ARG_INVALID => Ok(Unlink::InUse),
+            code => Err(self.refused("PtlMEUnlink", code)),
+        }
+    }
+
+    /// Describes all memory of this process; completions go to `queue`.
+    pub(super) fn md_bind(&self, queue: ptl_handle_eq_t) -> Result<ptl_handle_md_t, NiError> {
+        let md = ptl_md_t {
+            start: ptr::null_mut(),
+            length: PTL_SIZE_MAX,
+            options: PTL_MD_EVENT_SEND_DISABLE,
+            eq_handle: queue,
+            ct_handle: PTL_CT_NONE,
+        };
+        let mut handle = PTL_INVALID_HANDLE;
+        // SAFETY: a queue of this interface, and variables. What of the memory is accessed is said
+        // by each operation.
+        let made = unsafe { self.library.PtlMDBind(self.ni, &md, &mut handle) };
+        self.check("PtlMDBind", made).map(|()| handle)
+    }
+
+    /// Starts a put or get.
+    ///
+    /// # Safety
+    /// Until the event, a put's bytes are not written, and a get's neither read nor written.
+    #[inline]
+    pub(super) unsafe fn start(&self, transfer: &Transfer) -> Result<Submit, NiError> {
+        let Transfer {
+            md,
+            address,
+            length,
+            match_bits,
+            remote_offset,
+            hdr_data,
+            ..
+        } = *transfer;
+        let (address, length) = (address as u64, length as u64);
+        let target = ptl_process_t::from_rank(transfer.target);
+        let index = transfer.index.into();
+        let user = ptr::without_provenance_mut::<c_void>(transfer.user);
+        let returned = match transfer.is_get {
+            // SAFETY: a descriptor of this interface; the caller's promise.
+            true => unsafe {
+                self.library.PtlGet(
+                    md,
+                    address,
+                    length,
+                    target,
+                    index,
+                    match_bits,
+                    remote_offset,
+                    user,
+                )
+            },
+            // SAFETY: as above.
+            false => unsafe {
+                self.library.PtlPut(
+                    md,
+                    address,
+                    length,
+                    PTL_ACK_REQ,
+                    target,
+                    index,
+                    match_bits,
+                    remote_offset,
+                    user,
+                    hdr_data,
+                )
+            },
+        };
+        match returned {
+            PTL_OK => Ok(Submit::Posted),
+            code if code == self.constants().PTL_NO_SPACE => Ok(Submit::Again),
+            code => Err(self.refused(if transfer.is_get { "PtlGet" } else { "PtlPut" }, code)),
+        }
+    }
+
+    /// Whether events are lost, or the interface is closed.
+    pub(super) fn is_broken(&self) -> Option<&'static str> {
+        if self.closed.load(Ordering::Relaxed) {
+            Some("it gave up operations that did not end, and closed its interface for that")
+        } else if self.overrun.load(Ordering::Relaxed) {
+            Some(
+                "an event queue of libportals has overflowed (setting CONDUIT_PORTALS4_OPERATIONS)",
+            )
+        } else {
+            None
+        }
+    }
+
+    /// Closes the interface: the library accesses no memory any more. No other call may be under
+    /// way, and none may come, except [`Self::eq_poll`].
+    pub(super) fn close(&self) {
+        // SYNC: with `eq_poll`.
+        if !self.closed.swap(true, Ordering::SeqCst) {
+            while self.waiting.load(Ordering::SeqCst) != 0 {
+                std::thread::yield_now();
+            }
+            // SAFETY: an open interface, once.
+            unsafe { self.library.PtlNIFini(self.ni) };
+            // SAFETY: as often as `PtlInit`.
+            unsafe { self.library.PtlFini() };
+        }
+    }
+
+    /// In a child of this process, where the library's threads do not exist.
+    pub(super) fn forget(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Interface {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,262 @@
+//! Operations under way: their tickets, and those that their target has refused for now.
+//!
+//! libportals doesn't say how many operations may be under way, and a rank that exceeds it may hang
+//! inside a call. So there is a ticket for each, from a few *shares*, by the index at the target:
+//! ranks whose requests fill each other's must still have tickets for replies.
+//!
+//! Every operation is acknowledged, also what needs no event here: a target whose event queue is
+//! full, or that has not opened the index yet, refuses what comes, and the initiator sends it
+//! again. At once would be a storm, so it waits, each time twice as long.
+
+use std::time::{Duration, Instant};
+
+use conduit_core::ni::{Ack, Event, MdId, NiError, Outcome, Submit};
+use portals4_sys::*;
+
+use super::interface::{Interface, Transfer};
+use super::queues::INDICES;
+
+/// Shares of the tickets: the user's indices take turns, those of the network have one each.
+const SHARES: u32 = 6;
+
+/// The share of an index.
+fn share(index: u8) -> usize {
+    match index {
+        own if own >= INDICES => 4 + usize::from(own - INDICES),
+        index => usize::from(index) % 4,
+    }
+}
+
+/// The wait before the first repetition, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(10)];
+
+/// What its initiator is told.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Tells {
+    /// Nothing: an inject.
+    Nothing,
+    /// The end of a put.
+    Put(Ack),
+    /// The end of a get.
+    Get,
+}
+
+/// An operation under way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operation {
+    pub(super) transfer: Transfer,
+    pub(super) tells: Tells,
+    pub(super) token: u64,
+    /// The descriptor that it counts at.
+    pub(super) md: Option<MdId>,
+    refusals: u32,
+}
+
+impl Operation {
+    pub(super) fn new(transfer: Transfer, tells: Tells, token: u64, md: Option<MdId>) -> Self {
+        Self {
+            transfer,
+            tells,
+            token,
+            md,
+            refusals: 0,
+        }
+    }
+
+    /// Whether the library may access memory that is the caller's.
+    pub(super) fn has_memory(&self) -> bool {
+        self.md.is_some() && self.transfer.length > 0
+    }
+
+    /// The event that its initiator is owed.
+    pub(super) fn event(&self, outcome: Outcome, length: usize) -> Option<Event<'static>> {
+        let token = self.token;
+        match self.tells {
+            Tells::Nothing => None,
+            Tells::Put(Ack::Local) => Some(Event::Send { token }),
+            Tells::Put(Ack::Remote) => Some(Event::Ack {
+                token,
+                outcome,
+                length,
+            }),
+            Tells::Get => Some(Event::Reply {
+                token,
+                outcome,
+                length,
+                value: 0,
+            }),
+        }
+    }
+}
+
+/// What an event says of an operation.
+pub(super) enum Ended {
+    /// It has ended.
+    Yes(Operation, Outcome, usize),
+    /// It will be sent again.
+    Refused,
+    /// Its target can't be reached.
+    Unreachable(Operation),
+}
+
+/// All operations of a rank. A ticket is a place in the table and a buffer for an inject.
+#[derive(Debug)]
+pub(super) struct Operations {
+    table: Box<[Option<Operation>]>,
+    free: Vec<u32>,
+    /// By share: tickets left.
+    left: [u32; SHARES as usize],
+    /// Refused operations, and when each is due.
+    refused: Vec<(Instant, u32)>,
+    buffers: Box<[u8]>,
+    buffer_size: usize,
+}
+
+impl Operations {
+    /// With `most` tickets and injects of `inject_size` bytes.
+    pub(super) fn new(most: u32, inject_size: usize) -> Self {
+        let each = most.div_ceil(SHARES);
+        let most = each * SHARES;
+        let buffer_size = inject_size.next_multiple_of(64);
+        Self {
+            table: vec![None; most as usize].into(),
+            free: (0..most).rev().collect(),
+            left: [each; SHARES as usize],
+            refused: Vec::new(),
+            buffers: vec![0; most as usize * buffer_size].into(),
+            buffer_size,
+        }
+    }
+
+    pub(super) fn most(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) fn under_way(&self) -> usize {
+        self.table.len() - self.free.len()
+    }
+
+    /// Starts an operation. The bytes of an inject are given; they go to its ticket's buffer.
+    ///
+    /// # Errors
+    /// The library has refused it.
+    ///
+    /// # Safety
+    /// As [`Interface::start`].
+    pub(super) unsafe fn start(
+        &mut self,
+        interface: &Interface,
+        mut operation: Operation,
+        inject: [&[u8]; 2],
+    ) -> Result<Submit, NiError> {
+        let left = &mut self.left[share(operation.transfer.index)];
+        if *left == 0 {
+            return Ok(Submit::Again);
+        }
+        let Some(&place) = self.free.last() else {
+            return Ok(Submit::Again);
+        };
+        operation.transfer.user = place as usize;
+        if matches!(operation.tells, Tells::Nothing) {
+            let buffer = &mut self.buffers[place as usize * self.buffer_size..];
+            let [head, body] = inject;
+            buffer[..head.len()].copy_from_slice(head);
+            buffer[head.len()..][..body.len()].copy_from_slice(body);
+            operation.transfer.address = buffer.as_ptr().expose_provenance();
+        }
+        // SAFETY: the caller's promise; a buffer stays as it is until its ticket is free again.
+        let answer = unsafe { interface.start(&operation.transfer) }?;
+        if answer == Submit::Posted {
+            self.free.pop();
+            *left -= 1;
+            self.table[place as usize] = Some(operation);
+        }
+        Ok(answer)
+    }
+
+    /// The library's event of an operation's end; `None`: of none that is under way.
+    #[inline]
+    pub(super) fn ended(&mut self, event: &ptl_event_t) -> Option<Ended> {
+        let place = event.user_ptr.addr();
+        let operation = self.table.get_mut(place)?.as_mut()?;
+        let outcome = match event.ni_fail_type {
+            // What lies on the overflow list takes no bytes: the entry behind all others, or the
+            // user's for what nobody else takes.
+            PTL_NI_OK if event.ptl_list == PTL_OVERFLOW_LIST => Outcome::NoMatch,
+            PTL_NI_OK => Outcome::Done,
+            PTL_NI_PT_DISABLED | PTL_NI_DROPPED => {
+                let pause = PAUSES[0] * (1 << operation.refusals.min(16));
+                operation.refusals += 1;
+                let due = Instant::now() + pause.min(PAUSES[1]);
+                self.refused.push((due, place as u32));
+                return Some(Ended::Refused);
+            }
+            PTL_NI_UNDELIVERABLE => return self.free(place).map(Ended::Unreachable),
+            PTL_NI_SEGV => Outcome::OutOfRange,
+            _ => Outcome::NoMatch,
+        };
+        // Other fields of events that are no success are stale.
+        let length = match outcome {
+            Outcome::Done => event.mlength as usize,
+            _ => 0,
+        };
+        let operation = self.free(place)?;
+        Some(Ended::Yes(operation, outcome, length))
+    }
+
+    fn free(&mut self, place: usize) -> Option<Operation> {
+        let operation = self.table[place].take()?;
+        self.left[share(operation.transfer.index)] += 1;
+        self.free.push(place as u32);
+        Some(operation)
+    }
+
+    pub(super) fn any_refused(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    /// Sends again what is due.
+    ///
+    /// # Errors
+    /// The library has refused one.
+    pub(super) fn repeat(&mut self, interface: &Interface) -> Result<(), NiError> {
+        let now = Instant::now();
+        let mut at = 0;
+        while let Some(&(due, place)) = self.refused.get(at) {
+            let operation = self.table[place as usize].filter(|_| due <= now);
+            let started = match operation {
+                // SAFETY: what was promised of its memory when it was submitted holds until its
+                // event.
+                Some(operation) => unsafe { interface.start(&operation.transfer) }?,
+                None => Submit::Again,
+            };
+            match started {
+                Submit::Posted => {
+                    self.refused.swap_remove(at);
+                }
+                Submit::Again => at += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the refused operations with memory of the caller's back.
+    pub(super) fn give_up_refused(&mut self) -> Vec<Operation> {
+        let mut refused = std::mem::take(&mut self.refused);
+        let mut given_up = Vec::new();
+        refused.retain(|(_, place)| {
+            let place = *place as usize;
+            let gives_up = self.table[place].is_some_and(|operation| operation.has_memory());
+            given_up.extend(gives_up.then(|| self.free(place)).flatten());
+            !gives_up
+        });
+        self.refused = refused;
+        given_up
+    }
+
+    /// Whether the library may access memory of the caller's.
+    pub(super) fn any_with_memory(&self) -> bool {
+        let mut operations = self.table.iter().flatten();
+        operations.any(Operation::has_memory)
+    }
+}

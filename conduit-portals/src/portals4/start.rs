@@ -1,0 +1,216 @@
+//! Job start over Portals 4: every rank opens an interface, and all exchange their places.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use conduit_core::bootstrap::Bootstrap;
+use conduit_core::ni::Rank;
+use conduit_core::threads::Mode;
+use portals4_sys::{Library, ptl_ni_limits_t, ptl_process_phys_t};
+
+use super::error::Portals4Error;
+use super::interface::Interface;
+use super::settings::Settings;
+use super::{Job, Portals4};
+
+/// What is set for the network over Portals 4. The same on all ranks, except for the library.
+#[derive(Debug, Clone)]
+pub struct Portals4Config {
+    /// The libportals to load; `None`: the system's.
+    pub library: Option<PathBuf>,
+    /// The most operations under way.
+    pub operations: u32,
+    /// Bytes of the largest put to a locally managed entry.
+    pub max_managed: usize,
+    /// Bytes of the largest inject, up to `max_managed`.
+    pub inject_size: usize,
+    /// Bytes of all regions of a rank together.
+    pub region_bytes: usize,
+    /// How long a rank that leaves waits until its peers have what it has sent.
+    pub linger: Duration,
+}
+
+impl Portals4Config {
+    /// The configuration by these settings.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            library: settings.library.clone(),
+            operations: settings.operations,
+            ..Self::default()
+        }
+    }
+}
+
+impl Default for Portals4Config {
+    fn default() -> Self {
+        Self {
+            library: None,
+            operations: Settings::default().operations,
+            max_managed: 8 << 10,
+            inject_size: 1 << 10,
+            region_bytes: 1 << 36,
+            linger: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Loads libportals.
+///
+/// # Errors
+/// What was looked for, and why it can't be used.
+pub fn library(path: Option<&Path>) -> Result<Library, String> {
+    Library::load(path).map_err(|error| error.to_string())
+}
+
+/// What this network asks for. A library grants less, and this network says so in its limits.
+const WANTED: ptl_ni_limits_t = ptl_ni_limits_t {
+    max_entries: 4096,
+    max_unexpected_headers: 1024,
+    max_mds: 64,
+    max_cts: 64,
+    max_eqs: 64,
+    max_pt_index: 63,
+    max_iovecs: 64,
+    max_list_size: 4096,
+    max_triggered_ops: 64,
+    max_msg_size: 1 << 30,
+    max_atomic_size: 64,
+    max_fetch_atomic_size: 64,
+    max_waw_ordered_size: 64,
+    max_war_ordered_size: 64,
+    max_volatile_size: 64,
+    features: 0,
+};
+
+/// What a rank contributes to the allgather at start begins with one of these. Behind the first are
+/// its place and its largest message, behind the second is the text of its error.
+const READY: u8 = 1;
+const FAILED: u8 = 0;
+
+/// An interface that has no map yet.
+fn open(rank: Rank, config: &Portals4Config) -> Result<(Interface, Vec<u8>), Portals4Error> {
+    let library = library(config.library.as_deref())
+        .map_err(|reason| Portals4Error::Library { rank, reason })?;
+    let interface = Interface::open(library, rank, WANTED)?;
+    let place = interface.place()?;
+    let mut text = vec![READY];
+    text.extend(place.nid.to_le_bytes());
+    text.extend(place.pid.to_le_bytes());
+    text.extend(interface.limits.max_msg_size.to_le_bytes());
+    Ok((interface, text))
+}
+
+/// What all ranks have said.
+fn parse(rank: Rank, texts: &[Vec<u8>]) -> Result<(Vec<ptl_process_phys_t>, u64), Portals4Error> {
+    let mut places = Vec::with_capacity(texts.len());
+    let mut max_message = u64::MAX;
+    for (peer, text) in (0..).zip(texts) {
+        let unreadable = Portals4Error::Peer { rank, peer };
+        let Some((&kind, text)) = text.split_first() else {
+            return Err(unreadable);
+        };
+        if kind == FAILED {
+            let reason = String::from_utf8_lossy(text).into_owned();
+            return Err(Portals4Error::PeerFailed { peer, reason });
+        }
+        let Ok(text) = <[u8; 16]>::try_from(text) else {
+            return Err(unreadable);
+        };
+        let [nid, pid, low, high] = *text.as_chunks::<4>().0 else {
+            return Err(unreadable);
+        };
+        places.push(ptl_process_phys_t {
+            nid: u32::from_le_bytes(nid),
+            pid: u32::from_le_bytes(pid),
+        });
+        let theirs = u64::from(u32::from_le_bytes(low)) | u64::from(u32::from_le_bytes(high)) << 32;
+        max_message = max_message.min(theirs);
+    }
+    Ok((places, max_message))
+}
+
+fn assemble<M: Mode>(
+    rank: Rank,
+    config: &Portals4Config,
+    interface: Interface,
+    texts: &[Vec<u8>],
+) -> Result<Portals4<M>, Portals4Error> {
+    let (places, max_message) = parse(rank, texts)?;
+    interface.set_map(&places)?;
+    let unfit = |error| Portals4Error::Library {
+        rank,
+        reason: format!("{error}"),
+    };
+    interface.self_test().map_err(unfit)?;
+    let job = Job {
+        rank,
+        // Fits: ranks.
+        size: places.len() as u32,
+        max_message: usize::try_from(max_message).unwrap_or(usize::MAX),
+    };
+    Ok(Portals4::new(interface, job, config)?)
+}
+
+/// Starts the network of a job. Collective: if one rank fails all do.
+///
+/// # Errors
+/// There is no libportals, it refuses something, or another rank failed.
+pub fn start<M: Mode>(
+    bootstrap: &mut dyn Bootstrap,
+    config: &Portals4Config,
+) -> Result<Portals4<M>, Portals4Error> {
+    let rank = bootstrap.rank();
+    let opened = open(rank, config);
+    let text = match &opened {
+        Ok((_, text)) => text.clone(),
+        Err(error) => [&[FAILED], error.to_string().as_bytes()].concat(),
+    };
+    let texts = bootstrap.allgather(&text)?;
+    let started = opened.and_then(|(interface, _)| assemble(rank, config, interface, &texts));
+    let verdict = started.as_ref().err().map(ToString::to_string);
+    let verdicts = bootstrap.allgather(verdict.unwrap_or_default().as_bytes())?;
+    let network = started?;
+    for (peer, verdict) in (0..).zip(verdicts) {
+        if !verdict.is_empty() {
+            let reason = String::from_utf8_lossy(&verdict).into_owned();
+            return Err(Portals4Error::PeerFailed { peer, reason });
+        }
+    }
+    Ok(network)
+}
+
+/// A whole job within this process, for tests: a rank for each of these libraries, which have to be
+/// copies of one in different files, since a library has one interface.
+///
+/// # Errors
+/// As [`start`].
+pub fn in_process<M: Mode>(
+    libraries: &[PathBuf],
+    config: &Portals4Config,
+) -> Result<Vec<Portals4<M>>, Portals4Error> {
+    let config = |rank: usize| Portals4Config {
+        library: Some(libraries[rank].clone()),
+        ..config.clone()
+    };
+    let opened = (0..libraries.len())
+        .map(|rank| open(rank as Rank, &config(rank)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let texts: Vec<_> = opened.iter().map(|(_, text)| text.clone()).collect();
+    // A map may be complete only when each rank has set it.
+    let places = parse(0, &texts)?.0;
+    let set = std::thread::scope(|scope| {
+        let set = |(interface, _): &(Interface, _)| interface.set_map(&places);
+        let threads: Vec<_> = opened
+            .iter()
+            .map(|opened| scope.spawn(move || set(opened)))
+            .collect();
+        (threads.into_iter())
+            .map(|thread| thread.join().expect("it does not panic"))
+            .collect::<Result<Vec<_>, _>>()
+    });
+    set?;
+    (0..)
+        .zip(opened)
+        .map(|(rank, (interface, _))| assemble(rank, &config(rank as usize), interface, &texts))
+        .collect()
+}

@@ -1,0 +1,374 @@
+//! The functions of the library.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::time::{Duration, Instant};
+
+use portals4_sys::*;
+
+use crate::queue::Queue;
+use crate::target::{Entry, SPARED, TableEntry};
+use crate::wire::{Header, Kind, MOST};
+use crate::world::{INDICES, Operation, World, lock, wait};
+
+const CONSTANTS: &Constants = &Constants::V4_3;
+const NI: ptl_handle_ni_t = 7;
+/// The number of a node: there is one.
+const NID: u32 = 1;
+/// Attempts to unlink an entry of which one succeeds.
+const ATTEMPTS: u32 = 4;
+
+/// Runs a call on the open interface.
+fn on(call: impl FnOnce(&mut World) -> c_int) -> c_int {
+    match &mut *lock() {
+        Some(world) => call(world),
+        None => CONSTANTS.PTL_NO_INIT,
+    }
+}
+
+/// Functions with bodies, as the C library exports them. Their callers keep the specification.
+macro_rules! exported {
+    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty $body:block)*) => {
+        $(
+            // SAFETY: the name is the library's alone.
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $type),*) -> $ret $body
+        )*
+    };
+}
+
+/// Functions that nothing of Conduit calls.
+macro_rules! absent {
+    ($($name:ident)*) => {
+        $(
+            // SAFETY: the name is the library's alone.
+            #[unsafe(no_mangle)]
+            extern "C" fn $name() -> c_int {
+                PTL_FAIL
+            }
+        )*
+    };
+}
+
+absent! {
+    PtlNIStatus PtlNIHandle PtlGetMap PtlPTDisable PtlGetUid PtlLEAppend PtlLEUnlink PtlLESearch
+    PtlMESearch PtlCTAlloc PtlCTFree PtlCTCancelTriggered PtlCTGet PtlCTWait PtlCTPoll PtlCTSet
+    PtlCTInc PtlAtomic PtlFetchAtomic PtlSwap PtlAtomicSync PtlEQWait PtlTriggeredPut
+    PtlTriggeredGet PtlTriggeredAtomic PtlTriggeredFetchAtomic PtlTriggeredSwap PtlTriggeredCTInc
+    PtlTriggeredCTSet PtlStartBundle PtlEndBundle PtlHandleIsEqual PtlAbort
+}
+
+fn start(
+    world: &mut World,
+    md: ptl_handle_md_t,
+    (offset, length): (u64, u64),
+    header: Header,
+    target: ptl_process_t,
+    user: *mut c_void,
+) -> c_int {
+    if world.faults.no_space && header.index < SPARED && fastrand::u32(..8) == 0 {
+        return CONSTANTS.PTL_NO_SPACE;
+    }
+    let Some(descriptor) = world.descriptors.get(md as usize) else {
+        return PTL_ARG_INVALID;
+    };
+    // SAFETY: all bytes of it have a value.
+    let Some(&pid) = world.map.get(unsafe { target.rank } as usize) else {
+        return PTL_ARG_INVALID;
+    };
+    if length > MOST as u64 {
+        return PTL_ARG_INVALID;
+    }
+    let address = (descriptor.start as usize).wrapping_add(offset as usize);
+    let operation = world.next;
+    world.next += 1;
+    let is_get = header.kind == Kind::Get;
+    if header.wants_ack {
+        world.operations.insert(
+            operation,
+            Operation {
+                queue: descriptor.eq_handle,
+                user: user.addr(),
+                destination: (address, if is_get { length as usize } else { 0 }),
+            },
+        );
+    }
+    let header = Header {
+        pid: world.wire.pid,
+        rank: world.rank,
+        operation,
+        length,
+        ..header
+    };
+    let bytes = match is_get || length == 0 {
+        true => &[],
+        // SAFETY: the memory of a put is valid until its event.
+        false => unsafe {
+            std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), length as usize)
+        },
+    };
+    world.wire.send(pid, &header, bytes);
+    PTL_OK
+}
+
+exported! {
+    fn PtlInit() -> c_int {
+        PTL_OK
+    }
+
+    fn PtlFini() -> () {}
+
+    fn PtlNIInit(_iface: ptl_interface_t, _options: c_uint, _pid: ptl_pid_t,
+        desired: *const ptl_ni_limits_t, actual: *mut ptl_ni_limits_t,
+        ni: *mut ptl_handle_ni_t) -> c_int {
+        if lock().is_some() {
+            return CONSTANTS.PTL_PID_IN_USE;
+        }
+        let Ok(faults) = crate::own_faults() else {
+            return PTL_ARG_INVALID;
+        };
+        if World::open(faults).is_err() {
+            return PTL_FAIL;
+        }
+        // SAFETY: the caller's pointers.
+        unsafe {
+            let mut limits = *desired;
+            limits.max_entries = limits.max_entries.min(1024);
+            limits.max_list_size = limits.max_list_size.min(1024);
+            limits.max_eqs = limits.max_eqs.min(1024);
+            limits.max_pt_index = INDICES as c_int - 1;
+            limits.max_msg_size = limits.max_msg_size.min(MOST as u64);
+            actual.write(limits);
+            ni.write(NI);
+        }
+        PTL_OK
+    }
+
+    fn PtlNIFini(_ni: ptl_handle_ni_t) -> c_int {
+        World::close();
+        PTL_OK
+    }
+
+    fn PtlSetMap(_ni: ptl_handle_ni_t, size: ptl_size_t, map: *const ptl_process_t) -> c_int {
+        on(|world| {
+            // SAFETY: the caller's map.
+            let map = unsafe { std::slice::from_raw_parts(map, size as usize) };
+            // SAFETY: places, all of whose bytes have a value.
+            world.map = map.iter().map(|process| unsafe { process.phys.pid }).collect();
+            let own = world.map.iter().position(|pid| *pid == world.wire.pid);
+            match own {
+                Some(rank) => {
+                    world.rank = rank as u32;
+                    PTL_OK
+                }
+                None => PTL_ARG_INVALID,
+            }
+        })
+    }
+
+    fn PtlGetId(_ni: ptl_handle_ni_t, id: *mut ptl_process_t) -> c_int {
+        on(|world| {
+            // SAFETY: the caller's pointer.
+            unsafe { id.write(ptl_process_t::from_rank(world.rank)) };
+            PTL_OK
+        })
+    }
+
+    fn PtlGetPhysId(_ni: ptl_handle_ni_t, id: *mut ptl_process_t) -> c_int {
+        on(|world| {
+            // SAFETY: the caller's pointer.
+            unsafe { id.write(ptl_process_t::from_phys(NID, world.wire.pid)) };
+            PTL_OK
+        })
+    }
+
+    fn PtlPTAlloc(_ni: ptl_handle_ni_t, options: c_uint, queue: ptl_handle_eq_t,
+        asked: ptl_pt_index_t, got: *mut ptl_pt_index_t) -> c_int {
+        on(|world| {
+            let free = |at: &usize| world.table[*at].is_none();
+            let index = match asked {
+                PTL_PT_ANY => (0..INDICES).rev().find(free),
+                asked => Some(asked as usize).filter(|at| *at < INDICES).filter(free),
+            };
+            let Some(index) = index else {
+                return CONSTANTS.PTL_PT_IN_USE;
+            };
+            if options & PTL_PT_FLOWCTRL != 0 && queue == PTL_EQ_NONE {
+                return CONSTANTS.PTL_PT_EQ_NEEDED;
+            }
+            world.table[index] = Some(TableEntry {
+                queue: (queue != PTL_EQ_NONE).then_some(queue),
+                options,
+                ..TableEntry::default()
+            });
+            // SAFETY: the caller's pointer.
+            unsafe { got.write(index as u32) };
+            PTL_OK
+        })
+    }
+
+    fn PtlPTFree(_ni: ptl_handle_ni_t, index: ptl_pt_index_t) -> c_int {
+        on(|world| {
+            match world.table.get_mut(index as usize) {
+                Some(entry) => *entry = None,
+                None => return PTL_ARG_INVALID,
+            }
+            PTL_OK
+        })
+    }
+
+    fn PtlPTEnable(_ni: ptl_handle_ni_t, index: ptl_pt_index_t) -> c_int {
+        on(|world| match world.table.get_mut(index as usize) {
+            Some(Some(entry)) => {
+                entry.disabled = false;
+                PTL_OK
+            }
+            _ => PTL_ARG_INVALID,
+        })
+    }
+
+    fn PtlMDBind(_ni: ptl_handle_ni_t, md: *const ptl_md_t, handle: *mut ptl_handle_md_t) -> c_int {
+        on(|world| {
+            // SAFETY: the caller's pointers.
+            unsafe {
+                world.descriptors.push(*md);
+                handle.write(world.descriptors.len() as u32 - 1);
+            }
+            PTL_OK
+        })
+    }
+
+    fn PtlMDRelease(_md: ptl_handle_md_t) -> c_int {
+        PTL_OK
+    }
+
+    fn PtlMEAppend(_ni: ptl_handle_ni_t, index: ptl_pt_index_t, me: *const ptl_me_t,
+        list: ptl_list_t, user: *mut c_void, handle: *mut ptl_handle_me_t) -> c_int {
+        on(|world| {
+            let Some(Some(index)) = world.table.get_mut(index as usize) else {
+                return PTL_ARG_INVALID;
+            };
+            world.entries += 1;
+            // SAFETY: the caller's pointers.
+            unsafe {
+                let entry = Entry::new(world.entries, *me, user.addr());
+                index.lists[usize::from(list)].push(entry);
+                handle.write(world.entries);
+            }
+            PTL_OK
+        })
+    }
+
+    fn PtlMEUnlink(handle: ptl_handle_me_t) -> c_int {
+        on(|world| {
+            if world.faults.in_use && fastrand::u32(..ATTEMPTS) > 0 {
+                return PTL_IN_USE;
+            }
+            for list in world.table.iter_mut().flatten().flat_map(|entry| &mut entry.lists) {
+                if let Some(at) = list.iter().position(|entry| entry.handle == handle) {
+                    list.remove(at);
+                    return PTL_OK;
+                }
+            }
+            PTL_ARG_INVALID
+        })
+    }
+
+    fn PtlPut(md: ptl_handle_md_t, offset: ptl_size_t, length: ptl_size_t, ack: ptl_ack_req_t,
+        target: ptl_process_t, index: ptl_pt_index_t, match_bits: ptl_match_bits_t,
+        remote_offset: ptl_size_t, user: *mut c_void, hdr_data: ptl_hdr_data_t) -> c_int {
+        let header = Header {
+            kind: Kind::Put,
+            pid: 0,
+            rank: 0,
+            operation: 0,
+            wants_ack: ack != PTL_NO_ACK_REQ,
+            index,
+            match_bits,
+            offset: remote_offset,
+            hdr_data,
+            length,
+            fail: PTL_NI_OK,
+            list: 0,
+        };
+        on(|world| start(world, md, (offset, length), header, target, user))
+    }
+
+    fn PtlGet(md: ptl_handle_md_t, offset: ptl_size_t, length: ptl_size_t,
+        target: ptl_process_t, index: ptl_pt_index_t, match_bits: ptl_match_bits_t,
+        remote_offset: ptl_size_t, user: *mut c_void) -> c_int {
+        let header = Header {
+            kind: Kind::Get,
+            pid: 0,
+            rank: 0,
+            operation: 0,
+            wants_ack: true,
+            index,
+            match_bits,
+            offset: remote_offset,
+            hdr_data: 0,
+            length,
+            fail: PTL_NI_OK,
+            list: 0,
+        };
+        on(|world| start(world, md, (offset, length), header, target, user))
+    }
+
+    fn PtlEQAlloc(_ni: ptl_handle_ni_t, size: ptl_size_t, handle: *mut ptl_handle_eq_t) -> c_int {
+        on(|world| {
+            world.queues.push(Queue::new(size as usize, world.faults.unordered));
+            // SAFETY: the caller's pointer.
+            unsafe { handle.write(world.queues.len() as u32 - 1) };
+            PTL_OK
+        })
+    }
+
+    fn PtlEQFree(_queue: ptl_handle_eq_t) -> c_int {
+        PTL_OK
+    }
+
+    fn PtlEQGet(queue: ptl_handle_eq_t, event: *mut ptl_event_t) -> c_int {
+        on(|world| {
+            let Some(queue) = world.queues.get_mut(queue as usize) else {
+                return PTL_ARG_INVALID;
+            };
+            match queue.pop() {
+                Some(found) => {
+                    // SAFETY: the caller's pointer.
+                    unsafe { event.write(found) };
+                    match std::mem::take(&mut queue.dropped) {
+                        true => PTL_EQ_DROPPED,
+                        false => PTL_OK,
+                    }
+                }
+                None => {
+                    world.progress();
+                    PTL_EQ_EMPTY
+                }
+            }
+        })
+    }
+
+    fn PtlEQPoll(queues: *const ptl_handle_eq_t, size: c_uint, milliseconds: ptl_time_t,
+        event: *mut ptl_event_t, which: *mut c_uint) -> c_int {
+        let end = Instant::now() + Duration::from_millis(milliseconds.into());
+        loop {
+            for at in 0..size {
+                // SAFETY: the caller's pointers.
+                let got = unsafe { PtlEQGet(*queues.add(at as usize), event) };
+                if got != PTL_EQ_EMPTY {
+                    // SAFETY: as above.
+                    unsafe { which.write(at) };
+                    return got;
+                }
+            }
+            let fd = match &*lock() {
+                Some(world) => world.wire.fd(),
+                None => return CONSTANTS.PTL_NO_INIT,
+            };
+            if Instant::now() >= end {
+                return PTL_EQ_EMPTY;
+            }
+            wait(fd, 1);
+        }
+    }
+}

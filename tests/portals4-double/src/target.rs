@@ -1,0 +1,248 @@
+//! The target's side: table entries, match entries, and what a message does there.
+
+use portals4_sys::*;
+
+use crate::queue::Queue;
+use crate::wire::{Header, Kind};
+use crate::world::World;
+
+const CONSTANTS: &Constants = &Constants::V4_3;
+/// Messages to table entries from this one on are spared: those of the bindings' self-test, which
+/// asks for any, and gets the last.
+pub(crate) const SPARED: u32 = 32;
+
+/// A match entry.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) handle: u32,
+    pub(crate) me: ptl_me_t,
+    pub(crate) user: usize,
+    /// Bytes of a locally managed one that are used.
+    fill: u64,
+}
+
+/// A table entry.
+#[derive(Default)]
+pub(crate) struct TableEntry {
+    pub(crate) queue: Option<u32>,
+    pub(crate) options: u32,
+    pub(crate) disabled: bool,
+    /// Priority and overflow list.
+    pub(crate) lists: [Vec<Entry>; 2],
+}
+
+impl Entry {
+    pub(crate) fn new(handle: u32, me: ptl_me_t, user: usize) -> Self {
+        Self {
+            handle,
+            me,
+            user,
+            fill: 0,
+        }
+    }
+
+    fn has(&self, option: u32) -> bool {
+        self.me.options & option != 0
+    }
+
+    fn offset(&self, header: &Header) -> u64 {
+        match self.has(CONSTANTS.PTL_ME_MANAGE_LOCAL) {
+            true => self.fill,
+            false => header.offset,
+        }
+    }
+
+    fn matches(&self, header: &Header) -> bool {
+        // SAFETY: all bytes of it have a value.
+        let source = unsafe { self.me.match_id.rank };
+        let end = self.offset(header).checked_add(header.length);
+        let fits = end.is_some_and(|end| end <= self.me.length);
+        (source == PTL_RANK_ANY || source == header.rank)
+            && (fits || !self.has(CONSTANTS.PTL_ME_NO_TRUNCATE))
+            && (header.match_bits ^ self.me.match_bits) & !self.me.ignore_bits == 0
+    }
+}
+
+impl World {
+    /// A put or get has come. Gives the answer and its bytes.
+    pub(crate) fn arrived(&mut self, header: &Header, bytes: &[u8]) -> (Header, Vec<u8>) {
+        let mut answer = Header {
+            kind: match header.kind {
+                Kind::Get => Kind::Reply,
+                _ => Kind::Ack,
+            },
+            pid: self.wire.pid,
+            rank: self.rank,
+            ..*header
+        };
+        match self.place(header, bytes) {
+            Ok((list, offset, moved)) => {
+                answer.fail = PTL_NI_OK;
+                (answer.list, answer.offset) = (list, offset);
+                answer.length = moved.length;
+                (answer, moved.bytes)
+            }
+            Err(fail) => {
+                answer.fail = fail;
+                (answer, Vec::new())
+            }
+        }
+    }
+
+    fn place(&mut self, header: &Header, bytes: &[u8]) -> Result<(u8, u64, Moved), u8> {
+        if self.faults.dropped && header.index < SPARED && fastrand::u32(..8) == 0 {
+            return Err(match fastrand::bool() {
+                true => PTL_NI_DROPPED,
+                false => PTL_NI_PT_DISABLED,
+            });
+        }
+        let entry = self.table.get_mut(header.index as usize);
+        let Some(Some(index)) = entry else {
+            return Err(PTL_NI_DROPPED);
+        };
+        if index.disabled {
+            return Err(PTL_NI_PT_DISABLED);
+        }
+        let find = |list: &Vec<Entry>| list.iter().position(|entry| entry.matches(header));
+        let found = [PTL_PRIORITY_LIST, PTL_OVERFLOW_LIST]
+            .into_iter()
+            .find_map(|list| Some((list, find(&index.lists[usize::from(list)])?)));
+        let Some((list, at)) = found else {
+            if index.options & PTL_PT_FLOWCTRL == 0 {
+                return Err(PTL_NI_DROPPED);
+            }
+            self.disable(header.index);
+            return Err(PTL_NI_PT_DISABLED);
+        };
+        let entry = &mut index.lists[usize::from(list)][at];
+        let is_put = header.kind == Kind::Put;
+        if !entry.has(if is_put { PTL_ME_OP_PUT } else { PTL_ME_OP_GET }) {
+            return Err(PTL_NI_OP_VIOLATION);
+        }
+        let offset = entry.offset(header);
+        let length = header.length.min(entry.me.length.saturating_sub(offset));
+        let start = match length {
+            0 => std::ptr::null_mut(),
+            _ => entry.me.start.cast::<u8>().wrapping_add(offset as usize),
+        };
+        if is_put {
+            // SAFETY: within the entry's memory, which is the library's to write and read.
+            unsafe { start.copy_from(bytes.as_ptr(), length as usize) };
+        }
+        let bytes = match is_put || length == 0 {
+            true => Vec::new(),
+            // SAFETY: as above.
+            false => unsafe { std::slice::from_raw_parts(start, length as usize) }.to_vec(),
+        };
+        let managed = entry.has(CONSTANTS.PTL_ME_MANAGE_LOCAL);
+        if managed {
+            entry.fill += length;
+        }
+        let least = entry.me.min_free;
+        let full = managed && least > 0 && entry.me.length - entry.fill < least;
+        let unlinks = full || entry.has(PTL_ME_USE_ONCE);
+        let entry = *entry;
+        if unlinks {
+            index.lists[usize::from(list)].remove(at);
+        }
+        let mut event = ptl_event_t {
+            start: start.cast(),
+            user_ptr: std::ptr::without_provenance_mut(entry.user),
+            hdr_data: header.hdr_data,
+            match_bits: header.match_bits,
+            rlength: header.length,
+            mlength: length,
+            remote_offset: header.offset,
+            initiator: ptl_process_t::from_rank(header.rank),
+            pt_index: header.index,
+            r#type: if is_put { PTL_EVENT_PUT } else { PTL_EVENT_GET },
+            ptl_list: list,
+            ..ptl_event_t::default()
+        };
+        let queue = index.queue;
+        if !entry.has(CONSTANTS.PTL_ME_EVENT_COMM_DISABLE) {
+            self.raise(queue, event, false);
+        }
+        if unlinks && !entry.has(CONSTANTS.PTL_ME_EVENT_UNLINK_DISABLE) {
+            event.r#type = PTL_EVENT_AUTO_UNLINK;
+            self.stale(&mut event, false);
+            self.raise(queue, event, self.faults.early);
+        }
+        Ok((list, offset, Moved { length, bytes }))
+    }
+
+    /// Gives fields without meaning any value.
+    pub(crate) fn stale(&self, event: &mut ptl_event_t, of_initiator: bool) {
+        if !self.faults.stale {
+            return;
+        }
+        event.start = std::ptr::without_provenance_mut(fastrand::usize(..));
+        event.match_bits = fastrand::u64(..);
+        event.hdr_data = fastrand::u64(..);
+        event.rlength = fastrand::u64(..);
+        event.initiator = ptl_process_t::from_rank(fastrand::u32(..));
+        if of_initiator {
+            event.pt_index = fastrand::u32(..);
+        }
+        if !of_initiator || event.ni_fail_type != PTL_NI_OK {
+            event.mlength = fastrand::u64(..);
+            event.remote_offset = fastrand::u64(..);
+            event.ptl_list = fastrand::u8(..);
+        }
+    }
+
+    /// A table entry refuses messages from now on.
+    fn disable(&mut self, number: u32) {
+        let Some(Some(index)) = self.table.get_mut(number as usize) else {
+            return;
+        };
+        index.disabled = true;
+        let queue = index.queue;
+        if self.faults.silent && fastrand::bool() {
+            return;
+        }
+        let event = ptl_event_t {
+            pt_index: number,
+            r#type: PTL_EVENT_PT_DISABLED,
+            ni_fail_type: PTL_NI_PT_DISABLED,
+            ..ptl_event_t::default()
+        };
+        if let Some(queue) = queue.and_then(|queue| self.queues.get_mut(queue as usize)) {
+            queue.push(event, false);
+        }
+    }
+
+    /// Puts an event into a queue. Where that makes it full, the table entries with flow control
+    /// refuse messages.
+    pub(crate) fn raise(&mut self, queue: Option<u32>, event: ptl_event_t, first: bool) {
+        let Some(number) = queue else { return };
+        let Some(queue) = self.queues.get_mut(number as usize) else {
+            return;
+        };
+        queue.push(event, first);
+        if !Queue::is_full(queue) {
+            return;
+        }
+        let controlled = |entry: &Option<TableEntry>| {
+            entry.as_ref().is_some_and(|entry| {
+                entry.queue == Some(number)
+                    && entry.options & PTL_PT_FLOWCTRL != 0
+                    && !entry.disabled
+            })
+        };
+        let refusing: Vec<_> = (0..)
+            .zip(&self.table)
+            .filter(|(_, entry)| controlled(entry))
+            .map(|(index, _)| index)
+            .collect();
+        for index in refusing {
+            self.disable(index);
+        }
+    }
+}
+
+/// What a message has moved.
+struct Moved {
+    length: u64,
+    bytes: Vec<u8>,
+}

@@ -1,0 +1,185 @@
+//! Messages between interfaces: datagrams of sockets whose names are the interfaces' numbers.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use portals4_sys::ptl_ni_fail_t;
+
+/// The largest message.
+pub(crate) const MOST: usize = 64 << 10;
+const WORDS: usize = 12;
+
+/// What a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Put,
+    Get,
+    Ack,
+    Reply,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Put, Self::Get, Self::Ack, Self::Reply];
+}
+
+/// The header of a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
+    /// The sender's number, and its rank.
+    pub(crate) pid: u32,
+    pub(crate) rank: u32,
+    /// The operation at its initiator.
+    pub(crate) operation: u64,
+    pub(crate) wants_ack: bool,
+    pub(crate) index: u32,
+    pub(crate) match_bits: u64,
+    /// Where it goes; of an answer, where it went.
+    pub(crate) offset: u64,
+    pub(crate) hdr_data: u64,
+    /// As sent; of an answer, as moved.
+    pub(crate) length: u64,
+    pub(crate) fail: ptl_ni_fail_t,
+    pub(crate) list: u8,
+}
+
+impl Header {
+    fn words(&self) -> [u64; WORDS] {
+        [
+            self.kind as u64,
+            self.pid.into(),
+            self.rank.into(),
+            self.operation,
+            self.wants_ack.into(),
+            self.index.into(),
+            self.match_bits,
+            self.offset,
+            self.hdr_data,
+            self.length,
+            self.fail.into(),
+            self.list.into(),
+        ]
+    }
+
+    fn of(words: [u64; WORDS]) -> Option<Self> {
+        let [
+            kind,
+            pid,
+            rank,
+            operation,
+            ack,
+            index,
+            match_bits,
+            offset,
+            hdr_data,
+            length,
+            fail,
+            list,
+        ] = words;
+        Some(Self {
+            kind: *Kind::ALL.get(kind as usize)?,
+            pid: pid as u32,
+            rank: rank as u32,
+            operation,
+            wants_ack: ack != 0,
+            index: index as u32,
+            match_bits,
+            offset,
+            hdr_data,
+            length,
+            fail: fail as u8,
+            list: list as u8,
+        })
+    }
+}
+
+/// One interface's socket, and what it could not send yet.
+pub(crate) struct Wire {
+    socket: UnixDatagram,
+    pub(crate) pid: u32,
+    unsent: VecDeque<(u32, Vec<u8>)>,
+    buffer: Vec<u8>,
+}
+
+fn address(pid: u32) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("portals4-double/{pid}"))
+}
+
+impl Wire {
+    pub(crate) fn open() -> io::Result<Self> {
+        loop {
+            let pid = fastrand::u32(1..u32::MAX);
+            match UnixDatagram::bind_addr(&address(pid)?) {
+                Ok(socket) => {
+                    socket.set_nonblocking(true)?;
+                    return Ok(Self {
+                        socket,
+                        pid,
+                        unsent: VecDeque::new(),
+                        buffer: vec![0; MOST + WORDS * 8],
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    pub(crate) fn send(&mut self, to: u32, header: &Header, bytes: &[u8]) {
+        let mut datagram: Vec<u8> = header
+            .words()
+            .iter()
+            .flat_map(|w| w.to_le_bytes())
+            .collect();
+        datagram.extend(bytes);
+        self.unsent.push_back((to, datagram));
+        self.flush();
+    }
+
+    /// Sends what there is room for. What its receiver is too slow for waits; those to others don't.
+    pub(crate) fn flush(&mut self) {
+        let mut full = Vec::new();
+        for _ in 0..self.unsent.len() {
+            let Some((to, datagram)) = self.unsent.pop_front() else {
+                return;
+            };
+            let again = full.contains(&to)
+                || address(to).is_ok_and(|address| {
+                    let sent = self.socket.send_to_addr(&datagram, &address);
+                    // Nobody hears of a peer that is gone.
+                    sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+                });
+            if again {
+                full.push(to);
+                self.unsent.push_back((to, datagram));
+            }
+        }
+    }
+
+    /// The next message.
+    pub(crate) fn receive(&mut self) -> Option<(Header, Vec<u8>)> {
+        loop {
+            let length = self.socket.recv(&mut self.buffer).ok()?;
+            let datagram = &self.buffer[..length];
+            let Some((header, bytes)) = datagram.split_at_checked(WORDS * 8) else {
+                continue;
+            };
+            let words = header.as_chunks::<8>().0;
+            let words = std::array::from_fn(|at| u64::from_le_bytes(words[at]));
+            if let Some(header) = Header::of(words) {
+                return Some((header, bytes.to_vec()));
+            }
+        }
+    }
+}

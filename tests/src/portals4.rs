@@ -1,0 +1,106 @@
+//! Jobs over Portals 4 within this process: each rank has a copy of the library of its own, since
+//! a library has one interface.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use conduit_core::threads::Mode;
+use conduit_portals::portals4::start::in_process;
+use conduit_portals::portals4::{Portals4, Portals4Config, Portals4Error};
+use tempfile::TempDir;
+
+/// The most ranks of a job here.
+const MOST: usize = 6;
+
+/// How the library misbehaves, one way at a time and in all.
+pub const FAULTS: [&str; 9] = [
+    "",
+    "unordered",
+    "silent",
+    "in_use",
+    "stale",
+    "dropped",
+    "no_space",
+    "early,unordered",
+    "unordered,silent,in_use,stale,dropped,no_space,early",
+];
+
+struct Copies {
+    faults: &'static str,
+    files: Vec<PathBuf>,
+    _folder: TempDir,
+}
+
+/// A library is never unloaded, so its copies are used again when their job is over.
+static COPIES: Mutex<Vec<Copies>> = Mutex::new(Vec::new());
+
+/// A real libportals to test with instead of the double, if `CONDUIT_TEST_PORTALS4` names one. Jobs
+/// over it can't run at the same time (`--test-threads 1`).
+pub fn real() -> Option<PathBuf> {
+    std::env::var_os("CONDUIT_TEST_PORTALS4").map(PathBuf::from)
+}
+
+/// All faults, or none for a real library.
+pub fn faults() -> &'static [&'static str] {
+    match real() {
+        Some(_) => &FAULTS[..1],
+        None => &FAULTS,
+    }
+}
+
+/// A job of this process, as tests want it.
+pub fn config() -> Portals4Config {
+    Portals4Config {
+        region_bytes: 64 << 20,
+        // All ranks are this thread's: nobody would accept what one that leaves sends.
+        linger: Duration::ZERO,
+        ..Portals4Config::default()
+    }
+}
+
+/// Starts a job over a library with these faults.
+///
+/// # Errors
+/// As [`in_process`].
+///
+/// # Panics
+/// The library can't be copied.
+pub fn job<M: Mode>(
+    ranks: u32,
+    faults: &'static str,
+    config: &Portals4Config,
+) -> Result<Vec<Portals4<M>>, Portals4Error> {
+    let mut all = COPIES.lock().expect("nobody panics with it");
+    for copies in all.iter().filter(|copies| copies.faults == faults) {
+        match in_process(&copies.files[..ranks as usize], config) {
+            // Another job has these.
+            Err(error) if error.to_string().contains("PTL_PID_IN_USE") => {}
+            other => return other,
+        }
+    }
+    all.push(copies(faults));
+    let files = &all.last().expect("it was just put there").files;
+    in_process(&files[..ranks as usize], config)
+}
+
+fn copies(faults: &'static str) -> Copies {
+    let folder = tempfile::tempdir().expect("a folder for copies");
+    let original = real().unwrap_or_else(portals4_double::file);
+    let files = portals4_double::copies(&original, folder.path(), faults, MOST);
+    Copies {
+        faults,
+        files: files.expect("copies of the library"),
+        _folder: folder,
+    }
+}
+
+/// The library with these faults, in this folder, for jobs of several processes.
+///
+/// # Panics
+/// It can't be copied.
+pub fn file(folder: &Path, faults: &str) -> PathBuf {
+    let original = real().unwrap_or_else(portals4_double::file);
+    let mut files = portals4_double::copies(&original, folder, faults, 1).expect("a copy");
+    files.remove(0)
+}
