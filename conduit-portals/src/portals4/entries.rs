@@ -11,6 +11,7 @@ use conduit_core::ni::{Event, MatchEntry, MeEvents, MeId, MeMemory, MeOptions, N
 use portals4_sys::{PTL_INVALID_HANDLE, ptl_handle_me_t};
 
 use super::interface::{Interface, Target};
+use super::queues::INDICES;
 use crate::matching::EntryId;
 
 /// Places for each entry that can be linked: an event that comes late may name a place whose entry
@@ -128,7 +129,9 @@ impl Entries {
         entry: &MatchEntry,
         region: Option<*mut u8>,
     ) -> Result<(MeId, u32), NiError> {
-        if self.linked == self.limit {
+        // The network's own don't count.
+        let counts = index < INDICES;
+        if counts && self.linked == self.limit {
             return Err(NiError::Exhausted {
                 operation: "me_append",
                 what: "match entries",
@@ -201,7 +204,7 @@ impl Entries {
         slot.options = entry.options;
         slot.events = entry.events;
         slot.in_list = None;
-        self.linked += 1;
+        self.linked += u32::from(counts);
         Ok((MeId(u32::from(slot.generation) << 16 | place), place))
     }
 
@@ -245,7 +248,7 @@ impl Entries {
         }
         // Its memory stays for messages whose events have not been delivered yet.
         entry.link = Link::Gone;
-        self.linked -= 1;
+        self.linked -= u32::from(entry.index < INDICES);
         self.free.push_back(place);
         Ok(Ok(place))
     }
@@ -270,7 +273,7 @@ impl Entries {
         if entry.link != Link::Linked {
             return [None; 2];
         }
-        self.linked -= 1;
+        self.linked -= u32::from(entry.index < INDICES);
         entry.link = Link::Draining;
         let tells = entry.events.contains(MeEvents::LINK);
         let unlinked = tells.then_some(Event::Unlinked { tag: entry.tag });
