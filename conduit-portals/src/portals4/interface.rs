@@ -84,11 +84,7 @@ impl Interface {
                 &mut this.ni,
             )
         };
-        if let Err(error) = this.check("PtlNIInit", opened) {
-            // SAFETY: undoes the call above.
-            unsafe { this.library.PtlFini() };
-            return Err(error);
-        }
+        this.check("PtlNIInit", opened)?;
         *this.closed.get_mut() = false;
         Ok(this)
     }
@@ -393,10 +389,9 @@ impl Interface {
             while self.waiting.load(Ordering::SeqCst) != 0 {
                 std::thread::yield_now();
             }
-            // SAFETY: an open interface, once.
+            // SAFETY: an open interface, once. `PtlFini` is not called: after it, the reference
+            // library could not be initialised again in this process.
             unsafe { self.library.PtlNIFini(self.ni) };
-            // SAFETY: as often as `PtlInit`.
-            unsafe { self.library.PtlFini() };
         }
     }
 

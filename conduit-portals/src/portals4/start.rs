@@ -6,7 +6,7 @@ use std::time::Duration;
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
-use portals4_sys::{Library, ptl_ni_limits_t, ptl_process_phys_t};
+use portals4_sys::{Library, SelfTestError, ptl_ni_limits_t, ptl_process_phys_t};
 
 use super::error::Portals4Error;
 use super::interface::Interface;
@@ -101,7 +101,7 @@ fn open(rank: Rank, config: &Portals4Config) -> Result<(Interface, Vec<u8>), Por
 }
 
 /// What all ranks have said.
-fn parse(rank: Rank, texts: &[Vec<u8>]) -> Result<(Vec<ptl_process_phys_t>, u64), Portals4Error> {
+fn parse(rank: Rank, texts: &[Vec<u8>]) -> Result<(Vec<ptl_process_phys_t>, Job), Portals4Error> {
     let mut places = Vec::with_capacity(texts.len());
     let mut max_message = u64::MAX;
     for (peer, text) in (0..).zip(texts) {
@@ -126,28 +126,26 @@ fn parse(rank: Rank, texts: &[Vec<u8>]) -> Result<(Vec<ptl_process_phys_t>, u64)
         let theirs = u64::from(u32::from_le_bytes(low)) | u64::from(u32::from_le_bytes(high)) << 32;
         max_message = max_message.min(theirs);
     }
-    Ok((places, max_message))
-}
-
-fn assemble<M: Mode>(
-    rank: Rank,
-    config: &Portals4Config,
-    interface: Interface,
-    texts: &[Vec<u8>],
-) -> Result<Portals4<M>, Portals4Error> {
-    let (places, max_message) = parse(rank, texts)?;
-    interface.set_map(&places)?;
-    let unfit = |error| Portals4Error::Library {
-        rank,
-        reason: format!("{error}"),
-    };
-    interface.self_test().map_err(unfit)?;
     let job = Job {
         rank,
         // Fits: ranks.
         size: places.len() as u32,
         max_message: usize::try_from(max_message).unwrap_or(usize::MAX),
     };
+    Ok((places, job))
+}
+
+/// The network over an interface that has its map.
+fn assemble<M: Mode>(
+    job: Job,
+    config: &Portals4Config,
+    interface: Interface,
+) -> Result<Portals4<M>, Portals4Error> {
+    let unfit = |error: SelfTestError| Portals4Error::Library {
+        rank: job.rank,
+        reason: error.to_string(),
+    };
+    interface.self_test().map_err(unfit)?;
     Ok(Portals4::new(interface, job, config)?)
 }
 
@@ -166,7 +164,11 @@ pub fn start<M: Mode>(
         Err(error) => [&[FAILED], error.to_string().as_bytes()].concat(),
     };
     let texts = bootstrap.allgather(&text)?;
-    let started = opened.and_then(|(interface, _)| assemble(rank, config, interface, &texts));
+    let started = opened.and_then(|(interface, _)| {
+        let (places, job) = parse(rank, &texts)?;
+        interface.set_map(&places)?;
+        assemble(job, config, interface)
+    });
     let verdict = started.as_ref().err().map(ToString::to_string);
     let verdicts = bootstrap.allgather(verdict.unwrap_or_default().as_bytes())?;
     let network = started?;
@@ -197,7 +199,7 @@ pub fn in_process<M: Mode>(
         .collect::<Result<Vec<_>, _>>()?;
     let texts: Vec<_> = opened.iter().map(|(_, text)| text.clone()).collect();
     // A map may be complete only when each rank has set it.
-    let places = parse(0, &texts)?.0;
+    let (places, job) = parse(0, &texts)?;
     let set = std::thread::scope(|scope| {
         let set = |(interface, _): &(Interface, _)| interface.set_map(&places);
         let threads: Vec<_> = opened
@@ -211,6 +213,8 @@ pub fn in_process<M: Mode>(
     set?;
     (0..)
         .zip(opened)
-        .map(|(rank, (interface, _))| assemble(rank, &config(rank as usize), interface, &texts))
+        .map(|(rank, (interface, _))| {
+            assemble(Job { rank, ..job }, &config(rank as usize), interface)
+        })
         .collect()
 }
