@@ -37,6 +37,8 @@ settings::compose! {
         shm: conduit_portals::shm::settings::Settings,
         /// libfabric's.
         ofi: conduit_ofi::settings::Settings,
+        /// Portals 4's.
+        portals4: conduit_portals::portals4::settings::Settings,
         /// UDP's.
         udp: conduit_udp::settings::Settings,
         /// NA's, which a job has nothing to do with, but may find in its environment.
@@ -52,6 +54,7 @@ impl Settings {
             lanes: &self.lanes,
             shm: &self.shm,
             ofi: &self.ofi,
+            portals4: &self.portals4,
             udp: &self.udp,
         }
     }

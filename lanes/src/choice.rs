@@ -4,22 +4,26 @@ use std::fmt;
 
 use conduit_core::ni::Rank;
 use conduit_ofi::settings::Settings as OfiSettings;
+use conduit_portals::portals4;
+use conduit_portals::portals4::settings::Settings as Portals4Settings;
 
 use crate::settings::NetworkSettings;
 use crate::{Error, Hosts, Result};
 
-/// The known networks, each with the reason if it can't be used here. Tries to load libfabric.
+/// The known networks, each with the reason if it can't be used here. Tries to load libfabric and
+/// libportals.
 pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
-    let ofi = OfiSettings::default();
-    ["shm", "udp", "ofi"]
-        .map(|name| (name, usable_here(name, &ofi)))
+    let (ofi, portals4) = (OfiSettings::default(), Portals4Settings::default());
+    ["shm", "udp", "ofi", "portals4"]
+        .map(|name| (name, usable_here(name, &ofi, &portals4)))
         .into()
 }
 
 /// Whether a network can be used here, or why not.
-fn usable_here(name: &str, ofi: &OfiSettings) -> Result<(), String> {
+fn usable_here(name: &str, ofi: &OfiSettings, portals4: &Portals4Settings) -> Result<(), String> {
     match name {
         "ofi" => conduit_ofi::start::library(&ofi.which()).map(drop),
+        "portals4" => portals4::start::library(portals4.library.as_deref()).map(drop),
         _ => Ok(()),
     }
 }
@@ -29,6 +33,7 @@ fn usable_here(name: &str, ofi: &OfiSettings) -> Result<(), String> {
 pub(crate) enum Kind {
     Udp,
     Ofi,
+    Portals4,
 }
 
 impl fmt::Display for Kind {
@@ -36,6 +41,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Udp => "udp",
             Self::Ofi => "ofi",
+            Self::Portals4 => "portals4",
         })
     }
 }
@@ -60,7 +66,7 @@ pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -
     let position = |network: &str| asked?.iter().position(|name| name == network);
     let mut usable = |name: &str| {
         settings.lanes.allows_network(name)
-            && match usable_here(name, settings.ofi) {
+            && match usable_here(name, settings.ofi, settings.portals4) {
                 Ok(()) => true,
                 Err(reason) => {
                     reasons.push(format!("{name}: {reason}"));
@@ -69,14 +75,17 @@ pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -
             }
     };
     let intra = usable("shm");
-    let udp = usable("udp").then_some(Kind::Udp);
-    // libfabric is used only if it is named: loading it runs code of all its providers.
-    let ofi = (position("ofi").is_some() && usable("ofi")).then_some(Kind::Ofi);
+    let mut kinds = [Kind::Udp, Kind::Ofi, Kind::Portals4].map(|kind| (kind, kind.to_string()));
+    kinds.sort_by_key(|(_, name)| position(name));
+    // Loading a library runs code of its own, of all its providers in libfabric's case: that is
+    // done only where it is named.
+    let inter = (kinds.into_iter())
+        .filter(|(kind, name)| *kind == Kind::Udp || position(name).is_some())
+        .filter(|(_, name)| usable(name))
+        .map(|(kind, _)| kind)
+        .collect::<Vec<_>>();
     // The one that is named first.
-    let inter = match position("ofi") < position("udp") {
-        true => ofi.or(udp),
-        false => udp.or(ofi),
-    };
+    let inter = inter.first().copied();
     if intra && hosts.count() == 1 {
         return Ok(Choice::IntraHost);
     }
@@ -131,6 +140,7 @@ mod tests {
             lanes,
             shm: &Default::default(),
             ofi: &ofi,
+            portals4: &Default::default(),
             udp: &Default::default(),
         };
         super::choose(settings, hosts, 0)

@@ -3,6 +3,7 @@
 use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::NiError;
 use conduit_ofi::OfiError;
+use conduit_portals::portals4::Portals4Error;
 use conduit_portals::shm::ShmError;
 use conduit_udp::start::UdpError;
 
@@ -26,6 +27,9 @@ pub enum Error {
     /// The network over libfabric could not be started.
     #[error("{0}")]
     Ofi(String),
+    /// The network over Portals 4 could not be started.
+    #[error("{0}")]
+    Portals4(String),
     /// Two networks do not fit together.
     #[error(transparent)]
     Composite(#[from] NiError),
@@ -54,6 +58,12 @@ impl From<ShmError> for Error {
 impl From<UdpError> for Error {
     fn from(error: UdpError) -> Self {
         Self::Udp(error.to_string())
+    }
+}
+
+impl From<Portals4Error> for Error {
+    fn from(error: Portals4Error) -> Self {
+        Self::Portals4(error.to_string())
     }
 }
 

@@ -1,12 +1,13 @@
 //! The network of a job, made of several: which peer is reached by which.
 //!
 //! [`start`] chooses among the networks that may be used ([`available_networks`]) and starts them:
-//! shared memory among the ranks of a host, and a network between hosts ([`InterHost`]) to all
+//! shared memory among the ranks of a host, and a network between hosts ([`Far`]) to all
 //! others. The engine sees one network, the [`composite`] of both.
 
 mod choice;
 pub mod composite;
 mod error;
+mod far;
 mod hosts;
 mod inter_host;
 pub mod open;
@@ -15,22 +16,22 @@ mod start;
 
 pub use choice::available_networks;
 pub use error::{Error, Result};
+pub use far::Far;
 pub use hosts::Hosts;
 pub use inter_host::InterHost;
 pub use start::start;
 
 use std::io::Write as _;
 
-use conduit_core::ni::Ni;
+use conduit_core::ni::Ni as _;
 use conduit_core::threads::Mode;
 use conduit_portals::shm::Shm;
-use conduit_portals::transport::SoftPortals;
 
 use crate::composite::Composite;
 use crate::settings::NetworkSettings;
 
 /// The network under every rank of this build.
-pub type Network<M> = Composite<Shm<M>, SoftPortals<M, InterHost>, M>;
+pub type Network<M> = Composite<Shm<M>, Far<M>, M>;
 
 impl<M: Mode> Network<M> {
     /// Announces that this rank's process ends regularly, so that peers don't take it for dead.
@@ -40,18 +41,23 @@ impl<M: Mode> Network<M> {
         if settings.shm.statistics {
             let _ = std::io::stderr().write_all(self.intra_report().as_bytes());
         }
-        if let Some(inter) = self.inter() {
-            inter.leave();
-            if inter.counters(|_, network| network.is_reported(settings)) {
-                let rank = inter.rank();
-                let mut report = inter.counters(|portals, network| network.report(portals, rank));
-                let lanes = inter.lanes();
-                if !lanes.is_empty() {
-                    report += &format!("rank {rank}: {lanes}\n");
+        match self.inter() {
+            None => {}
+            Some(Far::Portals4(inter)) => inter.leave(),
+            Some(Far::Soft(inter)) => {
+                inter.leave();
+                if inter.counters(|_, network| network.is_reported(settings)) {
+                    let rank = inter.rank();
+                    let mut report =
+                        inter.counters(|portals, network| network.report(portals, rank));
+                    let lanes = inter.lanes();
+                    if !lanes.is_empty() {
+                        report += &format!("rank {rank}: {lanes}\n");
+                    }
+                    // One write, so that the reports of several ranks stay whole. Nothing can be
+                    // done about an error.
+                    let _ = std::io::stderr().write_all(report.as_bytes());
                 }
-                // One write, so that the reports of several ranks stay whole. Nothing can be done
-                // about an error.
-                let _ = std::io::stderr().write_all(report.as_bytes());
             }
         }
     }

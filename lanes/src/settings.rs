@@ -2,6 +2,7 @@
 
 use conduit_core::settings::Settings as EngineSettings;
 use conduit_ofi::settings::Settings as OfiSettings;
+use conduit_portals::portals4::settings::Settings as Portals4Settings;
 use conduit_portals::shm::settings::Settings as ShmSettings;
 use conduit_udp::settings::Settings as UdpSettings;
 use settings::Kind;
@@ -11,9 +12,9 @@ settings::group! {
     pub struct Settings, acts "all";
 
     "CONDUIT_NETWORK" networks: Option<Vec<String>> = None,
-        Kind::Words(&["shm", "udp", "ofi"]),
+        Kind::Words(&["shm", "udp", "ofi", "portals4"]),
         unset "what fits each peer: shared memory on one host, UDP between hosts",
-        "networks that may be used: shm within a host, udp or ofi between hosts, of these two the one that is named first; ofi is used only where it is named; the same on all ranks";
+        "networks that may be used: shm within a host; udp, ofi or portals4 between hosts, of these the one that is named first; ofi and portals4 are used only where they are named; the same on all ranks";
     "CONDUIT_SECRET_FILE" secret_file: Option<std::path::PathBuf> = None, Kind::Path,
         unset "ranks trust the launcher and what it hands out",
         "file with a secret of 32 random bytes or more, mode 0600, that has the same content on all ranks: keys depend on it, so that changes to the addresses and keys that the launcher hands out are detected",
@@ -46,6 +47,8 @@ pub struct NetworkSettings<'a> {
     pub shm: &'a ShmSettings,
     /// libfabric's.
     pub ofi: &'a OfiSettings,
+    /// Portals 4's.
+    pub portals4: &'a Portals4Settings,
     /// UDP's.
     pub udp: &'a UdpSettings,
 }

@@ -7,6 +7,7 @@ use conduit_core::ni::Rank;
 use conduit_core::stderr;
 use conduit_core::threads::Mode;
 use conduit_ofi::start::OfiConfig;
+use conduit_portals::portals4::{self, Portals4Config};
 use conduit_portals::shm::{Meeting, Shm, ShmConfig, Stranger};
 use conduit_portals::transport::PortalsConfig;
 use conduit_udp::start::UdpConfig;
@@ -14,7 +15,7 @@ use conduit_udp::start::UdpConfig;
 use crate::choice::{Choice, Kind, choose};
 use crate::composite::Composite;
 use crate::settings::NetworkSettings;
-use crate::{Error, Hosts, InterHost, Network, Result};
+use crate::{Error, Far, Hosts, InterHost, Network, Result};
 
 /// Starts the network of a job whose ranks attach segments of at most `segment` bytes. Collective.
 /// Hosts whose ranks turn out not to share memory are split.
@@ -73,6 +74,7 @@ fn report_split(first: &Stranger, more: usize, choice: Option<&Choice>) {
 enum InterHostConfig {
     Udp(UdpConfig),
     Ofi(OfiConfig),
+    Portals4(Portals4Config),
 }
 
 /// Shared memory among the neighbours, another network to all others. If one rank fails all do.
@@ -98,6 +100,10 @@ fn both<M: Mode>(
         }
     }
     let inter = match inter {
+        InterHostConfig::Portals4(config) => {
+            let inter = portals4::start::start(bootstrap, &config)?;
+            return Ok(Composite::new(intra, Far::Portals4(inter), neighbours)?);
+        }
         InterHostConfig::Udp(config) => {
             conduit_udp::start::start_in(bootstrap, &config, |carrier| {
                 InterHost::Udp(carrier.into())
@@ -108,7 +114,7 @@ fn both<M: Mode>(
         }
     };
     inter.set_waker(intra.waker());
-    Ok(Composite::new(intra, inter, neighbours)?)
+    Ok(Composite::new(intra, Far::Soft(inter), neighbours)?)
 }
 
 /// Configuration of the inter-host network from its own settings, adapted to the other networks'.
@@ -138,8 +144,22 @@ fn inter_host_config(
             config.portals.native_atomics = settings.ofi.atomics && alone;
             InterHostConfig::Ofi(config)
         }
+        Kind::Portals4 => {
+            let mut config = Portals4Config::of(settings.portals4);
+            config.max_managed = shm.max_managed;
+            config.inject_size = if settings.engine.inject {
+                shm.max_managed
+            } else {
+                0
+            };
+            config.region_bytes = shm.region_bytes.saturating_add(ROUNDING);
+            InterHostConfig::Portals4(config)
+        }
     })
 }
+
+/// Each region is rounded up to (huge) pages.
+const ROUNDING: usize = 1 << 30;
 
 /// Adapts the portals of the inter-host network to the common settings and to shared memory, whose
 /// regions they adopt.
@@ -150,8 +170,7 @@ fn adapt(portals: &mut PortalsConfig, settings: NetworkSettings<'_>, shm: &ShmCo
     let NetworkSettings { lanes, .. } = settings;
     portals.lanes = PortalsConfig::lanes(lanes.lane_window, lanes.lane_arrivals);
     portals.max_managed = shm.max_managed;
-    // Each region is rounded up to (huge) pages.
-    portals.region_bytes = shm.region_bytes.saturating_add(1 << 30);
+    portals.region_bytes = shm.region_bytes.saturating_add(ROUNDING);
 }
 
 /// Configuration of shared memory: regions for the segment and for what the engine needs besides

@@ -9,6 +9,7 @@ mod chaos_threads;
 mod collective;
 mod engine_model;
 mod engine_model_ofi;
+mod engine_model_portals4;
 mod engine_model_udp;
 mod forged;
 mod settings_effects;

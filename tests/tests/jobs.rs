@@ -8,6 +8,7 @@ mod faults_ofi;
 mod hangs;
 mod hosts;
 mod hosts_ofi;
+mod hosts_portals4;
 mod install;
 mod na_peers;
 mod na_plugin;

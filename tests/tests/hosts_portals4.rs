@@ -1,0 +1,65 @@
+//! Jobs of several processes over Portals 4, on a library that misbehaves.
+
+use conduit_tests::hosts::succeeds;
+use conduit_tests::job::{Finished, Job};
+use conduit_tests::portals4::{faults, file};
+use tempfile::TempDir;
+
+const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
+const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+
+/// A library with these faults, which lasts as long as its folder.
+struct Library {
+    _folder: TempDir,
+    file: String,
+}
+
+impl Library {
+    fn with(faults: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for a copy");
+        let file = file(folder.path(), faults);
+        Self {
+            file: file.to_str().expect("a name in UTF-8").to_owned(),
+            _folder: folder,
+        }
+    }
+
+    /// Each rank is on a host of its own.
+    #[track_caller]
+    fn separate(&self, ranks: u32, arguments: &[&str]) -> Finished {
+        let job = Job::new(LAUNCH, ranks, FACADE, arguments).env("CONDUIT_NETWORK", "portals4");
+        self.succeeds(job)
+    }
+
+    /// Hosts of two ranks each, by name only.
+    #[track_caller]
+    fn pairs(&self, ranks: u32, arguments: &[&str]) -> Finished {
+        let script = "export CONDUIT_HOST=host$((PMI_RANK / 2)); exec \"$@\"";
+        let wrapped = [&["-c", script, "pairs", FACADE], arguments].concat();
+        let job = Job::new(LAUNCH, ranks, "sh", &wrapped).env("CONDUIT_NETWORK", "shm,portals4");
+        self.succeeds(job)
+    }
+
+    #[track_caller]
+    fn succeeds(&self, job: Job) -> Finished {
+        succeeds(job, &[("CONDUIT_PORTALS4_LIBRARY", &self.file)])
+    }
+}
+
+#[test]
+fn every_call() {
+    let library = Library::with("");
+    for (ranks, mode) in [(1, "seq"), (2, "par"), (3, "parsync"), (4, "seq")] {
+        library.separate(ranks, &["calls", mode]);
+    }
+    library.pairs(4, &["calls", "par"]);
+}
+
+#[test]
+fn every_misbehaviour() {
+    for faults in faults() {
+        let library = Library::with(faults);
+        library.separate(2, &["calls", "seq"]);
+        library.pairs(4, &["calls", "seq"]);
+    }
+}
