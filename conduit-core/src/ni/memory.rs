@@ -98,7 +98,8 @@ bitflags::bitflags! {
         /// A message that doesn't fit is cut; without it, such a message doesn't match.
         const TRUNCATE = 16;
         /// The entry stands behind all entries without this option, whenever those were appended (Portals 4's overflow
-        /// list): the catch basin behind buffers that are linked again and again.
+        /// list): the catch basin behind buffers that are linked again and again. An initiator may be told
+        /// [`NoMatch`](super::Outcome::NoMatch) of what it took.
         const OVERFLOW = 32;
     }
     /// Which events an entry raises on its index's queue.
