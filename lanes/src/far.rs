@@ -18,7 +18,7 @@ pub enum Far<M: Mode> {
     /// The portals over a transport.
     Soft(SoftPortals<M, InterHost>),
     /// Portals 4.
-    Portals4(Portals4<M>),
+    Portals4(Box<Portals4<M>>),
 }
 
 /// Dispatches a call to the network chosen.

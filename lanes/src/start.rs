@@ -102,7 +102,11 @@ fn both<M: Mode>(
     let inter = match inter {
         InterHostConfig::Portals4(config) => {
             let inter = portals4::start::start(bootstrap, &config)?;
-            return Ok(Composite::new(intra, Far::Portals4(inter), neighbours)?);
+            return Ok(Composite::new(
+                intra,
+                Far::Portals4(inter.into()),
+                neighbours,
+            )?);
         }
         InterHostConfig::Udp(config) => {
             conduit_udp::start::start_in(bootstrap, &config, |carrier| {

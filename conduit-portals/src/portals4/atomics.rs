@@ -287,20 +287,19 @@ impl<M: Mode> Sink for Serve<'_, M> {
     fn event(&mut self, event: Event<'_>) {
         let mut state = self.0.state.lock();
         match event {
-            Event::Put(put) if put.index.0 == REQUESTS => {
-                match state.serve(&self.0.interface, &put) {
-                    Some(answer) => {
-                        state.atomics.owed.push_back(answer);
-                        drop(state);
-                        self.0.send_owed();
-                    }
-                    None => state.bad = state.bad.or(Some(put.source)),
-                }
-            }
             Event::Put(put) => {
-                if state.answered(&put).is_none() {
+                let made_sense = match put.index.0 == REQUESTS {
+                    false => state.answered(&put),
+                    true => {
+                        let answer = state.serve(&self.0.interface, &put);
+                        answer.map(|answer| state.atomics.owed.push_back(answer))
+                    }
+                };
+                if made_sense.is_none() {
                     state.bad = state.bad.or(Some(put.source));
                 }
+                drop(state);
+                self.0.send_owed();
             }
             Event::Free { .. } => {
                 if let Err(error) = state.append(&self.0.interface, REQUESTS, &requests()) {
