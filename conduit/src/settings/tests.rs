@@ -286,7 +286,7 @@ fn a_bad_value_is_named_with_its_range() {
     );
     assert_eq!(
         message("CONDUIT_NETWORK", "tcp"),
-        "CONDUIT_NETWORK=\"tcp\" is not valid: accepted is one or more of shm, udp, ofi, with commas between"
+        "CONDUIT_NETWORK=\"tcp\" is not valid: accepted is one or more of shm, udp, ofi, portals4, with commas between"
     );
     let long = message("CONDUIT_INJECT", &"\n".repeat(10_000));
     assert!(long.len() < 400 && !long.contains('\n'), "{long}");
