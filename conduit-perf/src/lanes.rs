@@ -44,7 +44,7 @@ pub struct Options {
     #[arg(long, default_value_t = 20)]
     delay: u32,
     /// Bytes of a lane's window
-    #[arg(long, default_value = "1M")]
+    #[arg(long, default_value = "2M")]
     window: String,
 }
 

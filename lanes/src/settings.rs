@@ -19,7 +19,7 @@ settings::group! {
         unset "ranks trust the launcher and what it hands out",
         "file with a secret of 32 random bytes or more, mode 0600, that has the same content on all ranks: keys depend on it, so that changes to the addresses and keys that the launcher hands out are detected",
         acts "udp, ofi";
-    "CONDUIT_LANE_WINDOW" lane_window: usize = 1 << 20, Kind::bytes(0, 2 << 20, 1),
+    "CONDUIT_LANE_WINDOW" lane_window: usize = 2 << 20, Kind::bytes(0, 2 << 20, 1),
         "bytes that a peer which sends much may have in each of its four windows, in jobs so large that the windows of all have the least size; 0: none may have more",
         acts "udp, ofi";
     "CONDUIT_LANE_ARRIVALS" lane_arrivals: usize = 64 << 20, Kind::bytes(0, 1 << 40, 1),

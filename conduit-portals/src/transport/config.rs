@@ -56,7 +56,7 @@ impl Default for PortalsConfig {
             inject_size: 8 << 10,
             inject_bytes: 4 << 20,
             arrival_bytes: 64 << 20,
-            lanes: Self::lanes(1 << 20, 64 << 20),
+            lanes: Self::lanes(2 << 20, 64 << 20),
             window: 1024,
             operations: 1 << 16,
             linger: Duration::from_secs(2),
