@@ -71,17 +71,18 @@ impl<M: Mode> Network<M> {
             }
         }
         let intra = self.intra();
-        let peers = (0..intra.size()).filter(|peer| *peer != intra.rank());
         let name = |peer: u32| match self.neighbours() {
             Some(ranks) => ranks.get(peer as usize).copied().unwrap_or(peer),
             None => peer,
         };
-        let (to, from): (Vec<_>, Vec<_>) = peers
-            .map(|peer| (name(peer).to_string(), intra.own_rings(peer)))
-            .map(|(rank, (to, from))| (to.then(|| rank.clone()), from.then_some(rank)))
-            .unzip();
+        let (mut to, mut from) = (Vec::new(), Vec::new());
+        for peer in (0..intra.size()).filter(|peer| *peer != intra.rank()) {
+            let rank = name(peer).to_string();
+            let (has_to, has_from) = intra.own_rings(peer);
+            to.extend(has_to.then(|| rank.clone()));
+            from.extend(has_from.then_some(rank));
+        }
         for (way, ranks) in [("to", to), ("from", from)] {
-            let ranks: Vec<String> = ranks.into_iter().flatten().collect();
             if !ranks.is_empty() {
                 report += &format!("; rings {way} ranks {}", ranks.join(", "));
             }

@@ -112,7 +112,7 @@ impl Ends<'_> {
                     link.receive_size = self.base;
                 }
             }
-            // The peer counts it as its wide. An owner has nothing to drain.
+            // The peer counts it as its promotion. An owner has nothing to drain.
             Action::Open { .. } | Action::Drain { .. } => {}
         }
     }
@@ -174,8 +174,6 @@ impl Portals {
             wide.tracker.progress();
             let act = &mut |action| ends.owner(action);
             wide.owned.progress(&wide.tracker, act);
-            // The others' denials age with the rounds.
-            wide.held.progress(&wide.tracker, &mut |_| {});
         }
     }
 
@@ -214,26 +212,20 @@ impl Portals {
     /// Whether this rank is leaving no lane of this peer any more. It has left one when what is
     /// under way fits a window as all have it.
     pub(crate) fn has_drained(&mut self, peer: Rank) -> bool {
-        let is_draining = |wide: &WideWindows| {
-            let mut draining = wide.draining.iter();
-            draining.any(|(_, draining)| *draining == peer)
-        };
-        if !self.wide.as_deref().is_some_and(is_draining) {
-            return true;
-        }
         let Some((wide, mut ends)) = self.wide() else {
             return true;
         };
+        let Some(&(slot, _)) = wide.draining.iter().find(|(_, of)| *of == peer) else {
+            return true;
+        };
         let base = ends.base;
-        if !ends.links.get(peer).is_some_and(|link| link.send.fit(base)) {
-            return false;
-        }
-        let at = wide.draining.iter().position(|(_, of)| *of == peer);
-        if let Some((slot, _)) = at.map(|at| wide.draining.swap_remove(at)) {
+        let has_left = ends.links.get(peer).is_some_and(|link| link.send.fit(base));
+        if has_left {
+            // Which closes the lane, and so takes it from those that are draining.
             let act = &mut |action| ends.holder(action, &mut wide.draining);
             wide.held.drained(slot, act);
         }
-        true
+        has_left
     }
 
     /// A peer has failed or left: nothing of it is waited for, and it gets no lane.
