@@ -1,6 +1,5 @@
-//! Broadcasts and reductions over all ranks.
+//! Broadcasts and reductions over all ranks. Those of teams, and the other collective operations, are in `team`.
 
-use conduit_core::engine::{JOB_TEAM, Reduction};
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -37,7 +36,7 @@ element! {
 }
 
 /// Collective: all ranks make the same calls in the same order, with values of the same length. They are no barriers: a rank may
-/// return before others have called. Messages are handled meanwhile.
+/// return before others have called. Messages are handled meanwhile. [`Conduit::team`] has more of them.
 impl<M: Mode> Conduit<M> {
     /// Copies `value` from the rank `root` to all others.
     ///
@@ -58,14 +57,7 @@ impl<M: Mode> Conduit<M> {
         root: Rank,
         value: &mut T,
     ) -> Result<()> {
-        const CALL: &str = "broadcast";
-        let (engine, bytes) = (self.member.engine(), value.as_mut_bytes());
-        let (base, len) = (bytes.as_mut_ptr(), bytes.len());
-        // SAFETY: the value is mutably borrowed until the operation has ended: this call waits for it, and where that fails the engine
-        // has given the memory up.
-        let started = unsafe { engine.broadcast_nb(JOB_TEAM, root, base, base, len) };
-        let handle = self.done(CALL, started)?;
-        self.done(CALL, engine.wait_in(CALL, handle))
+        self.team().broadcast(root, value)
     }
 
     /// Reduces the `values` of all ranks, those of the same place with each other; the result replaces those of `root`. The others' stay.
@@ -73,8 +65,7 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// As [`Conduit::broadcast`], and an operation on bits for floating-point numbers.
     pub fn reduce<T: Element>(&self, root: Rank, op: ReduceOp, values: &mut [T]) -> Result<()> {
-        let reduction = Reduction::Known(T::TYPE, op);
-        self.reduction("reduce", Some(root), values, reduction)
+        self.team().reduce(root, op, values)
     }
 
     /// As [`Conduit::reduce`]; the result replaces the values of all ranks. Each gets the same bits, and the same data gives the same
@@ -91,8 +82,7 @@ impl<M: Mode> Conduit<M> {
     /// # }
     /// ```
     pub fn reduce_all<T: Element>(&self, op: ReduceOp, values: &mut [T]) -> Result<()> {
-        let reduction = Reduction::Known(T::TYPE, op);
-        self.reduction("reduce_all", None, values, reduction)
+        self.team().reduce_all(op, values)
     }
 
     /// As [`Conduit::reduce_all`] by a function, which is associative and commutative. It makes no calls of this crate; any
@@ -105,35 +95,6 @@ impl<M: Mode> Conduit<M> {
     where
         T: Copy + FromBytes + IntoBytes + Immutable,
     {
-        let element = size_of::<T>();
-        let function = Box::new(move |left: &[u8], right: &mut [u8]| {
-            let each = left
-                .chunks_exact(element)
-                .zip(right.chunks_exact_mut(element));
-            for (left, right) in each {
-                // Both have the size of an element.
-                if let (Ok(one), Ok(other)) = (T::read_from_bytes(left), T::read_from_bytes(right))
-                {
-                    right.copy_from_slice(function(one, other).as_bytes());
-                }
-            }
-        });
-        let reduction = Reduction::Custom { element, function };
-        self.reduction("reduce_all_with", None, values, reduction)
-    }
-
-    fn reduction<T: FromBytes + IntoBytes>(
-        &self,
-        call: &'static str,
-        root: Option<Rank>,
-        values: &mut [T],
-        reduction: Reduction,
-    ) -> Result<()> {
-        let (engine, count) = (self.member.engine(), values.len());
-        let base = values.as_mut_bytes().as_mut_ptr();
-        // SAFETY: as in `broadcast`; the result is the source at all ranks that get it.
-        let started = unsafe { engine.reduce_nb(JOB_TEAM, root, base, base, count, reduction) };
-        let handle = self.done(call, started)?;
-        self.done(call, engine.wait_in(call, handle))
+        self.team().reduce_all_with(values, function)
     }
 }

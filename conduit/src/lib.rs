@@ -76,6 +76,7 @@ mod scope;
 mod segment;
 pub mod settings;
 mod start;
+mod team;
 
 pub use args::{Args, MAX_ARG_WORDS, Word};
 pub use atomics::{Atom, AtomicOp};
@@ -96,4 +97,5 @@ pub use messages::PreparedMedium;
 pub use scope::Scope;
 pub use segment::{Landed, Segment};
 pub use start::{check_alone, join, start, start_as};
+pub use team::Team;
 pub use zerocopy;

@@ -44,6 +44,14 @@ typedef uint32_t gex_Flags_t;
 #define GEX_FLAG_RANK_IS_JOBRANK 0x00008000U
 #define GEX_FLAG_SCRATCH_SEG_OFFSET 0x00010000U
 #define GEX_FLAG_ENABLE_LEAF_LC 0x00020000U
+/* Of making and destroying teams. */
+#define GEX_FLAG_TM_NO_SCRATCH 0x00040000U
+#define GEX_FLAG_TM_LOCAL_SCRATCH 0x00080000U
+#define GEX_FLAG_TM_GLOBAL_SCRATCH 0x00400000U
+#define GEX_FLAG_TM_SYMMETRIC_SCRATCH 0x00800000U
+#define GEX_FLAG_TM_SCRATCH_SIZE_MIN 0x01000000U
+#define GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED 0x02000000U
+#define GEX_FLAG_GLOBALLY_QUIESCED 0x04000000U
 /* Of gex_Client_Init. */
 #define GEX_FLAG_USES_GASNET1 0x00100000U
 #define GEX_FLAG_DEFER_THREADS 0x00200000U
@@ -214,6 +222,8 @@ typedef uint64_t gex_RMA_Value_t;
 typedef struct {
   gex_Rank_t gex_jobrank;
 } gex_RankInfo_t;
+
+typedef void *gex_Addr_t;
 
 typedef struct {
   void *gex_addr;

@@ -1,6 +1,6 @@
 /* GASNet-EX on Conduit.
  *
- * What is declared is there: client, primordial team and endpoint, one segment, active messages of fixed and negotiated
+ * What is declared is there: client, teams, the primordial endpoint, one segment, active messages of fixed and negotiated
  * payload, puts and gets, events, handler-safe locks, queries, barriers, broadcasts and reductions. Define one of
  * GASNET_SEQ, GASNET_PARSYNC and GASNET_PAR, and link the library of the same name. */
 #ifndef CONDUIT_GASNETEX_H
@@ -98,7 +98,17 @@ int gex_Segment_QueryBound(gex_TM_t tm, gex_Rank_t rank, void **owner, void **lo
 void gex_Segment_SetCData(gex_Segment_t segment, const void *value);
 void *gex_Segment_QueryCData(gex_Segment_t segment);
 
-/* ---- team ---- */
+/* ---- teams ---- */
+
+/* Collective over the parent. A new team may be used at once. Its scratch space is the client's to have back: operations have
+ * memory of the library's. */
+size_t gex_TM_Split(gex_TM_t *team, gex_TM_t parent, int color, int key, void *scratch, size_t scratch_bytes,
+                    gex_Flags_t flags);
+size_t gex_TM_Create(gex_TM_t *teams, size_t count, gex_TM_t parent, gex_EP_Location_t *members, size_t member_count,
+                     gex_Addr_t *scratch, size_t scratch_bytes, gex_Flags_t flags);
+int gex_TM_Destroy(gex_TM_t tm, gex_Memvec_t *scratch, gex_Flags_t flags);
+/* Names endpoints, for puts, gets and messages: ranks are the job's. */
+gex_TM_t gex_TM_Pair(gex_EP_t ep, gex_EP_Index_t remote);
 
 gex_Client_t gex_TM_QueryClient(gex_TM_t tm);
 gex_EP_t gex_TM_QueryEP(gex_TM_t tm);
@@ -136,7 +146,7 @@ gex_TI_t gex_Token_Info(gex_Token_t token, gex_Token_Info_t *info, gex_TI_t mask
 CONDUIT_GEX_INLINE gex_AM_SrcDesc_t gex_AM_PrepareRequestMedium(gex_TM_t tm_, gex_Rank_t rank_, const void *client_,
                                                                 size_t least_, size_t most_, gex_Event_t *local_,
                                                                 gex_Flags_t flags_, unsigned int nargs_) {
-  CONDUIT_GEX_CHECK_TEAM("gex_AM_PrepareRequestMedium", tm_);
+  rank_ = conduit_gex_rank("gex_AM_PrepareRequestMedium", tm_, rank_);
   (void)nargs_;
   return conduit_gex_prepare_request(CONDUIT_GEX_REQUEST_MEDIUM, rank_, (void *)(uintptr_t)client_, least_, most_, NULL,
                                      local_, flags_);
@@ -154,7 +164,7 @@ CONDUIT_GEX_INLINE gex_AM_SrcDesc_t gex_AM_PrepareRequestLong(gex_TM_t tm_, gex_
                                                               size_t least_, size_t most_, void *destination_,
                                                               gex_Event_t *local_, gex_Flags_t flags_,
                                                               unsigned int nargs_) {
-  CONDUIT_GEX_CHECK_TEAM("gex_AM_PrepareRequestLong", tm_);
+  rank_ = conduit_gex_rank("gex_AM_PrepareRequestLong", tm_, rank_);
   (void)nargs_;
   return conduit_gex_prepare_request(CONDUIT_GEX_REQUEST_LONG, rank_, (void *)(uintptr_t)client_, least_, most_,
                                      destination_, local_, flags_);

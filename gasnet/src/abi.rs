@@ -118,6 +118,41 @@ pub(crate) struct LegacyEntry {
     pub(crate) function: Option<HandlerFn>,
 }
 
+/// `GEX_RANK_INVALID`.
+pub(crate) const NO_RANK: Rank = Rank::MAX;
+
+bitflags::bitflags! {
+    /// `gex_Flags_t` of calls that make and destroy teams.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(transparent)]
+    pub(crate) struct TeamFlags: u32 {
+        const RANK_IS_JOBRANK = 1 << 15;
+        const NO_SCRATCH = 1 << 18;
+        const LOCAL_SCRATCH = 1 << 19;
+        const GLOBAL_SCRATCH = 1 << 22;
+        const SYMMETRIC_SCRATCH = 1 << 23;
+        const SCRATCH = Self::NO_SCRATCH.bits() | Self::LOCAL_SCRATCH.bits() | Self::GLOBAL_SCRATCH.bits()
+            | Self::SYMMETRIC_SCRATCH.bits();
+        const SCRATCH_SIZE_MIN = 1 << 24;
+        const SCRATCH_SIZE_RECOMMENDED = 1 << 25;
+        const SCRATCH_SIZE = Self::SCRATCH_SIZE_MIN.bits() | Self::SCRATCH_SIZE_RECOMMENDED.bits();
+        const _ = !0;
+    }
+}
+
+/// `gex_Memvec_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Memvec {
+    pub(crate) address: *mut c_void,
+    pub(crate) bytes: usize,
+}
+
+// SAFETY: the address is the client's word, which is only given back to it.
+unsafe impl Send for Memvec {}
+// SAFETY: as above.
+unsafe impl Sync for Memvec {}
+
 /// `gex_Token_Info_t`.
 #[repr(C)]
 pub(crate) struct TokenInfo {
@@ -240,6 +275,35 @@ mod tests {
                 Flags::PREPARE_LEAST_ALLOC.bits().into(),
             ),
             ("GEX_FLAG_DEFER_THREADS", DEFER_THREADS.into()),
+            ("GEX_RANK_INVALID", NO_RANK.into()),
+            (
+                "GEX_FLAG_RANK_IS_JOBRANK",
+                TeamFlags::RANK_IS_JOBRANK.bits().into(),
+            ),
+            (
+                "GEX_FLAG_TM_NO_SCRATCH",
+                TeamFlags::NO_SCRATCH.bits().into(),
+            ),
+            (
+                "GEX_FLAG_TM_LOCAL_SCRATCH",
+                TeamFlags::LOCAL_SCRATCH.bits().into(),
+            ),
+            (
+                "GEX_FLAG_TM_GLOBAL_SCRATCH",
+                TeamFlags::GLOBAL_SCRATCH.bits().into(),
+            ),
+            (
+                "GEX_FLAG_TM_SYMMETRIC_SCRATCH",
+                TeamFlags::SYMMETRIC_SCRATCH.bits().into(),
+            ),
+            (
+                "GEX_FLAG_TM_SCRATCH_SIZE_MIN",
+                TeamFlags::SCRATCH_SIZE_MIN.bits().into(),
+            ),
+            (
+                "GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED",
+                TeamFlags::SCRATCH_SIZE_RECOMMENDED.bits().into(),
+            ),
             ("GEX_EVENT_INVALID", events::INVALID as u64),
             ("GEX_EVENT_NO_OP", events::NO_OP as u64),
             ("GEX_EVENT_NOW", events::NOW as u64),

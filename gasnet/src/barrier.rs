@@ -1,15 +1,16 @@
-//! Barriers: GASNet-1's, split in two and with ids, and that of the team of all ranks.
+//! Barriers: GASNet-1's, split in two and with ids, and those of teams.
 
 use std::ffi::{c_int, c_void};
 
 use conduit_core::barrier::{Calls, Value};
+use conduit_core::collective::TeamId;
 use conduit_core::engine::BarrierOutcome;
 
 use crate::abi::{self, events};
-use crate::event::SHIFT;
+use crate::event::{SHIFT, event};
 use crate::fault::{Refusal, code, refuse, sure};
 use crate::job::Job;
-use crate::objects::team_job;
+use crate::team::team_without_flags;
 
 /// The mark of a barrier's event; above it is the barrier's number.
 pub(crate) const EVENT: usize = 5;
@@ -91,22 +92,21 @@ unsafe extern "C" fn gasnet_barrier_result(id: *mut c_int) -> c_int {
     0
 }
 
-fn start(call: &str, team: *const c_void, flags: u32) -> (&'static Job, u64) {
-    let job = team_job(call, team, flags);
-    (job, sure(call, job.engine().team_barrier_start()))
-}
-
-/// Has the barrier of this event ended?
+/// Has the job's barrier of this event ended?
 pub(crate) fn is_over(call: &str, job: &Job, event: usize) -> bool {
     let number = (event >> SHIFT) as u64;
     sure(call, job.engine().team_barrier_over(number))
 }
 
-/// Starts the barrier of a team.
+/// Starts the barrier of a team. That of all ranks has a faster one than other teams.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_barrier(team: *const c_void, flags: u32) -> usize {
     const CALL: &str = "gex_Coll_BarrierNB";
-    let (job, number) = start(CALL, team, flags);
+    let (job, team) = team_without_flags(CALL, team, flags);
+    if team.id() != TeamId::JOB {
+        return event(Some(sure(CALL, job.engine().barrier_nb(team.id()))));
+    }
+    let number = sure(CALL, job.engine().team_barrier_start());
     let event = (number as usize) << SHIFT | EVENT;
     if is_over(CALL, job, event) {
         events::INVALID
@@ -119,8 +119,8 @@ extern "C" fn conduit_gex_barrier(team: *const c_void, flags: u32) -> usize {
 #[unsafe(no_mangle)]
 extern "C" fn gex_Coll_BarrierBlocking(team: *const c_void, flags: u32) {
     const CALL: &str = "gex_Coll_BarrierBlocking";
-    let (job, number) = start(CALL, team, flags);
-    sure(CALL, job.engine().team_barrier_wait(number));
+    let (job, team) = team_without_flags(CALL, team, flags);
+    sure(CALL, job.engine().team_meet("barrier_nb", team.id()));
 }
 
 /// The job's barrier where a call of the interface contains one.

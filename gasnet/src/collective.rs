@@ -1,16 +1,16 @@
-//! Collective operations beyond barriers: broadcasts and reductions.
+//! GASNet-EX's collective operations beyond barriers: broadcasts and reductions.
 
 use std::ffi::c_void;
 
 use conduit::Rank;
-use conduit_core::collective::{DataType, ReduceOp};
-use conduit_core::engine::{Handle, JOB_TEAM, ReduceFunction, Reduction};
+use conduit_core::collective::{DataType, Kind, ReduceOp};
+use conduit_core::engine::{CollectiveSync, Handle, ReduceFunction, Reduction};
 
 use crate::event::event;
 use crate::fault::{Refusal, fatal, sure};
 use crate::handlers::is_memory;
-use crate::job::TheEngine;
-use crate::objects::team_job;
+use crate::job::Job;
+use crate::team::{Held, team_without_flags};
 
 /// `gex_DT_t`.
 mod types {
@@ -154,14 +154,18 @@ unsafe extern "C" fn gex_Coll_BroadcastNB(
     flags: u32,
 ) -> usize {
     const CALL: &str = "gex_Coll_BroadcastNB";
-    let engine = team_job(CALL, team, flags).engine();
+    let (job, team) = team_without_flags(CALL, team, flags);
     memory(CALL, "dst", result, bytes);
-    if root == engine.rank() {
+    if root == team.rank() {
         memory(CALL, "src", source, bytes);
     }
+    let (kind, sync) = (Kind::Broadcast { root }, CollectiveSync::default());
+    let (result, source) = (result.cast(), source.cast());
     // SAFETY: the caller's promise.
-    let started =
-        unsafe { engine.broadcast_nb(JOB_TEAM, root, result.cast(), source.cast(), bytes) };
+    let started = unsafe {
+        job.engine()
+            .move_nb(team.id(), kind, result, source, bytes, sync)
+    };
     started_event(CALL, started)
 }
 
@@ -171,20 +175,21 @@ unsafe extern "C" fn gex_Coll_BroadcastNB(
 /// As for [`gex_Coll_ReduceToAllNB`].
 unsafe fn reduce(
     call: &str,
-    engine: &TheEngine,
+    (job, team): &(&Job, Held),
     root: Option<Rank>,
     (result, source, bytes): (*mut c_void, *const c_void, usize),
     count: usize,
     how: Reduction,
 ) -> usize {
     memory(call, "src", source, bytes);
-    if root.is_none_or(|root| root == engine.rank()) {
+    if root.is_none_or(|root| root == team.rank()) {
         memory(call, "dst", result, bytes);
     }
     let (result, source) = (result.cast(), source.cast());
     // SAFETY: the caller's promise.
     started_event(call, unsafe {
-        engine.reduce_nb(JOB_TEAM, root, result, source, count, how)
+        let engine = job.engine();
+        engine.reduce_nb(team.id(), root, result, source, count, how)
     })
 }
 
@@ -207,11 +212,11 @@ unsafe extern "C" fn gex_Coll_ReduceToOneNB(
     flags: u32,
 ) -> usize {
     const CALL: &str = "gex_Coll_ReduceToOneNB";
-    let engine = team_job(CALL, team, flags).engine();
+    let team = team_without_flags(CALL, team, flags);
     let how = sure(CALL, reduction(dt, element, op, function, cdata));
     let data = (result, source, element.saturating_mul(count));
     // SAFETY: the caller's promise.
-    unsafe { reduce(CALL, engine, Some(root), data, count, how) }
+    unsafe { reduce(CALL, &team, Some(root), data, count, how) }
 }
 
 /// Starts a reduction to all ranks.
@@ -233,11 +238,11 @@ unsafe extern "C" fn gex_Coll_ReduceToAllNB(
     flags: u32,
 ) -> usize {
     const CALL: &str = "gex_Coll_ReduceToAllNB";
-    let engine = team_job(CALL, team, flags).engine();
+    let team = team_without_flags(CALL, team, flags);
     let how = sure(CALL, reduction(dt, element, op, function, cdata));
     let data = (result, source, element.saturating_mul(count));
     // SAFETY: the caller's promise.
-    unsafe { reduce(CALL, engine, None, data, count, how) }
+    unsafe { reduce(CALL, &team, None, data, count, how) }
 }
 
 fn started_event(call: &str, started: conduit_core::engine::Result<Handle>) -> usize {

@@ -265,7 +265,7 @@ impl Job {
         let neighbours: Box<[_]> = list(&|peer| neighbourhoods.get(peer as usize).copied() == own);
         let all_mapped = mapped && neighbours.len() == size as usize;
         let job = Self {
-            objects: Objects::new(),
+            objects: Objects::new(rank, size),
             of_host: list(&|peer| member.host_of(peer) == member.host_of(rank)),
             neighbours,
             neighbourhoods,
@@ -286,7 +286,7 @@ impl Job {
         conduit_gex_job
             .all_mapped
             .store(placed.all_mapped.into(), Relaxed);
-        let team = placed.objects.team.handle().cast_mut();
+        let team = placed.objects.team.object.handle().cast_mut();
         conduit_gex_job.team.store(team, Relaxed);
         Ok(placed)
     }

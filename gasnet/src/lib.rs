@@ -8,14 +8,14 @@
 //! |---|---|
 //! | `abi` | types and constants as C sees them |
 //! | `job`, `start` | the one job of the process; joining it |
-//! | `objects` | client, endpoint, team and segment as C knows them |
+//! | `objects`, `team` | client, endpoint, segment and teams as C knows them |
 //! | `segment` | attach, where segments are |
 //! | `handlers` | registration, and calling C's handlers |
 //! | `request`, `reply`, `prepared`, `limits` | active messages |
 //! | `rma`, `event`, `implicit` | puts and gets, and waiting for them |
-//! | `barrier`, `collective`, `query`, `credits` | barriers; broadcasts, reductions; who shares a host; credits |
+//! | `barrier`, `collective`, `query`, `credits` | barriers; broadcasts and reductions; who shares a host; credits |
 //! | `fault`, `exit`, `signals` | errors and the end of a job |
-//! | `legacy` | what only GASNet-1 has |
+//! | `legacy`, `legacy_collective` | what only GASNet-1 has |
 //!
 //! # Errors
 //! GASNet has few: a call that it defines an error code for returns that, everything else is fatal. A fatal error is one
@@ -35,6 +35,7 @@ mod handlers;
 mod implicit;
 mod job;
 mod legacy;
+mod legacy_collective;
 mod limits;
 mod objects;
 mod prepared;
@@ -45,6 +46,7 @@ mod rma;
 mod segment;
 mod signals;
 mod start;
+mod team;
 
 /// The library of the portable tools is part of the C library.
 pub use gasnet_tools as tools;

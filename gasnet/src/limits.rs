@@ -4,11 +4,11 @@ use std::ffi::{c_uint, c_void};
 
 use conduit::Rank;
 
-use crate::abi::Flags;
+use crate::abi::{self, Flags};
 use crate::handlers::token;
 use crate::job::{Job, TheEngine};
-use crate::objects::check;
 use crate::prepared::own_buffer_limit;
+use crate::team::team_rank;
 
 /// Most arguments of an active message.
 #[unsafe(no_mangle)]
@@ -60,14 +60,12 @@ extern "C" fn gex_AM_LUBReplyLong() -> usize {
     long_reply("gex_AM_LUBReplyLong")
 }
 
-/// The engine, for a limit to a rank of a team, or to any if it is `GEX_RANK_INVALID`.
-fn engine_for(call: &str, team: *const c_void, rank: Rank) -> &'static TheEngine {
-    let job = Job::of(call);
-    check(call, "team", &job.objects.team, team);
-    if rank != Rank::MAX {
-        job.check_rank(call, rank);
-    }
-    job.engine()
+/// The engine and the rank of the job, for a limit to a rank of a team, or to any if it is `GEX_RANK_INVALID`.
+fn engine_for(call: &str, team: *const c_void, rank: Rank) -> (&'static TheEngine, Option<Rank>) {
+    let first = if rank == abi::NO_RANK { 0 } else { rank };
+    let first = team_rank(call, team, first);
+    let engine = Job::of(call).engine();
+    (engine, (rank != abi::NO_RANK).then_some(first))
 }
 
 /// A long's limit where it is asked for that of a payload to be prepared: a buffer of the library is smaller.
@@ -117,7 +115,7 @@ extern "C" fn gex_AM_MaxRequestLong(
     _nargs: c_uint,
 ) -> usize {
     const CALL: &str = "gex_AM_MaxRequestLong";
-    let engine = engine_for(CALL, team, rank);
+    let (engine, _) = engine_for(CALL, team, rank);
     prepared(engine, long_request(CALL), flags)
 }
 
@@ -131,12 +129,8 @@ extern "C" fn gex_AM_MaxReplyLong(
     _nargs: c_uint,
 ) -> usize {
     const CALL: &str = "gex_AM_MaxReplyLong";
-    let engine = engine_for(CALL, team, rank);
-    let long = if rank == Rank::MAX {
-        long_reply(CALL)
-    } else {
-        engine.max_long_reply(rank)
-    };
+    let (engine, rank) = engine_for(CALL, team, rank);
+    let long = rank.map_or_else(|| long_reply(CALL), |rank| engine.max_long_reply(rank));
     prepared(engine, long, flags)
 }
 

@@ -1,16 +1,16 @@
-//! Client, endpoint, team and segment: what C knows them by, and the word that a client may keep with each.
+//! Client, endpoint and segment: what C knows them by, and the word that a client may keep with each. Teams are in `team`.
 //!
 //! A job has one of each so far.
 
-use std::ffi::{CStr, CString, c_char, c_uint, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
 use conduit::Rank;
 
-use crate::abi::Location;
 use crate::fault::fatal;
 use crate::job::Job;
+use crate::team::{Named, Teams};
 
 /// One object. Its address is its handle.
 #[repr(C)]
@@ -20,7 +20,7 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             cdata: AtomicPtr::new(std::ptr::null_mut()),
             flags: AtomicU32::new(0),
@@ -35,6 +35,14 @@ impl Object {
         self.flags.store(flags, Relaxed);
     }
 
+    pub(crate) fn set_cdata(&self, value: *mut c_void) {
+        self.cdata.store(value, Relaxed);
+    }
+
+    pub(crate) fn cdata(&self) -> *mut c_void {
+        self.cdata.load(Relaxed)
+    }
+
     /// The flags that the object was made with.
     pub(crate) fn flags(&self) -> u32 {
         self.flags.load(Relaxed)
@@ -45,17 +53,20 @@ impl Object {
 pub(crate) struct Objects {
     pub(crate) client: Object,
     pub(crate) endpoint: Object,
-    pub(crate) team: Object,
+    /// That of all ranks.
+    pub(crate) team: Named,
+    pub(crate) teams: Teams,
     pub(crate) segment: Object,
     pub(crate) name: OnceLock<CString>,
 }
 
 impl Objects {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(rank: Rank, size: u32) -> Self {
         Self {
             client: Object::new(),
             endpoint: Object::new(),
-            team: Object::new(),
+            team: Named::of_job(rank, size),
+            teams: Teams::default(),
             segment: Object::new(),
             name: OnceLock::new(),
         }
@@ -75,43 +86,20 @@ pub(crate) fn check<'a>(
     object
 }
 
-/// A call's team that is not the job's: `CONDUIT_GEX_CHECK_TEAM`.
-///
-/// # Safety
-/// `call` is a C string.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn conduit_gex_no_team(call: *const c_char, team: *const c_void) -> ! {
-    // SAFETY: the caller's promise; a literal of the headers.
-    let call = unsafe { CStr::from_ptr(call) }.to_string_lossy();
-    // Before there is a job that is what is wrong.
-    Job::of(&call);
-    fatal(&call, &format_args!("{team:p} is no team of this job"))
-}
-
-/// The job, for a collective call of its team, which has no flags.
-pub(crate) fn team_job(call: &str, team: *const c_void, flags: u32) -> &'static Job {
-    let job = Job::of(call);
-    check(call, "team", &job.objects.team, team);
-    if flags != 0 {
-        fatal(call, &format_args!("flags {flags:#x}, there are none"));
-    }
-    job
-}
-
 macro_rules! cdata {
     ($($kind:ident: $set:ident, $query:ident, $what:literal;)*) => {$(
         /// Keeps a word of the client's with the object.
         #[unsafe(no_mangle)]
         extern "C" fn $set(handle: *const c_void, value: *mut c_void) {
             let job = Job::of(stringify!($set));
-            check(stringify!($set), $what, &job.objects.$kind, handle).cdata.store(value, Relaxed);
+            check(stringify!($set), $what, &job.objects.$kind, handle).set_cdata(value);
         }
 
         /// The word that the client keeps with the object; null at first.
         #[unsafe(no_mangle)]
         extern "C" fn $query(handle: *const c_void) -> *mut c_void {
             let job = Job::of(stringify!($query));
-            check(stringify!($query), $what, &job.objects.$kind, handle).cdata.load(Relaxed)
+            check(stringify!($query), $what, &job.objects.$kind, handle).cdata()
         }
     )*};
 }
@@ -119,7 +107,6 @@ macro_rules! cdata {
 cdata! {
     client: gex_Client_SetCData, gex_Client_QueryCData, "client";
     endpoint: gex_EP_SetCData, gex_EP_QueryCData, "endpoint";
-    team: gex_TM_SetCData, gex_TM_QueryCData, "team";
     segment: gex_Segment_SetCData, gex_Segment_QueryCData, "segment";
 }
 
@@ -137,8 +124,6 @@ macro_rules! relations {
 
 relations! {
     gex_EP_QueryClient(endpoint, "endpoint") -> client;
-    gex_TM_QueryClient(team, "team") -> client;
-    gex_TM_QueryEP(team, "team") -> endpoint;
     gex_Segment_QueryClient(segment, "segment") -> client;
 }
 
@@ -169,7 +154,6 @@ macro_rules! flags {
 flags! {
     gex_Client_QueryFlags(client, "client");
     gex_EP_QueryFlags(endpoint, "endpoint");
-    gex_TM_QueryFlags(team, "team");
     gex_Segment_QueryFlags(segment, "segment");
 }
 
@@ -202,53 +186,6 @@ extern "C" fn gex_EP_QueryIndex(handle: *const c_void) -> u16 {
     0
 }
 
-/// This rank in a team.
-#[unsafe(no_mangle)]
-extern "C" fn gex_TM_QueryRank(handle: *const c_void) -> c_uint {
-    let job = Job::of("gex_TM_QueryRank");
-    check("gex_TM_QueryRank", "team", &job.objects.team, handle);
-    job.rank()
-}
-
-/// Ranks of a team.
-#[unsafe(no_mangle)]
-extern "C" fn gex_TM_QuerySize(handle: *const c_void) -> c_uint {
-    let job = Job::of("gex_TM_QuerySize");
-    check("gex_TM_QuerySize", "team", &job.objects.team, handle);
-    job.size()
-}
-
-/// A rank of the job's team, which is a rank of the job.
-fn team_rank(call: &str, team: *const c_void, rank: Rank) -> Rank {
-    let job = Job::of(call);
-    check(call, "team", &job.objects.team, team);
-    job.check_rank(call, rank);
-    rank
-}
-
-/// The rank in the job of a team's rank.
-#[unsafe(no_mangle)]
-extern "C" fn gex_TM_TranslateRankToJobrank(team: *const c_void, rank: Rank) -> Rank {
-    team_rank("gex_TM_TranslateRankToJobrank", team, rank)
-}
-
-/// The rank in a team of a rank of the job. All are in the job's team.
-#[unsafe(no_mangle)]
-extern "C" fn gex_TM_TranslateJobrankToRank(team: *const c_void, rank: Rank) -> Rank {
-    team_rank("gex_TM_TranslateJobrankToRank", team, rank)
-}
-
-/// The endpoint of a team's rank.
-#[unsafe(no_mangle)]
-extern "C" fn gex_TM_TranslateRankToEP(team: *const c_void, rank: Rank, flags: u32) -> Location {
-    const CALL: &str = "gex_TM_TranslateRankToEP";
-    let rank = team_rank(CALL, team, rank);
-    if flags != 0 {
-        fatal(CALL, &format_args!("flags {flags:#x}, there are none"));
-    }
-    Location { rank, endpoint: 0 }
-}
-
 /// The objects of a job that was joined by `gasnet_init`. Null pointers are left out.
 ///
 /// # Safety
@@ -265,7 +202,7 @@ unsafe extern "C" fn gasnet_QueryGexObjects(
     for (place, handle) in [
         (client, objects.client.handle()),
         (endpoint, objects.endpoint.handle()),
-        (team, objects.team.handle()),
+        (team, objects.team.object.handle()),
         (segment, job.bound_segment()),
     ] {
         if !place.is_null() {

@@ -21,7 +21,6 @@ const LONG: &str = "gex_AM_RequestLong";
 /// `words` is valid for `count` words, at most 16.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_request_short(
-    _team: *const c_void,
     rank: Rank,
     handler: u8,
     flags: Flags,
@@ -42,7 +41,6 @@ unsafe extern "C" fn conduit_gex_request_short(
 /// a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_request_medium(
-    _team: *const c_void,
     rank: Rank,
     handler: u8,
     source: *const c_void,
@@ -73,7 +71,6 @@ unsafe extern "C" fn conduit_gex_request_medium(
 /// As for [`conduit_gex_request_medium`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_request_long(
-    _team: *const c_void,
     rank: Rank,
     handler: u8,
     source: *const c_void,

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use conduit::Rank;
+use conduit_core::collective::TeamId;
 use conduit_core::engine::Segment;
 
 use crate::abi::{self, SegmentInfo, events};
@@ -10,6 +11,7 @@ use crate::barrier;
 use crate::fault::{Refusal, code, refuse};
 use crate::job::Job;
 use crate::objects::check;
+use crate::team::team_rank;
 
 /// Attaches and lets the headers see the segments. Collective, with a barrier before: ranks that wait for a message's
 /// answer are not left alone.
@@ -42,8 +44,10 @@ unsafe extern "C" fn gex_Segment_Attach(
     bytes: usize,
 ) -> c_int {
     const CALL: &str = "gex_Segment_Attach";
-    let job = Job::of(CALL);
-    check(CALL, "team", &job.objects.team, team);
+    let (job, team) = crate::team::team(CALL, team);
+    if team.id() != TeamId::JOB {
+        return refuse(CALL, &Refusal::bad("not the team of all ranks"));
+    }
     if let Err(refusal) = attach(CALL, job, bytes) {
         return refuse(CALL, &refusal);
     }
@@ -152,12 +156,11 @@ unsafe extern "C" fn gex_Segment_QueryBound(
 ) -> c_int {
     const CALL: &str = "gex_Segment_QueryBound";
     let job = Job::of(CALL);
-    check(CALL, "team", &job.objects.team, team);
+    let rank = team_rank(CALL, team, rank);
     match segment_of(job, rank) {
         // SAFETY: the caller's promise.
         Some(segment) => unsafe { tell(told(job, rank, segment), owner, local, size) },
-        None if rank < job.size() => return 1,
-        None => return refuse(CALL, &Refusal::bad(format_args!("there is no rank {rank}"))),
+        None => return 1,
     }
     0
 }
@@ -177,8 +180,7 @@ unsafe extern "C" fn conduit_gex_query_bound_nb(
 ) -> usize {
     const CALL: &str = "gex_EP_QueryBoundSegmentNB";
     let job = Job::of(CALL);
-    check(CALL, "team", &job.objects.team, team);
-    job.check_rank(CALL, rank);
+    let rank = team_rank(CALL, team, rank);
     let none = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
     let found = segment_of(job, rank).map_or(none, |segment| told(job, rank, segment));
     // SAFETY: the caller's promise.

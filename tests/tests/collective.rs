@@ -1,7 +1,10 @@
-//! Broadcasts and reductions through the engine, with several under way at once, over networks of every kind.
+//! Collective operations through the engine, of teams that come and go, with several under way at once, over networks of every
+//! kind.
 
-use conduit_core::collective::{DataType, ReduceOp};
-use conduit_core::engine::{Engine, Handle, JOB_TEAM, Reduction};
+use std::rc::Rc;
+
+use conduit_core::collective::{DataType, Kind as Moves, ReduceOp, Team, TeamId};
+use conduit_core::engine::{CollectiveSync, Engine, Handle, Join, Reduction};
 use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
@@ -22,12 +25,12 @@ type Rank<N> = Engine<InTurn<N>, Seq>;
 /// Turns that all ranks may take together, far above what any job here needs.
 const TURNS: u64 = 20_000_000;
 const OPERATIONS: usize = 30;
+/// Teams that may be there at a time.
+const TEAMS: usize = 6;
 
 #[derive(Clone, Copy)]
 enum Kind {
-    Broadcast {
-        root: u32,
-    },
+    Moves(Moves),
     Sum {
         to: Option<u32>,
     },
@@ -38,23 +41,45 @@ enum Kind {
     },
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Operation {
     kind: Kind,
+    /// Of an operand; of pairs, of a block.
     bytes: usize,
     in_place: bool,
+    sync: CollectiveSync,
+    /// The job's ranks.
+    members: Rc<[u32]>,
+}
+
+fn bytes_of(number: usize, seed: u32, bytes: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(number as u64 * 1000 + u64::from(seed));
+    std::iter::repeat_with(|| random.u8(..))
+        .take(bytes)
+        .collect()
 }
 
 impl Operation {
-    fn draw(random: &mut fastrand::Rng, size: u32) -> Self {
-        let root = random.u32(..size);
+    fn draw(random: &mut fastrand::Rng, members: Rc<[u32]>) -> Self {
+        let root = random.u32(..members.len() as u32);
         let to = random.bool().then_some(root);
         // From a word to several parts; elements up to more than a message.
         let count = [1, 3, 200, 3000, 20_000][random.usize(..5)];
         let in_place = random.bool();
-        let (kind, bytes) = match random.u32(..3) {
-            0 => (Kind::Broadcast { root }, count * random.usize(1..8)),
-            1 => (Kind::Sum { to }, count * 8),
+        let sync = CollectiveSync {
+            before: random.u32(..3) == 0,
+            after: random.u32(..3) == 0,
+        };
+        let (kind, bytes) = match random.u32(..7) {
+            0 => (
+                Kind::Moves(Moves::Broadcast { root }),
+                count * random.usize(1..8),
+            ),
+            1 => (Kind::Moves(Moves::Scatter { root }), count),
+            2 => (Kind::Moves(Moves::Gather { root }), count),
+            3 => (Kind::Moves(Moves::GatherAll), count),
+            4 => (Kind::Moves(Moves::Exchange), count),
+            5 => (Kind::Sum { to }, count * 8),
             _ => {
                 let element = [1, 24, 3000][random.usize(..3)];
                 let count = if element > 100 { count.min(40) } else { count };
@@ -65,17 +90,23 @@ impl Operation {
             kind,
             bytes,
             in_place,
+            sync,
+            members,
         }
     }
 
+    /// What a rank of the team gives, whether it is asked for or not.
     fn operand(&self, number: usize, rank: u32) -> Vec<u8> {
-        let mut random = fastrand::Rng::with_seed(number as u64 * 1000 + u64::from(rank));
-        std::iter::repeat_with(|| random.u8(..))
-            .take(self.bytes)
-            .collect()
+        let blocks = match self.kind {
+            Kind::Moves(Moves::Exchange | Moves::Scatter { .. }) => self.members.len(),
+            _ => 1,
+        };
+        bytes_of(number, rank, self.bytes * blocks)
     }
 
-    fn expected(&self, number: usize, size: u32) -> Vec<u8> {
+    /// The result at a rank of the team.
+    fn expected(&self, number: usize, rank: u32) -> Vec<u8> {
+        let size = self.members.len() as u32;
         let operands = (0..size).map(|rank| self.operand(number, rank));
         let sum = |left: Vec<u8>, right: Vec<u8>| {
             let words = left.as_chunks().0.iter().zip(right.as_chunks().0);
@@ -93,8 +124,14 @@ impl Operation {
                 .map(|(left, right)| left ^ right)
                 .collect()
         };
+        let own = rank as usize * self.bytes..(rank as usize + 1) * self.bytes;
         match self.kind {
-            Kind::Broadcast { root } => self.operand(number, root),
+            Kind::Moves(Moves::Broadcast { root }) => self.operand(number, root),
+            Kind::Moves(Moves::Scatter { root }) => self.operand(number, root)[own].to_vec(),
+            Kind::Moves(Moves::Exchange) => operands
+                .flat_map(|given| given[own.clone()].to_vec())
+                .collect(),
+            Kind::Moves(_) => operands.flatten().collect(),
             Kind::Sum { .. } => operands.reduce(sum).unwrap(),
             Kind::Xor { .. } => operands.reduce(xor).unwrap(),
         }
@@ -103,7 +140,8 @@ impl Operation {
     /// The rank alone that gets the result, or all.
     fn to(&self) -> Option<u32> {
         match self.kind {
-            Kind::Broadcast { .. } => None,
+            Kind::Moves(Moves::Gather { root }) => Some(root),
+            Kind::Moves(_) => None,
             Kind::Sum { to } | Kind::Xor { to, .. } => to,
         }
     }
@@ -113,34 +151,54 @@ impl Operation {
 struct UnderWay {
     number: usize,
     operation: Operation,
+    team: Team,
     handle: Handle,
     source: Vec<u8>,
     result: Vec<u8>,
 }
 
 impl UnderWay {
-    fn start<N: Ni>(engine: &Rank<N>, number: usize, operation: Operation) -> Result<Self, String> {
-        let source = operation.operand(number, engine.rank());
-        let mut result = if operation.in_place {
-            source.clone()
-        } else {
-            vec![0xee; operation.bytes]
+    fn start<N: Ni>(
+        engine: &Rank<N>,
+        number: usize,
+        team: Team,
+        operation: Operation,
+    ) -> Result<Self, String> {
+        let source = operation.operand(number, team.rank);
+        let in_place = match operation.kind {
+            Kind::Moves(Moves::Broadcast { .. }) | Kind::Sum { .. } | Kind::Xor { .. } => {
+                operation.in_place
+            }
+            Kind::Moves(_) => false,
+        };
+        let mut result = match in_place {
+            true => source.clone(),
+            false => vec![0xee; operation.expected(number, team.rank).len()],
         };
         let to = result.as_mut_ptr();
-        let from = if operation.in_place {
-            to.cast_const()
-        } else {
-            source.as_ptr()
+        let mut from = source.as_ptr();
+        if in_place {
+            from = to.cast_const();
+        }
+        // A gather may have its own block in place.
+        let gathers = match operation.kind {
+            Kind::Moves(Moves::GatherAll) => true,
+            Kind::Moves(Moves::Gather { root }) => root == team.rank,
+            _ => false,
         };
+        if gathers && operation.in_place {
+            let block = team.rank as usize * operation.bytes;
+            result[block..][..source.len()].copy_from_slice(&source);
+            from = to.wrapping_add(block);
+        }
+        let (id, bytes) = (team.id, operation.bytes);
         // SAFETY: the vectors live in `UnderWay`, unused until the handle has been waited for.
         let handle = unsafe {
             match operation.kind {
-                Kind::Broadcast { root } => {
-                    engine.broadcast_nb(JOB_TEAM, root, to, from, operation.bytes)
-                }
+                Kind::Moves(kind) => engine.move_nb(id, kind, to, from, bytes, operation.sync),
                 Kind::Sum { to: root } => {
                     let how = Reduction::Known(DataType::U64, ReduceOp::Add);
-                    engine.reduce_nb(JOB_TEAM, root, to, from, operation.bytes / 8, how)
+                    engine.reduce_nb(id, root, to, from, bytes / 8, how)
                 }
                 Kind::Xor { to: root, element } => {
                     let function = Box::new(move |left: &[u8], right: &mut [u8]| {
@@ -151,7 +209,7 @@ impl UnderWay {
                             .for_each(|(right, left)| *right ^= left);
                     });
                     let how = Reduction::Custom { element, function };
-                    engine.reduce_nb(JOB_TEAM, root, to, from, operation.bytes / element, how)
+                    engine.reduce_nb(id, root, to, from, bytes / element, how)
                 }
             }
         };
@@ -159,6 +217,7 @@ impl UnderWay {
         Ok(Self {
             number,
             operation,
+            team,
             handle,
             source,
             result,
@@ -169,15 +228,92 @@ impl UnderWay {
         let Self {
             number,
             operation,
+            team,
             handle,
             source,
             result,
         } = self;
         engine.wait(handle).map_err(|error| error.to_string())?;
         drop(source);
-        let gets = operation.to().is_none_or(|to| to == engine.rank());
-        if gets && result != operation.expected(number, engine.size()) {
+        let gets = operation.to().is_none_or(|to| to == team.rank);
+        if gets && result != operation.expected(number, team.rank) {
             return Err(format!("operation {number}: another result"));
+        }
+        Ok(())
+    }
+}
+
+/// The teams of a job, as all ranks know them: members, and the team itself where this rank is one.
+struct Teams(Vec<(Rc<[u32]>, Option<Team>)>);
+
+impl Teams {
+    fn new<N: Ni>(engine: &Rank<N>) -> Self {
+        let all = engine.team(TeamId::JOB).unwrap();
+        Self(vec![((0..engine.size()).collect(), Some(all))])
+    }
+
+    fn members(&self, team: usize) -> Rc<[u32]> {
+        self.0[team].0.clone()
+    }
+
+    /// Makes teams of one's ranks, which `random` draws alike on all ranks.
+    fn make<N: Ni>(&mut self, engine: &Rank<N>, random: &mut fastrand::Rng) -> Result<(), String> {
+        let from = random.usize(..self.0.len());
+        let members = self.members(from);
+        let by_lists = random.bool();
+        let colors: Vec<u32> = members.iter().map(|_| random.u32(..4)).collect();
+        let keys: Vec<i32> = members.iter().map(|_| random.i32(-2..3)).collect();
+        let mut made = Vec::new();
+        // Color 0 is of those that are in none.
+        for color in 1..4 {
+            let with = (0..members.len()).filter(|&at| colors[at] == color);
+            let mut with: Vec<usize> = with.collect();
+            with.sort_by_key(|&at| keys[at]);
+            let ranks: Rc<[u32]> = with.iter().map(|&at| members[at]).collect();
+            made.push(ranks);
+        }
+        let Some(parent) = &self.0[from].1 else {
+            let some = made.into_iter().filter(|ranks| !ranks.is_empty());
+            self.0.extend(some.map(|ranks| (ranks, None)));
+            return Ok(());
+        };
+        let place = parent.rank as usize;
+        let join = match colors[place] {
+            0 => Join::None,
+            color if by_lists => Join::Members(&made[color as usize - 1]),
+            color => {
+                let key = keys[place];
+                Join::Color { color, key }
+            }
+        };
+        let mut team = engine
+            .team_create(parent.id, join)
+            .map_err(|error| error.to_string())?;
+        for ranks in made.iter().filter(|ranks| !ranks.is_empty()) {
+            let own = ranks
+                .contains(&engine.rank())
+                .then(|| team.take().expect("a member has the team"));
+            if let Some(own) = &own {
+                let ours = (0..own.size).filter_map(|rank| own.to_job(rank));
+                assert!(ours.eq(ranks.iter().copied()));
+                assert_eq!(own.to_job(own.rank), Some(engine.rank()));
+            }
+            self.0.push((ranks.clone(), own));
+        }
+        assert!(team.is_none(), "a team without this rank");
+        Ok(())
+    }
+
+    /// Leaves teams until there are few; the first one stays.
+    fn leave<N: Ni>(&mut self, engine: &Rank<N>) -> Result<(), String> {
+        while self.0.len() > TEAMS {
+            let (_, team) = self.0.remove(1);
+            if let Some(team) = team {
+                engine
+                    .team_destroy(team.id)
+                    .map_err(|error| error.to_string())?;
+                assert!(engine.team(team.id).is_err());
+            }
         }
         Ok(())
     }
@@ -195,12 +331,25 @@ fn one_rank<N: Ni + 'static>(
     let mut common = fastrand::Rng::with_seed(seed);
     let mut own = fastrand::Rng::with_seed(seed + 1 + u64::from(engine.rank()));
     let mut under_way = Vec::new();
+    let mut teams = Teams::new(&engine);
     for number in 0..OPERATIONS {
         for _ in 0..own.usize(..20) {
             engine.poll().map_err(text)?;
         }
-        let operation = Operation::draw(&mut common, engine.size());
-        under_way.push(UnderWay::start(&engine, number, operation)?);
+        if common.u32(..4) == 0 {
+            teams.make(&engine, &mut common)?;
+        }
+        if teams.0.len() > TEAMS {
+            for next in under_way.drain(..) {
+                UnderWay::finish(next, &engine)?;
+            }
+            teams.leave(&engine)?;
+        }
+        let of = common.usize(..teams.0.len());
+        let operation = Operation::draw(&mut common, teams.members(of));
+        if let Some(team) = teams.0[of].1.clone() {
+            under_way.push(UnderWay::start(&engine, number, team, operation)?);
+        }
         while !under_way.is_empty() && own.u32(..4) == 0 {
             let next: UnderWay = under_way.swap_remove(own.usize(..under_way.len()));
             next.finish(&engine)?;

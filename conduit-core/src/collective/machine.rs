@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::buffer::Pool;
 use super::early::{Early, EarlyMessages};
+use super::pair::Pair;
 use super::part::{LinkId, Out, Part, Passing};
 use super::tree::Tree;
 use super::{Kind, Limits, Operand, Shape, Team, Violation};
@@ -14,7 +15,10 @@ use crate::ni::Rank;
 struct Operation<O> {
     shape: Shape,
     operand: O,
-    name: u64,
+    /// What is told of its end.
+    name: Option<u64>,
+    /// It begins when those before it are over.
+    waits: bool,
     /// Bytes of which parts have been made.
     split: usize,
     /// Parts that have been made and are not over.
@@ -51,6 +55,15 @@ pub struct Outgoing {
     /// Offset and length of the data within the part, in bytes; `None`: a ready message.
     pub data: Option<(usize, usize)>,
     transfer: Transfer,
+}
+
+/// What comes next in the window.
+enum Next {
+    Part(Box<Part>),
+    /// A part that this rank has nothing to do with, or no more.
+    Nothing {
+        operation: u64,
+    },
 }
 
 /// One rank's side of the collective operations of a team. See the [module](super).
@@ -102,19 +115,29 @@ impl<O: Operand> Machine<O> {
         &self.team
     }
 
-    /// Starts an operation; `name` is given back when it [has ended](Self::ended).
+    /// Nothing is under way here.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.operations.is_empty() && self.parts.is_empty() && self.ended.is_empty()
+    }
+
+    /// Starts an operation; `name`, if it has one, is given back when it [has ended](Self::ended). One that `waits` begins at this
+    /// rank when those before it are over here: after a barrier, when all ranks have come so far.
     ///
     /// # Errors
     /// What has come for it from others does not fit it.
-    pub fn start(&mut self, shape: Shape, operand: O, name: u64) -> Result<(), Violation> {
-        if shape.bytes() == 0 {
-            self.ended.push_back((name, operand));
-            return Ok(());
-        }
+    pub fn start(
+        &mut self,
+        shape: Shape,
+        operand: O,
+        name: Option<u64>,
+        waits: bool,
+    ) -> Result<(), Violation> {
         self.operations.push_back(Some(Operation {
             shape,
             operand,
             name,
+            waits,
             split: 0,
             running: 0,
         }));
@@ -180,6 +203,9 @@ impl<O: Operand> Machine<O> {
             Some(match (outgoing.transfer.link, &part.sum) {
                 (LinkId::Parent, Some(sum)) => &sum.bytes()[from..from + length],
                 (LinkId::Parent, None) => operation.operand.source(part.start + from, length),
+                (LinkId::Child(_), _) if part.kind.is_of_pairs() => {
+                    operation.operand.source(part.source + from, length)
+                }
                 (LinkId::Child(_), _) => operation.operand.result(part.start + from, length),
             })
         });
@@ -282,7 +308,7 @@ impl<O: Operand> Machine<O> {
         let refusal = || unexpected(source, "word that data was taken which was not sent");
         let place = self.place(number).ok_or_else(refusal)?;
         let mut part = self.parts[place].take().ok_or_else(refusal)?;
-        let link = part.find(source).and_then(|id| part.link(id));
+        let link = part.find_receiver(source).and_then(|id| part.link(id));
         let waited = match link {
             Some(link) if link.out == Out::Sent => {
                 link.out = Out::Done;
@@ -317,7 +343,7 @@ impl<O: Operand> Machine<O> {
         if number.wrapping_sub(next) >= 1 << 31 {
             return Err(unexpected(source, "a message for a part that is over"));
         }
-        if self.team.has(source) {
+        if self.team.from_job(source).is_some() {
             Ok(())
         } else {
             Err(unexpected(
@@ -340,44 +366,53 @@ impl<O: Operand> Machine<O> {
     /// Makes parts as long as the window has room.
     fn fill_window(&mut self) -> Result<(), Violation> {
         while self.parts.len() < self.limits.window as usize {
-            let Some(part) = self.next_part() else {
+            let Some(next) = self.next_part() else {
                 break;
             };
             let place = self.parts.len();
             self.parts.push_back(None);
-            let (part, done) = self.begin(part);
-            self.put_back(place, part);
-            done?;
+            match next {
+                Next::Part(part) => {
+                    let (part, done) = self.begin(part);
+                    self.put_back(place, part);
+                    done?;
+                }
+                Next::Nothing { operation } => self.part_over(operation),
+            }
         }
         Ok(())
     }
 
     /// The next part of the operations that have been started; `None`: all have been made.
-    fn next_part(&mut self) -> Option<Box<Part>> {
+    fn next_part(&mut self) -> Option<Next> {
         let number = self.first_part.wrapping_add(self.parts.len() as u32);
-        let limits = self.limits;
+        let (limits, size) = (self.limits, self.team.size);
         let operation = self.splitting;
+        let is_first = operation == self.first_operation;
         let Operation {
             shape,
             split,
             running,
+            waits,
             ..
         } = self.operation_mut(operation)?;
+        if *waits && !is_first {
+            return None;
+        }
         let shape = *shape;
-        let (start, bytes) = (*split, shape.bytes());
-        let whole = limits.part_of(&shape);
+        let (bytes, whole) = (shape.bytes(), limits.part_of(&shape));
+        let step = split.checked_div(bytes).unwrap_or(0);
+        let start = *split - step * bytes;
         let len = whole.min(bytes - start);
         *split += len;
         *running += 1;
-        if *split == bytes {
+        if *split == bytes * shape.steps(size) {
             self.splitting += 1;
         }
-        let index = (start / whole) as u32;
-        let root = match shape.kind {
-            Kind::Broadcast { root } | Kind::ReduceToOne { root } => root,
-            // The parts of a long one have different roots, so that the ranks share the work.
-            Kind::ReduceToAll => index % self.team.size,
-        };
+        if len == 0 {
+            return Some(Next::Nothing { operation });
+        }
+        let index = (step * bytes.div_ceil(whole) + start / whole) as u32;
         let (piece, gathers) = limits.piece_of(&shape);
         let mut part = Part {
             number,
@@ -385,6 +420,7 @@ impl<O: Operand> Machine<O> {
             kind: shape.kind,
             signature: shape.signature(index),
             start,
+            source: 0,
             len,
             piece,
             gathers,
@@ -399,15 +435,40 @@ impl<O: Operand> Machine<O> {
             has_result: false,
             in_hand: 0,
         };
-        let tree = Tree::new(self.team.size, root, limits.radix);
         let team = &self.team;
+        if shape.kind.is_of_pairs() {
+            let Pair { to, from, own } = Pair::of(shape.kind, team, step as u32);
+            let at = |block: u32| block as usize * bytes + start;
+            if let Some((source, result)) = own
+                && let Some(operation) = self.operation_mut(operation)
+            {
+                operation.operand.copy(at(source), at(result), len);
+            }
+            if to.is_none() && from.is_none() {
+                return Some(Next::Nothing { operation });
+            }
+            let team = &self.team;
+            part.start = from.map_or(0, |(_, block)| at(block));
+            part.source = to.map_or(0, |(_, block)| at(block));
+            part.links(
+                from.map(|(rank, _)| team.job_rank(rank)),
+                to.into_iter().map(|(rank, _)| team.job_rank(rank)),
+            );
+            return Some(Next::Part(Box::new(part)));
+        }
+        let root = match shape.kind {
+            // The parts of a long one have different roots, so that the ranks share the work.
+            Kind::ReduceToAll => index % size,
+            kind => kind.root().unwrap_or(0),
+        };
+        let tree = Tree::new(size, root, limits.radix);
         part.links(
             tree.parent(team.rank).map(|rank| team.job_rank(rank)),
             tree.children(team.rank)
                 .into_iter()
                 .map(|rank| team.job_rank(rank)),
         );
-        Some(Box::new(part))
+        Some(Next::Part(Box::new(part)))
     }
 
     /// A new part: what this rank has to do at once, and what has come for it before.
@@ -421,6 +482,16 @@ impl<O: Operand> Machine<O> {
             Kind::Broadcast { .. } => {
                 if !part.eager {
                     self.send_ready(&part, LinkId::Parent);
+                }
+            }
+            kind if kind.is_of_pairs() => {
+                if part.parent.is_none() {
+                    part.has_result = true;
+                } else if !part.eager {
+                    self.send_ready(&part, LinkId::Parent);
+                }
+                if !part.children.is_empty() {
+                    self.offer(&mut part, LinkId::Child(0));
                 }
             }
             _ if is_leaf => self.reduced(&mut part),
@@ -446,7 +517,7 @@ impl<O: Operand> Machine<O> {
                 }
                 Early::Ready => self.make_ready(&mut part, source, signature),
                 Early::Refused => self
-                    .check(&part, source, signature)
+                    .check(&part, source, signature, Part::find_sender)
                     .map(|link| self.send_ready(&part, link)),
             };
             if done.is_err() {
@@ -457,7 +528,13 @@ impl<O: Operand> Machine<O> {
     }
 
     /// Which neighbour has sent a message about a part? It has to be one, and mean the same operation.
-    fn check(&self, part: &Part, source: Rank, signature: u32) -> Result<LinkId, Violation> {
+    fn check(
+        &self,
+        part: &Part,
+        source: Rank,
+        signature: u32,
+        find: fn(&Part, Rank) -> Option<LinkId>,
+    ) -> Result<LinkId, Violation> {
         if signature != part.signature {
             return Err(Violation::Mismatch {
                 peer: source,
@@ -465,7 +542,7 @@ impl<O: Operand> Machine<O> {
                 ours: Kind::name_in(part.signature),
             });
         }
-        part.find(source)
+        find(part, source)
             .ok_or_else(|| unexpected(source, "a message that is another rank's to send"))
     }
 
@@ -477,7 +554,7 @@ impl<O: Operand> Machine<O> {
         offset: usize,
         payload: &[u8],
     ) -> Result<bool, Violation> {
-        let link = self.check(part, source, signature)?;
+        let link = self.check(part, source, signature, Part::find_sender)?;
         let fits = offset
             .checked_add(payload.len())
             .is_some_and(|end| end <= part.len);
@@ -501,9 +578,8 @@ impl<O: Operand> Machine<O> {
         payload: &[u8],
     ) -> Result<(), Violation> {
         let awaited = match part.kind {
-            Kind::Broadcast { .. } => true,
             Kind::ReduceToOne { .. } => false,
-            Kind::ReduceToAll => part.is_reduced,
+            kind => part.is_reduced || !kind.reduces(),
         };
         if !awaited || part.has_result || payload.len() > part.len - part.got {
             return Err(unexpected(source, "a result that nobody waits for"));
@@ -528,7 +604,7 @@ impl<O: Operand> Machine<O> {
         payload: &[u8],
     ) -> Result<(), Violation> {
         let refusal = || unexpected(source, "an operand that nobody waits for");
-        if matches!(part.kind, Kind::Broadcast { .. }) || child < part.turn {
+        if !part.kind.reduces() || child < part.turn {
             return Err(refusal());
         }
         if child > part.turn {
@@ -628,13 +704,16 @@ impl<O: Operand> Machine<O> {
 
     fn have_source_as_result(&mut self, part: &mut Part) {
         if let Some(operation) = self.operation_mut(part.operation) {
-            operation.operand.copy(part.start, part.len);
+            operation.operand.copy(part.start, part.start, part.len);
         }
         self.have_result(part);
     }
 
     fn have_result(&mut self, part: &mut Part) {
         part.has_result = true;
+        if part.kind.is_of_pairs() {
+            return;
+        }
         // The largest subtree first, as it takes longest.
         for child in (0..part.children.len()).rev() {
             self.offer(part, LinkId::Child(child));
@@ -665,7 +744,7 @@ impl<O: Operand> Machine<O> {
         source: Rank,
         signature: u32,
     ) -> Result<(), Violation> {
-        let id = self.check(part, source, signature)?;
+        let id = self.check(part, source, signature, Part::find_receiver)?;
         let (passing, has_data) = (part.passing(id), part.has_data(id));
         let Some(link) = part.link(id) else {
             return Ok(());
@@ -695,21 +774,29 @@ impl<O: Operand> Machine<O> {
         if let Some(sum) = part.sum.take() {
             self.pool.give(sum);
         }
+        self.part_over(part.operation);
+    }
+
+    /// A part of an operation is over; its place is empty.
+    fn part_over(&mut self, number: u64) {
         while let Some(None) = self.parts.front() {
             self.parts.pop_front();
             self.first_part = self.first_part.wrapping_add(1);
         }
-        let number = part.operation;
+        let size = self.team.size;
         let Some(operation) = self.operation_mut(number) else {
             return;
         };
         operation.running -= 1;
-        if operation.running > 0 || operation.split < operation.shape.bytes() {
+        let shape = operation.shape;
+        if operation.running > 0 || operation.split < shape.bytes() * shape.steps(size) {
             return;
         }
         let place = (number - self.first_operation) as usize;
-        if let Some(operation) = self.operations[place].take() {
-            self.ended.push_back((operation.name, operation.operand));
+        if let Some(operation) = self.operations[place].take()
+            && let Some(name) = operation.name
+        {
+            self.ended.push_back((name, operation.operand));
         }
         while let Some(None) = self.operations.front() {
             self.operations.pop_front();

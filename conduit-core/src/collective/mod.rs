@@ -1,9 +1,10 @@
-//! Broadcasts and reductions of a team, as a state machine without I/O: start from [`Machine`].
+//! The collective operations of a team, as a state machine without I/O: start from [`Machine`].
 //!
 //! # Algorithm
 //! Data moves along a *k*-nomial tree whose root is the operation's: a broadcast down, a reduction to one rank up, a
 //! reduction to all ranks up and then down. Each rank reduces its own data with that of its children in their order, so
-//! a reduction of the same data gives the same bits every time, and all ranks get the same.
+//! a reduction of the same data gives the same bits every time, and all ranks get the same. Where each pair of ranks has data
+//! of its own (scatter, gather, exchange), that goes from the one to the other, step by step: `pair`.
 //!
 //! An operation is split into *parts* of at most [`Limits::part`] bytes (one element, if that is larger). A part is what
 //! the protocol knows: the parts of a team are numbered in the order in which all ranks start its operations, and
@@ -44,67 +45,18 @@ mod arithmetic;
 mod buffer;
 mod early;
 mod machine;
+mod pair;
 mod part;
+mod team;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 pub use arithmetic::{DataType, Fold, ReduceOp, fold};
 pub use machine::{Machine, Outgoing};
-
-use std::sync::Arc;
+pub use team::{Members, Team, TeamId};
 
 use crate::ni::Rank;
-
-/// A set of ranks that do collective operations, in an order.
-#[derive(Clone, Debug)]
-pub struct Team {
-    /// Its number, the same on all its ranks.
-    pub id: u32,
-    /// This rank's place in it.
-    pub rank: u32,
-    /// How many there are.
-    pub size: u32,
-    /// Who they are.
-    pub members: Members,
-}
-
-/// The ranks of a team.
-#[derive(Clone, Debug)]
-pub enum Members {
-    /// All of the job, in its order.
-    All,
-    /// The rank in the job of each in the team.
-    These(Arc<[Rank]>),
-}
-
-impl Team {
-    /// The team of a whole job.
-    #[must_use]
-    pub fn of_job(rank: Rank, size: u32) -> Self {
-        Self {
-            id: 0,
-            rank,
-            size,
-            members: Members::All,
-        }
-    }
-
-    /// The job's rank for one of the team, which is below its size.
-    fn job_rank(&self, rank: u32) -> Rank {
-        match &self.members {
-            Members::All => rank,
-            Members::These(ranks) => ranks[rank as usize],
-        }
-    }
-
-    fn has(&self, peer: Rank) -> bool {
-        match &self.members {
-            Members::All => peer < self.size,
-            Members::These(ranks) => ranks.contains(&peer),
-        }
-    }
-}
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,26 +73,82 @@ pub enum Kind {
     },
     /// The reduced data of all ranks goes to all.
     ReduceToAll,
+    /// One rank has a block for each, in their order.
+    Scatter {
+        /// Which of the team.
+        root: u32,
+    },
+    /// One rank gets the blocks of all, in their order.
+    Gather {
+        /// Which of the team.
+        root: u32,
+    },
+    /// Every rank gets the blocks of all, in their order.
+    GatherAll,
+    /// Every rank has a block for each, and gets one of each, both in their order.
+    Exchange,
+    /// Ends nowhere before it has been started everywhere. One byte that says nothing is reduced.
+    Barrier,
 }
 
 impl Kind {
     const BROADCAST: u32 = 0;
     const REDUCE_TO_ONE: u32 = 1;
     const REDUCE_TO_ALL: u32 = 2;
+    const SCATTER: u32 = 3;
+    const GATHER: u32 = 4;
+    const GATHER_ALL: u32 = 5;
+    const EXCHANGE: u32 = 6;
+    const BARRIER: u32 = 7;
     /// Bits of a signature that say it.
-    const MASK: u32 = 3;
+    const MASK: u32 = 7;
 
     fn code(self) -> u32 {
         match self {
             Self::Broadcast { .. } => Self::BROADCAST,
             Self::ReduceToOne { .. } => Self::REDUCE_TO_ONE,
             Self::ReduceToAll => Self::REDUCE_TO_ALL,
+            Self::Scatter { .. } => Self::SCATTER,
+            Self::Gather { .. } => Self::GATHER,
+            Self::GatherAll => Self::GATHER_ALL,
+            Self::Exchange => Self::EXCHANGE,
+            Self::Barrier => Self::BARRIER,
+        }
+    }
+
+    /// The rank that all have to agree on, where there is one.
+    pub(crate) fn root(self) -> Option<u32> {
+        match self {
+            Self::Broadcast { root }
+            | Self::ReduceToOne { root }
+            | Self::Scatter { root }
+            | Self::Gather { root } => Some(root),
+            Self::Barrier | Self::ReduceToAll | Self::GatherAll | Self::Exchange => None,
+        }
+    }
+
+    /// Does all ranks' data go up a tree?
+    pub(crate) fn reduces(self) -> bool {
+        matches!(self, Self::ReduceToOne { .. }) || self.reduces_to_all()
+    }
+
+    /// A barrier is a reduction of nothing.
+    fn reduces_to_all(self) -> bool {
+        matches!(self, Self::ReduceToAll | Self::Barrier)
+    }
+
+    /// Is the data of each pair of ranks its own? Otherwise it moves along a tree.
+    fn is_of_pairs(self) -> bool {
+        match self {
+            Self::Broadcast { .. } | Self::ReduceToOne { .. } => false,
+            Self::ReduceToAll | Self::Barrier => false,
+            Self::Scatter { .. } | Self::Gather { .. } | Self::GatherAll | Self::Exchange => true,
         }
     }
 
     /// Does whoever sends data of an eager part want to know when it has been taken?
     fn is_told(signature: u32) -> bool {
-        signature & Self::MASK != Self::REDUCE_TO_ALL
+        !matches!(signature & Self::MASK, Self::REDUCE_TO_ALL | Self::BARRIER)
     }
 
     fn name_in(signature: u32) -> &'static str {
@@ -148,6 +156,11 @@ impl Kind {
             Self::BROADCAST => "a broadcast",
             Self::REDUCE_TO_ONE => "a reduction to one",
             Self::REDUCE_TO_ALL => "a reduction to all",
+            Self::SCATTER => "a scatter",
+            Self::GATHER => "a gather",
+            Self::GATHER_ALL => "a gather to all",
+            Self::EXCHANGE => "an exchange",
+            Self::BARRIER => "a barrier",
             _ => "an unknown operation",
         }
     }
@@ -158,10 +171,10 @@ impl Kind {
 pub struct Shape {
     /// What is done.
     pub kind: Kind,
-    /// Bytes of an element, which is never split between two calls of [`Operand::reduce`]; of a broadcast 1. At most
+    /// Bytes of an element, which is never split between two calls of [`Operand::reduce`]; 1 where nothing is reduced. At most
     /// [`Shape::MAX_ELEMENT`], not 0.
     pub element: usize,
-    /// Elements of each rank.
+    /// Elements of each rank; where each pair of ranks has its own, of each pair.
     pub count: usize,
     /// What the elements are and how they are reduced, as any number: only compared.
     pub meaning: u32,
@@ -171,18 +184,36 @@ impl Shape {
     /// Offsets within a part travel in 32 bits.
     pub const MAX_ELEMENT: usize = 1 << 31;
 
+    /// That of a barrier.
+    pub const BARRIER: Self = Self {
+        kind: Kind::Barrier,
+        element: 1,
+        count: 1,
+        meaning: 0,
+    };
+
     fn bytes(&self) -> usize {
         self.element.saturating_mul(self.count)
     }
 
+    /// Bytes of the longer of a rank's two vectors in a team of this size; `None`: more than there are.
+    pub(crate) fn bytes_in_all(&self, size: u32) -> Option<usize> {
+        let bytes = self.element.checked_mul(self.count)?;
+        bytes.checked_mul(self.steps(size))
+    }
+
+    /// How often the bytes go through a team of this size.
+    fn steps(&self, size: u32) -> usize {
+        match self.kind.is_of_pairs() {
+            true => size as usize,
+            false => 1,
+        }
+    }
+
     /// What ranks have to agree on about a part: the kind, and a hash of the rest.
     fn signature(&self, part: u32) -> u32 {
-        let root = match self.kind {
-            Kind::Broadcast { root } | Kind::ReduceToOne { root } => root,
-            Kind::ReduceToAll => 0,
-        };
         let words = [
-            root.into(),
+            self.kind.root().unwrap_or(0).into(),
             self.element as u64,
             self.count as u64,
             self.meaning.into(),
@@ -205,8 +236,8 @@ pub trait Operand {
     fn result(&self, offset: usize, len: usize) -> &[u8];
     /// Stores bytes of the result. Never asked for at ranks that get none.
     fn store(&mut self, offset: usize, bytes: &[u8]);
-    /// Makes bytes of the source bytes of the result; nothing, where they are the same memory.
-    fn copy(&mut self, offset: usize, len: usize);
+    /// Makes bytes of the source, from one offset on, bytes of the result, from another on; nothing, where they are the same memory.
+    fn copy(&mut self, from: usize, to: usize, len: usize);
     /// Reduces whole elements, one by one; the result replaces `right`. Both are aligned to 16 bytes, if elements are,
     /// and do not overlap.
     fn reduce(&mut self, left: &[u8], right: &mut [u8]);

@@ -68,8 +68,10 @@ pub(super) struct Part {
     pub(super) kind: Kind,
     /// What all ranks must agree on, as one word.
     pub(super) signature: u32,
-    /// First byte within the operation's vectors.
+    /// First byte within the operation's vectors; of pairs, within the result.
     pub(super) start: usize,
+    /// Of pairs: first byte within the source.
+    pub(super) source: usize,
     /// Bytes; not 0.
     pub(super) len: usize,
     /// Largest message; of a reduction a multiple of its element, where a message can hold one.
@@ -102,10 +104,26 @@ impl Part {
         self.children = children.map(Link::new).collect();
     }
 
-    pub(super) fn find(&self, peer: Rank) -> Option<LinkId> {
+    /// The link of a peer that has sent data. Of pairs, where one rank may be on both sides, data comes from the parent.
+    pub(super) fn find_sender(&self, peer: Rank) -> Option<LinkId> {
         if self.parent.as_ref().is_some_and(|link| link.peer == peer) {
             return Some(LinkId::Parent);
         }
+        match self.kind.is_of_pairs() {
+            true => None,
+            false => self.find_child(peer),
+        }
+    }
+
+    /// The link of a peer that has answered, or asks for, data of this rank. Of pairs that is a child.
+    pub(super) fn find_receiver(&self, peer: Rank) -> Option<LinkId> {
+        match self.kind.is_of_pairs() {
+            true => self.find_child(peer),
+            false => self.find_sender(peer),
+        }
+    }
+
+    fn find_child(&self, peer: Rank) -> Option<LinkId> {
         let child = self.children.iter().position(|link| link.peer == peer)?;
         Some(LinkId::Child(child))
     }
@@ -119,11 +137,11 @@ impl Part {
 
     /// How this rank's data goes to a neighbour; `None`: none goes there.
     pub(super) fn passing(&self, to: LinkId) -> Option<Passing> {
-        let told = self.kind != Kind::ReduceToAll;
+        let told = !self.kind.reduces_to_all();
         match (self.kind, to) {
-            (Kind::Broadcast { .. }, LinkId::Parent)
-            | (Kind::ReduceToOne { .. }, LinkId::Child(_)) => None,
-            (Kind::ReduceToAll, LinkId::Child(_)) => Some(Passing::Expected),
+            (Kind::ReduceToOne { .. }, LinkId::Child(_)) => None,
+            (kind, LinkId::Parent) if !kind.reduces() => None,
+            (kind, LinkId::Child(_)) if kind.reduces_to_all() => Some(Passing::Expected),
             _ if self.eager => Some(Passing::Eager { told }),
             _ => Some(Passing::Announced),
         }
@@ -133,16 +151,16 @@ impl Part {
     pub(super) fn has_data(&self, to: LinkId) -> bool {
         match to {
             LinkId::Parent => self.is_reduced,
-            LinkId::Child(_) => self.has_result,
+            LinkId::Child(_) => self.has_result || self.kind.is_of_pairs(),
         }
     }
 
     /// Neighbours whose data, ready message or word is awaited.
     pub(super) fn lacks(&self) -> Vec<Rank> {
         let (up, down) = match self.kind {
-            Kind::Broadcast { .. } => (!self.has_result, false),
             Kind::ReduceToOne { .. } => (false, !self.is_reduced),
-            Kind::ReduceToAll => (self.is_reduced && !self.has_result, !self.is_reduced),
+            kind if kind.reduces() => (self.is_reduced && !self.has_result, !self.is_reduced),
+            _ => (!self.has_result, false),
         };
         let children = self.children.iter().enumerate().map(|(at, link)| {
             // Reduced in the order of the list; what came before its turn is parked.
@@ -169,9 +187,9 @@ impl Part {
         let sent_down = || self.children.iter().all(done);
         self.in_hand == 0
             && match self.kind {
-                Kind::Broadcast { .. } => self.has_result && sent_down(),
                 Kind::ReduceToOne { .. } => self.is_reduced && sent_up,
-                Kind::ReduceToAll => self.has_result && sent_up && sent_down(),
+                kind if kind.reduces() => self.has_result && sent_up && sent_down(),
+                _ => self.has_result && sent_down(),
             }
     }
 }

@@ -36,9 +36,10 @@ impl Operand for Memory {
     fn store(&mut self, offset: usize, bytes: &[u8]) {
         self.result[offset..][..bytes.len()].copy_from_slice(bytes);
     }
-    fn copy(&mut self, offset: usize, len: usize) {
-        if let Some(source) = &self.source {
-            self.result[offset..][..len].copy_from_slice(&source[offset..][..len]);
+    fn copy(&mut self, from: usize, to: usize, len: usize) {
+        match &self.source {
+            Some(source) => self.result[to..][..len].copy_from_slice(&source[from..][..len]),
+            None => assert_eq!(from, to, "in place, a rank's own block is where it belongs"),
         }
     }
     fn reduce(&mut self, left: &[u8], right: &mut [u8]) {
@@ -72,9 +73,9 @@ fn value(element: &[u8]) -> u8 {
 
 fn vector(seed: u64, shape: &Shape) -> Vec<u8> {
     let element = |place: usize| seed.wrapping_mul(31).wrapping_add(place as u64 * 7) as u8;
-    match shape.kind {
-        Kind::Broadcast { .. } => (0..shape.count).map(element).collect(),
-        _ => (0..shape.count)
+    match shape.kind.reduces() {
+        false => (0..shape.count).map(element).collect(),
+        true => (0..shape.count)
             .flat_map(|place| (0..shape.element as u32).map(move |at| (element(place), at)))
             .map(|(element, at)| byte_of(element, at))
             .collect(),
@@ -123,14 +124,14 @@ impl World {
         for (rank, &job_rank) in (0..).zip(&members) {
             team_rank[job_rank as usize] = rank;
         }
-        let members: Arc<[Rank]> = members.into();
+        let members = Members::these(members.into());
         let first = u32::MAX - random.below(200) as u32;
         let ranks = team_rank.iter().map(|&rank| {
             let team = Team {
-                id: 0,
+                id: TeamId::JOB,
                 rank,
                 size,
-                members: Members::These(members.clone()),
+                members: members.clone(),
             };
             Machine::new(team, limits).starting_at(first)
         });
@@ -148,9 +149,15 @@ impl World {
         }
     }
 
+    /// What a rank gives: of pairs, what it has for each or for all.
     fn operand(&self, rank: usize, operation: usize) -> Vec<u8> {
         let (shape, _) = &self.operations[operation];
-        vector((rank * 1000 + operation) as u64, shape)
+        let blocks = match shape.kind {
+            Kind::Exchange | Kind::Scatter { .. } => self.ranks.len(),
+            _ => 1,
+        };
+        let block = |to: usize| vector((rank * 1000 + operation + to * 77) as u64, shape);
+        (0..blocks).flat_map(block).collect()
     }
 
     fn start(&mut self, rank: usize) -> Result<(), Violation> {
@@ -158,19 +165,24 @@ impl World {
         self.started[rank] += 1;
         let (shape, in_place) = self.operations[operation];
         let own = self.operand(rank, operation);
+        let at = |root| self.team_rank[rank] == root;
         let gives = match shape.kind {
-            Kind::Broadcast { root } => self.team_rank[rank] == root,
+            Kind::Broadcast { root } | Kind::Scatter { root } => at(root),
             _ => true,
         };
         let gets = match shape.kind {
-            Kind::ReduceToOne { root } => self.team_rank[rank] == root,
+            Kind::ReduceToOne { root } | Kind::Gather { root } => at(root),
             _ => true,
         };
-        let (source, result) = if in_place && gives && gets {
+        let (source, result) = if in_place && gives && gets && !shape.kind.is_of_pairs() {
             (None, own)
         } else {
+            let blocks = match shape.kind {
+                Kind::Exchange | Kind::Gather { .. } | Kind::GatherAll => self.ranks.len(),
+                _ => 1,
+            };
             // What is not to be asked for is not there.
-            let empty = vec![0xee; own.len()];
+            let empty = vec![0xee; shape.bytes() * blocks];
             (
                 Some(if gives { own } else { Vec::new() }),
                 if gets { empty } else { Vec::new() },
@@ -181,14 +193,34 @@ impl World {
             result,
             element: shape.element,
         };
-        self.ranks[rank].start(shape, memory, operation as u64)?;
+        let waits = self.waits(operation);
+        self.ranks[rank].start(shape, memory, Some(operation as u64), waits)?;
         self.look(rank);
         Ok(())
+    }
+
+    /// Every third waits for those before it.
+    fn waits(&self, operation: usize) -> bool {
+        operation % 3 == 2
     }
 
     /// Collects what has ended and what is held at a rank.
     fn look(&mut self, rank: usize) {
         while let Some((operation, memory)) = self.ranks[rank].ended() {
+            let operation = operation as usize;
+            let earlier = &self.results[rank][..operation];
+            assert!(
+                !self.waits(operation) || earlier.iter().all(Option::is_some),
+                "it has not waited"
+            );
+            let (shape, _) = &self.operations[operation];
+            // Nobody leaves a barrier that somebody has not come to.
+            assert!(
+                shape.kind != Kind::Barrier
+                    || shape.bytes() == 0
+                    || self.started.iter().all(|&started| started > operation)
+            );
+            let operation = operation as u64;
             let before = self.results[rank][operation as usize].replace(memory.result);
             assert!(before.is_none(), "ended twice");
         }
@@ -313,8 +345,21 @@ impl World {
         let size = self.ranks.len();
         for (operation, (shape, _)) in self.operations.iter().enumerate() {
             let job_rank = |rank: u32| self.team_rank.iter().position(|&at| at == rank).unwrap();
-            let expected = match shape.kind {
+            let expected = |rank: usize| match shape.kind {
                 Kind::Broadcast { root } => self.operand(job_rank(root), operation),
+                Kind::Scatter { root } => {
+                    let block = self.team_rank[rank] as usize * shape.bytes();
+                    self.operand(job_rank(root), operation)[block..][..shape.bytes()].to_vec()
+                }
+                Kind::Gather { .. } | Kind::GatherAll | Kind::Exchange => {
+                    let from = (0..size as u32).map(|from| self.operand(job_rank(from), operation));
+                    let block = match shape.kind {
+                        Kind::Exchange => self.team_rank[rank] as usize * shape.bytes(),
+                        _ => 0,
+                    };
+                    from.flat_map(|given| given[block..][..shape.bytes()].to_vec())
+                        .collect()
+                }
                 _ => {
                     let mut sum = self.operand(0, operation);
                     for rank in 1..size {
@@ -336,12 +381,13 @@ impl World {
                     panic!("operation {operation} has not ended at rank {rank}")
                 });
                 let gets = match shape.kind {
-                    Kind::ReduceToOne { root } => job_rank(root) == rank,
+                    Kind::ReduceToOne { root } | Kind::Gather { root } => job_rank(root) == rank,
                     _ => true,
                 };
                 if gets {
                     assert_eq!(
-                        result, &expected,
+                        result,
+                        &expected(rank),
                         "operation {operation} at rank {rank}: {shape:?}"
                     );
                 }
@@ -355,9 +401,14 @@ impl World {
 }
 
 fn shapes(size: u32, largest: usize) -> impl Strategy<Value = (Shape, bool)> {
-    let kind = (0..3_u8, 0..size).prop_map(|(kind, root)| match kind {
+    let kind = (0..8_u8, 0..size).prop_map(|(kind, root)| match kind {
         0 => Kind::Broadcast { root },
         1 => Kind::ReduceToOne { root },
+        2 => Kind::Scatter { root },
+        3 => Kind::Gather { root },
+        4 => Kind::GatherAll,
+        5 => Kind::Exchange,
+        6 => Kind::Barrier,
         _ => Kind::ReduceToAll,
     });
     let sizes = prop_oneof![
@@ -366,11 +417,7 @@ fn shapes(size: u32, largest: usize) -> impl Strategy<Value = (Shape, bool)> {
         (1..12_usize, 0..largest)
     ];
     (kind, sizes, any::<bool>()).prop_map(|(kind, (element, count), in_place)| {
-        let element = if matches!(kind, Kind::Broadcast { .. }) {
-            1
-        } else {
-            element
-        };
+        let element = if kind.reduces() { element } else { 1 };
         (
             Shape {
                 kind,
@@ -475,8 +522,8 @@ fn machine(size: u32, limits: Limits) -> Machine<Memory> {
 
 fn memory(shape: &Shape) -> Memory {
     Memory {
-        source: Some(vector(1, shape)),
-        result: vec![0; shape.bytes()],
+        source: Some(vector(1, shape).repeat(shape.steps(5))),
+        result: vec![0; shape.bytes() * shape.steps(5)],
         element: shape.element,
     }
 }
@@ -514,7 +561,7 @@ proptest! {
             let done = match kind {
                 0 => machine.on_ready(source, part, signature),
                 1 => machine.on_taken(source, part),
-                2 if random.below(4) == 0 => machine.start(shape, memory(&shape), 0),
+                2 if random.below(4) == 0 => machine.start(shape, memory(&shape), Some(0), random.below(3) == 0),
                 _ => machine.on_data(source, part, signature, offset, &payload).map(drop),
             };
             if let Err(violation) = done {
@@ -570,9 +617,9 @@ fn a_rank_that_starts_something_else_is_named() {
             };
             let violation = if early {
                 arrive(&mut machine).unwrap();
-                machine.start(ours, memory(&ours), 0)
+                machine.start(ours, memory(&ours), Some(0), false)
             } else {
-                machine.start(ours, memory(&ours), 0).unwrap();
+                machine.start(ours, memory(&ours), Some(0), false).unwrap();
                 arrive(&mut machine)
             };
             let violation = violation.expect_err("they differ");
@@ -605,7 +652,9 @@ fn what_comes_too_early_is_refused_and_asked_for_later() {
     );
     assert_eq!(machine.on_data(1, 1, signature, 0, &data), Ok(false));
     for name in [10, 11] {
-        machine.start(shape, memory(&shape), name).unwrap();
+        machine
+            .start(shape, memory(&shape), Some(name), false)
+            .unwrap();
     }
     assert_eq!(machine.ended().map(|(name, _)| name), Some(10));
     assert!(machine.ended().is_none());
@@ -632,7 +681,7 @@ fn the_sum_is_the_same_in_every_order_of_arrival() {
         fn store(&mut self, _: usize, bytes: &[u8]) {
             self.1.copy_from_slice(bytes);
         }
-        fn copy(&mut self, _: usize, _: usize) {
+        fn copy(&mut self, _: usize, _: usize, _: usize) {
             self.1 = self.0;
         }
         fn reduce(&mut self, left: &[u8], right: &mut [u8]) {
@@ -648,7 +697,7 @@ fn the_sum_is_the_same_in_every_order_of_arrival() {
     let sum = |order: [u32; 3]| {
         let mut machine = Machine::new(Team::of_job(0, 5), Limits::with_messages_of(1000));
         let own = Floats(1.0_f64.to_ne_bytes(), [0; 8]);
-        machine.start(shape, own, 0).unwrap();
+        machine.start(shape, own, Some(0), false).unwrap();
         for source in order {
             let value = [0.0, 1e16, -1e16, 0.0, 3.0][source as usize];
             machine

@@ -1,4 +1,4 @@
-//! Broadcasts and reductions: machines of [`crate::collective`], whose messages are active messages of the library's own
+//! Collective operations: machines of [`crate::collective`], whose messages are active messages of the library's own
 //! handlers.
 //!
 //! What arrives is given to the machine by the handlers; what it has to send goes out in every poll, as immediate
@@ -10,13 +10,13 @@ use am::Context;
 use am::handlers::{Accepts, Entry, Registration};
 
 use super::options::Blocking;
-use super::parts::collectives::{CallerMemory, ReduceFunction, Reducer, Reduction, With};
+use super::parts::collectives::{CallerMemory, ReduceFunction, Reducer, Reduction, Sync, With};
 use super::parts::context;
 use super::parts::message::Payload;
 use super::waiting::Unwinding;
 use super::{Call, Handler};
 use super::{Engine, Error, Handle, Result};
-use crate::collective::{Kind, Outgoing, Shape, fold};
+use crate::collective::{Kind, Outgoing, Shape, TeamId, fold};
 use crate::ni::Ni;
 use crate::threads::Mode;
 
@@ -27,8 +27,8 @@ const READY: u8 = 2;
 /// The reply to data whose sender is to be told that it was taken: team, part.
 const TAKEN: u8 = 3;
 
-/// The team of all ranks.
-pub const JOB_TEAM: u32 = 0;
+/// Arguments of the longest of them. A team is two.
+pub(super) const MOST_ARGS: usize = 5;
 
 /// The library's handlers. Their ids are part of the protocol.
 pub(super) fn handlers<N: Ni + 'static, M: Mode>() -> [Registration<Handler<N, M>>; 3] {
@@ -45,21 +45,21 @@ pub(super) fn handlers<N: Ni + 'static, M: Mode>() -> [Registration<Handler<N, M
         entry(
             DATA,
             "collective data",
-            4,
+            MOST_ARGS as u8,
             Accepts::MEDIUM | Accepts::REQUEST,
             on_data,
         ),
         entry(
             READY,
             "collective ready",
-            3,
+            4,
             Accepts::SHORT | Accepts::REQUEST,
             on_ready,
         ),
         entry(
             TAKEN,
             "collective taken",
-            2,
+            3,
             Accepts::SHORT | Accepts::REPLY,
             on_taken,
         ),
@@ -68,27 +68,29 @@ pub(super) fn handlers<N: Ni + 'static, M: Mode>() -> [Registration<Handler<N, M
 
 fn on_data<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     // Others do not come here: the table has checked them.
-    let (&[team, part, signature, offset], Payload::Medium(payload)) =
+    let (&[first, count, part, signature, offset], Payload::Medium(payload)) =
         (call.args(), call.payload())
     else {
         return;
     };
     let (engine, source) = (call.engine(), call.source());
+    let team = TeamId { first, count };
     let told = engine
         .collectives
         .with_machine(engine.with(), team, source, |machine| {
             machine.on_data(source, part, signature, offset, payload)
         });
     if told == Some(true)
-        && let Err(error) = call.reply_short(TAKEN, &[team, part])
+        && let Err(error) = call.reply_short(TAKEN, &[first, count, part])
     {
         engine.job.fail(error);
     }
 }
 
 fn on_ready<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
-    if let &[team, part, signature] = call.args() {
+    if let &[first, count, part, signature] = call.args() {
         let (engine, source) = (call.engine(), call.source());
+        let team = TeamId { first, count };
         engine
             .collectives
             .with_machine(engine.with(), team, source, |machine| {
@@ -98,8 +100,9 @@ fn on_ready<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
 }
 
 fn on_taken<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
-    if let &[team, part] = call.args() {
+    if let &[first, count, part] = call.args() {
         let (engine, source) = (call.engine(), call.source());
+        let team = TeamId { first, count };
         engine
             .collectives
             .with_machine(engine.with(), team, source, |machine| {
@@ -109,29 +112,37 @@ fn on_taken<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Starts a broadcast: `bytes` bytes at `source` of the rank `root` of a team come to `result` of all its ranks.
-    /// `source` is ignored elsewhere; at the root it may be `result`.
+    /// Starts an operation that moves data and reduces none: a broadcast, where `bytes` bytes at `source` of the root come to
+    /// `result` of all ranks of a team; or one of blocks of `bytes` bytes, with as many of them as the team has ranks on the side
+    /// that has one for each: a scatter, gather, gather to all, or an exchange. At ranks that give or get nothing the pointer is
+    /// ignored.
+    ///
+    /// `source` may be `result` where a broadcast has both. Where a gather has both, `source` may be where its block belongs.
     ///
     /// Collective: all ranks of the team start the same operations in the same order. They go on with every poll of any
     /// rank; several may be under way.
     ///
     /// # Errors
-    /// No such rank; all operation ids are in use.
+    /// No such team or rank; more bytes than there are; all operation ids are in use.
     ///
     /// # Safety
-    /// Until the operation has ended, `result` is valid for writes of `bytes` bytes and `source` for reads, and nobody
-    /// else writes or, as for `result`, reads them. They overlap only if they are the same.
-    pub unsafe fn broadcast_nb(
+    /// Until the operation has ended, `result` is valid for writes of its bytes and `source` for reads, and nobody
+    /// else writes or, as for `result`, reads them. They overlap only as said.
+    pub unsafe fn move_nb(
         &self,
-        team: u32,
-        root: u32,
+        team: TeamId,
+        kind: Kind,
         result: *mut u8,
         source: *const u8,
         bytes: usize,
+        sync: Sync,
     ) -> Result<Handle> {
-        const OPERATION: &str = "broadcast_nb";
+        const OPERATION: &str = "move_nb";
+        if kind.reduces() {
+            return Err(self.refused(OPERATION, "a reduction has elements".to_owned()));
+        }
         let shape = Shape {
-            kind: Kind::Broadcast { root },
+            kind,
             element: 1,
             count: bytes,
             meaning: 0,
@@ -141,7 +152,27 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             result,
             reducer: Reducer::Nothing,
         };
-        self.start_collective(OPERATION, team, root, shape, memory)
+        self.start_collective(OPERATION, team, shape, memory, sync)
+    }
+
+    /// Starts a barrier of a team: it ends at no rank before all have started it.
+    ///
+    /// Collective, as [`Engine::move_nb`]. The team of all ranks has a faster one, which knows nothing of this:
+    /// [`Engine::team_barrier_start`].
+    ///
+    /// # Errors
+    /// No such team; all operation ids are in use.
+    pub fn barrier_nb(&self, team: TeamId) -> Result<Handle> {
+        let (memory, sync) = (CallerMemory::nothing(), Sync::default());
+        self.start_collective("barrier_nb", team, Shape::BARRIER, memory, sync)
+    }
+
+    pub(super) fn refused(&self, operation: &'static str, reason: String) -> Error {
+        Error::Collective {
+            operation,
+            rank: self.job.rank,
+            reason,
+        }
     }
 
     /// Starts a reduction: the elements of all ranks of a team are reduced, those of the same place with each other. The
@@ -150,17 +181,17 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ///
     /// Reducing the same data again gives the same bits, and all ranks get the same.
     ///
-    /// Collective, as [`Engine::broadcast_nb`].
+    /// Collective, as [`Engine::move_nb`].
     ///
     /// # Errors
     /// No such rank; an operation that its type does not have; elements of no or of too many bytes; all operation ids are
     /// in use.
     ///
     /// # Safety
-    /// As for [`Engine::broadcast_nb`], with `count` elements of each; `result` is ignored at ranks that get none.
+    /// As for [`Engine::move_nb`], with `count` elements of each; `result` is ignored at ranks that get none.
     pub unsafe fn reduce_nb(
         &self,
-        team: u32,
+        team: TeamId,
         to: Option<u32>,
         result: *mut u8,
         source: *const u8,
@@ -168,11 +199,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         reduction: Reduction,
     ) -> Result<Handle> {
         const OPERATION: &str = "reduce_nb";
-        let refuse = |reason: String| Error::Collective {
-            operation: OPERATION,
-            rank: self.job.rank,
-            reason,
-        };
+        let refuse = |reason: String| self.refused(OPERATION, reason);
         let (element, meaning, reducer) = match reduction {
             Reduction::Known(ty, op) => {
                 let fold = fold(ty, op).ok_or_else(|| refuse(format!("{ty:?} has no {op:?}")))?;
@@ -203,16 +230,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             result,
             reducer,
         };
-        self.start_collective(OPERATION, team, to.unwrap_or(0), shape, memory)
+        self.start_collective(OPERATION, team, shape, memory, Sync::default())
     }
 
     fn start_collective(
         &self,
         operation: &'static str,
-        team: u32,
-        root: u32,
+        team: TeamId,
         shape: Shape,
         memory: CallerMemory,
+        sync: Sync,
     ) -> Result<Handle> {
         self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
@@ -223,7 +250,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         let started = self
             .collectives
-            .start(self.with(), operation, team, root, shape, memory);
+            .start(self.with(), operation, team, shape, memory, sync);
         if started.is_ok() && self.collectives.has_outgoing() {
             self.advance_collectives();
         }
@@ -255,14 +282,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             })
     }
 
-    fn post_collective(&self, team: u32, outgoing: &Outgoing, payload: &[u8]) -> Result<bool> {
+    fn post_collective(&self, team: TeamId, outgoing: &Outgoing, payload: &[u8]) -> Result<bool> {
         let (target, part, signature) = (outgoing.target, outgoing.part, outgoing.signature);
+        let TeamId { first, count } = team;
         match outgoing.data {
             None => {
-                self.request_short(target, READY, &[team, part, signature], Blocking::Immediate)
+                let args = [first, count, part, signature];
+                self.request_short(target, READY, &args, Blocking::Immediate)
             }
             Some((offset, _)) => {
-                let args = [team, part, signature, offset as u32];
+                let args = [first, count, part, signature, offset as u32];
                 self.request_medium(target, DATA, &args, payload, Blocking::Immediate)
             }
         }

@@ -21,7 +21,7 @@
 //! | `poll`, `deliver`, `waiting`, `report` | the poll and what it finds, up to the handler's call; waits, and what is said of them |
 //! | `request`, `request_long`, `prepared`, `reply` | messages on their way out |
 //! | `rma`, `transfer`, `atomic` | puts and gets: to mapped memory, and by messages; atomics |
-//! | `explicit`, `implicit`, `barrier`, `collective`, `in_use` | what callers wait for, by handle or for their thread, and ask |
+//! | `explicit`, `implicit`, `barrier`, `collective`, `team`, `in_use` | what callers wait for, by handle or for their thread, and ask |
 //! | `error`, `options` | what calls refuse; what they take besides |
 //!
 //! Where a peer's memory is mapped, the roles that GASNet's portals-conduit gives to memory collapse: a put is a copy, a short
@@ -49,6 +49,7 @@ mod request_long;
 mod rma;
 mod signal;
 mod start;
+mod team;
 mod transfer;
 mod waiting;
 
@@ -57,19 +58,19 @@ use std::sync::atomic::AtomicU64;
 
 pub use atomic::AtomicRequest;
 pub use barrier::BarrierOutcome;
-pub use collective::JOB_TEAM;
 pub use error::{Error, Result};
 pub use in_use::InUse;
 pub use options::{Blocking, Completion};
 pub use parts::backoff::Waiter;
 use parts::collectives::Collectives;
-pub use parts::collectives::{ReduceFunction, Reduction};
+pub use parts::collectives::{ReduceFunction, Reduction, Sync as CollectiveSync};
 pub use parts::handle::Handle;
 pub use parts::memory::Segment;
 pub use parts::message::Payload;
 pub use parts::shared::SharedPtr;
 pub use prepared::{Prepared, PreparedReply};
 pub use rma::value_bytes;
+pub use team::Join;
 
 use crate::ni::{EqId, Ni, Rank, Ready};
 use crate::settings::Settings;

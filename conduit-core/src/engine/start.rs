@@ -156,7 +156,11 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             handlers: Handlers::new(),
             lids: Lock::new(am::lid::LidGenerator::new()),
             barriers,
-            collectives: Collectives::new(rank, size, am::limits::max_medium(chunk, 4)),
+            collectives: Collectives::new(
+                rank,
+                size,
+                am::limits::max_medium(chunk, super::collective::MOST_ARGS),
+            ),
             memory: Memory::default(),
             identity: IDENTITY.fetch_add(1, Relaxed),
             safe: Lock::new(Kind::none()),

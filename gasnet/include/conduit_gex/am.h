@@ -78,22 +78,22 @@
   CONDUIT_GEX_INLINE int gex_AM_RequestShort##n( \
       gex_TM_t tm_, gex_Rank_t rank_, gex_AM_Index_t handler_, gex_Flags_t flags_ CONDUIT_GEX_PARAMETERS_##n) { \
     const gex_AM_Arg_t words_[] = {CONDUIT_GEX_WORDS_##n}; \
-    CONDUIT_GEX_CHECK_TEAM("gex_AM_RequestShort", tm_); \
-    return conduit_gex_request_short(tm_, rank_, handler_, flags_, n, words_); \
+    rank_ = conduit_gex_rank("gex_AM_RequestShort", tm_, rank_); \
+    return conduit_gex_request_short(rank_, handler_, flags_, n, words_); \
   } \
   CONDUIT_GEX_INLINE int gex_AM_RequestMedium##n( \
       gex_TM_t tm_, gex_Rank_t rank_, gex_AM_Index_t handler_, const void *source_, size_t bytes_, gex_Event_t \
       *local_, gex_Flags_t flags_ CONDUIT_GEX_PARAMETERS_##n) { \
     const gex_AM_Arg_t words_[] = {CONDUIT_GEX_WORDS_##n}; \
-    CONDUIT_GEX_CHECK_TEAM("gex_AM_RequestMedium", tm_); \
-    return conduit_gex_request_medium(tm_, rank_, handler_, source_, bytes_, local_, flags_, n, words_); \
+    rank_ = conduit_gex_rank("gex_AM_RequestMedium", tm_, rank_); \
+    return conduit_gex_request_medium(rank_, handler_, source_, bytes_, local_, flags_, n, words_); \
   } \
   CONDUIT_GEX_INLINE int gex_AM_RequestLong##n( \
       gex_TM_t tm_, gex_Rank_t rank_, gex_AM_Index_t handler_, const void *source_, size_t bytes_, void \
       *destination_, gex_Event_t *local_, gex_Flags_t flags_ CONDUIT_GEX_PARAMETERS_##n) { \
     const gex_AM_Arg_t words_[] = {CONDUIT_GEX_WORDS_##n}; \
-    CONDUIT_GEX_CHECK_TEAM("gex_AM_RequestLong", tm_); \
-    return conduit_gex_request_long(tm_, rank_, handler_, source_, bytes_, destination_, local_, flags_, n, words_); \
+    rank_ = conduit_gex_rank("gex_AM_RequestLong", tm_, rank_); \
+    return conduit_gex_request_long(rank_, handler_, source_, bytes_, destination_, local_, flags_, n, words_); \
   } \
   CONDUIT_GEX_INLINE int gex_AM_ReplyShort##n( \
       gex_Token_t token_, gex_AM_Index_t handler_, gex_Flags_t flags_ CONDUIT_GEX_PARAMETERS_##n) { \

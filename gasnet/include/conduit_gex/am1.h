@@ -23,18 +23,18 @@ int conduit_gasnet_request_long_async(gasnet_node_t node, gasnet_handler_t handl
   CONDUIT_GEX_INLINE int gasnet_AMRequestShort##n( \
       gasnet_node_t node_, gasnet_handler_t handler_ CONDUIT_GEX_PARAMETERS_##n) { \
     const gex_AM_Arg_t words_[] = {CONDUIT_GEX_WORDS_##n}; \
-    return conduit_gex_request_short(CONDUIT_GEX_TEAM, node_, handler_, CONDUIT_GEX_RETURN_ERRORS, n, words_); \
+    return conduit_gex_request_short(node_, handler_, CONDUIT_GEX_RETURN_ERRORS, n, words_); \
   } \
   CONDUIT_GEX_INLINE int gasnet_AMRequestMedium##n( \
       gasnet_node_t node_, gasnet_handler_t handler_, void *source_, size_t bytes_ CONDUIT_GEX_PARAMETERS_##n) { \
     const gex_AM_Arg_t words_[] = {CONDUIT_GEX_WORDS_##n}; \
-    return conduit_gex_request_medium(CONDUIT_GEX_TEAM, node_, handler_, source_, bytes_, GEX_EVENT_NOW, CONDUIT_GEX_RETURN_ERRORS, n, words_); \
+    return conduit_gex_request_medium(node_, handler_, source_, bytes_, GEX_EVENT_NOW, CONDUIT_GEX_RETURN_ERRORS, n, words_); \
   } \
   CONDUIT_GEX_INLINE int gasnet_AMRequestLong##n( \
       gasnet_node_t node_, gasnet_handler_t handler_, void *source_, size_t bytes_, void *destination_ \
       CONDUIT_GEX_PARAMETERS_##n) { \
     const gex_AM_Arg_t words_[] = {CONDUIT_GEX_WORDS_##n}; \
-    return conduit_gex_request_long(CONDUIT_GEX_TEAM, node_, handler_, source_, bytes_, destination_, GEX_EVENT_NOW, CONDUIT_GEX_RETURN_ERRORS, n, words_); \
+    return conduit_gex_request_long(node_, handler_, source_, bytes_, destination_, GEX_EVENT_NOW, CONDUIT_GEX_RETURN_ERRORS, n, words_); \
   } \
   CONDUIT_GEX_INLINE int gasnet_AMRequestLongAsync##n( \
       gasnet_node_t node_, gasnet_handler_t handler_, void *source_, size_t bytes_, void *destination_ \
@@ -99,19 +99,19 @@ CONDUIT_GEX_INLINE int conduit_gex_words(gex_AM_Arg_t words_[16], int count_, va
   return got_ ? (call) : GASNET_ERR_BAD_ARG
 
 CONDUIT_GEX_INLINE int gasnet_AMRequestShort(gasnet_node_t node_, gasnet_handler_t handler_, int count_, ...) {
-  CONDUIT_GEX_COUNTED(conduit_gex_request_short(CONDUIT_GEX_TEAM, node_, handler_, CONDUIT_GEX_RETURN_ERRORS,
+  CONDUIT_GEX_COUNTED(conduit_gex_request_short(node_, handler_, CONDUIT_GEX_RETURN_ERRORS,
                       (uint32_t)count_, words_));
 }
 
 CONDUIT_GEX_INLINE int gasnet_AMRequestMedium(gasnet_node_t node_, gasnet_handler_t handler_, void *source_,
     size_t bytes_, int count_, ...) {
-  CONDUIT_GEX_COUNTED(conduit_gex_request_medium(CONDUIT_GEX_TEAM, node_, handler_, source_, bytes_, GEX_EVENT_NOW,
+  CONDUIT_GEX_COUNTED(conduit_gex_request_medium(node_, handler_, source_, bytes_, GEX_EVENT_NOW,
                       CONDUIT_GEX_RETURN_ERRORS, (uint32_t)count_, words_));
 }
 
 CONDUIT_GEX_INLINE int gasnet_AMRequestLong(gasnet_node_t node_, gasnet_handler_t handler_, void *source_,
     size_t bytes_, void *destination_, int count_, ...) {
-  CONDUIT_GEX_COUNTED(conduit_gex_request_long(CONDUIT_GEX_TEAM, node_, handler_, source_, bytes_, destination_,
+  CONDUIT_GEX_COUNTED(conduit_gex_request_long(node_, handler_, source_, bytes_, destination_,
                       GEX_EVENT_NOW, CONDUIT_GEX_RETURN_ERRORS, (uint32_t)count_, words_));
 }
 

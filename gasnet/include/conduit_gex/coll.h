@@ -1,6 +1,6 @@
-/* Collective operations beyond barriers: broadcasts and reductions, of the primordial team.
+/* Collective operations beyond barriers: broadcasts and reductions.
  *
- * Several may be under way; all ranks start the same ones in the same order. They go on whenever any GASNet call polls. */
+ * Several may be under way; all ranks of a team start the same ones in the same order. They go on whenever any GASNet call polls. */
 #ifndef CONDUIT_GEX_COLL_H
 #define CONDUIT_GEX_COLL_H
 

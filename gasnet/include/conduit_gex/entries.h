@@ -83,28 +83,24 @@ int conduit_gex_client_init(gex_Client_t *client, gex_EP_t *ep, gex_TM_t *tm, co
                             char ***argv, gex_Flags_t flags, const conduit_gex_config_t *config);
 int conduit_gasnet_init(int *argc, char ***argv, const conduit_gex_config_t *config);
 void conduit_gex_wait_step(void *state);
-void conduit_gex_no_team(const char *call, gex_TM_t team) CONDUIT_GEX_NORETURN;
+gex_Rank_t conduit_gex_rank_of(const char *call, gex_TM_t team, gex_Rank_t rank);
 
-/* A call's team is the job's; without checks all that is looked at is that there is one. GASNet-1's calls, which have none, say
- * CONDUIT_GEX_TEAM. */
-#if CONDUIT_GEX_CHECKED
-  #define CONDUIT_GEX_TEAM ((gex_TM_t)(uintptr_t)conduit_gex_job.team)
-  #define CONDUIT_GEX_CHECK_TEAM(call, given) \
-    ((const void *)(given) == conduit_gex_job.team ? (void)0 : conduit_gex_no_team(call, given))
-#else
-  #define CONDUIT_GEX_TEAM ((gex_TM_t)(uintptr_t)1)
-  #define CONDUIT_GEX_CHECK_TEAM(call, given) \
-    (CONDUIT_GEX_LIKELY((given) != NULL) ? (void)0 : conduit_gex_no_team(call, given))
-#endif
+/* The team of GASNet-1's calls, which name none. */
+#define CONDUIT_GEX_TEAM ((gex_TM_t)(uintptr_t)conduit_gex_job.team)
+
+/* The job's rank of a team's: the same in the job's team. */
+CONDUIT_GEX_INLINE gex_Rank_t conduit_gex_rank(const char *call_, gex_TM_t team_, gex_Rank_t rank_) {
+  return CONDUIT_GEX_LIKELY((const void *)team_ == conduit_gex_job.team) ? rank_ : conduit_gex_rank_of(call_, team_, rank_);
+}
 
 /* ---- active messages ---- */
 
-int conduit_gex_request_short(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, gex_Flags_t flags,
+int conduit_gex_request_short(gex_Rank_t rank, gex_AM_Index_t handler, gex_Flags_t flags,
                               uint32_t count, const gex_AM_Arg_t *words);
-int conduit_gex_request_medium(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *source,
+int conduit_gex_request_medium(gex_Rank_t rank, gex_AM_Index_t handler, const void *source,
                                size_t bytes, gex_Event_t *local, gex_Flags_t flags, uint32_t count,
                                const gex_AM_Arg_t *words);
-int conduit_gex_request_long(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *source,
+int conduit_gex_request_long(gex_Rank_t rank, gex_AM_Index_t handler, const void *source,
                              size_t bytes, void *destination, gex_Event_t *local, gex_Flags_t flags,
                              uint32_t count, const gex_AM_Arg_t *words);
 int conduit_gex_reply_short(gex_Token_t token, gex_AM_Index_t handler, gex_Flags_t flags, uint32_t count,

@@ -104,21 +104,21 @@ CONDUIT_GEX_INLINE int conduit_gex_put_value_here(gex_Rank_t rank_, void *remote
 
 CONDUIT_GEX_INLINE int gex_RMA_PutBlocking(gex_TM_t tm_, gex_Rank_t rank_, void *destination_, const void *source_,
                                            size_t bytes_, gex_Flags_t flags_) {
-  CONDUIT_GEX_CHECK_TEAM("gex_RMA_PutBlocking", tm_);
+  rank_ = conduit_gex_rank("gex_RMA_PutBlocking", tm_, rank_);
   if (conduit_gex_put_here(rank_, destination_, source_, bytes_)) return 0;
   return conduit_gex_put(rank_, destination_, source_, bytes_, flags_);
 }
 
 CONDUIT_GEX_INLINE int gex_RMA_GetBlocking(gex_TM_t tm_, void *destination_, gex_Rank_t rank_, void *source_,
                                            size_t bytes_, gex_Flags_t flags_) {
-  CONDUIT_GEX_CHECK_TEAM("gex_RMA_GetBlocking", tm_);
+  rank_ = conduit_gex_rank("gex_RMA_GetBlocking", tm_, rank_);
   if (conduit_gex_get_here(destination_, rank_, source_, bytes_)) return 0;
   return conduit_gex_get(destination_, rank_, source_, bytes_, flags_);
 }
 
 CONDUIT_GEX_INLINE int gex_RMA_PutBlockingVal(gex_TM_t tm_, gex_Rank_t rank_, void *destination_,
                                               gex_RMA_Value_t value_, size_t bytes_, gex_Flags_t flags_) {
-  CONDUIT_GEX_CHECK_TEAM("gex_RMA_PutBlockingVal", tm_);
+  rank_ = conduit_gex_rank("gex_RMA_PutBlockingVal", tm_, rank_);
   if (conduit_gex_put_value_here(rank_, destination_, value_, bytes_)) return 0;
   return conduit_gex_put_value(rank_, destination_, value_, bytes_, flags_);
 }
@@ -127,10 +127,10 @@ CONDUIT_GEX_INLINE gex_RMA_Value_t gex_RMA_GetBlockingVal(gex_TM_t tm_, gex_Rank
                                                           size_t bytes_, gex_Flags_t flags_) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
   gex_RMA_Value_t value_ = 0;
-  CONDUIT_GEX_CHECK_TEAM("gex_RMA_GetBlockingVal", tm_);
+  rank_ = conduit_gex_rank("gex_RMA_GetBlockingVal", tm_, rank_);
   if (bytes_ - 1 < sizeof(value_) && conduit_gex_get_here(&value_, rank_, source_, bytes_)) return value_;
 #else
-  CONDUIT_GEX_CHECK_TEAM("gex_RMA_GetBlockingVal", tm_);
+  rank_ = conduit_gex_rank("gex_RMA_GetBlockingVal", tm_, rank_);
 #endif
   return conduit_gex_get_value(rank_, source_, bytes_, flags_);
 }
@@ -139,7 +139,7 @@ CONDUIT_GEX_INLINE gex_RMA_Value_t gex_RMA_GetBlockingVal(gex_TM_t tm_, gex_Rank
 
 CONDUIT_GEX_INLINE gex_Event_t gex_RMA_PutNB(gex_TM_t tm_, gex_Rank_t rank_, void *destination_, const void *source_,
                                              size_t bytes_, gex_Event_t *local_, gex_Flags_t flags_) {
-  CONDUIT_GEX_CHECK_TEAM("gex_RMA_PutNB", tm_);
+  rank_ = conduit_gex_rank("gex_RMA_PutNB", tm_, rank_);
   if (!conduit_gex_put_here(rank_, destination_, source_, bytes_))
     return conduit_gex_put_nb(rank_, destination_, source_, bytes_, local_, flags_);
   if ((uintptr_t)local_ > (uintptr_t)GEX_EVENT_GROUP) *local_ = GEX_EVENT_INVALID;
@@ -148,14 +148,14 @@ CONDUIT_GEX_INLINE gex_Event_t gex_RMA_PutNB(gex_TM_t tm_, gex_Rank_t rank_, voi
 
 CONDUIT_GEX_INLINE gex_Event_t gex_RMA_GetNB(gex_TM_t tm_, void *destination_, gex_Rank_t rank_, void *source_,
                                              size_t bytes_, gex_Flags_t flags_) {
-  CONDUIT_GEX_CHECK_TEAM("gex_RMA_GetNB", tm_);
+  rank_ = conduit_gex_rank("gex_RMA_GetNB", tm_, rank_);
   if (conduit_gex_get_here(destination_, rank_, source_, bytes_)) return GEX_EVENT_INVALID;
   return conduit_gex_get_nb(destination_, rank_, source_, bytes_, flags_);
 }
 
 CONDUIT_GEX_INLINE gex_Event_t gex_RMA_PutNBVal(gex_TM_t tm_, gex_Rank_t rank_, void *destination_,
                                                 gex_RMA_Value_t value_, size_t bytes_, gex_Flags_t flags_) {
-  CONDUIT_GEX_CHECK_TEAM("gex_RMA_PutNBVal", tm_);
+  rank_ = conduit_gex_rank("gex_RMA_PutNBVal", tm_, rank_);
   if (conduit_gex_put_value_here(rank_, destination_, value_, bytes_)) return GEX_EVENT_INVALID;
   return conduit_gex_put_value_nb(rank_, destination_, value_, bytes_, flags_);
 }
@@ -164,21 +164,21 @@ CONDUIT_GEX_INLINE gex_Event_t gex_RMA_PutNBVal(gex_TM_t tm_, gex_Rank_t rank_, 
 
 CONDUIT_GEX_INLINE int gex_RMA_PutNBI(gex_TM_t tm_, gex_Rank_t rank_, void *destination_, const void *source_,
                                       size_t bytes_, gex_Event_t *local_, gex_Flags_t flags_) {
-  CONDUIT_GEX_CHECK_TEAM("gex_RMA_PutNBI", tm_);
+  rank_ = conduit_gex_rank("gex_RMA_PutNBI", tm_, rank_);
   if (conduit_gex_put_here(rank_, destination_, source_, bytes_)) return 0;
   return conduit_gex_put_nbi(rank_, destination_, source_, bytes_, local_, flags_);
 }
 
 CONDUIT_GEX_INLINE int gex_RMA_GetNBI(gex_TM_t tm_, void *destination_, gex_Rank_t rank_, void *source_,
                                       size_t bytes_, gex_Flags_t flags_) {
-  CONDUIT_GEX_CHECK_TEAM("gex_RMA_GetNBI", tm_);
+  rank_ = conduit_gex_rank("gex_RMA_GetNBI", tm_, rank_);
   if (conduit_gex_get_here(destination_, rank_, source_, bytes_)) return 0;
   return conduit_gex_get_nbi(destination_, rank_, source_, bytes_, flags_);
 }
 
 CONDUIT_GEX_INLINE int gex_RMA_PutNBIVal(gex_TM_t tm_, gex_Rank_t rank_, void *destination_, gex_RMA_Value_t value_,
                                          size_t bytes_, gex_Flags_t flags_) {
-  CONDUIT_GEX_CHECK_TEAM("gex_RMA_PutNBIVal", tm_);
+  rank_ = conduit_gex_rank("gex_RMA_PutNBIVal", tm_, rank_);
   if (conduit_gex_put_value_here(rank_, destination_, value_, bytes_)) return 0;
   return conduit_gex_put_value_nbi(rank_, destination_, value_, bytes_, flags_);
 }

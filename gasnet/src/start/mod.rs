@@ -118,7 +118,7 @@ unsafe extern "C" fn conduit_gex_client_init(
     for (place, object) in [
         (client, &objects.client),
         (endpoint, &objects.endpoint),
-        (team, &objects.team),
+        (team, &objects.team.object),
     ] {
         if !place.is_null() {
             // SAFETY: not null; the caller's promise.

@@ -1,6 +1,7 @@
 /* Bad input that ends the job: bad_fatal CASE. One message names the call, the rank and what is wrong, and the exit code is
  * 1. The test in Rust has the list of cases with their messages. Rank 0 does it; the others wait in a barrier. */
 #include <gasnet.h>
+#include <gasnet_coll.h>
 
 #include "start.h"
 
@@ -111,6 +112,23 @@ static void prepared_twice(void) {
 static void prepared_two_kinds(void) {
   gex_AM_PrepareRequestLong(team, me, bytes, 1, 10, base[me], GEX_EVENT_NOW, 0, 0);
   prepared(10);
+}
+
+/* This rank's alone. */
+static gex_TM_t own;
+
+static void create(gex_TM_t parent, gex_Rank_t first, gex_Rank_t second, gex_Flags_t flags) {
+  gex_EP_Location_t members[2];
+  gex_TM_t made;
+  members[0].gex_rank = first;
+  members[1].gex_rank = second;
+  members[0].gex_ep_index = members[1].gex_ep_index = 0;
+  gex_TM_Create(&made, 1, parent, members, 2, NULL, 0, flags);
+}
+
+static gex_TM_t destroyed(void) {
+  gex_TM_Destroy(own, NULL, 0);
+  return own;
 }
 
 static void notified_twice(void) {
@@ -265,6 +283,28 @@ static void committed_elsewhere(void) {
        gex_Coll_ReduceToAllNB(team, word, word, GEX_DT_I64, 8, SIZE_MAX / 4, GEX_OP_ADD, NULL, NULL, 0))         \
   CASE(reduction_of_null,                                                                                        \
        gex_Coll_ReduceToOneNB(team, 0, word, NULL, GEX_DT_I64, 8, 1, GEX_OP_ADD, NULL, NULL, 0))                 \
+  CASE(team_destroyed, gex_TM_QuerySize(destroyed()))                                                            \
+  CASE(put_by_team_destroyed, gex_RMA_PutBlocking(destroyed(), 0, base[me], bytes, 1, 0))                        \
+  CASE(job_team_destroyed, gex_TM_Destroy(team, NULL, 0))                                                        \
+  CASE(put_to_no_rank_of_team, gex_RMA_PutBlocking(own, 1, base[1], bytes, 1, 0))                                \
+  CASE(short_to_no_rank_of_team, gex_AM_RequestShort0(own, 1, SHORT, 0))                                         \
+  CASE(broadcast_from_no_rank_of_team, gex_Coll_BroadcastNB(own, 1, word, word, 4, 0))                           \
+  CASE(jobrank_of_no_rank_of_team, gex_TM_TranslateRankToJobrank(own, 1))                                        \
+  CASE(split_of_negative_color, gex_TM_Split(&own, own, -1, 0, NULL, 0, GEX_FLAG_TM_NO_SCRATCH))                 \
+  CASE(split_without_scratch, gex_TM_Split(&own, own, 0, 0, NULL, 0, 0))                                         \
+  CASE(split_of_pair, gex_TM_Split(&own, gex_TM_Pair(ep, 0), 0, 0, NULL, 0, GEX_FLAG_TM_NO_SCRATCH))             \
+  CASE(created_with_one_twice, create(team, 0, 0, GEX_FLAG_TM_NO_SCRATCH))                                       \
+  CASE(created_with_no_member, create(own, 0, 1, GEX_FLAG_TM_NO_SCRATCH | GEX_FLAG_RANK_IS_JOBRANK))             \
+  CASE(created_with_no_rank, create(own, 0, 1, GEX_FLAG_TM_NO_SCRATCH))                                          \
+  CASE(created_with_two_kinds_of_scratch, create(team, 0, 1, GEX_FLAG_TM_NO_SCRATCH | GEX_FLAG_TM_LOCAL_SCRATCH)) \
+  CASE(created_with_scratch_at_null, create(team, 0, 1, GEX_FLAG_TM_LOCAL_SCRATCH))                              \
+  CASE(pair_of_no_endpoint, gex_RMA_PutBlocking(gex_TM_Pair(ep, 500), 0, base[0], bytes, 1, 0))                  \
+  CASE(barrier_of_pair, gex_Coll_BarrierNB(gex_TM_Pair(ep, 0), 0))                                               \
+  CASE(scatter_with_two_syncs, gasnet_coll_scatter(own, word, 0, word, 8, 3 | GASNET_COLL_OUT_MYSYNC))           \
+  CASE(gather_without_sync, gasnet_coll_gather_nb(own, 0, word, word, 8, GASNET_COLL_IN_MYSYNC))                 \
+  CASE(exchange_of_null, gasnet_coll_exchange(own, NULL, word, 8, GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC)) \
+  CASE(exchange_of_wild_size, gasnet_coll_exchange_nb(team, word, word, SIZE_MAX / 2 + 1, 2 | GASNET_COLL_OUT_NOSYNC)) \
+  CASE(barrier_with_id_of_team, gasnet_coll_barrier_notify(own, 0, 0))                                           \
   CASE(segment_of_no_rank, gex_EP_QueryBoundSegmentNB(team, 77, NULL, NULL, NULL, 0))                            \
   CASE(credits_of_no_rank, gasnet_send_credits(size))                                                            \
   CASE(stalls_of_no_rank, gasnet_credit_stalls(size))                                                            \
@@ -321,6 +361,7 @@ int main(int argc, char **argv) {
       base[rank] = (char *)owner;
     }
   }
+  gex_TM_Split(&own, team, (int)me, 0, NULL, 0, GEX_FLAG_TM_NO_SCRATCH);
   barrier();
   if (me == 0) {
     CASES(DO)

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use conduit::threads::Mode;
-use conduit::{AtomicOp, Conduit, Handle};
+use conduit::{AtomicOp, Conduit, Handle, ReduceOp};
 
 use super::{SHARE, attached, messages, pattern, same};
 
@@ -17,6 +17,7 @@ pub(super) fn all<M: Mode>() -> Result<()> {
     values(&conduit)?;
     atomics(&conduit)?;
     barriers(&conduit)?;
+    teams(&conduit)?;
     messages::all(&conduit, &seen)?;
     credits(&conduit)?;
     Ok(conduit.finish()?)
@@ -254,6 +255,55 @@ fn barriers<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     conduit.barrier_notify(None)?;
     ensure!(conduit.barrier_notify(None).is_err(), "a second notify");
     conduit.barrier_wait(None)?;
+    Ok(())
+}
+
+fn teams<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
+    let (rank, size) = (conduit.rank(), conduit.size());
+    let all = conduit.team();
+    ensure!((all.rank(), all.size()) == (rank, size));
+    // All but the last, backwards: by colors and by lists.
+    let some = if size > 1 { size - 1 } else { 1 };
+    let color = (rank < some).then_some(3);
+    let members: Vec<u32> = (0..some).rev().collect();
+    let named: &[u32] = if rank < some { &members } else { &[] };
+    let split = all.split(color, -rank.cast_signed())?;
+    let created = all.create(named)?;
+    ensure!(split.is_some() == (rank < some) && created.is_some() == (rank < some));
+    for team in [&split, &created].into_iter().flatten() {
+        ensure!((team.rank(), team.size()) == (some - 1 - rank, some));
+        for (at, &member) in (0..).zip(&members) {
+            ensure!(team.to_job(at) == Some(member) && team.from_job(member) == Some(at));
+        }
+        ensure!(team.to_job(some).is_none() && team.from_job(size).is_none());
+        let mut gathered = vec![0; some as usize];
+        team.gather_all(&[rank], &mut gathered)?;
+        ensure!(gathered == members, "{gathered:?}");
+        let mut back = vec![0; some as usize];
+        team.exchange(&gathered, &mut back)?;
+        ensure!(back.iter().all(|&given| given == rank), "{back:?}");
+        let mut own = [0];
+        team.scatter(0, &members, &mut own)?;
+        team.gather(some - 1, &own, &mut back)?;
+        ensure!(own == [rank] && (team.rank() != some - 1 || back == members));
+        let mut value = team.rank();
+        team.broadcast(some - 1, &mut value)?;
+        ensure!(value == some - 1);
+        let mut values = [1u64];
+        team.reduce(0, ReduceOp::Add, &mut values)?;
+        ensure!(values == [if team.rank() == 0 { u64::from(some) } else { 1 }]);
+        let mut values = [u64::from(rank)];
+        team.reduce_all_with(&mut values, |one: u64, other: u64| one.max(other))?;
+        ensure!(values == [u64::from(some - 1)]);
+        team.barrier()?;
+        // Refused before anything is sent.
+        ensure!(
+            team.gather_all(&[rank], &mut vec![0; some as usize + 1])
+                .is_err()
+        );
+        ensure!(team.broadcast(some, &mut value).is_err());
+        ensure!(team.create(&[rank, rank]).is_err() && team.create(&[size]).is_err());
+    }
     Ok(())
 }
 

@@ -1,5 +1,7 @@
-//! The collective operations of a rank: machines of [`crate::collective`] over callers' memory, and who sends for them.
+//! The collective operations of a rank: machines of [`crate::collective`] over callers' memory, one for each team, and who sends
+//! for them.
 
+use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -8,7 +10,7 @@ use super::handle::OpId;
 use super::job::Job;
 use super::operations::Operations;
 use crate::collective::{
-    DataType, Fold, Limits, Machine, Operand, Outgoing, ReduceOp, Shape, Team, Violation,
+    DataType, Fold, Limits, Machine, Operand, Outgoing, ReduceOp, Shape, Team, TeamId, Violation,
 };
 use crate::engine::error::{Error, Result};
 use crate::ni::{Ni, Rank};
@@ -55,33 +57,65 @@ pub(in crate::engine) struct CallerMemory {
     pub(in crate::engine) reducer: Reducer,
 }
 
+impl CallerMemory {
+    /// That of a barrier, whose byte says nothing.
+    pub(in crate::engine) fn nothing() -> Self {
+        Self {
+            source: std::ptr::null(),
+            result: std::ptr::null_mut(),
+            reducer: Reducer::Nothing,
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.result.is_null() && self.source.is_null()
+    }
+}
+
+/// What a barrier sends.
+const NOTHING: [u8; 1] = [0];
+
 // SAFETY: the memory is the caller's, who leaves it to the operation until its end, on whatever thread that runs: the
 // contract of `broadcast_nb` and `reduce_nb`. The function may be called from any thread (its type).
 unsafe impl Send for CallerMemory {}
 
 impl Operand for CallerMemory {
     fn source(&self, offset: usize, len: usize) -> &[u8] {
+        if self.is_nothing() {
+            return &NOTHING;
+        }
         // SAFETY: asked for only where this rank gives data, within its length, and only until the operation ends; so
         // valid and left alone by the caller. In place, results are stored where operands have been sent already.
         unsafe { std::slice::from_raw_parts(self.source.add(offset), len) }
     }
 
     fn result(&self, offset: usize, len: usize) -> &[u8] {
+        if self.is_nothing() {
+            return &NOTHING;
+        }
         // SAFETY: as above; these bytes have been stored.
         unsafe { std::slice::from_raw_parts(self.result.add(offset), len) }
     }
 
     fn store(&mut self, offset: usize, bytes: &[u8]) {
+        if self.is_nothing() {
+            return;
+        }
         // SAFETY: as above, valid for writes. `bytes` is memory of the machine or of a message.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.result.add(offset), bytes.len())
         };
     }
 
-    fn copy(&mut self, offset: usize, len: usize) {
-        if !std::ptr::eq(self.source, self.result) {
+    fn copy(&mut self, from: usize, to: usize, len: usize) {
+        if self.is_nothing() {
+            return;
+        }
+        // SAFETY: as above, so both lie in what the caller has given.
+        let (from, to) = unsafe { (self.source.add(from), self.result.add(to)) };
+        if !std::ptr::eq(from, to) {
             // SAFETY: as above. `copy`, as a caller may break the rule that they do not overlap otherwise.
-            unsafe { std::ptr::copy(self.source.add(offset), self.result.add(offset), len) };
+            unsafe { std::ptr::copy(from, to, len) };
         }
     }
 
@@ -94,10 +128,56 @@ impl Operand for CallerMemory {
     }
 }
 
+/// When an operation may touch memory that is not its own rank's alone: nothing else is needed for that of one's own, which no
+/// operation touches before it has been started there, nor after it has ended there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sync {
+    /// It touches no rank's memory before all ranks have started it.
+    pub before: bool,
+    /// It ends at no rank before it has touched all memory that it touches.
+    pub after: bool,
+}
+
+/// What a rank does in a team.
+struct Seat {
+    machine: Machine<CallerMemory>,
+    /// It is in [`Teams::sending`].
+    sends: bool,
+}
+
+impl Seat {
+    fn new(team: Team, limits: Limits) -> Self {
+        Self {
+            machine: Machine::new(team, limits),
+            sends: false,
+        }
+    }
+}
+
+/// The teams that a rank is in.
+struct Teams {
+    /// That of all ranks, which most operations are of.
+    job: Seat,
+    others: HashMap<TeamId, Seat>,
+    /// Those that have something to send.
+    sending: VecDeque<TeamId>,
+    /// How many names of teams this rank has given.
+    named: u32,
+}
+
+impl Teams {
+    fn seat(&mut self, team: TeamId) -> Option<&mut Seat> {
+        match team {
+            TeamId::JOB => Some(&mut self.job),
+            _ => self.others.get_mut(&team),
+        }
+    }
+}
+
 /// The collective operations of a rank.
 pub(in crate::engine) struct Collectives<M: Mode> {
-    /// A team's place is its number.
-    teams: M::Lock<Vec<Machine<CallerMemory>>>,
+    teams: M::Lock<Teams>,
+    limits: Limits,
     /// Who sends holds it. In it, where other threads may give memory back, is a copy of what is being sent.
     sender: M::Lock<Vec<u8>>,
     /// A machine has something to send. Changed with the machines locked.
@@ -108,7 +188,13 @@ impl<M: Mode> Collectives<M> {
     pub(in crate::engine) fn new(rank: Rank, size: u32, max_medium: usize) -> Self {
         let limits = Limits::with_messages_of(max_medium);
         Self {
-            teams: Lock::new(vec![Machine::new(Team::of_job(rank, size), limits)]),
+            teams: Lock::new(Teams {
+                job: Seat::new(Team::of_job(rank, size), limits),
+                others: HashMap::new(),
+                sending: VecDeque::new(),
+                named: 0,
+            }),
+            limits,
             sender: Lock::new(Vec::new()),
             outgoing: AtomicBool::new(false),
         }
@@ -129,8 +215,66 @@ impl<M: Mode> Collectives<M> {
     /// The part that each team is at: the kind of its operation, and the ranks whose messages it lacks.
     pub(in crate::engine) fn lack(&self) -> Vec<(&'static str, Vec<Rank>)> {
         let teams = self.teams.try_lock();
-        let teams = teams.iter().flat_map(|teams| teams.iter());
-        teams.filter_map(Machine::lacks).collect()
+        let seats = teams
+            .iter()
+            .flat_map(|teams| std::iter::once(&teams.job).chain(teams.others.values()));
+        seats.filter_map(|seat| seat.machine.lacks()).collect()
+    }
+
+    /// A count for the name of a team whose first member is this rank: none comes twice.
+    pub(in crate::engine) fn name(&self) -> u32 {
+        let mut teams = self.teams.lock();
+        // 0 is the count of the job's team.
+        teams.named = teams.named.wrapping_add(1).max(1);
+        teams.named
+    }
+
+    /// This rank is in a team from here on.
+    pub(in crate::engine) fn enter(&self, team: Team) {
+        let (id, seat) = (team.id, Seat::new(team, self.limits));
+        self.teams.lock().others.insert(id, seat);
+    }
+
+    /// A team that this rank is in.
+    pub(in crate::engine) fn team<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        team: TeamId,
+    ) -> Result<Team> {
+        let mut teams = self.teams.lock();
+        let seat = teams.seat(team);
+        seat.map(|seat| seat.machine.team().clone())
+            .ok_or_else(|| no_team(job.rank, operation, team))
+    }
+
+    /// This rank leaves a team, in which nothing is under way here.
+    pub(in crate::engine) fn leave<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        team: TeamId,
+    ) -> Result<()> {
+        let refuse = |reason: &str| {
+            let reason = reason.to_owned();
+            Err(Error::Collective {
+                operation,
+                rank: job.rank,
+                reason,
+            })
+        };
+        let mut teams = self.teams.lock();
+        let Some(seat) = teams.seat(team) else {
+            return Err(no_team(job.rank, operation, team));
+        };
+        if team == TeamId::JOB {
+            return refuse("the team of all ranks stays");
+        }
+        if !seat.machine.is_idle() {
+            return refuse("operations of the team are under way");
+        }
+        teams.others.remove(&team);
+        Ok(())
     }
 
     /// Starts an operation of a team.
@@ -138,34 +282,56 @@ impl<M: Mode> Collectives<M> {
         &self,
         with: With<'_, N, M>,
         operation: &'static str,
-        team: u32,
-        root: u32,
+        team: TeamId,
         shape: Shape,
         memory: CallerMemory,
+        sync: Sync,
     ) -> Result<OpId> {
         let job = with.job;
-        let size = self
-            .teams
-            .lock()
-            .get(team as usize)
-            .map(|machine| machine.team().size);
-        let Some(size) = size else {
+        let size = self.team(job, operation, team)?.size;
+        if let Some(rank) = shape.kind.root()
+            && rank >= size
+        {
+            return Err(match team {
+                TeamId::JOB => Error::NoSuchRank {
+                    operation,
+                    rank,
+                    size,
+                },
+                _ => Error::Collective {
+                    operation,
+                    rank: job.rank,
+                    reason: format!("rank {rank} is not in a team of {size} ranks"),
+                },
+            });
+        }
+        if shape.bytes_in_all(size).is_none() {
+            let (count, element) = (shape.count, shape.element);
             return Err(Error::Collective {
                 operation,
                 rank: job.rank,
-                reason: format!("there is no team {team}"),
-            });
-        };
-        if root >= size {
-            return Err(Error::NoSuchRank {
-                operation,
-                rank: root,
-                size,
+                reason: format!("{count} elements of {element} bytes for each of {size} ranks"),
             });
         }
         let op = with.operations.begin(job, operation, None, None)?;
+        let name = Some(op.bits().into());
         self.with_machine(with, team, job.rank, |machine| {
-            machine.start(shape, memory, op.bits().into())
+            let meet = |machine: &mut Machine<_>, name| {
+                machine.start(
+                    Shape::BARRIER,
+                    CallerMemory::nothing(),
+                    name,
+                    name.is_some(),
+                )
+            };
+            if sync.before {
+                meet(machine, None)?;
+            }
+            machine.start(shape, memory, name.filter(|_| !sync.after), sync.before)?;
+            match sync.after {
+                true => meet(machine, name),
+                false => Ok(()),
+            }
         });
         Ok(op)
     }
@@ -175,7 +341,7 @@ impl<M: Mode> Collectives<M> {
     pub(in crate::engine) fn with_machine<N: Ni, R>(
         &self,
         with: With<'_, N, M>,
-        team: u32,
+        team: TeamId,
         source: Rank,
         act: impl FnOnce(&mut Machine<CallerMemory>) -> Result<R, Violation>,
     ) -> Option<R> {
@@ -198,19 +364,24 @@ impl<M: Mode> Collectives<M> {
             });
             return None;
         };
-        let Some(machine) = teams.get_mut(team as usize) else {
-            with.job
-                .fail_by_message(source, format!("there is no team {team}"));
+        let Some(seat) = teams.seat(team) else {
+            let TeamId { first, count } = team;
+            let reason = format!("it is about team {first}.{count}, in which this rank is not");
+            with.job.fail_by_message(source, reason);
             return None;
         };
+        let machine = &mut seat.machine;
         let done = act(machine);
         while let Some((name, _memory)) = machine.ended() {
             if let Some(op) = OpId::from_bits(name as u32) {
                 with.operations.finish(with.job, with.descriptors, op);
             }
         }
-        let outgoing = teams.iter().any(Machine::has_outgoing);
-        self.outgoing.store(outgoing, Relaxed);
+        if machine.has_outgoing() && !seat.sends {
+            seat.sends = true;
+            teams.sending.push_back(team);
+        }
+        self.outgoing.store(!teams.sending.is_empty(), Relaxed);
         match done {
             Ok(value) => Some(value),
             Err(violation) => {
@@ -224,21 +395,34 @@ impl<M: Mode> Collectives<M> {
         }
     }
 
+    /// The next team that has something to send; it comes up again as long as it has.
+    fn next_sender(&self) -> Option<TeamId> {
+        let mut teams = self.teams.try_lock()?;
+        let team = teams.sending.pop_front()?;
+        if let Some(seat) = teams.seat(team) {
+            seat.sends = false;
+        }
+        Some(team)
+    }
+
     /// Sends what collective operations have to send, as far as there is room; how many messages that were. Part of every
     /// poll.
     #[cold]
     pub(in crate::engine) fn advance<N: Ni>(
         &self,
         with: With<'_, N, M>,
-        mut send: impl FnMut(u32, &Outgoing, &[u8]) -> Result<bool>,
+        mut send: impl FnMut(TeamId, &Outgoing, &[u8]) -> Result<bool>,
     ) -> u32 {
         // Somebody else sends, perhaps this thread further up: sending may poll.
         let Some(mut copy) = self.sender.try_lock() else {
             return 0;
         };
         let mut sent = 0;
-        let teams = self.teams.try_lock().map_or(0, |teams| teams.len() as u32);
-        for team in 0..teams {
+        let teams = self.teams.try_lock().map_or(0, |teams| teams.sending.len());
+        for _ in 0..teams {
+            let Some(team) = self.next_sender() else {
+                break;
+            };
             // Each message is tried once; those that come up meanwhile have to wait for the next poll, so that one poll
             // does not take for ever.
             let count = self.with_machine(with, team, with.job.rank, |machine| {
@@ -258,9 +442,9 @@ impl<M: Mode> Collectives<M> {
     fn send_next<N: Ni>(
         &self,
         with: With<'_, N, M>,
-        team: u32,
+        team: TeamId,
         copy: &mut Vec<u8>,
-        send: &mut impl FnMut(u32, &Outgoing, &[u8]) -> Result<bool>,
+        send: &mut impl FnMut(TeamId, &Outgoing, &[u8]) -> Result<bool>,
     ) -> ControlFlow<(), bool> {
         let taken = self.with_machine(with, team, with.job.rank, |machine| {
             Ok(machine.outgoing().map(|outgoing| {
@@ -296,6 +480,15 @@ impl<M: Mode> Collectives<M> {
             machine.sent(outgoing, posted)
         });
         ControlFlow::Continue(posted)
+    }
+}
+
+fn no_team(rank: Rank, operation: &'static str, team: TeamId) -> Error {
+    let TeamId { first, count } = team;
+    Error::Collective {
+        operation,
+        rank,
+        reason: format!("this rank is in no team {first}.{count}"),
     }
 }
 

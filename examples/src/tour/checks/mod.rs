@@ -68,6 +68,10 @@ const CHECKS: [(&str, Check); 14] = [
         "broadcasts, reductions to one and to all, and by a function",
         together::collectives,
     ),
+    (
+        "teams: scatter, gather, exchange, reductions, barriers",
+        together::teams,
+    ),
 ];
 
 /// Joins the job and does all checks; rank 0 writes a line for each to standard output. An error names what failed and

@@ -1,4 +1,4 @@
-//! Puts with signals, atomics of handlers on their own segment, broadcasts and reductions.
+//! Puts with signals, atomics of handlers on their own segment, broadcasts and reductions, teams.
 
 use anyhow::{Result, ensure};
 use conduit::{AtomicOp, ReduceOp};
@@ -90,6 +90,55 @@ pub(super) fn collectives(stage: &Stage) -> Result<u64> {
             );
             operations += 4;
         }
+    }
+    Ok(operations)
+}
+
+/// Two teams of every other rank, the second in turned order, move blocks among themselves.
+pub(super) fn teams(stage: &Stage) -> Result<u64> {
+    let (conduit, rank, size) = (&stage.conduit, stage.rank(), stage.size());
+    let key = match rank % 2 {
+        0 => 0,
+        _ => -rank.cast_signed(),
+    };
+    let all = conduit.team();
+    let Some(team) = all.split(Some(rank % 2), key)? else {
+        anyhow::bail!("a rank with a color is in no team");
+    };
+    let members: Vec<u32> = (0..size).filter(|of| of % 2 == rank % 2).collect();
+    let mut expected = members.clone();
+    if rank % 2 == 1 {
+        expected.reverse();
+    }
+    let of: Vec<u32> = (0..team.size()).filter_map(|at| team.to_job(at)).collect();
+    ensure!(of == expected, "a team of {of:?}");
+    let mut operations = 1;
+    for length in [1, 1000, 50_000] {
+        let block = |from: u32, to: u32| pattern(from, to as usize, length);
+        let source: Vec<u8> = of.iter().flat_map(|&to| block(rank, to)).collect();
+        let mut result = vec![0; source.len()];
+        team.exchange(&source, &mut result)?;
+        let expected: Vec<u8> = of.iter().flat_map(|&from| block(from, rank)).collect();
+        compare("exchange", &result, &expected)?;
+        team.gather_all(&block(rank, 0), &mut result)?;
+        let expected: Vec<u8> = of.iter().flat_map(|&from| block(from, 0)).collect();
+        compare("gather to all", &result, &expected)?;
+        for root in 0..team.size() {
+            result.fill(0);
+            team.gather(root, &block(rank, 0), &mut result)?;
+            if root == team.rank() {
+                compare("gather", &result, &expected)?;
+            }
+            let mut own = vec![0; length];
+            team.scatter(root, &source, &mut own)?;
+            compare("scatter", &own, &block(of[root as usize], rank))?;
+            operations += 2;
+        }
+        let mut sum = [1u64];
+        team.reduce_all(ReduceOp::Add, &mut sum)?;
+        ensure!(sum[0] == of.len() as u64, "a sum of {}", sum[0]);
+        team.barrier()?;
+        operations += 4;
     }
     Ok(operations)
 }

@@ -1,0 +1,139 @@
+//! Teams: which ranks do collective operations together, and in what order.
+
+use std::sync::Arc;
+
+use crate::ni::Rank;
+
+/// A team's name, the same at all its ranks and no other team's at any of them: the job's rank of its first member, and how
+/// many names that one had given before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TeamId {
+    /// The job's rank of the first member.
+    pub first: Rank,
+    /// Its count; 0 is the team of all ranks.
+    pub count: u32,
+}
+
+impl TeamId {
+    /// The team of all ranks of the job.
+    pub const JOB: Self = Self { first: 0, count: 0 };
+}
+
+/// A set of ranks that do collective operations, in an order.
+#[derive(Clone, Debug)]
+pub struct Team {
+    /// Its name.
+    pub id: TeamId,
+    /// This rank's place in it.
+    pub rank: u32,
+    /// How many there are.
+    pub size: u32,
+    /// Who they are.
+    pub members: Members,
+}
+
+/// The ranks of a team. 4 bytes a member, and 4 more where their order is not the job's.
+#[derive(Clone, Debug)]
+pub enum Members {
+    /// All of the job, in its order.
+    All,
+    /// Some of it.
+    These(Arc<These>),
+}
+
+/// The rank in the job of each in a team.
+#[derive(Debug)]
+pub struct These {
+    ranks: Box<[Rank]>,
+    /// Places in the order of the ranks there; empty where that is the team's own.
+    by_rank: Box<[u32]>,
+}
+
+impl Members {
+    /// These ranks of the job, in this order; none twice.
+    #[must_use]
+    pub fn these(ranks: Box<[Rank]>) -> Self {
+        let mut by_rank = Vec::new();
+        if !ranks.is_sorted() {
+            by_rank.extend(0..ranks.len() as u32);
+            by_rank.sort_unstable_by_key(|&place| ranks[place as usize]);
+        }
+        let by_rank = by_rank.into();
+        Self::These(Arc::new(These { ranks, by_rank }))
+    }
+}
+
+impl Team {
+    /// The team of a whole job.
+    #[must_use]
+    pub fn of_job(rank: Rank, size: u32) -> Self {
+        Self {
+            id: TeamId::JOB,
+            rank,
+            size,
+            members: Members::All,
+        }
+    }
+
+    /// The job's rank for one of the team's; `None`: the team has no such rank.
+    #[must_use]
+    pub fn to_job(&self, rank: u32) -> Option<Rank> {
+        match &self.members {
+            Members::All => (rank < self.size).then_some(rank),
+            Members::These(these) => these.ranks.get(rank as usize).copied(),
+        }
+    }
+
+    /// The team's rank for one of the job's; `None`: that is no member.
+    #[must_use]
+    pub fn from_job(&self, rank: Rank) -> Option<u32> {
+        match &self.members {
+            Members::All => (rank < self.size).then_some(rank),
+            Members::These(these) if these.by_rank.is_empty() => {
+                these.ranks.binary_search(&rank).ok().map(|at| at as u32)
+            }
+            Members::These(these) => {
+                let at = |&place: &u32| these.ranks[place as usize];
+                let found = these.by_rank.binary_search_by_key(&rank, at).ok()?;
+                Some(these.by_rank[found])
+            }
+        }
+    }
+
+    /// The job's rank for one of the team's, which is below its size.
+    pub(super) fn job_rank(&self, rank: u32) -> Rank {
+        match &self.members {
+            Members::All => rank,
+            Members::These(these) => these.ranks[rank as usize],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn translations_go_both_ways(
+            ranks in prop::collection::hash_set(any::<Rank>(), 1..40), sorted: bool, other: Rank,
+        ) {
+            let mut ranks: Vec<Rank> = ranks.into_iter().collect();
+            if sorted {
+                ranks.sort_unstable();
+            }
+            let size = ranks.len() as u32;
+            let members = Members::these(ranks.clone().into());
+            let team = Team { id: TeamId::JOB, rank: 0, size, members };
+            for (place, &rank) in (0..).zip(&ranks) {
+                prop_assert_eq!(team.to_job(place), Some(rank));
+                prop_assert_eq!(team.from_job(rank), Some(place));
+            }
+            prop_assert_eq!(team.to_job(size), None);
+            let place = ranks.iter().position(|&rank| rank == other);
+            prop_assert_eq!(team.from_job(other), place.map(|place| place as u32));
+        }
+    }
+}

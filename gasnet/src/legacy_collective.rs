@@ -1,0 +1,107 @@
+//! GASNet-1's collective operations.
+//!
+//! Of what their flags say of synchronisation, the weaker kinds (`NOSYNC`, `MYSYNC`) hold by themselves: an operation touches a
+//! rank's memory from its call there on, and until it has ended there.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+use conduit::Rank;
+use conduit_core::collective::Kind;
+use conduit_core::engine::CollectiveSync;
+
+use crate::event::event;
+use crate::fault::{fatal, sure};
+use crate::handlers::is_memory;
+use crate::team::team;
+
+bitflags::bitflags! {
+    /// `GASNET_COLL_*`.
+    #[derive(Clone, Copy)]
+    struct Flags: c_int {
+        const IN_NOSYNC = 1 << 0;
+        const IN_MYSYNC = 1 << 1;
+        const IN_ALLSYNC = 1 << 2;
+        const OUT_NOSYNC = 1 << 3;
+        const OUT_MYSYNC = 1 << 4;
+        const OUT_ALLSYNC = 1 << 5;
+        const IN = 0b111;
+        const OUT = 0b111 << 3;
+        const _ = !0;
+    }
+}
+
+fn sync(call: &str, bits: c_int) -> CollectiveSync {
+    let flags = Flags::from_bits_retain(bits);
+    let one = |group| flags.intersection(group).bits().count_ones() == 1;
+    if !one(Flags::IN) || !one(Flags::OUT) {
+        fatal(
+            call,
+            &format_args!("flags {bits:#x} say not just one kind of sync in, and out"),
+        );
+    }
+    CollectiveSync {
+        before: flags.contains(Flags::IN_ALLSYNC),
+        after: flags.contains(Flags::OUT_ALLSYNC),
+    }
+}
+
+/// The operation of `CONDUIT_GEX_COLL_*`, and its call.
+fn operation(kind: c_uint, root: Rank) -> (Kind, &'static str) {
+    match kind {
+        0 => (Kind::Broadcast { root }, "gasnet_coll_broadcast"),
+        1 => (Kind::Scatter { root }, "gasnet_coll_scatter"),
+        2 => (Kind::Gather { root }, "gasnet_coll_gather"),
+        3 => (Kind::GatherAll, "gasnet_coll_gather_all"),
+        4 => (Kind::Exchange, "gasnet_coll_exchange"),
+        _ => fatal("gasnet_coll", &"the operation is none of this library's"),
+    }
+}
+
+/// Starts an operation; `root` is ignored where there is none.
+///
+/// # Safety
+/// Until the event has ended, both are valid for what the operation has there at this rank, and nobody else uses them.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_collective(
+    kind: c_uint,
+    handle: *const c_void,
+    result: *mut c_void,
+    root: Rank,
+    source: *const c_void,
+    bytes: usize,
+    flags: c_int,
+) -> usize {
+    let (kind, call) = operation(kind, root);
+    let (job, team) = team(call, handle);
+    let (gets, gives) = match kind {
+        Kind::Broadcast { root } | Kind::Scatter { root } => (true, root == team.rank()),
+        Kind::Gather { root } => (root == team.rank(), true),
+        _ => (true, true),
+    };
+    for (name, address, used) in [("dst", result.cast_const(), gets), ("src", source, gives)] {
+        if used && !is_memory(address, bytes) {
+            fatal(
+                call,
+                &format_args!("{name} is {bytes} bytes at {address:p}"),
+            );
+        }
+    }
+    let sync = sync(call, flags);
+    let engine = job.engine();
+    // SAFETY: the caller's promise.
+    let started =
+        unsafe { engine.move_nb(team.id(), kind, result.cast(), source.cast(), bytes, sync) };
+    event(Some(sure(call, started)))
+}
+
+/// A barrier with an id of a team that has none.
+///
+/// # Safety
+/// `call` is a C string.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_not_all(call: *const c_char, handle: *const c_void) -> ! {
+    // SAFETY: the caller's promise; a literal of the headers.
+    let call = unsafe { CStr::from_ptr(call) }.to_string_lossy();
+    team(&call, handle);
+    fatal(&call, &"only GASNET_TEAM_ALL has barriers with ids")
+}

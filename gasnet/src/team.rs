@@ -1,0 +1,428 @@
+//! Teams: how C names them, how they are made and destroyed, and which rank of the job a team's rank is.
+//!
+//! A `gex_TM_t` is one of three: the address of the job's team, which the headers compare with; a pair of endpoints, made of
+//! their indices; any other team's number, which is never given again, so a team that was destroyed is known for one.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use conduit::Rank;
+use conduit_core::collective::{Team, TeamId};
+use conduit_core::engine::Join;
+use parking_lot::RwLock;
+
+use crate::abi::{self, Location, Memvec, TeamFlags};
+use crate::fault::{fatal, sure};
+use crate::job::Job;
+use crate::objects::{Object, check};
+
+/// The lowest bits of a handle that is no address.
+const TEAM: usize = 2;
+const PAIR: usize = 1;
+const TAG: usize = 7;
+const SHIFT: u32 = 3;
+
+/// What is told to clients that ask how much scratch space a team would like. It needs none: its operations have memory of the
+/// library's. Not 0, which they may not give.
+const SCRATCH: usize = 64;
+
+/// A team as C knows it.
+pub(crate) struct Named {
+    pub(crate) object: Object,
+    team: Team,
+    /// What the client has given it.
+    scratch: Option<Memvec>,
+}
+
+impl Named {
+    pub(crate) fn of_job(rank: Rank, size: u32) -> Self {
+        Self {
+            object: Object::new(),
+            team: Team::of_job(rank, size),
+            scratch: None,
+        }
+    }
+
+    pub(crate) fn id(&self) -> TeamId {
+        self.team.id
+    }
+
+    pub(crate) fn rank(&self) -> u32 {
+        self.team.rank
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        self.team.size
+    }
+}
+
+/// The teams of a process besides the job's.
+#[derive(Default)]
+pub(crate) struct Teams {
+    teams: RwLock<HashMap<usize, Arc<Named>>>,
+    /// Handles that have been given.
+    given: AtomicUsize,
+}
+
+/// A team while a call uses it.
+pub(crate) enum Held {
+    Job(&'static Named),
+    Other(Arc<Named>),
+}
+
+impl Deref for Held {
+    type Target = Named;
+
+    fn deref(&self) -> &Named {
+        match self {
+            Self::Job(team) => team,
+            Self::Other(team) => team,
+        }
+    }
+}
+
+impl Teams {
+    fn find(&self, handle: usize) -> Option<Arc<Named>> {
+        self.teams.read().get(&handle).cloned()
+    }
+
+    fn add(&self, team: Named) -> usize {
+        let handle = (self.given.fetch_add(1, Relaxed) + 1) << SHIFT | TEAM;
+        self.teams.write().insert(handle, Arc::new(team));
+        handle
+    }
+}
+
+fn no_team(call: &str, handle: *const c_void) -> ! {
+    fatal(call, &format_args!("{handle:p} is no team of this job"))
+}
+
+/// The team of a handle from C, for calls that take no pair.
+pub(crate) fn team(call: &str, handle: *const c_void) -> (&'static Job, Held) {
+    let job = Job::of(call);
+    if handle == job.objects.team.object.handle() {
+        return (job, Held::Job(&job.objects.team));
+    }
+    match job.objects.teams.find(handle.addr()) {
+        Some(team) => (job, Held::Other(team)),
+        None if handle.addr() & TAG == PAIR => {
+            fatal(call, &"a pair of endpoints is no team for this call")
+        }
+        None => no_team(call, handle),
+    }
+}
+
+/// The team of a collective call, which has no flags.
+pub(crate) fn team_without_flags(
+    call: &str,
+    handle: *const c_void,
+    flags: u32,
+) -> (&'static Job, Held) {
+    let found = team(call, handle);
+    no_flags(call, flags);
+    found
+}
+
+fn no_flags(call: &str, flags: u32) {
+    if flags != 0 {
+        fatal(call, &format_args!("flags {flags:#x}, there are none"));
+    }
+}
+
+/// The rank in the job of a rank of a team or pair from C.
+pub(crate) fn team_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank {
+    let job = Job::of(call);
+    if let Some((_, remote)) = pair(handle) {
+        job.check_rank(call, rank);
+        check_index(call, remote);
+        return rank;
+    }
+    member(call, &team(call, handle).1, rank)
+}
+
+fn member(call: &str, team: &Named, rank: Rank) -> Rank {
+    team.team.to_job(rank).unwrap_or_else(|| {
+        let size = team.size();
+        let kind = match team.id() {
+            TeamId::JOB => "job",
+            _ => "team",
+        };
+        fatal(
+            call,
+            &format_args!("rank {rank} is not in a {kind} of {size} ranks"),
+        )
+    })
+}
+
+/// The local and the remote index of a pair of endpoints.
+fn pair(handle: *const c_void) -> Option<(u16, u16)> {
+    let bits = handle.addr();
+    (bits & TAG == PAIR).then_some(((bits >> 32) as u16, (bits >> 16) as u16))
+}
+
+fn check_index(call: &str, index: u16) {
+    if index != 0 {
+        fatal(call, &format_args!("there is no endpoint {index}"));
+    }
+}
+
+/// The rank in the job of a rank of what is not the job's team: `conduit_gex_rank`.
+///
+/// # Safety
+/// `call` is a C string.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_rank_of(
+    call: *const c_char,
+    handle: *const c_void,
+    rank: Rank,
+) -> Rank {
+    // SAFETY: the caller's promise; a literal of the headers.
+    let call = unsafe { CStr::from_ptr(call) }.to_string_lossy();
+    team_rank(&call, handle, rank)
+}
+
+// ---- making and destroying ----
+
+/// Checks what the client gives a team that is to be made.
+fn scratch(call: &str, address: *mut c_void, bytes: usize, flags: TeamFlags) -> Option<Memvec> {
+    if flags.contains(TeamFlags::NO_SCRATCH) {
+        return None;
+    }
+    if bytes == 0 {
+        fatal(call, &"scratch_size is 0, without GEX_FLAG_TM_NO_SCRATCH");
+    }
+    Some(Memvec { address, bytes })
+}
+
+/// Makes the team that a rank asks for; gives its handle.
+fn make(
+    call: &str,
+    job: &'static Job,
+    parent: &Named,
+    join: Join<'_>,
+    scratch: Option<Memvec>,
+) -> *const c_void {
+    let made = sure(call, job.engine().team_create(parent.id(), join));
+    let handle = made.map_or(0, |team| {
+        job.objects.teams.add(Named {
+            object: Object::new(),
+            team,
+            scratch,
+        })
+    });
+    std::ptr::without_provenance(handle)
+}
+
+/// Splits a team into those of its ranks that give the same color. Collective.
+///
+/// # Safety
+/// `place` is null or valid for a write.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gex_TM_Split(
+    place: *mut *const c_void,
+    parent: *const c_void,
+    color: c_int,
+    key: c_int,
+    address: *mut c_void,
+    bytes: usize,
+    flags: TeamFlags,
+) -> usize {
+    const CALL: &str = "gex_TM_Split";
+    let (job, parent) = team(CALL, parent);
+    if flags.intersects(TeamFlags::SCRATCH_SIZE) {
+        return if place.is_null() { 0 } else { SCRATCH };
+    }
+    let (join, scratch) = if place.is_null() {
+        (Join::None, None)
+    } else {
+        let Ok(color) = u32::try_from(color) else {
+            fatal(CALL, &format_args!("color {color} is negative"));
+        };
+        (
+            Join::Color { color, key },
+            scratch(CALL, address, bytes, flags),
+        )
+    };
+    let made = make(CALL, job, &parent, join, scratch);
+    if !place.is_null() {
+        // SAFETY: not null; the caller's promise.
+        unsafe { place.write(made) };
+    }
+    0
+}
+
+/// Makes teams of members that are named. Collective over the parent.
+///
+/// # Safety
+/// `members` is valid for `count` entries; where there are some and no size is asked for, `place` is valid for a write, and
+/// `addresses` for what `flags` say of it.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gex_TM_Create(
+    place: *mut *const c_void,
+    teams: usize,
+    parent: *const c_void,
+    members: *const Location,
+    count: usize,
+    addresses: *const *mut c_void,
+    bytes: usize,
+    flags: TeamFlags,
+) -> usize {
+    const CALL: &str = "gex_TM_Create";
+    let (job, parent) = team(CALL, parent);
+    if flags.intersects(TeamFlags::SCRATCH_SIZE) {
+        return if count == 0 { 0 } else { SCRATCH };
+    }
+    if count == 0 {
+        make(CALL, job, &parent, Join::None, None);
+        return 0;
+    }
+    if teams != 1 || place.is_null() || members.is_null() || count > job.size() as usize {
+        fatal(
+            CALL,
+            &format_args!("{teams} teams at {place:p} of {count} members at {members:p}"),
+        );
+    }
+    // SAFETY: not null; the caller's promise.
+    let members = unsafe { std::slice::from_raw_parts(members, count) };
+    let is_job_rank = flags.contains(TeamFlags::RANK_IS_JOBRANK);
+    let members = members.iter().map(|location| {
+        check_index(CALL, location.endpoint);
+        match is_job_rank {
+            true => location.rank,
+            false => member(CALL, &parent, location.rank),
+        }
+    });
+    let members: Vec<Rank> = members.collect();
+    let own = members.iter().position(|&rank| rank == job.rank());
+    let which = match flags.intersection(TeamFlags::SCRATCH) {
+        TeamFlags::NO_SCRATCH => None,
+        TeamFlags::LOCAL_SCRATCH | TeamFlags::SYMMETRIC_SCRATCH => Some(0),
+        TeamFlags::GLOBAL_SCRATCH => Some(own.unwrap_or(0)),
+        other => fatal(
+            CALL,
+            &format_args!(
+                "flags {:#x} say not just one kind of scratch space",
+                other.bits()
+            ),
+        ),
+    };
+    if which.is_some() && addresses.is_null() {
+        fatal(CALL, &"scratch_addrs is null");
+    }
+    let scratch = which.and_then(|which| {
+        // SAFETY: not null; the caller's promise.
+        let address = unsafe { *addresses.add(which) };
+        scratch(CALL, address, bytes, flags)
+    });
+    let made = make(CALL, job, &parent, Join::Members(&members), scratch);
+    // SAFETY: not null; the caller's promise.
+    unsafe { place.write(made) };
+    0
+}
+
+/// Destroys a team, in which nothing is under way. Collective; nobody waits. Not 0: the scratch space that the client gave has been
+/// written.
+///
+/// # Safety
+/// `place` is null or valid for a write.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gex_TM_Destroy(
+    handle: *const c_void,
+    place: *mut Memvec,
+    _flags: TeamFlags,
+) -> c_int {
+    const CALL: &str = "gex_TM_Destroy";
+    let (job, team) = team(CALL, handle);
+    sure(CALL, job.engine().team_destroy(team.id()));
+    job.objects.teams.teams.write().remove(&handle.addr());
+    match team.scratch {
+        Some(scratch) if !place.is_null() => {
+            // SAFETY: not null; the caller's promise.
+            unsafe { place.write(scratch) };
+            1
+        }
+        _ => 0,
+    }
+}
+
+/// Names two endpoints, the remote one of any rank of the job.
+#[unsafe(no_mangle)]
+extern "C" fn gex_TM_Pair(endpoint: *const c_void, remote: u16) -> *const c_void {
+    const CALL: &str = "gex_TM_Pair";
+    let job = Job::of(CALL);
+    check(CALL, "endpoint", &job.objects.endpoint, endpoint);
+    let local = 0;
+    std::ptr::without_provenance(local << 32 | (remote as usize) << 16 | PAIR)
+}
+
+// ---- what they are ----
+
+/// Keeps a word of the client's with the team.
+#[unsafe(no_mangle)]
+extern "C" fn gex_TM_SetCData(handle: *const c_void, value: *mut c_void) {
+    team("gex_TM_SetCData", handle).1.object.set_cdata(value);
+}
+
+/// The word that the client keeps with the team; null at first.
+#[unsafe(no_mangle)]
+extern "C" fn gex_TM_QueryCData(handle: *const c_void) -> *mut c_void {
+    team("gex_TM_QueryCData", handle).1.object.cdata()
+}
+
+/// The client that the team is of.
+#[unsafe(no_mangle)]
+extern "C" fn gex_TM_QueryClient(handle: *const c_void) -> *const c_void {
+    team("gex_TM_QueryClient", handle).0.objects.client.handle()
+}
+
+/// This rank's endpoint in the team.
+#[unsafe(no_mangle)]
+extern "C" fn gex_TM_QueryEP(handle: *const c_void) -> *const c_void {
+    team("gex_TM_QueryEP", handle).0.objects.endpoint.handle()
+}
+
+/// Flags of the team: there are none.
+#[unsafe(no_mangle)]
+extern "C" fn gex_TM_QueryFlags(handle: *const c_void) -> u32 {
+    team("gex_TM_QueryFlags", handle).1.object.flags()
+}
+
+/// This rank in a team.
+#[unsafe(no_mangle)]
+extern "C" fn gex_TM_QueryRank(handle: *const c_void) -> c_uint {
+    team("gex_TM_QueryRank", handle).1.rank()
+}
+
+/// Ranks of a team.
+#[unsafe(no_mangle)]
+extern "C" fn gex_TM_QuerySize(handle: *const c_void) -> c_uint {
+    team("gex_TM_QuerySize", handle).1.size()
+}
+
+/// The rank in the job of a team's rank.
+#[unsafe(no_mangle)]
+extern "C" fn gex_TM_TranslateRankToJobrank(handle: *const c_void, rank: Rank) -> Rank {
+    const CALL: &str = "gex_TM_TranslateRankToJobrank";
+    member(CALL, &team(CALL, handle).1, rank)
+}
+
+/// The rank in a team of a rank of the job; `GEX_RANK_INVALID` if that is no member.
+#[unsafe(no_mangle)]
+extern "C" fn gex_TM_TranslateJobrankToRank(handle: *const c_void, rank: Rank) -> Rank {
+    const CALL: &str = "gex_TM_TranslateJobrankToRank";
+    let (job, team) = team(CALL, handle);
+    job.check_rank(CALL, rank);
+    team.team.from_job(rank).unwrap_or(abi::NO_RANK)
+}
+
+/// The endpoint of a team's rank.
+#[unsafe(no_mangle)]
+extern "C" fn gex_TM_TranslateRankToEP(handle: *const c_void, rank: Rank, flags: u32) -> Location {
+    const CALL: &str = "gex_TM_TranslateRankToEP";
+    let rank = member(CALL, &team(CALL, handle).1, rank);
+    no_flags(CALL, flags);
+    Location { rank, endpoint: 0 }
+}
