@@ -120,13 +120,14 @@ fn c_type(words: &[&str], stars: usize) -> String {
         "double" => "f64",
         "char" => "char",
         "gex_Client_t" | "gex_EP_t" | "gex_TM_t" | "gex_Segment_t" | "gex_Token_t"
-        | "gasnet_token_t" | "gex_AM_SrcDesc_t" => "*void",
+        | "gasnet_token_t" | "gex_AM_SrcDesc_t" | "gex_Addr_t" => "*void",
         "gex_Coll_ReduceFn_t" => "ReduceFn",
         "gex_AM_Entry_t" => "Entry",
         "gasnet_handlerentry_t" => "LegacyEntry",
         "gex_Token_Info_t" => "TokenInfo",
         "gex_RankInfo_t" => "RankInfo",
         "gex_EP_Location_t" => "Location",
+        "gex_Memvec_t" => "Memvec",
         "gex_ProgressThreadInfo_t" => "ProgressThread",
         "gasnet_seginfo_t" => "SegmentInfo",
         "gasnet_nodeinfo_t" => "NodeInfo",
@@ -223,7 +224,8 @@ fn rust_type(ty: &Type) -> String {
             let name = segment.ident.to_string();
             match name.as_str() {
                 "c_int" | "i32" => "i32",
-                "c_uint" | "u32" | "Rank" | "Flags" | "TokenFields" | "Categories" => "u32",
+                "c_uint" | "u32" | "Rank" | "Flags" | "TeamFlags" | "TokenFields"
+                | "Categories" => "u32",
                 "c_char" => "char",
                 "c_void" => "void",
                 "sighandler_t" => "usize",

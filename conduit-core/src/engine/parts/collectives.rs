@@ -395,14 +395,17 @@ impl<M: Mode> Collectives<M> {
         }
     }
 
-    /// The next team that has something to send; it comes up again as long as it has.
+    /// The next team that has something to send; it comes up again as long as it has. Teams that were left are passed over.
     fn next_sender(&self) -> Option<TeamId> {
         let mut teams = self.teams.try_lock()?;
-        let team = teams.sending.pop_front()?;
-        if let Some(seat) = teams.seat(team) {
-            seat.sends = false;
+        while let Some(team) = teams.sending.pop_front() {
+            if let Some(seat) = teams.seat(team) {
+                seat.sends = false;
+                return Some(team);
+            }
         }
-        Some(team)
+        self.outgoing.store(false, Relaxed);
+        None
     }
 
     /// Sends what collective operations have to send, as far as there is room; how many messages that were. Part of every
