@@ -11,7 +11,7 @@ use crate::barrier;
 use crate::fault::{Refusal, code, refuse};
 use crate::job::Job;
 use crate::objects::check;
-use crate::team::team_rank;
+use crate::team::{rank_in, team_rank};
 
 /// Attaches and lets the headers see the segments. Collective, with a barrier before: ranks that wait for a message's
 /// answer are not left alone.
@@ -156,7 +156,10 @@ unsafe extern "C" fn gex_Segment_QueryBound(
 ) -> c_int {
     const CALL: &str = "gex_Segment_QueryBound";
     let job = Job::of(CALL);
-    let rank = team_rank(CALL, team, rank);
+    let rank = match rank_in(CALL, team, rank) {
+        Ok(rank) => rank,
+        Err(reason) => return refuse(CALL, &Refusal::bad(reason)),
+    };
     match segment_of(job, rank) {
         // SAFETY: the caller's promise.
         Some(segment) => unsafe { tell(told(job, rank, segment), owner, local, size) },

@@ -134,27 +134,34 @@ fn no_flags(call: &str, flags: u32) {
 
 /// The rank in the job of a rank of a team or pair from C.
 pub(crate) fn team_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank {
-    let job = Job::of(call);
-    if let Some((_, remote)) = pair(handle) {
-        job.check_rank(call, rank);
-        check_index(call, remote);
-        return rank;
-    }
-    member(call, &team(call, handle).1, rank)
+    rank_in(call, handle, rank).unwrap_or_else(|reason| fatal(call, &reason))
 }
 
-fn member(call: &str, team: &Named, rank: Rank) -> Rank {
-    team.team.to_job(rank).unwrap_or_else(|| {
+/// The same for calls that may refuse: what is wrong with the rank.
+pub(crate) fn rank_in(call: &str, handle: *const c_void, rank: Rank) -> Result<Rank, String> {
+    match pair(handle) {
+        Some((_, remote)) => {
+            let job = Job::of(call);
+            check_index(call, remote);
+            member(&job.objects.team, rank)
+        }
+        None => member(&team(call, handle).1, rank),
+    }
+}
+
+fn member(team: &Named, rank: Rank) -> Result<Rank, String> {
+    team.team.to_job(rank).ok_or_else(|| {
         let size = team.size();
         let kind = match team.id() {
             TeamId::JOB => "job",
             _ => "team",
         };
-        fatal(
-            call,
-            &format_args!("rank {rank} is not in a {kind} of {size} ranks"),
-        )
+        format!("rank {rank} is not in a {kind} of {size} ranks")
     })
+}
+
+fn sure_member(call: &str, team: &Named, rank: Rank) -> Rank {
+    member(team, rank).unwrap_or_else(|reason| fatal(call, &reason))
 }
 
 /// The local and the remote index of a pair of endpoints.
@@ -292,7 +299,7 @@ unsafe extern "C" fn gex_TM_Create(
         check_index(CALL, location.endpoint);
         match is_job_rank {
             true => location.rank,
-            false => member(CALL, &parent, location.rank),
+            false => sure_member(CALL, &parent, location.rank),
         }
     });
     let members: Vec<Rank> = members.collect();
@@ -406,7 +413,7 @@ extern "C" fn gex_TM_QuerySize(handle: *const c_void) -> c_uint {
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_TranslateRankToJobrank(handle: *const c_void, rank: Rank) -> Rank {
     const CALL: &str = "gex_TM_TranslateRankToJobrank";
-    member(CALL, &team(CALL, handle).1, rank)
+    sure_member(CALL, &team(CALL, handle).1, rank)
 }
 
 /// The rank in a team of a rank of the job; `GEX_RANK_INVALID` if that is no member.
@@ -422,7 +429,7 @@ extern "C" fn gex_TM_TranslateJobrankToRank(handle: *const c_void, rank: Rank) -
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_TranslateRankToEP(handle: *const c_void, rank: Rank, flags: u32) -> Location {
     const CALL: &str = "gex_TM_TranslateRankToEP";
-    let rank = member(CALL, &team(CALL, handle).1, rank);
+    let rank = sure_member(CALL, &team(CALL, handle).1, rank);
     no_flags(CALL, flags);
     Location { rank, endpoint: 0 }
 }
