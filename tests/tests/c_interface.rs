@@ -383,7 +383,15 @@ fn is_public(name: &str) -> bool {
 fn names_of_headers(package: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("all.c");
-    fs::write(&file, "#include <gasnet.h>\n").unwrap();
+    let headers = [
+        "gasnet",
+        "gasnet_coll",
+        "gasnet_mk",
+        "gasnet_ratomic",
+        "gasnet_vis",
+    ];
+    let all = headers.map(|header| format!("#include <{header}.h>\n"));
+    fs::write(&file, all.concat()).unwrap();
     let text = prefix()
         .preprocess(package, &["gcc", "-std=c99", "-dD"], &file)
         .unwrap_or_else(|error| panic!("{error:#}"));
