@@ -198,6 +198,28 @@ fn in_pairs(program: &Program, ranks: u32, arguments: &[&str]) -> Job {
         .env("CONDUIT_UDP_INTERFACE", "lo")
 }
 
+/// A program that is compiled for large segments has what one for fast ones has.
+#[test]
+fn large_segments_are_fast() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, path) = (folder.path().join("large.c"), folder.path().join("large"));
+    let rma = source("rma");
+    let text = format!(
+        "#define GASNET_SEGMENT_LARGE 1\n#include {rma:?}\n\
+         #if GASNET_SEGMENT_FAST || !GASNET_SEGMENT_LARGE\n#error \"not large\"\n#endif\n"
+    );
+    fs::write(&file, text).unwrap();
+    let compiler: Vec<&str> = C99.iter().copied().chain(WARNINGS).collect();
+    prefix()
+        .build(Link::Shared, PACKAGES[0], &compiler, &file, &path)
+        .unwrap_or_else(|error| panic!("{error:#}"));
+    let program = Program {
+        path,
+        _folder: folder,
+    };
+    passes(job(&program, 2, &[]), "2 ranks");
+}
+
 /// Between hosts all memory is reached by messages.
 #[test]
 fn everything_between_hosts() {

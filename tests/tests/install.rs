@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::SystemTime;
 
 use conduit_tests::installed::{self, Link, Prefix, WARNINGS};
@@ -179,6 +180,7 @@ fn everything_lies_where_build_systems_look_for_it() {
             wanted.push(format!("lib/shared/libgasnet-{conduit}-{mode}.so"));
             wanted.push(format!("lib/pkgconfig/gasnet-{conduit}-{mode}.pc"));
             wanted.push(format!("lib/shared/pkgconfig/gasnet-{conduit}-{mode}.pc"));
+            wanted.push(format!("lib/cmake/GASNet/GASNet-{conduit}-{mode}.cmake"));
             wanted.push(format!("bin/gasnetrun_{conduit}"));
         }
     }
@@ -356,6 +358,58 @@ program.o: $(SOURCE)
 program: program.o
 \t$(GASNET_CXX) $(GASNET_LDFLAGS) -o $@ $< $(GASNET_LIBS)
 ";
+
+/// By CMake's own package, by name and by variables, and by pkg-config from CMake.
+#[test]
+fn the_example_is_built_with_cmake() {
+    if std::env::var_os("CONDUIT_TEST_CMAKE").is_none() {
+        eprintln!("skipped: CONDUIT_TEST_CMAKE is not set");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let project = r#"
+cmake_minimum_required(VERSION 3.13)
+project(ring LANGUAGES C)
+find_package(GASNet 2020.1 CONFIG REQUIRED COMPONENTS smp-seq udp-par)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(RING REQUIRED IMPORTED_TARGET gasnet-smp-parsync)
+foreach(target GASNet::smp-seq GASNet::udp-par GASNet::GASNet PkgConfig::RING)
+  string(MAKE_C_IDENTIFIER ${target} name)
+  add_executable(${name} ${SOURCE})
+  target_link_libraries(${name} ${target})
+endforeach()
+"#;
+    fs::write(folder.path().join("CMakeLists.txt"), project).unwrap();
+    let (build, root) = (folder.path().join("build"), prefix().debug());
+    let cmake = |arguments: &[&str]| {
+        let output = Command::new("cmake")
+            .args(arguments)
+            .env("PKG_CONFIG_PATH", root.join("lib/pkgconfig"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    };
+    cmake(&[
+        "-S",
+        folder.path().to_str().unwrap(),
+        "-B",
+        build.to_str().unwrap(),
+        &format!("-DSOURCE={}", ring().display()),
+        &format!("-DCMAKE_PREFIX_PATH={}", root.display()),
+        "-DGASNet_CONDUIT=ofi",
+        "-DGASNet_THREADING=par",
+    ]);
+    cmake(&["--build", build.to_str().unwrap()]);
+    for name in [
+        "GASNet__smp_seq",
+        "GASNet__udp_par",
+        "GASNet__GASNet",
+        "PkgConfig__RING",
+    ] {
+        let launcher = prefix().launcher("conduit-run");
+        goes_round(Job::new(launcher, 4, build.join(name), &[]));
+    }
+}
 
 #[test]
 fn the_readme_shows_the_example() {

@@ -54,11 +54,16 @@
 
 /* ---- segment ---- */
 
-/* One library has both; all ranks of a job must have asked for the same. */
-#if defined(GASNET_SEGMENT_LARGE)
-  #error "this library has GASNET_SEGMENT_FAST and GASNET_SEGMENT_EVERYTHING"
+/* One library has all; all ranks of a job must have asked for the same. A large segment is as fast as any. */
+#if defined(GASNET_SEGMENT_FAST) + defined(GASNET_SEGMENT_LARGE) + defined(GASNET_SEGMENT_EVERYTHING) > 1
+  #error "define at most one of GASNET_SEGMENT_FAST, GASNET_SEGMENT_LARGE and GASNET_SEGMENT_EVERYTHING"
 #endif
-#if defined(GASNET_SEGMENT_EVERYTHING)
+#if defined(GASNET_SEGMENT_LARGE)
+  #undef GASNET_SEGMENT_LARGE
+  #define GASNET_SEGMENT_LARGE 1
+  #define CONDUIT_GEX_SEGMENT_STR "LARGE"
+  #define GASNET_ALIGNED_SEGMENTS 0
+#elif defined(GASNET_SEGMENT_EVERYTHING)
   #undef GASNET_SEGMENT_EVERYTHING
   #define GASNET_SEGMENT_EVERYTHING 1
   #define CONDUIT_GEX_SEGMENT_STR "EVERYTHING"

@@ -4,12 +4,13 @@
 //! - [`build`]: what cargo builds;
 //! - [`archive`]: from cargo's static library to one that shows C's symbols only;
 //! - [`variant`]: what one build (optimised or debug) lays out;
-//! - [`fragment`], [`package`], [`header`]: the texts that build systems and the compiler read;
+//! - [`fragment`], [`package`], [`cmake`], [`header`]: the texts that build systems and the compiler read;
 //! - [`files`]: writing under the prefix so that installing again changes nothing;
 //! - [`command`]: running programs, with errors that name them.
 
 mod archive;
 mod build;
+mod cmake;
 mod command;
 mod files;
 mod fragment;

@@ -9,7 +9,10 @@ use super::archive::{self, DebugInfo, Object};
 use super::build::{Cargo, Launchers};
 use super::package::Package;
 use super::settings::{self, Compilers, Release};
-use super::{Conduit, Mode, files, fragment, header};
+use super::{Conduit, Mode, cmake, files, fragment, header};
+
+/// The folder of CMake's package.
+const CMAKE: &str = "lib/cmake/GASNet";
 
 /// Which of the two builds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,9 +72,13 @@ impl Variant<'_> {
     pub(super) fn install(&self, cargo: &Cargo) -> Result<()> {
         let include = self.prefix.join("include");
         files::copy_headers(&cargo.root().join("gasnet/include"), &include)?;
-        for folder in ["lib/pkgconfig", "lib/shared/pkgconfig"] {
+        for folder in ["lib/pkgconfig", "lib/shared/pkgconfig", CMAKE] {
             files::folder(&self.prefix.join(folder))?;
         }
+        let folder = self.prefix.join(CMAKE);
+        let version = cmake::version(&self.release.version);
+        files::text(&folder.join("GASNetConfig.cmake"), cmake::CONFIG)?;
+        files::text(&folder.join("GASNetConfigVersion.cmake"), &version)?;
         for conduit in self.conduits {
             let folder = include.join(format!("{conduit}-conduit"));
             files::folder(&folder)?;
@@ -158,6 +165,11 @@ impl Variant<'_> {
         files::text(
             &self.prefix.join(fragment),
             &fragment::text(&what, 2, &variables),
+        )?;
+        let target = format!("{CMAKE}/GASNet-{conduit}-{mode}.cmake");
+        files::text(
+            &self.prefix.join(target),
+            &cmake::target(conduit, mode, &variables),
         )?;
         self.install_packages(&name, &what, "GASNET", &variables)
     }

@@ -1,0 +1,81 @@
+//! CMake's package `GASNet`, in `lib/cmake/GASNet`: targets by the names of the modules `FindGASNet` that projects carry with them,
+//! `GASNet::<c>-<mode>`, and `GASNet::GASNet` for the one that `GASNet_CONDUIT` and `GASNet_THREADING` name.
+
+use super::settings::{SYSTEM_LIBRARIES, Variables};
+use super::{Conduit, Mode};
+
+/// Defines what is installed: one file for each target lies beside it.
+pub(super) const CONFIG: &str = r#"get_filename_component(_GASNet_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+set(GASNet_CONDUITS)
+set(GASNet_THREADING_OPTS)
+file(GLOB _GASNet_TARGETS "${CMAKE_CURRENT_LIST_DIR}/GASNet-*-*.cmake")
+foreach(_GASNet_TARGET IN LISTS _GASNet_TARGETS)
+  include("${_GASNet_TARGET}")
+endforeach()
+list(REMOVE_DUPLICATES GASNet_CONDUITS)
+list(REMOVE_DUPLICATES GASNet_THREADING_OPTS)
+
+foreach(_GASNet_COMPONENT IN LISTS GASNet_FIND_COMPONENTS)
+  if(TARGET GASNet::${_GASNet_COMPONENT})
+    set(GASNet_${_GASNet_COMPONENT}_FOUND TRUE)
+  elseif(GASNet_FIND_REQUIRED_${_GASNet_COMPONENT})
+    set(GASNet_FOUND FALSE)
+    set(GASNet_NOT_FOUND_MESSAGE "there is no GASNet::${_GASNet_COMPONENT} in ${_GASNet_PREFIX}")
+  endif()
+endforeach()
+
+if(GASNet_CONDUIT AND GASNet_THREADING AND NOT TARGET GASNet::GASNet)
+  if(TARGET GASNet::${GASNet_CONDUIT}-${GASNet_THREADING})
+    add_library(GASNet::GASNet INTERFACE IMPORTED)
+    set_target_properties(GASNet::GASNet PROPERTIES
+      INTERFACE_LINK_LIBRARIES GASNet::${GASNet_CONDUIT}-${GASNet_THREADING})
+  else()
+    set(GASNet_FOUND FALSE)
+    set(GASNet_NOT_FOUND_MESSAGE
+      "there is no GASNet::${GASNet_CONDUIT}-${GASNet_THREADING} in ${_GASNet_PREFIX}")
+  endif()
+endif()
+"#;
+
+/// Says whether the release that is asked for is there: releases are dates, and later ones have what earlier ones have.
+pub(super) fn version(release: &str) -> String {
+    format!(
+        r#"set(PACKAGE_VERSION "{release}")
+if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE FALSE)
+else()
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+  if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+    set(PACKAGE_VERSION_EXACT TRUE)
+  endif()
+endif()
+"#
+    )
+}
+
+/// The words of a variable without their beginnings, as a list of CMake's.
+fn list(words: &str, start: &str) -> String {
+    let words = words.split_whitespace();
+    let bare: Vec<&str> = words.filter_map(|word| word.strip_prefix(start)).collect();
+    bare.join(";")
+}
+
+/// One target. The prefix is where the files lie, so it may be moved.
+pub(super) fn target(conduit: Conduit, mode: Mode, variables: &Variables) -> String {
+    let defines = variables.iter().find(|(name, _)| *name == "GASNET_DEFINES");
+    let defines = list(defines.map_or("", |(_, value)| value), "-D");
+    let libraries = list(SYSTEM_LIBRARIES, "-l");
+    format!(
+        r#"list(APPEND GASNet_CONDUITS {conduit})
+list(APPEND GASNet_THREADING_OPTS {mode})
+if(NOT TARGET GASNet::{conduit}-{mode})
+  add_library(GASNet::{conduit}-{mode} STATIC IMPORTED)
+  set_target_properties(GASNet::{conduit}-{mode} PROPERTIES
+    IMPORTED_LOCATION "${{_GASNet_PREFIX}}/lib/libgasnet-{conduit}-{mode}.a"
+    INTERFACE_INCLUDE_DIRECTORIES "${{_GASNet_PREFIX}}/include;${{_GASNet_PREFIX}}/include/{conduit}-conduit"
+    INTERFACE_COMPILE_DEFINITIONS "{defines}"
+    INTERFACE_LINK_LIBRARIES "{libraries}")
+endif()
+"#
+    )
+}
