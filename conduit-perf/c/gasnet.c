@@ -1,9 +1,11 @@
-/* What GASNet's calls cost, for any library that has GASNet-EX's interface: two ranks, each on a core of its own.
+/* What GASNet's calls cost, for any library that has GASNet-EX's interface: two ranks, each on a core of its own; or more, of which
+ * only what they do together is measured.
  *
  * Prints "<figure> <bytes> <nanoseconds>" lines: for each figure the median over some repetitions. `gasnet SECONDS`
  * bounds the time of each figure. */
 #define _GNU_SOURCE /* processors of threads */
 #include <gasnetex.h>
+#include <gasnet_coll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +17,7 @@ enum { PING_SHORT = GEX_AM_INDEX_BASE, PONG_SHORT, PING_MEDIUM, PONG_MEDIUM, PIN
 enum { REPETITIONS = 9, SEGMENT = 1 << 22 };
 
 static gex_TM_t team;
-static gex_Rank_t me, peer;
+static gex_Rank_t me, peer, ranks;
 static char *here, *there; /* this rank's segment, and the peer's at the peer */
 static char *mapped;       /* the peer's as it is mapped here, NULL if it is not */
 static char *buffer;
@@ -164,18 +166,21 @@ static void figure(const char *name, size_t size, void (*operations)(unsigned)) 
   barrier();
 }
 
-/* A figure of what both ranks do: the median of repetitions of `TOGETHER` operations. */
-static void together(const char *name, void (*operations)(unsigned)) {
-  enum { TOGETHER = 20000 };
+/* A figure of what all ranks do: the median of repetitions of so many operations. */
+static void together(const char *name, size_t size, void (*operations)(unsigned), unsigned count) {
   double all[REPETITIONS];
+  bytes = size;
   for (int i = 0; i < REPETITIONS; i++) {
     barrier();
     const double begin = now();
-    operations(TOGETHER);
-    all[i] = (now() - begin) / TOGETHER;
+    operations(count);
+    all[i] = (now() - begin) / count;
   }
   qsort(all, REPETITIONS, sizeof all[0], ascending);
-  if (me == 0) printf("%s 0 %.2f\n", name, all[REPETITIONS / 2]);
+  if (me == 0) {
+    printf("%s %zu %.2f\n", name, size, all[REPETITIONS / 2]);
+    fflush(stdout);
+  }
 }
 
 /* No library at all: a word there and one back, in lines that are taken in turn as a queue's are. What a short round trip
@@ -200,6 +205,41 @@ static void split_barriers(unsigned count) {
     gasnet_barrier_notify(0, GASNET_BARRIERFLAG_ANONYMOUS);
     (void)gasnet_barrier_wait(0, GASNET_BARRIERFLAG_ANONYMOUS);
   }
+}
+
+/* Each rank is the root in turn, so that none runs ahead of the others for long. */
+static void broadcasts(unsigned count) {
+  while (count--) gex_Event_Wait(gex_Coll_BroadcastNB(team, count % ranks, here, here, bytes, 0));
+}
+static void reductions_to_one(unsigned count) {
+  while (count--)
+    gex_Event_Wait(gex_Coll_ReduceToOneNB(team, count % ranks, here, buffer, GEX_DT_U64, 8, bytes / 8, GEX_OP_ADD, NULL,
+                                          NULL, 0));
+}
+static void reductions_to_all(unsigned count) {
+  while (count--)
+    gex_Event_Wait(gex_Coll_ReduceToAllNB(team, here, buffer, GEX_DT_U64, 8, bytes / 8, GEX_OP_ADD, NULL, NULL, 0));
+}
+/* All in one again, with scratch space as the library likes it; and what that is left with. */
+static void splits(unsigned count) {
+  gex_TM_t made;
+  const size_t scratch = gex_TM_Split(&made, team, 0, (int)me, NULL, 0, GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED);
+  while (count--) {
+    gex_TM_Split(&made, team, 0, (int)me, here, scratch, 0);
+    gex_TM_Destroy(made, NULL, 0);
+  }
+}
+static void collectives(void) {
+  static const size_t sizes[] = {8, 1024, 16384, 131072, 1 << 20};
+  static const unsigned counts[] = {2000, 2000, 500, 100, 20};
+  together("barrier", 0, barriers, 20000 / (ranks - 1));
+  together("split-barrier", 0, split_barriers, 20000 / (ranks - 1));
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    together("broadcast", sizes[i], broadcasts, counts[i]);
+    together("reduce-to-one", sizes[i], reductions_to_one, counts[i]);
+    together("reduce-to-all", sizes[i], reductions_to_all, counts[i]);
+  }
+  together("team-split", 0, splits, 200);
 }
 
 /* Rank i on the i-th core that it may run on. */
@@ -247,12 +287,13 @@ int main(int argc, char **argv) {
   check(gex_Segment_Attach(&segment, team, SEGMENT));
   if (argc > 1) seconds = atof(argv[1]);
   me = gex_TM_QueryRank(team);
-  if (gex_TM_QuerySize(team) != 2) {
-    fprintf(stderr, "gasnet: wants 2 ranks\n");
+  ranks = gex_TM_QuerySize(team);
+  if (ranks < 2) {
+    fprintf(stderr, "gasnet: wants 2 ranks or more\n");
     gasnet_exit(1);
   }
-  peer = 1 - me;
-  pin();
+  peer = (me + 1) % ranks;
+  if (ranks == 2) pin();
   void *address, *address_here;
   gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, peer, &address, &address_here, NULL, 0));
   there = (char *)address;
@@ -263,6 +304,11 @@ int main(int argc, char **argv) {
   memset(here, 0, SEGMENT);
   barrier();
 
+  if (ranks > 2) {
+    collectives();
+    barrier();
+    gasnet_exit(0);
+  }
   figure("put", 8, put8);
   figure("put-reading", 8, put8_reading);
   figure("put-event", 8, put8_event);
@@ -271,7 +317,7 @@ int main(int argc, char **argv) {
   figure("put", 4096, put);
   figure("get", 4096, get);
   figure("put", 1 << 20, put);
-  if (mapped) together("line-round-trip", line_round_trip);
+  if (mapped) together("line-round-trip", 0, line_round_trip, 20000);
   figure("short-round-trip", 0, short_round_trip);
   figure("medium-round-trip", 512, medium_round_trip);
   figure("medium-round-trip", 4096, medium_round_trip);
@@ -285,8 +331,7 @@ int main(int argc, char **argv) {
   figure("medium-flood-read", 4096, medium_flood_read);
   figure("long-flood", 512, long_flood);
   figure("long-flood", 65536, long_flood);
-  together("barrier", barriers);
-  together("split-barrier", split_barriers);
+  collectives();
   barrier();
   gasnet_exit(0);
 }

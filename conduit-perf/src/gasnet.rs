@@ -42,6 +42,9 @@ pub struct Options {
     /// Threading mode: seq, parsync or par
     #[arg(long, default_value = "seq", value_parser = ["seq", "parsync", "par"])]
     mode: String,
+    /// Ranks; with more than 2 only what all of them do together is measured
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
+    ranks: u32,
     /// Rounds; each runs every installation's program once
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -107,12 +110,12 @@ impl Installation {
 }
 
 impl Program {
-    fn run(&self, seconds: f64) -> anyhow::Result<Readings> {
+    fn run(&self, ranks: u32, seconds: f64) -> anyhow::Result<Readings> {
         let mut command = Command::new(self.path());
         if self.conduit == "udp" {
-            command.arg("2").env("GASNET_SPAWNFN", "L");
+            command.arg(ranks.to_string()).env("GASNET_SPAWNFN", "L");
         } else {
-            command.env("GASNET_PSHM_NODES", "2");
+            command.env("GASNET_PSHM_NODES", ranks.to_string());
         }
         let output = command
             .arg(seconds.to_string())
@@ -179,7 +182,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     for _ in 0..options.rounds {
         let mut round = Vec::new();
         for program in &programs {
-            round.push(program.run(options.seconds)?);
+            round.push(program.run(options.ranks, options.seconds)?);
             bar.inc(1);
         }
         rounds.push(round);
