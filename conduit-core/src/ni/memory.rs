@@ -73,14 +73,33 @@ pub enum MeMemory {
         /// Bytes.
         len: usize,
     },
-    /// All memory of this process: the initiator's offset is an address of it. Takes puts and gets, not atomics. Where an address
-    /// is no memory, or may not be written, the outcome is [`OutOfRange`](super::Outcome::OutOfRange), and a part may have
-    /// been moved.
+    /// A range of this process's memory that need not be the network's; the initiator's offset counts from its start. Takes puts and
+    /// gets, not atomics. Beyond the range, and where an address is no memory, or may not be written, the outcome is
+    /// [`OutOfRange`](super::Outcome::OutOfRange), and a part may have been moved.
     ///
     /// Who appends such an entry answers for what peers write: that nothing of this process relies on what is there.
-    Process,
+    Process {
+        /// Its first address.
+        base: u64,
+        /// Bytes.
+        len: u64,
+    },
     /// No memory: only headers arrive (the catch basin, system messages).
     Nothing,
+}
+
+impl MeMemory {
+    /// All memory of this process: offsets are addresses.
+    pub const EVERYTHING: Self = Self::Process {
+        base: 0,
+        len: u64::MAX,
+    };
+
+    /// Whether it is memory of this process that need not be the network's.
+    #[must_use]
+    pub fn is_process(self) -> bool {
+        matches!(self, Self::Process { .. })
+    }
 }
 
 bitflags::bitflags! {

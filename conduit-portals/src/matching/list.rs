@@ -71,7 +71,12 @@ pub enum Memory {
         len: usize,
     },
     /// As [`MeMemory::Process`].
-    Process,
+    Process {
+        /// Its first address.
+        base: u64,
+        /// In bytes.
+        len: u64,
+    },
     /// None: for headers only.
     Nothing,
 }
@@ -82,7 +87,7 @@ impl Memory {
         match memory {
             MeMemory::Managed { bytes, min_free } => Self::Managed { bytes, min_free },
             MeMemory::Region { len, .. } => Self::Region { base, len },
-            MeMemory::Process => Self::Process,
+            MeMemory::Process { base, len } => Self::Process { base, len },
             MeMemory::Nothing => Self::Nothing,
         }
     }
@@ -605,14 +610,15 @@ impl Node {
                     },
                 }
             }
-            Memory::Process => {
+            Memory::Process { base, len } => {
                 if incoming.kind == MessageKind::Atomic {
                     return Fit::Passes;
                 }
-                match incoming.offset.checked_add(incoming.length as u64) {
+                let end = incoming.offset.checked_add(incoming.length as u64);
+                match end.filter(|&end| end <= len) {
                     None => Fit::Outside,
                     Some(_) => Fit::Takes {
-                        location: Location::Process(incoming.offset),
+                        location: Location::Process(base.wrapping_add(incoming.offset)),
                         offset: incoming.offset,
                         length: incoming.length,
                     },

@@ -188,7 +188,11 @@ impl Model {
                     }
                     (len - o, m.offset, Location::Region(base + o))
                 }
-                Memory::Process if m.offset > u64::MAX - m.length as u64 => {
+                Memory::Process { len, .. }
+                    if m.offset
+                        .checked_add(m.length as u64)
+                        .is_none_or(|end| end > len) =>
+                {
                     return Some((
                         e.tag,
                         Outcome::OutOfRange,
@@ -198,7 +202,9 @@ impl Model {
                         false,
                     ));
                 }
-                Memory::Process => (m.length, m.offset, Location::Process(m.offset)),
+                Memory::Process { base, .. } => {
+                    (m.length, m.offset, Location::Process(base + m.offset))
+                }
                 Memory::Nothing => (0, m.offset, Location::Nothing),
             };
             let cut = e.options.contains(MeOptions::TRUNCATE) && m.kind != MessageKind::Atomic;
@@ -233,7 +239,11 @@ fn memory() -> impl Strategy<Value = Memory> {
         (64_usize..400, 0_usize..64)
             .prop_map(|(bytes, min_free)| Memory::Managed { bytes, min_free }),
         (0_usize..10, 0_usize..100).prop_map(|(base, len)| Memory::Region { base, len }),
-        Just(Memory::Process),
+        (0_u64..10, 0_u64..100).prop_map(|(base, len)| Memory::Process { base, len }),
+        Just(Memory::Process {
+            base: 0,
+            len: u64::MAX
+        }),
         Just(Memory::Nothing),
     ]
 }

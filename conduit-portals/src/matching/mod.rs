@@ -35,7 +35,7 @@ pub fn entry_start(
             min_free as u64,
             bytes as u64,
         )),
-        MeMemory::Managed { .. } | MeMemory::Process | MeMemory::Nothing => Ok(None),
+        MeMemory::Managed { .. } | MeMemory::Process { .. } | MeMemory::Nothing => Ok(None),
         MeMemory::Region {
             region: id,
             offset,

@@ -189,9 +189,9 @@ impl State {
         let open = open.ok_or_else(|| no_index(OPERATION, PtIndex(index)))?;
         let refused = match (entry.memory, open) {
             (_, None) => Some(format!("index {index} is not open")),
-            (MeMemory::Process, _) => Some(
-                "all memory of a process can't be an entry of the network portals4: libportals \
-                 would crash the process where an address is no memory"
+            (MeMemory::Process { .. }, _) => Some(
+                "memory of a process that is not the network's can't be an entry of the network portals4: \
+                 libportals would crash the process where an address is no memory"
                     .to_owned(),
             ),
             _ => None,

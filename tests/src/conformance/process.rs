@@ -22,6 +22,8 @@ theme! { "process":
         "So is a range of which only the first part is memory.";
     what_may_not_be_written_is_read(2)
         "Memory that may not be written can be read only.";
+    a_range_has_its_bounds(2)
+        "Of a range of a process's memory the offset counts from its start, and what lies beyond is out of range.";
     atomics_do_not_match(2)
         "Atomics don't match all memory of a process; they go on to what comes behind.";
 }
@@ -29,7 +31,7 @@ theme! { "process":
 /// All memory of the process, for puts and gets of bits 0, with all events.
 fn everywhere() -> MatchEntry {
     MatchEntry {
-        memory: MeMemory::Process,
+        memory: MeMemory::EVERYTHING,
         match_bits: 0,
         ignore_bits: 0,
         source: None,
@@ -277,6 +279,37 @@ fn what_may_not_be_written_is_read<N: Ni>(w: &mut World<N>) {
         assert!(md.bytes() == bytes[..length]);
     }
     assert!(pages.bytes() == bytes);
+}
+
+fn a_range_has_its_bounds<N: Ni>(w: &mut World<N>) {
+    w.listen(1);
+    let (space, md) = (w.space(1, 300), w.source(0, &pattern(3, 100)));
+    let range = MeMemory::Process {
+        base: address(&space) + 100,
+        len: 150,
+    };
+    w.append(
+        1,
+        MatchEntry {
+            memory: range,
+            ..everywhere()
+        },
+    );
+    let mut expected = vec![0; 300];
+    for remote_offset in [51, 150, 151, u64::MAX - 99, u64::MAX] {
+        put_and_get_are_out_of_range(w, &md, remote_offset);
+    }
+    assert!(space.bytes() == expected, "no byte outside the range");
+    for remote_offset in [0, 50] {
+        let put = Put {
+            remote_offset,
+            ..put_to(1, &md)
+        };
+        assert_eq!(w.put_and_wait(&md, &put).outcome, Outcome::Done);
+        let at = 100 + remote_offset as usize;
+        expected[at..at + 100].copy_from_slice(&pattern(3, 100));
+        assert!(space.bytes() == expected, "{remote_offset}");
+    }
 }
 
 fn atomics_do_not_match<N: Ni>(w: &mut World<N>) {

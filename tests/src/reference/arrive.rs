@@ -42,7 +42,9 @@ impl Fabric {
                     let base = node.regions[region.0 as usize].base;
                     base.wrapping_add(offset + message.offset as usize)
                 }
-                MeMemory::Managed { .. } | MeMemory::Process | MeMemory::Nothing => ptr::null_mut(),
+                MeMemory::Managed { .. } | MeMemory::Process { .. } | MeMemory::Nothing => {
+                    ptr::null_mut()
+                }
             };
             if let Kind::Atomic(atomic) = &message.kind {
                 let size = atomic.ty.size();
@@ -55,8 +57,13 @@ impl Fabric {
                 break (at, room, offset, place);
             }
         };
-        if let MeMemory::Process = open.list[at].entry.memory
-            && !in_process(&message.kind, message.offset, message.length)
+        if let MeMemory::Process { base, len } = open.list[at].entry.memory
+            && (message.offset.saturating_add(message.length as u64) > len
+                || !in_process(
+                    &message.kind,
+                    base.wrapping_add(message.offset),
+                    message.length,
+                ))
         {
             return Some(ended(Outcome::OutOfRange, 0, 0));
         }
@@ -68,9 +75,9 @@ impl Fabric {
             Kind::Put(from) => match entry.memory {
                 MeMemory::Managed { .. } => data = read(*from, length),
                 MeMemory::Region { .. } => copy(*from, place, length),
-                MeMemory::Process | MeMemory::Nothing => (),
+                MeMemory::Process { .. } | MeMemory::Nothing => (),
             },
-            Kind::Get(_) if entry.memory == MeMemory::Process => (),
+            Kind::Get(_) if entry.memory.is_process() => (),
             Kind::Get(to) => copy(place, *to, length),
             Kind::Atomic(atomic) => value = apply(place, atomic),
         }
@@ -255,7 +262,8 @@ fn room(linked: &Linked, offset: u64) -> (Option<usize>, u64) {
                 .and_then(|o| len.checked_sub(o));
             (left, offset)
         }
-        MeMemory::Process => (Some(usize::MAX), offset),
+        // Looked at by itself, as what does not fit is out of range.
+        MeMemory::Process { .. } => (Some(usize::MAX), offset),
         MeMemory::Nothing => (Some(0), offset),
     }
 }
@@ -289,6 +297,6 @@ fn takes(linked: &Linked, message: &Message) -> bool {
         && (message.match_bits ^ entry.match_bits) & !entry.ignore_bits == 0
         && entry.source.is_none_or(|source| source == message.source)
         && entry.options.contains(kind)
-        && (kind != MeOptions::ATOMIC || entry.memory != MeMemory::Process)
+        && (kind != MeOptions::ATOMIC || !entry.memory.is_process())
         && (fits || entry.options.contains(MeOptions::TRUNCATE))
 }

@@ -1,7 +1,7 @@
 //! GASNet's segment of everything: each rank's segment is all memory of its process, offsets are addresses.
 //!
 //! Where the network reaches a peer's memory ([`Capabilities::MEMORY`]), and the system lets it, a put or get is over when it
-//! returns. Elsewhere it goes by messages to an entry over all of the peer's memory ([`MeMemory::Process`]), as to any segment,
+//! returns. Elsewhere it goes by messages to an entry over all of the peer's memory ([`MeMemory::EVERYTHING`]), as to any segment,
 //! and ends later.
 
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use am::select;
 use parking_lot::Mutex;
 
-use super::{Local, Memory, Segment, Segments};
+use super::{Local, Memory, Remote, Segment, Segments};
 use crate::bootstrap::Bootstrap;
 use crate::engine::error::{Error, Result};
 use crate::engine::parts::handle::OpId;
@@ -111,7 +111,21 @@ impl Memory {
                     .contains(Capabilities::MEMORY)
     }
 
-    /// Whether a transfer to this rank is over when it returns, because segments are everything and its memory can be reached.
+    /// The address of a place, where a transfer is over when it returns: segments are everything, or it is in memory that was bound,
+    /// and the target's memory can be reached.
+    pub(in crate::engine) fn address_at_once<N: Ni>(
+        &self,
+        job: &Job<N>,
+        remote: Remote,
+    ) -> Option<usize> {
+        if select::of(remote.match_bits) == select::BOUND {
+            return self.bound.address_at_once(remote);
+        }
+        self.is_anywhere_at_once(job, remote.target)
+            .then_some(remote.offset)
+    }
+
+    /// Whether a transfer to this rank's segment is over when it returns, because that is everything and can be reached.
     pub(in crate::engine) fn is_anywhere_at_once<N: Ni>(&self, job: &Job<N>, target: Rank) -> bool {
         self.is_everything() && self.reaches(job, target)
     }
@@ -241,7 +255,7 @@ fn offer_memory<N: Ni>(job: &Job<N>, probe: u64) -> Result<()> {
         .into());
     }
     let all = MatchEntry {
-        memory: MeMemory::Process,
+        memory: MeMemory::EVERYTHING,
         match_bits: select::RAR.into(),
         ignore_bits: IGNORE,
         source: None,
@@ -254,7 +268,7 @@ fn offer_memory<N: Ni>(job: &Job<N>, probe: u64) -> Result<()> {
 }
 
 /// Whether a peer's memory is read as its network says that it can be, if it does: the system may have rules against it.
-fn can_read<N: Ni>(job: &Job<N>, peer: Rank, probe: u64) -> bool {
+pub(super) fn can_read<N: Ni>(job: &Job<N>, peer: Rank, probe: u64) -> bool {
     let mut byte = 0;
     let reach = job.ni.reach(peer);
     !reach.capabilities.contains(Capabilities::MEMORY)
