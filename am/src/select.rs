@@ -17,6 +17,12 @@ pub const REQ_SB: u8 = 4;
 /// System messages.
 pub const SYS: u8 = 5;
 
+/// Memory of a rank besides its segment, as the target of puts and gets (no events). The number of the endpoint that it is bound to
+/// stands [above](BOUND_SHIFT) the selector, and is not ignored.
+pub const BOUND: u8 = 7;
+/// Where it stands.
+pub const BOUND_SHIFT: u32 = 4;
+
 /// The bits that match entries must not ignore.
 pub const MASK: u64 = 0xF;
 

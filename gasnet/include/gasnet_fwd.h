@@ -84,8 +84,26 @@ typedef struct {
 #define GEX_TM_INVALID ((gex_TM_t)(uintptr_t)0)
 #define GEX_SEGMENT_INVALID ((gex_Segment_t)(uintptr_t)0)
 
-/* Endpoints of a process, at most. */
-#define GASNET_MAXEPS 1
+/* Endpoints of a process, at most: the first, and others for puts and gets. */
+#define GASNET_MAXEPS 32
+
+/* What endpoints can do: the first everything, others GEX_EP_CAPABILITY_RMA. */
+typedef uint32_t gex_EP_Capabilities_t;
+#define GEX_EP_CAPABILITY_RMA 0x01U
+#define GEX_EP_CAPABILITY_AM 0x02U
+#define GEX_EP_CAPABILITY_VIS 0x04U
+#define GEX_EP_CAPABILITY_COLL 0x08U
+#define GEX_EP_CAPABILITY_AD 0x10U
+#define GEX_EP_CAPABILITY_ALL 0x1FU
+/* Hints that change nothing here. */
+#define GEX_FLAG_HINT_ACCEL_AD 0x01U
+#define GEX_FLAG_HINT_ACCEL_COLL 0x02U
+#define GEX_FLAG_HINT_ACCEL_ALL 0x03U
+
+/* What memory is of. */
+typedef struct conduit_gex_mk_s *gex_MK_t;
+#define GEX_MK_INVALID ((gex_MK_t)(uintptr_t)0)
+#define GEX_MK_HOST ((gex_MK_t)(uintptr_t)1)
 
 /* ---- active messages ---- */
 

@@ -1,6 +1,6 @@
 /* GASNet-EX on Conduit.
  *
- * What is declared is there: client, teams, the primordial endpoint, one segment, active messages of fixed and negotiated
+ * What is declared is there: client, teams, endpoints, segments, active messages of fixed and negotiated
  * payload, puts and gets, events, handler-safe locks, queries, barriers, broadcasts and reductions. Define one of
  * GASNET_SEQ, GASNET_PARSYNC and GASNET_PAR, and link the library of the same name. */
 #ifndef CONDUIT_GASNETEX_H
@@ -72,6 +72,10 @@ void *gex_Client_QueryCData(gex_Client_t client);
 
 /* ---- endpoint ---- */
 
+int gex_EP_Create(gex_EP_t *ep, gex_Client_t client, gex_EP_Capabilities_t capabilities, gex_Flags_t flags);
+/* Puts and gets reach what is bound to an endpoint by gex_TM_Pair, once all involved have published it: that waits for the team. */
+int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags);
+int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t *eps, size_t count, gex_Flags_t flags);
 int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t *table, size_t count);
 gex_Client_t gex_EP_QueryClient(gex_EP_t ep);
 gex_Flags_t gex_EP_QueryFlags(gex_EP_t ep);
@@ -90,6 +94,10 @@ CONDUIT_GEX_INLINE gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm_, gex_Rank
 uintptr_t gasnet_getMaxLocalSegmentSize(void);
 uintptr_t gasnet_getMaxGlobalSegmentSize(void);
 int gex_Segment_Attach(gex_Segment_t *segment, gex_TM_t tm, uintptr_t size);
+/* Of the client's memory, or of the library's if the address is null. */
+int gex_Segment_Create(gex_Segment_t *segment, gex_Client_t client, gex_Addr_t address, uintptr_t bytes, gex_MK_t kind,
+                       gex_Flags_t flags);
+void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t flags);
 gex_Client_t gex_Segment_QueryClient(gex_Segment_t segment);
 gex_Flags_t gex_Segment_QueryFlags(gex_Segment_t segment);
 void *gex_Segment_QueryAddr(gex_Segment_t segment);

@@ -148,6 +148,13 @@ pub(crate) struct Memvec {
     pub(crate) bytes: usize,
 }
 
+/// `gex_MK_Create_args_t`, as far as it is read.
+#[repr(C)]
+pub(crate) struct KindArguments {
+    pub(crate) flags: u64,
+    pub(crate) class: c_uint,
+}
+
 // SAFETY: the address is the client's word, which is only given back to it.
 unsafe impl Send for Memvec {}
 // SAFETY: as above.

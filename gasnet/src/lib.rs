@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `abi` | types and constants as C sees them |
 //! | `job`, `start` | the one job of the process; joining it |
-//! | `objects`, `team` | client, endpoint, segment and teams as C knows them |
+//! | `objects`, `team`, `endpoint` | client, teams, endpoints and segments as C knows them |
 //! | `segment` | attach, where segments are |
 //! | `handlers` | registration, and calling C's handlers |
 //! | `request`, `reply`, `prepared`, `limits` | active messages |
@@ -28,6 +28,7 @@ mod abi;
 mod barrier;
 mod collective;
 mod credits;
+mod endpoint;
 mod event;
 mod exit;
 mod fault;

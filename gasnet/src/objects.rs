@@ -1,13 +1,14 @@
 //! Client, endpoint and segment: what C knows them by, and the word that a client may keep with each. Teams are in `team`.
 //!
-//! A job has one of each so far.
+//! The first endpoint, and the segment that is attached to it; others are in `endpoint`.
 
 use std::ffi::{CString, c_char, c_void};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use conduit::Rank;
 
+use crate::endpoint::{Created, Endpoint, Endpoints};
 use crate::fault::fatal;
 use crate::job::Job;
 use crate::team::{Named, Teams};
@@ -43,6 +44,10 @@ impl Object {
         self.cdata.load(Relaxed)
     }
 
+    fn object(&self) -> &Self {
+        self
+    }
+
     /// The flags that the object was made with.
     pub(crate) fn flags(&self) -> u32 {
         self.flags.load(Relaxed)
@@ -52,7 +57,10 @@ impl Object {
 /// The objects of a job.
 pub(crate) struct Objects {
     pub(crate) client: Object,
+    /// The first.
     pub(crate) endpoint: Object,
+    /// The others, and what is bound to them.
+    pub(crate) endpoints: Endpoints,
     /// That of all ranks.
     pub(crate) team: Named,
     pub(crate) teams: Teams,
@@ -65,6 +73,7 @@ impl Objects {
         Self {
             client: Object::new(),
             endpoint: Object::new(),
+            endpoints: Endpoints::new(),
             team: Named::of_job(rank, size),
             teams: Teams::default(),
             segment: Object::new(),
@@ -86,75 +95,124 @@ pub(crate) fn check<'a>(
     object
 }
 
-macro_rules! cdata {
-    ($($kind:ident: $set:ident, $query:ident, $what:literal;)*) => {$(
+/// An endpoint of this job.
+enum AnyEndpoint<'a> {
+    First(&'a Object),
+    Other(&'a Endpoint),
+}
+
+impl AnyEndpoint<'_> {
+    fn object(&self) -> &Object {
+        match self {
+            Self::First(object) => object,
+            Self::Other(endpoint) => endpoint.object(),
+        }
+    }
+}
+
+fn endpoint(call: &str, handle: *const c_void) -> (&'static Job, AnyEndpoint<'static>) {
+    let job = Job::of(call);
+    match job.objects.endpoints.find(handle) {
+        Some(endpoint) => (job, AnyEndpoint::Other(endpoint)),
+        None => {
+            let first = check(call, "endpoint", &job.objects.endpoint, handle);
+            (job, AnyEndpoint::First(first))
+        }
+    }
+}
+
+/// The index of an endpoint: that of the first one is 0.
+pub(crate) fn endpoint_index(call: &str, handle: *const c_void) -> u16 {
+    match endpoint(call, handle).1 {
+        AnyEndpoint::First(_) => 0,
+        AnyEndpoint::Other(endpoint) => endpoint.index(),
+    }
+}
+
+/// A segment of this job.
+pub(crate) enum AnySegment<'a> {
+    Attached(&'a Object),
+    Created(Arc<Created>),
+}
+
+impl AnySegment<'_> {
+    fn object(&self) -> &Object {
+        match self {
+            Self::Attached(object) => object,
+            Self::Created(segment) => segment.object(),
+        }
+    }
+}
+
+pub(crate) fn segment(call: &str, handle: *const c_void) -> (&'static Job, AnySegment<'static>) {
+    let job = Job::of(call);
+    match job.objects.endpoints.segment(handle) {
+        Some(created) => (job, AnySegment::Created(created)),
+        None => {
+            let attached = check(call, "segment", &job.objects.segment, handle);
+            (job, AnySegment::Attached(attached))
+        }
+    }
+}
+
+fn client<'a>(call: &str, handle: *const c_void) -> (&'a Job, &'a Object) {
+    let job = Job::of(call);
+    (job, check(call, "client", &job.objects.client, handle))
+}
+
+macro_rules! words {
+    ($($find:ident: $set:ident, $query:ident, $flags:ident;)*) => {$(
         /// Keeps a word of the client's with the object.
         #[unsafe(no_mangle)]
         extern "C" fn $set(handle: *const c_void, value: *mut c_void) {
-            let job = Job::of(stringify!($set));
-            check(stringify!($set), $what, &job.objects.$kind, handle).set_cdata(value);
+            let found = $find(stringify!($set), handle);
+            found.1.object().set_cdata(value);
         }
 
         /// The word that the client keeps with the object; null at first.
         #[unsafe(no_mangle)]
         extern "C" fn $query(handle: *const c_void) -> *mut c_void {
-            let job = Job::of(stringify!($query));
-            check(stringify!($query), $what, &job.objects.$kind, handle).cdata()
+            let found = $find(stringify!($query), handle);
+            found.1.object().cdata()
         }
-    )*};
-}
 
-cdata! {
-    client: gex_Client_SetCData, gex_Client_QueryCData, "client";
-    endpoint: gex_EP_SetCData, gex_EP_QueryCData, "endpoint";
-    segment: gex_Segment_SetCData, gex_Segment_QueryCData, "segment";
-}
-
-macro_rules! relations {
-    ($($name:ident($kind:ident, $what:literal) -> $other:ident;)*) => {$(
-        /// Another object of the same job.
+        /// The flags that the object was made with.
         #[unsafe(no_mangle)]
-        extern "C" fn $name(handle: *const c_void) -> *const c_void {
-            let job = Job::of(stringify!($name));
-            check(stringify!($name), $what, &job.objects.$kind, handle);
-            job.objects.$other.handle()
+        extern "C" fn $flags(handle: *const c_void) -> u32 {
+            let found = $find(stringify!($flags), handle);
+            found.1.object().flags()
         }
     )*};
 }
 
-relations! {
-    gex_EP_QueryClient(endpoint, "endpoint") -> client;
-    gex_Segment_QueryClient(segment, "segment") -> client;
+words! {
+    client: gex_Client_SetCData, gex_Client_QueryCData, gex_Client_QueryFlags;
+    endpoint: gex_EP_SetCData, gex_EP_QueryCData, gex_EP_QueryFlags;
+    segment: gex_Segment_SetCData, gex_Segment_QueryCData, gex_Segment_QueryFlags;
+}
+
+/// The client that an endpoint is of.
+#[unsafe(no_mangle)]
+extern "C" fn gex_EP_QueryClient(handle: *const c_void) -> *const c_void {
+    let (job, _) = endpoint("gex_EP_QueryClient", handle);
+    job.objects.client.handle()
+}
+
+/// The client that a segment is of.
+#[unsafe(no_mangle)]
+extern "C" fn gex_Segment_QueryClient(handle: *const c_void) -> *const c_void {
+    let (job, _) = segment("gex_Segment_QueryClient", handle);
+    job.objects.client.handle()
 }
 
 /// The segment bound to an endpoint; null (`GEX_SEGMENT_INVALID`) if there is none.
 #[unsafe(no_mangle)]
 extern "C" fn gex_EP_QuerySegment(handle: *const c_void) -> *const c_void {
-    let job = Job::of("gex_EP_QuerySegment");
-    check(
-        "gex_EP_QuerySegment",
-        "endpoint",
-        &job.objects.endpoint,
-        handle,
-    );
-    job.bound_segment()
-}
-
-macro_rules! flags {
-    ($($name:ident($kind:ident, $what:literal);)*) => {$(
-        /// The flags that the object was made with.
-        #[unsafe(no_mangle)]
-        extern "C" fn $name(handle: *const c_void) -> u32 {
-            let job = Job::of(stringify!($name));
-            check(stringify!($name), $what, &job.objects.$kind, handle).flags()
-        }
-    )*};
-}
-
-flags! {
-    gex_Client_QueryFlags(client, "client");
-    gex_EP_QueryFlags(endpoint, "endpoint");
-    gex_Segment_QueryFlags(segment, "segment");
+    let (job, endpoint) = endpoint("gex_EP_QuerySegment", handle);
+    match endpoint {
+        AnyEndpoint::First(_) => job.bound_segment(),
+        AnyEndpoint::Other(endpoint) => endpoint.bound(),
+    }
 }
 
 /// The name that the client gave itself.
@@ -176,14 +234,7 @@ extern "C" fn gex_Client_QueryName(handle: *const c_void) -> *const c_char {
 /// The index of an endpoint: that of the first one is 0.
 #[unsafe(no_mangle)]
 extern "C" fn gex_EP_QueryIndex(handle: *const c_void) -> u16 {
-    let job = Job::of("gex_EP_QueryIndex");
-    check(
-        "gex_EP_QueryIndex",
-        "endpoint",
-        &job.objects.endpoint,
-        handle,
-    );
-    0
+    endpoint_index("gex_EP_QueryIndex", handle)
 }
 
 /// The objects of a job that was joined by `gasnet_init`. Null pointers are left out.

@@ -49,12 +49,146 @@ fn destination(base: *mut c_void, bytes: usize) -> Result<*mut u8, Refusal> {
     Ok(base.cast())
 }
 
+/// Where a range of a rank's addresses is.
+enum Place {
+    /// In its segment, at this offset; or nowhere, which the engine says.
+    Segment(usize),
+    /// In what it has bound to another endpoint.
+    Bound(u16),
+}
+
 /// A remote range of no bytes is anywhere.
-fn place(job: &Job, rank: Rank, address: *const c_void, bytes: usize) -> Result<usize, Refusal> {
+fn place(job: &Job, rank: Rank, address: *const c_void, bytes: usize) -> Result<Place, Refusal> {
     if bytes == 0 && rank < job.size() {
-        return Ok(0);
+        return Ok(Place::Segment(0));
     }
-    Ok(offset(job.engine(), rank, address)?)
+    let engine = job.engine();
+    // Without a segment there is still what is bound.
+    let segment = engine.segment_of(rank);
+    if let Ok((len, base, _)) = segment {
+        let offset = address.addr().wrapping_sub(base as usize);
+        if bytes <= len && offset <= len - bytes {
+            return Ok(Place::Segment(offset));
+        }
+    }
+    match engine.bound_at(rank, address.addr() as u64, bytes) {
+        Some(bound) => Ok(Place::Bound(bound.index)),
+        None => Ok(Place::Segment(offset(engine, rank, address)?)),
+    }
+}
+
+/// The same for calls that reach the segment only.
+fn segment_place(
+    job: &Job,
+    rank: Rank,
+    address: *const c_void,
+    bytes: usize,
+) -> Result<usize, Refusal> {
+    match place(job, rank, address, bytes)? {
+        Place::Segment(offset) => Ok(offset),
+        Place::Bound(_) => Err(Refusal::bad(
+            "memory is set in segments that were attached only",
+        )),
+    }
+}
+
+/// How an operation is started.
+#[derive(Clone, Copy)]
+struct How {
+    completion: Completion,
+    blocking: Blocking,
+}
+
+/// Starts a put; `reusable`: its source may be reused on return.
+///
+/// # Safety
+/// `source` is valid for `bytes` bytes and not written until return, or the operation is over.
+unsafe fn start_put(
+    job: &Job,
+    rank: Rank,
+    remote: *mut c_void,
+    source: &[u8],
+    reusable: bool,
+    how: How,
+) -> Result<Option<Handle>, Refusal> {
+    let How {
+        completion,
+        blocking,
+    } = how;
+    let (engine, from, len) = (job.engine(), source.as_ptr(), source.len());
+    Ok(match place(job, rank, remote, len)? {
+        Place::Segment(offset) if reusable => {
+            engine.put_nb(rank, offset, source, completion, blocking)?
+        }
+        // SAFETY: the caller's promise.
+        Place::Segment(offset) => unsafe {
+            engine.put_nb_bulk(rank, offset, from, len, completion, blocking)?
+        },
+        // SAFETY: as above.
+        Place::Bound(index) => unsafe {
+            let address = remote.addr() as u64;
+            let to = (rank, index);
+            engine.bound_put_nb(to, address, from, len, reusable, completion, blocking)?
+        },
+    })
+}
+
+/// Starts a get.
+///
+/// # Safety
+/// `local` is valid for writes of `bytes` bytes, and nobody else's, until the operation is over.
+unsafe fn start_get(
+    job: &Job,
+    local: *mut u8,
+    rank: Rank,
+    remote: *const c_void,
+    bytes: usize,
+    how: How,
+) -> Result<Option<Handle>, Refusal> {
+    let How {
+        completion,
+        blocking,
+    } = how;
+    let engine = job.engine();
+    let place = place(job, rank, remote, bytes)?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe {
+        match place {
+            Place::Segment(offset) => {
+                engine.get_nb(local, rank, offset, bytes, completion, blocking)?
+            }
+            Place::Bound(index) => {
+                let address = remote.addr() as u64;
+                engine.bound_get_nb(local, (rank, index), address, bytes, completion, blocking)?
+            }
+        }
+    })
+}
+
+/// An operation that waits.
+const WAITING: How = How {
+    completion: Completion::Handle,
+    blocking: Blocking::Wait,
+};
+
+fn explicit(flags: Flags) -> How {
+    How {
+        completion: Completion::Handle,
+        blocking: flags.blocking(),
+    }
+}
+
+fn implicit(flags: Flags) -> How {
+    How {
+        completion: Completion::Implicit,
+        blocking: flags.blocking(),
+    }
+}
+
+/// Waits for what was started and can't have been refused.
+fn finish(job: &Job, started: Option<Handle>) -> Result<bool, Refusal> {
+    job.engine().wait(started.unwrap_or(Handle::DONE))?;
+    Ok(true)
 }
 
 /// The headers' copy from a mapped rank, of more bytes than the C library copies best.
@@ -93,9 +227,9 @@ unsafe extern "C" fn conduit_gex_put(
     let job = Job::of(CALL);
     // SAFETY: the caller's promise.
     let put = unsafe { payload(source, bytes) }.and_then(|source| {
-        let offset = place(job, rank, remote, bytes)?;
-        job.engine().put(rank, offset, source)?;
-        Ok(true)
+        // SAFETY: as above; this waits.
+        let put = unsafe { start_put(job, rank, remote, source, false, WAITING)? };
+        finish(job, put)
     });
     started(CALL, flags, put)
 }
@@ -115,15 +249,9 @@ unsafe extern "C" fn conduit_gex_get(
     const CALL: &str = "gex_RMA_GetBlocking";
     let job = Job::of(CALL);
     let get = destination(local, bytes).and_then(|local| {
-        let offset = place(job, rank, remote, bytes)?;
-        let local = if bytes == 0 {
-            &mut []
-        } else {
-            // SAFETY: not null; the caller's promise.
-            unsafe { std::slice::from_raw_parts_mut(local, bytes) }
-        };
-        job.engine().get(local, rank, offset)?;
-        Ok(true)
+        // SAFETY: the caller's promise; this waits.
+        let get = unsafe { start_get(job, local, rank, remote, bytes, WAITING)? };
+        finish(job, get)
     });
     started(CALL, flags, get)
 }
@@ -147,23 +275,9 @@ unsafe extern "C" fn conduit_gex_put_nb(
     let local = Local::of(CALL, option, false);
     // SAFETY: the caller's promise.
     let source = sure(CALL, unsafe { payload(source, bytes) });
-    let offset = sure(CALL, place(job, rank, remote, bytes));
-    let (engine, blocking) = (job.engine(), flags.blocking());
-    let put = if let Local::Now = local {
-        engine.put_nb(rank, offset, source, Completion::Handle, blocking)
-    } else {
-        // SAFETY: the caller's promise.
-        unsafe {
-            engine.put_nb_bulk(
-                rank,
-                offset,
-                source.as_ptr(),
-                bytes,
-                Completion::Handle,
-                blocking,
-            )
-        }
-    };
+    let reusable = matches!(local, Local::Now);
+    // SAFETY: the caller's promise.
+    let put = unsafe { start_put(job, rank, remote, source, reusable, explicit(flags)) };
     let root = event(sure(CALL, put));
     if let Local::Event(place) = local
         && root != events::NO_OP
@@ -189,18 +303,8 @@ unsafe extern "C" fn conduit_gex_get_nb(
     const CALL: &str = "gex_RMA_GetNB";
     let job = Job::of(CALL);
     let local = sure(CALL, destination(local, bytes));
-    let offset = sure(CALL, place(job, rank, remote, bytes));
     // SAFETY: the caller's promise.
-    let get = unsafe {
-        job.engine().get_nb(
-            local,
-            rank,
-            offset,
-            bytes,
-            Completion::Handle,
-            flags.blocking(),
-        )
-    };
+    let get = unsafe { start_get(job, local, rank, remote, bytes, explicit(flags)) };
     event(sure(CALL, get))
 }
 
@@ -222,23 +326,9 @@ unsafe extern "C" fn conduit_gex_put_nbi(
     let local = Local::of(CALL, option, true);
     // SAFETY: the caller's promise.
     let put = unsafe { payload(source, bytes) }.and_then(|source| {
-        let offset = place(job, rank, remote, bytes)?;
-        let (engine, blocking) = (job.engine(), flags.blocking());
-        let put = if let Local::Now = local {
-            engine.put_nb(rank, offset, source, Completion::Implicit, blocking)?
-        } else {
-            // SAFETY: the caller's promise.
-            unsafe {
-                engine.put_nb_bulk(
-                    rank,
-                    offset,
-                    source.as_ptr(),
-                    bytes,
-                    Completion::Implicit,
-                    blocking,
-                )?
-            }
-        };
+        let reusable = matches!(local, Local::Now);
+        // SAFETY: as above.
+        let put = unsafe { start_put(job, rank, remote, source, reusable, implicit(flags))? };
         Ok(put.is_some())
     });
     started(CALL, flags, put)
@@ -259,22 +349,40 @@ unsafe extern "C" fn conduit_gex_get_nbi(
     const CALL: &str = "gex_RMA_GetNBI";
     let job = Job::of(CALL);
     let get = destination(local, bytes).and_then(|local| {
-        let offset = place(job, rank, remote, bytes)?;
         // SAFETY: the caller's promise.
-        Ok(unsafe {
-            job.engine()
-                .get_nb(
-                    local,
-                    rank,
-                    offset,
-                    bytes,
-                    Completion::Implicit,
-                    flags.blocking(),
-                )?
-                .is_some()
-        })
+        let get = unsafe { start_get(job, local, rank, remote, bytes, implicit(flags))? };
+        Ok(get.is_some())
     });
     started(CALL, flags, get)
+}
+
+/// Puts the low-order bytes of a value.
+fn put_value(
+    job: &Job,
+    rank: Rank,
+    remote: *mut c_void,
+    value: u64,
+    bytes: usize,
+    how: How,
+) -> Result<Option<Handle>, Refusal> {
+    let value = value.to_ne_bytes();
+    let value = value_bytes("put_value", &value, bytes)?;
+    // SAFETY: the value is not used any more on return.
+    unsafe { start_put(job, rank, remote, value, true, how) }
+}
+
+/// Gets the low-order bytes of a value.
+fn get_value(job: &Job, rank: Rank, remote: *const c_void, bytes: usize) -> Result<u64, Refusal> {
+    let mut value = [0; 8];
+    let start = value_bytes("get_value", &value, bytes)?
+        .as_ptr()
+        .addr()
+        .wrapping_sub(value.as_ptr().addr());
+    let local = value[start..].as_mut_ptr();
+    // SAFETY: the value's own bytes; this waits.
+    let get = unsafe { start_get(job, local, rank, remote, bytes, WAITING)? };
+    finish(job, get)?;
+    Ok(u64::from_ne_bytes(value))
 }
 
 /// `gex_RMA_PutBlockingVal`.
@@ -288,12 +396,8 @@ extern "C" fn conduit_gex_put_value(
 ) -> c_int {
     const CALL: &str = "gex_RMA_PutBlockingVal";
     let job = Job::of(CALL);
-    let put = place(job, rank, remote, bytes).and_then(|offset| {
-        let value = value.to_ne_bytes();
-        job.engine()
-            .put(rank, offset, value_bytes("put_value", &value, bytes)?)?;
-        Ok(true)
-    });
+    let put = put_value(job, rank, remote, value, bytes, WAITING);
+    let put = put.and_then(|put| finish(job, put));
     started(CALL, flags, put)
 }
 
@@ -308,13 +412,7 @@ extern "C" fn conduit_gex_put_value_nb(
 ) -> usize {
     const CALL: &str = "gex_RMA_PutNBVal";
     let job = Job::of(CALL);
-    let put = place(job, rank, remote, bytes).and_then(|offset| {
-        let value = value.to_ne_bytes();
-        let value = value_bytes("put_value_nb", &value, bytes)?;
-        Ok(job
-            .engine()
-            .put_nb(rank, offset, value, Completion::Handle, flags.blocking())?)
-    });
+    let put = put_value(job, rank, remote, value, bytes, explicit(flags));
     event(sure(CALL, put))
 }
 
@@ -329,14 +427,8 @@ extern "C" fn conduit_gex_put_value_nbi(
 ) -> c_int {
     const CALL: &str = "gex_RMA_PutNBIVal";
     let job = Job::of(CALL);
-    let put = place(job, rank, remote, bytes).and_then(|offset| {
-        let value = value.to_ne_bytes();
-        let value = value_bytes("put_value_nbi", &value, bytes)?;
-        Ok(job
-            .engine()
-            .put_nb(rank, offset, value, Completion::Implicit, flags.blocking())?
-            .is_some())
-    });
+    let put = put_value(job, rank, remote, value, bytes, implicit(flags));
+    let put = put.map(|put| put.is_some());
     started(CALL, flags, put)
 }
 
@@ -350,8 +442,7 @@ extern "C" fn conduit_gex_get_value(
 ) -> u64 {
     const CALL: &str = "gex_RMA_GetBlockingVal";
     let job = Job::of(CALL);
-    let got = place(job, rank, remote, bytes)
-        .and_then(|offset| Ok(job.engine().get_value(rank, offset, bytes)?));
+    let got = get_value(job, rank, remote, bytes);
     sure(CALL, got)
 }
 
@@ -360,7 +451,7 @@ extern "C" fn conduit_gex_get_value(
 extern "C" fn gasnet_memset(rank: Rank, remote: *mut c_void, byte: c_int, bytes: usize) {
     const CALL: &str = "gasnet_memset";
     let job = Job::of(CALL);
-    let offset = sure(CALL, place(job, rank, remote, bytes));
+    let offset = sure(CALL, segment_place(job, rank, remote, bytes));
     sure(CALL, job.engine().memset(rank, offset, byte as u8, bytes));
 }
 
@@ -374,7 +465,7 @@ extern "C" fn conduit_gex_memset_nb(
 ) -> usize {
     const CALL: &str = "gasnet_memset_nb";
     let job = Job::of(CALL);
-    let offset = sure(CALL, place(job, rank, remote, bytes));
+    let offset = sure(CALL, segment_place(job, rank, remote, bytes));
     let set = job.engine().memset_nb(
         rank,
         offset,
@@ -391,7 +482,7 @@ extern "C" fn conduit_gex_memset_nb(
 extern "C" fn gasnet_memset_nbi(rank: Rank, remote: *mut c_void, byte: c_int, bytes: usize) {
     const CALL: &str = "gasnet_memset_nbi";
     let job = Job::of(CALL);
-    let offset = sure(CALL, place(job, rank, remote, bytes));
+    let offset = sure(CALL, segment_place(job, rank, remote, bytes));
     let set = job.engine().memset_nb(
         rank,
         offset,

@@ -10,8 +10,8 @@ use crate::abi::{self, SegmentInfo, events};
 use crate::barrier;
 use crate::fault::{Refusal, code, refuse};
 use crate::job::Job;
-use crate::objects::check;
-use crate::team::{rank_in, team_rank};
+use crate::objects::{AnySegment, segment};
+use crate::team::{named_rank, rank_in, remote_index};
 
 /// Attaches and lets the headers see the segments. Collective, with a barrier before: ranks that wait for a message's
 /// answer are not left alone.
@@ -79,24 +79,30 @@ extern "C" fn gasnet_getMaxGlobalSegmentSize() -> usize {
     most(Job::of("gasnet_getMaxGlobalSegmentSize"))
 }
 
+/// Where a segment of this rank is, and its bytes.
+fn place(call: &str, handle: *const c_void) -> (*mut c_void, usize) {
+    let (job, segment) = segment(call, handle);
+    match segment {
+        AnySegment::Attached(_) => {
+            let attached = job.engine().segment();
+            attached.map_or((std::ptr::null_mut(), 0), |(base, len)| (base.cast(), len))
+        }
+        AnySegment::Created(created) => created.place(),
+    }
+}
+
 /// First byte of this rank's segment.
 #[unsafe(no_mangle)]
 extern "C" fn gex_Segment_QueryAddr(segment: *const c_void) -> *mut c_void {
     const CALL: &str = "gex_Segment_QueryAddr";
-    let job = Job::of(CALL);
-    check(CALL, "segment", &job.objects.segment, segment);
-    job.engine()
-        .segment()
-        .map_or(std::ptr::null_mut(), |(base, _)| base.cast())
+    place(CALL, segment).0
 }
 
 /// Bytes of this rank's segment.
 #[unsafe(no_mangle)]
 extern "C" fn gex_Segment_QuerySize(segment: *const c_void) -> usize {
     const CALL: &str = "gex_Segment_QuerySize";
-    let job = Job::of(CALL);
-    check(CALL, "segment", &job.objects.segment, segment);
-    job.engine().segment().map_or(0, |(_, len)| len)
+    place(CALL, segment).1
 }
 
 /// A rank's segment, if ranks have segments and there is such a rank. Everything is no segment that could be asked for:
@@ -183,9 +189,21 @@ unsafe extern "C" fn conduit_gex_query_bound_nb(
 ) -> usize {
     const CALL: &str = "gex_EP_QueryBoundSegmentNB";
     let job = Job::of(CALL);
-    let rank = team_rank(CALL, team, rank);
+    let rank = named_rank(CALL, team, rank);
     let none = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
-    let found = segment_of(job, rank).map_or(none, |segment| told(job, rank, segment));
+    let found = match remote_index(team) {
+        0 => segment_of(job, rank).map(|segment| told(job, rank, segment)),
+        index => job.engine().bound(rank, index).map(|bound| {
+            let owner = std::ptr::without_provenance_mut(bound.address as usize);
+            let here = if rank == job.rank() {
+                owner
+            } else {
+                std::ptr::null_mut()
+            };
+            (owner, here, bound.len)
+        }),
+    };
+    let found = found.unwrap_or(none);
     // SAFETY: the caller's promise.
     unsafe { tell(found, owner, local, size) };
     events::INVALID

@@ -17,7 +17,7 @@ use parking_lot::RwLock;
 use crate::abi::{self, Location, Memvec, TeamFlags};
 use crate::fault::{fatal, sure};
 use crate::job::Job;
-use crate::objects::{Object, check};
+use crate::objects::{Object, endpoint_index};
 
 /// The lowest bits of a handle that is no address.
 const TEAM: usize = 2;
@@ -132,21 +132,35 @@ fn no_flags(call: &str, flags: u32) {
     }
 }
 
-/// The rank in the job of a rank of a team or pair from C.
+/// The rank in the job of a rank of a team or pair from C, to be put to, got from or asked: what a pair names has to be there.
 pub(crate) fn team_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank {
+    let rank = named_rank(call, handle, rank);
+    let index = remote_index(handle);
+    if index != 0 && Job::of(call).engine().bound(rank, index).is_none() {
+        fatal(
+            call,
+            &format_args!("rank {rank} has published no memory bound to endpoint {index}"),
+        );
+    }
+    rank
+}
+
+/// The same whether the endpoint is there or not.
+pub(crate) fn named_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank {
     rank_in(call, handle, rank).unwrap_or_else(|reason| fatal(call, &reason))
 }
 
 /// The same for calls that may refuse: what is wrong with the rank.
 pub(crate) fn rank_in(call: &str, handle: *const c_void, rank: Rank) -> Result<Rank, String> {
     match pair(handle) {
-        Some((_, remote)) => {
-            let job = Job::of(call);
-            check_index(call, remote);
-            member(&job.objects.team, rank)
-        }
+        Some(_) => member(&Job::of(call).objects.team, rank),
         None => member(&team(call, handle).1, rank),
     }
+}
+
+/// Which endpoint of a rank a team or pair names.
+pub(crate) fn remote_index(handle: *const c_void) -> u16 {
+    pair(handle).map_or(0, |(_, remote)| remote)
 }
 
 fn member(team: &Named, rank: Rank) -> Result<Rank, String> {
@@ -170,12 +184,6 @@ fn pair(handle: *const c_void) -> Option<(u16, u16)> {
     (bits & TAG == PAIR).then_some(((bits >> 32) as u16, (bits >> 16) as u16))
 }
 
-fn check_index(call: &str, index: u16) {
-    if index != 0 {
-        fatal(call, &format_args!("there is no endpoint {index}"));
-    }
-}
-
 /// The rank in the job of a rank of what is not the job's team: `conduit_gex_rank`.
 ///
 /// # Safety
@@ -188,6 +196,10 @@ unsafe extern "C" fn conduit_gex_rank_of(
 ) -> Rank {
     // SAFETY: the caller's promise; a literal of the headers.
     let call = unsafe { CStr::from_ptr(call) }.to_string_lossy();
+    let index = remote_index(handle);
+    if index != 0 && call.starts_with("gex_AM_") {
+        fatal(&call, &format_args!("endpoint {index} takes no messages"));
+    }
     team_rank(&call, handle, rank)
 }
 
@@ -296,7 +308,9 @@ unsafe extern "C" fn gex_TM_Create(
     let members = unsafe { std::slice::from_raw_parts(members, count) };
     let is_job_rank = flags.contains(TeamFlags::RANK_IS_JOBRANK);
     let members = members.iter().map(|location| {
-        check_index(CALL, location.endpoint);
+        if location.endpoint != 0 {
+            fatal(CALL, &"members of teams are first endpoints");
+        }
         match is_job_rank {
             true => location.rank,
             false => sure_member(CALL, &parent, location.rank),
@@ -359,9 +373,7 @@ unsafe extern "C" fn gex_TM_Destroy(
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_Pair(endpoint: *const c_void, remote: u16) -> *const c_void {
     const CALL: &str = "gex_TM_Pair";
-    let job = Job::of(CALL);
-    check(CALL, "endpoint", &job.objects.endpoint, endpoint);
-    let local = 0;
+    let local = usize::from(endpoint_index(CALL, endpoint));
     std::ptr::without_provenance(local << 32 | (remote as usize) << 16 | PAIR)
 }
 

@@ -109,8 +109,17 @@ fn c_type(words: &[&str], stars: usize) -> String {
         "void" if stars == 0 => "()",
         "void" => "void",
         "int" | "gex_AM_Arg_t" | "int32_t" => "i32",
-        "unsigned int" | "unsigned" | "uint32_t" | "gex_Rank_t" | "gasnet_node_t"
-        | "gex_Flags_t" | "gex_EC_t" | "gex_TI_t" | "gex_DT_t" | "gex_OP_t" => "u32",
+        "unsigned int"
+        | "unsigned"
+        | "uint32_t"
+        | "gex_Rank_t"
+        | "gasnet_node_t"
+        | "gex_Flags_t"
+        | "gex_EP_Capabilities_t"
+        | "gex_EC_t"
+        | "gex_TI_t"
+        | "gex_DT_t"
+        | "gex_OP_t" => "u32",
         "gex_AM_Index_t" | "gasnet_handler_t" => "u8",
         "gex_EP_Index_t" => "u16",
         "int64_t" => "i64",
@@ -120,7 +129,7 @@ fn c_type(words: &[&str], stars: usize) -> String {
         "double" => "f64",
         "char" => "char",
         "gex_Client_t" | "gex_EP_t" | "gex_TM_t" | "gex_Segment_t" | "gex_Token_t"
-        | "gasnet_token_t" | "gex_AM_SrcDesc_t" | "gex_Addr_t" => "*void",
+        | "gasnet_token_t" | "gex_AM_SrcDesc_t" | "gex_Addr_t" | "gex_MK_t" => "*void",
         "gex_Coll_ReduceFn_t" => "ReduceFn",
         "gex_AM_Entry_t" => "Entry",
         "gasnet_handlerentry_t" => "LegacyEntry",
@@ -128,6 +137,7 @@ fn c_type(words: &[&str], stars: usize) -> String {
         "gex_RankInfo_t" => "RankInfo",
         "gex_EP_Location_t" => "Location",
         "gex_Memvec_t" => "Memvec",
+        "gex_MK_Create_args_t" => "KindArguments",
         "gex_ProgressThreadInfo_t" => "ProgressThread",
         "gasnet_seginfo_t" => "SegmentInfo",
         "gasnet_nodeinfo_t" => "NodeInfo",

@@ -115,7 +115,7 @@ macro_rules! programs {
 programs! {
     constants objects system handlers progress_threads
     am_counts am_payload prepared prepared_counts
-    rma events barriers collectives teams locks credits
+    rma events barriers collectives teams endpoints locks credits
     legacy_job legacy_am legacy_rma
     bad_codes everything settings turns children
 }

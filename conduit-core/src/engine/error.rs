@@ -1,5 +1,6 @@
 //! What the engine's calls can refuse, and what ends a job.
 
+use super::parts::memory::Bound;
 use crate::bootstrap::BootstrapError;
 use crate::ni::{NiError, Rank};
 use crate::settings::InJobError;
@@ -43,6 +44,33 @@ pub enum Error {
         length: usize,
         /// The target's segment, bytes.
         segment: usize,
+    },
+    /// Memory that is bound to no such number, or was not published to this rank.
+    #[error("rank {rank} has published no memory bound to endpoint {index}")]
+    Unbound {
+        /// The call.
+        operation: &'static str,
+        /// The target.
+        rank: Rank,
+        /// The number.
+        index: u16,
+    },
+    /// A range that does not lie in the memory that is bound to this number.
+    #[error(
+        "{length} bytes at {address:#x} do not lie in what rank {rank} has bound to endpoint {}, {} bytes at {:#x}",
+        bound.index, bound.len, bound.address
+    )]
+    OutOfBound {
+        /// The call.
+        operation: &'static str,
+        /// The target.
+        rank: Rank,
+        /// Address given.
+        address: u64,
+        /// Length given, bytes.
+        length: usize,
+        /// What the target has bound.
+        bound: Bound,
     },
     /// A range of memory that the target doesn't have, where segments are everything.
     #[error("{length} bytes at address {address:#x} of rank {rank}: {reason}")]

@@ -20,7 +20,7 @@
 //! | `start`, `attach`, `exit` | how a rank starts, attaches its segment, and ends |
 //! | `poll`, `deliver`, `waiting`, `report` | the poll and what it finds, up to the handler's call; waits, and what is said of them |
 //! | `request`, `request_long`, `prepared`, `reply` | messages on their way out |
-//! | `rma`, `transfer`, `atomic` | puts and gets: to mapped memory, and by messages; atomics |
+//! | `rma`, `transfer`, `bound`, `atomic` | puts and gets: to mapped memory, and by messages; to memory besides the segments; atomics |
 //! | `explicit`, `implicit`, `barrier`, `collective`, `team`, `in_use` | what callers wait for, by handle or for their thread, and ask |
 //! | `error`, `options` | what calls refuse; what they take besides |
 //!
@@ -31,6 +31,7 @@
 mod atomic;
 mod attach;
 mod barrier;
+mod bound;
 mod collective;
 mod deliver;
 mod error;
@@ -65,7 +66,7 @@ pub use parts::backoff::Waiter;
 use parts::collectives::Collectives;
 pub use parts::collectives::{ReduceFunction, Reduction, Sync as CollectiveSync};
 pub use parts::handle::Handle;
-pub use parts::memory::Segment;
+pub use parts::memory::{Bound, Segment};
 pub use parts::message::Payload;
 pub use parts::shared::SharedPtr;
 pub use prepared::{Prepared, PreparedReply};

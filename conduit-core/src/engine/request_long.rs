@@ -4,7 +4,7 @@ use am::{Category, DataHeader, Flags, Long, Role as AmRole, limits, select};
 use credits::Scale;
 
 use super::options::Blocking;
-use super::parts::memory::{Segment, Source};
+use super::parts::memory::Source;
 use super::report::Awaits;
 use super::request::Request;
 use super::{Engine, Error, Result};
@@ -123,7 +123,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return self.send(placed, byte, Exchange::ExpectsReply);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.long_by_messages(placed, segment, source, offset, wait) }
+        unsafe { self.long_by_messages(placed, source, offset, wait) }
     }
 
     /// To a segment that is not mapped.
@@ -134,7 +134,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     unsafe fn long_by_messages(
         &self,
         placed: Request<'_>,
-        segment: &Segment,
         source: Source,
         offset: usize,
         wait: bool,
@@ -179,7 +178,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                         source.base,
                         source.len,
                     ),
-                    false => self.put_pieces_and_wait(operation, target, segment, offset, source),
+                    false => self.put_pieces_and_wait(operation, target, offset, source),
                 }
             };
             if stored.is_err() {

@@ -6,7 +6,7 @@
 use super::implicit::Class;
 use super::options::{Blocking, Completion};
 use super::parts::handle::Handle;
-use super::parts::memory::{Local, Segment, Source};
+use super::parts::memory::{Local, Remote, Source};
 use super::report::Awaits;
 use super::transfer::Transfer;
 use super::{Engine, Error, Result};
@@ -49,7 +49,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(());
         }
         // SAFETY: the borrow outlives the call, which waits.
-        unsafe { self.put_pieces_and_wait("put", target, segment, offset, Source::of(source)) }
+        unsafe { self.put_pieces_and_wait("put", target, offset, Source::of(source)) }
     }
 
     /// Copies from `offset` of the target's segment to `destination`.
@@ -65,8 +65,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         let local = Local::Destination { base, len };
         // SAFETY: the borrow outlives the call, which waits.
-        let started =
-            unsafe { self.transfer("get", target, segment, offset, local, None, Blocking::Wait)? };
+        let started = unsafe {
+            self.transfer(
+                "get",
+                Remote::segment(target, offset),
+                local,
+                None,
+                Blocking::Wait,
+            )?
+        };
         self.wait_transfer("get", started)
     }
 
@@ -92,7 +99,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         // SAFETY: the source is valid during this call, which waits until the transfer does not read it any more.
         unsafe {
             self.start_transfer(
-                operation, target, segment, offset, local, true, completion, blocking,
+                operation,
+                Remote::segment(target, offset),
+                local,
+                true,
+                completion,
+                blocking,
             )
         }
     }
@@ -124,7 +136,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         // SAFETY: the caller's promise.
         unsafe {
             self.start_transfer(
-                operation, target, segment, offset, local, false, completion, blocking,
+                operation,
+                Remote::segment(target, offset),
+                local,
+                false,
+                completion,
+                blocking,
             )
         }
     }
@@ -157,7 +174,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         // SAFETY: the caller's promise.
         unsafe {
             self.start_transfer(
-                operation, target, segment, offset, local, false, completion, blocking,
+                operation,
+                Remote::segment(target, offset),
+                local,
+                false,
+                completion,
+                blocking,
             )
         }
     }
@@ -224,7 +246,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         // SAFETY: a fill reads no memory.
         unsafe {
             self.start_transfer(
-                operation, target, segment, offset, local, false, completion, blocking,
+                operation,
+                Remote::segment(target, offset),
+                local,
+                false,
+                completion,
+                blocking,
             )
         }
     }
@@ -234,13 +261,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Safety
     /// As for [`Engine::transfer`]; where it is `reusable`, until return.
     #[inline(never)]
-    #[expect(clippy::too_many_arguments, reason = "a transfer is all of these")]
-    unsafe fn start_transfer(
+    pub(super) unsafe fn start_transfer(
         &self,
         operation: &'static str,
-        target: Rank,
-        segment: &Segment,
-        offset: usize,
+        remote: Remote,
         local: Local,
         reusable: bool,
         completion: Completion,
@@ -256,7 +280,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         let started =
             // SAFETY: the caller's promise.
-            unsafe { self.transfer(operation, target, segment, offset, local, group, blocking)? };
+            unsafe { self.transfer(operation, remote, local, group, blocking)? };
         if let Transfer::Started { op, copied: false } = started
             && reusable
         {

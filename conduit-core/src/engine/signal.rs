@@ -90,7 +90,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if !self.processor_atomics {
             let source = Source::of(source);
             // SAFETY: the range was checked; the source is borrowed, and the call waits.
-            unsafe { self.put_pieces_and_wait(OPERATION, target, segment, offset, source) }?;
+            unsafe { self.put_pieces_and_wait(OPERATION, target, offset, source) }?;
             return self.atomic_in(OPERATION, target, signal, request);
         }
         // SAFETY: the range was checked; the source is borrowed.

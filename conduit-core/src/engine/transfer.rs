@@ -3,13 +3,10 @@
 //! The local memory's role is that of GASNet's portals-conduit: RARSRC when it lies in this rank's segment, a ReqSB chunk when it fits one, a
 //! temporary descriptor (TMPMD) otherwise, or when all chunks are in use.
 
-use am::select;
-
 use super::options::Blocking;
 use super::parts::buffers::Bounce;
 use super::parts::handle::{Handle, OpId};
-use super::parts::memory::Source;
-use super::parts::memory::{Local, Segment};
+use super::parts::memory::{Local, Remote, Source};
 use super::parts::table::index;
 use super::parts::token::{Role, Token};
 use super::report::Awaits;
@@ -46,34 +43,31 @@ enum Place {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Starts a put, a get or a fill of a range that `remote` has checked.
+    /// Starts a put, a get or a fill of a range that has been checked.
     ///
     /// # Safety
     /// The local memory is valid until the operation (or its group) has been synchronised: a source is not written, a
     /// destination neither read nor written.
-    #[expect(clippy::too_many_arguments, reason = "a transfer is all of these")]
     pub(super) unsafe fn transfer(
         &self,
         operation: &'static str,
-        target: Rank,
-        segment: &Segment,
-        offset: usize,
+        remote: Remote,
         local: Local,
         group: Option<OpId>,
         blocking: Blocking,
     ) -> Result<Transfer> {
-        debug_assert!(offset + local.len() <= segment.len, "checked by `remote`");
+        let Remote { target, offset, .. } = remote;
         self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
         if local.len() == 0 {
             // Nothing to move, and a rank without a segment has no entry that would take it.
             return Ok(Transfer::Member);
         }
-        if self.memory.is_anywhere_at_once(&self.job, target) {
+        if let Some(address) = self.memory.address_at_once(&self.job, remote) {
             // SAFETY: the caller's promise. Of a range of this very process it is the program's word that it is memory.
             unsafe {
                 self.memory
-                    .transfer_anywhere(&self.job, target, offset, local)?
+                    .transfer_anywhere(&self.job, target, address, local)?
             };
             return Ok(Transfer::Member);
         }
@@ -98,7 +92,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.memory.note_asked(op, target, offset, local.len());
         let posted =
             // SAFETY: the caller's promise.
-            unsafe { self.post_pieces(operation, target, offset, &local, piece, pieces, op) };
+            unsafe { self.post_pieces(operation, remote, &local, piece, pieces, op) };
         let copied = match posted {
             Ok(copied) => copied,
             Err(error) => {
@@ -121,12 +115,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ///
     /// # Safety
     /// As for [`Engine::transfer`].
-    #[expect(clippy::too_many_arguments, reason = "a transfer is all of these")]
     unsafe fn post_pieces(
         &self,
         operation: &'static str,
-        target: Rank,
-        offset: usize,
+        remote: Remote,
         local: &Local,
         piece: usize,
         pieces: usize,
@@ -143,8 +135,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             unsafe {
                 self.post_piece(
                     operation,
-                    target,
-                    offset + start,
+                    Remote {
+                        offset: remote.offset + start,
+                        ..remote
+                    },
                     length,
                     local,
                     start,
@@ -233,8 +227,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     unsafe fn post_piece(
         &self,
         operation: &'static str,
-        target: Rank,
-        remote: usize,
+        remote: Remote,
         length: usize,
         local: &Local,
         start: usize,
@@ -246,7 +239,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Place::Direct(md, offset) => (md, offset),
             Place::Chunk(chunk) => (self.req_sb.md, chunk as usize * self.job.chunk),
         };
-        let match_bits = u64::from(select::RAR);
+        let Remote {
+            target,
+            match_bits,
+            offset,
+        } = remote;
         match *local {
             Local::Destination { base, .. } => {
                 let role = match *place {
@@ -271,7 +268,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     target,
                     index: index::RAR,
                     match_bits,
-                    remote_offset: remote as u64,
+                    remote_offset: offset as u64,
                     token: Token::new(role, Some(op)).bits(),
                 };
                 // SAFETY: a held chunk, or the caller's promise.
@@ -311,7 +308,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                         target,
                         index: index::RAR,
                         match_bits,
-                        remote_offset: remote as u64,
+                        remote_offset: offset as u64,
                         hdr_data: 0,
                         token: Token::new(role, Some(op)).bits(),
                     },
@@ -337,7 +334,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         &self,
         operation: &'static str,
         target: Rank,
-        segment: &Segment,
         offset: usize,
         source: Source,
     ) -> Result<()> {
@@ -346,9 +342,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let started = unsafe {
             self.transfer(
                 operation,
-                target,
-                segment,
-                offset,
+                Remote::segment(target, offset),
                 Local::Source(source),
                 None,
                 Blocking::Wait,

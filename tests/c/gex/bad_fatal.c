@@ -2,6 +2,7 @@
  * 1. The test in Rust has the list of cases with their messages. Rank 0 does it; the others wait in a barrier. */
 #include <gasnet.h>
 #include <gasnet_coll.h>
+#include <gasnet_mk.h>
 
 #include "start.h"
 
@@ -124,6 +125,17 @@ static void create(gex_TM_t parent, gex_Rank_t first, gex_Rank_t second, gex_Fla
   members[1].gex_rank = second;
   members[0].gex_ep_index = members[1].gex_ep_index = 0;
   gex_TM_Create(&made, 1, parent, members, 2, NULL, 0, flags);
+}
+
+/* A pair with another endpoint of this rank's, to which 8 bytes are bound. */
+static gex_TM_t second(void) {
+  gex_EP_t made;
+  gex_Segment_t bound;
+  gex_EP_Create(&made, client, GEX_EP_CAPABILITY_RMA, 0);
+  gex_Segment_Create(&bound, client, word, 8, GEX_MK_HOST, 0);
+  gex_EP_BindSegment(made, bound, 0);
+  gex_EP_PublishBoundSegment(own, &made, 1, 0);
+  return gex_TM_Pair(ep, gex_EP_QueryIndex(made));
 }
 
 static gex_TM_t destroyed(void) {
@@ -305,6 +317,14 @@ static void committed_elsewhere(void) {
   CASE(exchange_of_null, gasnet_coll_exchange(own, NULL, word, 8, GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC)) \
   CASE(exchange_of_wild_size, gasnet_coll_exchange_nb(team, word, word, SIZE_MAX / 2 + 1, 2 | GASNET_COLL_OUT_NOSYNC)) \
   CASE(barrier_with_id_of_team, gasnet_coll_barrier_notify(own, 0, 0))                                           \
+  CASE(kind_destroyed, gex_MK_Destroy(GEX_MK_HOST, 0))                                                           \
+  CASE(attached_segment_destroyed, gex_Segment_Destroy(segment, 0))                                              \
+  CASE(no_segment_destroyed, gex_Segment_Destroy((gex_Segment_t)(void *)ep, 0))                                  \
+  CASE(segment_bound_to_no_endpoint, gex_EP_BindSegment((gex_EP_t)(void *)client, segment, 0))                   \
+  CASE(no_endpoint_published, gex_EP_PublishBoundSegment(own, (gex_EP_t *)(void *)&client, 1, 0))                \
+  CASE(short_to_second_endpoint, gex_AM_RequestShort0(second(), me, SHORT, 0))                                   \
+  CASE(put_beyond_second_endpoint, gex_RMA_PutBlocking(second(), me, word, bytes, 9, 0))                         \
+  CASE(put_to_second_endpoint_of_other, gex_RMA_PutBlocking(second(), 1, word, bytes, 8, 0))                     \
   CASE(segment_of_no_rank, gex_EP_QueryBoundSegmentNB(team, 77, NULL, NULL, NULL, 0))                            \
   CASE(credits_of_no_rank, gasnet_send_credits(size))                                                            \
   CASE(stalls_of_no_rank, gasnet_credit_stalls(size))                                                            \

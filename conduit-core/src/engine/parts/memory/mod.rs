@@ -1,8 +1,10 @@
 //! Segments: where the memory of each rank is, and access to what is mapped here.
 
 mod attach;
+mod bound;
 mod everything;
 mod local;
+mod remote;
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -17,8 +19,11 @@ use crate::engine::error::{Error, Result};
 use crate::fork::Wiped;
 use crate::ni::{MdId, Ni, Rank};
 use crate::shared;
+pub use bound::Bound;
+use bound::BoundMemory;
 use everything::Everything;
 pub(in crate::engine) use local::{Local, Source};
+pub(in crate::engine) use remote::Remote;
 
 /// A rank's segment as seen from here.
 #[derive(Debug, Clone, Copy)]
@@ -96,6 +101,8 @@ pub(in crate::engine) struct Segments {
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Memory {
     segments: OnceLock<Segments>,
+    /// Memory besides the segments.
+    bound: BoundMemory,
 }
 
 impl Memory {

@@ -1,0 +1,147 @@
+//! Memory of ranks besides their segments, which is theirs and not the network's: bound to a number, and known to those to whom it
+//! was published.
+
+use std::collections::HashMap;
+
+use am::select;
+use parking_lot::RwLock;
+
+use super::everything::can_read;
+use super::{Memory, Remote};
+use crate::engine::error::{Error, Result};
+use crate::engine::parts::job::Job;
+use crate::engine::parts::table::{index, tag};
+use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, Rank};
+
+/// Memory that a rank has bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// The number that it is bound to.
+    pub index: u16,
+    /// Its address at its owner.
+    pub address: u64,
+    /// Bytes.
+    pub len: usize,
+}
+
+impl Bound {
+    fn holds(&self, address: u64, len: usize) -> bool {
+        let offset = address.wrapping_sub(self.address);
+        len <= self.len && offset <= (self.len - len) as u64
+    }
+}
+
+/// Memory of a rank that was published here.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    bound: Bound,
+    /// The system lets this process copy to and from it.
+    at_once: bool,
+}
+
+/// 40 bytes for each that was published here.
+#[derive(Debug, Default)]
+pub(super) struct BoundMemory {
+    known: RwLock<HashMap<Rank, Vec<Known>>>,
+}
+
+fn match_bits(index: u16) -> u64 {
+    u64::from(select::BOUND) | u64::from(index) << select::BOUND_SHIFT
+}
+
+impl BoundMemory {
+    fn find(&self, rank: Rank, which: impl Fn(&Bound) -> bool) -> Option<Known> {
+        let known = self.known.read();
+        let found = known.get(&rank)?.iter().find(|known| which(&known.bound));
+        found.copied()
+    }
+
+    /// The address of a place in bound memory, if it can be copied to and from at once.
+    pub(super) fn address_at_once(&self, remote: Remote) -> Option<usize> {
+        let index = (remote.match_bits >> select::BOUND_SHIFT) as u16;
+        let known = self.find(remote.target, |bound| bound.index == index)?;
+        let address = known.bound.address as usize;
+        known.at_once.then(|| address.wrapping_add(remote.offset))
+    }
+}
+
+impl Memory {
+    /// Lets peers reach memory of this process.
+    pub(in crate::engine) fn bind<N: Ni>(&self, job: &Job<N>, bound: Bound) -> Result<()> {
+        let entry = MatchEntry {
+            memory: MeMemory::Process {
+                base: bound.address,
+                len: bound.len as u64,
+            },
+            match_bits: match_bits(bound.index),
+            ignore_bits: 0,
+            source: None,
+            options: MeOptions::PUT | MeOptions::GET,
+            events: MeEvents::empty(),
+            tag: tag::RAR,
+        };
+        job.ni.me_append(index::RAR, entry)?;
+        Ok(())
+    }
+
+    /// Keeps what a rank has published.
+    pub(in crate::engine) fn know<N: Ni>(&self, job: &Job<N>, rank: Rank, bound: Bound) {
+        let reach = job.ni.reach(rank).capabilities;
+        let at_once = rank == job.rank
+            || reach.contains(Capabilities::MEMORY)
+                && (bound.len == 0 || can_read(job, rank, bound.address));
+        let mut all = self.bound.known.write();
+        let of_rank = all.entry(rank).or_default();
+        of_rank.retain(|known| known.bound.index != bound.index);
+        of_rank.push(Known { bound, at_once });
+    }
+
+    /// What a rank has published to this one.
+    pub(in crate::engine) fn bound(&self, rank: Rank, index: u16) -> Option<Bound> {
+        let found = self.bound.find(rank, |bound| bound.index == index);
+        found.map(|known| known.bound)
+    }
+
+    /// What a rank has published to this one that holds all of a range.
+    pub(in crate::engine) fn bound_at(
+        &self,
+        rank: Rank,
+        address: u64,
+        len: usize,
+    ) -> Option<Bound> {
+        let found = self.bound.find(rank, |bound| bound.holds(address, len));
+        found.map(|known| known.bound)
+    }
+
+    /// Finds a range of bound memory by its address.
+    pub(in crate::engine) fn remote_bound<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        (rank, index): (Rank, u16),
+        address: u64,
+        length: usize,
+    ) -> Result<Remote> {
+        job.check_context(operation, am::Operation::Request)?;
+        let unbound = || Error::Unbound {
+            operation,
+            rank,
+            index,
+        };
+        let bound = self.bound(rank, index).ok_or_else(unbound)?;
+        if !bound.holds(address, length) {
+            return Err(Error::OutOfBound {
+                operation,
+                rank,
+                address,
+                length,
+                bound,
+            });
+        }
+        Ok(Remote {
+            target: rank,
+            match_bits: match_bits(index),
+            offset: (address - bound.address) as usize,
+        })
+    }
+}
