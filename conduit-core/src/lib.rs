@@ -11,3 +11,4 @@ pub mod settings;
 pub mod shared;
 pub mod stderr;
 pub mod threads;
+pub mod vis;

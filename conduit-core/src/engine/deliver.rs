@@ -248,6 +248,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         std::mem::forget(panicking);
     }
 
+    /// Runs a client's handler that a handler of the library has been told to run.
+    pub(super) fn run(&self, id: u8, token: &am::Token, payload: Payload<'_>) {
+        self.call(id, token, &[], payload, None);
+    }
+
     /// The message of a long request whose data is placed by another.
     #[cold]
     fn on_long_header(

@@ -84,6 +84,16 @@ pub enum Error {
         /// The system's words.
         reason: String,
     },
+    /// Ranges that do not go with one another.
+    #[error("ranges for rank {rank}: {reason}")]
+    Ranges {
+        /// The call.
+        operation: &'static str,
+        /// The target.
+        rank: Rank,
+        /// What is wrong.
+        reason: String,
+    },
     /// An atomic's address is not a multiple of its size.
     #[error("offset {offset} on rank {rank} is not a multiple of {size}")]
     Misaligned {

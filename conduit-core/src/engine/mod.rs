@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `job`, `polling`, `context` | the network, the settings, short cuts, what ends the job; who polls; where a thread is |
 //! | `memory` | segments, and access to what is mapped |
-//! | `buffers`, `tickets`, `operations`, `handle`, `token` | chunks, descriptors, tickets; operations and their names |
+//! | `buffers`, `tickets`, `operations`, `handle`, `token`, `vis` | chunks, descriptors, tickets; operations and their names; messages of ranges |
 //! | `flow` | credits, the budget of outstanding requests, returns by counter, statistics |
 //! | `shared`, `system`, `barriers`, `collectives` | control words of mapped peers; system messages; machines of barriers and collectives |
 //! | `handlers`, `kind`, `inbox`, `shuffle`, `reserve`, `replies` | what arriving messages need, and replies on their way out |
@@ -20,7 +20,7 @@
 //! | `start`, `attach`, `exit` | how a rank starts, attaches its segment, and ends |
 //! | `poll`, `deliver`, `waiting`, `report` | the poll and what it finds, up to the handler's call; waits, and what is said of them |
 //! | `request`, `request_long`, `prepared`, `reply` | messages on their way out |
-//! | `rma`, `transfer`, `bound`, `atomic` | puts and gets: to mapped memory, and by messages; to memory besides the segments; atomics |
+//! | `rma`, `transfer`, `bound`, `vis`, `atomic` | puts and gets: to mapped memory, and by messages; to memory besides the segments; of many ranges; atomics |
 //! | `explicit`, `implicit`, `barrier`, `collective`, `team`, `in_use` | what callers wait for, by handle or for their thread, and ask |
 //! | `error`, `options` | what calls refuse; what they take besides |
 //!
@@ -52,6 +52,7 @@ mod signal;
 mod start;
 mod team;
 mod transfer;
+mod vis;
 mod waiting;
 
 use std::sync::Arc;
@@ -92,6 +93,7 @@ use parts::reports::Reports;
 use parts::reserve::ReplyReserve;
 use parts::shared::Control;
 use parts::system::System;
+use parts::vis::Transfers;
 
 /// One rank's engine over one network.
 ///
@@ -112,6 +114,7 @@ pub struct Engine<N: Ni, M: Mode> {
     replies: Replies<M>,
     descriptors: Descriptors<M>,
     operations: Operations<M>,
+    transfers: Transfers<M>,
     credits: Accounts<M>,
     am: M::Lock<AmSide>,
     handlers: Handlers<Handler<N, M>>,
@@ -342,6 +345,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             self.job.polling.wait_until_out();
         }
         self.req_sb.forget_bounces();
+        self.transfers.forget();
         self.job.ni.abandon();
     }
 

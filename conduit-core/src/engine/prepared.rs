@@ -54,14 +54,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         most: usize,
         blocking: Blocking,
     ) -> Result<Option<Prepared<'_, N, M>>> {
-        const OPERATION: &str = "prepare_medium";
-        self.job.check_context(OPERATION, am::Operation::Request)?;
-        self.job.check_rank(OPERATION, target)?;
+        self.prepare("prepare_medium", target, least, most, blocking)
+    }
+
+    /// The same as a part of another call, whose name it has in errors and reports.
+    pub(super) fn prepare(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        least: usize,
+        most: usize,
+        blocking: Blocking,
+    ) -> Result<Option<Prepared<'_, N, M>>> {
+        self.job.check_context(operation, am::Operation::Request)?;
+        self.job.check_rank(operation, target)?;
         self.check_fault()?;
         let limit = self.max_medium(MAX_ARGS);
         if least > limit {
             return Err(Error::PayloadTooLong {
-                operation: OPERATION,
+                operation,
                 rank: target,
                 length: least,
                 limit,
@@ -69,7 +80,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         let size = most.clamp(least, limit.max(least));
         let cost = self.credits.scale.cost(ROOM + size);
-        let Some(byte) = self.take_credits(OPERATION, target, cost, blocking)? else {
+        let Some(byte) = self.take_credits(operation, target, cost, blocking)? else {
             return Ok(None);
         };
         let chunk = self.req_sb.take();
@@ -80,7 +91,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 return Ok(None);
             }
             (None, Blocking::Wait) => {
-                self.wait_for(OPERATION, Awaits::Chunk, |engine| Ok(engine.req_sb.take()))?
+                self.wait_for(operation, Awaits::Chunk, |engine| Ok(engine.req_sb.take()))?
             }
         };
         let entered = Some(Entered::new(Context::Prepared));

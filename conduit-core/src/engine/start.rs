@@ -27,8 +27,9 @@ use super::parts::shared::{Control, SharedPtr};
 use super::parts::shuffle::Shuffle;
 use super::parts::system::System;
 use super::parts::table::{CHUNKS, CONTROL, IGNORE, SELECT_RPL_RB, index, tag};
+use super::parts::vis::Transfers;
 use super::{Engine, Error, IDENTITY, Result};
-use super::{collective, signal};
+use super::{collective, signal, vis};
 use crate::bootstrap::Bootstrap;
 use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Ready};
 use crate::settings::Settings;
@@ -141,6 +142,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             replies: Replies::new(rpl_sb),
             descriptors: Descriptors::new(settings.num_tmpmd),
             operations,
+            transfers: Transfers::new(),
             credits: Accounts {
                 flow: Flow::new(&plan, rank, budget),
                 scale,
@@ -170,6 +172,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
         };
         engine.register_own(&collective::handlers())?;
         engine.register_own(&[signal::handler()])?;
+        engine.register_own(&vis::handlers())?;
         engine.link_lists(&plan)?;
         let job = engine.compare_settings(bootstrap)?;
         if settings.credit_stats {

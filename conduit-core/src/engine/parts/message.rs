@@ -4,6 +4,8 @@ use am::handlers::CallError;
 use am::{Header, HeaderError, Long, MAX_ARGS};
 use credits::Violation;
 
+use crate::vis::Malformed;
+
 /// What a message carries besides its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload<'a> {
@@ -32,12 +34,16 @@ pub(in crate::engine) enum ProtocolError {
     Violation(#[from] Violation),
     #[error("no handler is registered with id {id}")]
     NoHandler { id: u8 },
-    #[error("a long before this rank has a segment")]
+    #[error("data for a segment that this rank does not have yet")]
     NotAttached,
     #[error("{length} bytes at offset {offset} do not lie in this rank's segment of {own} bytes")]
     OutOfSegment { offset: u64, length: u64, own: u64 },
-    #[error("{length} bytes at address {offset:#x} are no memory of this rank that can be written")]
+    #[error("{length} bytes at address {offset:#x} are no memory of this rank that can be used so")]
     NoMemory { offset: usize, length: usize },
+    #[error(transparent)]
+    Ranges(#[from] Malformed),
+    #[error("an answer of {bytes} bytes to a transfer that there is not")]
+    NoTransfer { bytes: usize },
     #[error("more longs under way than its credits allow")]
     TooManyLongs,
     #[error("two halves of the same kind for long {lid}")]

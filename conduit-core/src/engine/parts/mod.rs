@@ -25,3 +25,4 @@ pub(super) mod system;
 pub(super) mod table;
 pub(super) mod tickets;
 pub(super) mod token;
+pub(super) mod vis;

@@ -4,6 +4,7 @@ mod attach;
 mod bound;
 mod everything;
 mod local;
+mod ranges;
 mod remote;
 
 use std::sync::OnceLock;
