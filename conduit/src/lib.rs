@@ -69,6 +69,7 @@ mod handlers;
 mod job;
 mod member;
 mod messages;
+mod ranges;
 #[cfg(doctest)]
 mod refused;
 mod rma;
@@ -87,6 +88,7 @@ pub use conduit_core::barrier::Calls;
 pub use conduit_core::engine::{Error as EngineError, Handle};
 pub use conduit_core::ni::{AtomicType, Rank};
 pub use conduit_core::threads::{Par, ParSync, Seq};
+pub use conduit_core::vis::{Block, Shape};
 pub use conduit_core::{stderr, threads};
 pub use error::{Error, Result};
 pub use handlers::{AnyMode, Handlers, Long, Medium, Payload, Short};

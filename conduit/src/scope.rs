@@ -12,7 +12,7 @@ use crate::{Conduit, Result};
 /// Where operations are started that end together. See [`Conduit::scope`].
 #[derive(Debug)]
 pub struct Scope<'scope, 'env, M: Mode> {
-    conduit: &'env Conduit<M>,
+    pub(crate) conduit: &'env Conduit<M>,
     /// Invariant in both, as in `std::thread::Scope`.
     borrows: PhantomData<(&'scope mut &'scope (), &'env mut &'env ())>,
     /// Stays on its thread: the region is that of the thread, so another's operations would not be waited for.

@@ -1,0 +1,282 @@
+//! Puts and gets of memory that does not lie in one piece: GASNet's vector, indexed and strided ones.
+
+use conduit_core::engine::{Blocking, Completion, Error};
+use conduit_core::ni::Rank;
+use conduit_core::threads::Mode;
+use conduit_core::vis::Places;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::{Conduit, Result, Scope, Shape};
+
+/// Ranges in a segment: `offset` in bytes from its start, the shape in elements.
+fn remote<'a, T>(offset: usize, shape: Shape<'a>) -> Places<'a> {
+    Places {
+        origin: offset,
+        unit: size_of::<T>(),
+        shape,
+    }
+}
+
+/// Ranges of a slice that begins at this address, all of which lie in it.
+fn local<'a, T>(
+    operation: &'static str,
+    target: Rank,
+    (base, count): (usize, usize),
+    first: usize,
+    shape: Shape<'a>,
+) -> Result<Places<'a>, Error> {
+    let elements = Places {
+        origin: first,
+        unit: 1,
+        shape,
+    };
+    elements.check(count).map_err(|outside| Error::Ranges {
+        operation,
+        rank: target,
+        reason: format!(
+            "{} elements from element {} on do not lie in a slice of {count}",
+            outside.len,
+            outside.start.cast_signed()
+        ),
+    })?;
+    Ok(Places {
+        // Within the slice, or of no elements.
+        origin: base.wrapping_add(first.wrapping_mul(size_of::<T>())),
+        unit: size_of::<T>(),
+        shape,
+    })
+}
+
+/// The two sides of a transfer are ranges of the same number of elements in all, which a [`Shape`] each describes: they go from one side
+/// to the other in order. Shapes are in elements of `T`, relative to an element of the local slice, and to an offset in bytes in the
+/// target's segment. Ranges that are written must not overlap; those that are read may.
+///
+/// Where the target is not mapped, as many ranges as fit travel in one message.
+impl<M: Mode> Conduit<M> {
+    /// Copies elements of `source`, the ranges `from` relative to element `first`, to the ranges `to` relative to `offset` of
+    /// `target`'s segment. They are there when the call returns.
+    ///
+    /// A column of a matrix here becomes a row there:
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// use conduit::{Block, Shape};
+    /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// let right = (conduit.rank() + 1) % conduit.size();
+    /// // 3 rows of 4.
+    /// let matrix: Vec<f64> = (0..12).map(f64::from).collect();
+    /// let column = Shape::Strided { strides: &[4], counts: &[3], element: 1 };
+    /// let row = Shape::Vector(&[Block { start: 0, len: 3 }]);
+    /// conduit.put_ranges(right, 64, row, &matrix, 2, column)?;
+    /// conduit.barrier()?;
+    /// let mut back = [0f64; 3];
+    /// conduit.get(&mut back, conduit.rank(), 64)?;
+    /// assert_eq!(back, [2.0, 6.0, 10.0]);
+    /// conduit.finish()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Ranges outside of the slice or of the segment; sides that differ in their elements, an array with more strides than
+    /// counts or fewer; no such rank; in a handler. Nothing has been written then.
+    pub fn put_ranges<T: IntoBytes + Immutable>(
+        &self,
+        target: Rank,
+        offset: usize,
+        to: Shape<'_>,
+        source: &[T],
+        first: usize,
+        from: Shape<'_>,
+    ) -> Result<()> {
+        const CALL: &str = "put_ranges";
+        let slice = (source.as_ptr().expose_provenance(), source.len());
+        let here = self.done(CALL, local::<T>(CALL, target, slice, first, from))?;
+        let there = remote::<T>(offset, to);
+        // SAFETY: ranges of a borrowed slice; the call waits.
+        let put = unsafe { self.member.engine().put_ranges(target, &there, &here) };
+        self.done(CALL, put)
+    }
+
+    /// Copies the ranges `from` relative to `offset` of `target`'s segment to elements of `destination`, the ranges `to` relative
+    /// to element `first`.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// use conduit::Shape;
+    /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// let own = conduit.rank();
+    /// conduit.put(own, 0, &[10u32, 11, 12, 13, 14, 15])?;
+    /// // Pairs, the last one first.
+    /// let pairs = Shape::Indexed { starts: &[4, 2, 0], len: 2 };
+    /// let all = Shape::Strided { strides: &[], counts: &[], element: 6 };
+    /// let mut found = [0u32; 6];
+    /// conduit.get_ranges(&mut found, 0, all, own, 0, pairs)?;
+    /// assert_eq!(found, [14, 15, 12, 13, 10, 11]);
+    /// conduit.finish()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Conduit::put_ranges`].
+    pub fn get_ranges<T: FromBytes + IntoBytes>(
+        &self,
+        destination: &mut [T],
+        first: usize,
+        to: Shape<'_>,
+        target: Rank,
+        offset: usize,
+        from: Shape<'_>,
+    ) -> Result<()> {
+        const CALL: &str = "get_ranges";
+        let slice = (
+            destination.as_mut_ptr().expose_provenance(),
+            destination.len(),
+        );
+        let here = self.done(CALL, local::<T>(CALL, target, slice, first, to))?;
+        let there = remote::<T>(offset, from);
+        // SAFETY: ranges of a mutably borrowed slice; the call waits.
+        let got = unsafe { self.member.engine().get_ranges(&here, target, &there) };
+        self.done(CALL, got)
+    }
+}
+
+impl<'scope, M: Mode> Scope<'scope, '_, M> {
+    /// Starts a put of ranges of a borrowed source, as [`Conduit::put_ranges`]. The shapes are used during the call only.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put_ranges`].
+    pub fn put_ranges<T: IntoBytes + Immutable>(
+        &'scope self,
+        target: Rank,
+        offset: usize,
+        to: Shape<'_>,
+        source: &'scope [T],
+        first: usize,
+        from: Shape<'_>,
+    ) -> Result<()> {
+        const CALL: &str = "Scope::put_ranges";
+        let slice = (source.as_ptr().expose_provenance(), source.len());
+        let conduit = self.conduit;
+        let here = conduit.done(CALL, local::<T>(CALL, target, slice, first, from))?;
+        let there = remote::<T>(offset, to);
+        let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
+        // SAFETY: borrowed until the scope ends, which waits for the operation.
+        let started = unsafe {
+            let engine = conduit.member.engine();
+            engine.put_ranges_nb(target, &there, &here, completion, blocking)
+        };
+        conduit.done(CALL, started).map(drop)
+    }
+
+    /// Starts a get of ranges into a borrowed destination, as [`Conduit::get_ranges`]. The shapes are used during the call only.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put_ranges`].
+    pub fn get_ranges<T: FromBytes + IntoBytes>(
+        &'scope self,
+        destination: &'scope mut [T],
+        first: usize,
+        to: Shape<'_>,
+        target: Rank,
+        offset: usize,
+        from: Shape<'_>,
+    ) -> Result<()> {
+        const CALL: &str = "Scope::get_ranges";
+        let slice = (
+            destination.as_mut_ptr().expose_provenance(),
+            destination.len(),
+        );
+        let conduit = self.conduit;
+        let here = conduit.done(CALL, local::<T>(CALL, target, slice, first, to))?;
+        let there = remote::<T>(offset, from);
+        let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
+        // SAFETY: mutably borrowed until the scope ends, which waits for the operation.
+        let started = unsafe {
+            let engine = conduit.member.engine();
+            engine.get_ranges_nb(&here, target, &there, completion, blocking)
+        };
+        conduit.done(CALL, started).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Block, Handlers, Shape, start};
+
+    #[test]
+    fn ranges_lie_in_slice_and_segment_and_are_as_many() {
+        let conduit = start().unwrap().attach(Handlers::new(), 4096).unwrap();
+        let line = |len| Shape::Strided {
+            strides: &[],
+            counts: &[],
+            element: len,
+        };
+        let says = |there, here, first, offset, reason: &str| {
+            let error = conduit
+                .put_ranges(0, offset, there, &[1_u32, 2, 3, 4], first, here)
+                .unwrap_err();
+            assert!(error.to_string().contains(reason), "{error}");
+        };
+        says(line(1), line(2), 0, 0, "4 bytes there and 8 bytes here");
+        says(line(5), line(5), 0, 0, "do not lie in a slice of 4");
+        says(line(1), line(1), 4, 0, "1 elements from element 4 on");
+        let back = Shape::Strided {
+            strides: &[-2],
+            counts: &[2],
+            element: 1,
+        };
+        says(line(2), back, 1, 0, "from element -1 on");
+        says(line(2), line(2), 0, 4092, "rank 0");
+        says(back, line(2), 0, 4, "rank 0");
+        let blocks = [
+            Block { start: 0, len: 1 },
+            Block {
+                start: usize::MAX / 2,
+                len: 1,
+            },
+        ];
+        says(line(2), Shape::Vector(&blocks), 0, 0, "slice of 4");
+        says(Shape::Vector(&blocks), line(2), 0, 0, "rank 0");
+        let odd = Shape::Strided {
+            strides: &[1],
+            counts: &[],
+            element: 1,
+        };
+        says(odd, line(1), 0, 0, "strides");
+        says(line(1), odd, 0, 0, "strides");
+        // Nothing lies everywhere.
+        conduit
+            .put_ranges::<u32>(0, usize::MAX, line(0), &[], 7, line(0))
+            .unwrap();
+        assert!(
+            conduit
+                .put_ranges(1, 0, line(1), &[1_u8], 0, line(1))
+                .is_err()
+        );
+        conduit.finish().unwrap();
+    }
+
+    #[test]
+    fn a_scope_waits_for_ranges() {
+        let conduit = start().unwrap().attach(Handlers::new(), 4096).unwrap();
+        let source = [1_u16, 2, 3, 4];
+        let mut back = [0_u16; 4];
+        let odd = Shape::Indexed {
+            starts: &[1, 3],
+            len: 1,
+        };
+        let line = Shape::Strided {
+            strides: &[1],
+            counts: &[2],
+            element: 1,
+        };
+        conduit
+            .scope(|scope| scope.put_ranges(0, 8, line, &source, 0, odd))
+            .unwrap();
+        conduit
+            .scope(|scope| scope.get_ranges(&mut back, 0, odd, 0, 8, line))
+            .unwrap();
+        assert_eq!(back, [0, 2, 0, 4]);
+        conduit.finish().unwrap();
+    }
+}
