@@ -7,6 +7,8 @@
 #include <gasnetex.h>
 
 #include <conduit_gex/am1.h>
+#include <conduit_gex/vis1.h>
+#include <gasnet_vis.h>
 
 /* The specification's major version. */
 #define GASNET_VERSION GASNET_SPEC_VERSION_MAJOR
@@ -24,11 +26,6 @@ typedef struct {
   gasnet_handler_t index;
   gex_AM_Fn_t fnptr;
 } gasnet_handlerentry_t;
-
-typedef struct {
-  void *addr;
-  size_t len;
-} gasnet_memvec_t;
 
 #ifdef __cplusplus
 extern "C" {

@@ -48,6 +48,7 @@ mod segment;
 mod signals;
 mod start;
 mod team;
+mod vis;
 
 /// The library of the portable tools is part of the C library.
 pub use gasnet_tools as tools;

@@ -145,6 +145,7 @@ fn c_type(words: &[&str], stars: usize) -> String {
         "conduit_gex_valget_s" => "PendingValue",
         "conduit_gex_config_t" => "Config",
         "conduit_gex_segment_t" => "Mapped",
+        "conduit_gex_ranges_t" => "Ranges",
         "gasnett_heapstats_t" => "Statistics",
         other => panic!("a type of C that this test doesn't know: {other:?}"),
     };

@@ -116,6 +116,7 @@ programs! {
     constants objects system handlers progress_threads
     am_counts am_payload prepared prepared_counts
     rma events barriers collectives teams endpoints locks credits
+    vis legacy_vis
     legacy_job legacy_am legacy_rma
     bad_codes everything settings turns children
 }
@@ -278,12 +279,14 @@ fn what_a_client_of_gasnet_1_calls_is_named_as_it_was_called() {
 #[test]
 fn everything_has_an_end() {
     let program = built(prefix(), PACKAGES[0], &C99, "everything");
-    for (way, call) in [
-        ("put", "gex_RMA_PutBlocking"),
-        ("get", "gex_RMA_GetBlocking"),
-        ("long", "gex_AM_RequestLong"),
+    for (way, call, networks) in [
+        ("put", "gex_RMA_PutBlocking", &["shm", "udp"][..]),
+        ("get", "gex_RMA_GetBlocking", &["shm", "udp"]),
+        ("long", "gex_AM_RequestLong", &["shm", "udp"]),
+        ("array-put", "gex_VIS_StridedPutBlocking", &["shm"]),
+        ("array-get", "gex_VIS_StridedGetBlocking", &["shm"]),
     ] {
-        for network in ["shm", "udp"] {
+        for network in networks {
             let finished = ran(job(&program, 2, &[way]).env("CONDUIT_NETWORK", network));
             assert_eq!(finished.code, Some(1), "{way}, {network}: {finished:#?}");
             let (told, place) = (format!("{call} on rank 0"), "address 0x10 of rank 1");
@@ -291,11 +294,17 @@ fn everything_has_an_end() {
             assert!(finished.stderr.contains(place), "{call}: {finished:#?}");
         }
     }
-    // This travels with the message, so that its target finds out.
-    let finished = ran(job(&program, 2, &["short-long"]));
-    assert_eq!(finished.code, Some(1), "{finished:#?}");
-    let told = "8 bytes at address 0x10 are no memory of this rank";
-    assert!(finished.stderr.contains(told), "{finished:#?}");
+    // What travels with a message its target finds out.
+    for (way, network, bytes) in [
+        ("short-long", "shm", 8),
+        ("array-put", "udp", 4),
+        ("array-get", "udp", 4),
+    ] {
+        let finished = ran(job(&program, 2, &[way]).env("CONDUIT_NETWORK", network));
+        assert_eq!(finished.code, Some(1), "{way}: {finished:#?}");
+        let told = format!("{bytes} bytes at address 0x10 are no memory of this rank");
+        assert!(finished.stderr.contains(&told), "{way}: {finished:#?}");
+    }
 }
 
 /// Programs that other tests run, each in its own way.
@@ -330,7 +339,10 @@ fn optimised() {
     let mut cases = fatal_cases();
     cases.retain(|[case, call, part]| {
         let range = part.contains("rank") || part.contains("segment") || part.contains("at 0x0");
-        call.starts_with("gex_RMA_") && range || case.starts_with("null_team_of_")
+        let moves = ["gex_RMA_", "gex_VIS_"]
+            .iter()
+            .any(|start| call.starts_with(start));
+        moves && range && !part.contains("overlap") || case.starts_with("null_team_of_")
     });
     assert!(cases.len() >= 27, "{cases:?}");
     cases.push(

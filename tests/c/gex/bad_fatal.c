@@ -6,7 +6,7 @@
 
 #include "start.h"
 
-enum { SHORT = GEX_AM_INDEX_BASE, MEDIUM, LONG, TWICE, ASK, REPLY, PUT, POLL, IN_REPLY, BARRIER, WAIT, PREPARE };
+enum { SHORT = GEX_AM_INDEX_BASE, MEDIUM, LONG, TWICE, ASK, REPLY, PUT, POLL, IN_REPLY, BARRIER, WAIT, PREPARE, ARRAY };
 
 static char bytes[256];
 
@@ -158,6 +158,56 @@ static void committed_elsewhere(void) {
 
 #define NONE GEX_TM_INVALID
 
+/* Ranges to this rank's segment, beginning at that place of it, the second one 8 bytes further. */
+static gex_Memvec_t there[2], here[2];
+static const size_t counts[] = {2, 2};
+static const ptrdiff_t strides[] = {8, 16}, folded[] = {8, 8};
+static const size_t legacy_counts[] = {8, 2, 2}, legacy_strides[] = {8, 16};
+
+static void set_ranges(ptrdiff_t at, char *from) {
+  int i;
+  for (i = 0; i < 2; ++i) {
+    there[i].gex_addr = base[me] + at + 8 * i;
+    here[i].gex_addr = from ? from + 8 * i : NULL;
+    there[i].gex_len = here[i].gex_len = 8;
+  }
+}
+
+static void put_vector(ptrdiff_t at, size_t more) {
+  set_ranges(at, bytes);
+  here[1].gex_len += more;
+  gex_VIS_VectorPutBlocking(team, me, 2, there, 2, here, 0);
+}
+
+static void get_vector_to_null(void) {
+  set_ranges(0, NULL);
+  gex_VIS_VectorGetNB(team, 2, here, me, 2, there, 0);
+}
+
+static void get_list(ptrdiff_t at, char *to) {
+  void *from[2], *into[2];
+  set_ranges(at, to);
+  from[0] = there[0].gex_addr;
+  from[1] = there[1].gex_addr;
+  into[0] = here[0].gex_addr;
+  into[1] = here[1].gex_addr;
+  gex_VIS_IndexedGetNBI(team, 2, into, 8, me, 2, from, 8, 0);
+}
+
+static void put_array(char *to, const ptrdiff_t *to_strides, char *from, const ptrdiff_t *from_strides, const size_t *of) {
+  gex_VIS_StridedPutNB(team, me, to, to_strides, from, from_strides, 8, of, 2, 0);
+}
+
+static void put_array_in_handler(gex_Token_t token) {
+  (void)token;
+  put_array(base[me], strides, bytes, strides, counts);
+}
+
+static void complete_by(gex_AM_Index_t handler) {
+  gex_VIS_SetPeerCompletionHandler(handler, bytes, 4, 0);
+  put_vector(0, 0);
+}
+
 /* The names of cases are those of the calls, where one is enough. */
 #define CASES(CASE)                                                                                              \
   CASE(short_to_no_rank, gex_AM_RequestShort0(team, size, SHORT, 0))                                             \
@@ -226,6 +276,30 @@ static void committed_elsewhere(void) {
   CASE(get_to_null, gex_RMA_GetBlocking(team, NULL, me, base[me], 1, 0))                                         \
   CASE(get_nbi_to_null, gex_RMA_GetNBI(team, NULL, me, base[me], 1, 0))                                          \
   CASE(get_of_wild_size, gex_RMA_GetNBI(team, bytes, me, base[me], SIZE_MAX, 0))                                 \
+  CASE(ranges_to_no_rank, gex_VIS_StridedPutBlocking(team, size, base[0], strides, bytes, strides, 8, counts, 2, 0)) \
+  CASE(ranges_of_other_lengths, put_vector(0, 4))                                                                \
+  CASE(ranges_across_end, put_vector(GASNET_PAGESIZE - 12, 0))                                                   \
+  CASE(ranges_of_wild_size, put_vector(0, SIZE_MAX - 8))                                                         \
+  CASE(ranges_at_null, gex_VIS_VectorPutBlocking(team, me, 3, NULL, 3, here, 0))                                 \
+  CASE(ranges_to_null, get_vector_to_null())                                                                     \
+  CASE(list_before_segment, get_list(-4, bytes))                                                                 \
+  CASE(list_at_null, gex_VIS_IndexedPutNB(team, me, 5, NULL, 8, 1, NULL, 40, 0))                                 \
+  CASE(list_to_null, get_list(0, NULL))                                                                          \
+  CASE(array_across_end, put_array(base[me] + GASNET_PAGESIZE - 24, strides, bytes, strides, counts))            \
+  CASE(array_before_segment, gex_VIS_StridedGetBlocking(team, bytes, strides, me, base[me] - 8, strides, 8, counts, 2, 0)) \
+  CASE(array_of_null_strides, put_array(base[me], NULL, bytes, strides, counts))                                 \
+  CASE(array_of_null_counts, put_array(base[me], strides, bytes, strides, NULL))                                 \
+  CASE(array_of_null, put_array(base[me], strides, NULL, strides, counts))                                       \
+  CASE(array_that_overlaps, put_array(base[me], folded, bytes, strides, counts))                                 \
+  CASE(array_in_handler, gex_AM_RequestShort0(team, me, ARRAY, 0))                                               \
+  CASE(legacy_ranges_to_no_rank, gasnet_putv_bulk(size, 0, NULL, 0, NULL))                                       \
+  CASE(legacy_array_across_end, gasnet_gets_bulk(bytes, legacy_strides, me, base[me] + GASNET_PAGESIZE - 24, legacy_strides, legacy_counts, 2)) \
+  CASE(completion_of_null, gex_VIS_SetPeerCompletionHandler(MEDIUM, NULL, 5, 0))                                 \
+  CASE(completion_too_long, gex_VIS_SetPeerCompletionHandler(MEDIUM, bytes, GEX_VIS_MAX_PEERCOMPLETION + 1, 0))  \
+  CASE(completion_with_flags, gex_VIS_SetPeerCompletionHandler(MEDIUM, bytes, 1, 2))                             \
+  CASE(completion_by_reserved_handler, gex_VIS_SetPeerCompletionHandler(5, bytes, 1, 0))                         \
+  CASE(completion_by_no_handler, complete_by(199))                                                               \
+  CASE(completion_by_handler_of_requests, complete_by(MEDIUM))                                                   \
   CASE(value_of_no_bytes, gex_RMA_PutBlockingVal(team, me, base[me], 1, 0, 0))                                   \
   CASE(value_of_nine_bytes, gex_RMA_PutNBVal(team, me, base[me], 1, 9, 0))                                       \
   CASE(implicit_value_outside, gex_RMA_PutNBIVal(team, me, base[me] + GASNET_PAGESIZE - 3, 1, 4, 0))             \
@@ -264,6 +338,9 @@ static void committed_elsewhere(void) {
   CASE(null_team_of_get_value, gex_RMA_GetBlockingVal(NONE, me, base[me], 1, 0))                                 \
   CASE(null_team_of_put_value_nb, gex_RMA_PutNBVal(NONE, me, base[me], 1, 1, 0))                                 \
   CASE(null_team_of_put_value_nbi, gex_RMA_PutNBIVal(NONE, me, base[me], 1, 1, 0))                               \
+  CASE(null_team_of_vector, gex_VIS_VectorPutNB(NONE, me, 0, NULL, 0, NULL, 0))                                  \
+  CASE(null_team_of_array, gex_VIS_StridedGetNBI(NONE, bytes, NULL, me, base[me], NULL, 8, NULL, 0, 0))          \
+  CASE(endpoint_for_team_of_list, gex_VIS_IndexedPutNB((gex_TM_t)(void *)ep, me, 0, NULL, 8, 0, NULL, 8, 0))     \
   CASE(endpoint_for_team_of_short, gex_AM_RequestShort0((gex_TM_t)(void *)ep, me, SHORT, 0))                     \
   CASE(endpoint_for_team_of_put, gex_RMA_PutBlocking((gex_TM_t)(void *)ep, me, base[me], bytes, 1, 0))           \
   CASE(commit_to_another_place, committed_elsewhere())                                                           \
@@ -361,7 +438,8 @@ int main(int argc, char **argv) {
                                {IN_REPLY, (gex_AM_Fn_t)answer_by_reply, GEX_FLAG_AM_SHORT | request, 0, NULL, "answer"},
                                {BARRIER, (gex_AM_Fn_t)notify, GEX_FLAG_AM_SHORT | request, 0, NULL, "barrier"},
                                {WAIT, (gex_AM_Fn_t)wait_for_puts, GEX_FLAG_AM_SHORT | request, 0, NULL, "wait"},
-                               {PREPARE, (gex_AM_Fn_t)prepare, GEX_FLAG_AM_SHORT | request, 0, NULL, "prepare"}};
+                               {PREPARE, (gex_AM_Fn_t)prepare, GEX_FLAG_AM_SHORT | request, 0, NULL, "prepare"},
+                               {ARRAY, (gex_AM_Fn_t)put_array_in_handler, GEX_FLAG_AM_SHORT | request, 0, NULL, "array"}};
   const char *const wanted = argc > 1 ? argv[1] : "";
   EARLY_CASES(DO)
   CHECK_EQ(gex_Client_Init(&client, &ep, &team, "BAD", &argc, &argv, 0), GASNET_OK);

@@ -1,7 +1,7 @@
 /* A segment of everything: puts, gets and longs to memory of a peer that nobody has attached. With an argument rank 0 names an
  * address that the last rank doesn't have, in a put, get or long, which ends the job. */
 #define GASNET_SEGMENT_EVERYTHING 1
-#include <gasnetex.h>
+#include <gasnet_vis.h>
 #include <stdlib.h>
 
 #include "check.h"
@@ -107,13 +107,50 @@ static void long_one_way(void) {
   barrier();
 }
 
+enum { ROWS = 3000, EACH = 24 };
+
+/* Every second element of an area, to and from elements that follow one another. */
+static void arrays(void) {
+  static const ptrdiff_t apart[] = {2 * EACH}, close[] = {EACH};
+  static const size_t rows[] = {ROWS};
+  const gex_Rank_t right = (me + 1) % size, left = (me + size - 1) % size;
+  void *places[] = {areas[right] + EACH, areas[right] + 5 * EACH, areas[right] + 3 * EACH}, *const to[] = {back};
+  size_t i;
+  fill(copy, ROWS * EACH, 9 + me);
+  memset(area, 0x33, LARGE);
+  barrier();
+  CHECK_EQ(gex_VIS_StridedPutBlocking(team, right, areas[right] + EACH, apart, copy, close, EACH, rows, 1, 0), 0);
+  barrier();
+  fill(copy, ROWS * EACH, 9 + left);
+  for (i = 0; i < LARGE; ++i) {
+    const size_t row = i / (2 * EACH);
+    const int written = i % (2 * EACH) >= EACH && row < ROWS;
+    CHECK_EQ(area[i], written ? copy[row * EACH + i % EACH] : 0x33);
+  }
+  memset(back, 0, ROWS * EACH);
+  gex_Event_Wait(gex_VIS_StridedGetNB(team, back, close, right, areas[right] + EACH, apart, EACH, rows, 1, 0));
+  check_filled(back, ROWS * EACH, 9 + me);
+  memset(back, 0, 3 * EACH);
+  CHECK_EQ(gex_VIS_IndexedGetBlocking(team, 1, to, 3 * EACH, right, 3, places, EACH, 0), 0);
+  fill(copy, 3 * EACH, 9 + me);
+  CHECK(!memcmp(back, copy, EACH) && !memcmp(back + EACH, copy + 2 * EACH, EACH));
+  CHECK(!memcmp(back + 2 * EACH, copy + EACH, EACH));
+  barrier();
+}
+
 static void wild(const char *way) {
+  static const ptrdiff_t strides[] = {8};
+  static const size_t two[] = {2};
   void *const nowhere = (void *)(uintptr_t)16;
   const gex_Rank_t last = size - 1;
   if (strcmp(way, "put") == 0) (void)gex_RMA_PutBlocking(team, last, nowhere, copy, 8, 0);
   if (strcmp(way, "get") == 0) (void)gex_RMA_GetBlocking(team, copy, last, nowhere, LARGE, 0);
   if (strcmp(way, "long") == 0)
     (void)gex_AM_RequestLong0(team, last, COME, copy, LARGE, nowhere, GEX_EVENT_NOW, 0);
+  if (strcmp(way, "array-put") == 0)
+    (void)gex_VIS_StridedPutBlocking(team, last, nowhere, strides, copy, strides, 4, two, 1, 0);
+  if (strcmp(way, "array-get") == 0)
+    (void)gex_VIS_StridedGetBlocking(team, copy, strides, last, nowhere, strides, 4, two, 1, 0);
   if (strcmp(way, "short-long") == 0)
     (void)gex_AM_RequestLong0(team, last, COME, copy, 8, nowhere, GEX_EVENT_NOW, 0);
 }
@@ -188,6 +225,7 @@ int main(int argc, char **argv) {
   exchange(LARGE, 2);
   long_one_way();
   values();
+  arrays();
   if (argc > 1) {
     if (me == 0) wild(argv[1]);
     /* Whoever finds out ends the job, and has to be looking. */
