@@ -14,3 +14,4 @@ mod engine_model_udp;
 mod forged;
 mod settings_effects;
 mod settings_effects_udp;
+mod vis;

@@ -30,8 +30,64 @@ struct Forged {
     body: Vec<u8>,
 }
 
+/// Messages of the library's own for puts and gets of ranges: their handlers, how they come, and how many arguments they have.
+const RANGES: [(u8, Category, Role, usize); 5] = [
+    (16, Category::Medium, Role::Request, 2),
+    (17, Category::Medium, Role::Request, 2),
+    (18, Category::Short, Role::Reply, 1),
+    (19, Category::Medium, Role::Reply, 1),
+    (20, Category::Medium, Role::Request, 1),
+];
+
+/// One of [`RANGES`], with a list of ranges that may lie in the segment.
+fn forge_ranges(random: &mut fastrand::Rng) -> Forged {
+    let (handler, category, role, nargs) = RANGES[random.usize(..RANGES.len())];
+    let data = random.usize(..100);
+    let args = match handler {
+        20 => [u32::from(HANDLER), 0],
+        _ => [random.u32(..3), data as u32],
+    };
+    let header = Header {
+        flags: Flags::of(category, role) | Flags::NO_CHUNK,
+        handler,
+        nargs: nargs as u8,
+        credit: u8::from(role == Role::Request),
+        chunk: NO_CHUNK,
+        arg0: args[0],
+        lid: NO_LID,
+    };
+    let mut body = vec![0; Body::args_len(nargs)];
+    Body::write_args(&args[..nargs], &mut body);
+    if category == Category::Medium {
+        if handler != 17 {
+            body.resize(body.len() + data, 7);
+        }
+        // One range of all bytes, or several, forwards or backwards.
+        let place = random.u8(..128);
+        match data % 4 {
+            0 if handler <= 17 => body.extend([4 << 1 | 1, place, data as u8 / 4, random.u8(..20)]),
+            _ if handler <= 17 => body.extend([(data as u8) << 1, place]),
+            _ => {}
+        }
+    }
+    let select = match role {
+        Role::Request => select::REQ_RB,
+        Role::Reply => REPLY_BUFFER,
+    };
+    let (match_bits, hdr_data) = header.encode(select);
+    Forged {
+        index: QUEUES[usize::from(role == Role::Reply)].0,
+        match_bits,
+        hdr_data,
+        body,
+    }
+}
+
 /// One that may make sense or not.
 fn forge(random: &mut fastrand::Rng) -> Forged {
+    if random.u32(..3) == 0 {
+        return forge_ranges(random);
+    }
     let (index, role) = QUEUES[random.usize(..QUEUES.len())];
     let category = [Category::Short, Category::Medium, Category::Long][random.usize(..3)];
     let mut flags = Flags::of(category, role) | Flags::NO_CHUNK;

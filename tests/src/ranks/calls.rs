@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use conduit::threads::Mode;
-use conduit::{AtomicOp, Conduit, Handle, ReduceOp};
+use conduit::{AtomicOp, Block, Conduit, Handle, ReduceOp, Shape};
 
 use super::{SHARE, attached, messages, pattern, same};
 
@@ -15,6 +15,7 @@ pub(super) fn all<M: Mode>() -> Result<()> {
     handles(&conduit)?;
     implicit(&conduit)?;
     values(&conduit)?;
+    ranges(&conduit)?;
     atomics(&conduit)?;
     barriers(&conduit)?;
     teams(&conduit)?;
@@ -192,6 +193,87 @@ fn values<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
                 "written too far"
             );
         }
+    }
+    conduit.barrier()?;
+    Ok(())
+}
+
+/// A matrix is put by columns and got in pieces, with all peers at once in a scope.
+fn ranges<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
+    const ROWS: usize = 60;
+    const COLUMNS: usize = 40;
+    let (rank, size) = (conduit.rank(), conduit.size());
+    let matrix = |from: u32, to: u32| -> Vec<u32> {
+        let all = 0..(ROWS * COLUMNS) as u32;
+        all.map(|place| from << 24 | to << 16 | place).collect()
+    };
+    let transposed = |of: &[u32]| -> Vec<u32> {
+        let places = (0..COLUMNS).flat_map(|column| (0..ROWS).map(move |row| (row, column)));
+        places
+            .map(|(row, column)| of[row * COLUMNS + column])
+            .collect()
+    };
+    // By columns here, the last one first there, as its first row.
+    let counts = [ROWS, COLUMNS];
+    let columns = Shape::Strided {
+        strides: &[COLUMNS as isize, 1],
+        counts: &counts,
+        element: 1,
+    };
+    let last = (COLUMNS - 1) * ROWS;
+    let backwards = Shape::Strided {
+        strides: &[1, -(ROWS as isize)],
+        counts: &counts,
+        element: 1,
+    };
+    for peer in 0..size {
+        let at = share(conduit) + last * size_of::<u32>();
+        conduit.put_ranges(peer, at, backwards, &matrix(rank, peer), 0, columns)?;
+    }
+    conduit.barrier()?;
+    let from = (rank + 1) % size;
+    let starts: Vec<usize> = (0..COLUMNS).rev().map(|column| column * ROWS).collect();
+    let rows = Shape::Indexed {
+        starts: &starts,
+        len: ROWS,
+    };
+    let halves = [
+        Block {
+            start: 0,
+            len: last / 2,
+        },
+        Block {
+            start: last / 2,
+            len: ROWS * COLUMNS - last / 2,
+        },
+    ];
+    let there = from as usize * SHARE;
+    for peer in 0..size {
+        let mut got = vec![0; ROWS * COLUMNS];
+        conduit.get_ranges(&mut got, 0, Shape::Vector(&halves), peer, there, rows)?;
+        ensure!(got == transposed(&matrix(from, peer)), "get_ranges");
+    }
+    conduit.barrier()?;
+    let sources: Vec<_> = (0..size).map(|peer| matrix(peer, rank)).collect();
+    let line = Shape::Strided {
+        strides: &[],
+        counts: &[],
+        element: ROWS * COLUMNS,
+    };
+    conduit.scope(|scope| {
+        (0..size).zip(&sources).try_for_each(|(peer, source)| {
+            scope.put_ranges(peer, share(conduit), line, source, 0, columns)
+        })
+    })?;
+    conduit.barrier()?;
+    let mut all = vec![vec![0; ROWS * COLUMNS]; size as usize];
+    conduit.scope(|scope| {
+        (0..size)
+            .zip(&mut all)
+            .try_for_each(|(peer, got)| scope.get_ranges(got, 0, columns, peer, there, line))
+    })?;
+    for (peer, got) in (0..size).zip(&all) {
+        ensure!(*got == matrix(peer, from), "Scope::get_ranges");
     }
     conduit.barrier()?;
     Ok(())
