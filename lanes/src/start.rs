@@ -156,6 +156,8 @@ fn inter_host_config(
             } else {
                 0
             };
+            // As above.
+            config.atomics &= !settings.lanes.allows_network("shm");
             config.region_bytes = shm.region_bytes.saturating_add(ROUNDING);
             InterHostConfig::Portals4(config)
         }

@@ -1,14 +1,15 @@
 //! Every case of the conformance suite for the network over Portals 4, on a library that misbehaves.
 
 use conduit_core::threads::{Mode, Par, Seq};
-use conduit_portals::portals4::Portals4;
+use conduit_portals::portals4::{Portals4, Portals4Config};
 use conduit_tests::conformance::trials::{add, add_with_chaos};
 use conduit_tests::conformance::{Exclusion, Setup};
-use conduit_tests::portals4::{config, faults, job};
+use conduit_tests::portals4::{config, ends_of_faults, faults, job};
 use libtest_mimic::Trial;
 
-/// What Portals 4 does otherwise than the contract says.
-const EXCLUSIONS: &[Exclusion] = &[
+/// What Portals 4 does otherwise than the contract says, where the library does the atomics.
+const OF_ATOMICS: &[Exclusion] = &[
+    excused("atomics/misaligned_is_out_of_range", ALIGNMENT),
     excused("matching/kinds_select_the_entry", KIND),
     excused("managed/entry_unlinks_when_little_is_left", LENGTH),
     excused("truncation/managed_message_is_cut_to_what_is_left", LENGTH),
@@ -28,6 +29,10 @@ const EXCLUSIONS: &[Exclusion] = &[
     excused("process/atomics_do_not_match", PROCESS),
 ];
 
+/// The same where messages do the atomics.
+const EXCLUSIONS: &[Exclusion] = OF_ATOMICS.split_at(1).1;
+
+const ALIGNMENT: &str = "the library does atomics that are misaligned";
 const KIND: &str = "the first entry whose bits match decides, also if it does not take the kind";
 const LENGTH: &str = "a message uses as many bytes of a managed entry as it has";
 const OFFSET: &str = "a message outside of an entry that may cut is cut to nothing";
@@ -37,22 +42,32 @@ const fn excused(case: &'static str, reason: &'static str) -> Exclusion {
     Exclusion { case, reason }
 }
 
-fn setup<M: Mode>(faults: &'static str) -> Setup<Portals4<M>> {
-    let name = match faults {
-        "" => "plain",
-        faults => faults,
+/// Whose library does the atomics, if `atomics` says so.
+fn setup<M: Mode>(faults: &'static str, atomics: bool) -> Setup<Portals4<M>> {
+    let config = Portals4Config {
+        atomics,
+        ..config()
+    };
+    let name = match (faults, atomics) {
+        ("", false) => "plain".to_owned(),
+        ("", true) => "atomics".to_owned(),
+        (faults, false) => faults.to_owned(),
+        (faults, true) => format!("atomics,{faults}"),
     };
     let name = format!("portals4::{}::{name}", M::NAME);
-    Setup::new(name, move |ranks| job(ranks, faults, &config()))
+    Setup::new(name, move |ranks| job(ranks, faults, &config))
         .patient()
-        .excused(EXCLUSIONS)
+        .excused(if atomics { OF_ATOMICS } else { EXCLUSIONS })
 }
 
 /// Adds all of these.
 pub(crate) fn add_all(trials: &mut Vec<Trial>) {
     for faults in faults() {
-        add(trials, setup::<Seq>(faults));
+        add(trials, setup::<Seq>(faults, false));
     }
-    add_with_chaos(trials, setup::<Seq>(""));
-    add(trials, setup::<Par>(""));
+    for faults in ends_of_faults() {
+        add(trials, setup::<Seq>(faults, true));
+    }
+    add_with_chaos(trials, setup::<Seq>("", false));
+    add(trials, setup::<Par>("", false));
 }

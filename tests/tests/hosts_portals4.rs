@@ -2,7 +2,7 @@
 
 use conduit_tests::hosts::succeeds;
 use conduit_tests::job::{Finished, Job};
-use conduit_tests::portals4::{faults, file};
+use conduit_tests::portals4::{ends_of_faults, faults, file};
 use tempfile::TempDir;
 
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
@@ -40,6 +40,15 @@ impl Library {
         self.succeeds(job)
     }
 
+    /// The library does the atomics.
+    #[track_caller]
+    fn with_atomics(&self, program: &str) -> Finished {
+        let job = Job::new(LAUNCH, 3, FACADE, &[program, "seq"])
+            .env("CONDUIT_NETWORK", "portals4")
+            .env("CONDUIT_PORTALS4_ATOMICS", "1");
+        self.succeeds(job)
+    }
+
     #[track_caller]
     fn succeeds(&self, job: Job) -> Finished {
         succeeds(job, &[("CONDUIT_PORTALS4_LIBRARY", &self.file)])
@@ -53,6 +62,18 @@ fn every_call() {
         library.separate(ranks, &["calls", mode]);
     }
     library.pairs(4, &["calls", "par"]);
+}
+
+/// The library does the atomics: all but what handlers do, and also those on memory of a rank that computes.
+#[test]
+fn atomics_of_the_library() {
+    for faults in ends_of_faults() {
+        let library = Library::with(faults);
+        library.with_atomics("calls");
+        library.with_atomics("signals");
+    }
+    // What is refused is sent again by calls only, so nothing may be.
+    Library::with("").with_atomics("a_computing_target");
 }
 
 #[test]

@@ -1,19 +1,22 @@
-//! Atomics, which the target's processor does.
+//! Atomics, which the target's processor does, or the library.
 //!
-//! The library has atomics of its own, but they are not atomic with a processor's, and handlers and
-//! ranks that share memory use that. So an atomic is a message to an index of the network's own,
-//! and its answer another; they are matched here, to a list of those entries that take atomics.
+//! The library's own are not atomic with a processor's, and handlers and ranks that share memory use
+//! that. So an atomic is a message to an index of the network's own, and its answer another; they
+//! are matched here, to a list of those entries that take atomics. Only where a job says that it
+//! wants the library's instead, they are operations as puts and gets are.
 
 use std::collections::VecDeque;
 
 use conduit_core::ni::{
-    Atomic, AtomicType, EqId, Event, Exchange, Inject, MatchEntry, MeEvents, MeMemory, MeOptions,
-    NiError, Outcome, PtIndex, PutEvent, Rank, Sink, Submit, apply_atomic,
+    Atomic, AtomicOp, AtomicType, EqId, Event, Exchange, Inject, MatchEntry, MeEvents, MeMemory,
+    MeOptions, NiError, Outcome, PtIndex, PutEvent, Rank, Sink, Submit, apply_atomic,
 };
 use conduit_core::threads::{Lock, Mode};
+use portals4_sys::*;
 use slab::Slab;
 
-use super::interface::Interface;
+use super::interface::{Interface, Kind, NativeAtomic, Transfer};
+use super::operations::{Operation, Tells};
 use super::queues::{ATOMICS, INDICES, REPLIES, REQUESTS};
 use super::{Portals4, State};
 use crate::matching::{
@@ -194,7 +197,82 @@ impl State {
     }
 }
 
+/// How the library does an atomic: the operation, its type, operand and comparand.
+fn native(atomic: &Atomic) -> (NativeAtomic, [u8; 8]) {
+    let Atomic {
+        op,
+        ty,
+        operand,
+        comparand,
+        fetch,
+        ..
+    } = *atomic;
+    let (op, operand) = match op {
+        AtomicOp::Get => (PTL_BOR, 0),
+        AtomicOp::Set => (PTL_SWAP, operand),
+        AtomicOp::Add => (PTL_SUM, operand),
+        AtomicOp::Sub => (PTL_SUM, operand.wrapping_neg()),
+        AtomicOp::Mult => (PTL_PROD, operand),
+        AtomicOp::Min => (PTL_MIN, operand),
+        AtomicOp::Max => (PTL_MAX, operand),
+        AtomicOp::And => (PTL_BAND, operand),
+        AtomicOp::Or => (PTL_BOR, operand),
+        AtomicOp::Xor => (PTL_BXOR, operand),
+        AtomicOp::CompareSwap => (PTL_CSWAP, operand),
+    };
+    let native = NativeAtomic {
+        op,
+        ty: match ty {
+            AtomicType::I32 => PTL_INT32_T,
+            AtomicType::U32 => PTL_UINT32_T,
+            AtomicType::I64 => PTL_INT64_T,
+            AtomicType::U64 => PTL_UINT64_T,
+        },
+        comparand: in_memory(ty, comparand),
+        fetch,
+    };
+    (native, in_memory(ty, operand))
+}
+
+/// An integer as it lies in memory: the first bytes, as many as the type has.
+fn in_memory(ty: AtomicType, value: u64) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    match ty.size() {
+        4 => bytes[..4].copy_from_slice(&(value as u32).to_ne_bytes()),
+        _ => bytes = value.to_ne_bytes(),
+    }
+    bytes
+}
+
 impl<M: Mode> Portals4<M> {
+    /// As [`conduit_core::ni::Ni::atomic`], of what has been checked, by the library.
+    pub(super) fn native_atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
+        let mut state = self.state.lock();
+        let Some(queue) = &state.queues[usize::from(atomic.eq.0)] else {
+            return Ok(Submit::Again);
+        };
+        let (native, operand) = native(atomic);
+        let transfer = Transfer {
+            kind: Kind::Atomic(native),
+            md: queue.md,
+            address: 0,
+            length: atomic.ty.size(),
+            target: atomic.target,
+            index: atomic.index.0,
+            match_bits: atomic.match_bits,
+            remote_offset: atomic.remote_offset,
+            hdr_data: 0,
+            user: 0,
+        };
+        let tells = Tells::Atomic {
+            fetch: atomic.fetch,
+            ty: atomic.ty,
+        };
+        let operation = Operation::new(transfer, tells, atomic.token, None);
+        // SAFETY: operand and old value lie in the ticket's buffer.
+        unsafe { (state.operations).start(&self.interface, operation, [&operand, &[]]) }
+    }
+
     /// Opens the indices of atomics.
     pub(super) fn open_atomics(&self) -> Result<(), NiError> {
         let eq = Some(EqId(ATOMICS));

@@ -22,10 +22,55 @@ pub(super) enum Target {
     Nothing,
 }
 
-/// A put or get, as the library wants it.
+/// What an operation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Put,
+    Get,
+    /// An atomic that the library does. The operand is the memory at this rank, and behind it, at
+    /// [`FETCHED`], is room for the old value.
+    Atomic(NativeAtomic),
+}
+
+/// An atomic as the library wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NativeAtomic {
+    pub(super) op: ptl_op_t,
+    pub(super) ty: ptl_datatype_t,
+    /// Of [`PTL_CSWAP`], in the first bytes of as many as the type has.
+    pub(super) comparand: [u8; 8],
+    pub(super) fetch: bool,
+}
+
+impl Kind {
+    /// Whether something comes back. A swap always does so.
+    fn replies(self) -> bool {
+        match self {
+            Self::Put => false,
+            Self::Get => true,
+            Self::Atomic(atomic) => atomic.fetch || atomic.op >= PTL_SWAP,
+        }
+    }
+
+    /// The library's call.
+    fn call(self) -> &'static str {
+        match self {
+            Self::Put => "PtlPut",
+            Self::Get => "PtlGet",
+            Self::Atomic(_) if !self.replies() => "PtlAtomic",
+            Self::Atomic(atomic) if atomic.op >= PTL_SWAP => "PtlSwap",
+            Self::Atomic(_) => "PtlFetchAtomic",
+        }
+    }
+}
+
+/// Bytes between an atomic's operand and the old value that it brings.
+pub(super) const FETCHED: usize = 8;
+
+/// An operation, as the library wants it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Transfer {
-    pub(super) is_get: bool,
+    pub(super) kind: Kind,
     /// The descriptor of all memory whose completions go to the right queue.
     pub(super) md: ptl_handle_md_t,
     /// The memory at this rank.
@@ -312,10 +357,11 @@ impl Interface {
         self.check("PtlMDBind", made).map(|()| handle)
     }
 
-    /// Starts a put or get.
+    /// Starts an operation.
     ///
     /// # Safety
-    /// Until the event, a put's bytes are not written, and a get's neither read nor written.
+    /// Until the event, what is sent is not written, and where something comes back is neither read
+    /// nor written.
     #[inline]
     pub(super) unsafe fn start(&self, transfer: &Transfer) -> Result<Submit, NiError> {
         let Transfer {
@@ -331,9 +377,9 @@ impl Interface {
         let target = ptl_process_t::from_rank(transfer.target);
         let index = transfer.index.into();
         let user = ptr::without_provenance_mut::<c_void>(transfer.user);
-        let returned = match transfer.is_get {
+        let returned = match transfer.kind {
             // SAFETY: a descriptor of this interface; the caller's promise.
-            true => unsafe {
+            Kind::Get => unsafe {
                 self.library.PtlGet(
                     md,
                     address,
@@ -346,7 +392,7 @@ impl Interface {
                 )
             },
             // SAFETY: as above.
-            false => unsafe {
+            Kind::Put => unsafe {
                 self.library.PtlPut(
                     md,
                     address,
@@ -360,11 +406,73 @@ impl Interface {
                     hdr_data,
                 )
             },
+            Kind::Atomic(NativeAtomic { op, ty, .. }) if !transfer.kind.replies() => {
+                // SAFETY: as above.
+                unsafe {
+                    self.library.PtlAtomic(
+                        md,
+                        address,
+                        length,
+                        PTL_ACK_REQ,
+                        target,
+                        index,
+                        match_bits,
+                        remote_offset,
+                        user,
+                        hdr_data,
+                        op,
+                        ty,
+                    )
+                }
+            }
+            Kind::Atomic(NativeAtomic {
+                op, ty, comparand, ..
+            }) if op >= PTL_SWAP => {
+                // SAFETY: as above; the library has read the comparand when it returns.
+                unsafe {
+                    self.library.PtlSwap(
+                        md,
+                        address + FETCHED as u64,
+                        md,
+                        address,
+                        length,
+                        target,
+                        index,
+                        match_bits,
+                        remote_offset,
+                        user,
+                        hdr_data,
+                        comparand.as_ptr().cast(),
+                        op,
+                        ty,
+                    )
+                }
+            }
+            Kind::Atomic(NativeAtomic { op, ty, .. }) => {
+                // SAFETY: as above.
+                unsafe {
+                    self.library.PtlFetchAtomic(
+                        md,
+                        address + FETCHED as u64,
+                        md,
+                        address,
+                        length,
+                        target,
+                        index,
+                        match_bits,
+                        remote_offset,
+                        user,
+                        hdr_data,
+                        op,
+                        ty,
+                    )
+                }
+            }
         };
         match returned {
             PTL_OK => Ok(Submit::Posted),
             code if code == self.constants().PTL_NO_SPACE => Ok(Submit::Again),
-            code => Err(self.refused(if transfer.is_get { "PtlGet" } else { "PtlPut" }, code)),
+            code => Err(self.refused(transfer.kind.call(), code)),
         }
     }
 

@@ -10,7 +10,7 @@
 //! | entry | match entry; locally managed ones have their memory here (`entries`) |
 //! | memory descriptor | all memory of the process, one descriptor for each queue |
 //! | put, get, inject | put and get, acknowledged, repeated if refused (`operations`) |
-//! | atomic | two messages (`atomics`) |
+//! | atomic | two messages, or the library's own (`atomics`) |
 //!
 //! What Portals does otherwise than the contract says is listed in `docs/portals4.md`.
 
@@ -42,7 +42,7 @@ use crate::matching::{DESCRIPTORS, Descriptors, entry_start};
 use crate::transport::regions::{REGIONS, Regions};
 use atomics::Atomics;
 use entries::Entries;
-use interface::{Interface, Transfer};
+use interface::{Interface, Kind, Transfer};
 use operations::{Operation, Operations, Tells};
 use queues::{ALL_INDICES, ALL_QUEUES, ATOMICS, INDICES, INJECTS, Index, QUEUES, Queue, no_index};
 
@@ -57,6 +57,8 @@ struct Job {
     rank: Rank,
     size: u32,
     max_message: usize,
+    /// Every rank's library does atomics.
+    atomics: bool,
 }
 
 /// One rank's end of a network over Portals 4.
@@ -70,6 +72,8 @@ pub struct Portals4<M: Mode> {
     state: M::Lock<State>,
     /// By queue: a poll is under way.
     polling: [M::Lock<()>; ALL_QUEUES],
+    /// The library does atomics.
+    native_atomics: bool,
     linger: Duration,
     standing: Standing,
 }
@@ -101,6 +105,9 @@ impl<M: Mode> Portals4<M> {
             .clamp(2 * OWN_ENTRIES, 4096)
             - OWN_ENTRIES;
         let max_managed = config.max_managed.min(job.max_message);
+        let native_atomics = config.atomics && job.atomics;
+        let mut capabilities = Capabilities::REMOTE_COMPLETION;
+        capabilities.set(Capabilities::NATIVE_ATOMICS, native_atomics);
         let this = Self {
             job,
             limits: Limits {
@@ -112,7 +119,7 @@ impl<M: Mode> Portals4<M> {
                 region_bytes: config.region_bytes,
             },
             reach: Reach {
-                capabilities: Capabilities::REMOTE_COMPLETION,
+                capabilities,
                 inject_size: config.inject_size.min(max_managed),
                 max_message: job.max_message,
                 max_managed,
@@ -139,6 +146,7 @@ impl<M: Mode> Portals4<M> {
                 fault: None,
             }),
             polling: std::array::from_fn(|_| M::Lock::new(())),
+            native_atomics,
             linger: config.linger,
             standing: Standing::new(),
         };
@@ -214,7 +222,7 @@ impl State {
             return Ok(Submit::Again);
         };
         let transfer = Transfer {
-            is_get: false,
+            kind: Kind::Put,
             md: queue.md,
             address: 0,
             length: inject.head.len() + inject.body.len(),

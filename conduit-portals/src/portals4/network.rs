@@ -8,7 +8,7 @@ use conduit_core::ni::{
 };
 use conduit_core::threads::{Lock, Mode};
 
-use super::interface::Transfer;
+use super::interface::{Kind, Transfer};
 use super::operations::{Operation, Tells};
 use super::queues::{Data, INDICES, INJECTS, QUEUES, no_index, no_queue};
 use super::{PATIENCE, Portals4, State};
@@ -54,9 +54,9 @@ impl<M: Mode> Portals4<M> {
             ref mut transfer,
         } = submission;
         self.check(name, transfer.target, PtIndex(transfer.index))?;
-        let most = match transfer.is_get {
-            true => self.reach.max_message,
-            false => self.reach.max_message.max(self.reach.max_managed),
+        let most = match transfer.kind {
+            Kind::Put => self.reach.max_message.max(self.reach.max_managed),
+            _ => self.reach.max_message,
         };
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -245,7 +245,7 @@ impl<M: Mode> Ni for Portals4<M> {
             tells: Tells::Put(put.ack),
             token: put.token,
             transfer: Transfer {
-                is_get: false,
+                kind: Kind::Put,
                 md: 0,
                 address: 0,
                 length: put.length,
@@ -286,7 +286,7 @@ impl<M: Mode> Ni for Portals4<M> {
             tells: Tells::Get,
             token: get.token,
             transfer: Transfer {
-                is_get: true,
+                kind: Kind::Get,
                 md: 0,
                 address: 0,
                 length: get.length,
@@ -312,9 +312,10 @@ impl<M: Mode> Ni for Portals4<M> {
             }
             self.check_usable(&state, NAME)?;
         }
-        match self.standing.stands() {
-            true => self.request_atomic(atomic),
-            false => Ok(Submit::Again),
+        match (self.standing.stands(), self.native_atomics) {
+            (true, true) => self.native_atomic(atomic),
+            (true, false) => self.request_atomic(atomic),
+            (false, _) => Ok(Submit::Again),
         }
     }
 

@@ -8,12 +8,13 @@
 //! full, or that has not opened the index yet, refuses what comes, and the initiator sends it
 //! again. At once would be a storm, so it waits, each time twice as long.
 
+use std::cell::UnsafeCell;
 use std::time::{Duration, Instant};
 
-use conduit_core::ni::{Ack, Event, MdId, NiError, Outcome, Submit};
+use conduit_core::ni::{Ack, AtomicType, Event, MdId, NiError, Outcome, Submit};
 use portals4_sys::*;
 
-use super::interface::{Interface, Transfer};
+use super::interface::{FETCHED, Interface, Transfer};
 use super::queues::INDICES;
 
 /// Shares of the tickets: the user's indices take turns, those of the network have one each.
@@ -39,6 +40,20 @@ pub(super) enum Tells {
     Put(Ack),
     /// The end of a get.
     Get,
+    /// The end of an atomic, and the old value if it fetches.
+    Atomic { fetch: bool, ty: AtomicType },
+}
+
+impl Tells {
+    /// Whether it is an atomic on an integer of another length.
+    fn is_atomic_of_other(self, length: u64) -> bool {
+        matches!(self, Self::Atomic { ty, .. } if length != ty.size() as u64)
+    }
+
+    /// Whether what is sent lies in the ticket's buffer.
+    fn is_buffered(self) -> bool {
+        matches!(self, Self::Nothing | Self::Atomic { .. })
+    }
 }
 
 /// An operation under way.
@@ -50,6 +65,8 @@ pub(super) struct Operation {
     /// The descriptor that it counts at.
     pub(super) md: Option<MdId>,
     refusals: u32,
+    /// The old value of an atomic that has ended.
+    value: u64,
 }
 
 impl Operation {
@@ -60,6 +77,7 @@ impl Operation {
             token,
             md,
             refusals: 0,
+            value: 0,
         }
     }
 
@@ -85,6 +103,17 @@ impl Operation {
                 length,
                 value: 0,
             }),
+            Tells::Atomic { fetch: true, .. } => Some(Event::Reply {
+                token,
+                outcome,
+                length,
+                value: self.value,
+            }),
+            Tells::Atomic { fetch: false, .. } => Some(Event::Ack {
+                token,
+                outcome,
+                length,
+            }),
         }
     }
 }
@@ -108,7 +137,8 @@ pub(super) struct Operations {
     left: [u32; SHARES as usize],
     /// Refused operations, and when each is due.
     refused: Vec<(Instant, u32)>,
-    buffers: Box<[u8]>,
+    /// The library reads them, and writes what atomics bring.
+    buffers: Box<[UnsafeCell<u8>]>,
     buffer_size: usize,
 }
 
@@ -123,7 +153,9 @@ impl Operations {
             free: (0..most).rev().collect(),
             left: [each; SHARES as usize],
             refused: Vec::new(),
-            buffers: vec![0; most as usize * buffer_size].into(),
+            buffers: (0..most as usize * buffer_size)
+                .map(|_| UnsafeCell::new(0))
+                .collect(),
             buffer_size,
         }
     }
@@ -136,7 +168,8 @@ impl Operations {
         self.table.len() - self.free.len()
     }
 
-    /// Starts an operation. The bytes of an inject are given; they go to its ticket's buffer.
+    /// Starts an operation. The bytes of an inject are given, and those of an atomic's operand; they go
+    /// to its ticket's buffer.
     ///
     /// # Errors
     /// The library has refused it.
@@ -149,26 +182,30 @@ impl Operations {
         mut operation: Operation,
         inject: [&[u8]; 2],
     ) -> Result<Submit, NiError> {
-        let left = &mut self.left[share(operation.transfer.index)];
-        if *left == 0 {
+        let share = share(operation.transfer.index);
+        if self.left[share] == 0 {
             return Ok(Submit::Again);
         }
         let Some(&place) = self.free.last() else {
             return Ok(Submit::Again);
         };
         operation.transfer.user = place as usize;
-        if matches!(operation.tells, Tells::Nothing) {
-            let buffer = &mut self.buffers[place as usize * self.buffer_size..];
+        if operation.tells.is_buffered() {
             let [head, body] = inject;
-            buffer[..head.len()].copy_from_slice(head);
-            buffer[head.len()..][..body.len()].copy_from_slice(body);
-            operation.transfer.address = buffer.as_ptr().expose_provenance();
+            let buffer = self.buffer(place as usize, head.len() + body.len());
+            // SAFETY: a buffer whose ticket is free is nobody else's, and there is room.
+            unsafe {
+                buffer.copy_from_nonoverlapping(head.as_ptr(), head.len());
+                let behind = buffer.add(head.len());
+                behind.copy_from_nonoverlapping(body.as_ptr(), body.len());
+            }
+            operation.transfer.address = buffer.expose_provenance();
         }
         // SAFETY: the caller's promise; a buffer stays as it is until its ticket is free again.
         let answer = unsafe { interface.start(&operation.transfer) }?;
         if answer == Submit::Posted {
             self.free.pop();
-            *left -= 1;
+            self.left[share] -= 1;
             self.table[place as usize] = Some(operation);
         }
         Ok(answer)
@@ -183,6 +220,8 @@ impl Operations {
             // What lies on the overflow list takes no bytes: the entry behind all others, or the
             // user's for what nobody else takes.
             PTL_NI_OK if event.ptl_list == PTL_OVERFLOW_LIST => Outcome::NoMatch,
+            // An entry that may cut has cut an atomic.
+            PTL_NI_OK if operation.tells.is_atomic_of_other(event.mlength) => Outcome::OutOfRange,
             PTL_NI_OK => Outcome::Done,
             PTL_NI_PT_DISABLED | PTL_NI_DROPPED => {
                 let pause = PAUSES[0] * (1 << operation.refusals.min(16));
@@ -200,7 +239,10 @@ impl Operations {
             Outcome::Done => event.mlength as usize,
             _ => 0,
         };
-        let operation = self.free(place)?;
+        let mut operation = self.free(place)?;
+        if let Tells::Atomic { ty, .. } = operation.tells {
+            operation.value = self.fetched(place, ty);
+        }
         Some(Ended::Yes(operation, outcome, length))
     }
 
@@ -209,6 +251,25 @@ impl Operations {
         self.left[share(operation.transfer.index)] += 1;
         self.free.push(place as u32);
         Some(operation)
+    }
+
+    /// What an atomic has brought to its ticket's buffer.
+    fn fetched(&self, place: usize, ty: AtomicType) -> u64 {
+        let there = self.buffer(place, FETCHED + 8).wrapping_add(FETCHED);
+        // SAFETY: within the buffer. The library writes nothing to it after the operation's event.
+        unsafe {
+            match ty.size() {
+                4 => there.cast::<u32>().read_unaligned().into(),
+                _ => there.cast::<u64>().read_unaligned(),
+            }
+        }
+    }
+
+    /// A ticket's buffer, which has room for so many bytes.
+    fn buffer(&self, place: usize, bytes: usize) -> *mut u8 {
+        assert!(bytes <= self.buffer_size, "{bytes} of {}", self.buffer_size);
+        let first = &raw const self.buffers[place * self.buffer_size..][..self.buffer_size];
+        UnsafeCell::raw_get(first.cast())
     }
 
     pub(super) fn any_refused(&self) -> bool {

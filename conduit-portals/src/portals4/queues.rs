@@ -308,7 +308,9 @@ impl State {
                 queue.pending.extend(free);
                 return unlinked.and_then(plain);
             }
-            PTL_EVENT_PUT | PTL_EVENT_GET => self.entries.named(event.user_ptr.addr())?,
+            PTL_EVENT_PUT | PTL_EVENT_GET | PTL_EVENT_ATOMIC | PTL_EVENT_FETCH_ATOMIC => {
+                self.entries.named(event.user_ptr.addr())?
+            }
             _ => return None,
         };
         let (place, entry) = told;
@@ -322,6 +324,16 @@ impl State {
                     match_bits: event.match_bits,
                     offset: event.remote_offset,
                     length,
+                })
+                .and_then(plain);
+        }
+        if matches!(event.r#type, PTL_EVENT_ATOMIC | PTL_EVENT_FETCH_ATOMIC) {
+            return tells
+                .then_some(Event::Atomic {
+                    tag: entry.tag,
+                    source,
+                    match_bits: event.match_bits,
+                    offset: event.remote_offset,
                 })
                 .and_then(plain);
         }

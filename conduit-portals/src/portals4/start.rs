@@ -20,6 +20,8 @@ pub struct Portals4Config {
     pub library: Option<PathBuf>,
     /// The most operations under way.
     pub operations: u32,
+    /// Let the library do atomics, if all ranks' can.
+    pub atomics: bool,
     /// Bytes of the largest put to a locally managed entry.
     pub max_managed: usize,
     /// Bytes of the largest inject, up to `max_managed`.
@@ -36,6 +38,7 @@ impl Portals4Config {
         Self {
             library: settings.library.clone(),
             operations: settings.operations,
+            atomics: settings.atomics,
             ..Self::default()
         }
     }
@@ -46,6 +49,7 @@ impl Default for Portals4Config {
         Self {
             library: None,
             operations: Settings::default().operations,
+            atomics: false,
             max_managed: 8 << 10,
             inject_size: 1 << 10,
             region_bytes: 1 << 36,
@@ -83,7 +87,7 @@ const WANTED: ptl_ni_limits_t = ptl_ni_limits_t {
 };
 
 /// What a rank contributes to the allgather at start begins with one of these. Behind the first are
-/// its place and its largest message, behind the second is the text of its error.
+/// its place, its largest message and its largest atomic, behind the second is the text of its error.
 const READY: u8 = 1;
 const FAILED: u8 = 0;
 
@@ -97,13 +101,15 @@ fn open(rank: Rank, config: &Portals4Config) -> Result<(Interface, Vec<u8>), Por
     text.extend(place.nid.to_le_bytes());
     text.extend(place.pid.to_le_bytes());
     text.extend(interface.limits.max_msg_size.to_le_bytes());
+    let largest = (interface.limits.max_atomic_size).min(interface.limits.max_fetch_atomic_size);
+    text.extend(largest.to_le_bytes());
     Ok((interface, text))
 }
 
 /// What all ranks have said.
 fn parse(rank: Rank, texts: &[Vec<u8>]) -> Result<(Vec<ptl_process_phys_t>, Job), Portals4Error> {
     let mut places = Vec::with_capacity(texts.len());
-    let mut max_message = u64::MAX;
+    let (mut max_message, mut max_atomic) = (u64::MAX, u64::MAX);
     for (peer, text) in (0..).zip(texts) {
         let unreadable = Portals4Error::Peer { rank, peer };
         let Some((&kind, text)) = text.split_first() else {
@@ -113,24 +119,24 @@ fn parse(rank: Rank, texts: &[Vec<u8>]) -> Result<(Vec<ptl_process_phys_t>, Job)
             let reason = String::from_utf8_lossy(text).into_owned();
             return Err(Portals4Error::PeerFailed { peer, reason });
         }
-        let Ok(text) = <[u8; 16]>::try_from(text) else {
+        let (words, rest) = text.as_chunks::<8>();
+        let ([place, message, atomic], []) = (words, rest) else {
             return Err(unreadable);
         };
-        let [nid, pid, low, high] = *text.as_chunks::<4>().0 else {
-            return Err(unreadable);
-        };
+        let place = u64::from_le_bytes(*place);
         places.push(ptl_process_phys_t {
-            nid: u32::from_le_bytes(nid),
-            pid: u32::from_le_bytes(pid),
+            nid: place as u32,
+            pid: (place >> 32) as u32,
         });
-        let theirs = u64::from(u32::from_le_bytes(low)) | u64::from(u32::from_le_bytes(high)) << 32;
-        max_message = max_message.min(theirs);
+        max_message = max_message.min(u64::from_le_bytes(*message));
+        max_atomic = max_atomic.min(u64::from_le_bytes(*atomic));
     }
     let job = Job {
         rank,
         // Fits: ranks.
         size: places.len() as u32,
         max_message: usize::try_from(max_message).unwrap_or(usize::MAX),
+        atomics: max_atomic >= 8,
     };
     Ok((places, job))
 }

@@ -52,15 +52,37 @@ macro_rules! absent {
 absent! {
     PtlNIStatus PtlNIHandle PtlGetMap PtlPTDisable PtlGetUid PtlLEAppend PtlLEUnlink PtlLESearch
     PtlMESearch PtlCTAlloc PtlCTFree PtlCTCancelTriggered PtlCTGet PtlCTWait PtlCTPoll PtlCTSet
-    PtlCTInc PtlAtomic PtlFetchAtomic PtlSwap PtlAtomicSync PtlEQWait PtlTriggeredPut
+    PtlCTInc PtlAtomicSync PtlEQWait PtlTriggeredPut
     PtlTriggeredGet PtlTriggeredAtomic PtlTriggeredFetchAtomic PtlTriggeredSwap PtlTriggeredCTInc
     PtlTriggeredCTSet PtlStartBundle PtlEndBundle PtlHandleIsEqual PtlAbort
 }
 
+/// The header of a message to an index of a target.
+fn to(kind: Kind, index: u32, match_bits: u64, offset: u64) -> Header {
+    Header {
+        kind,
+        pid: 0,
+        rank: 0,
+        operation: 0,
+        wants_ack: true,
+        index,
+        match_bits,
+        offset,
+        hdr_data: 0,
+        length: 0,
+        fail: PTL_NI_OK,
+        list: 0,
+        atomic: (0, 0),
+        comparand: 0,
+    }
+}
+
+/// Sends from a descriptor's memory; what comes back goes to that of another.
 fn start(
     world: &mut World,
-    md: ptl_handle_md_t,
-    (offset, length): (u64, u64),
+    from: (ptl_handle_md_t, u64),
+    back: (ptl_handle_md_t, u64),
+    length: u64,
     header: Header,
     target: ptl_process_t,
     user: *mut c_void,
@@ -68,9 +90,13 @@ fn start(
     if world.faults.no_space && header.index < SPARED && fastrand::u32(..8) == 0 {
         return CONSTANTS.PTL_NO_SPACE;
     }
-    let Some(descriptor) = world.descriptors.get(md as usize) else {
+    let find = |md: u32| world.descriptors.get(md as usize);
+    let (Some(source), Some(destination)) = (find(from.0), find(back.0)) else {
         return PTL_ARG_INVALID;
     };
+    let address = |md: &ptl_md_t, offset: u64| (md.start as usize).wrapping_add(offset as usize);
+    let (source, queue) = (address(source, from.1), destination.eq_handle);
+    let destination = address(destination, back.1);
     // SAFETY: all bytes of it have a value.
     let Some(&pid) = world.map.get(unsafe { target.rank } as usize) else {
         return PTL_ARG_INVALID;
@@ -78,17 +104,16 @@ fn start(
     if length > MOST as u64 {
         return PTL_ARG_INVALID;
     }
-    let address = (descriptor.start as usize).wrapping_add(offset as usize);
     let operation = world.next;
     world.next += 1;
-    let is_get = header.kind == Kind::Get;
+    let replies = matches!(header.kind, Kind::Get | Kind::FetchAtomic);
     if header.wants_ack {
         world.operations.insert(
             operation,
             Operation {
-                queue: descriptor.eq_handle,
+                queue,
                 user: user.addr(),
-                destination: (address, if is_get { length as usize } else { 0 }),
+                destination: (destination, if replies { length as usize } else { 0 }),
             },
         );
     }
@@ -99,11 +124,11 @@ fn start(
         length,
         ..header
     };
-    let bytes = match is_get || length == 0 {
+    let bytes = match header.kind == Kind::Get || length == 0 {
         true => &[],
         // SAFETY: the memory of a put is valid until its event.
         false => unsafe {
-            std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), length as usize)
+            std::slice::from_raw_parts(std::ptr::with_exposed_provenance(source), length as usize)
         },
     };
     world.wire.send(pid, &header, bytes);
@@ -277,40 +302,75 @@ exported! {
         target: ptl_process_t, index: ptl_pt_index_t, match_bits: ptl_match_bits_t,
         remote_offset: ptl_size_t, user: *mut c_void, hdr_data: ptl_hdr_data_t) -> c_int {
         let header = Header {
-            kind: Kind::Put,
-            pid: 0,
-            rank: 0,
-            operation: 0,
             wants_ack: ack != PTL_NO_ACK_REQ,
-            index,
-            match_bits,
-            offset: remote_offset,
             hdr_data,
-            length,
-            fail: PTL_NI_OK,
-            list: 0,
+            ..to(Kind::Put, index, match_bits, remote_offset)
         };
-        on(|world| start(world, md, (offset, length), header, target, user))
+        on(|world| start(world, (md, offset), (md, offset), length, header, target, user))
     }
 
     fn PtlGet(md: ptl_handle_md_t, offset: ptl_size_t, length: ptl_size_t,
         target: ptl_process_t, index: ptl_pt_index_t, match_bits: ptl_match_bits_t,
         remote_offset: ptl_size_t, user: *mut c_void) -> c_int {
+        let header = to(Kind::Get, index, match_bits, remote_offset);
+        on(|world| start(world, (md, offset), (md, offset), length, header, target, user))
+    }
+
+    fn PtlAtomic(md: ptl_handle_md_t, offset: ptl_size_t, length: ptl_size_t, ack: ptl_ack_req_t,
+        target: ptl_process_t, index: ptl_pt_index_t, match_bits: ptl_match_bits_t,
+        remote_offset: ptl_size_t, user: *mut c_void, hdr_data: ptl_hdr_data_t,
+        operation: ptl_op_t, datatype: ptl_datatype_t) -> c_int {
         let header = Header {
-            kind: Kind::Get,
-            pid: 0,
-            rank: 0,
-            operation: 0,
-            wants_ack: true,
-            index,
-            match_bits,
-            offset: remote_offset,
-            hdr_data: 0,
-            length,
-            fail: PTL_NI_OK,
-            list: 0,
+            wants_ack: ack != PTL_NO_ACK_REQ,
+            hdr_data,
+            atomic: (operation, datatype),
+            ..to(Kind::Atomic, index, match_bits, remote_offset)
         };
-        on(|world| start(world, md, (offset, length), header, target, user))
+        match operation >= PTL_SWAP {
+            true => PTL_ARG_INVALID,
+            false => {
+                on(|world| start(world, (md, offset), (md, offset), length, header, target, user))
+            }
+        }
+    }
+
+    fn PtlFetchAtomic(get_md: ptl_handle_md_t, get_offset: ptl_size_t, md: ptl_handle_md_t,
+        offset: ptl_size_t, length: ptl_size_t, target: ptl_process_t, index: ptl_pt_index_t,
+        match_bits: ptl_match_bits_t, remote_offset: ptl_size_t, user: *mut c_void,
+        hdr_data: ptl_hdr_data_t, operation: ptl_op_t, datatype: ptl_datatype_t) -> c_int {
+        let header = Header {
+            hdr_data,
+            atomic: (operation, datatype),
+            ..to(Kind::FetchAtomic, index, match_bits, remote_offset)
+        };
+        let back = (get_md, get_offset);
+        match operation >= PTL_SWAP {
+            true => PTL_ARG_INVALID,
+            false => on(|world| start(world, (md, offset), back, length, header, target, user)),
+        }
+    }
+
+    fn PtlSwap(get_md: ptl_handle_md_t, get_offset: ptl_size_t, md: ptl_handle_md_t,
+        offset: ptl_size_t, length: ptl_size_t, target: ptl_process_t, index: ptl_pt_index_t,
+        match_bits: ptl_match_bits_t, remote_offset: ptl_size_t, user: *mut c_void,
+        hdr_data: ptl_hdr_data_t, operand: *const c_void, operation: ptl_op_t,
+        datatype: ptl_datatype_t) -> c_int {
+        let comparand = match (operation, length) {
+            // SAFETY: a condition has as many bytes as the integer.
+            (PTL_CSWAP, 4) => unsafe { operand.cast::<u32>().read_unaligned() }.into(),
+            // SAFETY: as above.
+            (PTL_CSWAP, 8) => unsafe { operand.cast::<u64>().read_unaligned() },
+            (PTL_SWAP, _) => 0,
+            _ => return PTL_ARG_INVALID,
+        };
+        let header = Header {
+            hdr_data,
+            atomic: (operation, datatype),
+            comparand,
+            ..to(Kind::FetchAtomic, index, match_bits, remote_offset)
+        };
+        let back = (get_md, get_offset);
+        on(|world| start(world, (md, offset), back, length, header, target, user))
     }
 
     fn PtlEQAlloc(_ni: ptl_handle_ni_t, size: ptl_size_t, handle: *mut ptl_handle_eq_t) -> c_int {

@@ -8,6 +8,7 @@
 //! It has one interface. Several ranks within a process take copies of the file, each of which is a
 //! library of its own ([`copies`]).
 
+mod arithmetic;
 mod calls;
 mod faults;
 mod queue;

@@ -64,11 +64,11 @@ impl Entry {
 }
 
 impl World {
-    /// A put or get has come. Gives the answer and its bytes.
+    /// A put, get or atomic has come. Gives the answer and its bytes.
     pub(crate) fn arrived(&mut self, header: &Header, bytes: &[u8]) -> (Header, Vec<u8>) {
         let mut answer = Header {
             kind: match header.kind {
-                Kind::Get => Kind::Reply,
+                Kind::Get | Kind::FetchAtomic => Kind::Reply,
                 _ => Kind::Ack,
             },
             pid: self.wire.pid,
@@ -115,8 +115,13 @@ impl World {
             return Err(PTL_NI_PT_DISABLED);
         };
         let entry = &mut index.lists[usize::from(list)][at];
-        let is_put = header.kind == Kind::Put;
-        if !entry.has(if is_put { PTL_ME_OP_PUT } else { PTL_ME_OP_GET }) {
+        let (writes, reads, kind) = match header.kind {
+            Kind::Put => (true, false, PTL_EVENT_PUT),
+            Kind::Atomic => (true, false, PTL_EVENT_ATOMIC),
+            Kind::FetchAtomic => (true, true, PTL_EVENT_FETCH_ATOMIC),
+            _ => (false, true, PTL_EVENT_GET),
+        };
+        if writes && !entry.has(PTL_ME_OP_PUT) || reads && !entry.has(PTL_ME_OP_GET) {
             return Err(PTL_NI_OP_VIOLATION);
         }
         let offset = entry.offset(header);
@@ -125,15 +130,20 @@ impl World {
             0 => std::ptr::null_mut(),
             _ => entry.me.start.cast::<u8>().wrapping_add(offset as usize),
         };
-        if is_put {
-            // SAFETY: within the entry's memory, which is the library's to write and read.
-            unsafe { start.copy_from(bytes.as_ptr(), length as usize) };
-        }
-        let bytes = match is_put || length == 0 {
+        let before = match !reads || length == 0 {
             true => Vec::new(),
-            // SAFETY: as above.
+            // SAFETY: within the entry's memory, which is the library's to write and read.
             false => unsafe { std::slice::from_raw_parts(start, length as usize) }.to_vec(),
         };
+        match header.kind {
+            // SAFETY: as above.
+            Kind::Put => unsafe { start.copy_from(bytes.as_ptr(), length as usize) },
+            // SAFETY: as above.
+            Kind::Atomic | Kind::FetchAtomic => unsafe {
+                crate::arithmetic::apply(header, start, length as usize, bytes);
+            },
+            _ => {}
+        }
         let managed = entry.has(CONSTANTS.PTL_ME_MANAGE_LOCAL);
         if managed {
             entry.fill += length;
@@ -155,7 +165,7 @@ impl World {
             remote_offset: header.offset,
             initiator: ptl_process_t::from_rank(header.rank),
             pt_index: header.index,
-            r#type: if is_put { PTL_EVENT_PUT } else { PTL_EVENT_GET },
+            r#type: kind,
             ptl_list: list,
             ..ptl_event_t::default()
         };
@@ -168,7 +178,14 @@ impl World {
             self.stale(&mut event, false);
             self.raise(queue, event, self.faults.early);
         }
-        Ok((list, offset, Moved { length, bytes }))
+        Ok((
+            list,
+            offset,
+            Moved {
+                length,
+                bytes: before,
+            },
+        ))
     }
 
     /// Gives fields without meaning any value.

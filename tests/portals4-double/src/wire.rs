@@ -6,11 +6,11 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-use portals4_sys::ptl_ni_fail_t;
+use portals4_sys::{ptl_datatype_t, ptl_ni_fail_t, ptl_op_t};
 
 /// The largest message.
 pub(crate) const MOST: usize = 64 << 10;
-const WORDS: usize = 12;
+const WORDS: usize = 14;
 
 /// What a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,10 +19,20 @@ pub(crate) enum Kind {
     Get,
     Ack,
     Reply,
+    /// An atomic without a reply, and one with.
+    Atomic,
+    FetchAtomic,
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Put, Self::Get, Self::Ack, Self::Reply];
+    const ALL: [Self; 6] = [
+        Self::Put,
+        Self::Get,
+        Self::Ack,
+        Self::Reply,
+        Self::Atomic,
+        Self::FetchAtomic,
+    ];
 }
 
 /// The header of a message.
@@ -44,6 +54,9 @@ pub(crate) struct Header {
     pub(crate) length: u64,
     pub(crate) fail: ptl_ni_fail_t,
     pub(crate) list: u8,
+    /// Of an atomic: its operation and its type, and what it compares with.
+    pub(crate) atomic: (ptl_op_t, ptl_datatype_t),
+    pub(crate) comparand: u64,
 }
 
 impl Header {
@@ -61,6 +74,8 @@ impl Header {
             self.length,
             self.fail.into(),
             self.list.into(),
+            u64::from(self.atomic.0) | u64::from(self.atomic.1) << 8,
+            self.comparand,
         ]
     }
 
@@ -78,6 +93,8 @@ impl Header {
             length,
             fail,
             list,
+            atomic,
+            comparand,
         ] = words;
         Some(Self {
             kind: *Kind::ALL.get(kind as usize)?,
@@ -92,6 +109,8 @@ impl Header {
             length,
             fail: fail as u8,
             list: list as u8,
+            atomic: (atomic as u8, (atomic >> 8) as u8),
+            comparand,
         })
     }
 }

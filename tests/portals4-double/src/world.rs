@@ -66,8 +66,10 @@ impl World {
         };
         let fd = world.wire.fd();
         let pid = world.wire.pid;
+        // The thread ends where it finds no interface, so it has to wait for this one.
+        let mut place = lock();
         world.thread = Some(thread::Builder::new().spawn(move || attend(fd, pid))?);
-        *lock() = Some(world);
+        *place = Some(world);
         Ok(())
     }
 
@@ -87,7 +89,7 @@ impl World {
         self.wire.flush();
         while let Some((header, bytes)) = self.wire.receive() {
             match header.kind {
-                Kind::Put | Kind::Get => {
+                Kind::Put | Kind::Get | Kind::Atomic | Kind::FetchAtomic => {
                     let (answer, bytes) = self.arrived(&header, &bytes);
                     if header.wants_ack {
                         self.wire.send(header.pid, &answer, &bytes);

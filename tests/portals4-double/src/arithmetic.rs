@@ -1,0 +1,48 @@
+//! What atomics do with integers: plain loads and stores, as the reference library's, so they are
+//! atomic among themselves only.
+
+use portals4_sys::*;
+
+use crate::wire::Header;
+
+/// An operation on an integer of this type.
+macro_rules! on {
+    ($integer:ty, $start:expr, $bytes:expr, $header:expr) => {{
+        let Some(operand) = $bytes.first_chunk() else {
+            return;
+        };
+        let a = <$integer>::from_ne_bytes(*operand);
+        let comparand = $header.comparand as $integer;
+        let place = $start.cast::<$integer>();
+        // SAFETY: the caller's word.
+        let x = unsafe { place.read_unaligned() };
+        let new = match $header.atomic.0 {
+            PTL_MIN => x.min(a),
+            PTL_MAX => x.max(a),
+            PTL_SUM => x.wrapping_add(a),
+            PTL_PROD => x.wrapping_mul(a),
+            PTL_BOR => x | a,
+            PTL_BAND => x & a,
+            PTL_BXOR => x ^ a,
+            PTL_SWAP => a,
+            PTL_CSWAP if x == comparand => a,
+            _ => x,
+        };
+        // SAFETY: as above.
+        unsafe { place.write_unaligned(new) };
+    }};
+}
+
+/// Does a message's atomic. One that was cut does nothing.
+///
+/// # Safety
+/// There are so many bytes at `start`, which nobody else accesses.
+pub(crate) unsafe fn apply(header: &Header, start: *mut u8, length: usize, bytes: &[u8]) {
+    match (header.atomic.1, length) {
+        (PTL_INT32_T, 4) => on!(i32, start, bytes, header),
+        (PTL_UINT32_T, 4) => on!(u32, start, bytes, header),
+        (PTL_INT64_T, 8) => on!(i64, start, bytes, header),
+        (PTL_UINT64_T, 8) => on!(u64, start, bytes, header),
+        _ => {}
+    }
+}
