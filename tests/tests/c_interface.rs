@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use conduit_tests::c::{self, words};
 use conduit_tests::installed::{self, Link, Prefix, WARNINGS};
 use conduit_tests::job::{Finished, Job};
-use conduit_tests::ofi;
+use conduit_tests::{ofi, portals4};
 use tempfile::TempDir;
 
 /// The modes that are installed, and their packages.
@@ -238,6 +238,35 @@ fn everything_between_hosts() {
                 .env("CONDUIT_OFI_PROVIDER", "tcp")
                 .env("CONDUIT_OFI_DOMAIN", "lo");
             passes(fabric, &format!("{package}, over libfabric"));
+        }
+    }
+}
+
+/// Programs over Portals 4: messages of every size with their flow control, puts and gets, atomics, barriers and collectives.
+const OVER_PORTALS4: [&str; 8] = [
+    "am_counts",
+    "am_payload",
+    "prepared",
+    "rma",
+    "collectives",
+    "locks",
+    "credits",
+    "legacy_rma",
+];
+
+/// On a libportals without faults: with many the programs that send most take minutes.
+#[test]
+fn over_portals4() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = portals4::file(folder.path(), "");
+    let library = library.to_str().expect("a path in UTF-8");
+    for (program, package) in OVER_PORTALS4.into_iter().zip(PACKAGES.into_iter().cycle()) {
+        let built = built(prefix(), package, &C99, program);
+        for ranks in [2, 4] {
+            let job = job(&built, ranks, &[])
+                .env("CONDUIT_NETWORK", "portals4")
+                .env("CONDUIT_PORTALS4_LIBRARY", library);
+            passes(job, &format!("{program}, {package}, {ranks} ranks"));
         }
     }
 }
