@@ -10,8 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::limits::catalogue;
 use crate::select::{Choice, Judged};
 use crate::{
-    Event, Options, count, credits, figures, gasnet, job, lanes, ofi, peers, report, run_all,
-    select, survey, udp,
+    Event, Options, count, credits, figures, gasnet, job, lanes, ofi, peers, portals4, report,
+    run_all, select, survey, udp,
 };
 
 /// Latencies, rates and bandwidths of Conduit beside this machine's limits, measured in turn.
@@ -67,6 +67,8 @@ enum Command {
     /// Beside it run those of these that are installed (Debian's packages): UCX (ucx-utils), libfabric (libfabric-bin), Open MPI
     /// (openmpi-bin and libopenmpi-dev, for which a program is compiled).
     Peers(peers::Options),
+    /// Measure Conduit over Portals 4 beside bare loops of the libportals that CONDUIT_PORTALS4_LIBRARY names, on this host
+    Portals4(portals4::Options),
     /// Measure what goes over UDP, on the loopback interface, beside bare UDP
     Udp(udp::Options),
     /// Repeat an operation in a job of one rank
@@ -103,6 +105,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Gasnet(options)) => gasnet::run(&options)?,
         Some(Command::Lanes(options)) => lanes::run(&options)?,
         Some(Command::Ofi(options)) => ofi::run(&options)?,
+        Some(Command::Portals4(options)) => portals4::run(&options)?,
         Some(Command::Udp(options)) => udp::run(&options)?,
         Some(Command::Peers(options)) => peers::run(&options)?,
         Some(Command::Repeat { operation, count }) => count::repeat(&operation, count)?,

@@ -66,7 +66,10 @@ pub enum Error {
         cores: usize,
     },
     /// A rank's segment is not mapped in another rank, so that there is no memory for limits.
-    #[error("rank {rank} has no mapping of rank {home}'s segment (CONDUIT_WINDOWS)")]
+    #[error(
+        "rank {rank} has no mapping of rank {home}'s segment (CONDUIT_WINDOWS); networks without mappings are \
+         measured by `conduit-perf udp`, `ofi` and `portals4`"
+    )]
     NoWindow {
         /// The rank without the mapping.
         rank: u32,

@@ -5,4 +5,5 @@ mod figures;
 mod limits;
 mod ofi;
 mod peers;
+mod portals4;
 mod support;

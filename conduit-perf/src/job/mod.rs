@@ -19,7 +19,7 @@ use crate::figures::{Job, names};
 use crate::placement::Cores;
 use crate::select::{self, UnknownFigure};
 use crate::side::{PATIENCE, Side};
-use crate::{Mapping, credits, lanes, ofi, survey, udp};
+use crate::{Mapping, credits, lanes, ofi, portals4, survey, udp};
 
 pub use rank::{launched, measure_here};
 
@@ -58,6 +58,8 @@ pub(crate) enum Order {
     Udp(udp::Order),
     /// Figures over libfabric.
     Ofi(ofi::Order),
+    /// Figures over Portals 4, or bare loops of a libportals.
+    Portals4(portals4::Order),
 }
 
 /// Does a rank's part if this process is a rank that this program has started; `None` if it is not. To be called at the start
@@ -83,6 +85,7 @@ fn serve(order: &str) -> anyhow::Result<()> {
         Order::Lanes(work) => lanes::run_rank(&work),
         Order::Udp(order) => udp::serve(&order),
         Order::Ofi(order) => ofi::serve(&order),
+        Order::Portals4(order) => portals4::serve(&order),
     }
 }
 

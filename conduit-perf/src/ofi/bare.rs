@@ -12,7 +12,7 @@ use crate::limits::alone::Private;
 use crate::side::Side;
 
 use super::UNDER_WAY;
-use super::exchange::Exchange;
+use crate::exchange::Exchange;
 
 /// Receives that are posted.
 const RECEIVES: usize = 16;

@@ -16,8 +16,8 @@ use crate::Error;
 use crate::limits::alone::Private;
 use crate::side::Side;
 
-use super::exchange::Exchange;
 use super::{OVER, UNDER_WAY};
+use crate::exchange::Exchange;
 
 type Ranks = Engine<Ofi<Seq>, Seq>;
 type Message<'a> = Call<'a, Ofi<Seq>, Seq>;

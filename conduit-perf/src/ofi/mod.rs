@@ -10,7 +10,6 @@
 
 mod bare;
 mod engine;
-mod exchange;
 mod loops;
 mod pingpong;
 mod rows;

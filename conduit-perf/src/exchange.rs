@@ -11,11 +11,11 @@ const MOST: usize = 64 << 10;
 const COUNT: usize = 8;
 
 /// The side channel of a job whose ranks are the sides.
-pub(super) struct Exchange<'s, 'a>(pub(super) &'s Side<'a>);
+pub(crate) struct Exchange<'s, 'a>(pub(crate) &'s Side<'a>);
 
 impl Exchange<'_, '_> {
     /// What each side has said, by side.
-    pub(super) fn all(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    pub(crate) fn all(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let side = self.0;
         if own.len() > MOST {
             return Err(Error::AreaTooSmall {

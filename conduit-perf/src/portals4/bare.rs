@@ -1,0 +1,350 @@
+//! The calls of a libportals in bare loops: one interface with two table entries over the same memory, one whose messages are told
+//! to the target and one whose aren't, and a descriptor whose completions go to a queue.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use portals4_sys::*;
+
+use crate::Error;
+use crate::exchange::Exchange;
+use crate::piece::Piece;
+use crate::side::Side;
+
+/// Operations that are under way at once where several are.
+const UNDER_WAY: u64 = 64;
+/// Events that a queue has room for: more than a run has messages while their target gets no processor.
+const EVENTS: u64 = 1 << 16;
+/// The table entry whose messages are told to the target, and the one whose aren't.
+const TOLD: ptl_pt_index_t = 3;
+const SILENT: ptl_pt_index_t = 4;
+
+/// Makes an error of what has happened.
+pub(super) fn failed(text: impl Into<String>) -> Error {
+    Error::Figure {
+        name: "bare libportals",
+        source: text.into().into(),
+    }
+}
+
+/// One side's open interface.
+pub(super) struct Bare {
+    library: Library,
+    ni: ptl_handle_ni_t,
+    most: u64,
+    /// Events of messages to [`TOLD`].
+    arrivals: ptl_handle_eq_t,
+    completions: ptl_handle_eq_t,
+    md: ptl_handle_md_t,
+    /// What is sent, and where gets go; then the memory that peers access.
+    memory: [Box<[u8]>; 2],
+    pub(super) arrived: u64,
+    /// Operations that were started and have ended, of those that tell.
+    started: u64,
+    ended: u64,
+}
+
+impl Bare {
+    /// Opens an interface and meets the other side's. Its memory has so many bytes.
+    pub(super) fn open(side: &Side<'_>, library: Library, bytes: usize) -> Result<Self, Error> {
+        let mut bare = Self {
+            library,
+            ni: PTL_INVALID_HANDLE,
+            most: 0,
+            arrivals: PTL_EQ_NONE,
+            completions: PTL_EQ_NONE,
+            md: PTL_INVALID_HANDLE,
+            memory: [vec![1; bytes].into(), vec![0; bytes].into()],
+            arrived: 0,
+            started: 0,
+            ended: 0,
+        };
+        bare.start()?;
+        bare.meet(side)?;
+        bare.expose()?;
+        // Nobody is sent anything before it can take it.
+        side.meet()?;
+        Ok(bare)
+    }
+
+    fn check(&self, call: &'static str, returned: c_int) -> Result<(), Error> {
+        match self.library.version().return_code(returned) {
+            ReturnCode::Ok => Ok(()),
+            code => Err(failed(format!("{call} answers {code}"))),
+        }
+    }
+
+    fn start(&mut self) -> Result<(), Error> {
+        let wanted = ptl_ni_limits_t {
+            max_entries: 64,
+            max_unexpected_headers: 64,
+            max_mds: 64,
+            max_eqs: 64,
+            max_pt_index: 63,
+            max_list_size: 64,
+            max_msg_size: 1 << 30,
+            ..ptl_ni_limits_t::default()
+        };
+        let mut granted = wanted;
+        // SAFETY: may be called at any time.
+        self.check("PtlInit", unsafe { self.library.PtlInit() })?;
+        let options = PTL_NI_MATCHING | PTL_NI_LOGICAL;
+        // SAFETY: pointers to variables.
+        let opened = unsafe {
+            self.library.PtlNIInit(
+                PTL_IFACE_DEFAULT,
+                options,
+                PTL_PID_ANY,
+                &wanted,
+                &mut granted,
+                &mut self.ni,
+            )
+        };
+        self.check("PtlNIInit", opened)?;
+        self.most = granted.max_msg_size;
+        Ok(())
+    }
+
+    /// Tells the library where all sides are.
+    fn meet(&self, side: &Side<'_>) -> Result<(), Error> {
+        let mut own = ptl_process_t::from_rank(0);
+        // SAFETY: an open interface, here and below, and a variable.
+        let found = unsafe { self.library.PtlGetPhysId(self.ni, &mut own) };
+        self.check("PtlGetPhysId", found)?;
+        // SAFETY: all bytes of it have a value, and the call gives a place.
+        let ptl_process_phys_t { nid, pid } = unsafe { own.phys };
+        let own = [nid.to_le_bytes(), pid.to_le_bytes()];
+        let mut map = Vec::new();
+        for said in Exchange(side).all(own.as_flattened())? {
+            let [nid, pid] = *said.as_chunks().0 else {
+                return Err(failed("a side has said no place"));
+            };
+            let (nid, pid) = (u32::from_le_bytes(nid), u32::from_le_bytes(pid));
+            map.push(ptl_process_t::from_phys(nid, pid));
+        }
+        // SAFETY: a map of this length.
+        let set = unsafe {
+            self.library
+                .PtlSetMap(self.ni, map.len() as u64, map.as_ptr())
+        };
+        self.check("PtlSetMap", set)
+    }
+
+    /// Lets peers access the memory, and the library access what is sent.
+    fn expose(&mut self) -> Result<(), Error> {
+        let mut queues = [PTL_EQ_NONE; 2];
+        for queue in &mut queues {
+            // SAFETY: a pointer to a variable.
+            let made = unsafe { self.library.PtlEQAlloc(self.ni, EVENTS, queue) };
+            self.check("PtlEQAlloc", made)?;
+        }
+        [self.arrivals, self.completions] = queues;
+        let [source, target] = &mut self.memory;
+        let entry = ptl_me_t {
+            start: target.as_mut_ptr().cast(),
+            length: target.len() as u64,
+            ct_handle: PTL_CT_NONE,
+            uid: PTL_UID_ANY,
+            options: PTL_ME_OP_PUT
+                | PTL_ME_OP_GET
+                | self.library.constants().PTL_ME_EVENT_LINK_DISABLE,
+            match_id: ptl_process_t::from_rank(PTL_RANK_ANY),
+            match_bits: 0,
+            ignore_bits: 0,
+            min_free: 0,
+        };
+        let md = ptl_md_t {
+            start: source.as_mut_ptr().cast(),
+            length: source.len() as u64,
+            options: PTL_MD_EVENT_SEND_DISABLE,
+            eq_handle: self.completions,
+            ct_handle: PTL_CT_NONE,
+        };
+        for (index, queue) in [(TOLD, self.arrivals), (SILENT, PTL_EQ_NONE)] {
+            let (mut got, mut handle) = (0, PTL_INVALID_HANDLE);
+            // SAFETY: a queue of this interface, and variables.
+            let made = unsafe { (self.library).PtlPTAlloc(self.ni, 0, queue, index, &mut got) };
+            self.check("PtlPTAlloc", made)?;
+            let (list, user) = (PTL_PRIORITY_LIST, ptr::null_mut());
+            // SAFETY: variables; the memory stays until the interface is closed, by `drop`.
+            let made = unsafe {
+                (self.library).PtlMEAppend(self.ni, index, &entry, list, user, &mut handle)
+            };
+            self.check("PtlMEAppend", made)?;
+        }
+        // SAFETY: as above.
+        let made = unsafe { self.library.PtlMDBind(self.ni, &md, &mut self.md) };
+        self.check("PtlMDBind", made)
+    }
+
+    /// Whether messages of so many bytes can be sent.
+    pub(super) fn takes(&self, size: usize) -> bool {
+        size as u64 <= self.most && size <= self.memory[0].len()
+    }
+
+    /// Puts the first bytes to the peer. Where `acknowledged` is wanted, it counts as started.
+    fn put(&mut self, peer: u32, index: u32, size: usize, acknowledged: bool) -> Result<(), Error> {
+        let ack = if acknowledged {
+            PTL_ACK_REQ
+        } else {
+            PTL_NO_ACK_REQ
+        };
+        let (peer, user) = (ptl_process_t::from_rank(peer), ptr::null_mut());
+        let size = size as u64;
+        // SAFETY: a descriptor of this interface over memory that nobody writes but gets.
+        let put =
+            unsafe { (self.library).PtlPut(self.md, 0, size, ack, peer, index, 0, 0, user, 0) };
+        self.check("PtlPut", put)?;
+        self.started += u64::from(acknowledged);
+        Ok(())
+    }
+
+    fn get(&mut self, peer: u32, size: usize) -> Result<(), Error> {
+        let (peer, user) = (ptl_process_t::from_rank(peer), ptr::null_mut());
+        // SAFETY: as above; nobody reads the memory before the get has ended.
+        let got =
+            unsafe { (self.library).PtlGet(self.md, 0, size as u64, peer, SILENT, 0, 0, user) };
+        self.check("PtlGet", got)?;
+        self.started += 1;
+        Ok(())
+    }
+
+    /// Takes the events that are there.
+    fn poll(&mut self) -> Result<(), Error> {
+        for (queue, count) in [
+            (self.arrivals, &mut self.arrived),
+            (self.completions, &mut self.ended),
+        ] {
+            let mut event = ptl_event_t::default();
+            // SAFETY: a queue of this interface and a variable.
+            match unsafe { self.library.PtlEQGet(queue, &mut event) } {
+                PTL_OK if event.ni_fail_type == PTL_NI_OK => *count += 1,
+                PTL_OK => {
+                    let kind = event.ni_fail_type;
+                    return Err(failed(format!("an event with failure {kind}")));
+                }
+                PTL_EQ_EMPTY => {}
+                code => {
+                    let code = self.library.version().return_code(code);
+                    return Err(failed(format!("PtlEQGet answers {code}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn until(
+        &mut self,
+        side: &Side<'_>,
+        what: &'static str,
+        done: impl Fn(&Self) -> bool,
+    ) -> Result<(), Error> {
+        let mut polled = Ok(());
+        side.wait(what, || {
+            polled = self.poll();
+            polled.is_err() || done(self)
+        })?;
+        polled
+    }
+
+    /// Waits until no more operations than that are under way.
+    fn until_under_way(&mut self, side: &Side<'_>, most: u64) -> Result<(), Error> {
+        self.until(side, "operations to end", |bare| {
+            bare.started - bare.ended <= most
+        })
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        // SAFETY: an open interface, or a handle that is none, which is refused.
+        unsafe { self.library.PtlNIFini(self.ni) };
+    }
+}
+
+/// What is done with a bare interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loop {
+    /// Puts to and fro, each told to its target. An operation is a round trip.
+    ToAndFro,
+    /// Puts, each after the acknowledgement of the one before.
+    Put,
+    /// Gets, each after the one before.
+    Get,
+    /// Acknowledged puts, several under way.
+    Puts,
+    /// The same, told to the target, which answers the last.
+    Stream,
+}
+
+impl Loop {
+    /// What it is called beside a figure.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::ToAndFro => "put-to-and-fro",
+            Self::Put => "put-and-acknowledgement",
+            Self::Get => "get-and-reply",
+            Self::Puts => "puts-acknowledged",
+            Self::Stream => "puts-told",
+        }
+    }
+
+    /// With messages of so many bytes.
+    pub(super) fn piece(self, bare: &mut Bare, size: usize) -> impl Piece + '_ {
+        move |side: &Side<'_>, count| self.run(bare, side, size, count)
+    }
+
+    fn run(
+        self,
+        bare: &mut Bare,
+        side: &Side<'_>,
+        size: usize,
+        count: u64,
+    ) -> Result<Duration, Error> {
+        const ARRIVAL: &str = "a message";
+        let first = bare.arrived;
+        side.meet()?;
+        let start = Instant::now();
+        match (self, side.rank()) {
+            (Self::ToAndFro, rank) => {
+                let peer = 1 - rank as u32;
+                for trip in 1..=count {
+                    if rank == 0 {
+                        bare.put(peer, TOLD, size, false)?;
+                    }
+                    bare.until(side, ARRIVAL, |bare| bare.arrived == first + trip)?;
+                    if rank == 1 {
+                        bare.put(peer, TOLD, size, false)?;
+                    }
+                }
+            }
+            (Self::Put | Self::Get, 0) => {
+                for _ in 0..count {
+                    match self {
+                        Self::Get => bare.get(1, size)?,
+                        _ => bare.put(1, SILENT, size, true)?,
+                    }
+                    bare.until_under_way(side, 0)?;
+                }
+            }
+            (Self::Puts | Self::Stream, 0) => {
+                let index = if self == Self::Puts { SILENT } else { TOLD };
+                for _ in 0..count {
+                    bare.until_under_way(side, UNDER_WAY - 1)?;
+                    bare.put(1, index, size, true)?;
+                }
+                bare.until_under_way(side, 0)?;
+                if self == Self::Stream {
+                    bare.until(side, ARRIVAL, |bare| bare.arrived == first + 1)?;
+                }
+            }
+            (Self::Stream, _) => {
+                bare.until(side, ARRIVAL, |bare| bare.arrived == first + count)?;
+                bare.put(0, TOLD, 8, false)?;
+            }
+            (Self::Put | Self::Get | Self::Puts, _) => {}
+        }
+        Ok(start.elapsed())
+    }
+}

@@ -1,0 +1,44 @@
+//! The family of figures over Portals 4, on the libportals for tests: its jobs run and say what they should; no number is asserted
+//! beyond that it is one.
+
+use crate::support::{conduit_perf, fails, measured, objects, text};
+
+const LIBRARY: &str = "CONDUIT_PORTALS4_LIBRARY";
+
+#[test]
+fn figures_are_measured_beside_bare_loops() {
+    let library = portals4_double::file();
+    let library = library.to_str().expect("a path in UTF-8");
+    let asked = [
+        "am-short-round-trip",
+        "am-short-flood",
+        "put",
+        "put-nbi-rate",
+        "put-bandwidth",
+        "get",
+        "get-bandwidth",
+    ];
+    let arguments = format!("portals4 --quick --json --figures {}", asked.join(","));
+    let (figures, complaints) = objects(&arguments, &[(LIBRARY, library)]);
+    let list = conduit_perf("portals4 --list");
+    let names: Vec<_> = text(&list.stdout).lines().collect();
+    for name in asked {
+        let found = figures.iter().any(|figure| measured(figure) == name);
+        assert!(found && names.contains(&name), "{name}: {complaints}");
+    }
+    let beside = |name: &str| {
+        let figure = figures.iter().find(|figure| figure["name"] == name);
+        figure.expect("it was measured")["limit_name"].clone()
+    };
+    assert_eq!(beside("am-short-round-trip"), "put-to-and-fro");
+    assert_eq!(beside("put"), "put-and-acknowledgement");
+    assert_eq!(beside("get"), "get-and-reply");
+    // The library takes messages of 64 KiB, so bare loops have none that are longer.
+    assert!(complaints.contains("left out"), "{complaints}");
+}
+
+#[test]
+fn a_library_that_is_not_there_is_an_error_that_names_it() {
+    let library = "/no/such/libportals.so";
+    fails("portals4 --quick", &[(LIBRARY, library)], &[library]);
+}
