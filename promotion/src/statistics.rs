@@ -32,7 +32,7 @@ impl Statistics {
                 Message::Recall { .. } => &mut self.recalls,
                 Message::Taken { .. } | Message::Returned { .. } => return,
             },
-            Action::Close { .. } => return,
+            Action::Connect { .. } | Action::Close { .. } => return,
         };
         *counter += 1;
     }

@@ -12,6 +12,8 @@ enum Event {
     Touch(u32, u32),
     Round,
     Drained(u16),
+    Connected(u16),
+    Refused(u16),
     Death(u32),
 }
 
@@ -22,6 +24,8 @@ fn any_event() -> impl Strategy<Value = Event> {
         2 => (1u32..5, 0u32..100).prop_map(|(peer, samples)| Event::Touch(peer, samples)),
         3 => Just(Event::Round),
         2 => (0u16..4).prop_map(Event::Drained),
+        1 => (0u16..4).prop_map(Event::Connected),
+        1 => (0u16..4).prop_map(Event::Refused),
         1 => (1u32..5).prop_map(Event::Death),
     ]
 }
@@ -57,6 +61,8 @@ proptest! {
                     lanes.progress(&tracker, act);
                 }
                 Event::Drained(slot) => lanes.drained(slot, act),
+                Event::Connected(slot) => lanes.connected(slot, act),
+                Event::Refused(slot) => lanes.refused(slot, act),
                 Event::Death(peer) => {
                     tracker.forget(peer);
                     lanes.on_death(peer, act);
@@ -76,12 +82,18 @@ proptest! {
                 Action::Send { to, message } if *to == peer && message.generation() == generation
             ));
             let is_answered = match message {
-                Message::Ask { .. } | Message::Offer { .. } => sent,
+                Message::Ask { .. } => sent,
+                // At once, or when it is known whether there is a connection.
+                Message::Offer { .. } => {
+                    sent || lane.is_some_and(|lane| lane.state == State::Connecting)
+                }
                 // At once, once the lane is left, or by the recall that crossed it.
                 Message::Recall { .. } => sent
                     || lane.is_some_and(|lane| lane.state == State::Draining)
                     || actions.iter().any(|action| matches!(action, Action::Close { .. }))
-                    || lane.is_some_and(|lane| lane.state == State::Asked),
+                    || lane.is_some_and(|lane| {
+                        matches!(lane.state, State::Asked | State::Connecting)
+                    }),
                 _ => true,
             };
             prop_assert!(is_answered, "{message:?}: {actions:?}");

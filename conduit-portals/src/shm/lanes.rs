@@ -188,8 +188,7 @@ impl State {
             ..Settings::default()
         };
         if force > 0 {
-            (settings.interval, settings.samples) = (4, 2);
-            (settings.threshold, settings.hold) = (1, 0);
+            settings = settings.forced();
         }
         let holder = Settings {
             slots: if holds { ROWS as u16 } else { 0 },
@@ -280,7 +279,7 @@ impl State {
                 Action::Send { to, message } => outbox.push((to, message)),
                 Action::Open { slot, peer, .. } => lent[usize::from(slot)].holder = Some(peer),
                 Action::Close { slot, .. } => lent[usize::from(slot)] = Lent::default(),
-                Action::Drain { .. } => {}
+                Action::Connect { .. } | Action::Drain { .. } => {}
             }
         });
     }
@@ -303,6 +302,8 @@ impl State {
             statistics.count(&action);
             let (slot, peer) = match action {
                 Action::Send { to, message } => return outbox.push((to, message)),
+                // Nothing has to be made.
+                Action::Connect { .. } => return,
                 Action::Open { slot, peer, .. }
                 | Action::Drain { slot, peer }
                 | Action::Close { slot, peer } => (usize::from(slot), peer),

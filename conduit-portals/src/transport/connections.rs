@@ -8,8 +8,9 @@
 //! message about lanes says so once both channels are through. So a fragment that the layer above
 //! holds has no way yet, one that is under way comes the way that it went, and nobody holds any.
 //!
-//! The end that offers a connection makes its end before the offer goes, and the other one before
-//! it says that it has taken it: whatever comes finds an end.
+//! The end that offers a connection expects it before the offer goes. The other one makes it, which
+//! may take a while, and says that it has taken the offer once it is there; if it fails the offer is
+//! denied, and the pair stays in the base path. So whatever comes finds an end.
 //!
 //! What ranks say about lanes, and announcements, are fragments of the base path. The layer above
 //! must not use the first bytes of their headers (from 0x80 on), nor tokens from 2^63 on.
@@ -59,6 +60,8 @@ struct State {
     lanes: Lanes,
     /// This rank's ends, by the lane's place.
     ends: Box<[Option<End>]>,
+    /// For tests: fragments after which a connection is left, whatever it is worth; 0: none.
+    force: u32,
     /// What the network has handed over and was not looked at yet.
     arrived: VecDeque<(Rank, Arrival)>,
     /// Something was not taken from a peer that leaves too many questions open.
@@ -76,7 +79,10 @@ struct End {
     outlets: [Outlet; CHANNELS],
     /// The announcement was met.
     is_watched: [bool; CHANNELS],
+    is_connecting: bool,
     is_draining: bool,
+    /// Fragments that this rank has sent by it.
+    sent: u32,
 }
 
 #[derive(Debug)]
@@ -122,22 +128,31 @@ impl<N: Connect> Connections<N> {
     /// The settings can't be.
     pub fn new(network: N, rank: Rank, mut settings: Settings) -> Result<Self, SettingsError> {
         settings.slots = settings.slots.min(network.connections());
-        let state = State {
-            sampler: Sampler::new(settings.interval, rank),
-            tracker: Tracker::new(settings.decay),
-            samples: settings.samples,
-            ends: (0..settings.slots).map(|_| None).collect(),
-            lanes: Lanes::new(rank, Kind::Both, settings)?,
-            arrived: VecDeque::new(),
-            has_refused: false,
-            outgoing: Vec::new(),
-            actions: Vec::new(),
-            statistics: Statistics::default(),
-        };
+        let state = State::new(rank, settings)?;
         Ok(Self {
             network,
             state: (!state.ends.is_empty()).then(|| Box::new(state)),
         })
+    }
+
+    /// As many as the network has. For tests: `force`, if it is not 0, is a number of fragments
+    /// after which a rank leaves a connection that it has sent them by; then connections are given
+    /// for next to nothing.
+    pub fn forced(network: N, rank: Rank, force: u32) -> Self {
+        let settings = Settings {
+            // No more are used.
+            slots: network.connections().min(promotion::ROWS as u16),
+            ..Settings::default()
+        };
+        let settings = match force {
+            0 => settings,
+            _ => settings.forced(),
+        };
+        let state = State::new(rank, settings).ok();
+        Self {
+            network,
+            state: state.map(|state| Box::new(State { force, ..state })),
+        }
     }
 
     /// The network below.
@@ -212,15 +227,28 @@ impl<N: Connect> Connections<N> {
             state.act(network);
         }
         for slot in 0..state.ends.len() {
-            if state.ends[slot]
-                .as_mut()
-                .is_some_and(|end| end.leaves(network))
-            {
-                // Fits: there are fewer lanes.
-                let act = &mut |action| state.actions.push(action);
-                state.lanes.drained(slot as u16, act);
-                state.act(network);
+            let Some(end) = &mut state.ends[slot] else {
+                continue;
+            };
+            let act = &mut |action| state.actions.push(action);
+            // Fits: there are fewer lanes.
+            let at = slot as u16;
+            if end.is_connecting {
+                match network.made(end.peer) {
+                    None => continue,
+                    Some(true) => state.lanes.connected(at, act),
+                    Some(false) => state.lanes.refused(at, act),
+                }
+                end.is_connecting = false;
+            } else if end.leaves(network) {
+                state.lanes.drained(at, act);
+            } else if state.force > 0 && end.sent >= state.force {
+                end.sent = 0;
+                state.lanes.recall_now(at, act);
+            } else {
+                continue;
             }
+            state.act(network);
         }
         state.outgoing.retain(|&(to, message)| {
             let bytes = message.encode();
@@ -234,6 +262,22 @@ impl<N: Connect> Connections<N> {
 }
 
 impl State {
+    fn new(rank: Rank, settings: Settings) -> Result<Self, SettingsError> {
+        Ok(Self {
+            sampler: Sampler::new(settings.interval, rank),
+            tracker: Tracker::new(settings.decay),
+            samples: settings.samples,
+            ends: (0..settings.slots).map(|_| None).collect(),
+            force: 0,
+            lanes: Lanes::new(rank, Kind::Both, settings)?,
+            arrived: VecDeque::new(),
+            has_refused: false,
+            outgoing: Vec::new(),
+            actions: Vec::new(),
+            statistics: Statistics::default(),
+        })
+    }
+
     fn end(&mut self, slot: u16) -> Option<&mut End> {
         self.ends.get_mut(usize::from(slot))?.as_mut()
     }
@@ -256,7 +300,8 @@ impl State {
                         slot, generation, ..
                     } = message
                     {
-                        self.connect(slot, to, generation, network);
+                        network.expect(to, generation);
+                        self.ends[usize::from(slot)] = Some(End::new(to, false));
                     }
                     if let Message::Ask { .. } = message {
                         // One that did not go was given up.
@@ -266,13 +311,17 @@ impl State {
                     }
                     self.outgoing.push((to, message));
                 }
-                Action::Open {
+                Action::Connect {
                     slot,
                     peer,
                     generation,
-                    ..
                 } => {
-                    self.connect(slot, peer, generation, network);
+                    network.connect(peer, generation);
+                    self.ends[usize::from(slot)] = Some(End::new(peer, true));
+                }
+                Action::Open {
+                    slot, generation, ..
+                } => {
                     if let Some(end) = self.end(slot) {
                         end.outlets
                             .iter_mut()
@@ -283,6 +332,7 @@ impl State {
                     if let Some(end) = self.end(slot) {
                         end.outlets.iter_mut().for_each(Outlet::drain);
                         end.is_draining = true;
+                        network.leave(end.peer);
                     }
                 }
                 Action::Close { slot, peer } => {
@@ -294,19 +344,6 @@ impl State {
         }
     }
 
-    /// Makes this rank's end, unless it was made for the offer.
-    fn connect(&mut self, slot: u16, peer: Rank, generation: u32, network: &mut impl Connect) {
-        self.ends[usize::from(slot)].get_or_insert_with(|| {
-            network.connect(peer, generation);
-            End {
-                peer,
-                outlets: <[Outlet; CHANNELS]>::default(),
-                is_watched: [false; CHANNELS],
-                is_draining: false,
-            }
-        });
-    }
-
     fn waiting(&self, peer: Rank) -> usize {
         let arrived = self.arrived.iter().filter(|(from, _)| *from == peer);
         let outgoing = self.outgoing.iter().filter(|(to, _)| *to == peer);
@@ -315,6 +352,17 @@ impl State {
 }
 
 impl End {
+    fn new(peer: Rank, is_connecting: bool) -> Self {
+        Self {
+            peer,
+            outlets: <[Outlet; CHANNELS]>::default(),
+            is_watched: [false; CHANNELS],
+            is_connecting,
+            is_draining: false,
+            sent: 0,
+        }
+    }
+
     fn send(&mut self, network: &mut impl Connect, fragment: &Fragment<'_>) -> Result<(), Refused> {
         let channel = usize::from(matches!(fragment.payload, Payload::Read { .. }));
         loop {
@@ -330,6 +378,7 @@ impl End {
                 Route::Wait => return Err(Refused::Full),
             }
             self.outlets[channel] = next;
+            self.sent = self.sent.saturating_add(u32::from(route == Route::Lane));
             if !matches!(route, Route::Announce { .. }) {
                 return Ok(());
             }

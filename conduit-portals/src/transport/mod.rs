@@ -46,6 +46,7 @@ mod window;
 mod wire;
 
 pub use config::{LaneSettings, MAX_MANAGED, PortalsConfig};
+pub use connect::{CHANNELS, Connect};
 pub use interface::{Access, NativeAtomic, Remote, Transport, Wait, timespec};
 pub use progress_thread::{Progress, ProgressThread};
 pub use state::PortalsCounters;

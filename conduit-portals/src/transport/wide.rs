@@ -113,7 +113,7 @@ impl Ends<'_> {
                 }
             }
             // The peer counts it as its promotion. An owner has nothing to drain.
-            Action::Open { .. } | Action::Drain { .. } => {}
+            Action::Connect { .. } | Action::Open { .. } | Action::Drain { .. } => {}
         }
     }
 
@@ -135,6 +135,7 @@ impl Ends<'_> {
                 }
             }
             Action::Close { peer, .. } => draining.retain(|(_, draining)| *draining != peer),
+            Action::Connect { .. } => {}
         }
     }
 }

@@ -109,6 +109,7 @@ impl Event {
             Self::CrossingAsks => ("asks cross", |_, state| state.happened.crossed_asks),
             Self::CrossingRecalls => ("recalls cross", |_, state| state.happened.crossed_recalls),
             Self::Wait => ("a sender waits", |_, state| state.happened.waits),
+            Self::Refusal => ("a connection fails", |_, state| state.happened.refused),
         };
         Property::sometimes(name, is_so)
     }

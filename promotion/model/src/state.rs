@@ -19,6 +19,8 @@ pub enum Step {
     Base(usize),
     /// What is next in the lane of a flow is taken.
     ByLane(usize),
+    /// A connection is made, or fails: rank, slot, which.
+    Connect(usize, u16, bool),
     /// A sender reports that its lane is empty: rank, table, slot.
     Leave(usize, usize, u16),
     /// A message about lanes arrives.
@@ -102,6 +104,7 @@ pub(crate) struct Happened {
     pub(crate) waits: bool,
     pub(crate) crossed_asks: bool,
     pub(crate) crossed_recalls: bool,
+    pub(crate) refused: bool,
 }
 
 /// Where a job stands.
@@ -112,6 +115,8 @@ pub struct State {
     /// All messages about lanes under way, in the order of their values: any can arrive next.
     pub(crate) control: Vec<Control>,
     pub(crate) happened: Happened,
+    /// Connections that were not to be had.
+    refusals: u8,
     /// The rule that the last step broke.
     pub broken: Option<Broken>,
 }
@@ -145,6 +150,7 @@ impl State {
             flows: vec![Progress::default(); world.flows.len()],
             control: Vec::new(),
             happened: Happened::default(),
+            refusals: 0,
             broken: None,
         }
     }
@@ -192,6 +198,11 @@ impl State {
         }
         for (rank, place) in self.places.iter().enumerate().filter(|(_, p)| !p.is_dead) {
             for (table, lanes) in place.tables.iter().enumerate() {
+                let connecting = lanes.iter().filter(|l| l.state == Stands::Connecting);
+                // With one that is dead there is none to be had.
+                steps.extend(
+                    connecting.map(|lane| Step::Connect(rank, lane.slot, is_live(lane.peer))),
+                );
                 let leaves = lanes
                     .iter()
                     .filter(|lane| matches!(lane.state, Stands::Leaving | Stands::Draining));
@@ -233,6 +244,10 @@ impl State {
                 Step::Shift(rank),
             );
             when(deaths < world.deaths.into(), Step::Die(rank));
+            for lane in place.tables[0].iter() {
+                let may_fail = lane.state == Stands::Connecting && self.refusals < world.refusals;
+                when(may_fail, Step::Connect(rank, lane.slot, false));
+            }
         }
         steps
     }
@@ -309,6 +324,14 @@ impl State {
                     }
                 }
                 self.on(world, rank, table, |lanes, _, act| lanes.drained(slot, act));
+            }
+            Step::Connect(rank, slot, is_there) => {
+                self.happened.refused = !is_there;
+                self.refusals += u8::from(!is_there);
+                self.on(world, rank, 0, |lanes, _, act| match is_there {
+                    true => lanes.connected(slot, act),
+                    false => lanes.refused(slot, act),
+                });
             }
             Step::Deliver(control) => self.deliver(world, control),
             Step::Die(rank) => {
@@ -495,7 +518,8 @@ impl State {
                     self.happened.waits |= waits;
                 }
             }
-            Action::Close { .. } => {}
+            // The step is one of those that come next.
+            Action::Connect { .. } | Action::Close { .. } => {}
         }
     }
 

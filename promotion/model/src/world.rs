@@ -47,6 +47,8 @@ pub enum Event {
     CrossingRecalls,
     /// A sender has to wait until its lane is empty.
     Wait,
+    /// A connection can't be made.
+    Refusal,
 }
 
 /// A job to be checked.
@@ -68,6 +70,8 @@ pub struct World {
     pub rounds: u8,
     /// Ranks that may die.
     pub deaths: u8,
+    /// Connections that may fail to come up.
+    pub refusals: u8,
     /// All messages.
     pub flows: Vec<Flow>,
     /// A mistake that all ranks make.

@@ -2,7 +2,7 @@
 
 use promotion::{Kind, Settings};
 
-use crate::Event::{ByLane, CrossingAsks, CrossingRecalls, Denial, Recall, Wait};
+use crate::Event::{ByLane, CrossingAsks, CrossingRecalls, Denial, Recall, Refusal, Wait};
 use crate::{Fault, Flow, World};
 
 /// Much traffic, and little.
@@ -32,6 +32,7 @@ fn world(name: &'static str, kind: Kind, flows: &[(u32, u32, &[u8])]) -> World {
         shifts: 0,
         rounds: 1,
         deaths: 0,
+        refusals: 0,
         flows,
         fault: Fault::None,
         events: vec![ByLane],
@@ -105,14 +106,20 @@ pub fn small() -> Vec<World> {
             phases: mutual,
             rounds: 2,
             deaths: 1,
-            events: vec![ByLane, CrossingAsks, Denial],
-            ..world("two ranks that ask each other, a death", Kind::Both, two)
+            refusals: 1,
+            events: vec![ByLane, CrossingAsks, Denial, Refusal],
+            ..world(
+                "two ranks that ask each other, a death, a connection that fails",
+                Kind::Both,
+                two,
+            )
         },
         World {
             phases: vec![ring([MUCH, SOME, LITTLE])],
             rounds: 2,
-            events: vec![ByLane, Denial],
-            ..world("a ring of asks", Kind::Both, three)
+            refusals: 1,
+            events: vec![ByLane, Denial, Refusal],
+            ..world("a ring of asks, a connection that fails", Kind::Both, three)
         },
         World {
             phases: vec![ring([SOME, SOME, SOME])],

@@ -498,9 +498,15 @@ impl World {
                     let empty = self.events.now() + self.random.u64(..10 * US);
                     self.events.schedule(empty, Event::Drained(at, table, slot));
                 }
+                Action::Connect { slot, .. } => self.connected(at, table, slot),
                 Action::Open { .. } | Action::Close { .. } => {}
             }
         }
+    }
+
+    /// Connections are made at once: what is of interest is who has them.
+    fn connected(&mut self, at: u32, table: usize, slot: u16) {
+        self.on(at, table, |lanes, _, act| lanes.connected(slot, act));
     }
 
     fn figures(&self) -> Figures {

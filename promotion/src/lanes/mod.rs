@@ -22,21 +22,24 @@ pub enum Kind {
 /// Where a lane stands.
 ///
 /// ```text
-/// Free ── Ask sent ────> Asked ──── Offer came, Taken sent ──> Open
+/// Free ── Ask sent ────> Asked ──── Offer came ──────────────> Connecting
+/// Connecting ── connected, Taken sent ───────────────────────> Open
 /// Free ── Offer sent ──> Offered ── Taken came ──────────────> Open
 /// Open ── another peer beats it ──> Leaving ── drained, Recall sent ──> Recalled
 /// Recalled ── Returned came, or the peer's Recall ──> Free
 /// Open ── Recall came ──> Draining ── drained, Returned sent ──> Free
 /// ```
 ///
-/// A denial leads back to `Free`, and so does the peer's death, from everywhere and at once. An
-/// owner sends nothing by its lanes, so it has nothing to drain and recalls at once.
+/// A denial leads back to `Free`, and so do a connection that fails and the peer's death, from
+/// everywhere and at once. An owner sends nothing by its lanes, so it has nothing to drain and recalls at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// Nobody's.
     Free,
     /// Kept for a peer that was asked for a lane.
     Asked,
+    /// A peer has offered it, and the connection is being made. Only where both ends pay.
+    Connecting,
     /// Kept for a peer that was offered it.
     Offered,
     /// A peer's.
@@ -59,6 +62,16 @@ pub enum Action {
         /// The message.
         message: Message,
     },
+    /// A connection has to be made with the peer, which waits for it since it has sent its offer;
+    /// then [`Lanes::connected`] or [`Lanes::refused`]. Only where both ends pay.
+    Connect {
+        /// The lane's place here.
+        slot: u16,
+        /// The peer.
+        peer: u32,
+        /// The exchange that it is about.
+        generation: u32,
+    },
     /// The peer has the lane, which can be used: [`Outlet::open`](crate::Outlet::open).
     Open {
         /// The lane's place here.
@@ -67,7 +80,7 @@ pub enum Action {
         peer: u32,
         /// What has to be announced.
         generation: u32,
-        /// The lane's place at the end that offered it.
+        /// The lane's place at its owner; where both ends pay, here.
         place: u16,
         /// What it is worth.
         size: u32,
@@ -235,6 +248,37 @@ impl Lanes {
         }
     }
 
+    /// The connection that had to be made is there: the peer is told that its offer was taken.
+    pub fn connected(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
+        let at = usize::from(slot);
+        if self.is_connecting(at) {
+            let Slot {
+                peer, generation, ..
+            } = self.slots[at];
+            send(act, peer, Message::Taken { generation });
+            self.open(at, slot, self.settings.size, act);
+        }
+    }
+
+    /// The connection that had to be made can't be: the peer's offer is denied, and it is not asked
+    /// at once again.
+    pub fn refused(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
+        let at = usize::from(slot);
+        if self.is_connecting(at) {
+            let Slot {
+                peer, generation, ..
+            } = self.slots[at];
+            self.denials.note(peer, 0, self.settings.hold, self.round);
+            self.deny(peer, generation, 0, self.settings.hold, act);
+            self.close(at, act);
+        }
+    }
+
+    fn is_connecting(&self, at: usize) -> bool {
+        let slot = self.slots.get(at);
+        slot.is_some_and(|slot| slot.state == State::Connecting)
+    }
+
     /// The sender has left a lane that it had to leave, and goes on by the base path.
     pub fn drained(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
         let at = usize::from(slot);
@@ -262,7 +306,7 @@ impl Lanes {
         }
     }
 
-    /// For tests: an owner takes a lane back that is open, whatever it is worth.
+    /// For tests: takes a lane back that is open, whatever it is worth.
     pub fn recall_now(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
         let at = usize::from(slot);
         if self

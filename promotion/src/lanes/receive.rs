@@ -43,10 +43,7 @@ impl Lanes {
             (Message::Ask { weight, .. }, _) => {
                 self.on_ask(from, generation, weight, at, tracker, act);
             }
-            (Message::Offer { slot, size, .. }, Some((at, State::Asked))) => {
-                send(act, from, Message::Taken { generation });
-                self.open(at, slot, size, act);
-            }
+            (Message::Offer { .. }, Some((at, State::Asked))) => self.connect(at, act),
             (Message::Offer { slot, size, .. }, None) if self.kind == Kind::Holder => {
                 match self.free() {
                     Some(free) if at.is_none() => {
@@ -57,9 +54,9 @@ impl Lanes {
                     _ => self.deny(from, generation, 0, self.settings.hold, act),
                 }
             }
-            (Message::Offer { slot, size, .. }, None) if self.probe == Some((from, generation)) => {
+            (Message::Offer { .. }, None) if self.probe == Some((from, generation)) => {
                 self.probe = None;
-                self.on_willing(from, generation, (slot, size), tracker, act);
+                self.on_willing(from, generation, tracker, act);
             }
             // The ask was given up meanwhile.
             (Message::Offer { .. }, _) => self.deny(from, generation, 0, 0, act),
@@ -72,11 +69,11 @@ impl Lanes {
             }
             (
                 Message::Denied { price, rest, .. },
-                Some((at, state @ (State::Asked | State::Offered))),
+                Some((at, state @ (State::Asked | State::Connecting | State::Offered))),
             ) => {
                 self.close(at, act);
                 // An offer that answered an ask is denied by those who don't want it any more.
-                if state == State::Asked || self.kind == Kind::Owner {
+                if state != State::Offered || self.kind == Kind::Owner {
                     self.denials.note(from, price, rest.into(), self.round);
                 }
             }
@@ -120,7 +117,7 @@ impl Lanes {
             .filter(|&at| self.slots[at].generation == generation)?;
         match self.slots[at].state {
             // Nobody could have been given it.
-            State::Asked => return None,
+            State::Asked | State::Connecting => return None,
             // It has overtaken the answer.
             State::Offered => self.taken(at, act),
             _ => {}
@@ -135,21 +132,30 @@ impl Lanes {
         &mut self,
         from: u32,
         generation: u32,
-        (place, size): (u16, u32),
         tracker: &Tracker,
         act: &mut dyn FnMut(Action),
     ) {
         let has_none = self.of(from).is_none();
         if let Some(free) = self.free().filter(|_| has_none) {
             self.reserve(free, State::Asked, from, generation, 0);
-            send(act, from, Message::Taken { generation });
-            self.open(free, place, size, act);
+            self.connect(free, act);
             return;
         }
         if has_none {
             self.make_room(from, tracker, act);
         }
         self.deny(from, generation, 0, 0, act);
+    }
+
+    /// A peer that was asked is willing.
+    fn connect(&mut self, at: usize, act: &mut dyn FnMut(Action)) {
+        let slot = &mut self.slots[at];
+        slot.state = State::Connecting;
+        act(Action::Connect {
+            slot: at as u16,
+            peer: slot.peer,
+            generation: slot.generation,
+        });
     }
 
     fn taken(&mut self, at: usize, act: &mut dyn FnMut(Action)) {
@@ -220,7 +226,7 @@ impl Lanes {
         (order(from, weight) > order(slot.peer, slot.asked)).then_some(at)
     }
 
-    fn deny(
+    pub(super) fn deny(
         &mut self,
         to: u32,
         generation: u32,

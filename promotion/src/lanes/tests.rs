@@ -9,6 +9,8 @@ struct Ranks {
     /// From whom to whom.
     messages: Vec<(u32, u32, Message)>,
     others: Vec<(u32, Action)>,
+    /// Connections are made at once.
+    connects: bool,
 }
 
 impl Ranks {
@@ -24,6 +26,7 @@ impl Ranks {
             trackers: vec![Tracker::new(settings.decay); count as usize],
             messages: Vec::new(),
             others: Vec::new(),
+            connects: true,
         }
     }
 
@@ -38,6 +41,17 @@ impl Ranks {
                 other => others.push((rank, other)),
             },
         );
+        while self.connects
+            && let Some(made) = (self.others.iter())
+                .position(|(_, action)| matches!(action, Action::Connect { .. }))
+            && let (rank, Action::Connect { slot, .. }) = self.others.remove(made)
+        {
+            self.connected(rank, slot);
+        }
+    }
+
+    fn connected(&mut self, rank: u32, slot: u16) {
+        self.on(rank, |lanes, _, act| lanes.connected(slot, act));
     }
 
     /// Both see so much traffic.
@@ -178,9 +192,51 @@ fn a_lane_that_both_recall_is_free_at_both() {
 }
 
 #[test]
+fn a_connection_that_fails_is_a_denial() {
+    let mut ranks = Ranks::new(2);
+    ranks.connects = false;
+    ranks.touch(0, 1, 50);
+    ranks.progress(0);
+    ranks.settle();
+    let [
+        (
+            0,
+            Action::Connect {
+                slot: 0, peer: 1, ..
+            },
+        ),
+    ] = ranks.others[..]
+    else {
+        panic!("{:?}", ranks.others);
+    };
+    let states: Vec<State> = ranks
+        .lanes
+        .iter()
+        .flat_map(|lanes| lanes.iter().map(|lane| lane.state))
+        .collect();
+    assert_eq!(states, [State::Connecting, State::Offered]);
+    ranks.on(0, |lanes, _, act| lanes.refused(0, act));
+    assert_eq!(ranks.lanes[0].iter().count(), 0);
+    ranks.settle();
+    assert_eq!(ranks.lanes[1].iter().count(), 0, "its lane is free again");
+    ranks.progress(0);
+    assert_eq!(ranks.messages, [], "it is left alone for a while");
+    for _ in 0..4 {
+        ranks.progress(0);
+    }
+    assert_ne!(ranks.messages, []);
+    // Too late.
+    for late in [Lanes::connected, Lanes::refused] {
+        ranks.on(0, |lanes, _, act| late(lanes, 0, act));
+        assert_eq!(ranks.lanes[0].iter().next().unwrap().state, State::Asked);
+    }
+}
+
+#[test]
 fn death_frees_this_side_in_every_state() {
-    for steps in 0..8 {
+    for (steps, connects) in (0..8).flat_map(|steps| [(steps, true), (steps, false)]) {
         let mut ranks = Ranks::new(3);
+        ranks.connects = connects;
         ranks.touch(0, 1, 50);
         ranks.progress(0);
         for step in 0..steps {

@@ -13,6 +13,8 @@ use crate::transport::fragment::{Failure, Fragment, FragmentHandler, Payload, Re
 #[derive(Debug, Default)]
 pub(super) struct Connection {
     number: u32,
+    /// Nobody knows yet whether it comes up.
+    is_begun: bool,
     /// Not transmitted yet.
     waiting: VecDeque<Waiting>,
     /// By channel: fragments that the peer has not taken; those that it has taken since the last
@@ -70,6 +72,18 @@ impl FabricTransport {
         links.filter(|link| link.connection.is_some()).count()
     }
 
+    fn add(&mut self, peer: Rank, number: u32, is_begun: bool) {
+        let limit = usize::from(self.disorder.connections);
+        assert!(self.connected() < limit, "more connections than {limit}");
+        let connection = Connection {
+            number,
+            is_begun,
+            ..Connection::default()
+        };
+        let before = self.links[peer as usize].connection.replace(connection);
+        assert!(before.is_none(), "a second connection with rank {peer}");
+    }
+
     /// Puts what may go out by the connection with a peer behind the rest.
     pub(super) fn transmit_connected(
         &mut self,
@@ -94,15 +108,25 @@ impl Connect for FabricTransport {
         self.disorder.connections
     }
 
+    fn expect(&mut self, peer: Rank, number: u32) {
+        self.add(peer, number, false);
+    }
+
     fn connect(&mut self, peer: Rank, number: u32) {
-        let limit = usize::from(self.disorder.connections);
-        assert!(self.connected() < limit, "more connections than {limit}");
-        let connection = Connection {
-            number,
-            ..Connection::default()
-        };
-        let before = self.links[peer as usize].connection.replace(connection);
-        assert!(before.is_none(), "a second connection with rank {peer}");
+        self.add(peer, number, true);
+    }
+
+    fn made(&mut self, peer: Rank) -> Option<bool> {
+        if self.chance(2) {
+            return None;
+        }
+        let is_refused = self.chance(self.disorder.refuse_connections);
+        let connection = self.links[peer as usize].connection.as_mut();
+        let is_there = connection.is_some_and(|connection| {
+            connection.is_begun = false;
+            !is_refused
+        });
+        Some(is_there)
     }
 
     fn disconnect(&mut self, peer: Rank) {
@@ -119,6 +143,7 @@ impl Connect for FabricTransport {
         let Some(connection) = &mut link.connection else {
             return Err(Refused::Full);
         };
+        assert!(!connection.is_begun, "nothing goes before it is made");
         if refused || connection.left.iter().sum::<u32>() as usize >= limit {
             return Err(Refused::Full);
         }

@@ -41,6 +41,8 @@ pub struct Disorder {
     pub exposed_bytes: usize,
     /// The most connections that a rank has at once.
     pub connections: u16,
+    /// One in so many connections fails to come up; 0: none.
+    pub refuse_connections: u32,
 }
 
 /// The atomics that a fabric has.
@@ -65,6 +67,7 @@ impl Default for Disorder {
             atomics: Atomics::None,
             exposed_bytes: usize::MAX,
             connections: 0,
+            refuse_connections: 0,
         }
     }
 }

@@ -331,6 +331,7 @@ fn disorder(seed: Option<u64>, connections: u16) -> Disorder {
         packet: 300,
         link_fragments: 16,
         connections,
+        refuse_connections: 4,
         ..Disorder::default()
     }
 }
@@ -390,7 +391,7 @@ proptest! {
 fn restless_connections_do_change_hands() {
     let mut random = fastrand::Rng::with_seed(7);
     let mut rank = || random.u32(0..RANKS);
-    let steps: Vec<Step> = (0..6000)
+    let steps: Vec<Step> = (0..9000)
         .map(|at| match at % 3 {
             0 => Step::Send(rank(), rank(), [None, Some(900)][at % 2], 8),
             _ => Step::Progress(rank()),
@@ -658,7 +659,7 @@ fn meet(all: &[Nonsense], seed: Option<u64>) -> Option<Failure> {
                 if number.replace(*new).is_some() {
                     liar.disconnect(0);
                 }
-                liar.connect(0, *new);
+                liar.expect(0, *new);
             }
         }
         liar.transmit(&mut Nobody);
