@@ -4,8 +4,9 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use crate::{
-    FI_ENABLE, fi_info, fi_ops, fi_ops_atomic, fi_ops_collective, fi_ops_domain, fi_ops_msg,
-    fi_ops_rma, fi_ops_tagged, fi_rx_attr, fi_tx_attr, fid, fid_domain, fid_mc, fid_pep,
+    FI_ENABLE, fi_info, fi_ops, fi_ops_atomic, fi_ops_collective, fi_ops_domain, fi_ops_fabric,
+    fi_ops_msg, fi_ops_rma, fi_ops_tagged, fi_rx_attr, fi_tx_attr, fid, fid_domain, fid_fabric,
+    fid_mc,
 };
 
 tables! {
@@ -52,7 +53,46 @@ pub struct fid_ep {
     pub collective: *mut fi_ops_collective,
 }
 
+/// A passive endpoint: it listens for requests of connections.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct fid_pep {
+    pub fid: fid,
+    pub ops: *mut fi_ops_ep,
+    pub cm: *mut fi_ops_cm,
+}
+
 calls! {
+    /// Opens a passive endpoint, as an offer of `fi_getinfo` for connected ones (`FI_EP_MSG`) describes it.
+    fn fi_passive_ep(fabric: *mut fid_fabric, info: *mut fi_info, pep: *mut *mut fid_pep, context: *mut c_void)
+        -> c_int
+        = fi_ops_fabric in (*fabric).ops => passive_ep(fabric, info, pep, context);
+
+    /// Binds an event queue to a passive endpoint.
+    fn fi_pep_bind(pep: *mut fid_pep, bfid: *mut fid, flags: u64) -> c_int
+        = fi_ops in (*pep).fid.ops => bind(&raw mut (*pep).fid, bfid, flags);
+
+    /// Lets requests come in. Each is an event `FI_CONNREQ`.
+    fn fi_listen(pep: *mut fid_pep) -> c_int
+        = fi_ops_cm in (*pep).cm => listen(pep);
+
+    /// Asks for a connection; `param` goes with the request. The event `FI_CONNECTED` follows, or an error.
+    fn fi_connect(ep: *mut fid_ep, addr: *const c_void, param: *const c_void, paramlen: usize) -> c_int
+        = fi_ops_cm in (*ep).cm => connect(ep, addr, param, paramlen);
+
+    /// Grants the request from whose offer the endpoint was opened; `param` goes with the answer. The event
+    /// `FI_CONNECTED` follows.
+    fn fi_accept(ep: *mut fid_ep, param: *const c_void, paramlen: usize) -> c_int
+        = fi_ops_cm in (*ep).cm => accept(ep, param, paramlen);
+
+    /// Refuses a request; `handle` is that of its offer.
+    fn fi_reject(pep: *mut fid_pep, handle: *mut fid, param: *const c_void, paramlen: usize) -> c_int
+        = fi_ops_cm in (*pep).cm => reject(pep, handle, param, paramlen);
+
+    /// Ends a connection. The peer has the event `FI_SHUTDOWN`.
+    fn fi_shutdown(ep: *mut fid_ep, flags: u64) -> c_int
+        = fi_ops_cm in (*ep).cm => shutdown(ep, flags);
+
     /// Opens an endpoint, as an offer of `fi_getinfo` describes it.
     fn fi_endpoint(domain: *mut fid_domain, info: *mut fi_info, ep: *mut *mut fid_ep, context: *mut c_void)
         -> c_int
@@ -80,7 +120,7 @@ calls! {
         = fi_ops_ep in (*fid.cast::<fid_ep>()).ops => getopt(fid, level, optname, optval, optlen);
 
     /// The endpoint's own address; `addrlen` is the room at `addr` and then the address' own length (bytes). `fid`
-    /// is an endpoint's.
+    /// is that of an endpoint, or of a passive one, which has the same table at the same place.
     fn fi_getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usize) -> c_int
         = fi_ops_cm in (*fid.cast::<fid_ep>()).cm => getname(fid, addr, addrlen);
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use crate::{fi_ops_fabric, fid, fid_fabric, fid_wait};
+use crate::{fi_info, fi_ops_fabric, fid, fid_fabric, fid_wait};
 
 /// What one waits on.
 pub type fi_wait_obj = c_uint;
@@ -45,6 +45,15 @@ pub struct fi_eq_entry {
     pub data: u64,
 }
 
+/// An event of a connection. With `FI_CONNREQ` comes an offer (`info`) that the user has to free. What the peer has
+/// sent along follows, as far as there is room.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct fi_eq_cm_entry {
+    pub fid: *mut fid,
+    pub info: *mut fi_info,
+}
+
 /// An event that failed.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +67,7 @@ pub struct fi_eq_err_entry {
     pub err_data_size: usize,
 }
 
-zeroed! { fi_eq_attr, fi_eq_entry, fi_eq_err_entry }
+zeroed! { fi_eq_attr, fi_eq_entry, fi_eq_cm_entry, fi_eq_err_entry }
 
 tables! {
     /// Operations of an event queue.

@@ -113,7 +113,7 @@ macro_rules! opaque {
 }
 
 opaque! {
-    fid_pep fid_stx fid_mc fid_wait fid_poll fid_av_set
+    fid_stx fid_mc fid_wait fid_poll fid_av_set
     fi_wait_attr fi_poll_attr fi_av_set_attr fi_collective_attr fi_ops_collective
 }
 

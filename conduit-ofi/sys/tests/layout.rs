@@ -52,9 +52,11 @@ fn layouts() -> Vec<Layout> {
         fi_mr_attr { mr_iov iov_count access offset requested_key context auth_key_size auth_key iface
             device later }
         fid_ep { fid ops cm msg rma tagged atomic collective }
+        fid_pep { fid ops cm }
         fi_wait_pollfd { change_index nfds fd }
         fi_eq_attr { size flags wait_obj signaling_vector wait_set later }
         fi_eq_entry { fid context data }
+        fi_eq_cm_entry { fid info }
         fi_eq_err_entry { fid context data err prov_errno err_data err_data_size }
         fid_eq { fid ops }
         fid { fclass context ops }
