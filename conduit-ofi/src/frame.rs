@@ -10,9 +10,12 @@
 //! CHUNK         the next bytes of it
 //! PING, PONG    length: the number of a ping, given back
 //! BYE           the sender ends the session; in open networks only
+//! CONNECT       begins a connection (`wire::connected`); length: its number
+//! TAKEN         by a connection: what was taken out of it
+//! ASK           by a connection: wants to be told so without delay
 //! ```
 //!
-//! Only FIRST, PING and PONG have a length. In a job whose frames are sealed a tag follows
+//! FIRST, PING, PONG, CONNECT and TAKEN have a length. In a job whose frames are sealed a tag follows
 //! (`seal`); if they are encrypted, all behind the job's number is.
 //!
 //! Frames between two ranks match receives in the order in which they were sent (`FI_ORDER_SAS`),
@@ -40,10 +43,13 @@ pub(crate) enum Kind {
     Ping,
     Pong,
     Bye,
+    Connect,
+    Taken,
+    Ask,
 }
 
 impl Kind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 10] = [
         Self::Tiny,
         Self::Whole,
         Self::First,
@@ -51,14 +57,17 @@ impl Kind {
         Self::Ping,
         Self::Pong,
         Self::Bye,
+        Self::Connect,
+        Self::Taken,
+        Self::Ask,
     ];
 
     /// Bytes of the frame's own header.
     #[inline]
     pub(crate) fn header(self) -> usize {
         match self {
-            Self::Tiny | Self::Whole | Self::Chunk | Self::Bye => HEADER,
-            Self::First | Self::Ping | Self::Pong => LONG_HEADER,
+            Self::Tiny | Self::Whole | Self::Chunk | Self::Bye | Self::Ask => HEADER,
+            Self::First | Self::Ping | Self::Pong | Self::Connect | Self::Taken => LONG_HEADER,
         }
     }
 }
@@ -163,7 +172,10 @@ impl Frame {
             rest = after;
         }
         let (header, payload) = rest.split_at_checked(usize::from(frame.header))?;
-        let has_bytes = !matches!(frame.kind, Kind::Ping | Kind::Pong | Kind::Bye);
+        let has_bytes = matches!(
+            frame.kind,
+            Kind::Tiny | Kind::Whole | Kind::First | Kind::Chunk | Kind::Connect
+        );
         (has_bytes || rest.is_empty()).then_some((frame, header, payload))
     }
 }
@@ -190,12 +202,12 @@ mod tests {
 
         #[test]
         fn what_is_written_is_read(
-            kind in 0..7usize, header in prop::collection::vec(any::<u8>(), 0..64), number: u16, rank: u32, job: u64, length: u64,
+            kind in 0..10usize, header in prop::collection::vec(any::<u8>(), 0..64), number: u16, rank: u32, job: u64, length: u64,
             payload in prop::collection::vec(any::<u8>(), 0..100),
         ) {
             let kind = Kind::ALL[kind];
             let (header, payload) = match kind {
-                Kind::Ping | Kind::Pong | Kind::Bye => (vec![], vec![]),
+                Kind::Ping | Kind::Pong | Kind::Bye | Kind::Taken | Kind::Ask => (vec![], vec![]),
                 _ => (header, payload),
             };
             let length = if kind.header() == LONG_HEADER { length } else { 0 };

@@ -23,3 +23,4 @@ pub mod wire;
 pub use error::OfiError;
 pub use start::Ofi;
 pub use wire::Wire;
+pub use wire::connected::Connected;

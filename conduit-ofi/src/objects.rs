@@ -18,7 +18,7 @@ use crate::provider::Offer;
 use crate::wait;
 
 /// Bytes of the longest address of an endpoint.
-const MAX_ADDRESS: usize = 1024;
+pub(crate) const MAX_ADDRESS: usize = 1024;
 
 /// A call that the library refused: its name, the error number (negative), and the bytes of memory
 /// concerned.
@@ -55,7 +55,7 @@ fn locked_limit() -> String {
 }
 
 /// Zero is success.
-fn check(operation: &'static str, result: impl Into<i64>) -> Result<(), Refusal> {
+pub(crate) fn check(operation: &'static str, result: impl Into<i64>) -> Result<(), Refusal> {
     match result.into() {
         0 => Ok(()),
         error => Err(Refusal {
@@ -84,8 +84,8 @@ fn allocate(base: *mut u8, length: usize, is_written: bool) {
 /// All objects of one endpoint.
 pub(crate) struct Objects {
     pub(crate) offer: Offer,
-    fabric: *mut fid_fabric,
-    domain: *mut fid_domain,
+    pub(crate) fabric: *mut fid_fabric,
+    pub(crate) domain: *mut fid_domain,
     av: *mut fid_av,
     pub(crate) cq: *mut fid_cq,
     pub(crate) ep: *mut fid_ep,
@@ -117,6 +117,27 @@ impl Objects {
     /// are left (`FI_OPT_MIN_MULTI_RECV`).
     pub(crate) fn open(mut offer: Offer, least: usize) -> Result<Self, Refusal> {
         offer.name_endpoint();
+        let kinds: &[fi_wait_obj] = match offer.has_several_descriptors() {
+            true => &[FI_WAIT_POLLFD, FI_WAIT_FD, FI_WAIT_NONE],
+            false => &[FI_WAIT_FD, FI_WAIT_NONE],
+        };
+        let (mut objects, wait) = Self::open_queue(offer, kinds)?;
+        objects.open_endpoint(wait, least)?;
+        Ok(objects)
+    }
+
+    /// Opens what connected endpoints need: a domain with a queue, and none yet. A list of
+    /// descriptors (`FI_WAIT_POLLFD`) would only have those of endpoints that are there now.
+    pub(crate) fn open_without_endpoint(offer: Offer) -> Result<Self, Refusal> {
+        let (mut objects, wait) = Self::open_queue(offer, &[FI_WAIT_FD, FI_WAIT_NONE])?;
+        // SAFETY: the queue is open with this kind of wait, which has one descriptor.
+        objects.descriptors = unsafe { wait::descriptors(objects.cq, wait) };
+        Ok(objects)
+    }
+
+    /// Opens fabric, domain and completion queue, this with the first kind of wait object that the
+    /// provider has, and says which.
+    fn open_queue(offer: Offer, kinds: &[fi_wait_obj]) -> Result<(Self, fi_wait_obj), Refusal> {
         let info = offer.info();
         let mut objects = Self {
             fabric: ptr::null_mut(),
@@ -141,7 +162,30 @@ impl Objects {
                 "fi_domain",
                 fi_domain(objects.fabric, info, &mut objects.domain, none),
             )?;
-            let wait = objects.open_queue()?;
+        }
+        let mut result = 0;
+        for &wait_obj in kinds {
+            let mut attr = fi_cq_attr {
+                format: FI_CQ_FORMAT_DATA,
+                wait_obj,
+                ..fi_cq_attr::default()
+            };
+            // SAFETY: the domain is open.
+            result =
+                unsafe { fi_cq_open(objects.domain, &mut attr, &mut objects.cq, ptr::null_mut()) };
+            if result == 0 {
+                return Ok((objects, wait_obj));
+            }
+        }
+        check("fi_cq_open", result).map(|()| (objects, FI_WAIT_NONE))
+    }
+
+    fn open_endpoint(&mut self, wait: fi_wait_obj, least: usize) -> Result<(), Refusal> {
+        let objects = self;
+        let info = objects.offer.info();
+        let none = ptr::null_mut();
+        // SAFETY: as above; the domain and the queue are open.
+        unsafe {
             let mut attr = fi_av_attr {
                 r#type: FI_AV_TABLE,
                 ..fi_av_attr::default()
@@ -173,7 +217,7 @@ impl Objects {
             objects.set_least(least);
             objects.descriptors = wait::descriptors(objects.cq, wait);
         }
-        Ok(objects)
+        Ok(())
     }
 
     /// Sets `FI_OPT_MIN_MULTI_RECV`. Not all providers know it; then a buffer holds one message.
@@ -188,33 +232,6 @@ impl Objects {
                 size_of::<usize>(),
             )
         };
-    }
-
-    /// Opens the completion queue, with a wait object if the provider has one, and says which.
-    ///
-    /// # Safety
-    ///
-    /// The domain is open.
-    unsafe fn open_queue(&mut self) -> Result<fi_wait_obj, Refusal> {
-        const KINDS: [fi_wait_obj; 3] = [FI_WAIT_POLLFD, FI_WAIT_FD, FI_WAIT_NONE];
-        let first = match self.offer.has_several_descriptors() {
-            true => 0,
-            false => 1,
-        };
-        let mut result = 0;
-        for &wait_obj in &KINDS[first..] {
-            let mut attr = fi_cq_attr {
-                format: FI_CQ_FORMAT_DATA,
-                wait_obj,
-                ..fi_cq_attr::default()
-            };
-            // SAFETY: the caller's word.
-            result = unsafe { fi_cq_open(self.domain, &mut attr, &mut self.cq, ptr::null_mut()) };
-            if result == 0 {
-                return Ok(wait_obj);
-            }
-        }
-        check("fi_cq_open", result).map(|()| FI_WAIT_NONE)
     }
 
     /// Closes the endpoint, which ends everything under way. Registrations that it is bound to may
@@ -261,10 +278,20 @@ impl Objects {
 
     /// The endpoint's address.
     pub(crate) fn address(&self) -> Result<Vec<u8>, Refusal> {
+        // SAFETY: open.
+        unsafe { Self::address_of(self.ep_fid()) }
+    }
+
+    /// The address of an endpoint, or of a passive one.
+    ///
+    /// # Safety
+    ///
+    /// It is open.
+    pub(crate) unsafe fn address_of(fid: *mut fid) -> Result<Vec<u8>, Refusal> {
         let mut address = vec![0; MAX_ADDRESS];
         let mut length = address.len();
         // SAFETY: open, and there is as much room as `length` says.
-        let result = unsafe { fi_getname(self.ep_fid(), address.as_mut_ptr().cast(), &mut length) };
+        let result = unsafe { fi_getname(fid, address.as_mut_ptr().cast(), &mut length) };
         check("fi_getname", result)?;
         address.truncate(length);
         Ok(address)

@@ -19,10 +19,10 @@ use std::net::SocketAddr;
 use std::ptr::{self, NonNull};
 
 use libfabric_sys::{
-    API_VERSION, FI_ADDR_STR, FI_ATOMIC, FI_CONTEXT, FI_CONTEXT2, FI_DELIVERY_COMPLETE, FI_EP_RDM,
-    FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG,
-    FI_MULTI_RECV, FI_ORDER_SAS, FI_PROGRESS_UNSPEC, FI_RM_ENABLED, FI_RMA, FI_SOURCE,
-    FI_THREAD_DOMAIN, Library, fi_info, fi_major, fi_minor, fi_progress, fi_version,
+    API_VERSION, FI_ADDR_STR, FI_ATOMIC, FI_CONTEXT, FI_CONTEXT2, FI_DELIVERY_COMPLETE, FI_EP_MSG,
+    FI_EP_RDM, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR,
+    FI_MSG, FI_MULTI_RECV, FI_ORDER_SAS, FI_PROGRESS_UNSPEC, FI_RM_ENABLED, FI_RMA, FI_SOURCE,
+    FI_THREAD_DOMAIN, Library, fi_ep_type, fi_info, fi_major, fi_minor, fi_progress, fi_version,
 };
 
 use crate::open::socket_address;
@@ -223,6 +223,55 @@ impl Offer {
         found.unwrap_or(self)
     }
 
+    /// An offer of connected endpoints (`FI_EP_MSG`) on the same device, of the provider that this
+    /// one is, or is layered on.
+    pub(crate) fn connected(&self) -> Option<Self> {
+        let provider = self.provider();
+        let core = provider.split(';').next().unwrap_or_default();
+        let hints = Hints {
+            provider: Some(core.to_owned()),
+            ..Hints::default()
+        };
+        let offers = getinfo_of(
+            FI_EP_MSG,
+            &self.library,
+            &hints,
+            FI_MSG,
+            0,
+            FI_PROGRESS_UNSPEC,
+        );
+        offers.into_iter().find(|offer| {
+            offer.provider() == core
+                && offer.domain() == self.domain()
+                && offer.address_format() == self.address_format()
+        })
+    }
+
+    /// A copy to open an endpoint from that is to be connected with this address.
+    pub(crate) fn towards(&self, address: &[u8]) -> Option<Self> {
+        // SAFETY: an offer of this library's, which copies all of it; it has its addresses from
+        // C's allocator, and frees them there.
+        unsafe {
+            let mut info = NonNull::new(self.library.dupinfo(self.info()))?;
+            let copy = libc::malloc(address.len().max(1)).cast::<u8>();
+            if copy.is_null() {
+                self.library.freeinfo(info.as_ptr());
+                return None;
+            }
+            copy.copy_from_nonoverlapping(address.as_ptr(), address.len());
+            let place = info.as_mut();
+            libc::free(place.dest_addr);
+            (place.dest_addr, place.dest_addrlen) = (copy.cast(), address.len());
+            Some(Self {
+                library: self.library.clone(),
+                info,
+                delivery: self.delivery,
+                caps: self.caps,
+                control: self.control,
+            })
+        }
+    }
+
     fn is_same_device(&self, other: &Self) -> bool {
         self.provider() == other.provider() && self.domain() == other.domain()
     }
@@ -381,6 +430,17 @@ fn getinfo(
     op_flags: u64,
     control: fi_progress,
 ) -> Vec<Offer> {
+    getinfo_of(FI_EP_RDM, library, hints, caps, op_flags, control)
+}
+
+fn getinfo_of(
+    kind: fi_ep_type,
+    library: &Library,
+    hints: &Hints,
+    caps: u64,
+    op_flags: u64,
+    control: fi_progress,
+) -> Vec<Offer> {
     let Some(mut wanted) = NonNull::new(library.allocinfo()) else {
         return Vec::new();
     };
@@ -391,8 +451,12 @@ fn getinfo(
         let info = wanted.as_mut();
         info.caps = caps;
         info.mode = FI_CONTEXT | FI_CONTEXT2;
-        (*info.ep_attr).r#type = FI_EP_RDM;
-        (*info.domain_attr).mr_mode = MR_MODES;
+        (*info.ep_attr).r#type = kind;
+        (*info.domain_attr).mr_mode = match kind {
+            // Memory outlives connected endpoints, so it can't be bound to one.
+            FI_EP_MSG => MR_MODES & !FI_MR_ENDPOINT,
+            _ => MR_MODES,
+        };
         (*info.domain_attr).threading = FI_THREAD_DOMAIN;
         (*info.domain_attr).control_progress = control;
         (*info.domain_attr).resource_mgmt = FI_RM_ENABLED;

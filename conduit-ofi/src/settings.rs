@@ -41,6 +41,8 @@ settings::group! {
         "bytes of messages that have arrived by libfabric and are not handled yet; the same on all ranks";
     "CONDUIT_OFI_ATOMICS" atomics: bool = false, Kind::Bool,
         "let the provider do atomics, if it can, in a job that uses no other network (CONDUIT_NETWORK=ofi); handlers can then do none on their rank's segment; the same on all ranks";
+    "CONDUIT_OFI_CONNECTIONS" connections: u32 = 0, Kind::integer(0, 48),
+        "connections (endpoints of the kind FI_EP_MSG) that a rank has at a time to the ranks that it has most traffic with, about 1 MiB of memory each, for providers whose datagram endpoints are slower; 0: none; the same on all ranks";
     "CONDUIT_OFI_STATISTICS" statistics: bool = false, Kind::Bool,
         "print the counters of the network over libfabric when a rank leaves";
 }
@@ -74,6 +76,8 @@ impl OfiConfig {
             (false, false) => None,
         };
         config.portals.arrival_bytes = settings.arrivals;
+        // Fits: the setting has a limit.
+        config.connections = settings.connections as u16;
         config.attend = Some(ProgressThread::period(settings.attend, settings.dead_time));
         config
     }

@@ -96,6 +96,17 @@ impl Slots {
         self.free.push(at);
     }
 
+    /// Frees the slots of operations that the library will say nothing of any more; `is_lost` says
+    /// which these are.
+    pub(crate) fn reclaim(&mut self, mut is_lost: impl FnMut(&Operation) -> bool) {
+        for (at, slot) in (0..).zip(&mut self.slots) {
+            if slot.operation != Operation::Free && is_lost(&slot.operation) {
+                slot.operation = Operation::Free;
+                self.free.push(at);
+            }
+        }
+    }
+
     /// The slot of a context that libfabric returned, and its operation. `None`: it is none of
     /// these slots.
     #[inline]

@@ -16,6 +16,7 @@ use seal::{Exchange, Protection, Sealer, random_incarnation};
 use crate::error::OfiError;
 use crate::objects::{Objects, Refusal};
 use crate::provider::{Hints, choose};
+use crate::wire::connected::{Connected, Listening};
 use crate::wire::scope::FixedJob;
 use crate::wire::{Addresses, Hosts, Parts, Wire, WireConfig};
 
@@ -66,6 +67,8 @@ pub struct OfiConfig {
     pub protection: Option<Protection>,
     /// The file with the job's secret.
     pub secret_file: Option<PathBuf>,
+    /// Connections of a rank beside the endpoint at a time, in [`start_in`]; 0: none.
+    pub connections: u16,
     /// How long a rank may compute before the progress thread makes progress for it; `None`: no
     /// thread.
     pub attend: Option<Duration>,
@@ -82,6 +85,7 @@ impl OfiConfig {
             portals: PortalsConfig::default(),
             protection: None,
             secret_file: None,
+            connections: 0,
             attend: Some(ProgressThread::PERIOD),
         }
     }
@@ -115,12 +119,14 @@ const READY: u8 = 1;
 const FAILED: u8 = 0;
 
 /// What a rank tells the others of itself: the job's number (of rank 0) and its incarnation, 8
-/// bytes each, then identity, address and host, each after its length in 4 bytes; little-endian.
+/// bytes each, then identity, the addresses of the endpoint and of the passive one (empty without
+/// connections), and host, each after its length in 4 bytes; little-endian.
 struct BootstrapInfo {
     job: u64,
     incarnation: u64,
     identity: String,
     address: Vec<u8>,
+    passive: Vec<u8>,
     host: String,
 }
 
@@ -130,6 +136,7 @@ impl BootstrapInfo {
         for part in [
             self.identity.as_bytes(),
             &self.address,
+            &self.passive,
             self.host.as_bytes(),
         ] {
             // Fits: names and addresses.
@@ -148,12 +155,13 @@ impl BootstrapInfo {
             rest = after;
             Some(part)
         };
-        let (identity, address, host) = (part()?, part()?, part()?);
+        let (identity, address, passive, host) = (part()?, part()?, part()?, part()?);
         rest.is_empty().then_some(Self {
             job: u64::from_le_bytes(*job),
             incarnation: u64::from_le_bytes(*incarnation),
             identity: String::from_utf8(identity.to_vec()).ok()?,
             address: address.to_vec(),
+            passive: passive.to_vec(),
             host: String::from_utf8(host.to_vec()).ok()?,
         })
     }
@@ -162,6 +170,7 @@ impl BootstrapInfo {
 /// A rank's own state before the exchange.
 struct Prepared {
     objects: Objects,
+    listening: Option<Listening>,
     exchange: Exchange,
     text: Vec<u8>,
 }
@@ -206,6 +215,12 @@ fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<Prepared, OfiErr
     let frame = config.wire.clone().bounded().frame;
     let objects = Objects::open(offer, frame).map_err(failed)?;
     let address = objects.address().map_err(failed)?;
+    let listening = match config.connections {
+        0 => None,
+        some => Some(Listening::open(&objects.offer, some).map_err(failed)?),
+    };
+    let passive = listening.as_ref().map(Listening::address);
+    let passive = passive.transpose().map_err(failed)?.unwrap_or_default();
     let random = |error: std::io::Error| OfiError::Refused {
         rank,
         provider: provider.clone(),
@@ -223,10 +238,12 @@ fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<Prepared, OfiErr
         incarnation: random_incarnation().map_err(random)?,
         identity,
         address,
+        passive,
         host: config.host.clone(),
     };
     Ok(Prepared {
         objects,
+        listening,
         text: contribution(&info, &exchange),
         exchange,
     })
@@ -236,6 +253,7 @@ fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<Prepared, OfiErr
 #[derive(Debug)]
 struct Job {
     addresses: Addresses,
+    passive: Addresses,
     hosts: Hosts,
     job: u64,
     incarnations: Vec<u64>,
@@ -249,7 +267,7 @@ fn parse_all(
     are_texts: bool,
     texts: &[Vec<u8>],
 ) -> Result<Job, OfiError> {
-    let mut bytes = Vec::new();
+    let (mut bytes, mut passive) = (Vec::new(), Vec::new());
     let mut numbers = HashMap::new();
     let mut hosts = Vec::with_capacity(texts.len());
     let mut job = 0;
@@ -271,6 +289,7 @@ fn parse_all(
     }
     let own = infos.get(rank as usize);
     let own_length = own.map_or(0, |info| info.address.len());
+    let own_passive = own.map_or(0, |info| info.passive.len());
     let own = own.map(|info| info.identity.clone()).unwrap_or_default();
     let lengths = infos.iter().map(|info| info.address.len());
     let each = match are_texts {
@@ -296,6 +315,15 @@ fn parse_all(
             );
             return Err(OfiError::Peer { rank, peer, reason });
         }
+        let length = info.passive.len();
+        if length != own_passive {
+            let reason = format!(
+                "its passive endpoint's address has {length} bytes, and this rank's {own_passive} (settings CONDUIT_OFI_CONNECTIONS, \
+                 CONDUIT_OFI_DOMAIN)"
+            );
+            return Err(OfiError::Peer { rank, peer, reason });
+        }
+        passive.extend(info.passive);
         if peer == 0 {
             job = info.job;
         }
@@ -314,6 +342,10 @@ fn parse_all(
         addresses: Addresses {
             bytes: bytes.into(),
             each,
+        },
+        passive: Addresses {
+            bytes: passive.into(),
+            each: own_passive,
         },
         hosts: Hosts {
             of: hosts.into(),
@@ -334,17 +366,18 @@ pub fn start<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     config: &OfiConfig,
 ) -> Result<Ofi<M>, OfiError> {
-    start_in(bootstrap, config, |wire| wire)
+    start_in(bootstrap, config, |wire, _| Ok(wire))
 }
 
-/// [`start`], with the wire wrapped in another transport by `inside`.
+/// [`start`], with the wire wrapped in another transport by `inside`, which also gets what
+/// [connections](Beside::connect) take if there are to be any.
 ///
 /// # Errors
 /// As [`start`].
 pub fn start_in<M: Mode, T: Transport + 'static>(
     bootstrap: &mut dyn Bootstrap,
     config: &OfiConfig,
-    inside: impl FnOnce(Wire) -> T,
+    inside: impl FnOnce(Wire, Option<Beside>) -> Result<T, OfiError>,
 ) -> Result<Ofi<M, T>, OfiError> {
     let rank = bootstrap.rank();
     let prepared = prepare(rank, bootstrap.size(), config);
@@ -357,7 +390,13 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
         let are_texts = prepared.objects.offer.has_text_addresses();
         let job_info = parse_all(rank, prepared.exchange, are_texts, &texts)?;
         let transcript = job_info.exchange.transcript();
-        let ofi = assemble(rank, config, prepared.objects, job_info, inside)?;
+        let ofi = assemble(
+            rank,
+            config,
+            (prepared.objects, prepared.listening),
+            job_info,
+            inside,
+        )?;
         Ok((ofi, transcript))
     });
     let verdict = match &started {
@@ -371,6 +410,49 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
         same.map_err(|reason| OfiError::PeerFailed { peer, reason })?;
     }
     Ok(ofi)
+}
+
+/// What connections take, beside the wire.
+#[derive(Debug)]
+pub struct Beside {
+    rank: Rank,
+    provider: String,
+    library: Library,
+    listening: Listening,
+    addresses: Addresses,
+}
+
+impl Beside {
+    fn of(
+        rank: Rank,
+        objects: &Objects,
+        listening: Option<Listening>,
+        job_info: &mut Job,
+    ) -> Option<Self> {
+        Some(Self {
+            rank,
+            provider: objects.offer.provider(),
+            library: objects.offer.library().clone(),
+            listening: listening?,
+            addresses: std::mem::take(&mut job_info.passive),
+        })
+    }
+
+    /// The wire, with connections.
+    ///
+    /// # Errors
+    /// There is no memory for their buffers, or it can't be registered.
+    pub fn connect(self, wire: Wire) -> Result<Connected, OfiError> {
+        let Self {
+            rank,
+            provider,
+            library,
+            listening,
+            addresses,
+        } = self;
+        Connected::new(wire, listening, addresses)
+            .map_err(|refusal| refused(rank, &provider, &library, refusal))
+    }
 }
 
 fn wire(rank: Rank, config: &OfiConfig, objects: Objects, job_info: Job) -> Result<Wire, OfiError> {
@@ -396,18 +478,19 @@ fn wire(rank: Rank, config: &OfiConfig, objects: Objects, job_info: Job) -> Resu
 fn assemble<M: Mode, T: Transport + 'static>(
     rank: Rank,
     config: &OfiConfig,
-    objects: Objects,
-    job_info: Job,
-    inside: impl FnOnce(Wire) -> T,
+    (objects, listening): (Objects, Option<Listening>),
+    mut job_info: Job,
+    inside: impl FnOnce(Wire, Option<Beside>) -> Result<T, OfiError>,
 ) -> Result<Ofi<M, T>, OfiError> {
     let provider = objects.offer.provider();
     let max_message = objects.offer.limits().max_message;
     // Fits: ranks.
     let size = job_info.hosts.of.len() as u32;
+    let beside = Beside::of(rank, &objects, listening, &mut job_info);
     let wire = wire(rank, config, objects, job_info)?;
     let mut portals = config.portals.clone();
     portals.max_message = portals.max_message.min(max_message);
-    let mut ofi = SoftPortals::new(inside(wire), rank, size, &portals);
+    let mut ofi = SoftPortals::new(inside(wire, beside)?, rank, size, &portals);
     if let Some(period) = config.attend {
         ofi.start_progress_thread(period)
             .map_err(|error| OfiError::Refused {
@@ -426,15 +509,28 @@ fn assemble<M: Mode, T: Transport + 'static>(
 /// # Errors
 /// As [`start`].
 pub fn in_process<M: Mode>(ranks: u32, config: &OfiConfig) -> Result<Vec<Ofi<M>>, OfiError> {
-    all_in_process(ranks, config, |rank, objects, job_info| {
-        assemble(rank, config, objects, job_info, |wire| wire)
+    all_in_process(ranks, config, |rank, (objects, _), job_info| {
+        assemble(rank, config, (objects, None), job_info, |wire, _| Ok(wire))
     })
+}
+
+/// Such a job whose ranks have connections.
+///
+/// # Errors
+/// As [`start`].
+pub fn connected_in_process(ranks: u32, config: &OfiConfig) -> Result<Vec<Connected>, OfiError> {
+    all_in_process(ranks, config, |rank, (objects, listening), mut job_info| {
+        let beside = Beside::of(rank, &objects, listening, &mut job_info);
+        let wire = wire(rank, config, objects, job_info)?;
+        beside.map(|beside| beside.connect(wire)).transpose()
+    })
+    .map(|all| all.into_iter().flatten().collect())
 }
 
 /// The wires of such a job.
 #[cfg(test)]
 pub(crate) fn wires(ranks: u32, config: &OfiConfig) -> Result<Vec<Wire>, OfiError> {
-    all_in_process(ranks, config, |rank, objects, job_info| {
+    all_in_process(ranks, config, |rank, (objects, _), job_info| {
         wire(rank, config, objects, job_info)
     })
 }
@@ -442,7 +538,7 @@ pub(crate) fn wires(ranks: u32, config: &OfiConfig) -> Result<Vec<Wire>, OfiErro
 fn all_in_process<E>(
     ranks: u32,
     config: &OfiConfig,
-    end: impl Fn(Rank, Objects, Job) -> Result<E, OfiError>,
+    end: impl Fn(Rank, (Objects, Option<Listening>), Job) -> Result<E, OfiError>,
 ) -> Result<Vec<E>, OfiError> {
     let prepared = (0..ranks)
         .map(|rank| prepare(rank, ranks, config))
@@ -453,7 +549,7 @@ fn all_in_process<E>(
         .map(|(rank, prepared)| {
             let are_texts = prepared.objects.offer.has_text_addresses();
             let job_info = parse_all(rank, prepared.exchange, are_texts, &texts)?;
-            end(rank, prepared.objects, job_info)
+            end(rank, (prepared.objects, prepared.listening), job_info)
         })
         .collect()
 }
@@ -472,6 +568,7 @@ mod tests {
             incarnation: 9,
             identity: identity.to_owned(),
             address: address.to_owned(),
+            passive: Vec::new(),
             host: host.to_owned(),
         }
     }
@@ -578,6 +675,7 @@ mod tests {
             incarnation: rank.into(),
             identity: String::new(),
             address: Vec::new(),
+            passive: Vec::new(),
             host: String::new(),
         };
         let (first, second) = (exchange(0), exchange(1));

@@ -1,10 +1,12 @@
 //! The transport between hosts: one of several, chosen at start.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conduit_core::ni::{AtomicOp, AtomicType, Rank};
-use conduit_ofi::Wire;
+use conduit_ofi::{Connected, Wire};
+use conduit_portals::transport::connections::Connections;
 use conduit_portals::transport::fragment::{Fragment, FragmentHandler, Refused};
 use conduit_portals::transport::{Access, NativeAtomic, PortalsCounters, Remote, Transport, Wait};
 use conduit_udp::Carrier;
@@ -19,6 +21,8 @@ pub enum InterHost {
     Udp(Box<Carrier>),
     /// An endpoint of libfabric.
     Ofi(Box<Wire>),
+    /// The same, with connections to a few peers.
+    Connected(Box<Connections<Connected>>),
 }
 
 impl InterHost {
@@ -26,7 +30,7 @@ impl InterHost {
     pub(crate) fn is_reported(&self, settings: NetworkSettings<'_>) -> bool {
         match self {
             Self::Udp(_) => settings.udp.statistics,
-            Self::Ofi(_) => settings.ofi.statistics,
+            Self::Ofi(_) | Self::Connected(_) => settings.ofi.statistics,
         }
     }
 
@@ -35,6 +39,17 @@ impl InterHost {
         match self {
             Self::Udp(carrier) => UdpCounters::of(portals, carrier).report(rank),
             Self::Ofi(wire) => wire.report(portals, rank),
+            Self::Connected(connections) => {
+                let mut text = connections.network().report(portals, rank);
+                let mut to: Vec<Rank> = connections.lanes().map(|lane| lane.peer).collect();
+                to.sort_unstable();
+                let _ = writeln!(
+                    text,
+                    "rank {rank}: connections with {to:?}: {:?}",
+                    connections.statistics()
+                );
+                text
+            }
         }
     }
 }
@@ -45,6 +60,7 @@ macro_rules! each {
         match $inter_host {
             InterHost::Udp($network) => $call,
             InterHost::Ofi($network) => $call,
+            InterHost::Connected($network) => $call,
         }
     };
 }

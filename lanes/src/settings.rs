@@ -61,7 +61,7 @@ impl NetworkSettings<'_> {
         let networks = self.lanes.networks.as_ref();
         format!(
             "CONDUIT_NETWORK={}\nCONDUIT_OFI_ATOMICS={}\nCONDUIT_OFI_AUTHENTICATE={}\nCONDUIT_OFI_ENCRYPT={}\n\
-             CONDUIT_UDP_ENCRYPT={}\nCONDUIT_UDP_ARRIVALS={}\nCONDUIT_OFI_ARRIVALS={}\nCONDUIT_LANE_WINDOW={}\nCONDUIT_LANE_ARRIVALS={}",
+             CONDUIT_UDP_ENCRYPT={}\nCONDUIT_UDP_ARRIVALS={}\nCONDUIT_OFI_ARRIVALS={}\nCONDUIT_LANE_WINDOW={}\nCONDUIT_LANE_ARRIVALS={}\nCONDUIT_OFI_CONNECTIONS={}",
             networks.map_or_else(|| "(unset)".to_owned(), |networks| networks.join(",")),
             u8::from(self.ofi.atomics),
             u8::from(self.ofi.authenticate),
@@ -70,7 +70,8 @@ impl NetworkSettings<'_> {
             self.udp.arrivals,
             self.ofi.arrivals,
             self.lanes.lane_window,
-            self.lanes.lane_arrivals
+            self.lanes.lane_arrivals,
+            self.ofi.connections
         )
     }
 }

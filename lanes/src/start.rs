@@ -10,6 +10,7 @@ use conduit_ofi::start::OfiConfig;
 use conduit_portals::portals4::{self, Portals4Config};
 use conduit_portals::shm::{Meeting, Shm, ShmConfig, Stranger};
 use conduit_portals::transport::PortalsConfig;
+use conduit_portals::transport::connections::Connections;
 use conduit_udp::start::UdpConfig;
 
 use crate::choice::{Choice, Kind, choose};
@@ -114,7 +115,16 @@ fn both<M: Mode>(
             })?
         }
         InterHostConfig::Ofi(config) => {
-            conduit_ofi::start::start_in(bootstrap, &config, |wire| InterHost::Ofi(wire.into()))?
+            let (rank, force) = (bootstrap.rank(), settings.shm.lane_force_switch);
+            conduit_ofi::start::start_in(bootstrap, &config, |wire, beside| {
+                Ok(match beside {
+                    None => InterHost::Ofi(wire.into()),
+                    Some(beside) => {
+                        let connected = beside.connect(wire)?;
+                        InterHost::Connected(Connections::forced(connected, rank, force).into())
+                    }
+                })
+            })?
         }
     };
     inter.set_waker(intra.waker());

@@ -8,6 +8,7 @@
 //! job.
 
 mod atomic;
+pub mod connected;
 mod direct;
 #[cfg(test)]
 mod intruder;

@@ -572,6 +572,9 @@ impl<S: Scope> Wire<S> {
             }
             Kind::Bye if S::OPEN => self.fail_peer(peer, Failure::Left),
             Kind::Bye => self.fail_peer(peer, Failure::Broken("a goodbye within a job")),
+            Kind::Connect | Kind::Taken | Kind::Ask => {
+                self.fail_peer(peer, Failure::Broken("what belongs to a connection"));
+            }
             Kind::Whole | Kind::First | Kind::Chunk => {
                 let is_next = link.held.is_none();
                 if !is_next || !self.take_data(frame, header, payload, handler) {
@@ -614,37 +617,9 @@ impl<S: Scope> Wire<S> {
         let Some(link) = self.links.get(peer) else {
             return true;
         };
-        // Fits: 64 bits.
-        let length = frame.length as usize;
-        match (frame.kind, link.arriving) {
-            (Kind::Whole, None) => handler.fragment(peer, header, payload),
-            (Kind::First, None) if payload.len() < length => {
-                let Some(place) = handler.begin(peer, header, length) else {
-                    return false;
-                };
-                handler.place(place, 0, payload);
-                link.arriving = NonZeroUsize::new(length - payload.len()).map(|left| Arriving {
-                    place,
-                    next: payload.len(),
-                    left,
-                });
-                true
-            }
-            (Kind::Chunk, Some(arriving)) if payload.len() <= arriving.left.get() => {
-                let Arriving { place, next, left } = arriving;
-                handler.place(place, next, payload);
-                link.arriving =
-                    NonZeroUsize::new(left.get() - payload.len()).map(|left| Arriving {
-                        place,
-                        next: next + payload.len(),
-                        left,
-                    });
-                if link.arriving.is_none() {
-                    handler.end(place);
-                }
-                true
-            }
-            _ => {
+        match deliver(&mut link.arriving, frame, header, payload, handler) {
+            Some(is_taken) => is_taken,
+            None => {
                 self.fail_peer(peer, Failure::Broken("frames out of order"));
                 true
             }
@@ -681,5 +656,47 @@ impl<S: Scope> Wire<S> {
                 }
             }
         }
+    }
+}
+
+/// Delivers a frame of the data channel. `Some(false)`: there is no room now. `None`: it can't
+/// follow the frames before it.
+pub(super) fn deliver(
+    arriving: &mut Option<Arriving>,
+    frame: &Frame,
+    header: &[u8],
+    payload: &[u8],
+    handler: &mut impl FragmentHandler,
+) -> Option<bool> {
+    let peer = frame.rank;
+    // Fits: 64 bits.
+    let length = frame.length as usize;
+    match (frame.kind, *arriving) {
+        (Kind::Whole, None) => Some(handler.fragment(peer, header, payload)),
+        (Kind::First, None) if payload.len() < length => {
+            let Some(place) = handler.begin(peer, header, length) else {
+                return Some(false);
+            };
+            handler.place(place, 0, payload);
+            *arriving = NonZeroUsize::new(length - payload.len()).map(|left| Arriving {
+                place,
+                next: payload.len(),
+                left,
+            });
+            Some(true)
+        }
+        (Kind::Chunk, Some(Arriving { place, next, left })) if payload.len() <= left.get() => {
+            handler.place(place, next, payload);
+            *arriving = NonZeroUsize::new(left.get() - payload.len()).map(|left| Arriving {
+                place,
+                next: next + payload.len(),
+                left,
+            });
+            if arriving.is_none() {
+                handler.end(place);
+            }
+            Some(true)
+        }
+        _ => None,
     }
 }

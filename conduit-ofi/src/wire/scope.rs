@@ -77,7 +77,7 @@ pub enum Quiet {
 }
 
 /// The addresses of all ranks' endpoints, all of one length.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Addresses {
     pub(crate) bytes: Box<[u8]>,
     pub(crate) each: usize,

@@ -27,7 +27,7 @@ pub(super) enum NotSent {
 
 /// Interprets the result of a submission.
 #[inline(always)]
-fn result_of(operation: &'static str, result: isize) -> Result<(), NotSent> {
+pub(super) fn result_of(operation: &'static str, result: isize) -> Result<(), NotSent> {
     const AGAIN: isize = -(FI_EAGAIN as isize);
     // `shm` 1.17 says so now and then, and takes the same message later.
     const NO_MEMORY: isize = -(FI_ENOMEM as isize);

@@ -1,0 +1,191 @@
+//! This rank's end of a connection.
+
+use std::collections::VecDeque;
+
+use conduit_core::ni::Rank;
+use conduit_portals::transport::CHANNELS;
+use libfabric_sys::fid_ep;
+
+use crate::link::{Arriving, Sending};
+use crate::liveness::Nanos;
+
+/// Frames of each channel that the peer may have sent and this rank not taken.
+pub(super) const CREDITS: [u16; CHANNELS] = [32, 16];
+/// Receives of an end: for all of these, and for what is no fragment, which is looked at at once.
+pub(super) const RECEIVES: u32 = 32 + 16 + 8;
+/// Frames taken of each channel that are reported together.
+const REPORTED: [u16; CHANNELS] = [CREDITS[0] / 2, CREDITS[1] / 2];
+
+/// Where an end stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The peer may ask for the connection.
+    Expected,
+    /// The peer was asked, and has to answer before this time.
+    Asked(Nanos),
+    /// The peer has asked, and was answered.
+    Accepted,
+    /// It is there.
+    Up,
+    /// It has not come up.
+    Failed,
+    /// It was there, and has ended.
+    Gone,
+}
+
+/// What was taken of a connection and is still to be reported.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// Frames of each channel; every one on the command channel is a fragment.
+    pub(super) frames: [u16; CHANNELS],
+    /// Fragments of the data channel that came to their end.
+    pub(super) fragments: u16,
+}
+
+impl Taken {
+    pub(super) fn is_due(&self, is_asked: bool) -> bool {
+        let is_any = self.frames.iter().any(|frames| *frames > 0);
+        is_any && is_asked || self.frames[0] >= REPORTED[0] || self.frames[1] >= REPORTED[1]
+    }
+
+    pub(super) fn encode(self) -> u64 {
+        let [tiny, data] = self.frames.map(u64::from);
+        tiny | data << 16 | u64::from(self.fragments) << 32
+    }
+
+    /// Reads a report. `None`: it is none.
+    pub(super) fn decode(bits: u64) -> Option<Self> {
+        // The lower bits of each.
+        let taken = Self {
+            frames: [bits as u16, (bits >> 16) as u16],
+            fragments: (bits >> 32) as u16,
+        };
+        (bits >> 48 == 0).then_some(taken)
+    }
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) peer: Rank,
+    /// The connection's number.
+    pub(super) number: u32,
+    pub(super) stage: Stage,
+    pub(super) ep: Option<*mut fid_ep>,
+    /// The numbers of the next frame to the peer, and of the next one from it.
+    pub(super) next_out: u64,
+    pub(super) next_in: u64,
+    /// By channel: frames that may be sent; fragments that the peer has not taken, and those that
+    /// it has since somebody asked.
+    pub(super) credit: [u16; CHANNELS],
+    pub(super) left: [u32; CHANNELS],
+    pub(super) taken: [u32; CHANNELS],
+    /// Fragments of the data channel that are not all in frames yet.
+    pub(super) queue: VecDeque<Sending>,
+    /// By channel: what has come, as buffer and bytes.
+    pub(super) arrived: [VecDeque<(u32, usize)>; CHANNELS],
+    pub(super) arriving: Option<Arriving>,
+    pub(super) owed: Taken,
+    /// The peer wants to be told without delay what was taken.
+    pub(super) is_asked: bool,
+    /// This rank wants to be; and has not said so yet.
+    pub(super) asks: bool,
+    pub(super) to_ask: bool,
+    /// Buffers that could not be posted.
+    pub(super) unposted: Vec<u32>,
+    /// Sends that the library has not completed.
+    pub(super) pending: u32,
+}
+
+// SAFETY: the endpoint is the library's, whose objects may be used by any one thread at a time.
+unsafe impl Send for End {}
+
+impl End {
+    pub(super) fn new(peer: Rank, number: u32, stage: Stage, next_out: u64) -> Self {
+        Self {
+            peer,
+            number,
+            stage,
+            ep: None,
+            next_out,
+            next_in: 0,
+            credit: CREDITS,
+            left: [0; CHANNELS],
+            taken: [0; CHANNELS],
+            queue: VecDeque::new(),
+            arrived: [VecDeque::new(), VecDeque::new()],
+            arriving: None,
+            owed: Taken::default(),
+            is_asked: false,
+            asks: false,
+            to_ask: false,
+            unposted: Vec::new(),
+            pending: 0,
+        }
+    }
+
+    /// The peer reports what it has taken. `false`: it can't have.
+    pub(super) fn on_taken(&mut self, taken: Taken) -> bool {
+        let fragments = [u32::from(taken.frames[0]), u32::from(taken.fragments)];
+        for channel in 0..CHANNELS {
+            let credit = self.credit[channel].checked_add(taken.frames[channel]);
+            let left = self.left[channel].checked_sub(fragments[channel]);
+            let (Some(credit), Some(left)) = (credit, left) else {
+                return false;
+            };
+            if credit > CREDITS[channel] {
+                return false;
+            }
+            self.credit[channel] = credit;
+            self.left[channel] = left;
+            self.taken[channel] += fragments[channel];
+        }
+        true
+    }
+
+    /// Gives up what is read from the user's memory.
+    pub(super) fn abandon(&mut self) {
+        // Fits: the queue has a limit.
+        let dropped = self.queue.len() as u32;
+        self.queue.clear();
+        self.left[1] -= dropped;
+        self.taken[1] += dropped;
+    }
+
+    /// What may not have reached the peer.
+    pub(super) fn outstanding(&self) -> usize {
+        let untaken = match self.asks {
+            true => self.left.iter().sum::<u32>() as usize,
+            false => 0,
+        };
+        self.pending as usize + self.queue.len() + untaken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_reported_is_read(tiny: u16, data: u16, fragments: u16, above in 1_u64..1 << 16) {
+            let taken = Taken { frames: [tiny, data], fragments };
+            prop_assert_eq!(Taken::decode(taken.encode()), Some(taken));
+            prop_assert_eq!(Taken::decode(taken.encode() | above << 48), None);
+        }
+
+        /// Nobody can report what was not sent.
+        #[test]
+        fn credit_never_grows(sent in 0_u16..=16, tiny in 0_u16..40, data in 0_u16..20, fragments in 0_u16..20) {
+            let mut end = End::new(1, 2, Stage::Up, 0);
+            end.credit = CREDITS.map(|credit| credit - sent);
+            end.left = [sent.into(), sent.into()];
+            let is_honest = tiny <= sent && data <= sent && fragments <= sent;
+            let taken = Taken { frames: [tiny, data], fragments };
+            prop_assert_eq!(end.on_taken(taken), is_honest);
+            prop_assert!((0..CHANNELS).all(|at| end.credit[at] <= CREDITS[at]));
+        }
+    }
+}
