@@ -28,6 +28,15 @@ const RINGS: [(&str, &str); 3] = [
     ("CONDUIT_LANE_RINGS", "2"),
     ("CONDUIT_LANE_FORCE_SWITCH", "20"),
 ];
+/// Connections that change hands every few fragments. All of a rank's ends by the dead time, or by what libfabric says.
+const CONNECTIONS: [(&str, &str); 6] = [
+    ("CONDUIT_NETWORK", "ofi"),
+    ("CONDUIT_OFI_PROVIDER", "tcp"),
+    ("CONDUIT_OFI_DOMAIN", "lo"),
+    ("CONDUIT_OFI_DEAD_TIME", "1000"),
+    ("CONDUIT_OFI_CONNECTIONS", "2"),
+    ("CONDUIT_LANE_FORCE_SWITCH", "20"),
+];
 const STORMS: [&str; 5] = ["puts", "flood", "barriers", "quiesce", "all"];
 
 /// What a run is to be.
@@ -151,6 +160,27 @@ fn a_rank_killed_while_rings_change_hands() {
             checks: victim >= 4,
             parallel: false,
             settings: &RINGS,
+        };
+        if let Err(reason) = kill(run) {
+            panic!("{run:?}: {reason}");
+        }
+    }
+}
+
+/// Likewise a connection, also with one that stays.
+#[test]
+fn a_rank_killed_while_it_has_connections() {
+    for victim in 0..8 {
+        let run = Kill {
+            ranks: 4,
+            storm: STORMS[victim % 2],
+            victim: victim % 4,
+            after: Duration::from_millis(400),
+            windows: true,
+            checks: victim >= 4,
+            parallel: false,
+            // Without the last one they go by traffic.
+            settings: &CONNECTIONS[..CONNECTIONS.len() - victim / 4],
         };
         if let Err(reason) = kill(run) {
             panic!("{run:?}: {reason}");

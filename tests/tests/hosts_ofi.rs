@@ -108,6 +108,66 @@ fn frames_with_tags() {
     }
 }
 
+/// Connections that change hands every few fragments, or by traffic, or not at all: what ranks send each other comes once and in order.
+#[test]
+fn connections_change_hands() {
+    for (sealed, value) in [
+        ("CONDUIT_OFI_ENCRYPT", "0"),
+        ("CONDUIT_OFI_AUTHENTICATE", "1"),
+        ("CONDUIT_OFI_ENCRYPT", "1"),
+    ] {
+        for (count, force) in [("1", "7"), ("2", "100"), ("2", "0")] {
+            for mut settings in over(&ofi::PROVIDERS[..1]) {
+                settings.extend([
+                    (sealed, value),
+                    ("CONDUIT_OFI_CONNECTIONS", count),
+                    ("CONDUIT_LANE_FORCE_SWITCH", force),
+                    ("CONDUIT_OFI_STATISTICS", "1"),
+                ]);
+                let finished = separate(4, &["hot_pairs", "5"], &settings);
+                let told = finished.stderr;
+                for word in ["connections: made", "connections with", "promotions"] {
+                    assert!(told.contains(word), "{word}: {told}");
+                }
+                if force != "0" {
+                    for none in ["promotions: 0", "demotions: 0", "connections: made 0"] {
+                        assert!(!told.contains(none), "{settings:?}: {none}: {told}");
+                    }
+                }
+                assert!(!told.contains("malformed 1"), "{told}");
+            }
+        }
+    }
+}
+
+/// The rest of the programs, with connections that never stay.
+#[test]
+fn every_call_by_connections() {
+    for mut settings in over(&ofi::PROVIDERS[..1]) {
+        settings.extend([
+            ("CONDUIT_OFI_CONNECTIONS", "2"),
+            ("CONDUIT_LANE_FORCE_SWITCH", "5"),
+        ]);
+        separate(3, &["calls", "par"], &settings);
+        separate(4, &["flood"], &settings);
+        separate(2, &["mutual"], &settings);
+        pairs(8, &["crowd"], &settings);
+    }
+}
+
+/// Where the provider has no connected endpoints the job does not begin, and says what to set.
+#[test]
+fn a_provider_without_connected_endpoints_is_named() {
+    for library in ofi::libraries() {
+        Job::new(LAUNCH, 2, FACADE, &["calls", "seq"])
+            .env("CONDUIT_NETWORK", "ofi")
+            .env("CONDUIT_OFI_LIBRARY", library.name)
+            .env("CONDUIT_OFI_PROVIDER", "shm")
+            .env("CONDUIT_OFI_CONNECTIONS", "1")
+            .ends_with(1, &["rank", "shm", "CONDUIT_OFI_CONNECTIONS"]);
+    }
+}
+
 /// So few credits that they have to move.
 #[test]
 fn credits_move() {
@@ -276,5 +336,14 @@ fn a_rank_killed_while_others_move_megabytes() {
             ("CONDUIT_OFI_DEAD_TIME", "1000"),
         ];
         killed_meanwhile(FACADE, &[&own[..], &settings[..]].concat());
+    }
+    for settings in over(&ofi::PROVIDERS[..1]) {
+        let connected = [
+            ("CONDUIT_NETWORK", "ofi"),
+            ("CONDUIT_OFI_DEAD_TIME", "1000"),
+            ("CONDUIT_OFI_CONNECTIONS", "2"),
+            ("CONDUIT_LANE_FORCE_SWITCH", "20"),
+        ];
+        killed_meanwhile(FACADE, &[&connected[..], &settings[..]].concat());
     }
 }
