@@ -139,17 +139,20 @@ impl Endpoints {
 
     /// The next event.
     pub(super) fn event(&mut self) -> Result<Option<Event>, Refusal> {
+        /// Strangers may send along as much as the provider lets them (`tcp`: 256 bytes), and an
+        /// event that is longer than there is room for stays in the queue.
+        const ROOM: usize = 4096;
         #[repr(C)]
         struct Entry {
             entry: fi_eq_cm_entry,
-            data: Data,
+            data: [u8; ROOM],
         }
         const LEAST: usize = size_of::<fi_eq_cm_entry>();
         loop {
             let mut kind = 0;
             let mut entry = Entry {
                 entry: fi_eq_cm_entry::default(),
-                data: [0; MOST_DATA],
+                data: [0; ROOM],
             };
             // SAFETY: the queue is open, and there is room for so many bytes.
             let read = unsafe {
@@ -184,13 +187,15 @@ impl Endpoints {
                 return Ok(None);
             }
             let length = (read - LEAST).min(MOST_DATA);
+            let mut data = [0; MOST_DATA];
+            data[..length].copy_from_slice(&entry.data[..length]);
             let ep: *mut fid_ep = entry.entry.fid.cast();
             let is_open = self.open.contains(&ep);
             return Ok(Some(match kind {
                 FI_CONNREQ if !entry.entry.info.is_null() => {
-                    Event::Request(Request(entry.entry.info), entry.data, length)
+                    Event::Request(Request(entry.entry.info), data, length)
                 }
-                FI_CONNECTED if is_open => Event::Connected(ep, entry.data, length),
+                FI_CONNECTED if is_open => Event::Connected(ep, data, length),
                 FI_SHUTDOWN if is_open => Event::Ended(ep),
                 _ => continue,
             }));

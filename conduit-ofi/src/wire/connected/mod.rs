@@ -98,11 +98,6 @@ impl Listening {
     pub(crate) fn address(&self) -> Result<Vec<u8>, Refusal> {
         self.endpoints.address()
     }
-
-    /// Whether addresses are zero-terminated strings of different lengths.
-    pub(crate) fn has_text_addresses(&self) -> bool {
-        self.endpoints.objects.offer.has_text_addresses()
-    }
 }
 
 /// What connections have counted.
@@ -421,7 +416,11 @@ impl Connected {
     #[cold]
     fn look(&mut self) {
         self.until_events.set(EVENTS);
-        while !self.is_broken {
+        // Strangers may make any number of them.
+        for _ in 0..EVENTS {
+            if self.is_broken {
+                return;
+            }
             match self.endpoints.event() {
                 Ok(None) => return,
                 Ok(Some(Event::Request(request, mut bytes, length))) => {
@@ -431,6 +430,8 @@ impl Connected {
                     self.on_connected(ep, &mut bytes[..length]);
                 }
                 Ok(Some(Event::Ended(ep))) => {
+                    // What has come before still counts: a rank that leaves says so last.
+                    while self.poll() {}
                     if let Some(place) = self.of(ep) {
                         self.over(place);
                     }

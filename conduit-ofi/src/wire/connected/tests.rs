@@ -288,6 +288,43 @@ fn a_connection_that_does_not_come_up_is_known() {
     });
 }
 
+/// What a peer sends last comes, though its end is gone by then.
+#[test]
+fn what_came_before_the_end_counts() {
+    each(|config| {
+        let mut job = Job::connected(&config);
+        job.until(|job| {
+            job.ranks[1]
+                .ends
+                .iter()
+                .flatten()
+                .all(|end| end.stage == Stage::Up)
+        });
+        // The other one does not look meanwhile.
+        for number in 0..20 {
+            let fragment = Fragment {
+                header: &[0, number],
+                payload: Payload::Copied(&[]),
+            };
+            assert_eq!(job.ranks[1].send_connected(0, &fragment), Ok(()));
+        }
+        for _ in 0..100 {
+            job.ranks[1].receive(&mut job.above[1]);
+        }
+        job.ranks[1].disconnect(0);
+        job.until(|job| {
+            job.ranks[0]
+                .ends
+                .iter()
+                .flatten()
+                .all(|end| end.ep.is_none())
+        });
+        (0..10).for_each(|_| job.turn());
+        assert_eq!(job.above[0].came[0].len(), 20);
+        assert!(job.above[0].failed.is_empty());
+    });
+}
+
 /// An end that goes away with something under way is a peer that has failed; with nothing, it is
 /// not, until somebody sends by it.
 #[test]
@@ -343,6 +380,8 @@ fn an_intruder_is_not_taken_for_a_rank() {
             Vec::new(),
             vec![0; length],
             vec![0xff; MOST_DATA],
+            // As much as `tcp` takes.
+            vec![0; 256],
             right[..length - 1].to_vec(),
         ];
         // Every part of it counts: kind, number, rank, job; and where it is sealed, all bytes.

@@ -330,3 +330,59 @@ fn a_forced_switch_happens_again_and_again() {
         "{one:?} {other:?}"
     );
 }
+
+/// A hot pair that changes again and again under a flood whose order is checked, among more ranks than there are rings: how long it
+/// takes until the new one has a ring. Takes a minute; `CONDUIT_TEST_MESSAGES` says how many there are.
+#[test]
+#[ignore = "a measurement"]
+fn a_hot_pair_that_changes_under_a_long_flood() {
+    const RANKS: usize = 24;
+    /// About a second of a flood.
+    const TURN: u32 = 4_000_000;
+    /// Of these, one in so many is another rank's.
+    const OTHERS: u32 = 100;
+    let all = std::env::var("CONDUIT_TEST_MESSAGES").map_or(100_000_000, |text| {
+        text.parse::<u64>().expect("a number of messages")
+    });
+    let mut ranks = Ranks::new(RANKS as u32, &config(16, 0));
+    let (mut sent, mut settled, mut lost) = (0_u64, Vec::new(), 0_u32);
+    let mut turns = 0;
+    while sent < all {
+        let hot = 1 + turns * 7 % (RANKS - 1);
+        turns += 1;
+        let begin = std::time::Instant::now();
+        let mut until = None;
+        let had_one = ranks.ends[hot].ni.own_rings(0).0;
+        for at in 0..TURN {
+            ranks.flood(hot, 0, 1);
+            if at % OTHERS == 0 {
+                let other = 1 + (at / OTHERS) as usize % (RANKS - 1);
+                ranks.flood(other, 0, 1);
+                sent += 1;
+            }
+            if at % 64 == 0 {
+                let has_one = ranks.ends[hot].ni.own_rings(0).0;
+                if has_one && until.is_none() {
+                    until = Some((at, begin.elapsed()));
+                }
+                lost += u32::from(until.is_some() && !has_one);
+            }
+        }
+        sent += u64::from(TURN);
+        let (messages, time) = until.expect("it has a ring before the next one's turn");
+        if !had_one {
+            settled.push((messages, time));
+        }
+    }
+    ranks.settle();
+    settled.sort_unstable();
+    let statistics = ranks.statistics(0);
+    println!(
+        "{sent} messages, each once and in order; {turns} turns, of which {} began without a ring; \
+         it came after {:?} (median), {:?} (last); looked at without it afterwards: {lost}; {statistics:?}",
+        settled.len(),
+        settled[settled.len() / 2],
+        settled[settled.len() - 1],
+    );
+    assert_eq!(lost, 0);
+}
