@@ -23,5 +23,5 @@ settings::group! {
     "CONDUIT_LANE_RINGS" lane_rings: u32 = 16, Kind::integer(0, 48),
         "with more than CONDUIT_LANE_ABOVE ranks on a host: rings that a rank lends to the sources that it hears from most; 0 turns that off";
     "CONDUIT_LANE_FORCE_SWITCH" lane_force_switch: u32 = 0, Kind::integer(0, 1 << 30),
-        "for tests: messages after which a source has to give such a ring back, and may get it again; 0 for never";
+        "for tests: messages after which a source has to give such a ring, or a connection by libfabric, back, and may get it again; 0 for never";
 }
