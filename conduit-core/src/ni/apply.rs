@@ -1,4 +1,4 @@
-//! What each [`AtomicOp`] does to an integer in shared memory.
+//! What each [`AtomicOp`] does to a number in shared memory.
 //!
 //! A network that lets the target's processor do atomics, and the engine where the target's memory is mapped here, call
 //! the same function: both then go through the processor's own atomic instructions, so that either kind is atomic towards
@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::{AtomicOp, AtomicType};
 
-/// Does `op` on the integer at `ptr` as one indivisible step and gives its old value.
+/// Does `op` on the number at `ptr` as one indivisible step and gives its old value.
 ///
 /// `operand` and `comparand` are taken modulo the type's size; a 32-bit old value comes back zero-extended. Acts as a
 /// release and an acquire ([`AtomicOp::Get`]: acquire only).
 ///
 /// # Safety
-/// `ptr` is aligned to [`AtomicType::size`] and valid for reads and writes of that many bytes; during the call the integer
+/// `ptr` is aligned to [`AtomicType::size`] and valid for reads and writes of that many bytes; during the call it
 /// is accessed by atomic instructions of the same size only, in this and in all other processes.
 #[inline]
 pub unsafe fn apply_atomic(
@@ -64,6 +64,51 @@ pub unsafe fn apply_atomic(
         AtomicType::U32 => apply!(AtomicU32, u32, u32),
         AtomicType::I64 => apply!(AtomicI64, i64, u64),
         AtomicType::U64 => apply!(AtomicU64, u64, u64),
+        // SAFETY: the caller's promise.
+        AtomicType::F32 | AtomicType::F64 => unsafe {
+            apply_to_float(ptr, op, ty, operand, comparand)
+        },
+    }
+}
+
+/// [`apply_atomic`] of floats: arithmetic and order by compare-and-swap of the bits, the rest as of integers.
+///
+/// # Safety
+/// As for [`apply_atomic`].
+unsafe fn apply_to_float(
+    ptr: *mut u8,
+    op: AtomicOp,
+    ty: AtomicType,
+    operand: u64,
+    comparand: u64,
+) -> u64 {
+    if !op.is_arithmetic() {
+        // SAFETY: the caller's promise.
+        return unsafe { apply_atomic(ptr, op, ty.bits(), operand, comparand) };
+    }
+    macro_rules! apply {
+        ($atomic:ty, $float:ty, $bits:ty) => {{
+            let a = <$float>::from_bits(operand as $bits);
+            let next: fn($float, $float) -> $float = match op {
+                AtomicOp::Add => |x, a| x + a,
+                AtomicOp::Sub => |x, a| x - a,
+                AtomicOp::Mult => |x, a| x * a,
+                AtomicOp::Min => |x, a| if x < a { x } else { a },
+                _ => |x, a| if x > a { x } else { a },
+            };
+            // SAFETY: the caller's promise.
+            let cell = unsafe { <$atomic>::from_ptr(ptr.cast::<$bits>()) };
+            let old = update(
+                cell.load(Ordering::Relaxed),
+                |x| next(<$float>::from_bits(x), a).to_bits(),
+                |x, new| cell.compare_exchange_weak(x, new, Ordering::AcqRel, Ordering::Relaxed),
+            );
+            u64::from(old)
+        }};
+    }
+    match ty.size() {
+        4 => apply!(AtomicU32, f32, u32),
+        _ => apply!(AtomicU64, f64, u64),
     }
 }
 
@@ -88,14 +133,29 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The operations in 128-bit arithmetic: widen by the type's sign, compute, cut.
+    /// Floats in the arithmetic of their type, the rest in that of 128 bits: widen by the type's sign, compute, cut.
     fn model(op: AtomicOp, ty: AtomicType, x: u64, a: u64, c: u64) -> u64 {
+        if op.is_arithmetic() {
+            match ty {
+                AtomicType::F32 => {
+                    let [x, a] = [x, a].map(|bits| f32::from_bits(bits as u32));
+                    return float(op, x.into(), a.into(), |wide| {
+                        (wide as f32).to_bits().into()
+                    });
+                }
+                AtomicType::F64 => {
+                    let [x, a] = [x, a].map(f64::from_bits);
+                    return float(op, x, a, f64::to_bits);
+                }
+                _ => {}
+            }
+        }
         let widen = |v: u64| -> i128 {
             match ty {
                 AtomicType::I32 => i128::from(v as u32 as i32),
-                AtomicType::U32 => i128::from(v as u32),
+                AtomicType::U32 | AtomicType::F32 => i128::from(v as u32),
                 AtomicType::I64 => i128::from(v as i64),
-                AtomicType::U64 => i128::from(v),
+                AtomicType::U64 | AtomicType::F64 => i128::from(v),
             }
         };
         let (wx, wa) = (widen(x), widen(a));
@@ -121,6 +181,28 @@ mod tests {
         cut(ty, new as u64)
     }
 
+    /// Sums and products of two `f32` are exact in `f64`, or rounded in a way that does no harm to the rounding to `f32`.
+    fn float(op: AtomicOp, x: f64, a: f64, narrow: fn(f64) -> u64) -> u64 {
+        narrow(match op {
+            AtomicOp::Add => x + a,
+            AtomicOp::Sub => x - a,
+            AtomicOp::Mult => x * a,
+            AtomicOp::Min if x < a => x,
+            AtomicOp::Max if x > a => x,
+            _ => a,
+        })
+    }
+
+    /// Which bits a NaN has is left open.
+    fn same(ty: AtomicType, left: u64, right: u64) -> bool {
+        let is_nan = |bits: u64| match ty {
+            AtomicType::F32 => f32::from_bits(bits as u32).is_nan(),
+            AtomicType::F64 => f64::from_bits(bits).is_nan(),
+            _ => false,
+        };
+        left == right || is_nan(left) && is_nan(right)
+    }
+
     fn cut(ty: AtomicType, value: u64) -> u64 {
         if ty.size() == 4 {
             value & 0xffff_ffff
@@ -137,6 +219,8 @@ mod tests {
             Just(i64::MIN as u64),
             Just(0x8000_0000_u64),
             Just(0x7fff_ffff_u64),
+            any::<f32>().prop_map(|x| x.to_bits().into()),
+            any::<f64>().prop_map(f64::to_bits),
             any::<u64>(),
         ]
     }
@@ -157,7 +241,8 @@ mod tests {
             let old = unsafe { apply_atomic(memory.as_mut_ptr().add(1).cast(), op, ty, a, c) };
             prop_assert_eq!(old, cut(ty, x));
             let expected = model(op, ty, x, a, c);
-            prop_assert_eq!(cut(ty, memory[1]), expected);
+            let found = cut(ty, memory[1]);
+            prop_assert!(same(ty, found, expected), "{found:#x} for {expected:#x}");
             if ty.size() == 4 {
                 prop_assert_eq!(memory[1] >> 32, 0xffff_ffff);
             }
@@ -167,19 +252,24 @@ mod tests {
 
     #[test]
     fn threads_lose_no_update() {
-        let cell = AtomicU64::new(1);
+        let (product, sum) = (AtomicU64::new(1), AtomicU32::new(0.5_f32.to_bits()));
+        let (three, quarter) = (3, 0.25_f32.to_bits().into());
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
                     for _ in 0..1000 {
-                        let ptr = cell.as_ptr().cast();
-                        // SAFETY: an atomic of the same size, shared by the threads of this scope.
-                        unsafe { apply_atomic(ptr, AtomicOp::Mult, AtomicType::U64, 3, 0) };
+                        let (p, s) = (product.as_ptr().cast(), sum.as_ptr().cast());
+                        // SAFETY: atomics of the same size, shared by the threads of this scope.
+                        unsafe {
+                            apply_atomic(p, AtomicOp::Mult, AtomicType::U64, three, 0);
+                            apply_atomic(s, AtomicOp::Add, AtomicType::F32, quarter, 0);
+                        }
                     }
                 });
             }
         });
         let expected = (0..2000).fold(1_u64, |x, _| x.wrapping_mul(3));
-        assert_eq!(cell.into_inner(), expected);
+        assert_eq!(product.into_inner(), expected);
+        assert_eq!(f32::from_bits(sum.into_inner()), 500.5);
     }
 }

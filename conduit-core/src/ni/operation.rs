@@ -102,7 +102,8 @@ pub struct Get {
     pub token: u64,
 }
 
-/// The integer that an atomic works on. Arithmetic wraps.
+/// The number that an atomic works on. Integers wrap; floats travel and compare for
+/// [`AtomicOp::CompareSwap`] as their bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AtomicType {
     /// Signed 32 bits.
@@ -113,18 +114,42 @@ pub enum AtomicType {
     I64,
     /// Unsigned 64 bits.
     U64,
+    /// IEEE 754 binary32.
+    F32,
+    /// IEEE 754 binary64.
+    F64,
 }
 
 impl AtomicType {
     /// All, each at the place that its code in messages names.
-    pub const ALL: [Self; 4] = [Self::I32, Self::U32, Self::I64, Self::U64];
+    pub const ALL: [Self; 6] = [
+        Self::I32,
+        Self::U32,
+        Self::I64,
+        Self::U64,
+        Self::F32,
+        Self::F64,
+    ];
 
-    /// Bytes of the integer, which is also its alignment.
+    /// Bytes of the number, which is also its alignment.
     pub const fn size(self) -> usize {
         match self {
-            Self::I32 | Self::U32 => 4,
-            Self::I64 | Self::U64 => 8,
+            Self::I32 | Self::U32 | Self::F32 => 4,
+            Self::I64 | Self::U64 | Self::F64 => 8,
         }
+    }
+
+    /// The unsigned integer of its size.
+    pub const fn bits(self) -> Self {
+        match self.size() {
+            4 => Self::U32,
+            _ => Self::U64,
+        }
+    }
+
+    /// Whether it is a float.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64)
     }
 }
 
@@ -141,17 +166,17 @@ pub enum AtomicOp {
     Sub,
     /// `x * a`.
     Mult,
-    /// The smaller, by the type's sign.
+    /// The smaller, by the type's sign: `x` if `x < a`, else `a` (of floats that are not ordered, `a`).
     Min,
-    /// The larger, by the type's sign.
+    /// The larger, by the type's sign: `x` if `x > a`, else `a`.
     Max,
-    /// `x & a`.
+    /// `x & a`; this and the next two work on a float's bits.
     And,
     /// `x | a`.
     Or,
     /// `x ^ a`.
     Xor,
-    /// Writes `a` if `x` equals the comparand.
+    /// Writes `a` if `x` equals the comparand, bit by bit.
     CompareSwap,
 }
 
@@ -170,6 +195,14 @@ impl AtomicOp {
         Self::Xor,
         Self::CompareSwap,
     ];
+
+    /// Whether it computes or compares, so that it depends on more of the type than its size.
+    pub const fn is_arithmetic(self) -> bool {
+        matches!(
+            self,
+            Self::Add | Self::Sub | Self::Mult | Self::Min | Self::Max
+        )
+    }
 }
 
 /// An atomic on one integer. See [`super::Ni::atomic`].

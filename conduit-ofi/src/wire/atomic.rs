@@ -9,9 +9,10 @@ use conduit_core::ni::{AtomicOp, AtomicType, Rank};
 use conduit_portals::transport::fragment::Refused;
 use conduit_portals::transport::{NativeAtomic, Remote};
 use libfabric_sys::{
-    FI_ATOMIC_READ, FI_ATOMIC_WRITE, FI_BAND, FI_BOR, FI_BXOR, FI_CSWAP, FI_EAGAIN, FI_INT32,
-    FI_INT64, FI_MAX, FI_MIN, FI_PROD, FI_SUM, FI_UINT32, FI_UINT64, fi_compare_atomic,
-    fi_compare_atomicvalid, fi_datatype, fi_fetch_atomic, fi_fetch_atomicvalid, fi_op,
+    FI_ATOMIC_READ, FI_ATOMIC_WRITE, FI_BAND, FI_BOR, FI_BXOR, FI_CSWAP, FI_DOUBLE, FI_EAGAIN,
+    FI_FLOAT, FI_INT32, FI_INT64, FI_MAX, FI_MIN, FI_PROD, FI_SUM, FI_UINT32, FI_UINT64,
+    fi_compare_atomic, fi_compare_atomicvalid, fi_datatype, fi_fetch_atomic, fi_fetch_atomicvalid,
+    fi_op,
 };
 
 use crate::objects::Objects;
@@ -51,7 +52,7 @@ fn op(op: AtomicOp) -> fi_op {
     match op {
         AtomicOp::Get => FI_ATOMIC_READ,
         AtomicOp::Set => FI_ATOMIC_WRITE,
-        // A subtraction is the sum with the negated operand.
+        // A subtraction is the sum with the negated operand (`negated`).
         AtomicOp::Add | AtomicOp::Sub => FI_SUM,
         AtomicOp::Mult => FI_PROD,
         AtomicOp::Min => FI_MIN,
@@ -63,8 +64,14 @@ fn op(op: AtomicOp) -> fi_op {
     }
 }
 
-fn datatype(ty: AtomicType) -> fi_datatype {
+/// What an operation works on. Those that don't compute take a float's bits: libfabric compares floats
+/// by their values.
+fn datatype(op: AtomicOp, ty: AtomicType) -> fi_datatype {
     match ty {
+        AtomicType::F32 if op.is_arithmetic() => FI_FLOAT,
+        AtomicType::F64 if op.is_arithmetic() => FI_DOUBLE,
+        AtomicType::F32 => FI_UINT32,
+        AtomicType::F64 => FI_UINT64,
         AtomicType::I32 => FI_INT32,
         AtomicType::U32 => FI_UINT32,
         AtomicType::I64 => FI_INT64,
@@ -72,12 +79,20 @@ fn datatype(ty: AtomicType) -> fi_datatype {
     }
 }
 
+fn negated(ty: AtomicType, operand: u64) -> u64 {
+    match ty {
+        AtomicType::F32 => operand ^ 1 << 31,
+        AtomicType::F64 => operand ^ 1 << 63,
+        _ => operand.wrapping_neg(),
+    }
+}
+
 /// The atomics that a provider has, a bit for each.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Atomics(u64);
+pub(super) struct Atomics(u128);
 
 impl Atomics {
-    fn bit(op: AtomicOp, ty: AtomicType) -> u64 {
+    fn bit(op: AtomicOp, ty: AtomicType) -> u128 {
         1 << (op as u32 * AtomicType::ALL.len() as u32 + ty as u32)
     }
 
@@ -89,10 +104,14 @@ impl Atomics {
         }
         for what in AtomicOp::ALL {
             for ty in AtomicType::ALL {
+                // Providers differ in what they make of a NaN, and of zeros of different sign.
+                if ty.is_float() && matches!(what, AtomicOp::Min | AtomicOp::Max) {
+                    continue;
+                }
                 let mut count = 0;
                 // SAFETY: the endpoint is open.
                 let result = unsafe {
-                    let (ty, code) = (datatype(ty), op(what));
+                    let (ty, code) = (datatype(what, ty), op(what));
                     match what {
                         AtomicOp::CompareSwap => {
                             fi_compare_atomicvalid(objects.ep, ty, code, &mut count)
@@ -138,7 +157,7 @@ impl<S: Scope> Wire<S> {
             return Err(Refused::Full);
         };
         let operand = match atomic.op {
-            AtomicOp::Sub => atomic.operand.wrapping_neg(),
+            AtomicOp::Sub => negated(atomic.ty, atomic.operand),
             _ => atomic.operand,
         };
         let words = self.small.bytes(buffer);
@@ -146,7 +165,7 @@ impl<S: Scope> Wire<S> {
         put(words, EACH, atomic.comparand, is_wide);
         let place: *mut c_void = self.small.place(buffer).cast();
         let descriptor = self.small.descriptor;
-        let (ty, code) = (datatype(atomic.ty), op(atomic.op));
+        let (ty, code) = (datatype(atomic.op, atomic.ty), op(atomic.op));
         // SAFETY: the endpoint is open; the library uses the buffer until the completion, and its
         // pieces do not overlap.
         let result = unsafe {

@@ -489,7 +489,7 @@ mod tests {
     }
 
     fn what() -> impl Strategy<Value = (AtomicOp, AtomicType)> {
-        (0_u32..11, 0_u32..4).prop_map(|(op, ty)| atomic_of(op << 8 | ty).unwrap())
+        (0_u32..11, 0_u32..6).prop_map(|(op, ty)| atomic_of(op << 8 | ty).unwrap())
     }
 
     fn header() -> impl Strategy<Value = Header> {

@@ -1,9 +1,9 @@
-//! What atomics should do, by plain arithmetic in 128 bits.
+//! What atomics should do, by plain arithmetic: in 128 bits, and for floats in theirs.
 
 use conduit_core::ni::{AtomicOp, AtomicType};
 
-/// Old values and operands around every sign and overflow.
-const VALUES: [u64; 8] = [
+/// Old values and operands around every sign and overflow, and floats: numbers, an infinity, a NaN.
+const VALUES: [u64; 13] = [
     0,
     1,
     0x7FFF_FFFF,
@@ -12,15 +12,39 @@ const VALUES: [u64; 8] = [
     0x7FFF_FFFF_FFFF_FFFF,
     0x8000_0000_0000_0001,
     0xFFFF_FFFF_FFFF_FFFE,
+    1.5_f32.to_bits() as u64,
+    (-7.25_f32).to_bits() as u64,
+    0.1_f64.to_bits(),
+    (-3e200_f64).to_bits(),
+    f64::INFINITY.to_bits() | f32::INFINITY.to_bits() as u64,
 ];
 
 /// What an operation makes of `x`, in the type's low bits.
 pub(crate) fn model(op: AtomicOp, ty: AtomicType, x: u64, a: u64, comparand: u64) -> u64 {
+    macro_rules! float {
+        ($float:ty, $bits:ty) => {{
+            let [x, a] = [x, a].map(|bits| <$float>::from_bits(bits as $bits));
+            let value = match op {
+                AtomicOp::Add => x + a,
+                AtomicOp::Sub => x - a,
+                AtomicOp::Mult => x * a,
+                AtomicOp::Min if x < a => x,
+                AtomicOp::Max if x > a => x,
+                _ => a,
+            };
+            return value.to_bits().into();
+        }};
+    }
+    match ty {
+        AtomicType::F32 if op.is_arithmetic() => float!(f32, u32),
+        AtomicType::F64 if op.is_arithmetic() => float!(f64, u64),
+        _ => {}
+    }
     let narrow = |value: u64| match ty {
         AtomicType::I32 => value as u32 as i32 as i128,
-        AtomicType::U32 => value as u32 as i128,
+        AtomicType::U32 | AtomicType::F32 => value as u32 as i128,
         AtomicType::I64 => value as i64 as i128,
-        AtomicType::U64 => value as i128,
+        AtomicType::U64 | AtomicType::F64 => value as i128,
     };
     let (wide_x, wide_a) = (narrow(x), narrow(a));
     let value = match op {
@@ -46,6 +70,16 @@ pub(super) fn mask(ty: AtomicType, value: u64) -> u64 {
         4 => value & 0xFFFF_FFFF,
         _ => value,
     }
+}
+
+/// Whether two values are the same: which bits a NaN has is left open.
+pub(super) fn same(ty: AtomicType, left: u64, right: u64) -> bool {
+    let is_nan = |bits: u64| match ty {
+        AtomicType::F32 => f32::from_bits(bits as u32).is_nan(),
+        AtomicType::F64 => f64::from_bits(bits).is_nan(),
+        _ => false,
+    };
+    left == right || is_nan(left) && is_nan(right)
 }
 
 /// Values and operands for which an operation is tried: all pairs of [`VALUES`].

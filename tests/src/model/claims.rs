@@ -69,7 +69,9 @@ impl Cells {
     ) -> Option<bool> {
         use AtomicOp::{Add, And, Max, Min, Or, Sub, Xor};
         let place = &mut self.0[cell];
-        let commutes = matches!(op, Add | Sub | And | Or | Xor | Min | Max);
+        // What floats add up to depends on the order.
+        let exact = !(ty.is_float() && op.is_arithmetic());
+        let commutes = exact && matches!(op, Add | Sub | And | Or | Xor | Min | Max);
         match *place {
             Use::None if commutes && cell.is_multiple_of(2) => {
                 *place = Use::Shared(op, ty);

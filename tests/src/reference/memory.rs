@@ -92,6 +92,33 @@ macro_rules! apply {
     }};
 }
 
+/// What arithmetic makes of a float, as bits, which other operations work on.
+macro_rules! apply_float {
+    ($float:ty, $bits:ty, $at:expr, $atomic:expr) => {{
+        let a = <$float>::from_bits($atomic.operand as $bits);
+        let old = apply!(
+            $bits,
+            $at,
+            Atomic {
+                op: AtomicOp::Get,
+                ..*$atomic
+            }
+        );
+        let x = <$float>::from_bits(old as $bits);
+        let new = match $atomic.op {
+            AtomicOp::Add => x + a,
+            AtomicOp::Sub => x - a,
+            AtomicOp::Mult => x * a,
+            AtomicOp::Min if x < a => x,
+            AtomicOp::Max if x > a => x,
+            AtomicOp::Min | AtomicOp::Max => a,
+            _ => return apply!($bits, $at, $atomic),
+        };
+        copy(new.to_ne_bytes().as_ptr(), $at, size_of::<$float>());
+        old
+    }};
+}
+
 /// Does an atomic at a checked, aligned place, and gives the old value.
 pub(super) fn apply(at: *mut u8, atomic: &Atomic) -> u64 {
     match atomic.ty {
@@ -99,5 +126,7 @@ pub(super) fn apply(at: *mut u8, atomic: &Atomic) -> u64 {
         AtomicType::U32 => apply!(u32, at, atomic),
         AtomicType::I64 => apply!(i64, at, atomic),
         AtomicType::U64 => apply!(u64, at, atomic),
+        AtomicType::F32 => apply_float!(f32, u32, at, atomic),
+        AtomicType::F64 => apply_float!(f64, u64, at, atomic),
     }
 }

@@ -4,14 +4,14 @@
 //! be done in one way. With
 //! [`PortalsConfig::native_atomics`](crate::transport::PortalsConfig::native_atomics) the network
 //! does those on exportable entries, for integers of a size that is *native*: the transport has a
-//! fetching compare-and-swap for both types of that size. This does not depend on the rank, so all
+//! fetching compare-and-swap for all types of that size. This does not depend on the rank, so all
 //! ranks agree on the sizes.
 //!
 //! | atomic | done by |
 //! |---|---|
 //! | on an imported entry | the initiator's network |
 //! | that came by message, or on the rank's own memory | the target's network, on its own memory; then there is a response as always |
-//! | that the network lacks (a product) | compare-and-swap in a loop |
+//! | that the network lacks (a product, the smaller float) | compare-and-swap in a loop |
 //! | outside of the entry, misaligned, matching nothing | nobody |
 //!
 //! So it does not matter when an initiator imports an entry, or has it withdrawn. An entry stays in

@@ -170,7 +170,7 @@ fn all_sides_at_once() {
     }
 }
 
-/// Every operation and both types of a size, by the network's own operations and by
+/// Every operation and all types of a size, by the network's own operations and by
 /// compare-and-swap.
 #[test]
 fn every_operation_as_a_processor_does_it() {
@@ -202,7 +202,7 @@ fn every_operation_as_a_processor_does_it() {
             }
         }
         // With few, 32 bits are the processor's.
-        let all = 11 * 3 * 2 * 4;
+        let all = 11 * 3 * 2 * 6;
         let native = if atomics == Atomics::All {
             all
         } else {
@@ -290,7 +290,7 @@ fn what_was_under_way_to_a_peer_that_fails_is_dropped() {
 
 /// All atomics on one word are done in one way, so a size is native or it isn't.
 #[test]
-fn a_size_needs_compare_and_swap_for_both_types() {
+fn a_size_needs_compare_and_swap_for_all_types() {
     use crate::transport::direct::Native;
     let has_all = |native: &Native| AtomicType::ALL.iter().all(|&ty| native.has(ty));
     assert!(has_all(&Native::new(|_, _, _| true)));
