@@ -1,15 +1,18 @@
-//! Remote atomics on the integers of a segment.
+//! Remote atomics on the numbers of a segment.
 
-use conduit_core::engine::AtomicRequest;
+use conduit_core::engine::{AtomicRequest, Blocking, Completion};
 use conduit_core::ni::{self, AtomicType, Rank};
 use conduit_core::threads::Mode;
 
-use conduit_core::engine::Blocking;
-
 use crate::{Conduit, Handle, Result};
 
-/// An integer that remote atomics work on.
+/// A number that remote atomics work on: an integer or a float of 32 or 64 bits.
+///
+/// Integers wrap. Floats are rounded as those of the processor; [`Conduit::compare_swap`] compares their bits, so that a
+/// NaN may be expected, and 0 is not -0.
 pub trait Atom: Copy + sealed::Sealed {
+    /// What an atomic with one operand may do.
+    type Op: Copy + Into<ni::AtomicOp>;
     /// Its type on the network.
     const TYPE: AtomicType;
     /// As it travels.
@@ -23,26 +26,31 @@ mod sealed {
 }
 
 macro_rules! atom {
-    ($($type:ty, $name:ident, $unsigned:ty;)*) => {$(
+    ($($type:ty, $name:ident, $op:ty, $unsigned:ty, $to:expr, $from:expr;)*) => {$(
         impl sealed::Sealed for $type {}
         impl Atom for $type {
+            type Op = $op;
             const TYPE: AtomicType = AtomicType::$name;
             #[inline]
             fn to_bits(self) -> u64 {
-                u64::from(self as $unsigned)
+                let to: fn(Self) -> $unsigned = $to;
+                u64::from(to(self))
             }
             #[inline]
             fn from_bits(bits: u64) -> Self {
-                bits as $unsigned as Self
+                let from: fn($unsigned) -> Self = $from;
+                from(bits as $unsigned)
             }
         }
     )*};
 }
 atom! {
-    i32, I32, u32;
-    u32, U32, u32;
-    i64, I64, u64;
-    u64, U64, u64;
+    i32, I32, AtomicOp, u32, i32::cast_unsigned, u32::cast_signed;
+    u32, U32, AtomicOp, u32, |x| x, |x| x;
+    i64, I64, AtomicOp, u64, i64::cast_unsigned, u64::cast_signed;
+    u64, U64, AtomicOp, u64, |x| x, |x| x;
+    f32, F32, FloatOp, u32, f32::to_bits, f32::from_bits;
+    f64, F64, FloatOp, u64, f64::to_bits, f64::from_bits;
 }
 
 /// What an atomic makes of the integer `x` and its operand `a`. What needs no operand, or two, has a method of its own:
@@ -92,6 +100,59 @@ impl From<AtomicOp> for ni::AtomicOp {
     }
 }
 
+/// What an atomic makes of the float `x` and its operand `a`, as [`AtomicOp`] of an integer.
+///
+/// ```
+/// # fn main() -> conduit::Result<()> {
+/// use conduit::FloatOp;
+/// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+/// let (residuals, largest) = (0, 8);
+/// conduit.atomic(0, residuals, FloatOp::Add, 0.25f64)?;
+/// conduit.atomic(0, largest, FloatOp::Max, 0.25f64)?;
+/// conduit.barrier()?;
+/// let sum: f64 = conduit.atomic_get(0, residuals)?;
+/// assert_eq!(sum, 0.25 * f64::from(conduit.size()));
+/// conduit.finish()
+/// # }
+/// ```
+///
+/// Floats have no bits to set:
+///
+/// ```compile_fail,E0308
+/// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+/// conduit.atomic(0, 8, conduit::AtomicOp::Or, 1.0f64)?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FloatOp {
+    /// `a` (fetching: swap).
+    Set,
+    /// `x + a`.
+    Add,
+    /// `x - a`.
+    Sub,
+    /// `x * a`.
+    Mult,
+    /// The smaller: `x` if `x < a`, else `a`, also where one is a NaN.
+    Min,
+    /// The larger: `x` if `x > a`, else `a`.
+    Max,
+}
+
+impl From<FloatOp> for ni::AtomicOp {
+    #[inline]
+    fn from(op: FloatOp) -> Self {
+        match op {
+            FloatOp::Set => Self::Set,
+            FloatOp::Add => Self::Add,
+            FloatOp::Sub => Self::Sub,
+            FloatOp::Mult => Self::Mult,
+            FloatOp::Min => Self::Min,
+            FloatOp::Max => Self::Max,
+        }
+    }
+}
+
 pub(crate) fn request<T: Atom>(
     op: impl Into<ni::AtomicOp>,
     operand: T,
@@ -105,10 +166,13 @@ pub(crate) fn request<T: Atom>(
     }
 }
 
-/// Offsets are multiples of the integer's size. Atomics of all ranks on the same integer are atomic with each other. A
-/// program that waits for a change polls meanwhile ([`Conduit::wait_until`]): an atomic on mapped memory doesn't.
+/// Offsets are multiples of the number's size. Atomics of all ranks on the same number, of one type, are atomic with each
+/// other, whatever they do and however they travel. A program that waits for a change polls meanwhile
+/// ([`Conduit::wait_until`]): an atomic on mapped memory doesn't.
+///
+/// Operations are of the type's own kind, [`AtomicOp`] of integers and [`FloatOp`] of floats.
 impl<M: Mode> Conduit<M> {
-    /// Does `op` with `operand` on the integer at `offset` of `target`'s segment, and gives the value from before.
+    /// Does `op` with `operand` on the number at `offset` of `target`'s segment, and gives the value from before.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -124,7 +188,7 @@ impl<M: Mode> Conduit<M> {
         &self,
         target: Rank,
         offset: usize,
-        op: AtomicOp,
+        op: T::Op,
         operand: T,
     ) -> Result<T> {
         self.fetch(
@@ -135,7 +199,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Reads the integer at `offset` of `target`'s segment.
+    /// Reads the number at `offset` of `target`'s segment.
     #[inline]
     pub fn atomic_get<T: Atom>(&self, target: Rank, offset: usize) -> Result<T> {
         let none = T::from_bits(0);
@@ -161,7 +225,7 @@ impl<M: Mode> Conduit<M> {
         &self,
         target: Rank,
         offset: usize,
-        op: AtomicOp,
+        op: T::Op,
         operand: T,
     ) -> Result<()> {
         self.done(
@@ -178,20 +242,125 @@ impl<M: Mode> Conduit<M> {
         &self,
         target: Rank,
         offset: usize,
-        op: AtomicOp,
+        op: T::Op,
         operand: T,
     ) -> Result<Handle> {
-        let request = request(op, operand, operand);
-        let handle = self.done(
-            "atomic_nb",
-            self.member
-                .engine()
-                .atomic_nb(target, offset, request, Blocking::Wait),
-        )?;
-        Ok(handle.unwrap_or(Handle::DONE))
+        let (request, completion) = (request(op, operand, operand), Completion::Handle);
+        let engine = self.member.engine();
+        let started = engine.atomic_nb(target, offset, request, completion, Blocking::Wait);
+        Ok(self.done("atomic_nb", started)?.unwrap_or(Handle::DONE))
     }
 
-    /// Writes `new` if the integer is `expected`; gives the value from before either way.
+    /// As [`Conduit::atomic_nb`], but `None` instead of waiting for resources.
+    #[inline]
+    pub fn atomic_nb_immediate<T: Atom>(
+        &self,
+        target: Rank,
+        offset: usize,
+        op: T::Op,
+        operand: T,
+    ) -> Result<Option<Handle>> {
+        let (request, completion) = (request(op, operand, operand), Completion::Handle);
+        let engine = self.member.engine();
+        let started = engine.atomic_nb(target, offset, request, completion, Blocking::Immediate);
+        self.done("atomic_nb_immediate", started)
+    }
+
+    /// As [`Conduit::atomic_nb`], belonging to this thread's implicit operations: a set to its puts, all others to its
+    /// atomics ([`Conduit::wait_atomics`]).
+    #[inline]
+    pub fn atomic_nbi<T: Atom>(
+        &self,
+        target: Rank,
+        offset: usize,
+        op: T::Op,
+        operand: T,
+    ) -> Result<()> {
+        let (request, completion) = (request(op, operand, operand), Completion::Implicit);
+        let engine = self.member.engine();
+        let started = engine.atomic_nb(target, offset, request, completion, Blocking::Wait);
+        self.done("atomic_nbi", started).map(drop)
+    }
+
+    /// Starts an atomic; the value from before is at `result` when the handle has been waited for.
+    /// [`Scope::atomic_fetch`](crate::Scope::atomic_fetch) is the safe form.
+    ///
+    /// # Safety
+    /// `result` stays valid and is neither read nor written until then.
+    #[inline]
+    pub unsafe fn atomic_fetch_nb<T: Atom>(
+        &self,
+        result: *mut T,
+        target: Rank,
+        offset: usize,
+        op: T::Op,
+        operand: T,
+    ) -> Result<Handle> {
+        let (request, completion) = (request(op, operand, operand), Completion::Handle);
+        // SAFETY: the caller's promise.
+        let handle = unsafe {
+            self.fetch_to(
+                "atomic_fetch_nb",
+                result,
+                target,
+                offset,
+                request,
+                completion,
+            )
+        };
+        handle
+    }
+
+    /// As [`Conduit::atomic_fetch_nb`], belonging to this thread's implicit atomics.
+    ///
+    /// # Safety
+    /// As [`Conduit::atomic_fetch_nb`], until the implicit atomics, or the access region, have been waited for.
+    #[inline]
+    pub unsafe fn atomic_fetch_nbi<T: Atom>(
+        &self,
+        result: *mut T,
+        target: Rank,
+        offset: usize,
+        op: T::Op,
+        operand: T,
+    ) -> Result<()> {
+        let (request, completion) = (request(op, operand, operand), Completion::Implicit);
+        // SAFETY: the caller's promise.
+        let started = unsafe {
+            self.fetch_to(
+                "atomic_fetch_nbi",
+                result,
+                target,
+                offset,
+                request,
+                completion,
+            )
+        };
+        started.map(drop)
+    }
+
+    /// # Safety
+    /// As for [`Conduit::atomic_fetch_nb`] and [`Conduit::atomic_fetch_nbi`].
+    #[inline]
+    pub(crate) unsafe fn fetch_to<T: Atom>(
+        &self,
+        call: &'static str,
+        result: *mut T,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+        completion: Completion,
+    ) -> Result<Handle> {
+        let engine = self.member.engine();
+        let (result, blocking) = (result.cast(), Blocking::Wait);
+        // SAFETY: the caller's promise. The old value's bytes are those of a `T`.
+        let started = unsafe {
+            engine.atomic_fetch_nb(result, target, offset, request, completion, blocking)
+        };
+        Ok(self.done(call, started)?.unwrap_or(Handle::DONE))
+    }
+
+    /// Writes `new` if the number is `expected`; gives the value from before either way.
     #[inline]
     pub fn compare_swap<T: Atom>(
         &self,

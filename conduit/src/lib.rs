@@ -80,7 +80,7 @@ mod start;
 mod team;
 
 pub use args::{Args, MAX_ARG_WORDS, Word};
-pub use atomics::{Atom, AtomicOp};
+pub use atomics::{Atom, AtomicOp, FloatOp};
 pub use call::Call;
 pub use collectives::{DataType, Element, ReduceOp};
 pub use conduit::{Condition, Conduit};

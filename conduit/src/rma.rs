@@ -1,12 +1,12 @@
 //! Puts and gets.
 
-use conduit_core::engine::{Blocking, Completion, Handle, value_bytes};
+use conduit_core::engine::{Blocking, Class, Completion, Handle, value_bytes};
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::atomics::request;
-use crate::{Atom, AtomicOp, Conduit, Result};
+use crate::{Atom, Conduit, Result};
 
 /// Remote places are offsets in bytes from the start of the target's segment. Values are copied as they lie in memory, so
 /// all ranks run on machines of the same kind.
@@ -55,7 +55,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Copies `source` to `offset` of `target`'s segment and then does `op` with `operand` on the integer at `signal` there: a
+    /// Copies `source` to `offset` of `target`'s segment and then does `op` with `operand` on the number at `signal` there: a
     /// target that sees what that has written sees the data. One message where the target is not mapped and the data fits one.
     ///
     /// The source may be reused on return. When the signal is there is not told; [`Conduit::quiesce`] waits for it too. Where
@@ -78,7 +78,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// A range or an integer outside of the segment, or misaligned; no such rank; too many bytes; in a handler.
+    /// A range or a number outside of the segment, or misaligned; no such rank; too many bytes; in a handler.
     #[inline]
     pub fn put_signal<T: IntoBytes + Immutable + ?Sized, A: Atom>(
         &self,
@@ -86,7 +86,7 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         source: &T,
         signal: usize,
-        op: AtomicOp,
+        op: A::Op,
         operand: A,
     ) -> Result<()> {
         let request = request(op, operand, operand);
@@ -408,37 +408,49 @@ impl<M: Mode> Conduit<M> {
 
     /// Waits for this thread's implicit puts.
     pub fn wait_puts(&self) -> Result<()> {
-        self.done("wait_puts", self.member.engine().wait_implicit(true, false))
+        self.done("wait_puts", self.member.engine().wait_implicit(Class::PUTS))
     }
 
     /// Waits for this thread's implicit gets.
     pub fn wait_gets(&self) -> Result<()> {
-        self.done("wait_gets", self.member.engine().wait_implicit(false, true))
+        self.done("wait_gets", self.member.engine().wait_implicit(Class::GETS))
+    }
+
+    /// Waits for this thread's implicit atomics.
+    pub fn wait_atomics(&self) -> Result<()> {
+        let ended = self.member.engine().wait_implicit(Class::ATOMICS);
+        self.done("wait_atomics", ended)
     }
 
     /// Waits for all of this thread's implicit operations.
     pub fn wait_implicit(&self) -> Result<()> {
         self.done(
             "wait_implicit",
-            self.member.engine().wait_implicit(true, true),
+            self.member.engine().wait_implicit(Class::all()),
         )
     }
 
     /// Polls once: have this thread's implicit puts ended?
     pub fn try_puts(&self) -> Result<bool> {
-        self.done("try_puts", self.member.engine().try_implicit(true, false))
+        self.done("try_puts", self.member.engine().try_implicit(Class::PUTS))
     }
 
     /// Polls once: have this thread's implicit gets ended?
     pub fn try_gets(&self) -> Result<bool> {
-        self.done("try_gets", self.member.engine().try_implicit(false, true))
+        self.done("try_gets", self.member.engine().try_implicit(Class::GETS))
+    }
+
+    /// Polls once: have this thread's implicit atomics ended?
+    pub fn try_atomics(&self) -> Result<bool> {
+        let ended = self.member.engine().try_implicit(Class::ATOMICS);
+        self.done("try_atomics", ended)
     }
 
     /// Polls once: have all of this thread's implicit operations ended?
     pub fn try_implicit(&self) -> Result<bool> {
         self.done(
             "try_implicit",
-            self.member.engine().try_implicit(true, true),
+            self.member.engine().try_implicit(Class::all()),
         )
     }
 

@@ -1,13 +1,14 @@
-//! Overlapping puts and gets on borrowed buffers, safely: all have ended when the scope does.
+//! Overlapping puts, gets and atomics on borrowed buffers, safely: all have ended when the scope does.
 
 use std::marker::PhantomData;
 
-use conduit_core::engine::{Blocking, Completion};
-use conduit_core::ni::Rank;
+use conduit_core::engine::{AtomicRequest, Blocking, Completion};
+use conduit_core::ni::{self, Rank};
 use conduit_core::threads::Mode;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::{Conduit, Result};
+use crate::atomics::request;
+use crate::{Atom, Conduit, Result};
 
 /// Where operations are started that end together. See [`Conduit::scope`].
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl<M: Mode> Drop for Region<'_, M> {
 }
 
 impl<M: Mode> Conduit<M> {
-    /// Runs `f`, which starts puts and gets on borrowed buffers; returns when all of them have ended.
+    /// Runs `f`, which starts puts, gets and atomics on borrowed buffers; returns when all of them have ended.
     ///
     /// A scope is an access region: scopes do not nest, and implicit operations started inside belong to it. It is its
     /// thread's own: other threads use scopes of their own.
@@ -124,6 +125,65 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
             engine.get_nb(base, target, offset, len, completion, blocking)
         };
         self.conduit.done("Scope::get", started).map(drop)
+    }
+
+    /// Starts an atomic whose value from before comes to a borrowed `result`. One without is
+    /// [`Conduit::atomic_nbi`], which inside of a scope belongs to it.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// use conduit::AtomicOp;
+    /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// let mut tickets = [0u64; 4];
+    /// conduit.scope(|scope| {
+    ///     for (queue, ticket) in tickets.iter_mut().enumerate() {
+    ///         scope.atomic_fetch(ticket, 0, queue * 8, AtomicOp::Add, 1)?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// assert!(tickets.iter().all(|ticket| *ticket < u64::from(conduit.size())));
+    /// conduit.finish()
+    /// # }
+    /// ```
+    #[inline]
+    pub fn atomic_fetch<T: Atom>(
+        &'scope self,
+        result: &'scope mut T,
+        target: Rank,
+        offset: usize,
+        op: T::Op,
+        operand: T,
+    ) -> Result<()> {
+        let request = request(op, operand, operand);
+        self.fetch("Scope::atomic_fetch", result, target, offset, request)
+    }
+
+    /// Starts a compare-and-swap, as [`Conduit::compare_swap`], whose value from before comes to a borrowed `result`.
+    #[inline]
+    pub fn compare_swap<T: Atom>(
+        &'scope self,
+        result: &'scope mut T,
+        target: Rank,
+        offset: usize,
+        expected: T,
+        new: T,
+    ) -> Result<()> {
+        let request = request(ni::AtomicOp::CompareSwap, new, expected);
+        self.fetch("Scope::compare_swap", result, target, offset, request)
+    }
+
+    #[inline]
+    fn fetch<T: Atom>(
+        &'scope self,
+        call: &'static str,
+        result: &'scope mut T,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+    ) -> Result<()> {
+        let (conduit, implicit) = (self.conduit, Completion::Implicit);
+        // SAFETY: mutably borrowed until the scope ends, which waits for the operation.
+        unsafe { conduit.fetch_to(call, result, target, offset, request, implicit) }.map(drop)
     }
 }
 

@@ -11,7 +11,7 @@ use conduit_core::threads::{Mode, Seq};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::atomics::request;
-use crate::{Atom, AtomicOp, Conduit, Error, Network, Result};
+use crate::{Atom, Conduit, Error, Network, Result};
 
 /// This rank's segment, from [`Conduit::segment`] or, in a handler, from [`Call::segment`](crate::Call::segment). Offsets are in bytes
 /// from its start.
@@ -124,20 +124,20 @@ impl<'a, M: Mode> Segment<'a, M> {
         old.map_err(self.error(call))
     }
 
-    /// Does `op` with `operand` on the integer at `offset`, atomically with what all ranks do there by atomics.
+    /// Does `op` with `operand` on the number at `offset`, atomically with what all ranks do there by atomics.
     ///
     /// # Errors
-    /// An integer outside of the segment, or not aligned. In a handler, where a network's device does the atomics of this segment: the
+    /// A number outside of the segment, or not aligned. In a handler, where a network's device does the atomics of this segment: the
     /// processor's would not be atomic with those, and a handler may not wait for the device's.
     #[inline]
-    pub fn atomic<T: Atom>(&self, offset: usize, op: AtomicOp, operand: T) -> Result<()> {
+    pub fn atomic<T: Atom>(&self, offset: usize, op: T::Op, operand: T) -> Result<()> {
         self.fetch("Segment::atomic", offset, request(op, operand, operand))
             .map(drop)
     }
 
     /// As [`Segment::atomic`], giving the value from before.
     #[inline]
-    pub fn atomic_fetch<T: Atom>(&self, offset: usize, op: AtomicOp, operand: T) -> Result<T> {
+    pub fn atomic_fetch<T: Atom>(&self, offset: usize, op: T::Op, operand: T) -> Result<T> {
         let old = self.fetch(
             "Segment::atomic_fetch",
             offset,
@@ -146,7 +146,7 @@ impl<'a, M: Mode> Segment<'a, M> {
         Ok(T::from_bits(old))
     }
 
-    /// Reads the integer at `offset` atomically: what was put before it was written by an atomic is there.
+    /// Reads the number at `offset` atomically: what was put before it was written by an atomic is there.
     #[inline]
     pub fn atomic_get<T: Atom>(&self, offset: usize) -> Result<T> {
         let none = T::from_bits(0);
@@ -158,7 +158,7 @@ impl<'a, M: Mode> Segment<'a, M> {
         )?))
     }
 
-    /// Writes `new` if the integer at `offset` is `expected`; gives the value from before either way.
+    /// Writes `new` if the number at `offset` is `expected`; gives the value from before either way.
     #[inline]
     pub fn compare_swap<T: Atom>(&self, offset: usize, expected: T, new: T) -> Result<T> {
         let swap = request(ni::AtomicOp::CompareSwap, new, expected);

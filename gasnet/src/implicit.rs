@@ -2,27 +2,34 @@
 
 use std::ffi::c_int;
 
+use conduit_core::engine::Class;
+
 use crate::abi::Categories;
 use crate::event::{event, ready};
 use crate::fault::sure;
 use crate::job::Job;
 
-/// Puts and gets of a set of categories. Active messages are over locally when they have been sent, and what is read and
-/// written at once counts as a put. A put's local completion has no end of its own here.
-fn classes(categories: Categories) -> (bool, bool) {
-    let puts = Categories::PUT | Categories::LC | Categories::RMW;
-    (
-        categories.intersects(puts),
-        categories.intersects(Categories::GET),
-    )
+/// The operations of a set of categories. Active messages are over locally when they have been sent. A put's local
+/// completion has no end of its own here.
+fn classes(categories: Categories) -> Class {
+    let puts = Categories::PUT | Categories::LC;
+    [
+        (puts, Class::PUTS),
+        (Categories::GET, Class::GETS),
+        (Categories::RMW, Class::ATOMICS),
+    ]
+    .into_iter()
+    .filter(|(of, _)| categories.intersects(*of))
+    .map(|(_, class)| class)
+    .collect()
 }
 
 /// Have this thread's implicit operations of these categories ended? Does not poll.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_nbi_test(categories: Categories, _flags: u32) -> c_int {
     const CALL: &str = "gex_NBI_Test";
-    let (puts, gets) = classes(categories);
-    ready(sure(CALL, Job::of(CALL).engine().test_implicit(puts, gets)))
+    let test = Job::of(CALL).engine().test_implicit(classes(categories));
+    ready(sure(CALL, test))
 }
 
 /// Waits for this thread's implicit operations of these categories, after a poll.
@@ -30,9 +37,9 @@ extern "C" fn conduit_gex_nbi_test(categories: Categories, _flags: u32) -> c_int
 extern "C" fn conduit_gex_nbi_wait(categories: Categories, _flags: u32) {
     const CALL: &str = "gex_NBI_Wait";
     let engine = Job::of(CALL).engine();
-    let (puts, gets) = classes(categories);
-    if !sure(CALL, engine.try_implicit(puts, gets)) {
-        sure(CALL, engine.wait_implicit(puts, gets));
+    let classes = classes(categories);
+    if !sure(CALL, engine.try_implicit(classes)) {
+        sure(CALL, engine.wait_implicit(classes));
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use am::handlers::{Entry, Registration};
 use conduit_core::barrier::Value;
 use conduit_core::bootstrap::{Bootstrap, BootstrapError};
-use conduit_core::engine::{AtomicRequest, Blocking, Call, Completion, Engine, Handler};
+use conduit_core::engine::{AtomicRequest, Blocking, Call, Class, Completion, Engine, Handler};
 use conduit_core::ni::{AtomicOp, AtomicType, Ni};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Par;
@@ -128,7 +128,7 @@ fn thread<N: Ni>(engine: &Engine<N, Par>, number: u32) -> Result<()> {
             if let Some(handle) = handle {
                 engine.wait(handle)?;
             }
-            engine.wait_implicit(true, true)?;
+            engine.wait_implicit(Class::all())?;
             let mut found = vec![0; bytes.len()];
             engine.get(&mut found, to, at)?;
             assert!(found == bytes, "round {round} to rank {to}");

@@ -1,10 +1,13 @@
-//! Remote atomics on 32- and 64-bit integers of a segment.
+//! Remote atomics on 32- and 64-bit numbers of a segment.
 //!
 //! On mapped memory the processor does them, which is atomic with what the network does at its owner.
 
-use super::options::Blocking;
+use super::implicit::Class;
+use super::options::{Blocking, Completion};
 use super::parts::handle::{Handle, OpId};
 use super::parts::memory::Segment;
+use super::parts::operations::ResultPlace;
+use super::parts::shared::SharedPtr;
 use super::parts::table::index;
 use super::parts::token::{Role, Token};
 use super::report::Awaits;
@@ -17,12 +20,34 @@ use crate::threads::Mode;
 pub struct AtomicRequest {
     /// The operation.
     pub op: AtomicOp,
-    /// The integer's type.
+    /// The number's type.
     pub ty: AtomicType,
     /// The operand; the low half for 32-bit types.
     pub operand: u64,
     /// The comparand of [`AtomicOp::CompareSwap`].
     pub comparand: u64,
+}
+
+/// What becomes of the old value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Old {
+    /// Nobody wants it.
+    Dropped,
+    /// It comes with the operation's end.
+    Kept,
+    /// It goes to memory of the caller.
+    To(SharedPtr),
+}
+
+impl Old {
+    /// The implicit operations that an atomic is one of.
+    fn class(self, op: AtomicOp) -> Class {
+        match (op, self) {
+            (AtomicOp::Set, Self::Dropped) => Class::PUTS,
+            (AtomicOp::Get, _) => Class::GETS,
+            _ => Class::ATOMICS,
+        }
+    }
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
@@ -41,12 +66,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         offset: usize,
         request: AtomicRequest,
     ) -> Result<u64> {
-        match self.atomic_start(operation, target, offset, request, true, Blocking::Wait)? {
+        let (old, wait) = (Old::Kept, Blocking::Wait);
+        match self.atomic_start(operation, target, offset, request, old, None, wait)? {
             Started::Done(value) => Ok(value),
-            Started::Going(handle) => match OpId::from_bits(handle.into_bits()) {
-                Some(op) => self.wait_op(operation, op),
-                None => Ok(0),
-            },
+            Started::Going(op) => self.wait_op(operation, op),
             // Only an immediate atomic is not started.
             Started::Refused => Ok(0),
         }
@@ -66,37 +89,104 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         offset: usize,
         request: AtomicRequest,
     ) -> Result<()> {
-        match self.atomic_start(operation, target, offset, request, false, Blocking::Wait)? {
-            Started::Going(handle) => match OpId::from_bits(handle.into_bits()) {
-                Some(op) => self.wait_op(operation, op).map(drop),
-                None => Ok(()),
-            },
+        let (old, wait) = (Old::Dropped, Blocking::Wait);
+        match self.atomic_start(operation, target, offset, request, old, None, wait)? {
+            Started::Going(op) => self.wait_op(operation, op).map(drop),
             Started::Done(_) | Started::Refused => Ok(()),
         }
     }
 
     /// Starts an atomic that doesn't fetch. `None`: not started.
+    #[inline]
     pub fn atomic_nb(
         &self,
         target: Rank,
         offset: usize,
         request: AtomicRequest,
+        completion: Completion,
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
-        Ok(
-            match self.atomic_start("atomic_nb", target, offset, request, false, blocking)? {
-                Started::Done(_) => Some(Handle::DONE),
-                Started::Going(handle) => Some(handle),
-                Started::Refused => None,
-            },
+        let operation = completion.name("atomic_nb", "atomic_nbi");
+        self.atomic_begin(
+            operation,
+            target,
+            offset,
+            request,
+            Old::Dropped,
+            completion,
+            blocking,
         )
+    }
+
+    /// Starts an atomic whose old value comes to `result`, as bytes of the type's size in this machine's order. `None`: not
+    /// started.
+    ///
+    /// # Safety
+    /// `result` is valid for a write of that many bytes, and neither read nor written, until the handle, or this thread's
+    /// implicit operations (or access region), have been synchronised. It need not be aligned.
+    #[inline]
+    pub unsafe fn atomic_fetch_nb(
+        &self,
+        result: *mut u8,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+        completion: Completion,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        let operation = completion.name("atomic_fetch_nb", "atomic_fetch_nbi");
+        self.atomic_begin(
+            operation,
+            target,
+            offset,
+            request,
+            Old::To(SharedPtr(result)),
+            completion,
+            blocking,
+        )
+    }
+
+    #[inline]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the calls' own arguments, passed on"
+    )]
+    fn atomic_begin(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+        old: Old,
+        completion: Completion,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        let class = match completion {
+            Completion::Handle => None,
+            Completion::Implicit => Some(old.class(request.op)),
+        };
+        let started =
+            self.atomic_start(operation, target, offset, request, old, class, blocking)?;
+        Ok(match started {
+            Started::Done(value) => {
+                if let Old::To(base) = old {
+                    let ty = request.ty;
+                    // SAFETY: the promise of `atomic_fetch_nb`'s caller; the call has not returned.
+                    unsafe { ResultPlace { base, ty }.write(value) };
+                }
+                Some(Handle::DONE)
+            }
+            Started::Going(op) if class.is_none() => Some(Handle(Some(op))),
+            Started::Going(_) => Some(Handle::DONE),
+            Started::Refused => None,
+        })
     }
 
     /// Does an atomic on this rank's own segment, also in a handler, and gives the value from before it. Atomic with those
     /// of all ranks.
     ///
     /// # Errors
-    /// An integer outside of the segment or misaligned. In a handler, where the network's own atomics are used.
+    /// A number outside of the segment or misaligned. In a handler, where the network's own atomics are used.
     #[inline]
     pub fn atomic_own(
         &self,
@@ -104,7 +194,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         offset: usize,
         request: AtomicRequest,
     ) -> Result<u64> {
-        let place = self.own_integer(operation, offset, request.ty)?;
+        let place = self.own_number(operation, offset, request.ty)?;
         if !self.processor_atomics {
             return self.atomic_fetch_in(operation, self.job.rank, offset, request);
         }
@@ -114,13 +204,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             operand,
             comparand,
         } = request;
-        // SAFETY: an aligned integer of this rank's segment, which others access as in `atomic_start`.
+        // SAFETY: an aligned number of this rank's segment, which others access as in `atomic_start`.
         Ok(unsafe { apply_atomic(place, op, ty, operand, comparand) })
     }
 
-    /// An integer of this rank's segment, where it is in this process.
+    /// A number of this rank's segment, where it is in this process.
     #[inline]
-    fn own_integer(
+    fn own_number(
         &self,
         operation: &'static str,
         offset: usize,
@@ -149,22 +239,22 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(own.0.wrapping_add(offset))
     }
 
-    /// Refuses atomics where segments are everything: there is no entry for them.
+    /// Refuses what needs a segment in this process, where segments are everything.
     pub(super) fn check_segments(&self, operation: &'static str) -> Result<()> {
         match self.memory.is_everything() {
             false => Ok(()),
             true => Err(NiError::System {
                 operation,
                 rank: self.job.rank,
-                reason: "atomics need segments that are not everything".to_owned(),
+                reason: "segments that are everything have none of this".to_owned(),
             }
             .into()),
         }
     }
 
-    /// The segment of a rank that has an aligned integer there.
+    /// The segment of a rank that has an aligned number there.
     #[inline]
-    pub(super) fn remote_integer(
+    pub(super) fn remote_number(
         &self,
         operation: &'static str,
         target: Rank,
@@ -178,17 +268,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(segment)
     }
 
+    /// `class`: the implicit operations that it belongs to; `None` if it has a handle.
     #[inline]
+    #[expect(clippy::too_many_arguments, reason = "an atomic is all of these")]
     fn atomic_start(
         &self,
         operation: &'static str,
         target: Rank,
         offset: usize,
         request: AtomicRequest,
-        fetch: bool,
+        old: Old,
+        class: Option<Class>,
         blocking: Blocking,
     ) -> Result<Started> {
-        let segment = self.remote_integer(operation, target, offset, request.ty)?;
+        let segment = self.remote_number(operation, target, offset, request.ty)?;
         let AtomicRequest {
             op,
             ty,
@@ -202,27 +295,53 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 unsafe { apply_atomic(segment.window.0.add(offset), op, ty, operand, comparand) };
             return Ok(Started::Done(old));
         }
-        self.check_segments(operation)?;
+        self.atomic_by_message(operation, target, offset, request, old, class, blocking)
+    }
+
+    /// An atomic on a number that is not mapped here.
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "an atomic is all of these")]
+    fn atomic_by_message(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+        old: Old,
+        class: Option<Class>,
+        blocking: Blocking,
+    ) -> Result<Started> {
         self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
-        // The id first: to have none is an error that the caller may recover from, and then nothing else may be held.
+        // The ids first: to have none is an error that the caller may recover from, and then nothing else may be held.
+        let group = class
+            .map(|class| self.implicit_group(operation, class))
+            .transpose()?;
         let id = self
             .operations
-            .begin(&self.job, operation, None, Some(target))?;
+            .begin(&self.job, operation, group, Some(target))?;
+        if let Old::To(base) = old {
+            let ty = request.ty;
+            self.operations.set_result(id, ResultPlace { base, ty });
+        }
+        self.memory
+            .note_asked(id, target, offset, request.ty.size());
         match blocking {
             Blocking::Wait => self.take_ticket(operation)?,
-            Blocking::Immediate if self.job.tickets.take(1) => {}
             Blocking::Immediate => {
-                self.operations.forget(id);
-                return Ok(Started::Refused);
+                self.poll_once();
+                if !self.job.tickets.take(1) {
+                    self.operations.forget(id);
+                    return Ok(Started::Refused);
+                }
             }
         }
         let atomic = Atomic {
-            op,
-            ty,
-            operand,
-            comparand,
-            fetch,
+            op: request.op,
+            ty: request.ty,
+            operand: request.operand,
+            comparand: request.comparand,
+            fetch: old != Old::Dropped,
             target,
             index: index::RAR,
             match_bits: am::select::RAR.into(),
@@ -242,7 +361,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 }
             }
         }
-        Ok(Started::Going(Handle(Some(id))))
+        Ok(Started::Going(id))
     }
 }
 
@@ -262,7 +381,7 @@ fn aligned(operation: &'static str, rank: Rank, offset: usize, size: usize) -> R
 /// What became of an atomic.
 enum Started {
     Done(u64),
-    Going(Handle),
+    Going(OpId),
     /// It would have blocked.
     Refused,
 }

@@ -1,6 +1,6 @@
 //! Implicit handles: operations that belong to the thread that started them, synchronised together; access regions.
 //!
-//! A thread's implicit puts and its implicit gets are a group of operations each, an access region is one more. Operations
+//! A thread's implicit puts, gets and atomics are a group of operations each, an access region is one more. Operations
 //! on mapped memory have ended when they return and never come here.
 
 use std::cell::RefCell;
@@ -12,19 +12,35 @@ use super::{Engine, Error, Result};
 use crate::ni::Ni;
 use crate::threads::Mode;
 
-/// Which implicit operations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
-    Puts,
-    Gets,
+bitflags::bitflags! {
+    /// Which implicit operations.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Class: u8 {
+        /// Puts, and atomics that only set.
+        const PUTS = 1 << 0;
+        /// Gets, and atomics that only get.
+        const GETS = 1 << 1;
+        /// All other atomics.
+        const ATOMICS = 1 << 2;
+    }
+}
+
+/// The number of classes.
+const CLASSES: usize = 3;
+
+impl Class {
+    /// The place of a single one.
+    fn place(self) -> usize {
+        self.bits().trailing_zeros() as usize
+    }
 }
 
 /// One thread's implicit operations with one engine.
 #[derive(Debug, Default)]
 struct Implicit {
     engine: u64,
-    puts: Option<OpId>,
-    gets: Option<OpId>,
+    /// By [`Class::place`].
+    groups: [Option<OpId>; CLASSES],
     region: Region,
 }
 
@@ -76,10 +92,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.job.check_context(operation, am::Operation::Request)?;
         let existing = with(self.identity, |implicit| match implicit.region {
             Region::Open { group, .. } => group,
-            Region::Closed => match class {
-                Class::Puts => implicit.puts,
-                Class::Gets => implicit.gets,
-            },
+            Region::Closed => implicit.groups[class.place()],
         });
         if let Some(group) = existing {
             return Ok(group);
@@ -88,12 +101,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             matches!(implicit.region, Region::Open { .. })
         });
         let group = self.operations.begin_group(&self.job, operation, open)?;
-        with(self.identity, |implicit| {
-            match (&mut implicit.region, class) {
-                (Region::Open { group: region, .. }, _) => *region = Some(group),
-                (Region::Closed, Class::Puts) => implicit.puts = Some(group),
-                (Region::Closed, Class::Gets) => implicit.gets = Some(group),
-            }
+        with(self.identity, |implicit| match &mut implicit.region {
+            Region::Open { group: region, .. } => *region = Some(group),
+            Region::Closed => implicit.groups[class.place()] = Some(group),
         });
         Ok(group)
     }
@@ -178,48 +188,50 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// The groups that a call on implicit puts and/or gets is about.
+    /// The groups that a call on implicit operations is about.
     fn implicit_groups(
         &self,
         operation: &'static str,
-        puts: bool,
-        gets: bool,
-    ) -> Result<[Option<OpId>; 2]> {
+        classes: Class,
+    ) -> Result<[Option<OpId>; CLASSES]> {
         with(self.identity, |implicit| match implicit.region {
             Region::Open { .. } => Err(self.region_error(
                 operation,
                 "no implicit synchronisation while an access region is open",
             )),
-            Region::Closed => Ok([
-                implicit.puts.filter(|_| puts),
-                implicit.gets.filter(|_| gets),
-            ]),
+            Region::Closed => {
+                let mut groups = implicit.groups;
+                for (place, group) in groups.iter_mut().enumerate() {
+                    *group = group.filter(|_| classes.bits() >> place & 1 == 1);
+                }
+                Ok(groups)
+            }
         })
     }
 
     /// Whether these groups have ended. If so they are gone: a thread that has synchronised holds no operation id.
-    fn implicit_done(&self, groups: [Option<OpId>; 2]) -> bool {
-        if !self.operations.take_groups(groups) {
+    fn implicit_done(&self, groups: [Option<OpId>; CLASSES]) -> bool {
+        if !self.operations.take_groups(&groups) {
             return false;
         }
         with(self.identity, |implicit| {
-            for ended in groups {
-                implicit.puts = implicit.puts.filter(|_| implicit.puts != ended);
-                implicit.gets = implicit.gets.filter(|_| implicit.gets != ended);
+            for (group, ended) in implicit.groups.iter_mut().zip(groups) {
+                *group = group.filter(|_| *group != ended);
             }
         });
         true
     }
 
-    /// Waits for this thread's implicit puts and/or gets.
-    pub fn wait_implicit(&self, puts: bool, gets: bool) -> Result<()> {
-        let operation = match (puts, gets) {
-            (true, false) => "wait_puts",
-            (false, true) => "wait_gets",
+    /// Waits for this thread's implicit operations of some classes.
+    pub fn wait_implicit(&self, classes: Class) -> Result<()> {
+        let operation = match classes {
+            Class::PUTS => "wait_puts",
+            Class::GETS => "wait_gets",
+            Class::ATOMICS => "wait_atomics",
             _ => "wait_implicit",
         };
-        let groups = self.implicit_groups(operation, puts, gets)?;
-        if groups == [None, None] {
+        let groups = self.implicit_groups(operation, classes)?;
+        if groups == [None; CLASSES] {
             return self.check_fault();
         }
         self.wait_for(operation, Awaits::Operations, |engine| {
@@ -227,15 +239,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         })
     }
 
-    /// Have this thread's implicit puts and/or gets ended? Polls once.
-    pub fn try_implicit(&self, puts: bool, gets: bool) -> Result<bool> {
+    /// Have this thread's implicit operations of some classes ended? Polls once.
+    pub fn try_implicit(&self, classes: Class) -> Result<bool> {
         self.poll()?;
-        self.test_implicit(puts, gets)
+        self.test_implicit(classes)
     }
 
     /// As [`Engine::try_implicit`], without polling.
-    pub fn test_implicit(&self, puts: bool, gets: bool) -> Result<bool> {
-        Ok(self.implicit_done(self.implicit_groups("test_implicit", puts, gets)?))
+    pub fn test_implicit(&self, classes: Class) -> Result<bool> {
+        Ok(self.implicit_done(self.implicit_groups("test_implicit", classes)?))
     }
 }
 

@@ -61,6 +61,7 @@ use std::sync::atomic::AtomicU64;
 pub use atomic::AtomicRequest;
 pub use barrier::BarrierOutcome;
 pub use error::{Error, Result};
+pub use implicit::Class;
 pub use in_use::InUse;
 pub use options::{Blocking, Completion};
 pub use parts::backoff::Waiter;

@@ -271,8 +271,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
         let class = match local {
-            Local::Source(_) | Local::Fill { .. } => Class::Puts,
-            Local::Destination { .. } => Class::Gets,
+            Local::Source(_) | Local::Fill { .. } => Class::PUTS,
+            Local::Destination { .. } => Class::GETS,
         };
         let group = match completion {
             Completion::Handle => None,

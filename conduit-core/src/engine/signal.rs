@@ -86,7 +86,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let segment =
             self.memory
                 .remote_access(&self.job, OPERATION, target, offset, source.len())?;
-        let integer = self.remote_integer(OPERATION, target, signal, request.ty)?;
+        let number = self.remote_number(OPERATION, target, signal, request.ty)?;
         if !self.processor_atomics {
             let source = Source::of(source);
             // SAFETY: the range was checked; the source is borrowed, and the call waits.
@@ -98,8 +98,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let AtomicRequest {
                 op, ty, operand, ..
             } = request;
-            // SAFETY: an aligned integer of the same window (`remote_integer`); as in `Engine::atomic`.
-            unsafe { apply_atomic(integer.window.0.add(signal), op, ty, operand, 0) };
+            // SAFETY: an aligned number of the same window (`remote_number`); as in `Engine::atomic`.
+            unsafe { apply_atomic(number.window.0.add(signal), op, ty, operand, 0) };
             // It waits for that, and nothing else wakes it.
             self.job.ni.notify(target);
             return Ok(());

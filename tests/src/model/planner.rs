@@ -175,7 +175,7 @@ impl Planner<'_> {
         let mut word = [0; 8];
         word[..size].copy_from_slice(bytes);
         let old = u64::from_le_bytes(word);
-        let ends_later = fetch == Fetch::Handle;
+        let ends_later = !matches!(fetch, Fetch::Value | Fetch::No);
         let alone = self.cells[target as usize].claim(cell, rank, op, ty, ends_later)?;
         let request = AtomicRequest {
             op,

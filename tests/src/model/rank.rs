@@ -3,7 +3,7 @@
 mod starts;
 mod sync;
 
-use conduit_core::engine::{Blocking, Completion, Engine, Error, Handle, value_bytes};
+use conduit_core::engine::{Blocking, Class, Completion, Engine, Error, Handle, value_bytes};
 use conduit_core::ni::Ni;
 use conduit_core::threads::Mode;
 
@@ -33,7 +33,7 @@ impl Kept {
 
     fn check(self) -> Result<(), String> {
         match self.expected {
-            Some(expected) => same("get", &expected, &self.memory),
+            Some(expected) => same("fetched", &expected, &self.memory),
             None => Ok(()),
         }
     }
@@ -46,8 +46,8 @@ pub(super) struct Rank<'a, N: Ni, M: Mode> {
     log: &'a Log,
     handles: Vec<Handle>,
     kept: Vec<Kept>,
-    puts: Vec<Kept>,
-    gets: Vec<Kept>,
+    /// Implicit operations and their classes.
+    implicit: Vec<(Class, Kept)>,
     /// Operations of the access region, while one is open.
     region: Option<Vec<Kept>>,
     /// Sources of longs in place, until the round ends.
@@ -70,8 +70,7 @@ impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
             log,
             handles: Vec::new(),
             kept: Vec::new(),
-            puts: Vec::new(),
-            gets: Vec::new(),
+            implicit: Vec::new(),
             region: None,
             longs: Vec::new(),
             barrier: (false, false),
@@ -96,10 +95,7 @@ impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
         }
         self.note("synchronisation");
         self.sync(Sync::All)?;
-        self.sync(Sync::Implicit {
-            puts: true,
-            gets: true,
-        })?;
+        self.sync(Sync::Implicit(Class::all()))?;
         let expected = (round.requests[rank], round.replies[rank]);
         self.note(&format!("waiting for {expected:?} messages"));
         let log = self.log;
@@ -198,11 +194,10 @@ impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
         Ok(())
     }
 
-    fn keep_implicit(&mut self, started: bool, kept: Kept, is_get: bool) -> Done {
+    fn keep_implicit(&mut self, started: bool, kept: Kept, class: Class) -> Done {
         match &mut self.region {
             Some(region) => region.push(kept),
-            None if is_get => self.gets.push(kept),
-            None => self.puts.push(kept),
+            None => self.implicit.push((class, kept)),
         }
         started
             .then_some(())
@@ -240,7 +235,11 @@ impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
                 Way::Implicit | Way::ImplicitBulk => {
                     let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
                     let started = engine.memset_nb(target, at, byte, len, completion, blocking);
-                    self.keep_implicit(started.map_err(text)?.is_some(), Kept::nothing(), false)
+                    self.keep_implicit(
+                        started.map_err(text)?.is_some(),
+                        Kept::nothing(),
+                        Class::PUTS,
+                    )
                 }
                 Way::Handle | Way::Immediate => {
                     let (completion, blocking) = (Completion::Handle, Blocking::Wait);
@@ -272,23 +271,7 @@ impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
                 request,
                 fetch,
                 expected,
-            } => match fetch {
-                Fetch::Value => {
-                    let old = engine.atomic_fetch(target, at, request).map_err(text)?;
-                    let mask = u64::MAX >> (64 - 8 * request.ty.size());
-                    match expected {
-                        Some(expected) if expected & mask != old & mask => {
-                            Err(format!("{old:#x} came"))
-                        }
-                        _ => Ok(()),
-                    }
-                }
-                Fetch::No => engine.atomic(target, at, request).map_err(text),
-                Fetch::Handle => {
-                    let handle = engine.atomic_nb(target, at, request, Blocking::Wait);
-                    self.keep(handle.map_err(text)?, Kept::nothing())
-                }
-            },
+            } => self.atomic((target, at), request, fetch, expected),
             Task::Request { message, sending } => self.request(message, sending),
             Task::Cancelled { target, len } => {
                 let prepared = engine.prepare_medium(target, len, len, Blocking::Wait);

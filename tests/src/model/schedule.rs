@@ -1,6 +1,7 @@
 //! Random schedules: what each rank does, in rounds that end with a barrier.
 
 use am::Category;
+use conduit_core::engine::Class;
 use conduit_core::ni::{AtomicOp, AtomicType};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -63,13 +64,8 @@ pub enum Sync {
     TrySome,
     /// All, if they have ended.
     TryAll,
-    /// Implicit puts and/or gets.
-    Implicit {
-        /// Puts.
-        puts: bool,
-        /// Gets.
-        gets: bool,
-    },
+    /// Implicit operations of some classes.
+    Implicit(Class),
     /// All implicit ones, if they have ended.
     TryImplicit,
 }
@@ -123,6 +119,14 @@ pub enum Fetch {
     No,
     /// Nothing; a handle.
     Handle,
+    /// Nothing; implicit.
+    Implicit,
+    /// The old value, to memory; a handle.
+    HandleTo,
+    /// The same, asked until it starts.
+    ImmediateTo,
+    /// The old value, to memory; implicit.
+    ImplicitTo,
 }
 
 /// An action with its numbers, which are fitted to what there is.
@@ -236,7 +240,15 @@ fn atomic() -> impl Strategy<Value = Action> {
     (
         prop::sample::select(&AtomicOp::ALL[..]),
         prop::sample::select(&AtomicType::ALL[..]),
-        prop::sample::select(vec![Fetch::Value, Fetch::No, Fetch::Handle]),
+        prop::sample::select(vec![
+            Fetch::Value,
+            Fetch::No,
+            Fetch::Handle,
+            Fetch::Implicit,
+            Fetch::HandleTo,
+            Fetch::ImmediateTo,
+            Fetch::ImplicitTo,
+        ]),
     )
         .prop_map(|(op, ty, fetch)| Action::Atomic(op, ty, fetch))
 }
@@ -250,18 +262,10 @@ fn sync() -> impl Strategy<Value = Action> {
         Sync::TrySome,
         Sync::TryAll,
         Sync::TryImplicit,
-        Sync::Implicit {
-            puts: true,
-            gets: true,
-        },
-        Sync::Implicit {
-            puts: true,
-            gets: false,
-        },
-        Sync::Implicit {
-            puts: false,
-            gets: true,
-        },
+        Sync::Implicit(Class::all()),
+        Sync::Implicit(Class::PUTS),
+        Sync::Implicit(Class::GETS),
+        Sync::Implicit(Class::ATOMICS),
     ];
     prop::sample::select(all).prop_map(Action::Sync)
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use am::handlers::{Entry, Registration};
 use conduit_core::barrier::Value;
 use conduit_core::bootstrap::Bootstrap;
-use conduit_core::engine::{Blocking, Call, Completion, Engine, Handler};
+use conduit_core::engine::{Blocking, Call, Class, Completion, Engine, Handler};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_tests::model::turns::{InTurn, Meeting, run};
@@ -124,7 +124,7 @@ fn on_each(
             .map_err(text)?;
         results.borrow_mut()[rank.rank() as usize] = work(&rank, &mut meeting, &handled);
         let mut failed = Ok(());
-        rank.wait_implicit(true, true).map_err(text)?;
+        rank.wait_implicit(Class::all()).map_err(text)?;
         while !rank.is_quiet().map_err(text)? {
             rank.poll().map_err(text)?;
         }

@@ -13,15 +13,42 @@ use std::collections::BTreeMap;
 use super::buffers::Descriptors;
 use super::handle::{Handle, OpId};
 use super::job::Job;
+use super::shared::SharedPtr;
 use crate::engine::error::{Error, Result};
-use crate::ni::{MdId, Ni, Rank};
+use crate::ni::{AtomicType, MdId, Ni, Rank};
 use crate::threads::{Lock, Mode};
 
-/// What an operation frees when it ends.
+/// What an operation has of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Ended {
-    /// The temporary descriptor over its local memory.
-    md: Option<MdId>,
+enum Held {
+    Nothing,
+    /// The temporary descriptor over its local memory, which is released when it ends.
+    Descriptor(MdId),
+    /// Where an atomic's old value goes, and its bytes.
+    Result(ResultPlace),
+}
+
+/// Where the old value of an atomic goes: memory of the caller, valid until the operation has been synchronised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine) struct ResultPlace {
+    pub(in crate::engine) base: SharedPtr,
+    pub(in crate::engine) ty: AtomicType,
+}
+
+impl ResultPlace {
+    /// # Safety
+    /// The operation that this is the place of has not been synchronised.
+    pub(in crate::engine) unsafe fn write(self, value: u64) {
+        let base = self.base.0;
+        // SAFETY: valid for a write of the type's size: the promise of who started the operation, which stands as it has
+        // not been synchronised. Its alignment is the caller's business.
+        unsafe {
+            match self.ty.size() {
+                4 => base.cast::<u32>().write_unaligned(value as u32),
+                _ => base.cast::<u64>().write_unaligned(value),
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +64,7 @@ struct Slot {
     /// What a fetching atomic has brought; before that, and of all others, the peer ([`NO_PEER`]).
     value: u64,
     kind: Kind,
-    md: Option<MdId>,
+    held: Held,
     outstanding: u32,
     generation: u8,
 }
@@ -108,7 +135,12 @@ impl<M: Mode> Operations<M> {
 
     /// It has a temporary descriptor, which is released when it ends.
     pub(in crate::engine) fn set_md(&self, op: OpId, md: MdId) {
-        self.table.lock().set_md(op, md);
+        self.table.lock().hold(op, Held::Descriptor(md));
+    }
+
+    /// Its old value goes to memory of the caller when it comes.
+    pub(in crate::engine) fn set_result(&self, op: OpId, place: ResultPlace) {
+        self.table.lock().hold(op, Held::Result(place));
     }
 
     /// What a fetching atomic has brought.
@@ -124,7 +156,7 @@ impl<M: Mode> Operations<M> {
         op: OpId,
     ) {
         let ended = self.table.lock().finish(op);
-        if let Some(md) = ended.and_then(|ended| ended.md) {
+        if let Some(Held::Descriptor(md)) = ended {
             descriptors.release(job, md);
         }
     }
@@ -181,7 +213,7 @@ impl<M: Mode> Operations<M> {
     }
 
     /// Ends these groups if all their members have ended.
-    pub(in crate::engine) fn take_groups(&self, groups: [Option<OpId>; 2]) -> bool {
+    pub(in crate::engine) fn take_groups(&self, groups: &[Option<OpId>]) -> bool {
         let mut table = self.table.lock();
         let mut all = groups.iter().flatten();
         if !all.all(|&group| table.outstanding(group) == 0) {
@@ -240,7 +272,7 @@ impl Table {
             self.slots.push(Slot {
                 value: 0,
                 kind: Kind::Explicit,
-                md: None,
+                held: Held::Nothing,
                 outstanding: 0,
                 generation: 0,
             });
@@ -251,7 +283,7 @@ impl Table {
         let slot = &mut self.slots[index as usize];
         slot.kind = kind;
         slot.outstanding = outstanding;
-        slot.md = None;
+        slot.held = Held::Nothing;
         slot.value = value;
         Some(OpId::new(index, slot.generation))
     }
@@ -288,31 +320,35 @@ impl Table {
         }
     }
 
-    fn set_md(&mut self, op: OpId, md: MdId) {
+    fn hold(&mut self, op: OpId, held: Held) {
         if let Some(slot) = self.slot(op) {
-            slot.md = Some(md);
+            slot.held = held;
         }
     }
 
     fn set_value(&mut self, op: OpId, value: u64) {
         if let Some(slot) = self.slot(op) {
             slot.value = value;
+            if let Held::Result(place) = slot.held {
+                // SAFETY: it is in the table, so it has not been synchronised.
+                unsafe { place.write(value) };
+            }
         }
     }
 
-    /// A piece has ended. Says what to free when it was the last.
-    fn finish(&mut self, op: OpId) -> Option<Ended> {
+    /// A piece has ended. Gives what to free when it was the last.
+    fn finish(&mut self, op: OpId) -> Option<Held> {
         let slot = self.slot(op)?;
         slot.outstanding = slot.outstanding.checked_sub(1)?;
         if slot.outstanding > 0 {
             return None;
         }
-        let ended = Ended { md: slot.md.take() };
+        let held = slot.held;
         if let Kind::Member { group } = slot.kind {
             self.release(op);
             self.finish(group);
         }
-        Some(ended)
+        Some(held)
     }
 
     fn release(&mut self, op: OpId) {
@@ -386,11 +422,11 @@ mod tests {
         let mut table = Table::new(4);
         let op = table.begin(None, Some(3)).unwrap();
         table.add(op);
-        table.set_md(op, MdId(7));
+        table.hold(op, Held::Descriptor(MdId(7)));
         assert_eq!(table.finish(op), None);
         assert_eq!(table.is_done(op), Some(false));
         assert_eq!(table.take(op), None);
-        assert_eq!(table.finish(op), Some(Ended { md: Some(MdId(7)) }));
+        assert_eq!(table.finish(op), Some(Held::Descriptor(MdId(7))));
         table.set_value(op, 42);
         assert_eq!(table.take(op), Some(42));
         assert_eq!(table.is_done(op), None, "stale");
@@ -416,6 +452,31 @@ mod tests {
         assert_eq!(table.is_done(group), Some(false), "open");
         table.close(group);
         assert_eq!(table.is_done(group), Some(true));
+    }
+
+    #[test]
+    fn an_atomic_writes_its_value_where_it_was_told_to() {
+        let mut table = Table::new(4);
+        let group = table.begin_group(false).unwrap();
+        let mut words = [u64::MAX; 2];
+        for (ty, expected) in [
+            (AtomicType::F64, [u64::MAX, 0x1122_3344_5566_7788]),
+            (AtomicType::I32, [u64::MAX, 0x1122_3344_99aa_bbcc]),
+        ] {
+            let op = table.begin(Some(group), Some(3)).unwrap();
+            let base = SharedPtr(words.as_mut_ptr().wrapping_add(1).cast());
+            table.hold(op, Held::Result(ResultPlace { base, ty }));
+            let value = match ty.size() {
+                4 => 0x99aa_bbcc,
+                _ => expected[1],
+            };
+            table.set_value(op, value);
+            table.finish(op);
+            assert_eq!(words.map(u64::from_le), expected);
+            // A late value of an operation that has gone changes nothing.
+            table.set_value(op, 0);
+            assert_eq!(words, expected);
+        }
     }
 
     #[test]

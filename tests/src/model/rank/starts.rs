@@ -1,11 +1,11 @@
 //! The ways to start puts, gets and requests.
 
 use am::Category;
-use conduit_core::engine::{Blocking, Completion};
-use conduit_core::ni::Ni;
+use conduit_core::engine::{AtomicRequest, Blocking, Class, Completion};
+use conduit_core::ni::{AtomicOp, Ni};
 use conduit_core::threads::Mode;
 
-use super::{Done, Kept, REQUEST, Rank, Sending, Source, Way, text};
+use super::{Done, Fetch, Kept, REQUEST, Rank, Sending, Source, Way, text};
 
 const HANDLE: Completion = Completion::Handle;
 const IMPLICIT: Completion = Completion::Implicit;
@@ -44,7 +44,11 @@ impl<N: Ni, M: Mode> Rank<'_, N, M> {
             }
             Way::Implicit => {
                 let started = engine.put_nb(target, at, bytes, IMPLICIT, Blocking::Wait);
-                self.keep_implicit(started.map_err(text)?.is_some(), Kept::nothing(), false)
+                self.keep_implicit(
+                    started.map_err(text)?.is_some(),
+                    Kept::nothing(),
+                    Class::PUTS,
+                )
             }
             Way::ImplicitBulk => {
                 // SAFETY: see above.
@@ -53,7 +57,7 @@ impl<N: Ni, M: Mode> Rank<'_, N, M> {
                 self.keep_implicit(
                     started.map_err(text)?.is_some(),
                     Kept::source(memory),
-                    false,
+                    Class::PUTS,
                 )
             }
         }
@@ -109,7 +113,62 @@ impl<N: Ni, M: Mode> Rank<'_, N, M> {
                 // SAFETY: see above.
                 let started =
                     unsafe { engine.get_nb(base, target, at, len, IMPLICIT, Blocking::Wait) };
-                self.keep_implicit(started.map_err(text)?.is_some(), kept(memory), true)
+                self.keep_implicit(started.map_err(text)?.is_some(), kept(memory), Class::GETS)
+            }
+        }
+    }
+
+    /// An atomic, whose old value is `expected` if that is known.
+    pub(super) fn atomic(
+        &mut self,
+        (target, at): (u32, usize),
+        request: AtomicRequest,
+        fetch: Fetch,
+        expected: Option<u64>,
+    ) -> Done {
+        let (engine, size) = (self.engine, request.ty.size());
+        let class = match (request.op, fetch) {
+            (AtomicOp::Set, Fetch::Implicit) => Class::PUTS,
+            (AtomicOp::Get, _) => Class::GETS,
+            _ => Class::ATOMICS,
+        };
+        let expected = expected.map(|old| old.to_le_bytes()[..size].to_vec());
+        let mut kept = Kept {
+            memory: vec![0; size],
+            expected,
+        };
+        let result = kept.memory.as_mut_ptr();
+        // SAFETY: memory that is kept until the operation has been synchronised.
+        let to = |completion, blocking| unsafe {
+            engine.atomic_fetch_nb(result, target, at, request, completion, blocking)
+        };
+        match fetch {
+            Fetch::Value => {
+                let old = engine.atomic_fetch(target, at, request).map_err(text)?;
+                kept.memory.copy_from_slice(&old.to_le_bytes()[..size]);
+                kept.check()
+            }
+            Fetch::No => engine.atomic(target, at, request).map_err(text),
+            Fetch::Handle => {
+                let handle = engine.atomic_nb(target, at, request, HANDLE, Blocking::Wait);
+                self.keep(handle.map_err(text)?, Kept::nothing())
+            }
+            Fetch::Implicit => {
+                let started = engine.atomic_nb(target, at, request, IMPLICIT, Blocking::Wait);
+                let started = started.map_err(text)?.is_some();
+                self.keep_implicit(started, Kept::nothing(), class)
+            }
+            Fetch::HandleTo => {
+                let handle = to(HANDLE, Blocking::Wait).map_err(text)?;
+                self.keep(handle, kept)
+            }
+            Fetch::ImmediateTo => {
+                let handle = self.ask(|| to(HANDLE, Blocking::Immediate))?;
+                self.keep(Some(handle), kept)
+            }
+            Fetch::ImplicitTo => {
+                let started = to(IMPLICIT, Blocking::Wait).map_err(text)?.is_some();
+                self.keep_implicit(started, kept, class)
             }
         }
     }

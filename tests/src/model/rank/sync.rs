@@ -1,10 +1,10 @@
 //! The ways to synchronise.
 
-use conduit_core::engine::{Error, Handle};
+use conduit_core::engine::{Class, Error, Handle};
 use conduit_core::ni::Ni;
 use conduit_core::threads::Mode;
 
-use super::{Done, Kept, Rank, Sync, text};
+use super::{Done, Rank, Sync, text};
 
 impl<N: Ni, M: Mode> Rank<'_, N, M> {
     pub(super) fn sync(&mut self, sync: Sync) -> Done {
@@ -52,18 +52,18 @@ impl<N: Ni, M: Mode> Rank<'_, N, M> {
                 }
                 self.drop_ended()
             }
-            Sync::Implicit { puts, gets } => {
-                let ended = engine.wait_implicit(puts, gets);
-                self.implicit(ended.map(|()| true), puts, gets)
+            Sync::Implicit(classes) => {
+                let ended = engine.wait_implicit(classes);
+                self.implicit(ended.map(|()| true), classes)
             }
             Sync::TryImplicit => {
-                let ended = engine.try_implicit(true, true);
-                self.implicit(ended, true, true)
+                let ended = engine.try_implicit(Class::all());
+                self.implicit(ended, Class::all())
             }
         }
     }
 
-    fn implicit(&mut self, ended: Result<bool, Error>, puts: bool, gets: bool) -> Done {
+    fn implicit(&mut self, ended: Result<bool, Error>, classes: Class) -> Done {
         if self.region.is_some() {
             return match ended {
                 Err(Error::AccessRegion { .. }) => Ok(()),
@@ -73,10 +73,13 @@ impl<N: Ni, M: Mode> Rank<'_, N, M> {
         if !ended.map_err(text)? {
             return Ok(());
         }
-        let puts = puts.then(|| std::mem::take(&mut self.puts));
-        let gets = gets.then(|| std::mem::take(&mut self.gets));
-        let mut all = puts.into_iter().chain(gets).flatten();
-        all.try_for_each(Kept::check)
+        let all = std::mem::take(&mut self.implicit);
+        let (ended, left) = all
+            .into_iter()
+            .partition(|(class, _)| classes.contains(*class));
+        self.implicit = left;
+        let ended: Vec<_> = ended;
+        ended.into_iter().try_for_each(|(_, kept)| kept.check())
     }
 
     fn under_way(&self) -> usize {
