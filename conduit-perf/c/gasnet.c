@@ -6,6 +6,7 @@
 #define _GNU_SOURCE /* processors of threads */
 #include <gasnetex.h>
 #include <gasnet_coll.h>
+#include <gasnet_ratomic.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ static char *buffer;
 static volatile unsigned pongs, counted, told;
 static volatile unsigned long read_sum;
 static size_t bytes;
+static gex_AD_t counts, sums;
 
 static void ping_short(gex_Token_t token) { gex_AM_ReplyShort0(token, PONG_SHORT, 0); }
 static void pong_short(gex_Token_t token) {
@@ -82,7 +84,7 @@ static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); }
     const gex_Rank_t rank = peer;                    \
     char *const remote = there, *const local = buffer; \
     const size_t length = bytes;                     \
-    (void)length;                                    \
+    (void)to, (void)local, (void)length;             \
     while (count--) call;                            \
   }
 TRANSFERS(put, gex_RMA_PutBlocking(to, rank, remote, local, length, 0))
@@ -90,6 +92,18 @@ TRANSFERS(put8, gex_RMA_PutBlocking(to, rank, remote, local, 8, 0))
 TRANSFERS(put8_event, gex_Event_Wait(gex_RMA_PutNB(to, rank, remote, local, 8, GEX_EVENT_NOW, 0)))
 TRANSFERS(get8, gex_RMA_GetBlocking(to, local, rank, remote, 8, 0))
 TRANSFERS(get, gex_RMA_GetBlocking(to, local, rank, remote, length, 0))
+/* On one number: the processor's instruction where the peer is mapped, which is also done without a library. */
+TRANSFERS(fetch_add, gex_Event_Wait(gex_AD_OpNB_U64(counts, (uint64_t *)local, rank, remote, GEX_OP_FADD, 1, 0, 0)))
+TRANSFERS(add, gex_Event_Wait(gex_AD_OpNB_U64(counts, NULL, rank, remote, GEX_OP_ADD, 1, 0, 0)))
+TRANSFERS(add_double, gex_Event_Wait(gex_AD_OpNB_DBL(sums, NULL, rank, remote, GEX_OP_ADD, 1, 0, 0)))
+static void adds_implicit(unsigned count) {
+  while (count--) gex_AD_OpNBI_U64(counts, NULL, peer, there, GEX_OP_ADD, 1, 0, 0);
+  gex_NBI_Wait(GEX_EC_RMW, 0);
+}
+static void fetch_add_bare(unsigned count) {
+  uint64_t *const number = (uint64_t *)(void *)mapped, *const result = (uint64_t *)(void *)buffer;
+  while (count--) *(volatile uint64_t *)result = __atomic_fetch_add(number, 1, __ATOMIC_ACQ_REL);
+}
 static void put8_reading(unsigned count) {
   while (count--) gex_RMA_PutBlocking(team, peer, there, buffer, 8, 0);
 }
@@ -309,6 +323,8 @@ int main(int argc, char **argv) {
     barrier();
     gasnet_exit(0);
   }
+  gex_AD_Create(&counts, team, GEX_DT_U64, GEX_OP_FADD | GEX_OP_ADD, 0);
+  gex_AD_Create(&sums, team, GEX_DT_DBL, GEX_OP_ADD, 0);
   figure("put", 8, put8);
   figure("put-reading", 8, put8_reading);
   figure("put-event", 8, put8_event);
@@ -317,6 +333,11 @@ int main(int argc, char **argv) {
   figure("put", 4096, put);
   figure("get", 4096, get);
   figure("put", 1 << 20, put);
+  if (mapped) figure("fetch-add-bare", 8, fetch_add_bare);
+  figure("fetch-add", 8, fetch_add);
+  figure("add", 8, add);
+  figure("add-implicit", 8, adds_implicit);
+  figure("add-double", 8, add_double);
   if (mapped) together("line-round-trip", 0, line_round_trip, 20000);
   figure("short-round-trip", 0, short_round_trip);
   figure("medium-round-trip", 512, medium_round_trip);

@@ -52,6 +52,15 @@ typedef uint32_t gex_Flags_t;
 #define GEX_FLAG_TM_SCRATCH_SIZE_MIN 0x01000000U
 #define GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED 0x02000000U
 #define GEX_FLAG_GLOBALLY_QUIESCED 0x04000000U
+/* Of operations of an atomic domain. */
+#define GEX_FLAG_AD_MY_RANK 0x01000000U
+#define GEX_FLAG_AD_MY_NBRHD 0x02000000U
+#define GEX_FLAG_AD_ACQ 0x04000000U
+#define GEX_FLAG_AD_REL 0x08000000U
+/* Of gex_AD_Create: hints that change nothing here. */
+#define GEX_FLAG_AD_FAVOR_MY_RANK 0x10000000U
+#define GEX_FLAG_AD_FAVOR_MY_NBRHD 0x20000000U
+#define GEX_FLAG_AD_FAVOR_REMOTE 0x40000000U
 /* Of gex_Client_Init. */
 #define GEX_FLAG_USES_GASNET1 0x00100000U
 #define GEX_FLAG_DEFER_THREADS 0x00200000U
@@ -209,26 +218,27 @@ typedef unsigned int gex_OP_t;
 #define GEX_OP_XOR 0x00000200U
 #define GEX_OP_SET 0x00000400U
 #define GEX_OP_CAS 0x00000800U
-#define GEX_OP_FADD 0x00001000U
-#define GEX_OP_FSUB 0x00002000U
-#define GEX_OP_FMULT 0x00004000U
-#define GEX_OP_FMIN 0x00008000U
-#define GEX_OP_FMAX 0x00010000U
-#define GEX_OP_FINC 0x00020000U
-#define GEX_OP_FDEC 0x00040000U
-#define GEX_OP_FAND 0x00080000U
-#define GEX_OP_FOR 0x00100000U
-#define GEX_OP_FXOR 0x00200000U
-#define GEX_OP_SWAP 0x00400000U
-#define GEX_OP_FCAS 0x00800000U
+#define GEX_OP_FADD 0x00002000U
+#define GEX_OP_FSUB 0x00004000U
+#define GEX_OP_FMULT 0x00008000U
+#define GEX_OP_FMIN 0x00010000U
+#define GEX_OP_FMAX 0x00020000U
+#define GEX_OP_FINC 0x00040000U
+#define GEX_OP_FDEC 0x00080000U
+#define GEX_OP_FAND 0x00100000U
+#define GEX_OP_FOR 0x00200000U
+#define GEX_OP_FXOR 0x00400000U
+#define GEX_OP_SWAP 0x00800000U
+#define GEX_OP_FCAS 0x01000000U
 #define GEX_OP_CSWAP GEX_OP_FCAS
-#define GEX_OP_GET 0x01000000U
-#define GEX_OP_USER 0x02000000U
-#define GEX_OP_USER_NC 0x04000000U
+#define GEX_OP_GET 0x02000000U
+#define GEX_OP_USER 0x04000000U
+#define GEX_OP_USER_NC 0x08000000U
 
-/* An operation as its fetching form, and back. */
-#define GEX_OP_TO_FETCHING(op) ((op) << 12)
-#define GEX_OP_TO_NONFETCHING(op) ((op) >> 12)
+/* An operation as its fetching form, and back. What GEX_OP_GET goes back to is no operation, but a bit of its own, as clients
+ * rely on that keep their own operations by these. */
+#define GEX_OP_TO_FETCHING(op) ((op) << 13)
+#define GEX_OP_TO_NONFETCHING(op) ((op) >> 13)
 
 /* ---- values ---- */
 

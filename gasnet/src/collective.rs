@@ -6,7 +6,7 @@ use conduit::Rank;
 use conduit_core::collective::{DataType, Kind, ReduceOp};
 use conduit_core::engine::{CollectiveSync, Handle, ReduceFunction, Reduction};
 
-use crate::event::event;
+use crate::event::{conduit_gex_event_wait, event};
 use crate::fault::{Refusal, fatal, sure};
 use crate::handlers::is_memory;
 use crate::job::Job;
@@ -32,8 +32,8 @@ mod operations {
     pub(super) const AND: u32 = 0x080;
     pub(super) const OR: u32 = 0x100;
     pub(super) const XOR: u32 = 0x200;
-    pub(super) const USER: u32 = 0x0200_0000;
-    pub(super) const USER_NC: u32 = 0x0400_0000;
+    pub(super) const USER: u32 = 0x0400_0000;
+    pub(super) const USER_NC: u32 = 0x0800_0000;
 }
 
 /// `gex_Coll_ReduceFn_t`.
@@ -247,4 +247,21 @@ unsafe extern "C" fn gex_Coll_ReduceToAllNB(
 
 fn started_event(call: &str, started: conduit_core::engine::Result<Handle>) -> usize {
     event(Some(sure(call, started)))
+}
+
+/// The least of each of the numbers that the ranks of a team give. Collective.
+pub(crate) fn least(team: *const c_void, own: [u32; 6]) -> [u32; 6] {
+    let (ty, min, flags) = (types::U32, operations::MIN, 0);
+    let (element, count) = (size_of::<u32>(), own.len());
+    let mut least = own;
+    let (result, source) = (least.as_mut_ptr().cast(), own.as_ptr().cast());
+    let (function, cdata) = (None, std::ptr::null_mut());
+    // SAFETY: local arrays of so many elements, which outlive the wait.
+    let event = unsafe {
+        gex_Coll_ReduceToAllNB(
+            team, result, source, ty, element, count, min, function, cdata, flags,
+        )
+    };
+    conduit_gex_event_wait(event);
+    least
 }

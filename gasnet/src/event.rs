@@ -71,7 +71,7 @@ extern "C" fn conduit_gex_event_test(event: usize) -> c_int {
 
 /// Waits for an event that is not `GEX_EVENT_INVALID`.
 #[unsafe(no_mangle)]
-extern "C" fn conduit_gex_event_wait(event: usize) {
+pub(crate) extern "C" fn conduit_gex_event_wait(event: usize) {
     const CALL: &str = "gex_Event_Wait";
     let job = Job::of(CALL);
     wait(CALL, job, || {

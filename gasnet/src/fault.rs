@@ -102,6 +102,15 @@ impl From<EngineError> for Refusal {
                     ),
                 )
             }
+            EngineError::Misaligned {
+                rank, offset, size, ..
+            } => {
+                let address = base_of(rank).wrapping_add(offset as u64);
+                Self::of(
+                    code,
+                    format_args!("{address:#x} on rank {rank} is not a multiple of {size}"),
+                )
+            }
             error => Self::of(code, error),
         }
     }

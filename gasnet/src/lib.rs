@@ -12,7 +12,7 @@
 //! | `segment` | attach, where segments are |
 //! | `handlers` | registration, and calling C's handlers |
 //! | `request`, `reply`, `prepared`, `limits` | active messages |
-//! | `rma`, `event`, `implicit` | puts and gets, and waiting for them |
+//! | `rma`, `atomic`, `event`, `implicit` | puts, gets, remote atomics, and waiting for them |
 //! | `barrier`, `collective`, `query`, `credits` | barriers; broadcasts and reductions; who shares a host; credits |
 //! | `fault`, `exit`, `signals` | errors and the end of a job |
 //! | `legacy`, `legacy_collective` | what only GASNet-1 has |
@@ -25,6 +25,7 @@
 //! The library is built once for each of GASNet's threading modes, by the features of this crate.
 
 mod abi;
+mod atomic;
 mod barrier;
 mod collective;
 mod credits;

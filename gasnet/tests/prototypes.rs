@@ -127,8 +127,9 @@ fn c_type(words: &[&str], stars: usize) -> String {
         "size_t" | "uintptr_t" | "gex_Event_t" | "gasnett_sighandlerfn_t" => "usize",
         "ptrdiff_t" => "isize",
         "double" => "f64",
+        "float" => "f32",
         "char" => "char",
-        "gex_Client_t" | "gex_EP_t" | "gex_TM_t" | "gex_Segment_t" | "gex_Token_t"
+        "gex_AD_t" | "gex_Client_t" | "gex_EP_t" | "gex_TM_t" | "gex_Segment_t" | "gex_Token_t"
         | "gasnet_token_t" | "gex_AM_SrcDesc_t" | "gex_Addr_t" | "gex_MK_t" => "*void",
         "gex_Coll_ReduceFn_t" => "ReduceFn",
         "gex_AM_Entry_t" => "Entry",

@@ -5,6 +5,7 @@
 //! - [`mod@reference`]: the simplest network that keeps the contract; it proves that the suite fits more than one.
 //! - [`contained`]: ranks in namespaces and control groups, as containers are.
 //! - [`lan`]: several hosts on this machine, by network namespaces.
+//! - `linear`: whether atomics were linearizable.
 //! - [`composite`]: jobs over several hosts within one process.
 //! - [`pace`]: time limits on a machine that others use as well.
 //! - [`chaos`]: a wrapper that makes any network as weak as the contract allows.
@@ -26,6 +27,7 @@ pub mod hosts;
 pub mod installed;
 pub mod job;
 pub mod lan;
+mod linear;
 pub mod model;
 pub mod na;
 pub mod ofi;

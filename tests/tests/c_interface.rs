@@ -115,7 +115,7 @@ macro_rules! programs {
 programs! {
     constants objects system handlers progress_threads
     am_counts am_payload prepared prepared_counts
-    rma events barriers collectives teams endpoints locks credits
+    rma atomics events barriers collectives teams endpoints locks credits
     vis legacy_vis
     legacy_job legacy_am legacy_rma
     bad_codes everything settings turns children
@@ -268,6 +268,16 @@ fn over_portals4() {
                 .env("CONDUIT_PORTALS4_LIBRARY", library);
             passes(job, &format!("{program}, {package}, {ranks} ranks"));
         }
+    }
+}
+
+/// Ranks of a host and of others on the same number.
+#[test]
+fn atomics_between_hosts() {
+    let program = built(prefix(), PACKAGES[2], &C99, "atomics");
+    for checks in ["0", "1"] {
+        let pairs = in_pairs(&program, 4, &[]).env("CONDUIT_CHECKS", checks);
+        passes(pairs, "two hosts of two");
     }
 }
 

@@ -144,6 +144,14 @@ fn atomics_of_all_ranks_are_atomic() {
 }
 
 #[test]
+fn atomics_are_linearizable() {
+    holds(&ALL, &["atomics_are_linearizable"], &[]);
+    // Where a provider does them.
+    let native = [("CONDUIT_OFI_ATOMICS", "1")];
+    holds(&[Libfabric], &["atomics_are_linearizable"], &native);
+}
+
+#[test]
 fn payloads_are_copied_by_the_call_and_there_when_the_handler_runs() {
     holds(&ALL, &["payloads_are_delivered_whole"], &[]);
     holds(&[Messages], &["payloads_are_delivered_whole"], &SHUFFLED);

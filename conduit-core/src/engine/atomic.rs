@@ -51,6 +51,11 @@ impl Old {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Whether the processor does the atomics on mapped memory; else the network does.
+    pub fn has_processor_atomics(&self) -> bool {
+        self.processor_atomics
+    }
+
     /// Does an atomic and gives the value from before it.
     #[inline]
     pub fn atomic_fetch(&self, target: Rank, offset: usize, request: AtomicRequest) -> Result<u64> {
@@ -239,14 +244,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(own.0.wrapping_add(offset))
     }
 
-    /// Refuses what needs a segment in this process, where segments are everything.
+    /// Refuses atomics where segments are everything: there is no entry for them.
     pub(super) fn check_segments(&self, operation: &'static str) -> Result<()> {
         match self.memory.is_everything() {
             false => Ok(()),
             true => Err(NiError::System {
                 operation,
                 rank: self.job.rank,
-                reason: "segments that are everything have none of this".to_owned(),
+                reason: "atomics need segments that are not everything".to_owned(),
             }
             .into()),
         }
@@ -311,6 +316,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         class: Option<Class>,
         blocking: Blocking,
     ) -> Result<Started> {
+        self.check_segments(operation)?;
         self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
         // The ids first: to have none is an error that the caller may recover from, and then nothing else may be held.
@@ -324,8 +330,6 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let ty = request.ty;
             self.operations.set_result(id, ResultPlace { base, ty });
         }
-        self.memory
-            .note_asked(id, target, offset, request.ty.size());
         match blocking {
             Blocking::Wait => self.take_ticket(operation)?,
             Blocking::Immediate => {

@@ -3,6 +3,7 @@
 #include <gasnet.h>
 #include <gasnet_coll.h>
 #include <gasnet_mk.h>
+#include <gasnet_ratomic.h>
 
 #include "start.h"
 
@@ -59,6 +60,8 @@ static gex_AM_SrcDesc_t prepared(size_t most) {
 }
 
 static uint64_t word[1];
+/* An operation that the compiler doesn't know. */
+static volatile gex_OP_t unknown = GEX_OP_FADD;
 
 static void reduce(const void *left, void *right, size_t count, const void *cdata) {
   (void)left;
@@ -155,6 +158,21 @@ static void leaf_of_a_leaf(void) {
 static void committed_elsewhere(void) {
   gex_AM_CommitRequestLong0(gex_AM_PrepareRequestLong(team, me, NULL, 1, 10, base[me], NULL, 0, 0), LONG, 1, base[me] + 16);
 }
+
+static gex_AD_t words_of_job;
+
+static gex_AD_t destroyed_domain(void) {
+  gex_AD_Destroy(words_of_job);
+  return words_of_job;
+}
+
+static void create_ad(gex_DT_t type, gex_OP_t operations, gex_Flags_t flags) {
+  gex_AD_t ad;
+  gex_AD_Create(&ad, team, type, operations, flags);
+}
+
+/* On this rank's number at a place, with a result. */
+#define AD(domain, rank, at, op, flags) gex_AD_OpNB_U64(domain, word, rank, at, op, 1, 2, flags)
 
 #define NONE GEX_TM_INVALID
 
@@ -402,6 +420,34 @@ static void complete_by(gex_AM_Index_t handler) {
   CASE(short_to_second_endpoint, gex_AM_RequestShort0(second(), me, SHORT, 0))                                   \
   CASE(put_beyond_second_endpoint, gex_RMA_PutBlocking(second(), me, word, bytes, 9, 0))                         \
   CASE(put_to_second_endpoint_of_other, gex_RMA_PutBlocking(second(), 1, word, bytes, 8, 0))                     \
+  CASE(domain_of_no_type, create_ad(GEX_DT_USER, GEX_OP_ADD, 0))                                                 \
+  CASE(domain_of_two_types, create_ad(GEX_DT_U32 | GEX_DT_U64, GEX_OP_ADD, 0))                                   \
+  CASE(domain_of_no_operation, create_ad(GEX_DT_U64, 0, 0))                                                      \
+  CASE(domain_of_reductions, create_ad(GEX_DT_U64, GEX_OP_ADD | GEX_OP_USER, 0))                                 \
+  CASE(domain_of_a_floats_bits, create_ad(GEX_DT_DBL, GEX_OP_ADD | GEX_OP_FXOR, 0))                              \
+  CASE(domain_with_flags, create_ad(GEX_DT_U64, GEX_OP_ADD, GEX_FLAG_IMMEDIATE))                                 \
+  CASE(domain_of_two_favours,                                                                                    \
+       create_ad(GEX_DT_U64, GEX_OP_ADD, GEX_FLAG_AD_FAVOR_MY_RANK | GEX_FLAG_AD_FAVOR_REMOTE))                  \
+  CASE(domain_of_team_null, gex_AD_Create(&words_of_job, NONE, GEX_DT_U64, GEX_OP_ADD, 0))                       \
+  CASE(domain_to_null, gex_AD_Create(NULL, team, GEX_DT_U64, GEX_OP_ADD, 0))                                     \
+  CASE(domain_null, gex_AD_QueryDT(GEX_AD_INVALID))                                                              \
+  CASE(team_for_domain, gex_AD_SetCData((gex_AD_t)(uintptr_t)team, NULL))                                        \
+  CASE(domain_destroyed_twice, gex_AD_Destroy(destroyed_domain()))                                                      \
+  CASE(atomic_of_destroyed_domain, AD(destroyed_domain(), me, base[me], GEX_OP_FADD, 0))                                \
+  CASE(atomic_of_domain_null, AD(GEX_AD_INVALID, me, base[me], GEX_OP_FADD, 0))                                  \
+  CASE(atomic_of_another_type, gex_AD_OpNB_I64(words_of_job, NULL, me, base[me], GEX_OP_ADD, 1, 0, 0))           \
+  CASE(atomic_of_another_operation, AD(words_of_job, me, base[me], GEX_OP_FMULT, 0))                             \
+  CASE(atomic_of_two_operations, AD(words_of_job, me, base[me], GEX_OP_ADD | GEX_OP_FADD, 0))                    \
+  CASE(atomic_with_flags, AD(words_of_job, me, base[me], GEX_OP_ADD, GEX_FLAG_AD_FAVOR_REMOTE))                  \
+  CASE(atomic_to_no_rank, AD(words_of_job, size, base[me], GEX_OP_ADD, 0))                                       \
+  CASE(atomic_to_no_jobrank, AD(words_of_job, 77, base[me], GEX_OP_ADD, GEX_FLAG_RANK_IS_JOBRANK))               \
+  CASE(atomic_not_on_this_rank, AD(words_of_job, 1, base[1], GEX_OP_ADD, GEX_FLAG_AD_MY_RANK))                   \
+  CASE(atomic_misaligned, AD(words_of_job, me, base[me] + 4, GEX_OP_ADD, 0))                                     \
+  CASE(atomic_to_null, AD(words_of_job, me, NULL, GEX_OP_ADD, 0))                                                \
+  CASE(atomic_behind_segment, AD(words_of_job, me, base[me] + GASNET_PAGESIZE, GEX_OP_ADD, 0))                   \
+  CASE(implicit_atomic_before_segment,                                                                           \
+       gex_AD_OpNBI_U64(words_of_job, word, 1, base[1] - 8, GEX_OP_FADD, 1, 0, 0))                               \
+  CASE(atomic_to_no_result, gex_AD_OpNB_U64(words_of_job, NULL, me, base[me], unknown, 1, 0, 0))                 \
   CASE(segment_of_no_rank, gex_EP_QueryBoundSegmentNB(team, 77, NULL, NULL, NULL, 0))                            \
   CASE(credits_of_no_rank, gasnet_send_credits(size))                                                            \
   CASE(stalls_of_no_rank, gasnet_credit_stalls(size))                                                            \
@@ -460,6 +506,7 @@ int main(int argc, char **argv) {
     }
   }
   gex_TM_Split(&own, team, (int)me, 0, NULL, 0, GEX_FLAG_TM_NO_SCRATCH);
+  gex_AD_Create(&words_of_job, team, GEX_DT_U64, GEX_OP_ADD | GEX_OP_FADD, 0);
   barrier();
   if (me == 0) {
     CASES(DO)

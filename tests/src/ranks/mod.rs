@@ -9,6 +9,7 @@ mod credits;
 mod crowd;
 mod ends;
 mod hangs;
+mod histories;
 mod hot_pairs;
 mod messages;
 mod partners;
@@ -83,6 +84,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "own_operations" => in_mode!(semantics::own_operations()),
         "words_are_whole" => in_mode!(semantics::words_are_whole(argument)),
         "atomics_are_atomic" => in_mode!(semantics::atomics_are_atomic()),
+        "atomics_are_linearizable" => in_mode!(histories::atomics_are_linearizable()),
         "payloads_are_delivered_whole" => in_mode!(semantics::payloads_are_delivered_whole()),
         "a_barrier_covers_stores_and_puts" => {
             in_mode!(semantics::a_barrier_covers_stores_and_puts())

@@ -1,0 +1,118 @@
+/* Operations of atomic domains. */
+#ifndef CONDUIT_GEX_RATOMIC_H
+#define CONDUIT_GEX_RATOMIC_H
+
+#include <string.h>
+
+#include <conduit_gex/entries.h>
+#include <conduit_gex/rma.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How a domain begins. Not 0: ranks are those of the job, and the processor does what it can. */
+struct conduit_gex_ad_s {
+  uint32_t direct;
+};
+
+gex_Event_t conduit_gex_ad_nb(gex_AD_t ad, void *result, gex_Rank_t rank, void *remote, gex_OP_t op, uint64_t first,
+                              uint64_t second, gex_DT_t type, gex_Flags_t flags);
+int conduit_gex_ad_nbi(gex_AD_t ad, void *result, gex_Rank_t rank, void *remote, gex_OP_t op, uint64_t first,
+                       uint64_t second, gex_DT_t type, gex_Flags_t flags);
+
+/* Where an aligned number is, if the processor here does what there is to be done to it. */
+CONDUIT_GEX_INLINE int conduit_gex_ad_mapped(gex_AD_t ad_, gex_Rank_t rank_, void *remote_, size_t bytes_, char **here_) {
+  return !CONDUIT_GEX_CHECKED && CONDUIT_GEX_LIKELY(ad_ != NULL) && ad_->direct && (uintptr_t)remote_ % bytes_ == 0 &&
+         conduit_gex_mapped(rank_, remote_, bytes_, here_);
+}
+
+/* Operations on an integer that is mapped here. 0: it isn't, or the operation is not one of these; nothing has happened. By
+ * operations that the compiler knows: it keeps one of the branches then, and a call is less than all of them. */
+#define CONDUIT_GEX_AD_HERE(name_, type_)                                                                                  \
+  CONDUIT_GEX_INLINE int conduit_gex_ad_here_##name_(gex_AD_t ad_, type_ *result_, gex_Rank_t rank_, void *remote_,        \
+                                                     gex_OP_t op_, type_ first_, type_ second_) {                          \
+    char *here_ = NULL;                                                                                                    \
+    type_ *at_;                                                                                                            \
+    if (!__builtin_constant_p(op_) || !conduit_gex_ad_mapped(ad_, rank_, remote_, sizeof(type_), &here_)) return 0;        \
+    at_ = (type_ *)(void *)here_;                                                                                          \
+    switch (op_) {                                                                                                         \
+      case GEX_OP_GET: *result_ = __atomic_load_n(at_, __ATOMIC_ACQUIRE); return 1;                                        \
+      case GEX_OP_SET: __atomic_exchange_n(at_, first_, __ATOMIC_ACQ_REL); return 1;                                       \
+      case GEX_OP_SWAP: *result_ = __atomic_exchange_n(at_, first_, __ATOMIC_ACQ_REL); return 1;                           \
+      case GEX_OP_ADD: __atomic_fetch_add(at_, first_, __ATOMIC_ACQ_REL); return 1;                                        \
+      case GEX_OP_FADD: *result_ = __atomic_fetch_add(at_, first_, __ATOMIC_ACQ_REL); return 1;                            \
+      case GEX_OP_SUB: __atomic_fetch_sub(at_, first_, __ATOMIC_ACQ_REL); return 1;                                        \
+      case GEX_OP_FSUB: *result_ = __atomic_fetch_sub(at_, first_, __ATOMIC_ACQ_REL); return 1;                            \
+      case GEX_OP_INC: __atomic_fetch_add(at_, 1, __ATOMIC_ACQ_REL); return 1;                                             \
+      case GEX_OP_FINC: *result_ = __atomic_fetch_add(at_, 1, __ATOMIC_ACQ_REL); return 1;                                 \
+      case GEX_OP_DEC: __atomic_fetch_sub(at_, 1, __ATOMIC_ACQ_REL); return 1;                                             \
+      case GEX_OP_FDEC: *result_ = __atomic_fetch_sub(at_, 1, __ATOMIC_ACQ_REL); return 1;                                 \
+      case GEX_OP_AND: __atomic_fetch_and(at_, first_, __ATOMIC_ACQ_REL); return 1;                                        \
+      case GEX_OP_FAND: *result_ = __atomic_fetch_and(at_, first_, __ATOMIC_ACQ_REL); return 1;                            \
+      case GEX_OP_OR: __atomic_fetch_or(at_, first_, __ATOMIC_ACQ_REL); return 1;                                          \
+      case GEX_OP_FOR: *result_ = __atomic_fetch_or(at_, first_, __ATOMIC_ACQ_REL); return 1;                              \
+      case GEX_OP_XOR: __atomic_fetch_xor(at_, first_, __ATOMIC_ACQ_REL); return 1;                                        \
+      case GEX_OP_FXOR: *result_ = __atomic_fetch_xor(at_, first_, __ATOMIC_ACQ_REL); return 1;                            \
+      case GEX_OP_CAS:                                                                                                     \
+      case GEX_OP_FCAS:                                                                                                    \
+        __atomic_compare_exchange_n(at_, &first_, second_, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);                         \
+        if (op_ == GEX_OP_FCAS) *result_ = first_;                                                                         \
+        return 1;                                                                                                          \
+      default: return 0;                                                                                                   \
+    }                                                                                                                      \
+  }
+
+/* Floats are the library's. */
+#define CONDUIT_GEX_AD_NOT_HERE(name_, type_)                                                                              \
+  CONDUIT_GEX_INLINE int conduit_gex_ad_here_##name_(gex_AD_t ad_, type_ *result_, gex_Rank_t rank_, void *remote_,        \
+                                                     gex_OP_t op_, type_ first_, type_ second_) {                          \
+    (void)ad_, (void)result_, (void)rank_, (void)remote_, (void)op_, (void)first_, (void)second_;                          \
+    return 0;                                                                                                              \
+  }
+
+/* A number travels as its bits, in the low ones. The names are given whole, so that they are found. */
+#define CONDUIT_GEX_AD_OP(name_, type_, bits_t_, code_, nb_, nbi_)                                                       \
+  CONDUIT_GEX_INLINE uint64_t conduit_gex_ad_bits_##name_(type_ value_) {                                                \
+    bits_t_ bits_;                                                                                                       \
+    memcpy(&bits_, &value_, sizeof(bits_));                                                                              \
+    return bits_;                                                                                                        \
+  }                                                                                                                      \
+                                                                                                                         \
+  CONDUIT_GEX_INLINE gex_Event_t nb_(gex_AD_t ad_, type_ *result_, gex_Rank_t rank_, void *remote_, gex_OP_t op_,        \
+                                     type_ first_, type_ second_, gex_Flags_t flags_) {                                  \
+    if (conduit_gex_ad_here_##name_(ad_, result_, rank_, remote_, op_, first_, second_)) return GEX_EVENT_INVALID;       \
+    return conduit_gex_ad_nb(ad_, result_, rank_, remote_, op_, conduit_gex_ad_bits_##name_(first_),                     \
+                             conduit_gex_ad_bits_##name_(second_), code_, flags_);                                       \
+  }                                                                                                                      \
+                                                                                                                         \
+  CONDUIT_GEX_INLINE int nbi_(gex_AD_t ad_, type_ *result_, gex_Rank_t rank_, void *remote_, gex_OP_t op_, type_ first_, \
+                              type_ second_, gex_Flags_t flags_) {                                                       \
+    if (conduit_gex_ad_here_##name_(ad_, result_, rank_, remote_, op_, first_, second_)) return 0;                       \
+    return conduit_gex_ad_nbi(ad_, result_, rank_, remote_, op_, conduit_gex_ad_bits_##name_(first_),                    \
+                              conduit_gex_ad_bits_##name_(second_), code_, flags_);                                      \
+  }
+
+CONDUIT_GEX_AD_HERE(I32, int32_t)
+CONDUIT_GEX_AD_HERE(U32, uint32_t)
+CONDUIT_GEX_AD_HERE(I64, int64_t)
+CONDUIT_GEX_AD_HERE(U64, uint64_t)
+CONDUIT_GEX_AD_NOT_HERE(FLT, float)
+CONDUIT_GEX_AD_NOT_HERE(DBL, double)
+
+CONDUIT_GEX_AD_OP(I32, int32_t, uint32_t, GEX_DT_I32, gex_AD_OpNB_I32, gex_AD_OpNBI_I32)
+CONDUIT_GEX_AD_OP(U32, uint32_t, uint32_t, GEX_DT_U32, gex_AD_OpNB_U32, gex_AD_OpNBI_U32)
+CONDUIT_GEX_AD_OP(I64, int64_t, uint64_t, GEX_DT_I64, gex_AD_OpNB_I64, gex_AD_OpNBI_I64)
+CONDUIT_GEX_AD_OP(U64, uint64_t, uint64_t, GEX_DT_U64, gex_AD_OpNB_U64, gex_AD_OpNBI_U64)
+CONDUIT_GEX_AD_OP(FLT, float, uint32_t, GEX_DT_FLT, gex_AD_OpNB_FLT, gex_AD_OpNBI_FLT)
+CONDUIT_GEX_AD_OP(DBL, double, uint64_t, GEX_DT_DBL, gex_AD_OpNB_DBL, gex_AD_OpNBI_DBL)
+
+#undef CONDUIT_GEX_AD_HERE
+#undef CONDUIT_GEX_AD_NOT_HERE
+#undef CONDUIT_GEX_AD_OP
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

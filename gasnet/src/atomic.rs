@@ -1,0 +1,441 @@
+//! Remote atomics: domains, and the operations that the headers' inline ones leave to the library.
+//!
+//! All atomics of the engine are atomic with each other, so a domain says what may be done, not how.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use conduit::Rank;
+use conduit_core::engine::{AtomicRequest, Completion, Handle};
+use conduit_core::ni::{AtomicOp, AtomicType};
+
+use crate::abi::Flags;
+use crate::event::event;
+use crate::fault::{Refusal, fatal, started, sure};
+use crate::job::Job;
+
+use crate::request::offset;
+use crate::team::{Held, team, team_rank};
+
+/// `gex_DT_t`.
+const TYPES: [(u32, AtomicType); 6] = [
+    (0x01, AtomicType::I32),
+    (0x02, AtomicType::U32),
+    (0x04, AtomicType::I64),
+    (0x08, AtomicType::U64),
+    (0x10, AtomicType::F32),
+    (0x20, AtomicType::F64),
+];
+
+/// `gex_OP_t`: the operations that don't fetch, and what turns one into its fetching form.
+mod ops {
+    pub(super) const ADD: u32 = 1 << 0;
+    pub(super) const SUB: u32 = 1 << 1;
+    pub(super) const MULT: u32 = 1 << 2;
+    pub(super) const MIN: u32 = 1 << 3;
+    pub(super) const MAX: u32 = 1 << 4;
+    pub(super) const INC: u32 = 1 << 5;
+    pub(super) const DEC: u32 = 1 << 6;
+    pub(super) const AND: u32 = 1 << 7;
+    pub(super) const OR: u32 = 1 << 8;
+    pub(super) const XOR: u32 = 1 << 9;
+    pub(super) const SET: u32 = 1 << 10;
+    pub(super) const CAS: u32 = 1 << 11;
+    pub(super) const FETCHING: u32 = 13;
+    pub(super) const GET: u32 = 1 << 25;
+    const PLAIN: u32 = (1 << 12) - 1;
+    const BITS: u32 = AND | OR | XOR;
+
+    /// All operations of a type.
+    pub(super) fn of(is_float: bool) -> u32 {
+        let plain = if is_float { PLAIN & !BITS } else { PLAIN };
+        plain | plain << FETCHING | GET
+    }
+}
+
+bitflags::bitflags! {
+    /// `gex_Flags_t` of domains and their operations.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct DomainFlags: u32 {
+        const IMMEDIATE = 1 << 0;
+        const RANK_IS_JOBRANK = 1 << 15;
+        const MY_RANK = 1 << 24;
+        const MY_NBRHD = 1 << 25;
+        const ACQ = 1 << 26;
+        const REL = 1 << 27;
+        const FAVOR_MY_RANK = 1 << 28;
+        const FAVOR_MY_NBRHD = 1 << 29;
+        const FAVOR_REMOTE = 1 << 30;
+    }
+}
+
+impl DomainFlags {
+    const OF_CREATE: Self = Self::FAVOR_MY_RANK
+        .union(Self::FAVOR_MY_NBRHD)
+        .union(Self::FAVOR_REMOTE);
+}
+
+/// One domain: `struct conduit_gex_ad_s`. Its address is its handle; one that has been destroyed is all zeros, and stays for
+/// a later one.
+#[repr(C)]
+#[derive(Default)]
+struct Domain {
+    /// Not 0: the headers may do operations by themselves where a rank is mapped.
+    direct: AtomicU32,
+    flags: AtomicU32,
+    /// 0: there is no domain here.
+    ty: AtomicU32,
+    operations: AtomicU32,
+    team: AtomicPtr<c_void>,
+    cdata: AtomicPtr<c_void>,
+}
+
+/// All domains that were ever there at once.
+static DOMAINS: Mutex<Vec<&'static Domain>> = Mutex::new(Vec::new());
+
+impl Domain {
+    fn handle(&'static self) -> *const c_void {
+        std::ptr::from_ref(self).cast()
+    }
+
+    /// The domain of a handle from C. Without checks a handle is null or one that there was.
+    fn of(call: &str, handle: *const c_void) -> &'static Self {
+        let is_one = if Job::of(call).engine().settings().checks {
+            let all = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
+            all.iter().any(|domain| domain.handle() == handle)
+        } else {
+            !handle.is_null()
+        };
+        if !is_one {
+            fatal(call, &format_args!("{handle:p} is no atomic domain"));
+        }
+        // SAFETY: the address of a domain, as has been checked or, without checks, is the client's contract; they stay.
+        let domain = unsafe { &*handle.cast::<Self>() };
+        if domain.ty.load(Relaxed) == 0 {
+            fatal(
+                call,
+                &format_args!("{handle:p} is an atomic domain that was destroyed"),
+            );
+        }
+        domain
+    }
+}
+
+/// What is wrong with the arguments of a creation.
+fn refusal_of(ty: u32, operations: u32, flags: u32) -> Option<String> {
+    let Some((_, known)) = TYPES.iter().find(|(code, _)| *code == ty) else {
+        return Some(format!("data type {ty:#x}"));
+    };
+    let foreign = operations & !ops::of(known.is_float());
+    if operations == 0 || foreign != 0 {
+        return Some(format!(
+            "operations {operations:#x}, of which {foreign:#x} are none of atomics of that type"
+        ));
+    }
+    let allowed = DomainFlags::OF_CREATE.bits();
+    if flags & !allowed != 0 || flags.count_ones() > 1 {
+        return Some(format!("flags {flags:#x}, at most one of {allowed:#x}"));
+    }
+    None
+}
+
+/// Makes a domain. In debug builds all ranks have to agree on it, and wait for each other for that.
+///
+/// # Safety
+/// `place` is valid for a write.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gex_AD_Create(
+    place: *mut *const c_void,
+    handle: *const c_void,
+    ty: u32,
+    operations: u32,
+    flags: u32,
+) {
+    const CALL: &str = "gex_AD_Create";
+    let (job, held) = team(CALL, handle);
+    if place.is_null() {
+        fatal(CALL, &"the place for the domain is null");
+    }
+    if let Some(reason) = refusal_of(ty, operations, flags) {
+        fatal(CALL, &reason);
+    }
+    if job.engine().settings().checks {
+        agree(CALL, handle, [ty, operations, flags]);
+    }
+    let domain = {
+        let mut all = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = all.iter().find(|domain| domain.ty.load(Relaxed) == 0);
+        let domain = match free {
+            Some(&domain) => domain,
+            None => {
+                let domain: &'static Domain = Box::leak(Box::default());
+                all.push(domain);
+                domain
+            }
+        };
+        domain.ty.store(ty, Relaxed);
+        domain
+    };
+    domain.flags.store(flags, Relaxed);
+    domain.operations.store(operations, Relaxed);
+    domain.team.store(handle.cast_mut(), Relaxed);
+    let direct = job.engine().has_processor_atomics() && matches!(held, Held::Job(_));
+    domain.direct.store(direct.into(), Relaxed);
+    // SAFETY: not null; the caller's promise.
+    unsafe { place.write(domain.handle()) };
+}
+
+/// Ends the job where ranks give different arguments.
+fn agree(call: &str, team: *const c_void, arguments: [u32; 3]) {
+    // The least of each, and of each one's complement, so the largest.
+    let mut own = [0; 6];
+    own[..3].copy_from_slice(&arguments);
+    own[3..].copy_from_slice(&arguments.map(|argument| !argument));
+    let least = crate::collective::least(team, own);
+    let largest = [3, 4, 5].map(|place| !least[place]);
+    for (place, what) in ["dt", "ops", "flags"].into_iter().enumerate() {
+        if least[place] != largest[place] {
+            fatal(
+                call,
+                &format_args!(
+                    "ranks differ in {what}: {:#x} here, {:#x} to {:#x} of all",
+                    arguments[place], least[place], largest[place]
+                ),
+            );
+        }
+    }
+}
+
+/// Ends a domain, of which no operation is under way.
+#[unsafe(no_mangle)]
+extern "C" fn gex_AD_Destroy(handle: *const c_void) {
+    let domain = Domain::of("gex_AD_Destroy", handle);
+    domain.direct.store(0, Relaxed);
+    domain.cdata.store(std::ptr::null_mut(), Relaxed);
+    domain.ty.store(0, Relaxed);
+}
+
+macro_rules! queries {
+    ($($name:ident: $field:ident -> $type:ty;)*) => {$(
+        /// What the domain was made with.
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(handle: *const c_void) -> $type {
+            Domain::of(stringify!($name), handle).$field.load(Relaxed)
+        }
+    )*};
+}
+
+queries! {
+    gex_AD_QueryFlags: flags -> u32;
+    gex_AD_QueryTM: team -> *mut c_void;
+    gex_AD_QueryDT: ty -> u32;
+    gex_AD_QueryOps: operations -> u32;
+    gex_AD_QueryCData: cdata -> *mut c_void;
+}
+
+/// Keeps a word of the client's with the domain.
+#[unsafe(no_mangle)]
+extern "C" fn gex_AD_SetCData(handle: *const c_void, value: *mut c_void) {
+    let domain = Domain::of("gex_AD_SetCData", handle);
+    domain.cdata.store(value, Relaxed);
+}
+
+/// One, as a number of a type travels.
+fn one(ty: AtomicType) -> u64 {
+    match ty {
+        AtomicType::F32 => 1_f32.to_bits().into(),
+        AtomicType::F64 => 1_f64.to_bits(),
+        _ => 1,
+    }
+}
+
+/// What the engine is asked for by a single operation of a type, and whether it fetches.
+fn request(op: u32, ty: AtomicType, first: u64, second: u64) -> Option<(AtomicRequest, bool)> {
+    let fetches = op == ops::GET || op >> ops::FETCHING != 0;
+    let plain = match op {
+        ops::GET => op,
+        _ if fetches => op >> ops::FETCHING,
+        _ => op,
+    };
+    let (op, operand, comparand) = match plain {
+        ops::GET => (AtomicOp::Get, 0, 0),
+        ops::ADD => (AtomicOp::Add, first, 0),
+        ops::SUB => (AtomicOp::Sub, first, 0),
+        ops::MULT => (AtomicOp::Mult, first, 0),
+        ops::MIN => (AtomicOp::Min, first, 0),
+        ops::MAX => (AtomicOp::Max, first, 0),
+        ops::INC => (AtomicOp::Add, one(ty), 0),
+        ops::DEC => (AtomicOp::Sub, one(ty), 0),
+        ops::AND => (AtomicOp::And, first, 0),
+        ops::OR => (AtomicOp::Or, first, 0),
+        ops::XOR => (AtomicOp::Xor, first, 0),
+        ops::SET => (AtomicOp::Set, first, 0),
+        ops::CAS => (AtomicOp::CompareSwap, second, first),
+        _ => return None,
+    };
+    let request = AtomicRequest {
+        op,
+        ty,
+        operand,
+        comparand,
+    };
+    Some((request, fetches))
+}
+
+/// An operation from C.
+#[derive(Clone, Copy)]
+struct Operation {
+    handle: *const c_void,
+    result: *mut c_void,
+    rank: Rank,
+    remote: *mut c_void,
+    op: u32,
+    first: u64,
+    second: u64,
+    ty: u32,
+    flags: u32,
+}
+
+impl Operation {
+    /// The rank in the job, if it is one that the flags say.
+    fn target(&self, call: &str, job: &Job, domain: &Domain, flags: DomainFlags) -> Rank {
+        let team = domain.team.load(Relaxed);
+        let rank = match flags.contains(DomainFlags::RANK_IS_JOBRANK) {
+            true => {
+                job.check_rank(call, self.rank);
+                self.rank
+            }
+            false => team_rank(call, team, self.rank),
+        };
+        if job.engine().settings().checks {
+            if flags.contains(DomainFlags::MY_RANK) && rank != job.rank() {
+                fatal(
+                    call,
+                    &format_args!(
+                        "rank {} with GEX_FLAG_AD_MY_RANK is not this one",
+                        self.rank
+                    ),
+                );
+            }
+            let own = job.neighbourhood(job.rank());
+            if flags.contains(DomainFlags::MY_NBRHD) && job.neighbourhood(rank) != own {
+                fatal(
+                    call,
+                    &format_args!(
+                        "rank {} with GEX_FLAG_AD_MY_NBRHD is not in this rank's neighbourhood",
+                        self.rank
+                    ),
+                );
+            }
+        }
+        rank
+    }
+
+    /// # Safety
+    /// As for [`conduit_gex_ad_nb`].
+    unsafe fn start(&self, call: &str, completion: Completion) -> Result<Option<Handle>, Refusal> {
+        let domain = Domain::of(call, self.handle);
+        let job = Job::of(call);
+        let ty = domain.ty.load(Relaxed);
+        if ty != self.ty {
+            return Err(Refusal::bad(format_args!(
+                "the domain's data type is {ty:#x}, not {:#x}",
+                self.ty
+            )));
+        }
+        let allowed = domain.operations.load(Relaxed);
+        let known = TYPES.iter().find(|(code, _)| *code == ty);
+        let request = known.and_then(|(_, ty)| request(self.op, *ty, self.first, self.second));
+        let Some((request, fetches)) = request.filter(|_| allowed & self.op != 0) else {
+            return Err(Refusal::bad(format_args!(
+                "opcode {:#x} is not one of the domain's, {allowed:#x}",
+                self.op
+            )));
+        };
+        let Some(flags) = DomainFlags::from_bits(self.flags)
+            .filter(|flags| !flags.intersects(DomainFlags::OF_CREATE))
+        else {
+            return Err(Refusal::bad(format_args!("flags {:#x}", self.flags)));
+        };
+        let rank = self.target(call, job, domain, flags);
+        let (engine, blocking) = (job.engine(), Flags::from_bits_retain(self.flags).blocking());
+        let offset = offset(engine, rank, self.remote)?;
+        if !fetches {
+            return Ok(engine.atomic_nb(rank, offset, request, completion, blocking)?);
+        }
+        if self.result.is_null() {
+            return Err(Refusal::bad("the place for the result is null"));
+        }
+        let result = self.result.cast();
+        // SAFETY: not null; the caller's promise.
+        Ok(unsafe { engine.atomic_fetch_nb(result, rank, offset, request, completion, blocking)? })
+    }
+}
+
+/// `gex_AD_OpNB_*`: the type is `ty`, operands are its bits in the low ones.
+///
+/// # Safety
+/// `result` is valid for a write of the type, and nobody else's, until the event is over, if the operation fetches.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_ad_nb(
+    handle: *const c_void,
+    result: *mut c_void,
+    rank: Rank,
+    remote: *mut c_void,
+    op: u32,
+    first: u64,
+    second: u64,
+    ty: u32,
+    flags: u32,
+) -> usize {
+    const CALL: &str = "gex_AD_OpNB";
+    let operation = Operation {
+        handle,
+        result,
+        rank,
+        remote,
+        op,
+        first,
+        second,
+        ty,
+        flags,
+    };
+    // SAFETY: the caller's promise.
+    event(sure(CALL, unsafe {
+        operation.start(CALL, Completion::Handle)
+    }))
+}
+
+/// `gex_AD_OpNBI_*`.
+///
+/// # Safety
+/// As for [`conduit_gex_ad_nb`], until the thread's implicit operations of its class, or the access region, are over.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn conduit_gex_ad_nbi(
+    handle: *const c_void,
+    result: *mut c_void,
+    rank: Rank,
+    remote: *mut c_void,
+    op: u32,
+    first: u64,
+    second: u64,
+    ty: u32,
+    flags: u32,
+) -> c_int {
+    const CALL: &str = "gex_AD_OpNBI";
+    let operation = Operation {
+        handle,
+        result,
+        rank,
+        remote,
+        op,
+        first,
+        second,
+        ty,
+        flags,
+    };
+    // SAFETY: the caller's promise.
+    let begun = unsafe { operation.start(CALL, Completion::Implicit) };
+    started(CALL, Flags::empty(), begun.map(|handle| handle.is_some()))
+}

@@ -1,0 +1,129 @@
+//! Are atomics on one number linearizable? Is there an order of them, in which each one that ended before another began comes
+//! first, and each finds what the ones before it have left (Herlihy and Wing, 1990)?
+//!
+//! The search is that of Wing and Gong (1993) with Lowe's memory (2017): the next is any that nobody else ended before, and what was
+//! tried is known by the set of those done and the number that they left.
+
+use std::collections::HashSet;
+
+use conduit_core::ni::{AtomicOp, AtomicType};
+
+use crate::conformance::arithmetic::model;
+
+/// One atomic as its rank saw it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Event {
+    /// When it began and ended, on a clock that all ranks share.
+    pub(crate) during: (u64, u64),
+    /// What was done.
+    pub(crate) op: AtomicOp,
+    /// Its operand, as bits.
+    pub(crate) operand: u64,
+    /// Of a compare-and-swap.
+    pub(crate) comparand: u64,
+    /// What it has found, if it was to tell.
+    pub(crate) old: Option<u64>,
+}
+
+/// Whether there is an order of at most 64 atomics on a number of this type that was 0. No result may be a NaN, whose bits are
+/// not known.
+pub(crate) fn is_linearizable(ty: AtomicType, history: &[Event]) -> bool {
+    assert!(history.len() <= 64, "a set is a word");
+    let all = u64::MAX
+        .checked_shr(64 - history.len() as u32)
+        .unwrap_or_default();
+    let mut tried = HashSet::new();
+    let mut open = vec![(0_u64, 0_u64)];
+    while let Some((done, value)) = open.pop() {
+        if done == all {
+            return true;
+        }
+        if !tried.insert((done, value)) {
+            continue;
+        }
+        let left = || (0..history.len()).filter(|&at| done >> at & 1 == 0);
+        let first_end = left().map(|at| history[at].during.1).min();
+        for at in left() {
+            let event = &history[at];
+            let begins_late = first_end.is_some_and(|end| event.during.0 > end);
+            if !begins_late && event.old.is_none_or(|old| old == value) {
+                let new = model(event.op, ty, value, event.operand, event.comparand);
+                open.push((done | 1 << at, new));
+            }
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn add(during: (u64, u64), operand: u64, old: u64) -> Event {
+        Event {
+            during,
+            op: AtomicOp::Add,
+            operand,
+            comparand: 0,
+            old: Some(old),
+        }
+    }
+
+    fn holds(history: &[Event]) -> bool {
+        is_linearizable(AtomicType::U32, history)
+    }
+
+    #[test]
+    fn what_no_order_explains_is_found() {
+        assert!(holds(&[]));
+        // At the same time: in either order.
+        assert!(holds(&[add((0, 9), 1, 2), add((0, 9), 2, 0)]));
+        assert!(
+            !holds(&[add((0, 9), 1, 0), add((0, 9), 2, 0)]),
+            "a lost update"
+        );
+        assert!(
+            !holds(&[add((0, 4), 1, 2), add((5, 9), 2, 0)]),
+            "it began after the other's end"
+        );
+        // A value that was old when the read began.
+        let get = |during, old| Event {
+            op: AtomicOp::Get,
+            ..add(during, 0, old)
+        };
+        assert!(holds(&[add((0, 4), 1, 0), get((3, 9), 0)]));
+        assert!(!holds(&[add((0, 4), 1, 0), get((5, 9), 0)]));
+        // Two that see a third in different orders.
+        let set = Event {
+            op: AtomicOp::Set,
+            old: None,
+            ..add((0, 9), 7, 0)
+        };
+        assert!(!holds(&[set, get((1, 2), 7), get((3, 4), 0)]));
+        assert!(holds(&[set, get((1, 2), 0), get((3, 4), 7)]));
+    }
+
+    proptest! {
+        /// A history that was made in an order, with times around each one's place, has one; with another old value it has none
+        /// if all values are different.
+        #[test]
+        fn histories_of_an_order_hold_and_wrong_ones_don_t(
+            steps in proptest::collection::vec((1_u64..1000, 0_u64..30, 0_u64..30), 1..40),
+            wrong in any::<prop::sample::Index>(),
+        ) {
+            let mut value = 0;
+            let mut history = Vec::new();
+            for (at, (operand, before, after)) in steps.into_iter().enumerate() {
+                let at = 100 + 10 * at as u64;
+                history.push(add((at - before, at + after), operand, value));
+                value += operand;
+            }
+            prop_assert!(holds(&history));
+            let at = wrong.index(history.len());
+            history[at].old = Some(1_000_000);
+            prop_assert!(!holds(&history));
+        }
+    }
+}
