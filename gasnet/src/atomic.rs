@@ -4,11 +4,11 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use conduit::Rank;
 use conduit_core::engine::{AtomicRequest, Completion, Handle};
 use conduit_core::ni::{AtomicOp, AtomicType};
+use parking_lot::Mutex;
 
 use crate::abi::Flags;
 use crate::event::event;
@@ -102,7 +102,7 @@ impl Domain {
     /// The domain of a handle from C. Without checks a handle is null or one that there was.
     fn of(call: &str, handle: *const c_void) -> &'static Self {
         let is_one = if Job::of(call).engine().settings().checks {
-            let all = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = DOMAINS.lock();
             all.iter().any(|domain| domain.handle() == handle)
         } else {
             !handle.is_null()
@@ -164,7 +164,7 @@ unsafe extern "C" fn gex_AD_Create(
         agree(CALL, handle, [ty, operations, flags]);
     }
     let domain = {
-        let mut all = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = DOMAINS.lock();
         let free = all.iter().find(|domain| domain.ty.load(Relaxed) == 0);
         let domain = match free {
             Some(&domain) => domain,

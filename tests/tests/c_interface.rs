@@ -281,6 +281,17 @@ fn atomics_between_hosts() {
     }
 }
 
+#[test]
+fn ranks_agree_on_a_domain() {
+    let program = built(prefix(), PACKAGES[0], &C99, "atomics");
+    let finished = ran(job(&program, 3, &["differ"]));
+    assert_eq!(finished.code, Some(1), "{finished:#?}");
+    let told = "gex_AD_Create on rank ";
+    assert!(finished.stderr.contains(told), "{finished:#?}");
+    let told = "ranks differ in ops: 0x";
+    assert!(finished.stderr.contains(told), "{finished:#?}");
+}
+
 /// Many systems let no process touch another one's memory; then everything is messages, as between hosts.
 #[test]
 fn everything_where_the_system_forbids_copies() {

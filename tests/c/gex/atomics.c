@@ -274,6 +274,12 @@ int main(int argc, char **argv) {
   start(&argc, &argv, NULL, 0, SEGMENT);
   memset(base[me], 0, SEGMENT);
   barrier();
+  if (argc > 1) {
+    /* Ranks that don't agree. */
+    gex_AD_t ad;
+    gex_AD_Create(&ad, team, GEX_DT_I32, me ? GEX_OP_ADD : GEX_OP_SUB, 0);
+    gasnet_exit(CHECK_FAILED);
+  }
   for (distance = 0; distance < (size < 3 ? size : 3); ++distance) {
     const gex_Rank_t peer = neighbour(distance);
     all_I32(peer);
