@@ -298,7 +298,7 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<Handle> {
         let (request, completion) = (request(op, operand, operand), Completion::Handle);
         // SAFETY: the caller's promise.
-        let handle = unsafe {
+        unsafe {
             self.fetch_to(
                 "atomic_fetch_nb",
                 result,
@@ -307,8 +307,7 @@ impl<M: Mode> Conduit<M> {
                 request,
                 completion,
             )
-        };
-        handle
+        }
     }
 
     /// As [`Conduit::atomic_fetch_nb`], belonging to this thread's implicit atomics.

@@ -252,6 +252,9 @@ fn one(ty: AtomicType) -> u64 {
 
 /// What the engine is asked for by a single operation of a type, and whether it fetches.
 fn request(op: u32, ty: AtomicType, first: u64, second: u64) -> Option<(AtomicRequest, bool)> {
+    if !op.is_power_of_two() {
+        return None;
+    }
     let fetches = op == ops::GET || op >> ops::FETCHING != 0;
     let plain = match op {
         ops::GET => op,
