@@ -192,7 +192,7 @@ fn agree(call: &str, team: *const c_void, arguments: [u32; 3]) {
     let mut own = [0; 6];
     own[..3].copy_from_slice(&arguments);
     own[3..].copy_from_slice(&arguments.map(|argument| !argument));
-    let least = crate::collective::least(team, own);
+    let least = crate::collective::least(call, team, own);
     let largest = [3, 4, 5].map(|place| !least[place]);
     for (place, what) in ["dt", "ops", "flags"].into_iter().enumerate() {
         if least[place] != largest[place] {
@@ -216,22 +216,35 @@ extern "C" fn gex_AD_Destroy(handle: *const c_void) {
     domain.ty.store(0, Relaxed);
 }
 
-macro_rules! queries {
-    ($($name:ident: $field:ident -> $type:ty;)*) => {$(
-        /// What the domain was made with.
+macro_rules! numbers {
+    ($($name:ident($field:ident);)*) => {$(
+        /// What the domain has there.
         #[unsafe(no_mangle)]
-        extern "C" fn $name(handle: *const c_void) -> $type {
+        extern "C" fn $name(handle: *const c_void) -> u32 {
             Domain::of(stringify!($name), handle).$field.load(Relaxed)
         }
     )*};
 }
 
-queries! {
-    gex_AD_QueryFlags: flags -> u32;
-    gex_AD_QueryTM: team -> *mut c_void;
-    gex_AD_QueryDT: ty -> u32;
-    gex_AD_QueryOps: operations -> u32;
-    gex_AD_QueryCData: cdata -> *mut c_void;
+numbers! {
+    gex_AD_QueryFlags(flags);
+    gex_AD_QueryDT(ty);
+    gex_AD_QueryOps(operations);
+}
+
+macro_rules! words {
+    ($($name:ident($field:ident);)*) => {$(
+        /// What the domain has there.
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(handle: *const c_void) -> *mut c_void {
+            Domain::of(stringify!($name), handle).$field.load(Relaxed)
+        }
+    )*};
+}
+
+words! {
+    gex_AD_QueryTM(team);
+    gex_AD_QueryCData(cdata);
 }
 
 /// Keeps a word of the client's with the domain.

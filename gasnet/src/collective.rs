@@ -6,7 +6,7 @@ use conduit::Rank;
 use conduit_core::collective::{DataType, Kind, ReduceOp};
 use conduit_core::engine::{CollectiveSync, Handle, ReduceFunction, Reduction};
 
-use crate::event::{conduit_gex_event_wait, event};
+use crate::event::{event, wait_for};
 use crate::fault::{Refusal, fatal, sure};
 use crate::handlers::is_memory;
 use crate::job::Job;
@@ -250,7 +250,7 @@ fn started_event(call: &str, started: conduit_core::engine::Result<Handle>) -> u
 }
 
 /// The least of each of the numbers that the ranks of a team give. Collective.
-pub(crate) fn least(team: *const c_void, own: [u32; 6]) -> [u32; 6] {
+pub(crate) fn least(call: &str, team: *const c_void, own: [u32; 6]) -> [u32; 6] {
     let (ty, min, flags) = (types::U32, operations::MIN, 0);
     let (element, count) = (size_of::<u32>(), own.len());
     let mut least = own;
@@ -262,6 +262,6 @@ pub(crate) fn least(team: *const c_void, own: [u32; 6]) -> [u32; 6] {
             team, result, source, ty, element, count, min, function, cdata, flags,
         )
     };
-    conduit_gex_event_wait(event);
+    wait_for(call, event);
     least
 }

@@ -71,11 +71,15 @@ extern "C" fn conduit_gex_event_test(event: usize) -> c_int {
 
 /// Waits for an event that is not `GEX_EVENT_INVALID`.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn conduit_gex_event_wait(event: usize) {
-    const CALL: &str = "gex_Event_Wait";
-    let job = Job::of(CALL);
-    wait(CALL, job, || {
-        event == events::INVALID || is_over(CALL, job, event)
+extern "C" fn conduit_gex_event_wait(event: usize) {
+    wait_for("gex_Event_Wait", event);
+}
+
+/// Waits for an event as a part of a call.
+pub(crate) fn wait_for(call: &str, event: usize) {
+    let job = Job::of(call);
+    wait(call, job, || {
+        event == events::INVALID || is_over(call, job, event)
     });
 }
 
