@@ -1,7 +1,8 @@
 /* Types and constants of GASNet-EX: whatever can be said without declaring a function.
  *
  * The values are this library's own. Where GASNet gives a meaning to a number (GEX_EVENT_INVALID is 0, flags are
- * bits), it holds. */
+ * bits), it holds; those that Realm compares with its own are GASNet's (data types, GEX_OP_ADD, GEX_MK_HOST, capabilities,
+ * GEX_FLAG_IMMEDIATE, GEX_FLAG_AM_PREPARE_...). */
 #ifndef CONDUIT_GASNET_FWD_H
 #define CONDUIT_GASNET_FWD_H
 
@@ -35,11 +36,11 @@ typedef uint32_t gex_Flags_t;
 #define GEX_FLAG_SELF_SEG_OFFSET 0x00000100U
 #define GEX_FLAG_PEER_SEG_UNKNOWN 0x00000200U
 #define GEX_FLAG_PEER_SEG_SOME 0x00000400U
-#define GEX_FLAG_PEER_SEG_BOUND 0x00000800U
-#define GEX_FLAG_PEER_SEG_OFFSET 0x00001000U
+#define GEX_FLAG_PEER_SEG_BOUND 0x00002000U
+#define GEX_FLAG_PEER_SEG_OFFSET 0x00004000U
 /* Of limit queries about negotiated payload. */
-#define GEX_FLAG_AM_PREPARE_LEAST_CLIENT 0x00002000U
-#define GEX_FLAG_AM_PREPARE_LEAST_ALLOC 0x00004000U
+#define GEX_FLAG_AM_PREPARE_LEAST_CLIENT 0x00000800U
+#define GEX_FLAG_AM_PREPARE_LEAST_ALLOC 0x00001000U
 /* Of remote atomics and of collectives. */
 #define GEX_FLAG_RANK_IS_JOBRANK 0x00008000U
 #define GEX_FLAG_SCRATCH_SEG_OFFSET 0x00010000U
@@ -206,28 +207,28 @@ typedef unsigned int gex_DT_t;
 
 /* Operations and their fetching forms, one bit each. */
 typedef unsigned int gex_OP_t;
-#define GEX_OP_ADD 0x00000001U
-#define GEX_OP_SUB 0x00000002U
-#define GEX_OP_MULT 0x00000004U
-#define GEX_OP_MIN 0x00000008U
-#define GEX_OP_MAX 0x00000010U
-#define GEX_OP_INC 0x00000020U
-#define GEX_OP_DEC 0x00000040U
-#define GEX_OP_AND 0x00000080U
-#define GEX_OP_OR 0x00000100U
-#define GEX_OP_XOR 0x00000200U
+#define GEX_OP_AND 0x00000001U
+#define GEX_OP_OR 0x00000002U
+#define GEX_OP_XOR 0x00000004U
+#define GEX_OP_ADD 0x00000008U
+#define GEX_OP_SUB 0x00000010U
+#define GEX_OP_MULT 0x00000020U
+#define GEX_OP_MIN 0x00000040U
+#define GEX_OP_MAX 0x00000080U
+#define GEX_OP_INC 0x00000100U
+#define GEX_OP_DEC 0x00000200U
 #define GEX_OP_SET 0x00000400U
 #define GEX_OP_CAS 0x00000800U
-#define GEX_OP_FADD 0x00002000U
-#define GEX_OP_FSUB 0x00004000U
-#define GEX_OP_FMULT 0x00008000U
-#define GEX_OP_FMIN 0x00010000U
-#define GEX_OP_FMAX 0x00020000U
-#define GEX_OP_FINC 0x00040000U
-#define GEX_OP_FDEC 0x00080000U
-#define GEX_OP_FAND 0x00100000U
-#define GEX_OP_FOR 0x00200000U
-#define GEX_OP_FXOR 0x00400000U
+#define GEX_OP_FAND 0x00002000U
+#define GEX_OP_FOR 0x00004000U
+#define GEX_OP_FXOR 0x00008000U
+#define GEX_OP_FADD 0x00010000U
+#define GEX_OP_FSUB 0x00020000U
+#define GEX_OP_FMULT 0x00040000U
+#define GEX_OP_FMIN 0x00080000U
+#define GEX_OP_FMAX 0x00100000U
+#define GEX_OP_FINC 0x00200000U
+#define GEX_OP_FDEC 0x00400000U
 #define GEX_OP_SWAP 0x00800000U
 #define GEX_OP_FCAS 0x01000000U
 #define GEX_OP_CSWAP GEX_OP_FCAS

@@ -36,6 +36,11 @@
 
 #define GASNET_PAGESIZE GASNETT_PAGESIZE
 
+/* What GASNet's configuration defines, and clients use. */
+#ifndef SIZEOF_INT
+  #define SIZEOF_INT __SIZEOF_INT__
+#endif
+
 /* Threads are found by the library, at no cost: the calls that pass their identity have nothing to pass. */
 typedef void *gasnet_threadinfo_t;
 #define GASNET_GET_THREADINFO() ((gasnet_threadinfo_t)NULL)

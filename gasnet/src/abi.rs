@@ -24,8 +24,8 @@ bitflags::bitflags! {
     #[repr(transparent)]
     pub(crate) struct Flags: u32 {
         const IMMEDIATE = 1 << 0;
-        const PREPARE_LEAST_CLIENT = 1 << 13;
-        const PREPARE_LEAST_ALLOC = 1 << 14;
+        const PREPARE_LEAST_CLIENT = 1 << 11;
+        const PREPARE_LEAST_ALLOC = 1 << 12;
         /// Not GASNet's: the caller is a call of GASNet-1 that returns error codes.
         const RETURN_ERRORS = 1 << 31;
         const _ = !0;

@@ -30,16 +30,16 @@ const TYPES: [(u32, AtomicType); 6] = [
 
 /// `gex_OP_t`: the operations that don't fetch, and what turns one into its fetching form.
 mod ops {
-    pub(super) const ADD: u32 = 1 << 0;
-    pub(super) const SUB: u32 = 1 << 1;
-    pub(super) const MULT: u32 = 1 << 2;
-    pub(super) const MIN: u32 = 1 << 3;
-    pub(super) const MAX: u32 = 1 << 4;
-    pub(super) const INC: u32 = 1 << 5;
-    pub(super) const DEC: u32 = 1 << 6;
-    pub(super) const AND: u32 = 1 << 7;
-    pub(super) const OR: u32 = 1 << 8;
-    pub(super) const XOR: u32 = 1 << 9;
+    pub(super) const AND: u32 = 1 << 0;
+    pub(super) const OR: u32 = 1 << 1;
+    pub(super) const XOR: u32 = 1 << 2;
+    pub(super) const ADD: u32 = 1 << 3;
+    pub(super) const SUB: u32 = 1 << 4;
+    pub(super) const MULT: u32 = 1 << 5;
+    pub(super) const MIN: u32 = 1 << 6;
+    pub(super) const MAX: u32 = 1 << 7;
+    pub(super) const INC: u32 = 1 << 8;
+    pub(super) const DEC: u32 = 1 << 9;
     pub(super) const SET: u32 = 1 << 10;
     pub(super) const CAS: u32 = 1 << 11;
     pub(super) const FETCHING: u32 = 13;

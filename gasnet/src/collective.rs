@@ -25,13 +25,13 @@ mod types {
 
 /// `gex_OP_t`, those of reductions.
 mod operations {
-    pub(super) const ADD: u32 = 0x001;
-    pub(super) const MULT: u32 = 0x004;
-    pub(super) const MIN: u32 = 0x008;
-    pub(super) const MAX: u32 = 0x010;
-    pub(super) const AND: u32 = 0x080;
-    pub(super) const OR: u32 = 0x100;
-    pub(super) const XOR: u32 = 0x200;
+    pub(super) const ADD: u32 = 0x008;
+    pub(super) const MULT: u32 = 0x020;
+    pub(super) const MIN: u32 = 0x040;
+    pub(super) const MAX: u32 = 0x080;
+    pub(super) const AND: u32 = 0x001;
+    pub(super) const OR: u32 = 0x002;
+    pub(super) const XOR: u32 = 0x004;
     pub(super) const USER: u32 = 0x0400_0000;
     pub(super) const USER_NC: u32 = 0x0800_0000;
 }

@@ -456,7 +456,7 @@ fn is_public(name: &str) -> bool {
         "gasnet_",
         "GASNET_",
         "gasneti_",
-        "SIZEOF_G",
+        "SIZEOF_",
         "_INCLUDED_G",
     ];
     own.iter().any(|start| name.starts_with(start))

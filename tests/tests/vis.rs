@@ -2,7 +2,7 @@
 //! their places, none to others.
 
 use conduit_core::barrier::Value;
-use conduit_core::engine::{Blocking, Completion, Engine, Handle};
+use conduit_core::engine::{Blocking, Class, Completion, Engine, Handle};
 use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
@@ -244,7 +244,7 @@ fn one_rank<N: Ni + 'static>(
             };
             match completion {
                 Completion::Handle => engine.wait(handle).map_err(text)?,
-                Completion::Implicit => engine.wait_implicit(true, false).map_err(text)?,
+                Completion::Implicit => engine.wait_implicit(Class::PUTS).map_err(text)?,
             }
             for (&from, &to) in here.bytes().iter().zip(&there.bytes()) {
                 written[target as usize][to] = source[from];
@@ -281,14 +281,14 @@ fn one_rank<N: Ni + 'static>(
             finish(gets.swap_remove(random.usize(..gets.len())))?;
         }
         if random.u32(..8) == 0 {
-            engine.wait_implicit(false, true).map_err(text)?;
+            engine.wait_implicit(Class::GETS).map_err(text)?;
             for (number, get) in implicit.drain(..) {
                 get.check(number)?;
             }
         }
     }
     gets.into_iter().try_for_each(finish)?;
-    engine.wait_implicit(true, true).map_err(text)?;
+    engine.wait_implicit(Class::all()).map_err(text)?;
     implicit
         .iter()
         .try_for_each(|(number, get)| get.check(*number))?;

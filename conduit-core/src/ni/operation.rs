@@ -147,6 +147,15 @@ impl AtomicType {
         }
     }
 
+    /// A value of this type with the other sign: a subtraction is the sum with it.
+    pub const fn negated(self, value: u64) -> u64 {
+        match self {
+            Self::F32 => value ^ 1 << 31,
+            Self::F64 => value ^ 1 << 63,
+            _ => value.wrapping_neg(),
+        }
+    }
+
     /// Whether it is a float.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64)

@@ -79,14 +79,6 @@ fn datatype(op: AtomicOp, ty: AtomicType) -> fi_datatype {
     }
 }
 
-fn negated(ty: AtomicType, operand: u64) -> u64 {
-    match ty {
-        AtomicType::F32 => operand ^ 1 << 31,
-        AtomicType::F64 => operand ^ 1 << 63,
-        _ => operand.wrapping_neg(),
-    }
-}
-
 /// The atomics that a provider has, a bit for each.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Atomics(u128);
@@ -157,7 +149,7 @@ impl<S: Scope> Wire<S> {
             return Err(Refused::Full);
         };
         let operand = match atomic.op {
-            AtomicOp::Sub => negated(atomic.ty, atomic.operand),
+            AtomicOp::Sub => atomic.ty.negated(atomic.operand),
             _ => atomic.operand,
         };
         let words = self.small.bytes(buffer);

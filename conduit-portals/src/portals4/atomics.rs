@@ -207,11 +207,20 @@ fn native(atomic: &Atomic) -> (NativeAtomic, [u8; 8]) {
         fetch,
         ..
     } = *atomic;
+    let datatype = match ty {
+        AtomicType::F32 if op.is_arithmetic() => PTL_FLOAT,
+        AtomicType::F64 if op.is_arithmetic() => PTL_DOUBLE,
+        AtomicType::I32 => PTL_INT32_T,
+        AtomicType::I64 => PTL_INT64_T,
+        // What does not compute works on a float's bits.
+        AtomicType::U32 | AtomicType::F32 => PTL_UINT32_T,
+        AtomicType::U64 | AtomicType::F64 => PTL_UINT64_T,
+    };
     let (op, operand) = match op {
         AtomicOp::Get => (PTL_BOR, 0),
         AtomicOp::Set => (PTL_SWAP, operand),
         AtomicOp::Add => (PTL_SUM, operand),
-        AtomicOp::Sub => (PTL_SUM, operand.wrapping_neg()),
+        AtomicOp::Sub => (PTL_SUM, ty.negated(operand)),
         AtomicOp::Mult => (PTL_PROD, operand),
         AtomicOp::Min => (PTL_MIN, operand),
         AtomicOp::Max => (PTL_MAX, operand),
@@ -222,19 +231,14 @@ fn native(atomic: &Atomic) -> (NativeAtomic, [u8; 8]) {
     };
     let native = NativeAtomic {
         op,
-        ty: match ty {
-            AtomicType::I32 => PTL_INT32_T,
-            AtomicType::U32 => PTL_UINT32_T,
-            AtomicType::I64 => PTL_INT64_T,
-            AtomicType::U64 => PTL_UINT64_T,
-        },
+        ty: datatype,
         comparand: in_memory(ty, comparand),
         fetch,
     };
     (native, in_memory(ty, operand))
 }
 
-/// An integer as it lies in memory: the first bytes, as many as the type has.
+/// A number as it lies in memory: the first bytes, as many as the type has.
 fn in_memory(ty: AtomicType, value: u64) -> [u8; 8] {
     let mut bytes = [0; 8];
     match ty.size() {

@@ -137,7 +137,7 @@ int main(int argc, char **argv) {
   size = gex_TM_QuerySize(team);
   for (type = 0; type < sizeof types / sizeof *types; type++)
     for (op = 0; op < sizeof operations / sizeof *operations; op++) {
-      if (operations[op] >= GEX_OP_AND && types[type].type >= GEX_DT_FLT) continue;
+      if (operations[op] <= GEX_OP_XOR && types[type].type >= GEX_DT_FLT) continue;
       for (count = 0; count < 3; count++)
         for (to_all = 0; to_all < 2; to_all++)
           known(type, operations[op], counts[count], (uint32_t)(type + op) % size, to_all);

@@ -176,6 +176,7 @@ static void types(void) {
   CHECK(argument < 0);
   CHECK_EQ(handler, 255);
   CHECK_EQ(sizeof(gex_RMA_Value_t), SIZEOF_GEX_RMA_VALUE_T);
+  CHECK_EQ(sizeof(int), SIZEOF_INT);
   CHECK_EQ(sizeof(gex_Token_t), sizeof(void *));
   CHECK_EQ(sizeof(gex_Event_t), sizeof(void *));
   CHECK(flags && category && fields && !token);

@@ -1,4 +1,4 @@
-//! What atomics do with integers: plain loads and stores, as the reference library's, so they are
+//! What atomics do with numbers: plain loads and stores, as the reference library's, so they are
 //! atomic among themselves only.
 
 use portals4_sys::*;
@@ -33,6 +33,29 @@ macro_rules! on {
     }};
 }
 
+/// An operation on a float of this type: those that compute.
+macro_rules! on_float {
+    ($float:ty, $start:expr, $bytes:expr, $header:expr) => {{
+        let Some(operand) = $bytes.first_chunk() else {
+            return;
+        };
+        let a = <$float>::from_ne_bytes(*operand);
+        let place = $start.cast::<$float>();
+        // SAFETY: the caller's word.
+        let x = unsafe { place.read_unaligned() };
+        let new = match $header.atomic.0 {
+            PTL_MIN if x < a => x,
+            PTL_MAX if x > a => x,
+            PTL_MIN | PTL_MAX => a,
+            PTL_SUM => x + a,
+            PTL_PROD => x * a,
+            _ => x,
+        };
+        // SAFETY: as above.
+        unsafe { place.write_unaligned(new) };
+    }};
+}
+
 /// Does a message's atomic. One that was cut does nothing.
 ///
 /// # Safety
@@ -43,6 +66,8 @@ pub(crate) unsafe fn apply(header: &Header, start: *mut u8, length: usize, bytes
         (PTL_UINT32_T, 4) => on!(u32, start, bytes, header),
         (PTL_INT64_T, 8) => on!(i64, start, bytes, header),
         (PTL_UINT64_T, 8) => on!(u64, start, bytes, header),
+        (PTL_FLOAT, 4) => on_float!(f32, start, bytes, header),
+        (PTL_DOUBLE, 8) => on_float!(f64, start, bytes, header),
         _ => {}
     }
 }

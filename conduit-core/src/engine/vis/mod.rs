@@ -318,8 +318,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(Some(Handle::DONE));
         }
         let class = match way {
-            Way::Put => Class::Puts,
-            Way::Get => Class::Gets,
+            Way::Put => Class::PUTS,
+            Way::Get => Class::GETS,
         };
         let group = match completion {
             Completion::Handle => None,

@@ -85,7 +85,7 @@ pub(super) fn atomics(stage: &Stage) -> Result<u64> {
 }
 
 /// Does each operation on an integer of the right neighbour that only this rank uses.
-fn step_by_step<T: Atom + PartialEq + std::fmt::Debug>(
+fn step_by_step<T: Atom<Op = AtomicOp> + PartialEq + std::fmt::Debug>(
     conduit: &Conduit,
     rank: u32,
     start: T,

@@ -20,7 +20,7 @@ pub(super) const BEGINS: &str = "> ";
 /// A check gives the number of operations of this rank whose results it has compared.
 type Check = fn(&Stage) -> Result<u64>;
 
-const CHECKS: [(&str, Check); 14] = [
+const CHECKS: [(&str, Check); 15] = [
     ("puts and gets, blocking", rma::blocking),
     ("puts and gets of register values, memset", rma::values),
     ("puts and gets with explicit handles", overlap::explicit),
