@@ -221,8 +221,8 @@ fn the_tour_verifies_everything() {
         .filter(|line| line.starts_with(" ") && line.contains(" verified: "))
         .count();
     assert_eq!(
-        verified, 28,
-        "14 checks with memory mapped and 12 without: {text}"
+        verified, 30,
+        "15 checks with memory mapped and 15 without: {text}"
     );
     assert!(text.contains("both examples right"), "{text}");
 }
