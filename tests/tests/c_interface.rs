@@ -207,7 +207,7 @@ fn large_segments_are_fast() {
     let rma = source("rma");
     let text = format!(
         "#define GASNET_SEGMENT_LARGE 1\n#include {rma:?}\n\
-         #if GASNET_SEGMENT_FAST || !GASNET_SEGMENT_LARGE\n#error \"not large\"\n#endif\n"
+         #if defined(GASNET_SEGMENT_FAST) || !GASNET_SEGMENT_LARGE\n#error \"not large\"\n#endif\n"
     );
     fs::write(&file, text).unwrap();
     let compiler: Vec<&str> = C99.iter().copied().chain(WARNINGS).collect();
