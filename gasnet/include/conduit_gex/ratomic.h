@@ -63,12 +63,46 @@ CONDUIT_GEX_INLINE int conduit_gex_ad_mapped(gex_AD_t ad_, gex_Rank_t rank_, voi
     }                                                                                                                      \
   }
 
-/* Floats are the library's. */
-#define CONDUIT_GEX_AD_NOT_HERE(name_, type_)                                                                              \
+/* The same of a float: what computes or compares is repeated until no other change came in between. */
+#define CONDUIT_GEX_AD_HERE_FLOAT(name_, type_, bits_t_)                                                                   \
   CONDUIT_GEX_INLINE int conduit_gex_ad_here_##name_(gex_AD_t ad_, type_ *result_, gex_Rank_t rank_, void *remote_,        \
                                                      gex_OP_t op_, type_ first_, type_ second_) {                          \
-    (void)ad_, (void)result_, (void)rank_, (void)remote_, (void)op_, (void)first_, (void)second_;                          \
-    return 0;                                                                                                              \
+    typedef bits_t_ __attribute__((__may_alias__)) conduit_gex_bits_;                                                      \
+    char *here_ = NULL;                                                                                                    \
+    conduit_gex_bits_ *at_;                                                                                                \
+    bits_t_ old_, new_;                                                                                                    \
+    if (!__builtin_constant_p(op_) || !conduit_gex_ad_mapped(ad_, rank_, remote_, sizeof(type_), &here_)) return 0;        \
+    at_ = (conduit_gex_bits_ *)(void *)here_;                                                                              \
+    memcpy(&new_, &first_, sizeof(new_));                                                                                  \
+    if (op_ == GEX_OP_GET) {                                                                                               \
+      old_ = __atomic_load_n(at_, __ATOMIC_ACQUIRE);                                                                       \
+    } else if (op_ == GEX_OP_SET || op_ == GEX_OP_SWAP) {                                                                  \
+      old_ = __atomic_exchange_n(at_, new_, __ATOMIC_ACQ_REL);                                                             \
+    } else if (op_ == GEX_OP_CAS || op_ == GEX_OP_FCAS) {                                                                  \
+      old_ = new_;                                                                                                         \
+      memcpy(&new_, &second_, sizeof(new_));                                                                               \
+      __atomic_compare_exchange_n(at_, &old_, new_, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);                                \
+    } else {                                                                                                               \
+      old_ = __atomic_load_n(at_, __ATOMIC_RELAXED);                                                                       \
+      do {                                                                                                                 \
+        type_ value_;                                                                                                      \
+        memcpy(&value_, &old_, sizeof(value_));                                                                            \
+        switch (op_) {                                                                                                     \
+          case GEX_OP_ADD: case GEX_OP_FADD: value_ += first_; break;                                                      \
+          case GEX_OP_SUB: case GEX_OP_FSUB: value_ -= first_; break;                                                      \
+          case GEX_OP_MULT: case GEX_OP_FMULT: value_ *= first_; break;                                                    \
+          case GEX_OP_MIN: case GEX_OP_FMIN: value_ = value_ < first_ ? value_ : first_; break;                            \
+          case GEX_OP_MAX: case GEX_OP_FMAX: value_ = value_ > first_ ? value_ : first_; break;                            \
+          case GEX_OP_INC: case GEX_OP_FINC: value_ += 1; break;                                                           \
+          case GEX_OP_DEC: case GEX_OP_FDEC: value_ -= 1; break;                                                           \
+          default: return 0;                                                                                               \
+        }                                                                                                                  \
+        memcpy(&new_, &value_, sizeof(new_));                                                                              \
+      } while (!__atomic_compare_exchange_n(at_, &old_, new_, 1, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));                     \
+    }                                                                                                                      \
+    /* Does it fetch? */                                                                                                   \
+    if (GEX_OP_TO_NONFETCHING(op_)) memcpy(result_, &old_, sizeof(old_));                                                  \
+    return 1;                                                                                                              \
   }
 
 /* A number travels as its bits, in the low ones. The names are given whole, so that they are found. */
@@ -97,8 +131,8 @@ CONDUIT_GEX_AD_HERE(I32, int32_t)
 CONDUIT_GEX_AD_HERE(U32, uint32_t)
 CONDUIT_GEX_AD_HERE(I64, int64_t)
 CONDUIT_GEX_AD_HERE(U64, uint64_t)
-CONDUIT_GEX_AD_NOT_HERE(FLT, float)
-CONDUIT_GEX_AD_NOT_HERE(DBL, double)
+CONDUIT_GEX_AD_HERE_FLOAT(FLT, float, uint32_t)
+CONDUIT_GEX_AD_HERE_FLOAT(DBL, double, uint64_t)
 
 CONDUIT_GEX_AD_OP(I32, int32_t, uint32_t, GEX_DT_I32, gex_AD_OpNB_I32, gex_AD_OpNBI_I32)
 CONDUIT_GEX_AD_OP(U32, uint32_t, uint32_t, GEX_DT_U32, gex_AD_OpNB_U32, gex_AD_OpNBI_U32)
@@ -108,7 +142,7 @@ CONDUIT_GEX_AD_OP(FLT, float, uint32_t, GEX_DT_FLT, gex_AD_OpNB_FLT, gex_AD_OpNB
 CONDUIT_GEX_AD_OP(DBL, double, uint64_t, GEX_DT_DBL, gex_AD_OpNB_DBL, gex_AD_OpNBI_DBL)
 
 #undef CONDUIT_GEX_AD_HERE
-#undef CONDUIT_GEX_AD_NOT_HERE
+#undef CONDUIT_GEX_AD_HERE_FLOAT
 #undef CONDUIT_GEX_AD_OP
 
 #ifdef __cplusplus
