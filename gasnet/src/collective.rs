@@ -131,7 +131,7 @@ fn reduction(
 }
 
 /// Checks memory that an operation uses on this rank: anything of no bytes is none.
-fn memory(call: &str, name: &str, address: *const c_void, bytes: usize) {
+pub(crate) fn memory(call: &str, name: &str, address: *const c_void, bytes: usize) {
     if !is_memory(address, bytes) {
         fatal(
             call,

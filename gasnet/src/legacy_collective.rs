@@ -9,9 +9,9 @@ use conduit::Rank;
 use conduit_core::collective::Kind;
 use conduit_core::engine::CollectiveSync;
 
+use crate::collective::memory;
 use crate::event::event;
 use crate::fault::{fatal, sure};
-use crate::handlers::is_memory;
 use crate::team::team;
 
 bitflags::bitflags! {
@@ -78,13 +78,11 @@ unsafe extern "C" fn conduit_gex_collective(
         Kind::Gather { root } => (root == team.rank(), true),
         _ => (true, true),
     };
-    for (name, address, used) in [("dst", result.cast_const(), gets), ("src", source, gives)] {
-        if used && !is_memory(address, bytes) {
-            fatal(
-                call,
-                &format_args!("{name} is {bytes} bytes at {address:p}"),
-            );
-        }
+    if gets {
+        memory(call, "dst", result, bytes);
+    }
+    if gives {
+        memory(call, "src", source, bytes);
     }
     let sync = sync(call, flags);
     let engine = job.engine();

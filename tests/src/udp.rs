@@ -4,7 +4,10 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use conduit_core::settings::Settings;
+use conduit_core::threads::Seq;
 use conduit_portals::transport::PortalsConfig;
+use conduit_portals::transport::fabric::{Disorder, Fabric, FabricTransport};
+use conduit_udp::Udp;
 use conduit_udp::socket::{FaultConfig, Options};
 use conduit_udp::start::UdpConfig;
 use settings::Percent;
@@ -52,6 +55,28 @@ pub fn with_inject(settings: &Settings) -> PortalsConfig {
         },
         ..portals
     }
+}
+
+/// A job whose fragments are handed over in disorder, without or with direct access, instead of on sockets.
+pub fn in_disorder(ranks: u32, seed: u64, direct: bool) -> Vec<Udp<Seq, FabricTransport>> {
+    let fabric = Fabric::new(ranks);
+    let disorder = Disorder {
+        seed: Some(seed),
+        refuse: 5,
+        packet: 300,
+        link_fragments: 16,
+        direct,
+        ..Disorder::default()
+    };
+    let end = |rank| {
+        Udp::new(
+            fabric.transport(rank, disorder),
+            rank,
+            ranks,
+            &small_portals(),
+        )
+    };
+    (0..ranks).map(end).collect()
 }
 
 /// A bit of everything that can happen to packets.

@@ -9,14 +9,12 @@ use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig, in_process};
-use conduit_portals::transport::fabric::{self, Fabric};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::composite::{self, Hosts};
 use conduit_tests::model::Limits;
 use conduit_tests::model::turns::{self, InTurn, Meeting};
 use conduit_tests::small::{least, network, settings};
 use conduit_tests::udp;
-use conduit_udp::Udp;
 use conduit_udp::socket::FaultConfig;
 use conduit_udp::start::{self, UdpConfig};
 
@@ -449,21 +447,7 @@ fn over_udp_in_disorder() {
     for settings in [settings(), least()] {
         for direct in [false, true] {
             over(&settings, TURNS, |ranks, seed| {
-                let fabric = Fabric::new(ranks);
-                let disorder = fabric::Disorder {
-                    seed: Some(seed),
-                    refuse: 5,
-                    packet: 300,
-                    link_fragments: 16,
-                    direct,
-                    ..fabric::Disorder::default()
-                };
-                (0..ranks)
-                    .map(|rank| {
-                        let transport = fabric.transport(rank, disorder);
-                        Udp::<Seq, _>::new(transport, rank, ranks, &udp::small_portals())
-                    })
-                    .collect()
+                udp::in_disorder(ranks, seed, direct)
             });
         }
     }

@@ -8,12 +8,10 @@ use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_core::vis::{Block, Places, Shape};
 use conduit_portals::shm::{ShmConfig, in_process};
-use conduit_portals::transport::fabric::{self, Fabric};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::model::turns::{self, InTurn, Meeting};
 use conduit_tests::small::{least, network, settings, without_windows};
 use conduit_tests::udp;
-use conduit_udp::Udp;
 
 type Rank<N> = Engine<InTurn<N>, Seq>;
 
@@ -366,21 +364,7 @@ fn ranges_over_fragments_in_disorder() {
     for settings in [settings(), least()] {
         for direct in [false, true] {
             over(&settings, |ranks, seed| {
-                let fabric = Fabric::new(ranks);
-                let disorder = fabric::Disorder {
-                    seed: Some(seed),
-                    refuse: 5,
-                    packet: 300,
-                    link_fragments: 16,
-                    direct,
-                    ..fabric::Disorder::default()
-                };
-                (0..ranks)
-                    .map(|rank| {
-                        let transport = fabric.transport(rank, disorder);
-                        Udp::<Seq, _>::new(transport, rank, ranks, &udp::small_portals())
-                    })
-                    .collect()
+                udp::in_disorder(ranks, seed, direct)
             });
         }
     }
