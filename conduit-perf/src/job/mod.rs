@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use conduit_run::{How, Launch, Outcome, Stream};
+use conduit_run::{Bind, How, Launch, Outcome, Stream};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -182,11 +182,17 @@ pub(crate) fn run_ranks<T: DeserializeOwned + Send + 'static>(
     let text = text.map_err(crate::Error::system("serialising"))?;
     let program = std::env::current_exe().map_err(crate::Error::system("current_exe"))?;
     let cores = Cores::allowed()?.first(cores);
+    // The threads of a libportals are a rank's, and run where it runs.
+    let bind = match order {
+        Order::Portals4(_) => Bind::Core,
+        _ => Bind::None,
+    };
     let (sender, words) = mpsc::channel();
     let launch = Launch::new(ranks, program)
         .env(ORDER, text)
         .envs(environment.iter().copied())
         .timeout(Some(LIMIT))
+        .bind(bind)
         .quiet(true)
         .output(
             move |rank, stream, line| match (stream, serde_json::from_slice(line)) {

@@ -188,12 +188,20 @@ impl Survey {
 
     /// Fills in the settings that were left to the machine.
     pub(super) fn adapt(&self, settings: &mut Settings) {
-        if self.machine_ranks > self.processors {
+        if self.machine_ranks * self.polling_threads(settings) > self.processors {
             settings.engine.spin.get_or_insert(OVERSUBSCRIBED_SPIN);
             if !settings.is_set("CONDUIT_YIELD") {
                 settings.engine.yields = OVERSUBSCRIBED_YIELDS;
             }
         }
+    }
+
+    /// Threads of a rank that poll while it waits: its own, and one of libportals, without which nothing arrives.
+    fn polling_threads(&self, settings: &Settings) -> u32 {
+        let lanes = &settings.lanes;
+        let named = lanes.networks.is_some() && lanes.allows_network("portals4");
+        let needed = self.hosts.count() > 1 || !lanes.allows_network("shm");
+        1 + u32::from(named && needed)
     }
 
     /// Bytes of the largest segment.
@@ -277,6 +285,22 @@ mod tests {
         settings.engine.spin = Some(5);
         one_host(3, 0b11).adapt(&mut settings);
         assert_eq!(settings.engine.spin, Some(5));
+    }
+
+    /// Unless all ranks share memory.
+    #[test]
+    fn threads_of_libportals_take_processors() {
+        let crowded = |networks: &[&str], processors| {
+            let mut settings = Settings::default();
+            let networks = networks.iter().map(|name| (*name).to_owned());
+            settings.lanes.networks = Some(networks.collect());
+            one_host(2, processors).adapt(&mut settings);
+            settings.engine.spin == Some(OVERSUBSCRIBED_SPIN)
+        };
+        assert!(crowded(&["portals4"], 0b0111));
+        assert!(!crowded(&["portals4"], 0b1111));
+        assert!(!crowded(&["shm", "portals4"], 0b0111));
+        assert!(!crowded(&["udp"], 0b0111));
     }
 
     #[test]
