@@ -195,8 +195,10 @@ proptest! {
 
     #[test]
     fn a_range_is_outside_when_one_of_its_bytes_is(side in side(), limit in 0..MEMORY) {
-        let fits = side.bytes().iter().all(|&at| at < limit);
-        prop_assert_eq!(side.places().check(limit).is_ok(), fits);
+        let end = side.bytes().iter().max().map_or(0, |last| last + 1);
+        prop_assert_eq!(side.places().check(limit).is_ok(), end <= limit);
+        prop_assert!(side.places().check(end).is_ok());
+        prop_assert!(end == 0 || side.places().check(end - 1).is_err());
         let beyond = Side { origin: 1, ..side.clone() };
         let fits = beyond.bytes().iter().all(|&at| at < MEMORY);
         prop_assert_eq!(beyond.places().check(MEMORY).is_ok(), fits);
@@ -275,6 +277,13 @@ proptest! {
         let mut encoder = Encoder::default();
         Runs::new(&side.places()).for_each(|run| encoder.push(run));
         let bytes = side.bytes();
+        let end = bytes.iter().max().map_or(0, |last| last + 1);
+        let list = encoder.finish().to_vec();
+        let walked = |own| walk(&list, own, bytes.len(), |_, _| Ok(()));
+        prop_assert_eq!(walked(end), Ok(()));
+        if end > 0 {
+            prop_assert_eq!(walked(end - 1), Err(Malformed::Outside { own: end - 1 }));
+        }
         prop_assert_eq!(listed(&mut encoder, bytes.len()).0, bytes);
     }
 
@@ -340,6 +349,69 @@ fn rows_cost_a_few_bytes_whatever_their_length() {
     // Of a plane of a cube, each row is a progression of its own only where it does not go on as the one before.
     assert_eq!(list(&[64, 64_000], &[1000, 5]), 6);
     assert!(list(&[64, 70_000], &[100, 50]) <= 50 * 8);
+}
+
+#[test]
+fn a_piece_of_just_so_many_bytes_is_large() {
+    for shared in [true, false] {
+        let room = Room {
+            payload: 1000,
+            shared,
+        };
+        for (len, is_large) in [(room.large() - 1, false), (room.large(), true)] {
+            let block = [Block { start: 8, len }];
+            let places = Places {
+                origin: 0,
+                unit: 1,
+                shape: Shape::Vector(&block),
+            };
+            let mut message = Message::default();
+            let found = message.fill(&mut Pieces::new(&places, &places), room);
+            assert_eq!(found.map(|piece| piece.len), is_large.then_some(len));
+            assert_eq!(message.data, if is_large { 0 } else { len });
+        }
+    }
+}
+
+#[test]
+fn a_dimension_of_one_element_is_none() {
+    let places = Places {
+        origin: 100,
+        unit: 1,
+        shape: Shape::Strided {
+            strides: &[999, 8, -7, 50],
+            counts: &[1, 4, 1, 2],
+            element: 8,
+        },
+    };
+    let runs: Vec<Run> = Runs::new(&places).collect();
+    let expected = [100, 150].map(|start| Run { start, len: 32 });
+    assert_eq!(runs, expected);
+}
+
+#[test]
+fn arrays_of_other_units_are_no_alike_ones() {
+    let source: Vec<u8> = (0..32).collect();
+    let mut found = [255_u8; 32];
+    let counts = [3];
+    let places = |origin, unit, strides, element| Places {
+        origin,
+        unit,
+        shape: Shape::Strided {
+            strides,
+            counts: &counts,
+            element,
+        },
+    };
+    let to = places(found.as_mut_ptr().expose_provenance(), 2, &[3], 1);
+    let from = places(source.as_ptr().expose_provenance(), 1, &[5], 2);
+    // SAFETY: both lie within their memory.
+    unsafe { copy_all(&to, &from) };
+    let mut expected = [255; 32];
+    for row in 0..3 {
+        expected[row * 6..][..2].copy_from_slice(&source[row * 5..][..2]);
+    }
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -78,7 +78,8 @@ impl Encoder {
     /// Adds a run, which is not empty.
     #[inline]
     pub(crate) fn push(&mut self, run: Run) {
-        if self.last.start.wrapping_add(self.last.len) == run.start && self.last.len > 0 {
+        // At first that is an empty one at 0, which one at 0 may well replace.
+        if self.last.start.wrapping_add(self.last.len) == run.start {
             self.last.len += run.len;
             return;
         }
