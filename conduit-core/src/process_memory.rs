@@ -4,6 +4,7 @@
 //! A process may do this to itself always, to another one as the system's rules for debuggers say.
 
 use std::io;
+use std::sync::atomic::AtomicU32;
 
 /// A process's number.
 pub type Pid = libc::pid_t;
@@ -99,6 +100,29 @@ pub fn is_readable(address: u64, len: usize) -> bool {
         }
     }
     true
+}
+
+/// Whether the 4 bytes at an address, a multiple of 4, can be written in this process now.
+pub fn is_writable(address: u64) -> bool {
+    // The system adds 0 to them, atomically, and tells if it can't. Whoever waits for the word as a futex may be woken in vain, which
+    // futexes allow.
+    const ADD_NOTHING: libc::c_int = libc::FUTEX_OP_ADD << 28 | libc::FUTEX_OP_CMP_EQ << 24 | 0x7ff;
+    static NOBODY: AtomicU32 = AtomicU32::new(0);
+    // Fits: an address of this process, or the system refuses it.
+    let word: *mut u32 = std::ptr::without_provenance_mut(address as usize);
+    // SAFETY: the system checks the address. What is there stays as it is.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            NOBODY.as_ptr(),
+            libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG,
+            0,
+            0_usize,
+            word,
+            ADD_NOTHING,
+        )
+    };
+    done >= 0
 }
 
 /// Vectors that one call takes.
@@ -200,6 +224,25 @@ mod tests {
             assert!(write(this(), pages.at(0), ours.as_ptr(), 1).is_err());
             read(back.as_mut_ptr(), this(), pages.at(0), 1).unwrap();
         }
+    }
+
+    #[test]
+    fn what_can_be_written_is_known_before() {
+        let pages = Pages::new();
+        assert!(is_writable(pages.at(0)) && is_writable(pages.at(PAGE - 4)));
+        let ones = [0xff_u8; 8];
+        // SAFETY: the mapping is ours alone.
+        unsafe { write(this(), pages.at(0), ones.as_ptr(), 8).unwrap() };
+        assert!(is_writable(pages.at(4)));
+        let mut back = [0; 8];
+        // SAFETY: as above.
+        unsafe { read(back.as_mut_ptr(), this(), pages.at(0), 8).unwrap() };
+        assert_eq!(back, ones, "left as they were");
+        for address in [0, 16, pages.at(PAGE), 1 << 63, u64::MAX - 3] {
+            assert!(!is_writable(address), "{address:#x}");
+        }
+        pages.protect(libc::PROT_READ);
+        assert!(!is_writable(pages.at(0)));
     }
 
     #[test]

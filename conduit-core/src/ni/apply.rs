@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::{AtomicOp, AtomicType};
+use crate::process_memory;
 
 /// Does `op` on the number at `ptr` as one indivisible step and gives its old value.
 ///
@@ -69,6 +70,27 @@ pub unsafe fn apply_atomic(
             apply_to_float(ptr, op, ty, operand, comparand)
         },
     }
+}
+
+/// As [`apply_atomic`] on a number of this process by its address. `None`, and nothing has been done: the address is no multiple of
+/// the type's size, or no memory that can be written.
+///
+/// # Safety
+/// That the number is accessed by atomics only, and that it stays memory during the call, is the word of whoever has given the address.
+pub unsafe fn apply_atomic_at(
+    address: u64,
+    op: AtomicOp,
+    ty: AtomicType,
+    operand: u64,
+    comparand: u64,
+) -> Option<u64> {
+    // The number lies within a page, so its first half tells for both.
+    if !address.is_multiple_of(ty.size() as u64) || !process_memory::is_writable(address) {
+        return None;
+    }
+    let number = std::ptr::with_exposed_provenance_mut(address as usize);
+    // SAFETY: aligned, and memory, as just checked; the rest is the caller's promise.
+    Some(unsafe { apply_atomic(number, op, ty, operand, comparand) })
 }
 
 /// [`apply_atomic`] of floats: arithmetic and order by compare-and-swap of the bits, the rest as of integers.

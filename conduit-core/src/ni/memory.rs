@@ -73,8 +73,8 @@ pub enum MeMemory {
         /// Bytes.
         len: usize,
     },
-    /// A range of this process's memory that need not be the network's; the initiator's offset counts from its start. Takes puts and
-    /// gets, not atomics. Beyond the range, and where an address is no memory, or may not be written, the outcome is
+    /// A range of this process's memory that need not be the network's; the initiator's offset counts from its start. The processor
+    /// does its atomics. Beyond the range, and where an address is no memory, or may not be written, the outcome is
     /// [`OutOfRange`](super::Outcome::OutOfRange), and a part may have been moved.
     ///
     /// Who appends such an entry answers for what peers write: that nothing of this process relies on what is there.

@@ -611,9 +611,6 @@ impl Node {
                 }
             }
             Memory::Process { base, len } => {
-                if incoming.kind == MessageKind::Atomic {
-                    return Fit::Passes;
-                }
                 let end = incoming.offset.checked_add(incoming.length as u64);
                 match end.filter(|&end| end <= len) {
                     None => Fit::Outside,

@@ -163,7 +163,7 @@ impl Model {
                 }
                 MessageKind::Atomic => {
                     e.options.contains(MeOptions::ATOMIC)
-                        && matches!(e.memory, Memory::Region { .. })
+                        && matches!(e.memory, Memory::Region { .. } | Memory::Process { .. })
                 }
             };
             if !allowed

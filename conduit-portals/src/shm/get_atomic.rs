@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use conduit_core::ni::{Event, MeEvents, Outcome, Sink, apply_atomic};
+use conduit_core::ni::{Event, MeEvents, Outcome, Sink, apply_atomic, apply_atomic_at};
 use conduit_core::process_memory;
 use conduit_core::shared;
 use conduit_core::threads::Mode;
@@ -139,17 +139,24 @@ impl<M: Mode> Shm<M> {
         let (mut outcome, mut value, mut done) = (Outcome::NoMatch, 0, 0);
         if let Some(hit) = found {
             outcome = hit.outcome;
-            if let Location::Region(offset) = hit.location {
-                let address = self.own().at(offset);
-                if address.addr().is_multiple_of(ty.size()) {
-                    // SAFETY: aligned (just checked), and within the entry, which lies in a region; that others touch it
-                    // by atomics only is what a program promises that uses atomics on it.
-                    value =
-                        unsafe { apply_atomic(address, op, ty, header.hdr_data, header.reference) };
-                    done = ty.size();
-                } else {
-                    outcome = Outcome::OutOfRange;
+            let (operand, comparand) = (header.hdr_data, header.reference);
+            let old = match hit.location {
+                Location::Region(offset) => {
+                    let address = self.own().at(offset);
+                    let is_aligned = address.addr().is_multiple_of(ty.size());
+                    // SAFETY: aligned, and within the entry, which lies in a region; that others touch it by atomics only is what
+                    // a program promises that uses atomics on it.
+                    is_aligned.then(|| unsafe { apply_atomic(address, op, ty, operand, comparand) })
                 }
+                // SAFETY: the word of whoever has appended the entry.
+                Location::Process(address) => unsafe {
+                    apply_atomic_at(address, op, ty, operand, comparand)
+                },
+                Location::Managed | Location::Nothing => None,
+            };
+            match old {
+                Some(old) => (value, done) = (old, ty.size()),
+                None => outcome = Outcome::OutOfRange,
             }
             if outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION) {
                 budget.event(Event::Atomic {

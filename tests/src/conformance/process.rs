@@ -2,10 +2,12 @@
 
 use std::ptr;
 
-use conduit_core::ni::{Atomic, Get, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, Outcome, Put};
+use conduit_core::ni::{
+    Atomic, AtomicOp, AtomicType, Get, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, Outcome, Put,
+};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
-use super::entry::{atomic_on, get_from, over, pattern, put_to};
+use super::entry::{atomic_on, get_from, pattern, put_to};
 use super::puts::LENGTHS;
 use super::{End, Md, Peek, Seen, SeenPut, World, theme};
 
@@ -24,8 +26,8 @@ theme! { "process":
         "Memory that may not be written can be read only.";
     a_range_has_its_bounds(2)
         "Of a range of a process's memory the offset counts from its start, and what lies beyond is out of range.";
-    atomics_do_not_match(2)
-        "Atomics don't match all memory of a process; they go on to what comes behind.";
+    atomics_act_on_addresses(2)
+        "Atomics of all types act on numbers at addresses; one that is misaligned, no memory, or may not be written, is out of range.";
 }
 
 /// All memory of the process, for puts and gets of bits 0, with all events.
@@ -312,19 +314,64 @@ fn a_range_has_its_bounds<N: Ni>(w: &mut World<N>) {
     }
 }
 
-fn atomics_do_not_match<N: Ni>(w: &mut World<N>) {
+fn atomics_act_on_addresses<N: Ni>(w: &mut World<N>) {
     w.listen(1);
     w.append(1, everywhere());
     let eq = w.completions(0);
-    let atomic = Atomic {
-        remote_offset: 64,
+    let pages = Pages::new(2);
+    let at = |offset: u64, ty| Atomic {
+        ty,
+        remote_offset: address(&pages) + offset,
         ..atomic_on(1, eq)
     };
-    assert_eq!(w.atomic_and_wait(0, &atomic).outcome, Outcome::NoMatch);
-    let region = w.region(1, 4096);
-    region.poke(64, &5u64.to_ne_bytes());
-    w.append(1, over(&region));
-    let end = w.atomic_and_wait(0, &atomic);
-    assert_eq!((end.outcome, end.value), (Outcome::Done, 5));
-    assert_eq!(region.peek(64, 8), 6u64.to_ne_bytes());
+    for (number, ty) in (1..).zip(AtomicType::ALL) {
+        // Up to the end of the page.
+        let offset = PAGE - ty.size();
+        pages.poke(offset, &7u64.to_ne_bytes()[..ty.size()]);
+        let set = Atomic {
+            op: AtomicOp::Set,
+            operand: 9,
+            ..at(offset as u64, ty)
+        };
+        let end = w.atomic_and_wait(0, &set);
+        assert_eq!(
+            (end.outcome, end.length, end.value),
+            (Outcome::Done, ty.size(), 7)
+        );
+        assert_eq!(
+            pages.peek(offset, ty.size()),
+            9u64.to_ne_bytes()[..ty.size()]
+        );
+        let told = Seen::Atomic {
+            tag: 77,
+            source: 0,
+            match_bits: 0,
+            offset: set.remote_offset,
+        };
+        w.until("the event", |w| w.events(1).count() == number);
+        assert!(w.events(1).any(|event| *event == told));
+    }
+    let events = w.events(1).count();
+    let before = pages.bytes();
+    for ty in AtomicType::ALL {
+        for offset in [1, ty.size() as u64 / 2, PAGE as u64] {
+            assert_eq!(w.atomic_and_wait(0, &at(offset, ty)), out_of_range());
+        }
+        for remote_offset in [0, 64, 1 << 63, u64::MAX - 7] {
+            let nowhere = Atomic {
+                remote_offset,
+                ..at(0, ty)
+            };
+            assert_eq!(w.atomic_and_wait(0, &nowhere), out_of_range());
+        }
+        pages.protect(0, pages.usable(), MprotectFlags::READ);
+        assert_eq!(w.atomic_and_wait(0, &at(0, ty)), out_of_range());
+        pages.protect(
+            0,
+            pages.usable(),
+            MprotectFlags::READ | MprotectFlags::WRITE,
+        );
+    }
+    assert!(pages.bytes() == before);
+    assert_eq!(w.events(1).count(), events, "nobody is told");
 }

@@ -42,9 +42,11 @@ impl Fabric {
                     let base = node.regions[region.0 as usize].base;
                     base.wrapping_add(offset + message.offset as usize)
                 }
-                MeMemory::Managed { .. } | MeMemory::Process { .. } | MeMemory::Nothing => {
-                    ptr::null_mut()
+                MeMemory::Process { base, .. } => {
+                    let address = base.wrapping_add(message.offset);
+                    ptr::with_exposed_provenance_mut(address as usize)
                 }
+                MeMemory::Managed { .. } | MeMemory::Nothing => ptr::null_mut(),
             };
             if let Kind::Atomic(atomic) = &message.kind {
                 let size = atomic.ty.size();
@@ -268,7 +270,7 @@ fn room(linked: &Linked, offset: u64) -> (Option<usize>, u64) {
     }
 }
 
-/// Moves bytes to or from this process's memory; false if there is none.
+/// Moves bytes to or from this process's memory; false if there is none. For an atomic: is there any?
 fn in_process(kind: &Kind, address: u64, length: usize) -> bool {
     let this = process_memory::this();
     // SAFETY: the initiator's side was checked against its descriptor, whose memory is live (`Ni::md_bind`).
@@ -276,7 +278,8 @@ fn in_process(kind: &Kind, address: u64, length: usize) -> bool {
         match kind {
             Kind::Put(from) => process_memory::write(this, address, *from, length),
             Kind::Get(to) => process_memory::read(*to, this, address, length),
-            Kind::Atomic(_) => return false,
+            // Aligned, as has been looked at.
+            Kind::Atomic(_) => return process_memory::is_writable(address),
         }
     };
     moved.is_ok()
@@ -297,6 +300,5 @@ fn takes(linked: &Linked, message: &Message) -> bool {
         && (message.match_bits ^ entry.match_bits) & !entry.ignore_bits == 0
         && entry.source.is_none_or(|source| source == message.source)
         && entry.options.contains(kind)
-        && (kind != MeOptions::ATOMIC || !entry.memory.is_process())
         && (fits || entry.options.contains(MeOptions::TRUNCATE))
 }

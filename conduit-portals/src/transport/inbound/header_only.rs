@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use conduit_core::ni::{Event, Outcome, Rank, apply_atomic};
+use conduit_core::ni::{Event, Outcome, Rank, apply_atomic, apply_atomic_at};
 use conduit_core::process_memory;
 
 use crate::matching::{EntryId, Hit, Incoming, Location, MessageKind};
@@ -262,23 +262,28 @@ impl Portals {
             return Ok(());
         }
         let (mut outcome, mut value, mut done) = (hit.outcome, 0, 0);
-        if let Location::Region(address) = hit.location {
-            if address.is_multiple_of(atomic.ty.size()) {
-                // SAFETY: aligned (just checked), and within the entry, which lies in a region. A
-                // program that uses atomics on it accesses it by atomics only.
-                value = unsafe {
-                    apply_atomic(
-                        regions::pointer(address),
-                        atomic.op,
-                        atomic.ty,
-                        atomic.operand,
-                        atomic.comparand,
-                    )
-                };
-                done = atomic.ty.size();
-            } else {
-                outcome = Outcome::OutOfRange;
-            }
+        let Atomic {
+            op,
+            ty,
+            operand,
+            comparand,
+            ..
+        } = *atomic;
+        let old = match hit.location {
+            // SAFETY: aligned, and within the entry, which lies in a region. A program that uses
+            // atomics on it accesses it by atomics only.
+            Location::Region(address) => address.is_multiple_of(ty.size()).then(|| unsafe {
+                apply_atomic(regions::pointer(address), op, ty, operand, comparand)
+            }),
+            // SAFETY: the word of whoever has appended the entry.
+            Location::Process(address) => unsafe {
+                apply_atomic_at(address, op, ty, operand, comparand)
+            },
+            Location::Managed | Location::Nothing => None,
+        };
+        match old {
+            Some(old) => (value, done) = (old, ty.size()),
+            None => outcome = Outcome::OutOfRange,
         }
         let raised = outcome == Outcome::Done && Self::raises_event(&hit);
         let event = raised.then_some(Event::Atomic {
