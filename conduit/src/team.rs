@@ -3,7 +3,9 @@
 use std::fmt;
 
 use conduit_core::collective::{Kind, ReduceOp, Team as Members, TeamId};
-use conduit_core::engine::{CollectiveSync, Error as EngineError, Join, Reduction};
+use conduit_core::engine::{
+    CollectiveSync, Completion, Error as EngineError, Handle, Join, Reduction,
+};
 use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -35,7 +37,7 @@ use crate::{Conduit, Result};
 /// # }
 /// ```
 pub struct Team<'c, M: Mode = Seq> {
-    conduit: &'c Conduit<M>,
+    pub(crate) conduit: &'c Conduit<M>,
     members: Members,
 }
 
@@ -62,7 +64,7 @@ impl<M: Mode> Drop for Team<'_, M> {
     fn drop(&mut self) {
         let id = self.members.id;
         if id != TeamId::JOB {
-            // Nothing is under way, as calls wait; after a fault it does not matter any more.
+            // Nothing is under way, as calls wait, and scopes; after a fault it does not matter any more.
             let _ = self.conduit.member.engine().team_destroy(id);
         }
     }
@@ -136,10 +138,9 @@ impl<'c, M: Mode> Team<'c, M> {
         root: u32,
         value: &mut T,
     ) -> Result<()> {
-        let bytes = value.as_mut_bytes();
-        let (base, len) = (bytes.as_mut_ptr(), bytes.len());
-        // SAFETY: the value is mutably borrowed, and both sides of a broadcast may be the same.
-        unsafe { self.moved("broadcast", Kind::Broadcast { root }, base, base, len) }
+        let call = CollectiveCall::waiting("broadcast");
+        // SAFETY: borrowed until return, which is after the operation's end.
+        unsafe { self.start_broadcast(call, root, value.as_mut_bytes()) }
     }
 
     /// Copies to each rank its share of `all` of the rank `root`: as many values as `own` has, in the order of ranks. Elsewhere `all` is
@@ -151,21 +152,8 @@ impl<'c, M: Mode> Team<'c, M> {
     where
         T: FromBytes + IntoBytes + Immutable,
     {
-        const CALL: &str = "scatter";
-        if root == self.rank() {
-            self.check_shares(CALL, all.len(), own.len())?;
-        }
-        let (source, own) = (all.as_bytes().as_ptr(), own.as_mut_bytes());
-        // SAFETY: borrowed, and of the length that the check has found.
-        unsafe {
-            self.moved(
-                CALL,
-                Kind::Scatter { root },
-                own.as_mut_ptr(),
-                source,
-                own.len(),
-            )
-        }
+        // SAFETY: as in `broadcast`.
+        unsafe { self.start_scatter(CollectiveCall::waiting("scatter"), root, all, own) }
     }
 
     /// Copies `own` of each rank to its share of `all` at the rank `root`, in the order of ranks. Elsewhere `all` is ignored.
@@ -176,13 +164,8 @@ impl<'c, M: Mode> Team<'c, M> {
     where
         T: FromBytes + IntoBytes + Immutable,
     {
-        const CALL: &str = "gather";
-        if root == self.rank() {
-            self.check_shares(CALL, all.len(), own.len())?;
-        }
-        let (result, own) = (all.as_mut_bytes().as_mut_ptr(), own.as_bytes());
-        // SAFETY: as in `scatter`.
-        unsafe { self.moved(CALL, Kind::Gather { root }, result, own.as_ptr(), own.len()) }
+        // SAFETY: as in `broadcast`.
+        unsafe { self.start_gather(CollectiveCall::waiting("gather"), Some(root), own, all) }
     }
 
     /// As [`Team::gather`], to all ranks.
@@ -193,11 +176,8 @@ impl<'c, M: Mode> Team<'c, M> {
     where
         T: FromBytes + IntoBytes + Immutable,
     {
-        const CALL: &str = "gather_all";
-        self.check_shares(CALL, all.len(), own.len())?;
-        let (result, own) = (all.as_mut_bytes().as_mut_ptr(), own.as_bytes());
-        // SAFETY: as in `scatter`.
-        unsafe { self.moved(CALL, Kind::GatherAll, result, own.as_ptr(), own.len()) }
+        // SAFETY: as in `broadcast`.
+        unsafe { self.start_gather(CollectiveCall::waiting("gather_all"), None, own, all) }
     }
 
     /// Copies to each rank its share of `source`, in the order of ranks, and from each this rank's to its share of `result`.
@@ -208,16 +188,8 @@ impl<'c, M: Mode> Team<'c, M> {
     where
         T: FromBytes + IntoBytes + Immutable,
     {
-        const CALL: &str = "exchange";
-        let share = source.len() / self.size() as usize;
-        self.check_shares(CALL, source.len(), share)?;
-        self.check_shares(CALL, result.len(), share)?;
-        let (result, source) = (
-            result.as_mut_bytes().as_mut_ptr(),
-            source.as_bytes().as_ptr(),
-        );
-        // SAFETY: as in `scatter`.
-        unsafe { self.moved(CALL, Kind::Exchange, result, source, share * size_of::<T>()) }
+        // SAFETY: as in `broadcast`.
+        unsafe { self.start_exchange(CollectiveCall::waiting("exchange"), source, result) }
     }
 
     /// Reduces the `values` of all ranks, those of the same place with each other; the result replaces those of `root`. The others'
@@ -226,13 +198,17 @@ impl<'c, M: Mode> Team<'c, M> {
     /// # Errors
     /// As [`Team::broadcast`], and an operation on bits for floating-point numbers.
     pub fn reduce<T: Element>(&self, root: u32, op: ReduceOp, values: &mut [T]) -> Result<()> {
-        self.reduction("reduce", Some(root), values, Reduction::Known(T::TYPE, op))
+        let how = Reduction::Known(T::TYPE, op);
+        // SAFETY: as in `broadcast`.
+        unsafe { self.start_reduction(CollectiveCall::waiting("reduce"), Some(root), values, how) }
     }
 
     /// As [`Team::reduce`]; the result replaces the values of all ranks. Each gets the same bits, and the same data gives the same
     /// bits again.
     pub fn reduce_all<T: Element>(&self, op: ReduceOp, values: &mut [T]) -> Result<()> {
-        self.reduction("reduce_all", None, values, Reduction::Known(T::TYPE, op))
+        let how = Reduction::Known(T::TYPE, op);
+        // SAFETY: as in `broadcast`.
+        unsafe { self.start_reduction(CollectiveCall::waiting("reduce_all"), None, values, how) }
     }
 
     /// As [`Team::reduce_all`] by a function, which is associative and commutative. It makes no calls of this crate; any
@@ -245,68 +221,226 @@ impl<'c, M: Mode> Team<'c, M> {
     where
         T: Copy + FromBytes + IntoBytes + Immutable,
     {
-        let element = size_of::<T>();
-        let function = Box::new(move |left: &[u8], right: &mut [u8]| {
-            let each = left
-                .chunks_exact(element)
-                .zip(right.chunks_exact_mut(element));
-            for (left, right) in each {
-                // Both have the size of an element.
-                if let (Ok(one), Ok(other)) = (T::read_from_bytes(left), T::read_from_bytes(right))
-                {
-                    right.copy_from_slice(function(one, other).as_bytes());
-                }
-            }
-        });
-        let reduction = Reduction::Custom { element, function };
-        self.reduction("reduce_all_with", None, values, reduction)
+        let (call, how) = (
+            CollectiveCall::waiting("reduce_all_with"),
+            by(function, false),
+        );
+        // SAFETY: as in `broadcast`.
+        unsafe { self.start_reduction(call, None, values, how) }
+    }
+
+    /// As [`Team::reduce_all_with`] by a function that need not be commutative: values of lower ranks are on the left.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// // Functions `x -> a x + b`, one after the other: the first rank's is the outermost.
+    /// let mut line = [[2, u64::from(conduit.rank())]];
+    /// conduit.team().reduce_all_in_order(&mut line, |[a, b], [c, d]: [u64; 2]| [a * c, a * d + b])?;
+    /// assert_eq!(line[0][0], 1 << conduit.size());
+    /// conduit.finish()
+    /// # }
+    /// ```
+    pub fn reduce_all_in_order<T>(
+        &self,
+        values: &mut [T],
+        function: impl Fn(T, T) -> T + Send + 'static,
+    ) -> Result<()>
+    where
+        T: Copy + FromBytes + IntoBytes + Immutable,
+    {
+        let (call, how) = (
+            CollectiveCall::waiting("reduce_all_in_order"),
+            by(function, true),
+        );
+        // SAFETY: as in `broadcast`.
+        unsafe { self.start_reduction(call, None, values, how) }
     }
 
     fn check_shares(&self, call: &'static str, all: usize, own: usize) -> Result<()> {
         let size = self.size();
-        if own.checked_mul(size as usize) == Some(all) {
-            return Ok(());
+        match own.checked_mul(size as usize) == Some(all) {
+            true => Ok(()),
+            false => self.refuse(
+                call,
+                format!("{all} values are not {own} for each of {size} ranks"),
+            ),
         }
-        self.conduit.done(
-            call,
-            Err(EngineError::Collective {
-                operation: call,
-                rank: self.conduit.rank(),
-                reason: format!("{all} values are not {own} for each of {size} ranks"),
-            }),
-        )
+    }
+
+    pub(crate) fn refuse<T>(&self, operation: &'static str, reason: String) -> Result<T> {
+        let refused = Err(EngineError::Collective {
+            operation,
+            rank: self.conduit.rank(),
+            reason,
+        });
+        self.conduit.done(operation, refused)
     }
 
     /// # Safety
-    /// Both are valid for what the operation has there until this returns, and nobody else uses them.
-    unsafe fn moved(
+    /// As for [`Team::start`].
+    pub(crate) unsafe fn start_broadcast(
         &self,
-        call: &'static str,
+        call: CollectiveCall,
+        root: u32,
+        value: &mut [u8],
+    ) -> Result<()> {
+        let (base, len) = (value.as_mut_ptr(), value.len());
+        // SAFETY: the caller's promise. Both sides of a broadcast may be the same.
+        unsafe { self.start(call, Kind::Broadcast { root }, base, base, len) }
+    }
+
+    /// # Safety
+    /// As for [`Team::start`].
+    pub(crate) unsafe fn start_scatter<T>(
+        &self,
+        call: CollectiveCall,
+        root: u32,
+        all: &[T],
+        own: &mut [T],
+    ) -> Result<()>
+    where
+        T: FromBytes + IntoBytes + Immutable,
+    {
+        if root == self.rank() {
+            self.check_shares(call.name, all.len(), own.len())?;
+        }
+        let (source, own) = (all.as_bytes().as_ptr(), own.as_mut_bytes());
+        let (result, len) = (own.as_mut_ptr(), own.len());
+        // SAFETY: the caller's promise; of the length that the check has found.
+        unsafe { self.start(call, Kind::Scatter { root }, result, source, len) }
+    }
+
+    /// To the root, or to all.
+    ///
+    /// # Safety
+    /// As for [`Team::start`].
+    pub(crate) unsafe fn start_gather<T>(
+        &self,
+        call: CollectiveCall,
+        root: Option<u32>,
+        own: &[T],
+        all: &mut [T],
+    ) -> Result<()>
+    where
+        T: FromBytes + IntoBytes + Immutable,
+    {
+        if root.is_none_or(|root| root == self.rank()) {
+            self.check_shares(call.name, all.len(), own.len())?;
+        }
+        let kind = root.map_or(Kind::GatherAll, |root| Kind::Gather { root });
+        let (result, own) = (all.as_mut_bytes().as_mut_ptr(), own.as_bytes());
+        // SAFETY: as in `start_scatter`.
+        unsafe { self.start(call, kind, result, own.as_ptr(), own.len()) }
+    }
+
+    /// # Safety
+    /// As for [`Team::start`].
+    pub(crate) unsafe fn start_exchange<T>(
+        &self,
+        call: CollectiveCall,
+        source: &[T],
+        result: &mut [T],
+    ) -> Result<()>
+    where
+        T: FromBytes + IntoBytes + Immutable,
+    {
+        let share = source.len() / self.size() as usize;
+        self.check_shares(call.name, source.len(), share)?;
+        self.check_shares(call.name, result.len(), share)?;
+        let source = source.as_bytes().as_ptr();
+        let (result, len) = (result.as_mut_bytes().as_mut_ptr(), share * size_of::<T>());
+        // SAFETY: as in `start_scatter`.
+        unsafe { self.start(call, Kind::Exchange, result, source, len) }
+    }
+
+    /// # Safety
+    /// Both are valid for what the operation has there until it has ended, and nobody else uses them: until this returns, or, if the
+    /// call belongs to a scope, until that has ended.
+    unsafe fn start(
+        &self,
+        call: CollectiveCall,
         kind: Kind,
         result: *mut u8,
         source: *const u8,
         bytes: usize,
     ) -> Result<()> {
-        let (engine, sync) = (self.conduit.member.engine(), CollectiveSync::default());
-        // SAFETY: the caller's promise, as this waits for the operation; where that fails the engine has given the memory up.
-        let started = unsafe { engine.move_nb(self.members.id, kind, result, source, bytes, sync) };
-        let handle = self.conduit.done(call, started)?;
-        self.conduit.done(call, engine.wait_in(call, handle))
+        let (engine, sync, team) = (
+            self.conduit.member.engine(),
+            CollectiveSync::default(),
+            self.members.id,
+        );
+        let how = call.completion;
+        // SAFETY: the caller's promise; where a wait fails the engine has given the memory up.
+        let started = unsafe { engine.move_nb(team, kind, result, source, bytes, sync, how) };
+        self.finish(call, started)
     }
 
-    fn reduction<T: FromBytes + IntoBytes>(
+    /// # Safety
+    /// As for [`Team::start`].
+    pub(crate) unsafe fn start_reduction<T: FromBytes + IntoBytes>(
         &self,
-        call: &'static str,
+        call: CollectiveCall,
         root: Option<u32>,
         values: &mut [T],
         reduction: Reduction,
     ) -> Result<()> {
-        let (engine, count) = (self.conduit.member.engine(), values.len());
+        let (engine, count, team) = (self.conduit.member.engine(), values.len(), self.members.id);
         let base = values.as_mut_bytes().as_mut_ptr();
-        // SAFETY: as in `moved`; the result is the source at all ranks that get it.
-        let started =
-            unsafe { engine.reduce_nb(self.members.id, root, base, base, count, reduction) };
-        let handle = self.conduit.done(call, started)?;
-        self.conduit.done(call, engine.wait_in(call, handle))
+        let how = call.completion;
+        // SAFETY: as in `start`; the result is the source at all ranks that get it.
+        let started = unsafe { engine.reduce_nb(team, root, base, base, count, reduction, how) };
+        self.finish(call, started)
+    }
+
+    /// Waits for what has a handle; what belongs to a scope is over as far as this goes.
+    fn finish(&self, call: CollectiveCall, started: Result<Handle, EngineError>) -> Result<()> {
+        let handle = self.conduit.done(call.name, started)?;
+        let engine = self.conduit.member.engine();
+        self.conduit
+            .done(call.name, engine.wait_in(call.name, handle))
+    }
+}
+
+/// A reduction by a function of values.
+pub(crate) fn by<T>(function: impl Fn(T, T) -> T + Send + 'static, in_order: bool) -> Reduction
+where
+    T: Copy + FromBytes + IntoBytes + Immutable,
+{
+    let element = size_of::<T>();
+    let function = Box::new(move |left: &[u8], right: &mut [u8]| {
+        let each = left
+            .chunks_exact(element)
+            .zip(right.chunks_exact_mut(element));
+        for (left, right) in each {
+            // Both have the size of an element.
+            if let (Ok(one), Ok(other)) = (T::read_from_bytes(left), T::read_from_bytes(right)) {
+                right.copy_from_slice(function(one, other).as_bytes());
+            }
+        }
+    });
+    Reduction::Custom {
+        element,
+        function,
+        in_order,
+    }
+}
+
+/// A collective call of a user's, and whether it waits.
+#[derive(Clone, Copy)]
+pub(crate) struct CollectiveCall {
+    name: &'static str,
+    completion: Completion,
+}
+
+impl CollectiveCall {
+    fn waiting(name: &'static str) -> Self {
+        let completion = Completion::Handle;
+        Self { name, completion }
+    }
+
+    pub(crate) fn in_scope(name: &'static str) -> Self {
+        let completion = Completion::Implicit;
+        Self { name, completion }
     }
 }

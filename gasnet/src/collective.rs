@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use conduit::Rank;
 use conduit_core::collective::{DataType, Kind, ReduceOp};
-use conduit_core::engine::{CollectiveSync, Handle, ReduceFunction, Reduction};
+use conduit_core::engine::{CollectiveSync, Completion, Handle, ReduceFunction, Reduction};
 
 use crate::event::{event, wait_for};
 use crate::fault::{Refusal, fatal, sure};
@@ -114,15 +114,20 @@ fn reduction(
         )));
     }
     match op {
-        operations::USER => {
+        operations::USER | operations::USER_NC => {
             let function = function.ok_or_else(|| Refusal::bad("user_op is null"))?;
             let function = Client { function, cdata }.into_function(element);
-            Ok(Reduction::Custom { element, function })
+            Ok(Reduction::Custom {
+                element,
+                function,
+                in_order: op == operations::USER_NC,
+            })
         }
-        operations::USER_NC => Err(Refusal::bad("there is no GEX_OP_USER_NC yet")),
         _ => match (ty, operation(op)) {
             (Some(ty), Some(op)) => Ok(Reduction::Known(ty, op)),
-            (None, Some(_)) => Err(Refusal::bad("GEX_DT_USER has no operation but GEX_OP_USER")),
+            (None, Some(_)) => Err(Refusal::bad(
+                "GEX_DT_USER has no operation but GEX_OP_USER and GEX_OP_USER_NC",
+            )),
             (_, None) => Err(Refusal::bad(format_args!(
                 "{op:#x} is no operation of reductions"
             ))),
@@ -163,8 +168,15 @@ unsafe extern "C" fn gex_Coll_BroadcastNB(
     let (result, source) = (result.cast(), source.cast());
     // SAFETY: the caller's promise.
     let started = unsafe {
-        job.engine()
-            .move_nb(team.id(), kind, result, source, bytes, sync)
+        job.engine().move_nb(
+            team.id(),
+            kind,
+            result,
+            source,
+            bytes,
+            sync,
+            Completion::Handle,
+        )
     };
     started_event(CALL, started)
 }
@@ -189,7 +201,8 @@ unsafe fn reduce(
     // SAFETY: the caller's promise.
     started_event(call, unsafe {
         let engine = job.engine();
-        engine.reduce_nb(team.id(), root, result, source, count, how)
+        let by_handle = Completion::Handle;
+        engine.reduce_nb(team.id(), root, result, source, count, how, by_handle)
     })
 }
 

@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use conduit::Rank;
 use conduit_core::collective::Kind;
-use conduit_core::engine::CollectiveSync;
+use conduit_core::engine::{CollectiveSync, Completion};
 
 use crate::collective::memory;
 use crate::event::event;
@@ -86,9 +86,11 @@ unsafe extern "C" fn conduit_gex_collective(
     }
     let sync = sync(call, flags);
     let engine = job.engine();
+    let (result, source) = (result.cast(), source.cast());
+    let by_handle = Completion::Handle;
     // SAFETY: the caller's promise.
     let started =
-        unsafe { engine.move_nb(team.id(), kind, result.cast(), source.cast(), bytes, sync) };
+        unsafe { engine.move_nb(team.id(), kind, result, source, bytes, sync, by_handle) };
     event(Some(sure(call, started)))
 }
 

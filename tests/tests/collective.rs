@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use conduit_core::collective::{DataType, Kind as Moves, ReduceOp, Team, TeamId};
-use conduit_core::engine::{CollectiveSync, Engine, Handle, Join, Reduction};
+use conduit_core::engine::{CollectiveSync, Completion, Engine, Handle, Join, Reduction};
 use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
@@ -189,14 +189,16 @@ impl UnderWay {
             result[block..][..source.len()].copy_from_slice(&source);
             from = to.wrapping_add(block);
         }
-        let (id, bytes) = (team.id, operation.bytes);
+        let (id, bytes, by_handle) = (team.id, operation.bytes, Completion::Handle);
         // SAFETY: the vectors live in `UnderWay`, unused until the handle has been waited for.
         let handle = unsafe {
             match operation.kind {
-                Kind::Moves(kind) => engine.move_nb(id, kind, to, from, bytes, operation.sync),
+                Kind::Moves(kind) => {
+                    engine.move_nb(id, kind, to, from, bytes, operation.sync, by_handle)
+                }
                 Kind::Sum { to: root } => {
                     let how = Reduction::Known(DataType::U64, ReduceOp::Add);
-                    engine.reduce_nb(id, root, to, from, bytes / 8, how)
+                    engine.reduce_nb(id, root, to, from, bytes / 8, how, by_handle)
                 }
                 Kind::Xor { to: root, element } => {
                     let function = Box::new(move |left: &[u8], right: &mut [u8]| {
@@ -206,8 +208,12 @@ impl UnderWay {
                             .zip(left)
                             .for_each(|(right, left)| *right ^= left);
                     });
-                    let how = Reduction::Custom { element, function };
-                    engine.reduce_nb(id, root, to, from, bytes / element, how)
+                    let how = Reduction::Custom {
+                        element,
+                        function,
+                        in_order: number.is_multiple_of(2),
+                    };
+                    engine.reduce_nb(id, root, to, from, bytes / element, how, by_handle)
                 }
             }
         };

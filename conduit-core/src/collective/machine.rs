@@ -456,12 +456,12 @@ impl<O: Operand> Machine<O> {
             );
             return Some(Next::Part(Box::new(part)));
         }
-        let root = match shape.kind {
+        let tree = match shape.kind {
+            Kind::ReduceToAll if shape.in_order => Tree::downwards(size, limits.radix),
             // The parts of a long one have different roots, so that the ranks share the work.
-            Kind::ReduceToAll => index % size,
-            kind => kind.root().unwrap_or(0),
+            Kind::ReduceToAll => Tree::new(size, index % size, limits.radix),
+            kind => Tree::new(size, kind.root().unwrap_or(0), limits.radix),
         };
-        let tree = Tree::new(size, root, limits.radix);
         part.links(
             tree.parent(team.rank).map(|rank| team.job_rank(rank)),
             tree.children(team.rank)

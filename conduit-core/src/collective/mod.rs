@@ -3,7 +3,9 @@
 //! # Algorithm
 //! Data moves along a *k*-nomial tree whose root is the operation's: a broadcast down, a reduction to one rank up, a
 //! reduction to all ranks up and then down. Each rank reduces its own data with that of its children in their order, so
-//! a reduction of the same data gives the same bits every time, and all ranks get the same. Where each pair of ranks has data
+//! a reduction of the same data gives the same bits every time, and all ranks get the same. One that keeps the ranks' order has the
+//! last rank for its root, and each rank's children below it: then whoever has reduced a subtree has ranks that follow one another,
+//! and the child's come before its own. Where each pair of ranks has data
 //! of its own (scatter, gather, exchange), that goes from the one to the other, step by step: `pair`.
 //!
 //! An operation is split into *parts* of at most [`Limits::part`] bytes (one element, if that is larger). A part is what
@@ -11,7 +13,7 @@
 //! at each rank at most [`Limits::window`] of them are under way. The others wait in their operations until the oldest
 //! part is over. Within the window parts go on independently, so a long operation fills the tree as a pipeline, and a
 //! short one behind another does not wait for it. The parts of a long reduction to all have different roots, so that
-//! ranks share the work.
+//! ranks share the work, if the order of the ranks does not matter.
 //!
 //! A rank that has started a part answers for it whenever its [`Machine`] is given messages; nobody has to wait for
 //! an operation for the others to go on.
@@ -178,6 +180,9 @@ pub struct Shape {
     pub count: usize,
     /// What the elements are and how they are reduced, as any number: only compared.
     pub meaning: u32,
+    /// The elements of a [reduction to all](Kind::ReduceToAll) are reduced in the order of the ranks: those of the lower ranks are on
+    /// the left. Otherwise the order is any, the same each time.
+    pub in_order: bool,
 }
 
 impl Shape {
@@ -190,6 +195,7 @@ impl Shape {
         element: 1,
         count: 1,
         meaning: 0,
+        in_order: false,
     };
 
     fn bytes(&self) -> usize {
@@ -216,7 +222,7 @@ impl Shape {
             self.kind.root().unwrap_or(0).into(),
             self.element as u64,
             self.count as u64,
-            self.meaning.into(),
+            u64::from(self.meaning) << 1 | u64::from(self.in_order),
             part.into(),
         ];
         // Multiply and fold, as good as any here.

@@ -24,6 +24,14 @@ struct Memory {
     source: Option<Vec<u8>>,
     result: Vec<u8>,
     element: usize,
+    in_order: bool,
+}
+
+/// Two functions `x -> a x + b` of numbers below 16, each in a byte, the one after the other: not the same the other way around.
+fn after(left: u8, right: u8) -> u8 {
+    let (a, b) = (left >> 4, left & 15);
+    let (c, d) = (right >> 4, right & 15);
+    (a * c) << 4 | (a.wrapping_mul(d).wrapping_add(b)) & 15
 }
 
 impl Operand for Memory {
@@ -50,7 +58,11 @@ impl Operand for Memory {
             .zip(right.chunks_mut(self.element))
         {
             assert_eq!(left.len(), self.element, "an element was split");
-            let sum = value(left).wrapping_add(value(right));
+            let (left, right_value) = (value(left), value(right));
+            let sum = match self.in_order {
+                true => after(left, right_value),
+                false => left.wrapping_add(right_value),
+            };
             right
                 .iter_mut()
                 .zip(0..)
@@ -192,6 +204,7 @@ impl World {
             source,
             result,
             element: shape.element,
+            in_order: shape.in_order,
         };
         let waits = self.waits(operation);
         self.ranks[rank].start(shape, memory, Some(operation as u64), waits)?;
@@ -361,15 +374,17 @@ impl World {
                         .collect()
                 }
                 _ => {
-                    let mut sum = self.operand(0, operation);
-                    for rank in 1..size {
+                    let of = |rank: usize| self.operand(job_rank(rank as u32), operation);
+                    let mut sum = of(size - 1);
+                    for rank in (0..size - 1).rev() {
                         let mut memory = Memory {
                             source: None,
                             result: Vec::new(),
                             element: shape.element,
+                            in_order: shape.in_order,
                         };
                         if !sum.is_empty() {
-                            memory.reduce(&self.operand(rank, operation), &mut sum);
+                            memory.reduce(&of(rank), &mut sum);
                         }
                     }
                     sum
@@ -416,7 +431,8 @@ fn shapes(size: u32, largest: usize) -> impl Strategy<Value = (Shape, bool)> {
         (1..40_usize, 1..4_usize),
         (1..12_usize, 0..largest)
     ];
-    (kind, sizes, any::<bool>()).prop_map(|(kind, (element, count), in_place)| {
+    let sides = (any::<bool>(), any::<bool>());
+    (kind, sizes, sides).prop_map(|(kind, (element, count), (in_place, in_order))| {
         let element = if kind.reduces() { element } else { 1 };
         (
             Shape {
@@ -424,6 +440,7 @@ fn shapes(size: u32, largest: usize) -> impl Strategy<Value = (Shape, bool)> {
                 element,
                 count,
                 meaning: 7,
+                in_order: in_order && kind == Kind::ReduceToAll,
             },
             in_place,
         )
@@ -525,6 +542,7 @@ fn memory(shape: &Shape) -> Memory {
         source: Some(vector(1, shape).repeat(shape.steps(5))),
         result: vec![0; shape.bytes() * shape.steps(5)],
         element: shape.element,
+        in_order: shape.in_order,
     }
 }
 
@@ -591,6 +609,7 @@ fn a_rank_that_starts_something_else_is_named() {
         element: 8,
         count: 1,
         meaning: 3,
+        in_order: false,
     };
     let theirs = [
         Shape {
@@ -604,6 +623,10 @@ fn a_rank_that_starts_something_else_is_named() {
             ..ours
         },
         Shape { meaning: 4, ..ours },
+        Shape {
+            in_order: true,
+            ..ours
+        },
     ];
     for theirs in theirs {
         // Whichever comes first.
@@ -642,6 +665,7 @@ fn what_comes_too_early_is_refused_and_asked_for_later() {
         element: 8,
         count: 1,
         meaning: 0,
+        in_order: false,
     };
     let (signature, data) = (shape.signature(0), vector(2, &shape));
     let mut machine = machine(2, limits);
@@ -693,6 +717,7 @@ fn the_sum_is_the_same_in_every_order_of_arrival() {
         element: 8,
         count: 1,
         meaning: 0,
+        in_order: false,
     };
     let sum = |order: [u32; 3]| {
         let mut machine = Machine::new(Team::of_job(0, 5), Limits::with_messages_of(1000));

@@ -10,17 +10,37 @@ pub(super) struct Tree {
     size: u32,
     root: u32,
     radix: u32,
+    /// Ranks are counted down from the root.
+    downwards: bool,
 }
 
 impl Tree {
     /// The tree of this `root`, which is below `size`; `radix` is at least 2.
     pub(super) fn new(size: u32, root: u32, radix: u32) -> Self {
         debug_assert!(root < size && radix >= 2);
-        Self { size, root, radix }
+        let downwards = false;
+        Self {
+            size,
+            root,
+            radix,
+            downwards,
+        }
+    }
+
+    /// The one whose root is the last rank, and whose subtrees are those below, in order: that of a rank's first child ends just below
+    /// the rank, and each other one's below the one before it.
+    pub(super) fn downwards(size: u32, radix: u32) -> Self {
+        Self {
+            downwards: true,
+            ..Self::new(size, size - 1, radix)
+        }
     }
 
     /// Counted from the root.
     fn distance(&self, rank: u32) -> u32 {
+        if self.downwards {
+            return self.root - rank;
+        }
         match rank.checked_sub(self.root) {
             Some(ahead) => ahead,
             None => self.size - (self.root - rank),
@@ -28,6 +48,9 @@ impl Tree {
     }
 
     fn rank_of(&self, v: u32) -> u32 {
+        if self.downwards {
+            return self.root - v;
+        }
         let left = self.size - self.root;
         if v < left { self.root + v } else { v - left }
     }
@@ -81,7 +104,11 @@ mod tests {
         #[test]
         fn all_ranks_hang_on_the_root_and_know_each_other(size in 1_u32..200, radix in 2_u32..9, at in 0.0..1.0) {
             let root = ((f64::from(size) * at) as u32).min(size - 1);
-            let tree = Tree::new(size, root, radix);
+            let tree = match at < 0.1 {
+                true => Tree::downwards(size, radix),
+                false => Tree::new(size, root, radix),
+            };
+            let root = tree.root;
             let depth = (1..).find(|&depth| u64::from(radix).pow(depth) >= u64::from(size)).unwrap();
             for rank in 0..size {
                 let (mut above, mut steps) = (rank, 0);
@@ -96,6 +123,23 @@ mod tests {
                     prop_assert_eq!(tree.parent(child), Some(rank));
                 }
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn downwards_each_subtree_is_ranks_that_follow_one_another(size in 1_u32..200, radix in 2_u32..9) {
+            /// The lowest rank of a subtree, whose ranks are that and all up to its own.
+            fn lowest(tree: &Tree, rank: u32) -> u32 {
+                let mut below = rank;
+                for child in tree.children(rank) {
+                    assert_eq!(child + 1, below);
+                    below = lowest(tree, child);
+                }
+                below
+            }
+            let tree = Tree::downwards(size, radix);
+            prop_assert_eq!(lowest(&tree, size - 1), 0);
         }
     }
 

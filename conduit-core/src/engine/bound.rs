@@ -51,13 +51,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Collective over the team; each rank gives what it likes of what is its own.
     pub fn publish_bound(&self, team: TeamId, own: &[Bound]) -> Result<()> {
         let size = self.team(team)?.size as usize;
+        let by_handle = Completion::Handle;
         let mut most = [own.len() as u64];
         let (base, how) = (
             most.as_mut_bytes().as_mut_ptr(),
             Reduction::Known(DataType::U64, ReduceOp::Max),
         );
         // SAFETY: borrowed until the wait has ended it, or has given the memory up. So below.
-        let reduced = unsafe { self.reduce_nb(team, None, base, base, 1, how)? };
+        let reduced = unsafe { self.reduce_nb(team, None, base, base, 1, how, by_handle)? };
         self.wait_in(PUBLISH, reduced)?;
         let most = most[0] as usize;
         let told = |bound: &Bound| Told {
@@ -70,9 +71,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let mut all = vec![Told::NONE; most * size];
         let (to, source) = (all.as_mut_bytes().as_mut_ptr(), ours.as_bytes());
         let (kind, sync) = (Kind::GatherAll, CollectiveSync::default());
+        let (source, bytes) = (source.as_ptr(), source.len());
         // SAFETY: as above.
-        let gathered =
-            unsafe { self.move_nb(team, kind, to, source.as_ptr(), source.len(), sync)? };
+        let gathered = unsafe { self.move_nb(team, kind, to, source, bytes, sync, by_handle)? };
         self.wait_in(PUBLISH, gathered)?;
         let team = self.team(team)?;
         for (place, told) in all

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use am::Context;
 use am::handlers::{Accepts, Entry, Registration};
 
-use super::options::Blocking;
+use super::implicit::Class;
+use super::options::{Blocking, Completion};
 use super::parts::collectives::{CallerMemory, ReduceFunction, Reducer, Reduction, Sync, With};
 use super::parts::context;
 use super::parts::message::Payload;
@@ -120,7 +121,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// `source` may be `result` where a broadcast has both. Where a gather has both, `source` may be where its block belongs.
     ///
     /// Collective: all ranks of the team start the same operations in the same order. They go on with every poll of any
-    /// rank; several may be under way.
+    /// rank; several may be under way. Those with [`Completion::Implicit`] belong to this thread's implicit collectives, or to its
+    /// access region.
     ///
     /// # Errors
     /// No such team or rank; more bytes than there are; all operation ids are in use.
@@ -128,6 +130,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Safety
     /// Until the operation has ended, `result` is valid for writes of its bytes and `source` for reads, and nobody
     /// else writes or, as for `result`, reads them. They overlap only as said.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a collective operation is all of these"
+    )]
     pub unsafe fn move_nb(
         &self,
         team: TeamId,
@@ -136,23 +142,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         source: *const u8,
         bytes: usize,
         sync: Sync,
+        completion: Completion,
     ) -> Result<Handle> {
-        const OPERATION: &str = "move_nb";
+        let operation = completion.name("move_nb", "move_nbi");
         if kind.reduces() {
-            return Err(self.refused(OPERATION, "a reduction has elements".to_owned()));
+            return Err(self.refused(operation, "a reduction has elements".to_owned()));
         }
         let shape = Shape {
             kind,
             element: 1,
             count: bytes,
             meaning: 0,
+            in_order: false,
         };
         let memory = CallerMemory {
             source,
             result,
-            reducer: Reducer::Nothing,
+            ..CallerMemory::nothing()
         };
-        self.start_collective(OPERATION, team, shape, memory, sync)
+        self.start_collective(operation, team, shape, memory, sync, completion)
     }
 
     /// Starts a barrier of a team: it ends at no rank before all have started it.
@@ -164,7 +172,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// No such team; all operation ids are in use.
     pub fn barrier_nb(&self, team: TeamId) -> Result<Handle> {
         let (memory, sync) = (CallerMemory::nothing(), Sync::default());
-        self.start_collective("barrier_nb", team, Shape::BARRIER, memory, sync)
+        let completion = Completion::Handle;
+        self.start_collective("barrier_nb", team, Shape::BARRIER, memory, sync, completion)
     }
 
     pub(super) fn refused(&self, operation: &'static str, reason: String) -> Error {
@@ -179,7 +188,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// result comes to one rank of the team, or to all (`to` is `None`). `source` may be `result`, on all ranks that get
     /// the result or on none.
     ///
-    /// Reducing the same data again gives the same bits, and all ranks get the same.
+    /// Reducing the same data again gives the same bits, and all ranks get the same. Where it is in the order of the ranks, and the
+    /// result comes to one, each rank takes memory for a result while it is under way.
     ///
     /// Collective, as [`Engine::move_nb`].
     ///
@@ -189,6 +199,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ///
     /// # Safety
     /// As for [`Engine::move_nb`], with `count` elements of each; `result` is ignored at ranks that get none.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a collective operation is all of these"
+    )]
     pub unsafe fn reduce_nb(
         &self,
         team: TeamId,
@@ -197,40 +211,67 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         source: *const u8,
         count: usize,
         reduction: Reduction,
+        completion: Completion,
     ) -> Result<Handle> {
-        const OPERATION: &str = "reduce_nb";
-        let refuse = |reason: String| self.refused(OPERATION, reason);
-        let (element, meaning, reducer) = match reduction {
+        let operation = completion.name("reduce_nb", "reduce_nbi");
+        let refuse = |reason: String| self.refused(operation, reason);
+        let (element, meaning, reducer, in_order) = match reduction {
             Reduction::Known(ty, op) => {
                 let fold = fold(ty, op).ok_or_else(|| refuse(format!("{ty:?} has no {op:?}")))?;
                 let meaning = 1 + (ty as u32) * 16 + op as u32;
-                (ty.size(), meaning, Reducer::Known(fold))
+                (ty.size(), meaning, Reducer::Known(fold), false)
             }
-            Reduction::Custom { element, function } => {
+            Reduction::Custom {
+                element,
+                function,
+                in_order,
+            } => {
                 let checks = self.job.has_checks();
                 let function: ReduceFunction = Box::new(move |left, right| {
                     // As a handler that may not reply: the machine is in use.
                     let _entered = checks.then(|| context::Entered::new(Context::ReplyHandler));
                     function(left, right);
                 });
-                (element, 0, Reducer::Custom(function))
+                (element, 0, Reducer::Custom(function), in_order)
             }
         };
         if element == 0 || element > Shape::MAX_ELEMENT || element.checked_mul(count).is_none() {
             return Err(refuse(format!("{count} elements of {element} bytes")));
         }
-        let shape = Shape {
+        let mut shape = Shape {
             kind: to.map_or(Kind::ReduceToAll, |root| Kind::ReduceToOne { root }),
             element,
             count,
             meaning,
+            in_order,
         };
-        let memory = CallerMemory {
+        let mut memory = CallerMemory {
             source,
             result,
             reducer,
+            own: Vec::new(),
         };
-        self.start_collective(OPERATION, team, shape, memory, Sync::default())
+        if let Some(root) = to.filter(|_| in_order) {
+            // The order has a root of its own. So the result goes to all, most of which have no use for it.
+            let team = self.team(team)?;
+            if root >= team.size {
+                return Err(refuse(format!(
+                    "rank {root} is not in a team of {} ranks",
+                    team.size
+                )));
+            }
+            shape.kind = Kind::ReduceToAll;
+            shape.meaning = !root;
+            if root != team.rank {
+                let bytes = element * count;
+                let room = memory.own.try_reserve_exact(bytes);
+                room.map_err(|error| refuse(format!("{bytes} bytes for the result: {error}")))?;
+                memory.own.resize(bytes, 0);
+                memory.result = memory.own.as_mut_ptr();
+            }
+        }
+        let sync = Sync::default();
+        self.start_collective(operation, team, shape, memory, sync, completion)
     }
 
     fn start_collective(
@@ -240,23 +281,31 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         shape: Shape,
         memory: CallerMemory,
         sync: Sync,
+        completion: Completion,
     ) -> Result<Handle> {
         self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
+        let group = match completion {
+            Completion::Handle => None,
+            Completion::Implicit => Some(self.implicit_group(operation, Class::COLLECTIVES)?),
+        };
         // Parts that came early are reduced at once, by the caller's function.
         let unwinding = Unwinding {
             engine: self,
             operation,
         };
-        let started = self
-            .collectives
-            .start(self.with(), operation, team, shape, memory, sync);
+        let started =
+            self.collectives
+                .start(self.with(), operation, team, shape, memory, sync, group);
         if started.is_ok() && self.collectives.has_outgoing() {
             self.advance_collectives();
         }
         std::mem::forget(unwinding);
         let op = started?;
         self.check_fault()?;
+        if group.is_some() {
+            return Ok(Handle::DONE);
+        }
         let ended = self.operations.take(&self.job, operation, op)?.is_some();
         Ok(if ended {
             Handle::DONE

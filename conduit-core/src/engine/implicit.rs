@@ -22,11 +22,13 @@ bitflags::bitflags! {
         const GETS = 1 << 1;
         /// All other atomics.
         const ATOMICS = 1 << 2;
+        /// Collective operations.
+        const COLLECTIVES = 1 << 3;
     }
 }
 
 /// The number of classes.
-const CLASSES: usize = 3;
+const CLASSES: usize = 4;
 
 impl Class {
     /// The place of a single one.
@@ -228,6 +230,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Class::PUTS => "wait_puts",
             Class::GETS => "wait_gets",
             Class::ATOMICS => "wait_atomics",
+            Class::COLLECTIVES => "wait_collectives",
             _ => "wait_implicit",
         };
         let groups = self.implicit_groups(operation, classes)?;

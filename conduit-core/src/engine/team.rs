@@ -5,7 +5,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{CollectiveSync, Engine, Handle, Result};
+use super::{CollectiveSync, Completion, Engine, Handle, Result};
 use crate::collective::{Kind, Members, Team, TeamId};
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
@@ -95,6 +95,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 source,
                 bytes,
                 CollectiveSync::default(),
+                Completion::Handle,
             )?
         };
         self.wait_in(OPERATION, gathered)?;

@@ -19,8 +19,8 @@ typedef void (*gex_Coll_ReduceFn_t)(const void *left, void *right_and_result, si
 gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void *result, const void *source, size_t bytes,
                                  gex_Flags_t flags);
 
-/* GEX_DT_USER goes with GEX_OP_USER only. GEX_OP_USER_NC is not there. Repeated reductions of the same data give the same
- * bits, and all ranks get the same. */
+/* GEX_DT_USER goes with GEX_OP_USER and GEX_OP_USER_NC only; with the latter lower ranks are on the left. Repeated reductions of
+ * the same data give the same bits, and all ranks get the same. */
 
 gex_Event_t gex_Coll_ReduceToOneNB(gex_TM_t tm, gex_Rank_t root, void *result, const void *source, gex_DT_t type,
                                    size_t element_bytes, size_t count, gex_OP_t operation,

@@ -101,6 +101,44 @@ static void user(void) {
       if (value[i].numbers[j] != (uint32_t)(size * (size - 1) / 2 + size * i * j)) fail("another sum of large ones", i);
 }
 
+/* Some ranks that follow one another, or others. */
+typedef struct {
+  uint32_t first, last, in_order;
+} ranks_t;
+
+static void join_ranks(const void *left, void *right, size_t count, const void *cdata) {
+  const ranks_t *const before = (const ranks_t *)left;
+  ranks_t *const after = (ranks_t *)right;
+  size_t i;
+  if (cdata != (const void *)&team) fail("another word for the function", 1);
+  for (i = 0; i < count; i++) {
+    after[i].in_order &= before[i].in_order && before[i].last + 1 == after[i].first;
+    after[i].first = before[i].first;
+  }
+}
+
+static void in_order(size_t count, uint32_t root, int to_all, int in_place) {
+  static ranks_t source[LONGEST], result[LONGEST];
+  ranks_t *const given = in_place ? result : source;
+  void *const word = (void *)&team;
+  size_t i;
+  memset(result, 0, sizeof result);
+  for (i = 0; i < count; i++) {
+    given[i].first = given[i].last = rank;
+    given[i].in_order = 1;
+  }
+  if (to_all) {
+    gex_Event_Wait(gex_Coll_ReduceToAllNB(team, result, given, GEX_DT_USER, sizeof(ranks_t), count, GEX_OP_USER_NC, join_ranks,
+                                          word, 0));
+  } else {
+    gex_Event_Wait(gex_Coll_ReduceToOneNB(team, root, rank == root ? result : NULL, given, GEX_DT_USER, sizeof(ranks_t), count,
+                                          GEX_OP_USER_NC, join_ranks, word, 0));
+  }
+  if (!to_all && rank != root) return;
+  for (i = 0; i < count; i++)
+    if (result[i].first != 0 || result[i].last != size - 1 || !result[i].in_order) fail("ranks in another order", i);
+}
+
 /* Several at once, of all kinds, synchronised backwards. */
 static void together(void) {
   static uint64_t source[UNDER_WAY][LONGEST], result[UNDER_WAY][LONGEST];
@@ -143,6 +181,12 @@ int main(int argc, char **argv) {
           known(type, operations[op], counts[count], (uint32_t)(type + op) % size, to_all);
     }
   user();
+  for (count = 0; count < 3; count++)
+    for (to_all = 0; to_all < 2; to_all++) {
+      in_order(counts[count], 0, to_all, 0);
+      in_order(counts[count], size - 1, to_all, 1);
+      in_order(counts[count], size / 2, to_all, 0);
+    }
   for (count = 0; count < 10; count++) together();
   gex_Coll_BarrierBlocking(team, 0);
   printf("rank %u of %u: all as expected\n", (unsigned)rank, (unsigned)size);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use conduit::threads::Mode;
 use conduit::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use conduit::{AtomicOp, Conduit, Handlers, Par, ReduceOp, Seq};
@@ -303,7 +303,86 @@ pub(super) fn collectives<M: Mode>() -> Result<()> {
         text.starts_with(&format!("reduce_all on rank {rank}: ")),
         "{text}"
     );
+    for length in [1, 700, 30_000] {
+        together(&conduit, length)?;
+    }
     Ok(conduit.finish()?)
+}
+
+/// All collective operations under way at once, of all ranks and of every second one, and a put.
+fn together<M: Mode>(conduit: &Conduit<M>, length: usize) -> Result<()> {
+    let (rank, size) = (conduit.rank(), conduit.size());
+    let all = conduit.team();
+    let half = all.split(Some(rank % 2), 0)?;
+    let Some(half) = half else {
+        bail!("this rank has a color");
+    };
+    let last = size - 1;
+    let shares = |from: u32| -> Vec<u32> {
+        let share = |to| std::iter::repeat_n(from * 1000 + to, length);
+        (0..size).flat_map(share).collect()
+    };
+    let given = shares(rank);
+    let (mut got, mut gathered) = (vec![0; given.len()], vec![0; given.len()]);
+    let own = vec![rank; length];
+    let (mut at_last, mut scattered) = (vec![0; given.len()], vec![0; length]);
+    let mut word = if rank == last { *b"last" } else { *b"????" };
+    let (mut sums, mut of_half, mut largest) = (own.clone(), own.clone(), own.clone());
+    let mut at_first = own.clone();
+    let mut ranges = vec![[rank, rank, 1]; length];
+    conduit.scope(|scope| {
+        let (all, half) = (scope.team(&all)?, scope.team(&half)?);
+        all.reduce_all_in_order(&mut ranges, |[first, before, one], [after, last, other]| {
+            [first, last, one & other & u32::from(before + 1 == after)]
+        })?;
+        half.reduce_all(ReduceOp::Add, &mut of_half)?;
+        all.exchange(&given, &mut got)?;
+        all.gather_all(&own, &mut gathered)?;
+        scope.put(last, 0, &[1_u8; 8])?;
+        all.gather(last, &own, &mut at_last)?;
+        all.scatter(last, &given, &mut scattered)?;
+        all.reduce_all(ReduceOp::Add, &mut sums)?;
+        all.reduce(0, ReduceOp::Add, &mut at_first)?;
+        half.reduce_all_with(&mut largest, |one: u32, other| one.max(other))?;
+        all.broadcast(last, &mut word)
+    })?;
+    let total = size * last / 2;
+    let same_half = || (0..size).filter(|other| other % 2 == rank % 2);
+    ensure!(
+        ranges.iter().all(|range| *range == [0, last, 1]),
+        "{:?}",
+        ranges[0]
+    );
+    ensure!(of_half.iter().all(|sum| *sum == same_half().sum::<u32>()));
+    ensure!(
+        largest
+            .iter()
+            .all(|value| Some(*value) == same_half().max())
+    );
+    let expected = |at: usize| (at / length) as u32 * 1000 + rank;
+    ensure!(
+        (0..).zip(&got).all(|(at, value)| *value == expected(at)),
+        "exchange"
+    );
+    let ranks = (0..size).flat_map(|from| std::iter::repeat_n(from, length));
+    ensure!(ranks.clone().eq(gathered), "gather to all");
+    ensure!(rank != last || ranks.eq(at_last), "gather");
+    ensure!(
+        scattered.iter().all(|value| *value == last * 1000 + rank),
+        "scatter"
+    );
+    ensure!(sums.iter().all(|sum| *sum == total), "{}", sums[0]);
+    let first = if rank == 0 { total } else { rank };
+    ensure!(at_first.iter().all(|sum| *sum == first), "{}", at_first[0]);
+    ensure!(&word == b"last");
+    // What is refused is not waited for.
+    let refused = conduit.scope(|scope| scope.team(&all)?.broadcast(size, &mut word));
+    let text = refused.map_or_else(|error| error.to_string(), |()| "accepted".to_owned());
+    ensure!(
+        text.starts_with(&format!("ScopedTeam::broadcast on rank {rank}: ")),
+        "{text}"
+    );
+    Ok(())
 }
 
 /// A rank in a static finishes while its other threads poll; later calls are refused by name.

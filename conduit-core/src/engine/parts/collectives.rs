@@ -24,8 +24,10 @@ pub enum Reduction {
     Custom {
         /// Bytes of an element.
         element: usize,
-        /// Associative and commutative. May be called by any thread that polls, also where other calls are refused.
+        /// Associative, and commutative if not `in_order`. May be called by any thread that polls, also where other calls are refused.
         function: ReduceFunction,
+        /// The elements of lower ranks are on the left.
+        in_order: bool,
     },
 }
 
@@ -55,6 +57,8 @@ pub(in crate::engine) struct CallerMemory {
     pub(in crate::engine) source: *const u8,
     pub(in crate::engine) result: *mut u8,
     pub(in crate::engine) reducer: Reducer,
+    /// What `result` points to, where that is not the caller's.
+    pub(in crate::engine) own: Vec<u8>,
 }
 
 impl CallerMemory {
@@ -64,6 +68,7 @@ impl CallerMemory {
             source: std::ptr::null(),
             result: std::ptr::null_mut(),
             reducer: Reducer::Nothing,
+            own: Vec::new(),
         }
     }
 
@@ -277,7 +282,11 @@ impl<M: Mode> Collectives<M> {
         Ok(())
     }
 
-    /// Starts an operation of a team.
+    /// Starts an operation of a team, a member of the `group` if there is one.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a collective operation is all of these"
+    )]
     pub(in crate::engine) fn start<N: Ni>(
         &self,
         with: With<'_, N, M>,
@@ -286,6 +295,7 @@ impl<M: Mode> Collectives<M> {
         shape: Shape,
         memory: CallerMemory,
         sync: Sync,
+        group: Option<OpId>,
     ) -> Result<OpId> {
         let job = with.job;
         let size = self.team(job, operation, team)?.size;
@@ -313,7 +323,7 @@ impl<M: Mode> Collectives<M> {
                 reason: format!("{count} elements of {element} bytes for each of {size} ranks"),
             });
         }
-        let op = with.operations.begin(job, operation, None, None)?;
+        let op = with.operations.begin(job, operation, group, None)?;
         let name = Some(op.bits().into());
         self.with_machine(with, team, job.rank, |machine| {
             let meet = |machine: &mut Machine<_>, name| {

@@ -1,0 +1,191 @@
+//! Collective operations that are under way together: a team in a scope.
+
+use std::marker::PhantomData;
+
+use conduit_core::collective::ReduceOp;
+use conduit_core::engine::Reduction;
+use conduit_core::threads::{Mode, Seq};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::collectives::Element;
+use crate::team::{CollectiveCall, by};
+use crate::{Result, Scope, Team};
+
+/// A team in a [scope](Conduit::scope): its calls only start operations, on borrowed values, which end with the scope at the latest. So
+/// several may be under way together, also of several teams, and with puts, gets and atomics.
+///
+/// All ranks of the team start the same in the same order; one that waits, outside of a scope, is in that order too.
+///
+/// ```
+/// # fn main() -> conduit::Result<()> {
+/// use conduit::ReduceOp;
+/// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+/// let all = conduit.team();
+/// let (mut sum, mut largest) = ([1u64; 100], [conduit.rank()]);
+/// let mut seed = if conduit.rank() == 0 { 42u64 } else { 0 };
+/// conduit.scope(|scope| {
+///     let all = scope.team(&all)?;
+///     all.reduce_all(ReduceOp::Add, &mut sum)?;
+///     all.reduce_all(ReduceOp::Max, &mut largest)?;
+///     all.broadcast(0, &mut seed)
+/// })?;
+/// assert_eq!((sum[99], largest[0], seed), (conduit.size().into(), conduit.size() - 1, 42));
+/// # drop(all);
+/// conduit.finish()
+/// # }
+/// ```
+///
+/// What is borrowed is the operation's until the scope has ended:
+///
+/// ```compile_fail,E0502
+/// # fn early(conduit: &conduit::Conduit, all: &conduit::Team<'_>) -> conduit::Result<()> {
+/// let mut sum = [1u64];
+/// conduit.scope(|scope| {
+///     scope.team(all)?.reduce_all(conduit::ReduceOp::Add, &mut sum)?;
+///     assert_eq!(sum[0], 1);
+///     Ok(())
+/// })
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ScopedTeam<'scope, 'c, M: Mode = Seq> {
+    team: &'scope Team<'c, M>,
+    /// Invariant, as the scope is: what is lent for a shorter time would come back before the operation has ended.
+    borrows: PhantomData<&'scope mut &'scope ()>,
+    /// Stays on its thread, as the scope does.
+    thread: PhantomData<*const ()>,
+}
+
+impl<'scope, 'env, M: Mode> Scope<'scope, 'env, M> {
+    /// A team, for operations that are started in this scope and end with it.
+    ///
+    /// # Errors
+    /// The team is of another job than the scope.
+    pub fn team<'c>(&'scope self, team: &'scope Team<'c, M>) -> Result<ScopedTeam<'scope, 'c, M>> {
+        // The region that the scope waits for is that of its own job.
+        if !std::ptr::eq(self.conduit, team.conduit) {
+            return team.refuse("Scope::team", "the team is of another job".to_owned());
+        }
+        let (borrows, thread) = (PhantomData, PhantomData);
+        Ok(ScopedTeam {
+            team,
+            borrows,
+            thread,
+        })
+    }
+}
+
+impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
+    /// Starts a [broadcast](Team::broadcast).
+    ///
+    /// # Errors
+    /// As the call that waits; so for all of these.
+    pub fn broadcast<T: FromBytes + IntoBytes + ?Sized>(
+        &self,
+        root: u32,
+        value: &'scope mut T,
+    ) -> Result<()> {
+        let call = CollectiveCall::in_scope("ScopedTeam::broadcast");
+        // SAFETY: borrowed until the scope has ended, which waits for the operation. So below.
+        unsafe { self.team.start_broadcast(call, root, value.as_mut_bytes()) }
+    }
+
+    /// Starts a [scatter](Team::scatter).
+    pub fn scatter<T>(&self, root: u32, all: &'scope [T], own: &'scope mut [T]) -> Result<()>
+    where
+        T: FromBytes + IntoBytes + Immutable,
+    {
+        let call = CollectiveCall::in_scope("ScopedTeam::scatter");
+        // SAFETY: as in `broadcast`.
+        unsafe { self.team.start_scatter(call, root, all, own) }
+    }
+
+    /// Starts a [gather](Team::gather).
+    pub fn gather<T>(&self, root: u32, own: &'scope [T], all: &'scope mut [T]) -> Result<()>
+    where
+        T: FromBytes + IntoBytes + Immutable,
+    {
+        let call = CollectiveCall::in_scope("ScopedTeam::gather");
+        // SAFETY: as in `broadcast`.
+        unsafe { self.team.start_gather(call, Some(root), own, all) }
+    }
+
+    /// Starts a [gather to all](Team::gather_all).
+    pub fn gather_all<T>(&self, own: &'scope [T], all: &'scope mut [T]) -> Result<()>
+    where
+        T: FromBytes + IntoBytes + Immutable,
+    {
+        let call = CollectiveCall::in_scope("ScopedTeam::gather_all");
+        // SAFETY: as in `broadcast`.
+        unsafe { self.team.start_gather(call, None, own, all) }
+    }
+
+    /// Starts an [exchange](Team::exchange).
+    pub fn exchange<T>(&self, source: &'scope [T], result: &'scope mut [T]) -> Result<()>
+    where
+        T: FromBytes + IntoBytes + Immutable,
+    {
+        let call = CollectiveCall::in_scope("ScopedTeam::exchange");
+        // SAFETY: as in `broadcast`.
+        unsafe { self.team.start_exchange(call, source, result) }
+    }
+
+    /// Starts a [reduction to one](Team::reduce).
+    pub fn reduce<T: Element>(
+        &self,
+        root: u32,
+        op: ReduceOp,
+        values: &'scope mut [T],
+    ) -> Result<()> {
+        let (call, how) = (
+            CollectiveCall::in_scope("ScopedTeam::reduce"),
+            Reduction::Known(T::TYPE, op),
+        );
+        // SAFETY: as in `broadcast`.
+        unsafe { self.team.start_reduction(call, Some(root), values, how) }
+    }
+
+    /// Starts a [reduction to all](Team::reduce_all).
+    pub fn reduce_all<T: Element>(&self, op: ReduceOp, values: &'scope mut [T]) -> Result<()> {
+        let (call, how) = (
+            CollectiveCall::in_scope("ScopedTeam::reduce_all"),
+            Reduction::Known(T::TYPE, op),
+        );
+        // SAFETY: as in `broadcast`.
+        unsafe { self.team.start_reduction(call, None, values, how) }
+    }
+
+    /// Starts a [reduction by a function](Team::reduce_all_with).
+    pub fn reduce_all_with<T>(
+        &self,
+        values: &'scope mut [T],
+        function: impl Fn(T, T) -> T + Send + 'static,
+    ) -> Result<()>
+    where
+        T: Copy + FromBytes + IntoBytes + Immutable,
+    {
+        let (call, how) = (
+            CollectiveCall::in_scope("ScopedTeam::reduce_all_with"),
+            by(function, false),
+        );
+        // SAFETY: as in `broadcast`.
+        unsafe { self.team.start_reduction(call, None, values, how) }
+    }
+
+    /// Starts a [reduction in the order of ranks](Team::reduce_all_in_order).
+    pub fn reduce_all_in_order<T>(
+        &self,
+        values: &'scope mut [T],
+        function: impl Fn(T, T) -> T + Send + 'static,
+    ) -> Result<()>
+    where
+        T: Copy + FromBytes + IntoBytes + Immutable,
+    {
+        let (call, how) = (
+            CollectiveCall::in_scope("ScopedTeam::reduce_all_in_order"),
+            by(function, true),
+        );
+        // SAFETY: as in `broadcast`.
+        unsafe { self.team.start_reduction(call, None, values, how) }
+    }
+}
