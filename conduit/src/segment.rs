@@ -320,19 +320,20 @@ impl<M: Mode> Conduit<M> {
     /// Bytes of a rank's segment.
     pub fn segment_len(&self, rank: Rank) -> Result<usize> {
         let segment = self.member.engine().segment_of(rank);
-        Ok(self.done("segment_len", segment)?.0)
+        Ok(self.done("segment_len", segment)?.len)
     }
 
     /// Address of a rank's segment in that rank's own process.
     pub fn segment_address(&self, rank: Rank) -> Result<u64> {
         let segment = self.member.engine().segment_of(rank);
-        Ok(self.done("segment_address", segment)?.1)
+        Ok(self.done("segment_address", segment)?.address)
     }
 
     /// First byte of a rank's segment as it is mapped in this process; `None` where it is not.
     pub fn window(&self, rank: Rank) -> Result<Option<*mut u8>> {
         let segment = self.member.engine().segment_of(rank);
-        let (len, _, window) = self.done("window", segment)?;
-        Ok((len > 0 && !window.is_null()).then_some(window))
+        let segment = self.done("window", segment)?;
+        let window = segment.window.0;
+        Ok((segment.len > 0 && !window.is_null()).then_some(window))
     }
 }

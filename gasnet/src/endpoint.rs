@@ -68,6 +68,8 @@ pub(crate) struct Endpoints {
     made: AtomicUsize,
     segments: RwLock<HashMap<usize, Arc<Created>>>,
     given: AtomicUsize,
+    /// What is bound to the first endpoint, if nothing was attached.
+    of_first: OnceLock<Arc<Created>>,
 }
 
 impl Endpoints {
@@ -77,7 +79,12 @@ impl Endpoints {
             made: AtomicUsize::new(0),
             segments: RwLock::default(),
             given: AtomicUsize::new(0),
+            of_first: OnceLock::new(),
         }
+    }
+
+    pub(crate) fn of_first(&self) -> Option<&Created> {
+        self.of_first.get().map(|segment| &**segment)
     }
 
     pub(crate) fn find(&self, handle: *const c_void) -> Option<&Endpoint> {
@@ -101,14 +108,18 @@ impl Endpoint {
 
     /// The handle of the segment that is bound to it; null if there is none.
     pub(crate) fn bound(&self) -> *const c_void {
-        let handle = self.segment.get().map_or(0, |segment| segment.handle);
-        std::ptr::without_provenance(handle)
+        let segment = self.segment.get();
+        segment.map_or(std::ptr::null(), |segment| segment.handle())
     }
 }
 
 impl Created {
     pub(crate) fn object(&self) -> &Object {
         &self.object
+    }
+
+    pub(crate) fn handle(&self) -> *const c_void {
+        std::ptr::without_provenance(self.handle)
     }
 
     pub(crate) fn place(&self) -> (*mut c_void, usize) {
@@ -237,7 +248,8 @@ extern "C" fn gex_Segment_Destroy(handle: *const c_void, _flags: u32) {
         fatal(CALL, &"the segment that was attached stays");
     }
     let mut made = all.endpoints.iter().map_while(OnceLock::get);
-    if made.any(|endpoint| endpoint.bound() == handle) {
+    let of_first = all.of_first().map(Created::handle);
+    if of_first == Some(handle) || made.any(|endpoint| endpoint.bound() == handle) {
         fatal(CALL, &"the segment is bound to an endpoint");
     }
     if all.segments.write().remove(&handle.addr()).is_none() {
@@ -245,7 +257,8 @@ extern "C" fn gex_Segment_Destroy(handle: *const c_void, _flags: u32) {
     }
 }
 
-/// Binds a segment to an endpoint, from which on puts and gets may reach it, once it has been published.
+/// Binds a segment to an endpoint, from which on puts and gets may reach it, once it has been published. Where nothing was attached,
+/// and not everything is, a segment of the first endpoint is what all other calls reach as well.
 #[unsafe(no_mangle)]
 extern "C" fn gex_EP_BindSegment(
     endpoint: *const c_void,
@@ -255,33 +268,37 @@ extern "C" fn gex_EP_BindSegment(
     const CALL: &str = "gex_EP_BindSegment";
     let job = Job::of(CALL);
     let all = &job.objects.endpoints;
-    if endpoint == job.objects.endpoint.handle() {
-        let reason = "the first endpoint has the segment that gex_Segment_Attach makes";
-        return refuse(CALL, &Refusal::of(abi::RESOURCE, reason));
-    }
-    let Some(endpoint) = all.find(endpoint) else {
-        fatal(
-            CALL,
-            &format_args!("{endpoint:p} is no endpoint of this job"),
-        );
+    let is_first = endpoint == job.objects.endpoint.handle();
+    let (index, place) = match all.find(endpoint) {
+        _ if is_first => (0, &all.of_first),
+        Some(endpoint) => (endpoint.index, &endpoint.segment),
+        None => {
+            let reason = format!("{endpoint:p} is no endpoint of this job");
+            return refuse(CALL, &Refusal::bad(reason));
+        }
     };
     let Some(segment) = all.segment(segment) else {
-        fatal(
-            CALL,
-            &format_args!("{segment:p} is no segment that was created"),
-        );
-    };
-    if flags != 0 || endpoint.segment.get().is_some() {
-        let reason = format!("flags {flags:#x}, or the endpoint has a segment already");
+        let reason = format!("{segment:p} is no segment that was created");
         return refuse(CALL, &Refusal::bad(reason));
-    }
-    let bound = bound(endpoint.index, &segment);
-    // SAFETY: the client has made it a segment, which is memory that peers write.
-    let done = unsafe { job.engine().bind(bound) };
-    if done.is_ok() {
-        let _ = endpoint.segment.set(segment);
-    }
-    code(CALL, done)
+    };
+    let reason = match () {
+        () if flags != 0 => format!("flags {flags:#x}, there are none"),
+        () if is_first && job.everything => {
+            "the first endpoint has all memory for its segment".to_owned()
+        }
+        () if place.get().is_some() || is_first && !job.bound_segment().is_null() => {
+            "the endpoint has a segment already".to_owned()
+        }
+        () => {
+            // SAFETY: the client has made it a segment, which is memory that peers write, as long as it is bound.
+            let done = unsafe { job.engine().bind(bound(index, &segment)) };
+            if done.is_ok() {
+                let _ = place.set(segment);
+            }
+            return code(CALL, done);
+        }
+    };
+    refuse(CALL, &Refusal::bad(reason))
 }
 
 fn bound(index: u16, segment: &Created) -> Bound {
@@ -316,8 +333,9 @@ unsafe extern "C" fn gex_EP_PublishBoundSegment(
     });
     let mut all = Vec::new();
     for handle in given {
-        // What is bound to the first is known since attach.
         if handle == job.objects.endpoint.handle() {
+            // What was attached is known since then.
+            all.extend(job.objects.endpoints.of_first().map(|of| bound(0, of)));
             continue;
         }
         let Some(endpoint) = job.objects.endpoints.find(handle) else {
@@ -326,6 +344,7 @@ unsafe extern "C" fn gex_EP_PublishBoundSegment(
         let segment = endpoint.segment.get();
         all.extend(segment.map(|segment| bound(endpoint.index, segment)));
     }
+    job.knows_unmapped();
     code(CALL, job.engine().publish_bound(team.id(), &all))
 }
 

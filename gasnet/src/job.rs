@@ -45,7 +45,7 @@ static JOB: Place = Place(OnceLock::new());
 /// What the headers' inline functions look at: `conduit_gex_job`.
 #[repr(C)]
 pub(crate) struct Shared {
-    /// Not 0: all segments are mapped here, so no put or get is ever under way.
+    /// Not 0: all memory that can be reached is mapped here, so no put, get or atomic is ever under way.
     all_mapped: AtomicU32,
     /// The handle of the job's team.
     team: AtomicPtr<c_void>,
@@ -219,9 +219,17 @@ impl Job {
         self.neighbourhoods.iter().max().map_or(0, |last| last + 1)
     }
 
-    /// The handle of the segment that attach has bound; null (`GEX_SEGMENT_INVALID`) before, and where all memory takes part.
+    /// From here on puts and gets may be under way, as memory may be known that is not mapped.
+    pub(crate) fn knows_unmapped(&self) {
+        conduit_gex_job.all_mapped.store(0, Relaxed);
+    }
+
+    /// The handle of the segment that is bound to the first endpoint, by attach or by itself; null (`GEX_SEGMENT_INVALID`) before, and
+    /// where all memory takes part.
     pub(crate) fn bound_segment(&self) -> *const c_void {
-        if self.everything || self.engine().all_segments().is_err() {
+        if let Some(created) = self.objects.endpoints.of_first() {
+            created.handle()
+        } else if self.everything || self.engine().segment().is_err() {
             std::ptr::null()
         } else {
             self.objects.segment.handle()
@@ -239,9 +247,8 @@ impl Job {
 
     /// A neighbour's segment: its address there, where it is mapped here, its bytes.
     pub(crate) fn mapped_segment(&self, rank: Rank) -> Option<(usize, *mut u8, usize)> {
-        let segments = self.engine().all_segments().ok()?;
-        let segment = segments.get(rank as usize)?;
-        let window = self.window(rank, segment);
+        let segment = self.engine().segment_of(rank).ok()?;
+        let window = self.window(rank, &segment);
         (!window.is_null()).then_some((segment.address as usize, window, segment.len))
     }
 
@@ -298,13 +305,13 @@ impl Job {
 
     /// Lets the inline functions see the segments.
     pub(crate) fn show_segments(&self) -> Result<(), Refusal> {
-        let segments = self.engine().all_segments()?;
-        let far = segments.len().saturating_sub(NEAR_RANKS);
+        let far = (self.size() as usize).saturating_sub(NEAR_RANKS);
         let far = FAR_SEGMENTS.get_or_init(|| (0..far).map(|_| Mapped::nowhere()).collect());
         // They stay as long as the process: clients may use them at any time.
         let places = conduit_gex_segments.iter().chain(far);
-        for ((rank, segment), place) in (0..).zip(segments).zip(places) {
-            place.show(segment, self.window(rank, segment));
+        for (rank, place) in (0..self.size()).zip(places) {
+            let segment = self.engine().segment_of(rank)?;
+            place.show(&segment, self.window(rank, &segment));
         }
         // SAFETY: the function lives as long as the process, and only stores to atomics and makes system calls. That there is no memory
         // for it leaves children the memory that is mapped here, and nothing else.

@@ -143,7 +143,7 @@ pub(crate) fn offset(
     rank: Rank,
     address: *const c_void,
 ) -> Result<usize, EngineError> {
-    let (_, base, _) = engine.segment_of(rank)?;
+    let base = engine.segment_of(rank)?.address;
     Ok(address.addr().wrapping_sub(base as usize))
 }
 

@@ -65,8 +65,9 @@ fn place(job: &Job, rank: Rank, address: *const c_void, bytes: usize) -> Result<
     let engine = job.engine();
     // Without a segment there is still what is bound.
     let segment = engine.segment_of(rank);
-    if let Ok((len, base, _)) = segment {
-        let offset = address.addr().wrapping_sub(base as usize);
+    if let Ok(segment) = segment {
+        let len = segment.len;
+        let offset = address.addr().wrapping_sub(segment.address as usize);
         if bytes <= len && offset <= len - bytes {
             return Ok(Place::Segment(offset));
         }

@@ -111,11 +111,8 @@ fn segment_of(job: &Job, rank: Rank) -> Option<Segment> {
     if job.everything {
         return None;
     }
-    let segments = job.engine().all_segments().ok()?;
-    segments
-        .get(rank as usize)
-        .copied()
-        .filter(|segment| segment.len > 0)
+    let segment = job.engine().segment_of(rank).ok();
+    segment.filter(|segment| segment.len > 0)
 }
 
 /// A segment as C wants it: at its owner, here (null where it is not mapped), bytes.
@@ -216,22 +213,24 @@ unsafe extern "C" fn conduit_gex_query_bound_nb(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnet_getSegmentInfo(table: *mut SegmentInfo, count: c_int) -> c_int {
     const CALL: &str = "gasnet_getSegmentInfo";
-    let found = Job::or_refusal().and_then(|job| {
-        let segments = job.engine().all_segments()?;
+    let put = Job::or_refusal().and_then(|job| {
         if table.is_null() || count < 0 {
             return Err(Refusal::bad(format_args!(
                 "a table of {count} entries at {table:p}"
             )));
         }
-        Ok(segments)
-    });
-    let put = found.map(|segments| {
-        for (place, &segment) in segments.iter().take(count as usize).enumerate() {
+        for rank in 0..job.size().min(count.cast_unsigned()) {
+            let segment = job.engine().segment_of(rank)?;
             let address = std::ptr::without_provenance_mut(segment.address as usize);
             let size = segment.len;
             // SAFETY: below `count`; the caller's promise.
-            unsafe { table.add(place).write(SegmentInfo { address, size }) };
+            unsafe {
+                table
+                    .add(rank as usize)
+                    .write(SegmentInfo { address, size })
+            };
         }
+        Ok(())
     });
     code(CALL, put)
 }

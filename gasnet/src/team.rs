@@ -197,8 +197,13 @@ unsafe extern "C" fn conduit_gex_rank_of(
     // SAFETY: the caller's promise; a literal of the headers.
     let call = unsafe { CStr::from_ptr(call) }.to_string_lossy();
     let index = remote_index(handle);
-    if index != 0 && call.starts_with("gex_AM_") {
+    let lacks = |start: &str| index != 0 && call.starts_with(start);
+    if lacks("gex_AM_") {
         fatal(&call, &format_args!("endpoint {index} takes no messages"));
+    }
+    if lacks("gex_VIS_") {
+        let reason = format_args!("endpoint {index} has GEX_EP_CAPABILITY_RMA only, and not VIS");
+        fatal(&call, &reason);
     }
     team_rank(&call, handle, rank)
 }

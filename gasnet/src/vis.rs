@@ -146,7 +146,7 @@ unsafe fn sides<'a>(
     here: &Ranges,
 ) -> (&'static TheEngine, Places<'a>, Places<'a>) {
     let engine = Job::of(call).engine();
-    let (_, base, _) = sure(call, engine.segment_of(rank));
+    let base = sure(call, engine.segment_of(rank)).address;
     // SAFETY: the caller's promise.
     let (there, here) = unsafe {
         (

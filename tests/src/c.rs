@@ -33,18 +33,29 @@ pub enum Standard {
     Gnu11,
     /// Strict C++11, by g++.
     Cxx11,
+    /// Strict C23, by gcc, as far as it knows it.
+    C23,
     /// Strict C++17, by g++.
     Cxx17,
+    /// Strict C++20, by g++.
+    Cxx20,
 }
 
 impl Standard {
     /// Those that headers have to be clean in.
-    pub const ALL: [Standard; 4] = [Self::C99, Self::Gnu11, Self::Cxx11, Self::Cxx17];
+    pub const ALL: [Standard; 6] = [
+        Self::C99,
+        Self::Gnu11,
+        Self::C23,
+        Self::Cxx11,
+        Self::Cxx17,
+        Self::Cxx20,
+    ];
 
     fn compiler(self) -> &'static str {
         match self {
-            Self::C99 | Self::Gnu11 => "gcc",
-            Self::Cxx11 | Self::Cxx17 => "g++",
+            Self::C99 | Self::Gnu11 | Self::C23 => "gcc",
+            Self::Cxx11 | Self::Cxx17 | Self::Cxx20 => "g++",
         }
     }
 
@@ -54,7 +65,9 @@ impl Standard {
             Self::C99 => ["-std=c99", "-x", "c"],
             Self::Gnu11 => ["-std=gnu11", "-x", "c"],
             Self::Cxx11 => ["-std=c++11", "-x", "c++"],
+            Self::C23 => ["-std=c2x", "-x", "c"],
             Self::Cxx17 => ["-std=c++17", "-x", "c++"],
+            Self::Cxx20 => ["-std=c++20", "-x", "c++"],
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use conduit_tests::c::{self, words};
 use conduit_tests::installed::{self, Link, Prefix, WARNINGS};
@@ -14,11 +15,55 @@ use tempfile::TempDir;
 /// The modes that are installed, and their packages.
 const PACKAGES: [&str; 3] = ["gasnet-smp-seq", "gasnet-smp-parsync", "gasnet-smp-par"];
 const C99: [&str; 3] = ["gcc", "-std=c99", "-Wstrict-prototypes"];
-/// What only has to be clean, as running it shows nothing that C doesn't.
 const CXX: [[&str; 4]; 2] = [
     ["g++", "-std=c++11", "-x", "c++"],
     ["g++", "-std=c++17", "-x", "c++"],
 ];
+
+/// C and C++ of all years that programs are compiled as. They only have to be clean, as running them shows nothing that one doesn't.
+const STANDARDS: [&str; 9] = [
+    "c99", "c11", "c17", "c2x", "c++11", "c++14", "c++17", "c++20", "c++23",
+];
+
+/// Each compiler that is here, with each standard that it knows.
+fn dialects() -> &'static [Vec<String>] {
+    static DIALECTS: OnceLock<Vec<Vec<String>>> = OnceLock::new();
+    DIALECTS.get_or_init(|| {
+        let mut known = Vec::new();
+        for (c, cxx) in [("gcc", "g++"), ("clang", "clang++")] {
+            for standard in STANDARDS {
+                let words = match standard.starts_with("c++") {
+                    true => [cxx, "-x", "c++"],
+                    false => [c, "-x", "c"],
+                };
+                let mut words: Vec<String> = words.map(str::to_owned).into();
+                words.push(format!("-std={standard}"));
+                let nothing = words[1..].iter().map(String::as_str);
+                let nothing = nothing.chain(["-fsyntax-only", "/dev/null"]);
+                let tried = Job::alone(&words[0], nothing).run();
+                if tried.is_ok_and(|tried| tried.code == Some(0)) {
+                    if words[2] == "c" {
+                        words.push("-Wstrict-prototypes".to_owned());
+                    }
+                    known.push(words);
+                }
+            }
+        }
+        for least in ["-std=c99", "-std=c11", "-std=c++11", "-std=c++17"] {
+            assert!(known.iter().any(|words| words[3] == least), "{known:?}");
+        }
+        known
+    })
+}
+
+/// A source has no warning in a dialect.
+#[track_caller]
+fn is_clean(package: &str, dialect: &[String], source: &Path, what: &str) {
+    let words: Vec<&str> = dialect.iter().map(String::as_str).chain(WARNINGS).collect();
+    prefix()
+        .check(package, &words, source)
+        .unwrap_or_else(|error| panic!("{what}: {dialect:?}: {error:#}"));
+}
 
 fn prefix() -> &'static Prefix {
     installed::debug(env!("CARGO_TARGET_TMPDIR"))
@@ -33,6 +78,7 @@ fn source(program: &str) -> PathBuf {
 }
 
 /// A program that goes with its folder.
+#[derive(Debug)]
 struct Program {
     path: PathBuf,
     _folder: TempDir,
@@ -87,15 +133,12 @@ fn runs(program: &Program) {
     passes(shuffled, "4 ranks, requests shuffled");
 }
 
-/// Compiled as C and as C++, and run in each threading mode.
+/// Compiled as every C and C++, and run in each threading mode.
 fn holds(program: &str) {
+    for (dialect, package) in dialects().iter().zip(PACKAGES.into_iter().cycle()) {
+        is_clean(package, dialect, &source(program), program);
+    }
     for package in PACKAGES {
-        for compiler in CXX {
-            let compiler: Vec<&str> = compiler.into_iter().chain(WARNINGS).collect();
-            prefix()
-                .check(package, &compiler, &source(program))
-                .unwrap_or_else(|error| panic!("{error:#}"));
-        }
         runs(&built(prefix(), package, &C99, program));
     }
 }
@@ -118,7 +161,7 @@ programs! {
     rma atomics events barriers collectives teams endpoints locks credits
     vis legacy_vis
     legacy_job legacy_am legacy_rma
-    bad_codes everything settings turns children
+    bad_codes everything segments settings turns children
 }
 
 /// Runs `settings` with a variable of GASNet's.
@@ -197,6 +240,37 @@ fn in_pairs(program: &Program, ranks: u32, arguments: &[&str]) -> Job {
     Job::new(launcher, ranks, "sh", &wrapped)
         .env("CONDUIT_NETWORK", "shm,udp")
         .env("CONDUIT_UDP_INTERFACE", "lo")
+}
+
+/// What reaches a segment reaches one that was created as well, of the library's memory or the program's: by the system's copies, and
+/// where it forbids them or between hosts by messages.
+#[test]
+fn a_segment_may_be_bound_to_the_first_endpoint() {
+    const PROGRAMS: [&str; 8] = [
+        "segments",
+        "rma",
+        "am_payload",
+        "prepared",
+        "prepared_counts",
+        "atomics",
+        "vis",
+        "events",
+    ];
+    for (program, package) in PROGRAMS.into_iter().zip(PACKAGES.into_iter().cycle()) {
+        let program = built(prefix(), package, &C99, program);
+        for (of, ranks) in [("program", 2), ("library", 4)] {
+            let bound = |ranks| job(&program, ranks, &[]).env("TEST_SEGMENT", of);
+            passes(bound(ranks), &format!("{program:?} of the {of}"));
+            let messages = bound(ranks).env("TEST_COPIES", "own");
+            passes(messages, &format!("{program:?} of the {of} by messages"));
+        }
+        passes(
+            job(&program, 1, &[]).env("TEST_SEGMENT", "program"),
+            "alone",
+        );
+        let pairs = in_pairs(&program, 4, &[]).env("TEST_SEGMENT", "program");
+        passes(pairs, "two hosts of two");
+    }
 }
 
 /// A program that is compiled for large segments has what one for fast ones has.
@@ -325,6 +399,16 @@ fn what_a_client_of_gasnet_1_calls_is_named_as_it_was_called() {
     }
 }
 
+/// Likewise what is bound to further endpoints.
+#[test]
+fn further_segments_where_the_system_forbids_copies() {
+    let program = built(prefix(), PACKAGES[1], &C99, "endpoints");
+    for ranks in [2, 4] {
+        let job = job(&program, ranks, &[]).env("TEST_COPIES", "own");
+        passes(job, &format!("{ranks} ranks"));
+    }
+}
+
 /// Memory that a peer doesn't have is no corruption there, but the end of the job.
 #[test]
 fn everything_has_an_end() {
@@ -335,6 +419,7 @@ fn everything_has_an_end() {
         ("long", "gex_AM_RequestLong", &["shm", "udp"]),
         ("array-put", "gex_VIS_StridedPutBlocking", &["shm"]),
         ("array-get", "gex_VIS_StridedGetBlocking", &["shm"]),
+        ("atomic", "gex_Event_Wait", &["shm", "udp"]),
     ] {
         for network in networks {
             let finished = ran(job(&program, 2, &[way]).env("CONDUIT_NETWORK", network));
@@ -437,11 +522,8 @@ fn headers_go_alone_and_in_any_order() {
         let file = folder.path().join(format!("{number}.c"));
         fs::write(&file, text + "int main(void) { return 0; }\n").unwrap();
         for package in PACKAGES {
-            for compiler in [&C99[..], &CXX[0], &CXX[1]] {
-                let compiler: Vec<&str> = compiler.iter().copied().chain(WARNINGS).collect();
-                prefix()
-                    .check(package, &compiler, &file)
-                    .unwrap_or_else(|error| panic!("{order:?}: {error:#}"));
+            for dialect in dialects() {
+                is_clean(package, dialect, &file, &format!("{order:?}"));
             }
         }
     }

@@ -5,7 +5,7 @@
 use super::implicit::Class;
 use super::options::{Blocking, Completion};
 use super::parts::handle::{Handle, OpId};
-use super::parts::memory::Segment;
+use super::parts::memory::{Remote, Segment};
 use super::parts::operations::ResultPlace;
 use super::parts::shared::SharedPtr;
 use super::parts::table::index;
@@ -221,7 +221,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         offset: usize,
         ty: AtomicType,
     ) -> Result<*mut u8> {
-        aligned(operation, self.job.rank, offset, ty.size())?;
+        let rank = self.job.rank;
+        let segment = self
+            .memory
+            .remote(&self.job, operation, rank, offset, ty.size())?;
+        aligned(operation, rank, segment, offset, ty.size())?;
         self.own_range(operation, offset, ty.size())
     }
 
@@ -240,18 +244,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.check_segments(operation)?;
         self.memory
             .remote(&self.job, operation, rank, offset, length)?;
-        let own = self.memory.segments(&self.job, operation)?.own;
+        let (own, _) = self.memory.own(&self.job, operation)?;
         Ok(own.0.wrapping_add(offset))
     }
 
-    /// Refuses atomics where segments are everything: there is no entry for them.
+    /// Refuses everything, of which nobody knows whether a range is memory.
     pub(super) fn check_segments(&self, operation: &'static str) -> Result<()> {
         match self.memory.is_everything() {
             false => Ok(()),
             true => Err(NiError::System {
                 operation,
                 rank: self.job.rank,
-                reason: "atomics need segments that are not everything".to_owned(),
+                reason: "it needs segments that are not everything".to_owned(),
             }
             .into()),
         }
@@ -269,7 +273,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let segment = self
             .memory
             .remote_access(&self.job, operation, target, offset, ty.size())?;
-        aligned(operation, target, offset, ty.size())?;
+        aligned(operation, target, segment, offset, ty.size())?;
         Ok(segment)
     }
 
@@ -294,8 +298,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             comparand,
         } = request;
         if self.processor_atomics && !segment.window.0.is_null() {
-            // SAFETY: the range lies in the window (`remote`), a window starts at a page and `offset` is a multiple of
-            // the size. Others access it at the same time by atomics, or race by the program's own choice.
+            // SAFETY: the range lies in the window (`remote`), and is aligned: a window starts at a page, as the segment does, or is
+            // the segment. Others access it at the same time by atomics, or race by the program's own choice.
             let old =
                 unsafe { apply_atomic(segment.window.0.add(offset), op, ty, operand, comparand) };
             return Ok(Started::Done(old));
@@ -316,9 +320,23 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         class: Option<Class>,
         blocking: Blocking,
     ) -> Result<Started> {
-        self.check_segments(operation)?;
         self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
+        let remote = Remote::segment(target, offset);
+        if target == self.job.rank
+            && let Some(address) = self.memory.address_at_once(remote)
+        {
+            let AtomicRequest {
+                op,
+                ty,
+                operand,
+                comparand,
+            } = request;
+            let number = std::ptr::with_exposed_provenance_mut(address);
+            // SAFETY: aligned (`remote_number`). That it is memory, and accessed by atomics, is the program's word, as with a put.
+            let old = unsafe { apply_atomic(number, op, ty, operand, comparand) };
+            return Ok(Started::Done(old));
+        }
         // The ids first: to have none is an error that the caller may recover from, and then nothing else may be held.
         let group = class
             .map(|class| self.implicit_group(operation, class))
@@ -326,6 +344,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let id = self
             .operations
             .begin(&self.job, operation, group, Some(target))?;
+        self.memory.note_asked(id, remote, request.ty.size());
         if let Old::To(base) = old {
             let ty = request.ty;
             self.operations.set_result(id, ResultPlace { base, ty });
@@ -348,7 +367,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             fetch: old != Old::Dropped,
             target,
             index: index::RAR,
-            match_bits: am::select::RAR.into(),
+            match_bits: remote.match_bits,
             remote_offset: offset as u64,
             eq: self.safe_eq,
             token: Token::new(Role::Atomic, Some(id)).bits(),
@@ -370,8 +389,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 }
 
 #[inline]
-fn aligned(operation: &'static str, rank: Rank, offset: usize, size: usize) -> Result<()> {
-    match offset.is_multiple_of(size) {
+fn aligned(
+    operation: &'static str,
+    rank: Rank,
+    segment: &Segment,
+    offset: usize,
+    size: usize,
+) -> Result<()> {
+    let address = (segment.address as usize).wrapping_add(offset);
+    match address.is_multiple_of(size) {
         true => Ok(()),
         false => Err(Error::Misaligned {
             operation,

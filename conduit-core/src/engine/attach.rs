@@ -23,6 +23,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     {
         self.job.check_process()?;
         if self.memory.is_attached() {
+            if self.memory.is_process() {
+                // What it has bound the others do not know of, who wait.
+                Memory::decline(bootstrap)?;
+            }
             return Err(Error::AlreadyAttached {
                 rank: self.job.rank,
             });
@@ -58,23 +62,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Memory::decline(bootstrap)
     }
 
-    /// All ranks' segments. They stay where they are as long as the engine lives.
-    pub fn all_segments(&self) -> Result<&[Segment]> {
-        self.job.check_process()?;
-        Ok(&self.memory.segments(&self.job, "all_segments")?.of)
-    }
-
     /// This rank's segment: first byte and length.
     pub fn segment(&self) -> Result<(*mut u8, usize)> {
         self.job.check_process()?;
-        let segments = self.memory.segments(&self.job, "segment")?;
-        Ok((segments.own.0, segments.of[self.job.rank as usize].len))
+        let (base, len) = self.memory.own(&self.job, "segment")?;
+        Ok((base.0, len))
     }
 
-    /// A peer's segment: its length, its address at the peer, and where it is mapped here (null: it is not).
-    pub fn segment_of(&self, rank: Rank) -> Result<(usize, u64, *mut u8)> {
+    /// A rank's segment. It stays where it is as long as the engine lives; one of no bytes may yet become one of some, where ranks
+    /// [bind](Engine::bind) their own.
+    pub fn segment_of(&self, rank: Rank) -> Result<Segment> {
         self.job.check_process()?;
-        let segment = self.memory.remote(&self.job, "segment_of", rank, 0, 0)?;
-        Ok((segment.len, segment.address, segment.window.0))
+        self.memory
+            .remote(&self.job, "segment_of", rank, 0, 0)
+            .copied()
     }
 }

@@ -1,4 +1,4 @@
-//! Memory besides the segments: bound to a number by its owner, published to a team, put to and got from by address.
+//! Memory of processes besides segments that were attached: bound to a number by its owner, published to a team, put to and got from by address.
 //!
 //! On a host it is reached by the system's cross-memory attach, where that is allowed; else by messages to a match entry over it.
 
@@ -35,12 +35,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Binds memory of this process to a number, by which peers to whom it is [published](Engine::publish_bound) put to it and get
     /// from it. Once for each number.
     ///
+    /// What is bound to 0 is this rank's segment, in a job that attaches none: all that reaches segments reaches it.
+    ///
     /// # Errors
-    /// The network does not reach memory that is not its own.
+    /// The network does not reach memory that is not its own. As the segment: there is one, or it is no memory.
     ///
     /// # Safety
     /// Until the engine has been dropped, nothing of this process relies on what the memory holds but as on memory that peers write.
-    /// That it may be no memory does no harm.
+    /// What is bound to 0 is memory as long. Of the rest, that it may be no memory does no harm.
     pub unsafe fn bind(&self, bound: Bound) -> Result<()> {
         self.job.check_process()?;
         self.memory.bind(&self.job, bound)

@@ -72,7 +72,7 @@ pub enum Error {
         /// What the target has bound.
         bound: Bound,
     },
-    /// A range of memory that the target doesn't have, where segments are everything.
+    /// A range of memory that the target does not have, where segments are memory of processes.
     #[error("{length} bytes at address {address:#x} of rank {rank}: {reason}")]
     NoMemory {
         /// The target.

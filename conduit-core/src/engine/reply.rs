@@ -4,6 +4,7 @@ use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_LID, Role as AmRole};
 
 use super::Call;
 use super::parts::head::{MOST_HEAD, head_in};
+use super::parts::memory::Remote;
 use super::parts::reserve::ReplyReserve;
 use super::{Error, Result};
 use crate::ni::Ni;
@@ -74,9 +75,11 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         engine
             .memory
             .remote(&engine.job, OPERATION, source, offset, payload.len())?;
-        let everything = engine.memory.is_everything();
         let packs = payload.len() <= am::limits::max_packed_long(engine.job.chunk, MAX_ARGS);
-        if packs || !everything {
+        let at_once = engine
+            .memory
+            .address_at_once(Remote::segment(source, offset));
+        let Some(address) = at_once.filter(|_| !packs) else {
             return self.reply(
                 OPERATION,
                 Category::Long,
@@ -85,7 +88,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
                 payload,
                 Some((long, Flags::PACKED)),
             );
-        }
+        };
         self.check_args(OPERATION, args)?;
         self.may_reply(OPERATION)?;
         // SAFETY: the payload is borrowed; a range of this process is memory by the program's word.
@@ -93,7 +96,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
             engine.memory.store_anywhere(
                 &engine.job,
                 source,
-                offset,
+                address,
                 payload.as_ptr(),
                 payload.len(),
             )?

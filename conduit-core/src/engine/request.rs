@@ -13,6 +13,7 @@ use credits::{CreditByte, Scale};
 
 use super::options::Blocking;
 use super::parts::head::{MOST_HEAD, head_in};
+use super::parts::memory::Remote;
 use super::parts::table::index;
 use super::parts::token::{Role, Token};
 use super::report::Awaits;
@@ -160,8 +161,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Most bytes of a long reply to `target`: a reply may not wait, so where the requester's memory can't be written to at
     /// once its data has to fit the message.
     pub fn max_long_reply(&self, target: Rank) -> usize {
-        let at_once = match self.memory.is_everything() {
-            true => self.memory.reaches(&self.job, target),
+        let at_once = match self.memory.is_process() {
+            true => self
+                .memory
+                .address_at_once(Remote::segment(target, 0))
+                .is_some(),
             false => target < self.job.size && self.job.is_mapped(self.job.ni.reach(target)),
         };
         if at_once {

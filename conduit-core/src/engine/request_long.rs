@@ -4,7 +4,7 @@ use am::{Category, DataHeader, Flags, Long, Role as AmRole, limits, select};
 use credits::Scale;
 
 use super::options::Blocking;
-use super::parts::memory::Source;
+use super::parts::memory::{Remote, Source};
 use super::report::Awaits;
 use super::request::Request;
 use super::{Engine, Error, Result};
@@ -146,8 +146,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             ..
         } = placed;
         let packs = source.len <= limits::max_packed_long(self.job.chunk, args.len());
-        let everything = self.memory.is_everything();
-        if packs && (self.job.settings.packed_long || everything) {
+        // Then there is no entry for data that travel by themselves.
+        let is_process = self.memory.is_process();
+        if packs && (self.job.settings.packed_long || is_process) {
             let packed = Request {
                 // SAFETY: the caller's promise; the message's bytes are copied before this call returns.
                 payload: unsafe { source.slice() },
@@ -156,9 +157,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             };
             return self.request(packed, self.credits.scale.cost(packed.length()));
         }
-        if everything || source.len > self.job.ni.reach(target).max_message {
-            let at_once = self.memory.is_anywhere_at_once(&self.job, target);
-            if !at_once {
+        if is_process || source.len > self.job.ni.reach(target).max_message {
+            let at_once = self.memory.address_at_once(Remote::segment(target, offset));
+            if at_once.is_none() {
                 self.check_outside(operation, am::Operation::Request)?;
             }
             // More than one put, or one that may find no memory: the data goes first, as a put that is waited for, and the
@@ -171,14 +172,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // checked when `segment` was found.
             let stored = unsafe {
                 match at_once {
-                    true => self.memory.store_anywhere(
+                    Some(address) => self.memory.store_anywhere(
                         &self.job,
                         target,
-                        offset,
+                        address,
                         source.base,
                         source.len,
                     ),
-                    false => self.put_pieces_and_wait(operation, target, offset, source),
+                    None => self.put_pieces_and_wait(operation, target, offset, source),
                 }
             };
             if stored.is_err() {

@@ -56,14 +56,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         group: Option<OpId>,
         blocking: Blocking,
     ) -> Result<Transfer> {
-        let Remote { target, offset, .. } = remote;
+        let target = remote.target;
         self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
         if local.len() == 0 {
             // Nothing to move, and a rank without a segment has no entry that would take it.
             return Ok(Transfer::Member);
         }
-        if let Some(address) = self.memory.address_at_once(&self.job, remote) {
+        if let Some(address) = self.memory.address_at_once(remote) {
             // SAFETY: the caller's promise. Of a range of this very process it is the program's word that it is memory.
             unsafe {
                 self.memory
@@ -89,7 +89,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let op = self
             .operations
             .begin(&self.job, operation, group, Some(target))?;
-        self.memory.note_asked(op, target, offset, local.len());
+        self.memory.note_asked(op, remote, local.len());
         let posted =
             // SAFETY: the caller's promise.
             unsafe { self.post_pieces(operation, remote, &local, piece, pieces, op) };
@@ -184,13 +184,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 self.wait_for(operation, Awaits::Chunk, |engine| Ok(engine.req_sb.take()))?;
             return Ok(Place::Chunk(chunk));
         };
-        let segments = self.memory.segments(&self.job, operation)?;
-        let own = segments.of[self.job.rank as usize].len;
-        let within = base.addr().wrapping_sub(segments.own.0.addr());
-        if let Some(rarsrc) = segments.md
-            && within < own
-            && local.len() <= own - within
-        {
+        let own = self.memory.own_descriptor(self.job.rank, base, local.len());
+        if let Some((rarsrc, within)) = own {
             return Ok(Place::Direct(rarsrc, within + start));
         }
         if let Some(md) = *md {

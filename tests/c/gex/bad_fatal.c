@@ -415,7 +415,7 @@ static void complete_by(gex_AM_Index_t handler) {
   CASE(kind_destroyed, gex_MK_Destroy(GEX_MK_HOST, 0))                                                           \
   CASE(attached_segment_destroyed, gex_Segment_Destroy(segment, 0))                                              \
   CASE(no_segment_destroyed, gex_Segment_Destroy((gex_Segment_t)(void *)ep, 0))                                  \
-  CASE(segment_bound_to_no_endpoint, gex_EP_BindSegment((gex_EP_t)(void *)client, segment, 0))                   \
+  CASE(array_to_second_endpoint, gex_VIS_IndexedPutNB(second(), me, 0, NULL, 8, 0, NULL, 8, 0))                  \
   CASE(no_endpoint_published, gex_EP_PublishBoundSegment(own, (gex_EP_t *)(void *)&client, 1, 0))                \
   CASE(short_to_second_endpoint, gex_AM_RequestShort0(second(), me, SHORT, 0))                                   \
   CASE(put_beyond_second_endpoint, gex_RMA_PutBlocking(second(), me, word, bytes, 9, 0))                         \

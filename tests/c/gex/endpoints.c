@@ -185,7 +185,7 @@ int main(int argc, char **argv) {
   gex_System_SetVerboseErrors(0);
   CHECK_EQ(gex_EP_Create(&eps[0], client, GEX_EP_CAPABILITY_RMA, 0), GASNET_ERR_RESOURCE);
   CHECK_EQ(gex_EP_BindSegment(eps[1], of_library, 0), GASNET_ERR_BAD_ARG);
-  CHECK_EQ(gex_EP_BindSegment(ep, of_library, 0), GASNET_ERR_RESOURCE);
+  CHECK_EQ(gex_EP_BindSegment(ep, of_library, 0), GASNET_ERR_BAD_ARG);
   finish();
   return 0;
 }

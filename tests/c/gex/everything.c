@@ -1,6 +1,7 @@
-/* A segment of everything: puts, gets and longs to memory of a peer that nobody has attached. With an argument rank 0 names an
- * address that the last rank doesn't have, in a put, get or long, which ends the job. */
+/* A segment of everything: puts, gets, longs and atomics to memory of a peer that nobody has attached. With an argument rank 0 names an
+ * address that the last rank doesn't have, in a put, get, long or atomic, which ends the job. */
 #define GASNET_SEGMENT_EVERYTHING 1
+#include <gasnet_ratomic.h>
 #include <gasnet_vis.h>
 #include <stdlib.h>
 
@@ -138,11 +139,58 @@ static void arrays(void) {
   barrier();
 }
 
+/* Of all ranks on the same numbers of one that is no segment; on one's own; on one that only a word before the end of its page. */
+static void atomics(void) {
+  static int64_t sum;
+  static double reals[2];
+  static uint32_t words[3];
+  uint32_t old = 1;
+  double before = 1;
+  gex_AD_t sums, doubles, halves;
+  gex_Rank_t rank;
+  int64_t total = 0;
+  /* One program, so every rank has them as far from its area. */
+  const ptrdiff_t to_sum = (unsigned char *)&sum - area, to_reals = (unsigned char *)reals - area;
+  const ptrdiff_t to_words = (unsigned char *)words - area;
+  gex_AD_Create(&sums, team, GEX_DT_I64, GEX_OP_ADD | GEX_OP_FADD | GEX_OP_GET, 0);
+  gex_AD_Create(&doubles, team, GEX_DT_DBL, GEX_OP_FMAX | GEX_OP_FCAS, 0);
+  gex_AD_Create(&halves, team, GEX_DT_U32, GEX_OP_FXOR | GEX_OP_SET, 0);
+  for (rank = 0; rank < size; ++rank) {
+    unsigned int round;
+    for (round = 0; round < 50; ++round) {
+      gex_Event_Wait(gex_AD_OpNB_I64(sums, NULL, rank, areas[rank] + to_sum, GEX_OP_ADD, (int64_t)me + 1, 0, 0));
+      CHECK_EQ(gex_AD_OpNBI_I64(sums, NULL, rank, areas[rank] + to_sum, GEX_OP_ADD, 1000, 0, 0), 0);
+    }
+    gex_NBI_Wait(GEX_EC_RMW, 0);
+  }
+  barrier();
+  CHECK_EQ(sum, 50 * ((int64_t)size * (size + 1) / 2 + 1000 * (int64_t)size));
+  gex_Event_Wait(gex_AD_OpNB_I64(sums, &total, (me + 1) % size, areas[(me + 1) % size] + to_sum, GEX_OP_GET, 0, 0, 0));
+  CHECK_EQ(total, sum);
+  rank = (me + 1) % size;
+  gex_Event_Wait(gex_AD_OpNB_DBL(doubles, &before, rank, areas[rank] + to_reals + 8, GEX_OP_FMAX, 2.5, 0, 0));
+  CHECK(before == 0);
+  gex_Event_Wait(gex_AD_OpNB_DBL(doubles, &before, rank, areas[rank] + to_reals + 8, GEX_OP_FCAS, 2.5, -1, 0));
+  CHECK(before == 2.5);
+  gex_Event_Wait(gex_AD_OpNB_U32(halves, &old, rank, areas[rank] + to_words + 4, GEX_OP_FXOR, 0xf0f0f0f0U, 0, 0));
+  CHECK_EQ(old, 0);
+  barrier();
+  CHECK(reals[0] == 0 && reals[1] == -1);
+  CHECK(words[0] == 0 && words[1] == 0xf0f0f0f0U && words[2] == 0);
+  gex_AD_Destroy(sums);
+  gex_AD_Destroy(doubles);
+  gex_AD_Destroy(halves);
+}
+
 static void wild(const char *way) {
   static const ptrdiff_t strides[] = {8};
   static const size_t two[] = {2};
   void *const nowhere = (void *)(uintptr_t)16;
   const gex_Rank_t last = size - 1;
+  gex_AD_t ad;
+  gex_AD_Create(&ad, team, GEX_DT_U64, GEX_OP_INC, 0);
+  if (me != 0) return;
+  if (strcmp(way, "atomic") == 0) gex_Event_Wait(gex_AD_OpNB_U64(ad, NULL, last, nowhere, GEX_OP_INC, 0, 0, 0));
   if (strcmp(way, "put") == 0) (void)gex_RMA_PutBlocking(team, last, nowhere, copy, 8, 0);
   if (strcmp(way, "get") == 0) (void)gex_RMA_GetBlocking(team, copy, last, nowhere, LARGE, 0);
   if (strcmp(way, "long") == 0)
@@ -226,8 +274,9 @@ int main(int argc, char **argv) {
   long_one_way();
   values();
   arrays();
+  atomics();
   if (argc > 1) {
-    if (me == 0) wild(argv[1]);
+    wild(argv[1]);
     /* Whoever finds out ends the job, and has to be looking. */
     GASNET_BLOCKUNTIL(0);
   }

@@ -3,8 +3,10 @@
 #define GEX_START_H
 
 #include <gasnetex.h>
+#include <stdlib.h>
 
 #include "check.h"
+#include "refuse.h"
 
 #define MOST_RANKS 64
 
@@ -21,16 +23,37 @@ MAYBE_UNUSED static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team,
 /* The rank that many places on, round the job. */
 MAYBE_UNUSED static gex_Rank_t neighbour(gex_Rank_t distance) { return (me + distance) % size; }
 
+/* Attaches, or as TEST_SEGMENT says: the first endpoint gets a segment of the library's memory or of the program's. Of the latter each
+ * rank's begins at another place, a multiple of 16. */
+MAYBE_UNUSED static void bind_segment(uintptr_t bytes) {
+  const char *const of = getenv("TEST_SEGMENT");
+  char *memory = NULL;
+  if (of == NULL) {
+    CHECK_EQ(gex_Segment_Attach(&segment, team, bytes), GASNET_OK);
+    return;
+  }
+  if (strcmp(of, "program") == 0) {
+    memory = (char *)calloc(1, bytes + 4096);
+    CHECK(memory != NULL);
+    memory += (4096 - (uintptr_t)memory % 16) % 16 + 16 * (me % 7);
+  }
+  CHECK_EQ(gex_Segment_Create(&segment, client, memory, bytes, GEX_MK_HOST, 0), GASNET_OK);
+  CHECK_EQ(gex_EP_BindSegment(ep, segment, 0), GASNET_OK);
+  CHECK_EQ(gex_EP_PublishBoundSegment(team, &ep, 1, 0), GASNET_OK);
+}
+
 MAYBE_UNUSED static void start_with(int *argc, char ***argv, gex_AM_Entry_t *handlers, size_t count, uintptr_t bytes,
                                     gex_Flags_t flags) {
   gex_Rank_t rank;
+  /* Before any thread of the library's is there. */
+  if (getenv("TEST_COPIES")) refuse_copies(strcmp(getenv("TEST_COPIES"), "none") == 0);
   CHECK_EQ(gex_Client_Init(&client, &ep, &team, "TEST", argc, argv, flags), GASNET_OK);
   me = gex_TM_QueryRank(team);
   size = gex_TM_QuerySize(team);
   check_rank = (int)me;
   CHECK(size <= MOST_RANKS);
   CHECK_EQ(gex_EP_RegisterHandlers(ep, handlers, count), GASNET_OK);
-  CHECK_EQ(gex_Segment_Attach(&segment, team, bytes), GASNET_OK);
+  bind_segment(bytes);
   for (rank = 0; rank < size; ++rank) {
     void *owner = NULL;
     uintptr_t length = 0;

@@ -306,13 +306,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
         let pieces = Pieces::new(transfer.local, transfer.remote);
-        if self.memory.is_anywhere_at_once(&self.job, target) {
+        if let Some(start) = self.memory.address_at_once(Remote::segment(target, 0)) {
             for piece in pieces {
                 let local = transfer.local(&piece);
+                let address = start.wrapping_add(piece.remote);
                 // SAFETY: the caller's promise. Of a range of this very process it is the program's word that it is memory.
                 unsafe {
                     self.memory
-                        .transfer_anywhere(&self.job, target, piece.remote, local)?
+                        .transfer_anywhere(&self.job, target, address, local)?
                 };
             }
             return Ok(Some(Handle::DONE));

@@ -92,7 +92,7 @@ impl Memory {
             of: unsafe { Wiped::new(of) },
             own: made.base.unwrap_or(SharedPtr(std::ptr::null_mut())),
             md: made.md,
-            everything: None,
+            process: None,
         };
         self.set(job, segments)?;
         bootstrap.barrier()?;

@@ -6,17 +6,17 @@ use std::collections::HashMap;
 use am::select;
 use parking_lot::RwLock;
 
-use super::everything::can_read;
+use super::process::can_copy;
 use super::{Memory, Remote};
 use crate::engine::error::{Error, Result};
 use crate::engine::parts::job::Job;
 use crate::engine::parts::table::{index, tag};
-use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, Rank};
+use crate::ni::{MatchEntry, MeEvents, MeMemory, MeOptions, Ni, Rank};
 
 /// Memory that a rank has bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// The number that it is bound to.
+    /// The number that it is bound to; 0: it is its owner's segment.
     pub index: u16,
     /// Its address at its owner.
     pub address: u64,
@@ -56,18 +56,30 @@ impl BoundMemory {
         found.copied()
     }
 
+    fn known(&self, remote: Remote) -> Option<Known> {
+        let index = (remote.match_bits >> select::BOUND_SHIFT) as u16;
+        self.find(remote.target, |bound| bound.index == index)
+    }
+
+    /// Where the memory of a place begins at its owner.
+    pub(super) fn start(&self, remote: Remote) -> u64 {
+        self.known(remote).map_or(0, |known| known.bound.address)
+    }
+
     /// The address of a place in bound memory, if it can be copied to and from at once.
     pub(super) fn address_at_once(&self, remote: Remote) -> Option<usize> {
-        let index = (remote.match_bits >> select::BOUND_SHIFT) as u16;
-        let known = self.find(remote.target, |bound| bound.index == index)?;
+        let known = self.known(remote)?;
         let address = known.bound.address as usize;
         known.at_once.then(|| address.wrapping_add(remote.offset))
     }
 }
 
 impl Memory {
-    /// Lets peers reach memory of this process.
+    /// Lets peers reach memory of this process; what is bound to the number 0 is its segment.
     pub(in crate::engine) fn bind<N: Ni>(&self, job: &Job<N>, bound: Bound) -> Result<()> {
+        if bound.index == 0 {
+            return self.bind_segment(job, bound);
+        }
         let entry = MatchEntry {
             memory: MeMemory::Process {
                 base: bound.address,
@@ -86,10 +98,10 @@ impl Memory {
 
     /// Keeps what a rank has published.
     pub(in crate::engine) fn know<N: Ni>(&self, job: &Job<N>, rank: Rank, bound: Bound) {
-        let reach = job.ni.reach(rank).capabilities;
-        let at_once = rank == job.rank
-            || reach.contains(Capabilities::MEMORY)
-                && (bound.len == 0 || can_read(job, rank, bound.address));
+        if bound.index == 0 {
+            return self.know_segment(job, rank, bound);
+        }
+        let at_once = rank == job.rank || bound.len > 0 && can_copy(job, rank, bound.address);
         let mut all = self.bound.known.write();
         let of_rank = all.entry(rank).or_default();
         of_rank.retain(|known| known.bound.index != bound.index);

@@ -2,8 +2,8 @@
 
 mod attach;
 mod bound;
-mod everything;
 mod local;
+mod process;
 mod ranges;
 mod remote;
 
@@ -22,8 +22,8 @@ use crate::ni::{MdId, Ni, Rank};
 use crate::shared;
 pub use bound::Bound;
 use bound::BoundMemory;
-use everything::Everything;
 pub(in crate::engine) use local::{Local, Source};
+use process::ProcessSegments;
 pub(in crate::engine) use remote::Remote;
 
 /// A rank's segment as seen from here.
@@ -37,7 +37,19 @@ pub struct Segment {
     pub address: u64,
 }
 
+/// That of a rank of which none is known.
+const NO_SEGMENT: Segment = Segment {
+    window: SharedPtr(std::ptr::null_mut()),
+    len: 0,
+    address: 0,
+};
+
 impl Segment {
+    #[inline(always)]
+    fn holds(&self, offset: usize, length: usize) -> bool {
+        length <= self.len && offset <= self.len - length
+    }
+
     /// Stores to the segment if it is mapped here. `false`: it is not, and nothing has happened.
     ///
     /// # Safety
@@ -88,14 +100,70 @@ impl Segment {
 /// All segments, and the descriptor of one's own. 24 bytes a rank.
 #[derive(Debug)]
 pub(in crate::engine) struct Segments {
-    /// Empty ones in a child.
-    pub(in crate::engine) of: Wiped<Segment>,
-    /// This rank's segment in this process.
-    pub(in crate::engine) own: SharedPtr,
+    /// Those that were attached. Empty ones in a child. None where they are memory of the processes.
+    of: Wiped<Segment>,
+    /// This rank's segment in this process, if it was attached.
+    own: SharedPtr,
     /// RARSRC: the initiating side of this rank's segment. `None` for an empty segment.
-    pub(in crate::engine) md: Option<MdId>,
-    /// GASNet's segment of everything: each rank's segment is all of its process's memory, offsets are addresses.
-    everything: Option<Everything>,
+    md: Option<MdId>,
+    /// They are memory of the processes, and not the network's.
+    process: Option<ProcessSegments>,
+}
+
+impl Segments {
+    /// A rank's, if the job has the rank.
+    #[inline(always)]
+    fn get(&self, rank: Rank) -> Option<&Segment> {
+        match &self.process {
+            Some(process) => process.of(rank),
+            None => self.of.get(rank as usize),
+        }
+    }
+
+    /// This rank's: where it is in this process, and its bytes.
+    #[inline]
+    fn own(&self, rank: Rank) -> (SharedPtr, usize) {
+        let segment = self.get(rank).unwrap_or(&NO_SEGMENT);
+        match self.process {
+            Some(_) => (segment.window, segment.len),
+            None => (self.own, segment.len),
+        }
+    }
+
+    /// What [`Memory::remote`] finds where the segment was not attached, or is no such range. By itself, so that the rest is small
+    /// enough to be inlined.
+    #[cold]
+    #[inline(never)]
+    fn remote<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        rank: Rank,
+        offset: usize,
+        length: usize,
+    ) -> Result<&Segment> {
+        // There no segment has a byte.
+        if job.is_child() {
+            return Err(job.forked());
+        }
+        job.check_rank(operation, rank)?;
+        let segment = self.get(rank).unwrap_or(&NO_SEGMENT);
+        match segment.holds(offset, length) {
+            true => Ok(segment),
+            false => Err(Error::OutOfSegment {
+                operation,
+                rank,
+                offset,
+                length,
+                segment: segment.len,
+            }),
+        }
+    }
+
+    fn is_everything(&self) -> bool {
+        let process = self.process.as_ref();
+        process.is_some_and(|process| process.is_everything)
+    }
 }
 
 /// The segments of all ranks, once this one has attached.
@@ -110,11 +178,6 @@ impl Memory {
     /// Whether this rank has attached.
     pub(in crate::engine) fn is_attached(&self) -> bool {
         self.segments.get().is_some()
-    }
-
-    /// Whether segments are everything.
-    pub(in crate::engine) fn is_everything(&self) -> bool {
-        self.everything().is_some()
     }
 
     pub(in crate::engine) fn segments<N: Ni>(
@@ -142,43 +205,43 @@ impl Memory {
         length: usize,
     ) -> Result<&Segment> {
         let segments = self.segments(job, operation)?;
-        let Some(segment) = segments.of.get(rank as usize) else {
-            return Err(Error::NoSuchRank {
-                operation,
-                rank,
-                size: job.size,
-            });
-        };
-        if length > segment.len || offset > segment.len - length {
-            return Err(self.out_of_segment(job, operation, rank, offset, length));
+        match segments.of.get(rank as usize) {
+            Some(segment) if segment.holds(offset, length) => Ok(segment),
+            _ => segments.remote(job, operation, rank, offset, length),
         }
-        Ok(segment)
     }
 
-    /// What is wrong with a range that does not lie in a rank's segment. By itself, so that the check is small enough to be inlined.
-    #[cold]
-    #[inline(never)]
-    fn out_of_segment<N: Ni>(
+    /// This rank's segment: where it is in this process, and its bytes.
+    ///
+    /// # Errors
+    /// There is none yet.
+    pub(in crate::engine) fn own<N: Ni>(
         &self,
         job: &Job<N>,
         operation: &'static str,
+    ) -> Result<(SharedPtr, usize)> {
+        let segments = self.segments(job, operation)?;
+        match segments.own(job.rank) {
+            (_, 0) if segments.process.is_some() => Err(Error::NotAttached {
+                operation,
+                rank: job.rank,
+            }),
+            own => Ok(own),
+        }
+    }
+
+    /// The descriptor of this rank's segment and the place in it, if it holds all of a range of this process.
+    pub(in crate::engine) fn own_descriptor(
+        &self,
         rank: Rank,
-        offset: usize,
+        base: *const u8,
         length: usize,
-    ) -> Error {
-        // In a child no segment has a byte.
-        if job.is_child() {
-            return job.forked();
-        }
-        let segments = self.segments.get();
-        let segment = segments.and_then(|segments| segments.of.get(rank as usize));
-        Error::OutOfSegment {
-            operation,
-            rank,
-            offset,
-            length,
-            segment: segment.map_or(0, |segment| segment.len),
-        }
+    ) -> Option<(MdId, usize)> {
+        let segments = self.segments.get()?;
+        let (own, len) = segments.own(rank);
+        let within = base.addr().wrapping_sub(own.0.addr());
+        let holds = within < len && length <= len - within;
+        segments.md.filter(|_| holds).map(|md| (md, within))
     }
 
     /// As [`Memory::remote`], for a put, get or atomic: not in a handler (debug builds), also where it is only a copy.
@@ -203,9 +266,11 @@ impl Memory {
         offset: usize,
         length: usize,
     ) -> Option<*mut u8> {
-        let segment = self.segments.get()?.of.get(target as usize)?;
-        let fits = length <= segment.len && offset <= segment.len - length;
-        let fits = fits && length > 0 && length <= limits::MAX_LONG && !segment.window.0.is_null();
+        let segment = self.segments.get()?.get(target)?;
+        let fits = segment.holds(offset, length)
+            && length > 0
+            && length <= limits::MAX_LONG
+            && !segment.window.0.is_null();
         // SAFETY: within the segment, as just checked, all of which is mapped there.
         fits.then(|| unsafe { segment.window.0.add(offset) })
     }
@@ -220,7 +285,7 @@ impl Memory {
         let (offset, length) = (long.dest, long.length);
         if length > 0 {
             let segments = self.segments.get().ok_or(ProtocolError::NotAttached)?;
-            let own = segments.of[job.rank as usize].len as u64;
+            let own = segments.own(job.rank).1 as u64;
             if length > own || offset > own - length {
                 return Err(ProtocolError::OutOfSegment {
                     offset,
@@ -246,12 +311,12 @@ impl Memory {
             let segments = self.segments.get().ok_or(ProtocolError::NotAttached)?;
             // `Long::read` has checked that a packed long carries its data.
             let data = &packed[..length];
-            if segments.everything.is_some() {
-                if !everything::place(offset, data) {
+            if segments.is_everything() {
+                if !process::place(offset, data) {
                     return Err(ProtocolError::NoMemory { offset, length });
                 }
             } else {
-                let to = segments.own.0.wrapping_add(offset);
+                let to = segments.own(job.rank).0.0.wrapping_add(offset);
                 // SAFETY: the range lies in this rank's segment, as just checked; `data` is a message's body, which never
                 // overlaps a segment. Others may access the range at the same time: that is a race of the program's own
                 // making, as with every put.

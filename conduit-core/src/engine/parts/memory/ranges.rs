@@ -1,6 +1,6 @@
 //! Ranges of this rank's segment that a message lists: its data is put there, or what is there is taken for a reply.
 
-use super::{Memory, everything};
+use super::{Memory, process};
 use crate::engine::parts::job::Job;
 use crate::engine::parts::message::ProtocolError;
 use crate::ni::Ni;
@@ -16,14 +16,14 @@ impl Memory {
         data: &[u8],
     ) -> Result<(), ProtocolError> {
         let segments = self.segments.get().ok_or(ProtocolError::NotAttached)?;
-        let own = segments.of[job.rank as usize].len;
-        walk(list, own, data.len(), |group, at| {
+        let (own, len) = segments.own(job.rank);
+        walk(list, len, data.len(), |group, at| {
             let (len, count) = (group.len as usize, group.count as usize);
             let (offset, stride) = (group.start as usize, group.stride as isize);
-            if segments.everything.is_some() {
+            if segments.is_everything() {
                 for (run, bytes) in data[at..at + len * count].chunks_exact(len).enumerate() {
                     let offset = offset.wrapping_add_signed(stride.wrapping_mul(run as isize));
-                    if !everything::place(offset, bytes) {
+                    if !process::place(offset, bytes) {
                         return Err(ProtocolError::NoMemory {
                             offset,
                             length: len,
@@ -32,7 +32,7 @@ impl Memory {
                 }
                 return Ok(());
             }
-            let to = segments.own.0.wrapping_add(offset);
+            let to = own.0.wrapping_add(offset);
             let from = data[at..].as_ptr();
             // SAFETY: `walk` has checked that all runs lie in this rank's segment and that the data has their bytes. It is a
             // message's, which never overlaps a segment. Races are the program's own, as with every put.
@@ -49,12 +49,12 @@ impl Memory {
         data: &mut [u8],
     ) -> Result<(), ProtocolError> {
         let segments = self.segments.get().ok_or(ProtocolError::NotAttached)?;
-        let own = segments.of[job.rank as usize].len;
-        walk(list, own, data.len(), |group, at| {
+        let (own, len) = segments.own(job.rank);
+        walk(list, len, data.len(), |group, at| {
             let (len, count) = (group.len as usize, group.count as usize);
             let (offset, stride) = (group.start as usize, group.stride as isize);
             let data = &mut data[at..at + len * count];
-            if segments.everything.is_some() {
+            if segments.is_everything() {
                 for (run, bytes) in data.chunks_exact_mut(len).enumerate() {
                     let offset = offset.wrapping_add_signed(stride.wrapping_mul(run as isize));
                     let this = process_memory::this();
@@ -71,7 +71,7 @@ impl Memory {
                 }
                 return Ok(());
             }
-            let from = segments.own.0.wrapping_add(offset);
+            let from = own.0.wrapping_add(offset);
             // SAFETY: as in `scatter`.
             unsafe {
                 copy_rows(
