@@ -11,7 +11,7 @@ use crate::collectives::Element;
 use crate::team::{CollectiveCall, by};
 use crate::{Result, Scope, Team};
 
-/// A team in a [scope](Conduit::scope): its calls only start operations, on borrowed values, which end with the scope at the latest. So
+/// A team in a [scope](crate::Conduit::scope): its calls only start operations, on borrowed values, which end with the scope at the latest. So
 /// several may be under way together, also of several teams, and with puts, gets and atomics.
 ///
 /// All ranks of the team start the same in the same order; one that waits, outside of a scope, is in that order too.
