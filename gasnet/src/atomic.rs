@@ -76,6 +76,14 @@ impl DomainFlags {
         .union(Self::FAVOR_REMOTE);
 }
 
+/// The flags of a creation, of which there is at most one of each group: what to favour, and where addresses at the caller and at the
+/// target lie (`GEX_FLAG_{SELF,PEER}_SEG_*`). Nothing follows from any of them; a domain tells them again.
+const CREATION: [u32; 3] = [
+    DomainFlags::OF_CREATE.bits(),
+    0xf << 5,
+    1 << 9 | 1 << 10 | 1 << 13 | 1 << 14,
+];
+
 /// One domain: `struct conduit_gex_ad_s`. Its address is its handle; one that has been destroyed is all zeros, and stays for
 /// a later one.
 #[repr(C)]
@@ -133,9 +141,13 @@ fn refusal_of(ty: u32, operations: u32, flags: u32) -> Option<String> {
             "operations {operations:#x}, of which {foreign:#x} are none of atomics of that type"
         ));
     }
-    let allowed = DomainFlags::OF_CREATE.bits();
-    if flags & !allowed != 0 || flags.count_ones() > 1 {
-        return Some(format!("flags {flags:#x}, at most one of {allowed:#x}"));
+    let known = CREATION.iter().fold(0, |all, group| all | group);
+    let mut groups = CREATION.iter();
+    if flags & !known != 0 || groups.any(|group| (flags & group).count_ones() > 1) {
+        let [favours, own, peers] = CREATION;
+        return Some(format!(
+            "flags {flags:#x}, at most one of {favours:#x}, {own:#x} and {peers:#x} each"
+        ));
     }
     None
 }

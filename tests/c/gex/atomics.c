@@ -206,6 +206,15 @@ static void ordered(void) {
   gex_AD_Destroy(ad);
 }
 
+/* Hints, and where addresses lie: nothing follows from them. */
+static gex_Flags_t flags_of(int domain) {
+  switch (domain % 3) {
+    case 0: return GEX_FLAG_AD_FAVOR_REMOTE;
+    case 1: return GEX_FLAG_AD_FAVOR_MY_RANK | GEX_FLAG_SELF_SEG_UNKNOWN | GEX_FLAG_PEER_SEG_OFFSET;
+    default: return 0;
+  }
+}
+
 static void domains(void) {
   gex_AD_t all[100];
   int word, i, round;
@@ -213,7 +222,7 @@ static void domains(void) {
   for (round = 0; round < 3; ++round) {
     for (i = 0; i < 100; ++i) {
       const gex_DT_t type = i % 2 ? GEX_DT_I64 : GEX_DT_FLT;
-      gex_AD_Create(&all[i], team, type, GEX_OP_FADD | GEX_OP_GET, i % 3 ? 0 : GEX_FLAG_AD_FAVOR_REMOTE);
+      gex_AD_Create(&all[i], team, type, GEX_OP_FADD | GEX_OP_GET, flags_of(i));
       CHECK(gex_AD_QueryCData(all[i]) == NULL);
       gex_AD_SetCData(all[i], &word + (i & 1));
     }
@@ -221,7 +230,7 @@ static void domains(void) {
       CHECK(gex_AD_QueryTM(all[i]) == team);
       CHECK_EQ(gex_AD_QueryDT(all[i]), i % 2 ? GEX_DT_I64 : GEX_DT_FLT);
       CHECK_EQ(gex_AD_QueryOps(all[i]), GEX_OP_FADD | GEX_OP_GET);
-      CHECK_EQ(gex_AD_QueryFlags(all[i]), i % 3 ? 0 : GEX_FLAG_AD_FAVOR_REMOTE);
+      CHECK_EQ(gex_AD_QueryFlags(all[i]), flags_of(i));
       CHECK(gex_AD_QueryCData(all[i]) == &word + (i & 1));
     }
     /* To this rank, and to all of its neighbourhood. */

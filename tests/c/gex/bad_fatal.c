@@ -428,6 +428,8 @@ static void complete_by(gex_AM_Index_t handler) {
   CASE(domain_with_flags, create_ad(GEX_DT_U64, GEX_OP_ADD, GEX_FLAG_IMMEDIATE))                                 \
   CASE(domain_of_two_favours,                                                                                    \
        create_ad(GEX_DT_U64, GEX_OP_ADD, GEX_FLAG_AD_FAVOR_MY_RANK | GEX_FLAG_AD_FAVOR_REMOTE))                  \
+  CASE(domain_of_two_places,                                                                                     \
+       create_ad(GEX_DT_U64, GEX_OP_ADD, GEX_FLAG_PEER_SEG_BOUND | GEX_FLAG_PEER_SEG_OFFSET))                    \
   CASE(domain_of_team_null, gex_AD_Create(&words_of_job, NONE, GEX_DT_U64, GEX_OP_ADD, 0))                       \
   CASE(domain_to_null, gex_AD_Create(NULL, team, GEX_DT_U64, GEX_OP_ADD, 0))                                     \
   CASE(domain_null, gex_AD_QueryDT(GEX_AD_INVALID))                                                              \
