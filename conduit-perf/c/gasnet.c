@@ -7,6 +7,7 @@
 #include <gasnetex.h>
 #include <gasnet_coll.h>
 #include <gasnet_ratomic.h>
+#include <gasnet_vis.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 enum { PING_SHORT = GEX_AM_INDEX_BASE, PONG_SHORT, PING_MEDIUM, PONG_MEDIUM, PING_LONG, PONG_LONG, COUNT_SHORT,
        COUNT_MEDIUM, COUNT_LONG, READ_MEDIUM, TOLD };
-enum { REPETITIONS = 9, SEGMENT = 1 << 22 };
+enum { REPETITIONS = 9, SEGMENT = 1 << 22, RUNS = 64 };
 
 static gex_TM_t team;
 static gex_Rank_t me, peer, ranks;
@@ -111,6 +112,27 @@ static void get8_reading(unsigned count) {
   while (count--) gex_RMA_GetBlocking(team, buffer, peer, there, 8, 0);
 }
 
+/* Runs of `bytes` bytes, every second one of an array. */
+static const size_t strided_runs[] = {RUNS};
+static ptrdiff_t strides[1];
+static void *remote_runs[RUNS], *local_runs[RUNS];
+static void runs_of(size_t length) {
+  strides[0] = (ptrdiff_t)(2 * length);
+  for (size_t i = 0; i < RUNS; i++) {
+    remote_runs[i] = there + 2 * length * i;
+    local_runs[i] = buffer + 2 * length * i;
+  }
+}
+TRANSFERS(strided_put, gex_VIS_StridedPutBlocking(to, rank, remote, strides, local, strides, length, strided_runs, 1, 0))
+TRANSFERS(strided_get, gex_VIS_StridedGetBlocking(to, local, strides, rank, remote, strides, length, strided_runs, 1, 0))
+TRANSFERS(indexed_put, gex_VIS_IndexedPutBlocking(to, rank, RUNS, remote_runs, length, RUNS, local_runs, length, 0))
+TRANSFERS(indexed_get, gex_VIS_IndexedGetBlocking(to, RUNS, local_runs, length, rank, RUNS, remote_runs, length, 0))
+/* The same without a library. */
+static void runs_bare(unsigned count) {
+  const size_t length = bytes;
+  while (count--)
+    for (size_t i = 0; i < RUNS; i++) memcpy(mapped + 2 * length * i, local_runs[i], length);
+}
 static void wait_for_pong(unsigned before) { GASNET_BLOCKUNTIL(pongs != before); }
 #define ROUND_TRIPS(name, request)   \
   static void name(unsigned count) { \
@@ -211,6 +233,18 @@ static void line_round_trip(unsigned count) {
     if (me != 0) __atomic_store_n(out, turn, __ATOMIC_RELEASE);
   }
 }
+static void ranges(void) {
+  static const size_t sizes[] = {8, 64, 512, 4096};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    runs_of(sizes[i]);
+    if (mapped) figure("runs-bare", sizes[i], runs_bare);
+    figure("strided-put", sizes[i], strided_put);
+    figure("strided-get", sizes[i], strided_get);
+    figure("indexed-put", sizes[i], indexed_put);
+    figure("indexed-get", sizes[i], indexed_get);
+  }
+}
+
 static void barriers(unsigned count) {
   while (count--) barrier();
 }
@@ -338,6 +372,7 @@ int main(int argc, char **argv) {
   figure("add", 8, add);
   figure("add-implicit", 8, adds_implicit);
   figure("add-double", 8, add_double);
+  ranges();
   if (mapped) together("line-round-trip", 0, line_round_trip, 20000);
   figure("short-round-trip", 0, short_round_trip);
   figure("medium-round-trip", 512, medium_round_trip);

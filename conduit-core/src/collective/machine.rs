@@ -85,6 +85,9 @@ pub struct Machine<O> {
     outbox: VecDeque<Transfer>,
     ended: VecDeque<(u64, O)>,
     pool: Pool,
+    /// Parts that are over, for those to come; at most a window of them.
+    #[expect(clippy::vec_box, reason = "it is the boxes that are kept")]
+    spare: Vec<Box<Part>>,
 }
 
 impl<O: Operand> Machine<O> {
@@ -97,6 +100,7 @@ impl<O: Operand> Machine<O> {
         Self {
             early: EarlyMessages::new(records, limits.early),
             pool: Pool::new(limits.window as usize, limits.part),
+            spare: Vec::new(),
             team,
             limits,
             operations: VecDeque::new(),
@@ -414,7 +418,10 @@ impl<O: Operand> Machine<O> {
         }
         let index = (step * bytes.div_ceil(whole) + start / whole) as u32;
         let (piece, gathers) = limits.piece_of(&shape);
-        let mut part = Part {
+        let mut part = self.spare.pop().unwrap_or_default();
+        let mut children = std::mem::take(&mut part.children);
+        children.clear();
+        *part = Part {
             number,
             operation,
             kind: shape.kind,
@@ -426,7 +433,7 @@ impl<O: Operand> Machine<O> {
             gathers,
             eager: len <= limits.eager && len <= piece,
             parent: None,
-            children: Vec::new(),
+            children,
             sum: None,
             turn: 0,
             gathered: None,
@@ -445,6 +452,7 @@ impl<O: Operand> Machine<O> {
                 operation.operand.copy(at(source), at(result), len);
             }
             if to.is_none() && from.is_none() {
+                self.spare.push(part);
                 return Some(Next::Nothing { operation });
             }
             let team = &self.team;
@@ -454,21 +462,19 @@ impl<O: Operand> Machine<O> {
                 from.map(|(rank, _)| team.job_rank(rank)),
                 to.into_iter().map(|(rank, _)| team.job_rank(rank)),
             );
-            return Some(Next::Part(Box::new(part)));
+            return Some(Next::Part(part));
         }
         let tree = match shape.kind {
-            Kind::ReduceToAll if shape.in_order => Tree::downwards(size, limits.radix),
+            Kind::ReduceToAll if shape.in_order => Tree::downwards(size),
             // The parts of a long one have different roots, so that the ranks share the work.
-            Kind::ReduceToAll => Tree::new(size, index % size, limits.radix),
-            kind => Tree::new(size, kind.root().unwrap_or(0), limits.radix),
+            Kind::ReduceToAll => Tree::new(size, index % size),
+            kind => Tree::new(size, kind.root().unwrap_or(0)),
         };
         part.links(
             tree.parent(team.rank).map(|rank| team.job_rank(rank)),
-            tree.children(team.rank)
-                .into_iter()
-                .map(|rank| team.job_rank(rank)),
+            tree.children(team.rank).map(|rank| team.job_rank(rank)),
         );
-        Some(Next::Part(Box::new(part)))
+        Some(Next::Part(part))
     }
 
     /// A new part: what this rank has to do at once, and what has come for it before.
@@ -774,7 +780,9 @@ impl<O: Operand> Machine<O> {
         if let Some(sum) = part.sum.take() {
             self.pool.give(sum);
         }
-        self.part_over(part.operation);
+        let operation = part.operation;
+        self.spare.push(part);
+        self.part_over(operation);
     }
 
     /// A part of an operation is over; its place is empty.

@@ -1,7 +1,7 @@
 //! The collective operations of a team, as a state machine without I/O: start from [`Machine`].
 //!
 //! # Algorithm
-//! Data moves along a *k*-nomial tree whose root is the operation's: a broadcast down, a reduction to one rank up, a
+//! Data moves along a binomial tree whose root is the operation's: a broadcast down, a reduction to one rank up, a
 //! reduction to all ranks up and then down. Each rank reduces its own data with that of its children in their order, so
 //! a reduction of the same data gives the same bits every time, and all ranks get the same. One that keeps the ranks' order has the
 //! last rank for its root, and each rank's children below it: then whoever has reduced a subtree has ranks that follow one another,
@@ -61,7 +61,7 @@ pub use team::{Members, Team, TeamId};
 use crate::ni::Rank;
 
 /// What an operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// The root's data goes to all ranks.
     Broadcast {
@@ -90,6 +90,7 @@ pub enum Kind {
     /// Every rank has a block for each, and gets one of each, both in their order.
     Exchange,
     /// Ends nowhere before it has been started everywhere. One byte that says nothing is reduced.
+    #[default]
     Barrier,
 }
 
@@ -262,8 +263,6 @@ pub struct Limits {
     pub eager: usize,
     /// Bytes that are kept of what came early.
     pub early: usize,
-    /// Of the trees.
-    pub radix: u32,
 }
 
 impl Limits {
@@ -276,7 +275,6 @@ impl Limits {
             piece: bytes,
             eager: 2048,
             early: 64 << 10,
-            radix: 2,
         }
     }
 
@@ -289,7 +287,6 @@ impl Limits {
             piece,
             eager: self.eager.min(piece),
             early: self.early,
-            radix: self.radix.max(2),
         }
     }
 

@@ -58,8 +58,8 @@ pub(super) enum LinkId {
     Child(usize),
 }
 
-/// See the module.
-#[derive(Debug)]
+/// See the module. The default is that of a part that is over.
+#[derive(Debug, Default)]
 pub(super) struct Part {
     /// Its number in its team.
     pub(super) number: u32,
@@ -101,7 +101,7 @@ pub(super) struct Part {
 impl Part {
     pub(super) fn links(&mut self, parent: Option<Rank>, children: impl Iterator<Item = Rank>) {
         self.parent = parent.map(Link::new);
-        self.children = children.map(Link::new).collect();
+        self.children.extend(children.map(Link::new));
     }
 
     /// The link of a peer that has sent data. Of pairs, where one rank may be on both sides, data comes from the parent.

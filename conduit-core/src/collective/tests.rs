@@ -448,22 +448,15 @@ fn shapes(size: u32, largest: usize) -> impl Strategy<Value = (Shape, bool)> {
 }
 
 fn worlds() -> impl Strategy<Value = (u32, Limits, Vec<(Shape, bool)>, u64)> {
-    let limits = (
-        1..64_usize,
-        1..6_u32,
-        1..24_usize,
-        0..24_usize,
-        0..64_usize,
-        2..5_u32,
-    )
-        .prop_map(|(part, window, piece, eager, early, radix)| Limits {
+    let limits = (1..64_usize, 1..6_u32, 1..24_usize, 0..24_usize, 0..64_usize).prop_map(
+        |(part, window, piece, eager, early)| Limits {
             part,
             window,
             piece,
             eager,
             early,
-            radix,
-        });
+        },
+    );
     (1..=40_u32, limits).prop_flat_map(|(size, limits)| {
         // Fewer bytes where there are more ranks.
         let largest = (400 / size as usize).max(8);
@@ -572,7 +565,7 @@ proptest! {
     #[test]
     fn peers_that_send_anything_are_named_and_do_no_harm((shape, messages) in hostile(), seed in any::<u64>()) {
         let mut random = Random(seed);
-        let limits = Limits { part: 24, window: 3, piece: 12, eager: 8, early: 30, radix: 2 };
+        let limits = Limits { part: 24, window: 3, piece: 12, eager: 8, early: 30 };
         let mut machine = machine(5, limits);
         let mut sending = Vec::new();
         for (kind, source, part, signature, offset, payload) in messages {

@@ -103,6 +103,30 @@ pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
             )
         };
     }
+    // Ranges of one length need not be cut, and to put together those that lie side by side takes longer than to copy each.
+    if let (
+        Shape::Indexed { starts, len },
+        Shape::Indexed {
+            starts: from_starts,
+            len: from_len,
+        },
+    ) = (to.shape, from.shape)
+        && (len, to.unit) == (from_len, from.unit)
+    {
+        let at = |origin: usize, start: usize| origin.wrapping_add(start.wrapping_mul(to.unit));
+        let len = len.wrapping_mul(to.unit);
+        for (&to_start, &from_start) in starts.iter().zip(from_starts) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                shared::copy(
+                    with_exposed_provenance(at(from.origin, from_start)),
+                    with_exposed_provenance_mut(at(to.origin, to_start)),
+                    len,
+                )
+            };
+        }
+        return;
+    }
     for piece in Pieces::new(to, from) {
         // SAFETY: the caller's promise.
         unsafe {

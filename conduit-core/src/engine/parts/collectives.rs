@@ -2,7 +2,6 @@
 //! for them.
 
 use std::collections::{HashMap, VecDeque};
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::buffers::Descriptors;
@@ -247,10 +246,21 @@ impl<M: Mode> Collectives<M> {
         operation: &'static str,
         team: TeamId,
     ) -> Result<Team> {
+        self.of_team(job, operation, team, Team::clone)
+    }
+
+    fn of_team<N: Ni, R>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        team: TeamId,
+        look: impl FnOnce(&Team) -> R,
+    ) -> Result<R> {
         let mut teams = self.teams.lock();
-        let seat = teams.seat(team);
-        seat.map(|seat| seat.machine.team().clone())
-            .ok_or_else(|| no_team(job.rank, operation, team))
+        match teams.seat(team) {
+            Some(seat) => Ok(look(seat.machine.team())),
+            None => Err(no_team(job.rank, operation, team)),
+        }
     }
 
     /// This rank leaves a team, in which nothing is under way here.
@@ -298,7 +308,7 @@ impl<M: Mode> Collectives<M> {
         group: Option<OpId>,
     ) -> Result<OpId> {
         let job = with.job;
-        let size = self.team(job, operation, team)?.size;
+        let size = self.of_team(job, operation, team, |team| team.size)?;
         if let Some(rank) = shape.kind.root()
             && rank >= size
         {
@@ -436,63 +446,64 @@ impl<M: Mode> Collectives<M> {
             let Some(team) = self.next_sender() else {
                 break;
             };
-            // Each message is tried once; those that come up meanwhile have to wait for the next poll, so that one poll
-            // does not take for ever.
-            let count = self.with_machine(with, team, with.job.rank, |machine| {
-                Ok(machine.outgoing_count())
-            });
-            for _ in 0..count.unwrap_or(0) {
-                match self.send_next(with, team, &mut copy, &mut send) {
-                    ControlFlow::Continue(posted) => sent += u32::from(posted),
-                    ControlFlow::Break(()) => break,
-                }
-            }
+            sent += self.send_for(with, team, &mut copy, &mut send);
         }
         sent
     }
 
-    /// Sends a message of a team, if there is room for it: was it sent? Breaks when there is none any more.
-    fn send_next<N: Ni>(
+    /// Sends what a team has to send, as far as there is room; how many messages that were.
+    fn send_for<N: Ni>(
         &self,
         with: With<'_, N, M>,
         team: TeamId,
         copy: &mut Vec<u8>,
         send: &mut impl FnMut(TeamId, &Outgoing, &[u8]) -> Result<bool>,
-    ) -> ControlFlow<(), bool> {
-        let taken = self.with_machine(with, team, with.job.rank, |machine| {
-            Ok(machine.outgoing().map(|outgoing| {
-                let payload = machine.payload(&outgoing);
-                if M::PARALLEL {
-                    // While this thread sends, another may fail in its wait and give the memory back.
-                    copy.clear();
-                    copy.extend_from_slice(payload);
+    ) -> u32 {
+        // Each message is tried once; those that come up meanwhile have to wait for the next poll, so that one poll does not take
+        // for ever.
+        let (mut left, mut last, mut sent) = (None, None, 0);
+        loop {
+            let taken = self.with_machine(with, team, with.job.rank, |machine| {
+                if let Some((outgoing, sent)) = last.take() {
+                    machine.sent(outgoing, sent)?;
                 }
-                let payload = std::ptr::from_ref(payload);
-                (outgoing, payload)
-            }))
-        });
-        let Some(Some((outgoing, payload))) = taken else {
-            return ControlFlow::Break(());
-        };
-        let payload = if M::PARALLEL {
-            &copy[..]
-        } else {
-            // SAFETY: the machine keeps a message's bytes in place and unchanged until it is told that they were sent. They
-            // are its own or a caller's, who is this thread and inside of a call.
-            unsafe { &*payload }
-        };
-        let posted = send(team, &outgoing, payload);
-        let posted = match posted {
-            Ok(posted) => posted,
-            Err(error) => {
-                with.job.fail(error);
-                return ControlFlow::Break(());
+                let left = left.get_or_insert_with(|| machine.outgoing_count());
+                let Some(rest) = left.checked_sub(1) else {
+                    return Ok(None);
+                };
+                *left = rest;
+                Ok(machine.outgoing().map(|outgoing| {
+                    let payload = machine.payload(&outgoing);
+                    if M::PARALLEL {
+                        // While this thread sends, another may fail in its wait and give the memory back.
+                        copy.clear();
+                        copy.extend_from_slice(payload);
+                    }
+                    let payload = std::ptr::from_ref(payload);
+                    (outgoing, payload)
+                }))
+            });
+            let Some(Some((outgoing, payload))) = taken else {
+                return sent;
+            };
+            let payload = if M::PARALLEL {
+                &copy[..]
+            } else {
+                // SAFETY: the machine keeps a message's bytes in place and unchanged until it is told that they were sent. They
+                // are its own or a caller's, who is this thread and inside of a call.
+                unsafe { &*payload }
+            };
+            match send(team, &outgoing, payload) {
+                Ok(posted) => {
+                    sent += u32::from(posted);
+                    last = Some((outgoing, posted));
+                }
+                Err(error) => {
+                    with.job.fail(error);
+                    return sent;
+                }
             }
-        };
-        self.with_machine(with, team, with.job.rank, |machine| {
-            machine.sent(outgoing, posted)
-        });
-        ControlFlow::Continue(posted)
+        }
     }
 }
 
