@@ -26,7 +26,7 @@ const OF_ATOMICS: &[Exclusion] = &[
     ),
     excused("process/what_may_not_be_written_is_read", PROCESS),
     excused("process/a_range_has_its_bounds", PROCESS),
-    excused("process/atomics_do_not_match", PROCESS),
+    excused("process/atomics_act_on_addresses", PROCESS),
 ];
 
 /// The same where messages do the atomics.
