@@ -2,9 +2,12 @@
 
 use std::ffi::{c_uint, c_void};
 
+use am::limits;
 use conduit::Rank;
+use conduit::settings::{Groups as _, Settings};
 
 use crate::abi::{self, Flags};
+use crate::fault::fatal;
 use crate::handlers::token;
 use crate::job::{Job, TheEngine};
 use crate::prepared::own_buffer_limit;
@@ -19,21 +22,38 @@ extern "C" fn gex_AM_MaxArgs() -> c_uint {
 /// Most bytes of a medium, request or reply, to any rank, with any argument count and options.
 fn medium(call: &str) -> usize {
     // As with the most arguments: a limit that is the same for all counts is one that clients can rely on.
-    Job::of(call).engine().max_medium(am::MAX_ARGS)
+    match Job::get() {
+        Some(job) => job.engine().max_medium(am::MAX_ARGS),
+        None => limits::max_medium(chunk_to_be(call), am::MAX_ARGS),
+    }
 }
 
-/// Most bytes of a long reply to any rank.
+/// Bytes of a chunk of the job that this process is going to join: clients ask for the limits to any rank before init too,
+/// since most of GASNet's conduits have them as constants. Settings that init would refuse end the process.
+fn chunk_to_be(call: &str) -> usize {
+    match Settings::from_env() {
+        Ok((settings, _)) => settings.engine.chunk,
+        Err(error) => fatal(call, &error),
+    }
+}
+
+/// Most bytes of a long reply to any rank. Before init, that of a rank whose memory can't be written to at once.
 fn long_reply(call: &str) -> usize {
-    let engine = Job::of(call).engine();
+    let Some(job) = Job::get() else {
+        return limits::max_packed_long(chunk_to_be(call), am::MAX_ARGS);
+    };
+    let engine = job.engine();
     (0..engine.size())
         .map(|rank| engine.max_long_reply(rank))
         .min()
         .unwrap_or(0)
 }
 
-fn long_request(call: &str) -> usize {
-    let job = Job::of(call);
-    job.engine().max_long_request(job.rank())
+fn long_request() -> usize {
+    match Job::get() {
+        Some(job) => job.engine().max_long_request(job.rank()),
+        None => limits::MAX_LONG,
+    }
 }
 
 /// Most bytes of a medium request to any rank.
@@ -51,7 +71,7 @@ extern "C" fn gex_AM_LUBReplyMedium() -> usize {
 /// Most bytes of a long request to any rank.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_LUBRequestLong() -> usize {
-    long_request("gex_AM_LUBRequestLong")
+    long_request()
 }
 
 /// Most bytes of a long reply to any rank.
@@ -116,7 +136,7 @@ extern "C" fn gex_AM_MaxRequestLong(
 ) -> usize {
     const CALL: &str = "gex_AM_MaxRequestLong";
     let (engine, _) = engine_for(CALL, team, rank);
-    prepared(engine, long_request(CALL), flags)
+    prepared(engine, long_request(), flags)
 }
 
 /// Most bytes of a long reply to a rank, or to any if it is `GEX_RANK_INVALID`.

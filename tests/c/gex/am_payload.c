@@ -75,11 +75,23 @@ static void count(gex_Token_t token) {
   counted++;
 }
 
+/* Those to any rank may be asked for before init, and hold after it. */
+static size_t medium_before, reply_medium_before, long_before, reply_long_before;
+
+static void limits_before(void) {
+  medium_before = gex_AM_LUBRequestMedium();
+  reply_medium_before = gex_AM_LUBReplyMedium();
+  long_before = gex_AM_LUBRequestLong();
+  reply_long_before = gex_AM_LUBReplyLong();
+}
+
 static void limits(gex_Rank_t peer) {
   unsigned int n;
   const size_t least_medium = gex_AM_LUBRequestMedium(), least_long = gex_AM_LUBRequestLong();
   const size_t least_reply_medium = gex_AM_LUBReplyMedium(), least_reply_long = gex_AM_LUBReplyLong();
   CHECK(least_medium >= 512 && least_reply_medium >= 512 && least_long >= 512 && least_reply_long >= 512);
+  CHECK(medium_before == least_medium && reply_medium_before == least_reply_medium && long_before == least_long);
+  CHECK(reply_long_before >= 512 && reply_long_before <= least_reply_long);
   for (n = 0; n <= gex_AM_MaxArgs(); ++n) {
     const gex_Flags_t flags[] = {0, GEX_FLAG_IMMEDIATE, GEX_FLAG_AM_PREPARE_LEAST_CLIENT,
                                  GEX_FLAG_AM_PREPARE_LEAST_ALLOC};
@@ -266,6 +278,7 @@ int main(int argc, char **argv) {
     {BACK_MEDIUM, (gex_AM_Fn_t)back_medium, GEX_FLAG_AM_MEDIUM | reply, 1, NULL, "back medium"},
     {BACK_LONG, (gex_AM_Fn_t)back_long, GEX_FLAG_AM_LONG | reply, 1, NULL, "back long"},
     {COUNT, (gex_AM_Fn_t)count, GEX_FLAG_AM_SHORT | request, 0, NULL, "count"}};
+  limits_before();
   start(&argc, &argv, handlers, HANDLERS - GEX_AM_INDEX_BASE, SEGMENT);
   source = (char *)malloc(SEGMENT);
   CHECK(source != NULL);
