@@ -1,5 +1,7 @@
 //! How jobs end from within and from outside, and that nothing is left behind.
 
+use std::process::Command;
+
 use crate::support::{PROBE, Process, Running, conduit_run, run};
 use rustix::process::Signal;
 
@@ -68,7 +70,13 @@ fn a_hangup_is_forwarded_and_the_job_goes_on() {
     // The loop starts a new process to wait for when SIGHUP has killed the one before.
     let script = "trap 'echo hup' HUP; trap 'exit 0' USR1; echo ready; \
         while :; do sleep 1000 & wait; done";
-    let mut job = Running::start(conduit_run(&["-n", "2", "sh", "-c", script]));
+    // Whoever has the tests run by `nohup` has them ignore it, and so the launcher.
+    let mut launcher = Command::new("env");
+    launcher
+        .arg("--default-signal=HUP")
+        .arg(conduit_run(&[]).get_program())
+        .args(["-n", "2", "sh", "-c", script]);
+    let mut job = Running::start(launcher);
     assert!((0..2).all(|_| job.line() == "ready"));
     job.signal(Signal::HUP);
     assert!((0..2).all(|_| job.line() == "hup"));
