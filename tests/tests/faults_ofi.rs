@@ -218,7 +218,12 @@ fn a_killed_rank_is_missed() {
                 let finished = finished.run().expect("nothing is left behind");
                 println!("{}, {provider}, {storm}: {finished:#?}", library.name);
                 assert_eq!(finished.code, Some(1), "{finished:#?}");
-                assert!(finished.stderr.contains("rank 1 "), "{finished:#?}");
+                // Who sends to it may hang in shm's library, on a lock that it held, and be missed as well, first by whoever has not
+                // heard of either.
+                let stderr = &finished.stderr;
+                let missed = stderr.contains("rank 1 ")
+                    || provider == "shm" && stderr.contains("can't be reached any more");
+                assert!(missed, "{finished:#?}");
             }
         }
     }
