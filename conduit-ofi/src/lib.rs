@@ -17,6 +17,8 @@ pub mod provider;
 pub mod settings;
 mod slots;
 pub mod start;
+#[cfg(test)]
+mod testing;
 mod wait;
 pub mod wire;
 

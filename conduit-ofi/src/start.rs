@@ -100,17 +100,11 @@ pub fn library(which: &Which) -> Result<Library, String> {
     match which {
         Which::File(path) => load(Some(path.as_path())),
         Which::System => load(None),
-        Which::Vendored => vendored()
-            .ok_or_else(|| "this build has no libfabric of its own (feature vendored)".to_owned()),
-        Which::Any => load(None).or_else(|error| vendored().ok_or(error)),
+        Which::Vendored => Library::vendored().ok_or_else(|| {
+            "this program has no libfabric of its own (crate libfabric-vendored)".to_owned()
+        }),
+        Which::Any => load(None).or_else(|error| Library::vendored().ok_or(error)),
     }
-}
-
-fn vendored() -> Option<Library> {
-    #[cfg(feature = "vendored")]
-    return Some(Library::vendored());
-    #[cfg(not(feature = "vendored"))]
-    None
 }
 
 /// What a rank contributes to the allgather at start begins with one of these: its

@@ -135,16 +135,14 @@ impl Wait for Waiter {
 mod tests {
     use crate::objects::Objects;
     use crate::provider::{Hints, choose};
-    use crate::start::{Which, library};
+    use crate::start::library;
+    use crate::testing::libraries;
 
     /// Without descriptors a sleeping rank would poll every 100 µs.
     #[test]
     fn queues_of_tcp_have_descriptors() {
-        for which in [Which::System, Which::Vendored] {
-            // Not every host has a libfabric.
-            let Ok(library) = library(&which) else {
-                continue;
-            };
+        for which in libraries() {
+            let library = library(&which).expect("it has been loaded before");
             let hints = Hints {
                 provider: Some("tcp".to_owned()),
                 one_host: true,

@@ -1,13 +1,15 @@
 //! The family of figures over Portals 4, on the libportals for tests: its jobs run and say what they should; no number is asserted
 //! beyond that it is one.
 
+use xtask::{Library, library};
+
 use crate::support::{conduit_perf, fails, measured, objects, text};
 
 const LIBRARY: &str = "CONDUIT_PORTALS4_LIBRARY";
 
 #[test]
 fn figures_are_measured_beside_bare_loops() {
-    let library = portals4_double::file();
+    let library = library("portals4-double", Library::Shared).expect("cargo builds it");
     let library = library.to_str().expect("a path in UTF-8");
     let asked = [
         "am-short-round-trip",

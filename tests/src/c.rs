@@ -1,9 +1,9 @@
 //! Programs in C and C++ against the headers of `gasnet/include` and the C libraries of this workspace.
 //!
 //! ```no_run
-//! use conduit_tests::c::{self, Build, Standard};
+//! use conduit_tests::c::{Build, Standard};
 //!
-//! let library = c::static_library("gasnet-tools", &[])?;
+//! let library = xtask::library("gasnet-tools", xtask::Library::Static)?;
 //! let built = Build::new(Standard::C99).source("hello.c").library(library).executable()?;
 //! assert_eq!(built.job(["an argument"]).run()?.code, Some(0));
 //! # Ok::<(), anyhow::Error>(())
@@ -12,14 +12,12 @@
 //! Compilers and programs run with time limits, as jobs; what they write lies in a temporary folder that goes with the
 //! [`Executable`].
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail};
 use tempfile::TempDir;
 
 use crate::job::{Finished, Job};
@@ -94,76 +92,6 @@ pub fn source(name: &str) -> PathBuf {
 fn root() -> &'static Path {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     tests.parent().unwrap_or(tests)
-}
-
-/// The static library of one of this workspace's crates, built by cargo in the profile of development; once for each in a
-/// process of tests.
-///
-/// # Errors
-/// Cargo fails, or names no such library.
-pub fn static_library(package: &str, features: &[&str]) -> Result<PathBuf> {
-    library(package, features, "staticlib", "a")
-}
-
-/// Likewise the shared one.
-///
-/// # Errors
-/// As for [`static_library`].
-pub fn shared_library(package: &str) -> Result<PathBuf> {
-    library(package, &[], "cdylib", "so")
-}
-
-fn library(package: &str, features: &[&str], kind: &str, extension: &str) -> Result<PathBuf> {
-    type Key = (String, Vec<String>);
-    static BUILT: Mutex<Option<HashMap<Key, PathBuf>>> = Mutex::new(None);
-    let key: Key = (
-        package.to_owned(),
-        features.iter().map(ToString::to_string).collect(),
-    );
-    // Held while it is built, so that a second test waits for the first one's library.
-    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    let built = built.get_or_insert_default();
-    if let Some(library) = built.get(&key) {
-        return Ok(library.clone());
-    }
-    let library = build_library(package, features, kind, extension)?;
-    built.insert(key, library.clone());
-    Ok(library)
-}
-
-fn build_library(package: &str, features: &[&str], kind: &str, extension: &str) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .current_dir(root())
-        .args([
-            "rustc",
-            "--locked",
-            "--quiet",
-            "--lib",
-            "--crate-type",
-            kind,
-            "--message-format",
-            "json",
-            "-p",
-            package,
-        ])
-        .arg(format!("--features={}", features.join(",")))
-        .output()
-        .context("cargo can't be started")?;
-    ensure!(
-        output.status.success(),
-        "cargo can't build {package}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    // A line of JSON for each thing that was built; the package's own is the last of its kind.
-    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
-    messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
-        .filter_map(|name| name.as_str().map(PathBuf::from))
-        .rfind(|path| path.extension() == Some(OsStr::new(extension)))
-        .with_context(|| format!("cargo built no {kind} of {package}"))
 }
 
 /// Words of C: names, key words, numbers.

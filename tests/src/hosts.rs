@@ -211,18 +211,18 @@ impl Faulty {
 /// # Panics
 /// If they did, or the job ended in another way.
 #[track_caller]
-pub fn killed_meanwhile(facade: &str, settings: &[(&str, &str)]) {
+pub fn killed_meanwhile(program: &str, settings: &[(&str, &str)]) {
     for how in ["reused", "freed"] {
-        killed(facade, how, settings);
+        killed(program, how, settings);
     }
 }
 
 #[track_caller]
-fn killed(facade: &str, how: &str, settings: &[(&str, &str)]) {
+fn killed(program: &str, how: &str, settings: &[(&str, &str)]) {
     let (sender, receiver) = channel();
     let script = "trap '' TERM; exec \"$@\"";
     let launch = Launch::new(3, "sh")
-        .args(["-c", script, "killed", facade, "killed_meanwhile", how])
+        .args(["-c", script, "killed", program, "killed_meanwhile", how])
         .env("RUST_BACKTRACE", "0")
         .grace(Duration::from_secs(30))
         .timeout(Some(Duration::from_secs(60)))

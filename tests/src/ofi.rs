@@ -1,12 +1,14 @@
 //! The network over libfabric, as tests start it: every library that is here, every provider that
 //! runs on one host.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use conduit_ofi::provider::Hints;
 use conduit_ofi::start::{OfiConfig, Which, library};
 use conduit_portals::transport::PortalsConfig;
 use seal::Protection;
+use xtask::Library;
 
 /// A libfabric to test with, and its name.
 #[derive(Debug, Clone)]
@@ -26,6 +28,7 @@ pub fn libraries() -> Vec<Fabric> {
         let name = file.leak();
         return vec![Fabric { name, which }];
     }
+    libfabric_vendored::provide();
     let all = [("system", Which::System), ("vendored", Which::Vendored)];
     let all = all.map(|(name, which)| Fabric { name, which });
     all.into_iter()
@@ -37,6 +40,14 @@ pub fn libraries() -> Vec<Fabric> {
             }
         })
         .collect()
+}
+
+/// The libfabric that refuses: see [`refusing_fabric`].
+///
+/// # Panics
+/// Cargo can't build it.
+pub fn refusing() -> PathBuf {
+    xtask::library("refusing-fabric", Library::Shared).expect("cargo builds it")
 }
 
 /// Providers that run between ranks of one host: name, domain.

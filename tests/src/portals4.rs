@@ -9,6 +9,7 @@ use conduit_core::threads::Mode;
 use conduit_portals::portals4::start::in_process;
 use conduit_portals::portals4::{Portals4, Portals4Config, Portals4Error};
 use tempfile::TempDir;
+use xtask::{Library, library};
 
 /// The most ranks of a job here.
 const MOST: usize = 9;
@@ -96,9 +97,14 @@ pub fn job<M: Mode>(
     in_process(&files[..ranks as usize], config)
 }
 
+/// The libportals of these tests.
+fn double() -> PathBuf {
+    library("portals4-double", Library::Shared).expect("cargo builds it")
+}
+
 fn copies(faults: &'static str) -> Copies {
     let folder = tempfile::tempdir().expect("a folder for copies");
-    let original = real().unwrap_or_else(portals4_double::file);
+    let original = real().unwrap_or_else(double);
     let files = portals4_double::copies(&original, folder.path(), faults, MOST);
     Copies {
         faults,
@@ -112,7 +118,7 @@ fn copies(faults: &'static str) -> Copies {
 /// # Panics
 /// It can't be copied.
 pub fn file(folder: &Path, faults: &str) -> PathBuf {
-    let original = real().unwrap_or_else(portals4_double::file);
+    let original = real().unwrap_or_else(double);
     let mut files = portals4_double::copies(&original, folder, faults, 1).expect("a copy");
     files.remove(0)
 }

@@ -6,11 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use conduit::settings::{Description, Groups as _, Settings};
 use conduit_tests::job::{Finished, Job};
 
-const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
-const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
 fn run(ranks: u32, arguments: &[&str], settings: &[(&str, &str)]) -> Finished {
-    let job = Job::new(LAUNCH, ranks, FACADE, arguments).envs(settings);
+    let job = Job::new(HELPER, ranks, HELPER, arguments).envs(settings);
     job.run().expect("nothing is left behind")
 }
 
@@ -83,8 +82,8 @@ fn a_secret_that_is_not_the_jobs_ends_all_ranks() {
         "file=$1$PMI_RANK; shift; [ ! -e $file ] || export CONDUIT_SECRET_FILE=$file; exec \"$@\"";
     let run = |name: &str| {
         let files = path(name);
-        let arguments = ["-c", script, "secret", &files, FACADE, "calls", "seq"];
-        let job = Job::new(LAUNCH, 2, "sh", &arguments)
+        let arguments = ["-c", script, "secret", &files, HELPER, "calls", "seq"];
+        let job = Job::new(HELPER, 2, "sh", &arguments)
             .env("CONDUIT_NETWORK", "udp")
             .env("CONDUIT_UDP_INTERFACE", "lo")
             .run();
@@ -356,7 +355,7 @@ fn leaving_without_finish_is_told_and_no_success() {
 #[test]
 fn what_another_launcher_has_started_is_no_job_of_its_own() {
     let alone = |variables: &[(&str, &str)]| {
-        let job = Job::alone(FACADE, ["calls", "seq"]).envs(variables);
+        let job = Job::alone(HELPER, ["calls", "seq"]).envs(variables);
         job.run().expect("nothing is left behind")
     };
     let size = ("OMPI_COMM_WORLD_SIZE", "3");

@@ -58,7 +58,7 @@ pub(crate) fn faults() -> String {
 }
 
 fn demanding() -> Vec<Setup<Ofi<Seq>>> {
-    let library = Which::File(refusing_fabric::file());
+    let library = Which::File(ofi::refusing());
     DEMANDING
         .into_iter()
         .map(|(provider, native_atomics, faults)| {

@@ -2,15 +2,14 @@
 
 use conduit_tests::job::{CHECKS, Job};
 
-const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
-const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
 /// With and without checks.
 #[track_caller]
 fn succeeds(ranks: u32, arguments: &[&str], settings: &[(&str, &str)]) {
     for checks in CHECKS {
         let settings = [settings, &checks].concat();
-        let job = Job::new(LAUNCH, ranks, FACADE, arguments).envs(&settings);
+        let job = Job::new(HELPER, ranks, HELPER, arguments).envs(&settings);
         let finished = job.run().expect("nothing is left behind");
         assert_eq!(
             finished.code,
@@ -67,7 +66,7 @@ fn every_call_every_way() {
 
 #[test]
 fn a_program_started_alone_is_a_job_of_one() {
-    let status = std::process::Command::new(FACADE)
+    let status = std::process::Command::new(HELPER)
         .args(["calls", "seq"])
         .status();
     assert!(status.expect("the program starts").success());
@@ -191,7 +190,7 @@ fn hot_pairs_change() {
         }
     }
     // More ranks than have rings for each other. They say what they have lent.
-    let job = Job::new(LAUNCH, 34, FACADE, &["hot_pairs", "2"]);
+    let job = Job::new(HELPER, 34, HELPER, &["hot_pairs", "2"]);
     let finished = job.env("CONDUIT_SHM_STATISTICS", "1").run();
     let told = finished.expect("nothing is left behind");
     assert_eq!(told.code, Some(0), "{told:#?}");

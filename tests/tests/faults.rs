@@ -11,8 +11,7 @@ use conduit_tests::job::{Job, Running};
 use conduit_tests::{ofi, pace};
 use rustix::process::{Signal, kill_process};
 
-const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
-const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 /// Between a rank's death and the end of all, on a quiet machine.
 const END: Duration = Duration::from_secs(5);
 /// Over UDP, with windows that are the least for ten ranks, and some wide ones.
@@ -56,7 +55,7 @@ struct Kill {
 fn kill(kill: Kill) -> Result<(), String> {
     let before = shared_memory();
     let (sender, receiver) = std::sync::mpsc::channel();
-    let job = Launch::new(kill.ranks, FACADE)
+    let job = Launch::new(kill.ranks, HELPER)
         .args([
             if kill.parallel { "storm_par" } else { "storm" },
             kill.storm,
@@ -245,7 +244,7 @@ fn children_of_ranks_use_nothing_of_theirs() {
     }
     for network in networks {
         for (mode, checks) in [("seq", "0"), ("seq", "1"), ("par", "0")] {
-            let job = Job::new(LAUNCH, 3, FACADE, &["children", mode])
+            let job = Job::new(HELPER, 3, HELPER, &["children", mode])
                 .env("CONDUIT_CHECKS", checks)
                 .env("RUST_BACKTRACE", "0")
                 .envs(&network);
@@ -263,7 +262,7 @@ fn children_of_ranks_use_nothing_of_theirs() {
 #[test]
 fn a_killed_launcher_takes_its_ranks_with_it() {
     for storm in ["all", "barriers"] {
-        let job = Job::new(LAUNCH, 4, FACADE, &["storm", storm]);
+        let job = Job::new(HELPER, 4, HELPER, &["storm", storm]);
         let running: Running = job.start().expect("the job starts");
         let pid = running.pid();
         // Somewhere in its start or work; which makes no difference to what must be left.

@@ -7,8 +7,7 @@ use conduit_tests::hosts::DEAD_TIME;
 use conduit_tests::job::{Finished, Job};
 use conduit_tests::{ofi, pace};
 
-const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
-const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
 /// The rank with the faults.
 const FAULTY: u32 = 1;
@@ -51,9 +50,9 @@ impl Faulty<'_> {
                  export CONDUIT_OFI_DOMAIN='{domain}!{faults}'; {before}; \
              fi; exec \"$@\""
         );
-        let wrapped = [&["-c", &script, "faulty", FACADE], arguments].concat();
-        let library = refusing_fabric::file();
-        let finished = Job::new(LAUNCH, 3, "sh", &wrapped)
+        let wrapped = [&["-c", &script, "faulty", HELPER], arguments].concat();
+        let library = ofi::refusing();
+        let finished = Job::new(HELPER, 3, "sh", &wrapped)
             .env("CONDUIT_NETWORK", "ofi")
             .env("CONDUIT_OFI_LIBRARY", &library.to_string_lossy())
             .env("CONDUIT_OFI_PROVIDER", provider)
@@ -196,10 +195,10 @@ fn a_killed_rank_is_missed() {
                 let folder = tempfile::tempdir().expect("a folder");
                 let pipe = folder.path().join("pipe");
                 let finished = Job::new(
-                    LAUNCH,
+                    HELPER,
                     3,
                     "sh",
-                    &["-c", script, "killed", FACADE, "storm", storm],
+                    &["-c", script, "killed", HELPER, "storm", storm],
                 )
                 .env("PIPE", &pipe.to_string_lossy())
                 .env("CONDUIT_NETWORK", "ofi")

@@ -5,8 +5,7 @@ use std::cell::Cell;
 use conduit_tests::job::{Job, Running};
 use rustix::process::{Signal, kill_process};
 
-const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
-const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
 const SHM: &[(&str, &str)] = &[];
 const MESSAGES: &[(&str, &str)] = &[("CONDUIT_WINDOWS", "0")];
@@ -27,7 +26,7 @@ fn mismatch(ranks: u32, calls: [&str; 2], names: &str, mode: &str, network: &[(&
             )
         })
         .collect();
-    let job = Job::new(LAUNCH, ranks, FACADE, &["meet", mode, &calls.join(":")]).envs(network);
+    let job = Job::new(HELPER, ranks, HELPER, &["meet", mode, &calls.join(":")]).envs(network);
     if calls.contains(&"finish") {
         let mut job = job.start().unwrap();
         let all = |written: &str| words.iter().all(|word| written.contains(word));
@@ -63,7 +62,7 @@ fn finish_and_quiesce_agree_with_no_other_call() {
 
 /// A job whose last rank computes while the others wait in a call.
 fn waiting(program: &[&str], settings: &[(&str, &str)]) -> Running {
-    let job = Job::new(LAUNCH, 3, FACADE, program).envs(settings);
+    let job = Job::new(HELPER, 3, HELPER, program).envs(settings);
     job.start().unwrap()
 }
 
@@ -244,7 +243,7 @@ fn traffic_hides_no_wait() {
 #[test]
 fn a_signal_that_is_none_is_refused() {
     for signal in ["KILL", "9", "", "USR"] {
-        let job = Job::new(LAUNCH, 1, FACADE, &["wait", "seq", "poll"]);
+        let job = Job::new(HELPER, 1, HELPER, &["wait", "seq", "poll"]);
         let job = job.env("CONDUIT_REPORT_SIGNAL", signal);
         let accepted = "accepted is one of USR1, USR2, HUP, QUIT, or its number";
         job.ends_with(1, &["CONDUIT_REPORT_SIGNAL", accepted]);

@@ -12,8 +12,7 @@ use conduit_tests::lan;
 use conduit_tests::pace;
 use conduit_tests::udp::FAULTS;
 
-const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
-const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
 // ---- on this host ----------------------------------------------------------------------------------------------------
 
@@ -21,15 +20,15 @@ const FACADE: &str = env!("CARGO_BIN_EXE_facade");
 const SEPARATE: [(&str, &str); 2] = [("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")];
 
 fn separate(ranks: u32, arguments: &[&str], more: &[(&str, &str)]) -> Finished {
-    let job = Job::new(LAUNCH, ranks, FACADE, arguments);
+    let job = Job::new(HELPER, ranks, HELPER, arguments);
     succeeds(job, &[&SEPARATE, more].concat())
 }
 
 /// Hosts of two ranks each, by name only.
 fn pairs(ranks: u32, arguments: &[&str], more: &[(&str, &str)]) -> Finished {
     let script = "export CONDUIT_HOST=host$((PMI_RANK / 2)); exec \"$@\"";
-    let wrapped = [&["-c", script, "pairs", FACADE], arguments].concat();
-    let job = Job::new(LAUNCH, ranks, "sh", &wrapped);
+    let wrapped = [&["-c", script, "pairs", HELPER], arguments].concat();
+    let job = Job::new(HELPER, ranks, "sh", &wrapped);
     succeeds(job, &[&[("CONDUIT_UDP_INTERFACE", "lo")], more].concat())
 }
 
@@ -137,10 +136,10 @@ fn all_of_it_with_packets_that_suffer() {
 fn shared_memory_alone_refuses_several_hosts() {
     let script = "export CONDUIT_HOST=host$PMI_RANK; exec \"$@\"";
     let job = Job::new(
-        LAUNCH,
+        HELPER,
         2,
         "sh",
-        &["-c", script, "alone", FACADE, "calls", "seq"],
+        &["-c", script, "alone", HELPER, "calls", "seq"],
     );
     let job = job.env("CONDUIT_NETWORK", "shm");
     let finished = job.run().expect("nothing is left behind");
@@ -189,7 +188,7 @@ fn the_rank_that_sends_most_has_the_lane() {
 
 #[test]
 fn an_interface_that_is_not_there_is_named() {
-    let job = Job::new(LAUNCH, 2, FACADE, &["calls", "seq"]);
+    let job = Job::new(HELPER, 2, HELPER, &["calls", "seq"]);
     let job = job
         .env("CONDUIT_NETWORK", "udp")
         .env("CONDUIT_UDP_INTERFACE", "ether99");
@@ -204,12 +203,12 @@ fn every_call_between_hosts() {
         let Some(lan) = hosts(count) else { return };
         for checks in CHECKS {
             for mode in ["seq", "par"] {
-                succeeds(lan.job(LAUNCH, 4, FACADE, &["calls", mode]), &checks);
+                succeeds(lan.job(HELPER, 4, HELPER, &["calls", mode]), &checks);
             }
         }
-        succeeds(lan.job(LAUNCH, 8, FACADE, &["flood"]), &CHECKS[1]);
+        succeeds(lan.job(HELPER, 8, HELPER, &["flood"]), &CHECKS[1]);
         let v6 = [("CONDUIT_UDP_INTERFACE", "fd78::/64")];
-        succeeds(lan.job(LAUNCH, 4, FACADE, &["calls", "seq"]), &v6);
+        succeeds(lan.job(HELPER, 4, HELPER, &["calls", "seq"]), &v6);
     }
 }
 
@@ -219,11 +218,11 @@ fn hosts_between_which_packets_suffer() {
         let Some(lan) = hosts(count) else { return };
         for (mode, checks) in ["seq", "par"].into_iter().zip(CHECKS) {
             let settings = [&FAULTS[..], &checks].concat();
-            succeeds(lan.job(LAUNCH, 4, FACADE, &["calls", mode]), &settings);
+            succeeds(lan.job(HELPER, 4, HELPER, &["calls", mode]), &settings);
         }
-        succeeds(lan.job(LAUNCH, 8, FACADE, &["crowd"]), &FAULTS);
+        succeeds(lan.job(HELPER, 8, HELPER, &["crowd"]), &FAULTS);
         let few = [&FEW_CREDITS[..], &FAULTS].concat();
-        succeeds(lan.job(LAUNCH, 4, FACADE, &["credits"]), &few);
+        succeeds(lan.job(HELPER, 4, HELPER, &["credits"]), &few);
     }
 }
 
@@ -237,7 +236,7 @@ fn a_crowd_on_four_hosts() {
         ("CONDUIT_LANE_ARRIVALS", "16M"),
     ];
     for settings in [&[][..], &lanes] {
-        let finished = succeeds(lan.job(LAUNCH, 64, FACADE, &["crowd"]), settings);
+        let finished = succeeds(lan.job(HELPER, 64, HELPER, &["crowd"]), settings);
         println!(
             "64 ranks on 4 hosts, {settings:?}, in {:?}: {}",
             finished.time,
@@ -258,7 +257,7 @@ fn nothing_of_a_lan_is_left() {
     let Some(lan) = hosts(2) else { return };
     let name = lan.host(0).trim_end_matches(".0").to_owned() + ".";
     assert_eq!(lan::namespaces(&name).expect("a list").len(), 3);
-    let job = lan.job(LAUNCH, 2, FACADE, &["storm", "barriers"]);
+    let job = lan.job(HELPER, 2, HELPER, &["storm", "barriers"]);
     let running = job.start().expect("a job");
     drop(lan);
     assert_eq!(lan::namespaces(&name).expect("a list"), [""; 0]);
@@ -283,8 +282,8 @@ fn ranks_in_containers_share_memory() {
             continue;
         }
         for (ranks, mode) in [(2, "seq"), (4, "par")] {
-            let container = [flags, within, &[FACADE, "calls", mode]].concat();
-            let job = Job::new(LAUNCH, ranks, "unshare", &container);
+            let container = [flags, within, &[HELPER, "calls", mode]].concat();
+            let job = Job::new(HELPER, ranks, "unshare", &container);
             let finished = succeeds(job, &[("CONDUIT_NETWORK", "shm")]);
             assert_eq!(finished.stderr, "", "{flags:?}");
         }
@@ -297,7 +296,7 @@ fn ranks_that_can_not_share_memory_use_the_next_network_and_say_so() {
     let Some(lan) = hosts(2) else { return };
     let same = ("CONDUIT_HOST", "same");
     for mode in ["seq", "par"] {
-        let job = lan.job(LAUNCH, 4, FACADE, &["calls", mode]);
+        let job = lan.job(HELPER, 4, HELPER, &["calls", mode]);
         let finished = succeeds(job, &[same]);
         let told: Vec<_> = finished.stderr.lines().collect();
         let [line] = told[..] else {
@@ -308,7 +307,7 @@ fn ranks_that_can_not_share_memory_use_the_next_network_and_say_so() {
             assert!(line.contains(word), "{word}: {line}");
         }
     }
-    let job = lan.job(LAUNCH, 2, FACADE, &["calls", "seq"]);
+    let job = lan.job(HELPER, 2, HELPER, &["calls", "seq"]);
     let job = job.env("CONDUIT_NETWORK", "shm").env(same.0, same.1);
     job.ends_with(
         1,
@@ -328,9 +327,9 @@ fn a_memory_limit_is_kept_to() {
         return;
     };
     let job = |group: &MemoryGroup, ranks, arguments: &[&str]| {
-        let wrapper = group.within(FACADE);
+        let wrapper = group.within(HELPER);
         let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-        Job::new(LAUNCH, ranks, "sh", &[&wrapper[..], arguments].concat())
+        Job::new(HELPER, ranks, "sh", &[&wrapper[..], arguments].concat())
     };
     // Queues take less room where there is little.
     succeeds(job(&small, 4, &["calls", "seq"]), &[]);
@@ -351,7 +350,7 @@ fn a_memory_limit_is_kept_to() {
 // ---- what goes wrong -------------------------------------------------------------------------------------------------
 
 const FAULTY: Faulty = Faulty {
-    program: FACADE,
+    program: HELPER,
     network: &[],
     dead_time: "CONDUIT_UDP_DEAD_TIME",
 };
@@ -396,6 +395,6 @@ fn a_rank_killed_while_others_move_megabytes() {
             ("CONDUIT_UDP_DEAD_TIME", "1000"),
             ("CONDUIT_UDP_LOSS", loss),
         ];
-        killed_meanwhile(FACADE, &settings);
+        killed_meanwhile(HELPER, &settings);
     }
 }

@@ -4,8 +4,7 @@ use conduit_tests::hosts::{Faulty, hosts, killed_meanwhile, succeeds};
 use conduit_tests::job::{Finished, Job};
 use conduit_tests::ofi;
 
-const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
-const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
 type Settings<'a> = Vec<(&'a str, &'a str)>;
 
@@ -33,7 +32,7 @@ fn over(providers: &[(&'static str, Option<&'static str>)]) -> Vec<Settings<'sta
 /// Each rank is on a host of its own.
 #[track_caller]
 fn separate(ranks: u32, arguments: &[&str], settings: &Settings<'_>) -> Finished {
-    let job = Job::new(LAUNCH, ranks, FACADE, arguments).env("CONDUIT_NETWORK", "ofi");
+    let job = Job::new(HELPER, ranks, HELPER, arguments).env("CONDUIT_NETWORK", "ofi");
     succeeds(job, settings)
 }
 
@@ -41,8 +40,8 @@ fn separate(ranks: u32, arguments: &[&str], settings: &Settings<'_>) -> Finished
 #[track_caller]
 fn pairs(ranks: u32, arguments: &[&str], settings: &Settings<'_>) -> Finished {
     let script = "export CONDUIT_HOST=host$((PMI_RANK / 2)); exec \"$@\"";
-    let wrapped = [&["-c", script, "pairs", FACADE], arguments].concat();
-    let job = Job::new(LAUNCH, ranks, "sh", &wrapped).env("CONDUIT_NETWORK", "shm,ofi");
+    let wrapped = [&["-c", script, "pairs", HELPER], arguments].concat();
+    let job = Job::new(HELPER, ranks, "sh", &wrapped).env("CONDUIT_NETWORK", "shm,ofi");
     succeeds(job, settings)
 }
 
@@ -159,7 +158,7 @@ fn every_call_by_connections() {
 #[test]
 fn a_provider_without_connected_endpoints_is_named() {
     for library in ofi::libraries() {
-        Job::new(LAUNCH, 2, FACADE, &["calls", "seq"])
+        Job::new(HELPER, 2, HELPER, &["calls", "seq"])
             .env("CONDUIT_NETWORK", "ofi")
             .env("CONDUIT_OFI_LIBRARY", library.name)
             .env("CONDUIT_OFI_PROVIDER", "shm")
@@ -201,7 +200,7 @@ fn what_has_happened_is_told() {
 
 #[track_caller]
 fn fails(settings: &Settings<'_>, words: &[&str]) {
-    let job = Job::new(LAUNCH, 2, FACADE, &["calls", "seq"]).env("CONDUIT_NETWORK", "ofi");
+    let job = Job::new(HELPER, 2, HELPER, &["calls", "seq"]).env("CONDUIT_NETWORK", "ofi");
     let job = job.envs(settings);
     job.ends_with(1, words);
 }
@@ -248,10 +247,10 @@ fn ranks_with_different_libraries_are_named() {
     }
     let script = "[ $PMI_RANK = 0 ] || export CONDUIT_OFI_LIBRARY=system; exec \"$@\"";
     let job = Job::new(
-        LAUNCH,
+        HELPER,
         2,
         "sh",
-        &["-c", script, "differ", FACADE, "calls", "seq"],
+        &["-c", script, "differ", HELPER, "calls", "seq"],
     );
     let job = job
         .env("CONDUIT_NETWORK", "ofi")
@@ -272,8 +271,8 @@ fn ranks_with_different_libraries_are_named() {
 #[test]
 fn ranks_that_protect_differently_are_named() {
     let script = "[ $PMI_RANK = 0 ] || export CONDUIT_OFI_AUTHENTICATE=1; exec \"$@\"";
-    let wrapped = ["-c", script, "differ", FACADE, "calls", "seq"];
-    let job = Job::new(LAUNCH, 2, "sh", &wrapped).env("CONDUIT_NETWORK", "ofi");
+    let wrapped = ["-c", script, "differ", HELPER, "calls", "seq"];
+    let job = Job::new(HELPER, 2, "sh", &wrapped).env("CONDUIT_NETWORK", "ofi");
     job.ends_with(1, &["CONDUIT_OFI_AUTHENTICATE", "rank 0", "rank 1"]);
 }
 
@@ -290,15 +289,15 @@ fn between_hosts() {
     for count in [2, 4] {
         let Some(lan) = hosts(count) else { return };
         for mode in ["seq", "par"] {
-            succeeds(lan.job(LAUNCH, 4, FACADE, &["calls", mode]), &BETWEEN);
+            succeeds(lan.job(HELPER, 4, HELPER, &["calls", mode]), &BETWEEN);
         }
-        succeeds(lan.job(LAUNCH, 8, FACADE, &["flood"]), &BETWEEN);
-        succeeds(lan.job(LAUNCH, 8, FACADE, &["crowd"]), &BETWEEN);
+        succeeds(lan.job(HELPER, 8, HELPER, &["flood"]), &BETWEEN);
+        succeeds(lan.job(HELPER, 8, HELPER, &["crowd"]), &BETWEEN);
     }
 }
 
 const FAULTY: Faulty = Faulty {
-    program: FACADE,
+    program: HELPER,
     network: &BETWEEN,
     dead_time: "CONDUIT_OFI_DEAD_TIME",
 };
@@ -335,7 +334,7 @@ fn a_rank_killed_while_others_move_megabytes() {
             ("CONDUIT_NETWORK", "ofi"),
             ("CONDUIT_OFI_DEAD_TIME", "1000"),
         ];
-        killed_meanwhile(FACADE, &[&own[..], &settings[..]].concat());
+        killed_meanwhile(HELPER, &[&own[..], &settings[..]].concat());
     }
     for settings in over(&ofi::PROVIDERS[..1]) {
         let connected = [
@@ -344,6 +343,6 @@ fn a_rank_killed_while_others_move_megabytes() {
             ("CONDUIT_OFI_CONNECTIONS", "2"),
             ("CONDUIT_LANE_FORCE_SWITCH", "20"),
         ];
-        killed_meanwhile(FACADE, &[&connected[..], &settings[..]].concat());
+        killed_meanwhile(HELPER, &[&connected[..], &settings[..]].concat());
     }
 }

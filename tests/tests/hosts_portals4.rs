@@ -5,8 +5,7 @@ use conduit_tests::job::{Finished, Job};
 use conduit_tests::portals4::{ends_of_faults, faults, file};
 use tempfile::TempDir;
 
-const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
-const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
 /// A library with these faults, which lasts as long as its folder.
 struct Library {
@@ -27,7 +26,7 @@ impl Library {
     /// Each rank is on a host of its own.
     #[track_caller]
     fn separate(&self, ranks: u32, arguments: &[&str]) -> Finished {
-        let job = Job::new(LAUNCH, ranks, FACADE, arguments).env("CONDUIT_NETWORK", "portals4");
+        let job = Job::new(HELPER, ranks, HELPER, arguments).env("CONDUIT_NETWORK", "portals4");
         self.succeeds(job)
     }
 
@@ -35,15 +34,15 @@ impl Library {
     #[track_caller]
     fn pairs(&self, ranks: u32, arguments: &[&str]) -> Finished {
         let script = "export CONDUIT_HOST=host$((PMI_RANK / 2)); exec \"$@\"";
-        let wrapped = [&["-c", script, "pairs", FACADE], arguments].concat();
-        let job = Job::new(LAUNCH, ranks, "sh", &wrapped).env("CONDUIT_NETWORK", "shm,portals4");
+        let wrapped = [&["-c", script, "pairs", HELPER], arguments].concat();
+        let job = Job::new(HELPER, ranks, "sh", &wrapped).env("CONDUIT_NETWORK", "shm,portals4");
         self.succeeds(job)
     }
 
     /// The library does the atomics.
     #[track_caller]
     fn with_atomics(&self, program: &str) -> Finished {
-        let job = Job::new(LAUNCH, 3, FACADE, &[program, "seq"])
+        let job = Job::new(HELPER, 3, HELPER, &[program, "seq"])
             .env("CONDUIT_NETWORK", "portals4")
             .env("CONDUIT_PORTALS4_ATOMICS", "1");
         self.succeeds(job)

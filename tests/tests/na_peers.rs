@@ -10,7 +10,7 @@ use std::time::Instant;
 use conduit_tests::na::NETS;
 use conduit_tests::pace;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_na_peer");
+const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 /// Clients that are there at once.
 const AT_ONCE: usize = 8;
 /// Calls of each.
@@ -25,7 +25,8 @@ struct Process {
 
 impl Process {
     fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(PROGRAM)
+        let mut child = Command::new(HELPER)
+            .arg("na_peer")
             .args(arguments)
             // Those that are killed are soon found to be gone.
             .env("CONDUIT_NA_DEAD_TIME", "4000")

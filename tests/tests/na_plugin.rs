@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use conduit_tests::c::{self, Build, Executable, Standard};
 use conduit_tests::ofi;
+use xtask::{Library, library};
 
 fn program() -> &'static Executable {
     static PROGRAM: OnceLock<Executable> = OnceLock::new();
@@ -21,7 +22,7 @@ fn program() -> &'static Executable {
 
 #[track_caller]
 fn passes(protocol: &str) {
-    let plugin = c::shared_library("na-plugin-conduit").unwrap();
+    let plugin = library("na-plugin-conduit", Library::Shared).unwrap();
     let job = program().job([plugin.as_os_str(), protocol.as_ref()]);
     // There is no key in it.
     let job = job.env("CONDUIT_NA_UNAUTHENTICATED", "1");

@@ -12,12 +12,10 @@ use conduit_tests::pace;
 use conduit_tests::scan::{Mapping, Patterns};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
-const FACADE: &str = env!("CARGO_BIN_EXE_facade");
-const RANK: &str = env!("CARGO_BIN_EXE_rank");
+const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
 fn run(ranks: u32, program: &str) -> Finished {
-    Job::new(LAUNCH, ranks, RANK, &[program])
+    Job::new(HELPER, ranks, HELPER, &["rank", program])
         .run()
         .expect("nothing is left behind")
 }
@@ -30,7 +28,7 @@ fn succeeds(ranks: u32, program: &str) {
 
 /// The same over another network.
 fn run_over(ranks: u32, program: &str, network: &str) -> Finished {
-    Job::new(LAUNCH, ranks, RANK, &[program, network])
+    Job::new(HELPER, ranks, HELPER, &["rank", program, network])
         .run()
         .expect("nothing is left behind")
 }
@@ -127,7 +125,7 @@ fn jobs_over_udp_end_like_others() {
 
 #[test]
 fn the_limit_ends_a_job_that_does_not() {
-    let job = Job::new(LAUNCH, 2, RANK, &["never_end"]).limit(Duration::from_millis(500));
+    let job = Job::new(HELPER, 2, HELPER, &["rank", "never_end"]).limit(Duration::from_millis(500));
     let finished = job.run().expect("the harness can end it");
     assert_eq!(finished.code, None, "{finished:#?}");
 }
@@ -168,7 +166,7 @@ fn secrets_are_in_guarded_pages_alone() {
     fs::write(&file, &content).unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     let listener = UnixListener::bind(&socket).unwrap();
-    let job = Job::new(LAUNCH, RANKS, FACADE, &["stay", socket.to_str().unwrap()])
+    let job = Job::new(HELPER, RANKS, HELPER, &["stay", socket.to_str().unwrap()])
         .env("CONDUIT_NETWORK", "udp")
         .env("CONDUIT_UDP_INTERFACE", "lo")
         .env("CONDUIT_SECRET_FILE", file.to_str().unwrap())

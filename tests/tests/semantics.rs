@@ -9,8 +9,7 @@ use conduit_tests::job::Job;
 use conduit_tests::ofi;
 use conduit_tests::udp::FAULTS;
 
-const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
-const FACADE: &str = env!("CARGO_BIN_EXE_facade");
+const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
 /// How the ranks of a job reach each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,10 +63,10 @@ impl Network {
         let job = match self {
             NearAndFar => {
                 let script = "export CONDUIT_HOST=host$((PMI_RANK / 2)); exec \"$@\"";
-                let wrapped = [&["-c", script, "hosts", FACADE], arguments].concat();
-                Job::new(LAUNCH, 4, "sh", &wrapped)
+                let wrapped = [&["-c", script, "hosts", HELPER], arguments].concat();
+                Job::new(HELPER, 4, "sh", &wrapped)
             }
-            _ => Job::new(LAUNCH, 3, FACADE, arguments),
+            _ => Job::new(HELPER, 3, HELPER, arguments),
         };
         println!("{self:?} {arguments:?} {more:?}");
         succeeds(job, &[&self.settings(), more].concat());

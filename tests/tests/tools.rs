@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use conduit_tests::c::{self, Build, Executable, Standard, words};
 use conduit_tests::job::{Finished, Job};
+use xtask::{Library, library};
 
 /// Programs that run to their end without arguments.
 const PROGRAMS: [&str; 15] = [
@@ -37,7 +38,7 @@ fn folder() -> PathBuf {
 
 /// All programs in one executable.
 fn build(standard: Standard, flags: &[&str]) -> Executable {
-    let library = c::static_library("gasnet-tools", &[]).expect("the library of the tools");
+    let library = library("gasnet-tools", Library::Static).expect("the library of the tools");
     let sources = ["main", "threadkeys_elsewhere"].iter().chain(&PROGRAMS);
     sources
         .fold(Build::new(standard), |build, name| {

@@ -161,20 +161,6 @@ fn config(which: &Which, trust: Trust) -> OpenConfig {
     config
 }
 
-/// The libraries that are here. What isn't is said.
-fn libraries() -> Vec<Which> {
-    let all = [Which::System, Which::Vendored];
-    all.into_iter()
-        .filter(|which| match library(which) {
-            Ok(_) => true,
-            Err(reason) => {
-                eprintln!("not tested with {which:?}: {reason}");
-                false
-            }
-        })
-        .collect()
-}
-
 fn bytes(length: usize, seed: usize) -> Vec<u8> {
     (0..length)
         .map(|at| (at * 7 + at / 251 + seed) as u8)

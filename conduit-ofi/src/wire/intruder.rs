@@ -63,20 +63,6 @@ fn hints() -> Hints {
     }
 }
 
-/// The libraries that are here. What isn't is said.
-fn libraries() -> Vec<Which> {
-    let all = [Which::System, Which::Vendored];
-    all.into_iter()
-        .filter(|which| match library(which) {
-            Ok(_) => true,
-            Err(reason) => {
-                eprintln!("not tested with {which:?}: {reason}");
-                false
-            }
-        })
-        .collect()
-}
-
 /// A job of this process.
 struct Job {
     wires: Vec<Wire>,

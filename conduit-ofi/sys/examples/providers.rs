@@ -1,7 +1,7 @@
-//! What each provider offers for reliable endpoints, with each library that there is: the one built in (with the feature
-//! `vendored`) and the system's, or the one that LIBFABRIC names.
+//! Prints what each provider offers for reliable endpoints: with the vendored library, and with the
+//! system's or the one that LIBFABRIC names.
 //!
-//! `cargo run -p libfabric-sys --example providers --features vendored [provider...]`
+//! `cargo run -p libfabric-sys --example providers [provider...]`
 
 #[path = "../tests/support/mod.rs"]
 mod support;

@@ -1,8 +1,8 @@
 //! Raw bindings to libfabric, as of its API version 1.15, and the loading of the library.
 //!
 //! Nothing is needed to build this crate: [`Library::load`] loads `libfabric.so.1` when a program runs, any version from
-//! 1.15 up to 2.x. With the feature `vendored` a copy of libfabric is built into the program as well, and
-//! `Library::vendored` gives it.
+//! 1.15 up to 2.x. A program may also bring a libfabric of its own, as the crate `libfabric-vendored`
+//! does: it hands its functions to [`Library::provide_vendored`].
 //!
 //! libfabric exports about a dozen functions. All others are inline functions of its headers, which call through tables of
 //! operations in the objects; they are the functions of this crate, under their names. Where a table is missing, or too
@@ -47,12 +47,8 @@ mod errno;
 mod fabric;
 mod load;
 mod msg;
-#[cfg(feature = "pingpong")]
-mod pingpong;
 mod rma;
 mod tagged;
-#[cfg(feature = "vendored")]
-mod vendored;
 
 pub use atomic::*;
 pub use av::*;
@@ -66,10 +62,8 @@ pub use eq::*;
 pub use errno::*;
 pub use fabric::*;
 pub use libc::iovec;
-pub use load::{Library, LoadError};
+pub use load::{Functions, Library, LoadError};
 pub use msg::*;
-#[cfg(feature = "pingpong")]
-pub use pingpong::pingpong;
 pub use rma::*;
 pub use tagged::*;
 

@@ -6,17 +6,18 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::sync::OnceLock;
 
 use crate::{API_VERSION, fi_fabric_attr, fi_info, fi_major, fi_minor, fi_type, fid_fabric};
 
 /// What is loaded if nothing else is named: all versions from 1.0 to 2.x have this name.
 const SONAME: &str = "libfabric.so.1";
 
-/// The functions that libfabric exports and this crate uses.
+/// The functions that libfabric exports and this crate uses, each as its man page describes it.
 #[derive(Clone, Copy)]
-pub(crate) struct Functions {
-    pub(crate) version: unsafe extern "C" fn() -> u32,
-    pub(crate) getinfo: unsafe extern "C" fn(
+pub struct Functions {
+    pub version: unsafe extern "C" fn() -> u32,
+    pub getinfo: unsafe extern "C" fn(
         version: u32,
         node: *const c_char,
         service: *const c_char,
@@ -24,15 +25,15 @@ pub(crate) struct Functions {
         hints: *const fi_info,
         info: *mut *mut fi_info,
     ) -> c_int,
-    pub(crate) freeinfo: unsafe extern "C" fn(info: *mut fi_info),
-    pub(crate) dupinfo: unsafe extern "C" fn(info: *const fi_info) -> *mut fi_info,
-    pub(crate) fabric: unsafe extern "C" fn(
+    pub freeinfo: unsafe extern "C" fn(info: *mut fi_info),
+    pub dupinfo: unsafe extern "C" fn(info: *const fi_info) -> *mut fi_info,
+    pub fabric: unsafe extern "C" fn(
         attr: *mut fi_fabric_attr,
         fabric: *mut *mut fid_fabric,
         context: *mut c_void,
     ) -> c_int,
-    pub(crate) strerror: unsafe extern "C" fn(errnum: c_int) -> *const c_char,
-    pub(crate) tostr: unsafe extern "C" fn(data: *const c_void, datatype: fi_type) -> *mut c_char,
+    pub strerror: unsafe extern "C" fn(errnum: c_int) -> *const c_char,
+    pub tostr: unsafe extern "C" fn(data: *const c_void, datatype: fi_type) -> *mut c_char,
 }
 
 /// Why libfabric can't be used.
@@ -70,6 +71,9 @@ pub enum LoadError {
     },
 }
 
+/// The functions of the program's own libfabric.
+static VENDORED: OnceLock<Functions> = OnceLock::new();
+
 /// A libfabric that can be used.
 ///
 /// It is never unloaded: objects, offers and helper threads of providers live in it.
@@ -102,13 +106,17 @@ impl Library {
         })
     }
 
-    /// The libfabric that was built into this program.
-    #[cfg(feature = "vendored")]
-    pub fn vendored() -> Self {
-        Self {
-            functions: crate::vendored::FUNCTIONS,
+    /// Sets the libfabric that [`Library::vendored`] returns. Only the first call has an effect.
+    pub fn provide_vendored(functions: Functions) {
+        let _ = VENDORED.set(functions);
+    }
+
+    /// The libfabric that the program was linked with, if it has provided one.
+    pub fn vendored() -> Option<Self> {
+        VENDORED.get().map(|&functions| Self {
+            functions,
             path: None,
-        }
+        })
     }
 
     /// The file that was loaded; `None` for the library that was built in.

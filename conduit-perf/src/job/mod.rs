@@ -66,6 +66,7 @@ pub(crate) enum Order {
 /// of `main` by every program that calls [`run_all`], which starts the program itself as ranks.
 #[must_use]
 pub fn rank_main() -> Option<ExitCode> {
+    libfabric_vendored::provide();
     let order = std::env::var(ORDER).ok()?;
     Some(match serve(&order) {
         Ok(()) => ExitCode::SUCCESS,

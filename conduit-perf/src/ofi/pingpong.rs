@@ -98,6 +98,6 @@ pub fn main_if_asked() {
     if std::env::var_os(PROGRAM).is_some() {
         // The system's strings have no null byte.
         let arguments = std::env::args_os().filter_map(|word| CString::new(word.into_vec()).ok());
-        libfabric_sys::pingpong(arguments.collect());
+        libfabric_vendored::pingpong(arguments.collect());
     }
 }

@@ -25,17 +25,6 @@ pub use faults::{Faults, WORDS};
 /// Between the name of the library's file and its faults.
 pub const MARK: char = '!';
 
-/// Where the library lies: cargo puts it beside the tests that depend on this crate.
-///
-/// # Panics
-/// It is not there.
-pub fn file() -> PathBuf {
-    let tests = std::env::current_exe().expect("a test has a file");
-    let file = tests.with_file_name("libportals4_double.so");
-    assert!(file.exists(), "{} is not there", file.display());
-    file
-}
-
 /// Copies of a library in this folder, with these faults.
 ///
 /// # Errors

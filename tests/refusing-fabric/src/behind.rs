@@ -18,7 +18,10 @@ pub(crate) fn behind() -> Option<&'static Library> {
     let library = LIBRARY.get_or_init(|| {
         let named = std::env::var(BEHIND).unwrap_or_default();
         let loaded = match named.as_str() {
-            "" | "vendored" => return Some(Library::vendored()),
+            "" | "vendored" => {
+                libfabric_vendored::provide();
+                return Library::vendored();
+            }
             "system" => Library::load(None),
             file => Library::load(Some(Path::new(file))),
         };

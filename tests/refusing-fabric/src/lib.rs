@@ -31,7 +31,6 @@ mod memory;
 mod queue;
 
 use std::ffi::c_void;
-use std::path::PathBuf;
 
 use libfabric_sys::{fi_ops, fid};
 
@@ -51,15 +50,4 @@ fn object(fclass: usize, context: *mut c_void, ops: &'static fi_ops) -> fid {
         context,
         ops: std::ptr::from_ref(ops).cast_mut(),
     }
-}
-
-/// Where the library lies: cargo puts it beside the tests that depend on this crate.
-///
-/// # Panics
-/// It is not there.
-pub fn file() -> PathBuf {
-    let tests = std::env::current_exe().expect("a test has a file");
-    let file = tests.with_file_name("librefusing_fabric.so");
-    assert!(file.exists(), "{} is not there", file.display());
-    file
 }

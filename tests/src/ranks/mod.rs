@@ -27,7 +27,7 @@ const SHARE: usize = 32 << 10;
 /// Runs a program: its name, the threading mode (`seq`, `parsync`, `par`) where it is for all, and arguments.
 pub fn run(arguments: &[String]) -> Result<()> {
     let Some((name, rest)) = arguments.split_first() else {
-        bail!("usage: facade PROGRAM [MODE] [ARGUMENT]");
+        bail!("usage: helper PROGRAM [MODE] [ARGUMENT]");
     };
     let argument = rest.last().map_or("", String::as_str);
     /// A program for all threading modes, in the one that the first argument says.

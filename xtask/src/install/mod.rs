@@ -1,17 +1,13 @@
 //! `cargo xtask install`: the C library, its headers, what build systems read, its launchers, and the plugin for Mercury, under
 //! one prefix.
 //!
-//! - [`build`]: what cargo builds;
 //! - [`archive`]: from cargo's static library to one that shows C's symbols only;
 //! - [`variant`]: what one build (optimised or debug) lays out;
 //! - [`fragment`], [`package`], [`cmake`], [`header`]: the texts that build systems and the compiler read;
-//! - [`files`]: writing under the prefix so that installing again changes nothing;
-//! - [`command`]: running programs, with errors that name them.
+//! - [`files`]: writing under the prefix so that installing again changes nothing.
 
 mod archive;
-mod build;
 mod cmake;
-mod command;
 mod files;
 mod fragment;
 mod header;
@@ -25,9 +21,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use build::Cargo;
 use settings::{Compilers, Release};
 use variant::{Kind, Variant};
+
+use crate::build::Cargo;
 
 /// Build the C library and lay it out under a prefix
 ///

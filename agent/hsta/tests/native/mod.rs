@@ -546,16 +546,13 @@ fn python_programs_use_channels() {
     let cluster = Cluster::start(2);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../native/python");
     let mut command = Command::new("python3");
-    let library = std::env::current_exe().unwrap();
+    let library = xtask::library("conduit-channels", xtask::Library::Shared).unwrap();
     command
         .arg(format!("{folder}/test_channels.py"))
         .arg(cluster.name(1))
         .env("PYTHONPATH", folder)
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env(
-            "CONDUIT_CHANNELS_LIBRARY",
-            library.with_file_name("libconduit_channels.so"),
-        )
+        .env("CONDUIT_CHANNELS_LIBRARY", library)
         .env("CONDUIT_AGENT", cluster.name(0));
     let (code, text) = run_to_end(command);
     assert_eq!(code, 0, "{text}");

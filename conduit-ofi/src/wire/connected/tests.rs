@@ -99,11 +99,7 @@ fn config(which: &Which, protection: Option<Protection>) -> OfiConfig {
 
 /// The libraries that are here, with frames as they are and sealed.
 fn each(run: impl Fn(OfiConfig)) {
-    for which in [Which::System, Which::Vendored] {
-        if let Err(reason) = library(&which) {
-            eprintln!("not tested with {which:?}: {reason}");
-            continue;
-        }
+    for which in libraries() {
         for protection in [
             None,
             Some(Protection::Authenticate),
@@ -432,6 +428,7 @@ fn what_a_bad_rank_sends_ends_the_connection() {
         (0, Kind::Taken, 1 << 48),
         (0, Kind::Chunk, 0),
     ] {
+        libfabric_vendored::provide();
         let mut job = Job::connected(&config(&Which::Any, None));
         let mut bytes = [0; SMALL];
         job.until(|job| {

@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// LIBFABRIC names one it has to be there.
 pub(crate) fn libraries() -> Vec<(String, Library)> {
     let mut libraries = Vec::new();
-    #[cfg(feature = "vendored")]
-    libraries.push(Library::vendored());
+    libfabric_vendored::provide();
+    libraries.extend(Library::vendored());
     let named = std::env::var_os("LIBFABRIC");
     match (Library::load(named.as_ref().map(Path::new)), named) {
         (Ok(library), _) => libraries.push(library),

@@ -1,12 +1,9 @@
-//! One rank of a several-process test: `rank PROGRAM [udp|faults]` with a name of [`conduit_tests::programs::PROGRAMS`], over
+//! One rank of a several-process test: `helper rank PROGRAM [udp|faults]` with a name of [`conduit_tests::programs::PROGRAMS`], over
 //! shared memory or over UDP, with packets that suffer or not.
-
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use conduit_core::bootstrap::{Alone, Bootstrap, BootstrapError};
 use conduit_core::ni::Ni;
-use conduit_core::stderr;
 use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig};
 use conduit_portals::transport::ProgressThread;
@@ -47,29 +44,30 @@ impl Bootstrap for Launcher {
     }
 }
 
-fn run() -> Result<()> {
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let Some(connection) = Connection::from_env()? else {
-        return run_in(&mut Alone);
+        return run_in(&mut Alone, arguments);
     };
     let mut launcher = Launcher(connection);
-    run_in(&mut launcher)?;
+    run_in(&mut launcher, arguments)?;
     Ok(launcher.0.finalize()?)
 }
 
-fn run_in(launcher: &mut dyn Bootstrap) -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let (Some(name), network, None) = (arguments.next(), arguments.next(), arguments.next()) else {
-        bail!("usage: rank PROGRAM [udp|faults]");
+fn run_in(launcher: &mut dyn Bootstrap, arguments: &[String]) -> Result<()> {
+    let (name, network) = match arguments {
+        [name] => (name, None),
+        [name, network] => (name, Some(network.as_str())),
+        _ => bail!("usage: helper rank PROGRAM [udp|faults]"),
     };
-    match network.as_deref() {
-        None => run_over(shared_memory(launcher)?, &name, launcher),
+    match network {
+        None => run_over(shared_memory(launcher)?, name, launcher),
         Some("udp") => {
             let udp = udp(launcher, FaultConfig::default())?;
-            run_over(udp, &name, launcher)
+            run_over(udp, name, launcher)
         }
         Some("faults") => {
             let udp = udp(launcher, udp_of_tests::faults(1))?;
-            run_over(udp, &name, launcher)
+            run_over(udp, name, launcher)
         }
         Some(other) => bail!("no network named {other}"),
     }
@@ -99,14 +97,4 @@ fn run_over<N: Ni>(net: N, name: &str, launcher: &mut dyn Bootstrap) -> Result<(
     program(&mut world);
     launcher.barrier()?;
     Ok(())
-}
-
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            stderr::write_line(format_args!("rank: {error:#}"));
-            ExitCode::FAILURE
-        }
-    }
 }

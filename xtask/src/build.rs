@@ -1,26 +1,56 @@
 //! What cargo builds.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::{Mode, command};
+use crate::command;
+use crate::install::Mode;
+
+/// The kinds of library that programs in C use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Library {
+    /// An archive.
+    Static,
+    /// A library that is loaded when a program starts or later.
+    Shared,
+}
+
+/// Builds the library of one of this workspace's packages in cargo's profile `dev`, once in a
+/// process.
+///
+/// # Errors
+/// Returns an error if cargo fails or builds no such library.
+pub fn library(package: &'static str, kind: Library) -> Result<PathBuf> {
+    static BUILT: Mutex<BTreeMap<(&str, bool), PathBuf>> = Mutex::new(BTreeMap::new());
+    // Held while it is built, so that a second thread waits for the first one's library.
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (package, kind == Library::Shared);
+    if let Some(library) = built.get(&key) {
+        return Ok(library.clone());
+    }
+    let library = Cargo::new().library(package, kind, &[], "dev")?;
+    built.insert(key, library.clone());
+    Ok(library)
+}
 
 /// Cargo, in this workspace.
 #[derive(Debug)]
-pub(super) struct Cargo {
+pub(crate) struct Cargo {
     program: OsString,
     root: PathBuf,
 }
 
 /// The programs that start jobs.
 #[derive(Debug)]
-pub(super) struct Launchers {
-    pub(super) conduit_run: PathBuf,
-    pub(super) gasnetrun: PathBuf,
+pub(crate) struct Launchers {
+    pub(crate) conduit_run: PathBuf,
+    pub(crate) gasnetrun: PathBuf,
 }
 
 /// Of cargo's messages, the one that says what it has built.
@@ -39,7 +69,7 @@ struct Target {
 }
 
 impl Cargo {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         Cargo {
             // Set by cargo for what it runs.
@@ -49,43 +79,50 @@ impl Cargo {
     }
 
     /// The workspace's folder.
-    pub(super) fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
     /// The static library of a threading mode.
-    pub(super) fn gasnet(&self, mode: Mode, profile: &str) -> Result<PathBuf> {
+    pub(crate) fn gasnet(&self, mode: Mode, profile: &str) -> Result<PathBuf> {
         let features: &[&str] = match mode {
             Mode::Seq => &[],
             Mode::Parsync => &["--features", "parsync"],
             Mode::Par => &["--features", "par"],
         };
-        self.library("gasnet", features, profile)
+        self.library("gasnet", Library::Static, features, profile)
     }
 
     /// The static library of the portable tools.
-    pub(super) fn tools(&self, profile: &str) -> Result<PathBuf> {
-        self.library("gasnet-tools", &[], profile)
+    pub(crate) fn tools(&self, profile: &str) -> Result<PathBuf> {
+        self.library("gasnet-tools", Library::Static, &[], profile)
     }
 
-    fn library(&self, package: &str, features: &[&str], profile: &str) -> Result<PathBuf> {
+    fn library(
+        &self,
+        package: &str,
+        kind: Library,
+        features: &[&str],
+        profile: &str,
+    ) -> Result<PathBuf> {
+        let (name, extension) = match kind {
+            Library::Static => ("staticlib", "a"),
+            Library::Shared => ("cdylib", "so"),
+        };
         let mut command = self.command("rustc", profile);
         command
-            .args(["--package", package, "--lib", "--crate-type", "staticlib"])
+            .args(["--package", package, "--lib", "--crate-type", name])
             .args(features);
-        built(&mut command, package, "a")
+        built(&mut command, package, extension)
     }
 
     /// The plugin for Mercury.
-    pub(super) fn plugin(&self, profile: &str) -> Result<PathBuf> {
-        let package = "na-plugin-conduit";
-        let mut command = self.command("build", profile);
-        command.args(["--package", package, "--lib"]);
-        built(&mut command, package, "so")
+    pub(crate) fn plugin(&self, profile: &str) -> Result<PathBuf> {
+        self.library("na-plugin-conduit", Library::Shared, &[], profile)
     }
 
     /// The launchers.
-    pub(super) fn launchers(&self, profile: &str) -> Result<Launchers> {
+    pub(crate) fn launchers(&self, profile: &str) -> Result<Launchers> {
         let mut command = self.command("build", profile);
         command.args(["--package", "conduit-run", "--bin", "conduit-run"]);
         command.args(["--package", "gasnetrun", "--bin", "gasnetrun"]);
@@ -107,6 +144,7 @@ impl Cargo {
         let mut command = Command::new(&self.program);
         command.current_dir(&self.root).args([
             task,
+            "--locked",
             "--message-format",
             "json-render-diagnostics",
             "--profile",

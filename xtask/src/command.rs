@@ -12,7 +12,7 @@ fn line(command: &Command) -> String {
 }
 
 /// Runs a command and returns what it wrote to standard output; its standard error is this process's.
-pub(super) fn output(command: &mut Command) -> Result<String> {
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let Output { status, stdout, .. } = command
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
@@ -25,7 +25,7 @@ pub(super) fn output(command: &mut Command) -> Result<String> {
 }
 
 /// Runs a command that writes nothing of interest.
-pub(super) fn run(command: &mut Command) -> Result<()> {
+pub(crate) fn run(command: &mut Command) -> Result<()> {
     output(command).map(drop)
 }
 

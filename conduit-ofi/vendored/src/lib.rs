@@ -1,9 +1,23 @@
-//! The libfabric that was built into this program. Its functions have names of their own there, see `build.rs`.
+//! A copy of libfabric 1.22 inside the program, with the providers that need no hardware.
+//!
+//! [`provide`] makes it the library that `libfabric_sys::Library::vendored` returns. Its functions
+//! have names of their own (`build.rs`), so that the program can load another libfabric as well.
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::load::Functions;
-use crate::{fi_fabric_attr, fi_info, fi_type, fid_fabric};
+use libfabric_sys::{Functions, Library, fi_fabric_attr, fi_info, fi_type, fid_fabric};
+
+mod pingpong;
+
+pub use pingpong::pingpong;
+
+/// The folder of the copy's C headers on the host that compiled it.
+pub const INCLUDE: &str = env!("VENDORED_INCLUDE");
+
+/// Makes this copy the process's vendored libfabric. Calling it again changes nothing.
+pub fn provide() {
+    Library::provide_vendored(FUNCTIONS);
+}
 
 #[link(name = "fabric", kind = "static")]
 unsafe extern "C" {
@@ -34,7 +48,7 @@ unsafe extern "C" {
     fn tostr(data: *const c_void, datatype: fi_type) -> *mut c_char;
 }
 
-pub(crate) const FUNCTIONS: Functions = Functions {
+const FUNCTIONS: Functions = Functions {
     version,
     getinfo,
     freeinfo,

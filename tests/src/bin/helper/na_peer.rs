@@ -1,15 +1,12 @@
 //! Processes that speak NA, for tests of ones that come and go.
 //!
-//! `na_peer serve INFO` answers until its input ends: a message of 8 bytes with the same and one byte
+//! `helper na_peer serve INFO` answers until its input ends: a message of 8 bytes with the same and one byte
 //! more, and one with a memory handle by getting that memory and putting it back, changed. It prints its
 //! address, and for each line of its input what it keeps: peers, operations, bytes of memory,
-//! descriptors, and bytes of these that Rust has allocated. `na_peer call INFO ADDRESS CALLS` makes calls, prints `called`, and leaves when its input
+//! descriptors, and bytes of these that Rust has allocated. `helper na_peer call INFO ADDRESS CALLS` makes calls, prints `called`, and leaves when its input
 //! ends, or is killed before.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{BufRead as _, Write as _};
-use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
@@ -17,45 +14,17 @@ use anyhow::{Context as _, Result, bail, ensure};
 use conduit_tests::na::options;
 use na::{Class, Handle, Options, Part, Pending, Rights};
 
+use crate::allocated;
+
 /// Bytes of a transfer.
 const BYTES: usize = 100_000;
 
-/// Counts what is allocated: what the system has given includes what its allocator keeps.
-struct Counted;
-
-static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
-
-#[global_allocator]
-static COUNTED: Counted = Counted;
-
-// SAFETY: it is the system's allocator.
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) };
-    }
-}
-
-fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let result = match words[..] {
+    match words[..] {
         ["serve", info] => serve(info),
         ["call", info, address, calls] => call(info, address, calls),
-        _ => Err(anyhow::anyhow!("usage: see the source")),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("na_peer: {error:?}");
-            ExitCode::FAILURE
-        }
+        _ => bail!("usage: see the source"),
     }
 }
 
@@ -180,7 +149,7 @@ fn serve(info: &str) -> Result<()> {
                 let (bytes, descriptors) = taken()?;
                 // The receives that are always there don't count.
                 let operations = operations - calls.len();
-                let allocated = ALLOCATED.load(Ordering::Relaxed);
+                let allocated = allocated::bytes();
                 say(&format!(
                     "{peers} {operations} {bytes} {descriptors} {allocated}"
                 ))?;

@@ -1,0 +1,28 @@
+//! The processes that tests start, in one program, so that it is linked once.
+//!
+//! - `helper -n RANKS …`: the launcher;
+//! - `helper PROGRAM [MODE] [ARGUMENT]`: a rank that uses the Rust API ([`conduit_tests::ranks`]);
+//! - `helper rank …`: a rank that uses a network directly ([`rank`]);
+//! - `helper na_peer …`: a process that speaks NA ([`na_peer`]).
+
+mod allocated;
+mod na_peer;
+mod rank;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    libfabric_vendored::provide();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (name, result) = match arguments.split_first() {
+        Some((first, _)) if first.starts_with('-') => return conduit_run::cli::main(),
+        Some((first, rest)) if first == "rank" => ("rank", rank::run(rest)),
+        Some((first, rest)) if first == "na_peer" => ("na_peer", na_peer::run(rest)),
+        _ => ("Error", conduit_tests::ranks::run(&arguments)),
+    };
+    let Err(error) = result else {
+        return ExitCode::SUCCESS;
+    };
+    conduit::stderr::write_line(format_args!("{name}: {error:?}"));
+    ExitCode::FAILURE
+}
