@@ -1,0 +1,4 @@
+//! The rules of `CONTRIBUTING.md` that a program can check, for the whole workspace.
+
+mod width;
+mod workspace;
