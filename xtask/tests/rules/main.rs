@@ -1,5 +1,6 @@
 //! The rules of `CONTRIBUTING.md` that a program can check, for the whole workspace.
 
+mod circles;
 mod commits;
 mod width;
 mod workspace;

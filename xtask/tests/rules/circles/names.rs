@@ -1,0 +1,83 @@
+//! Resolves paths to files, through re-exports to the file that defines the item.
+
+use std::collections::BTreeSet;
+
+use super::modules::Modules;
+
+/// The end of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// A module, by number.
+    Module(usize),
+    /// An item of the file of this number.
+    Item(usize),
+    /// Another crate.
+    Elsewhere,
+}
+
+impl Modules<'_> {
+    /// Returns the files that each file imports from.
+    pub(super) fn edges(&self) -> Vec<BTreeSet<usize>> {
+        let mut edges = vec![BTreeSet::new(); self.files.len()];
+        for (number, module) in self.modules.iter().enumerate() {
+            for path in &module.named {
+                let file = match self.resolve(number, path, &mut Vec::new()) {
+                    Place::Module(to) => self.modules[to].file,
+                    Place::Item(file) => file,
+                    Place::Elsewhere => continue,
+                };
+                if file != module.file {
+                    edges[module.file].insert(file);
+                }
+            }
+        }
+        edges
+    }
+
+    /// Returns what a path leads to that module `from` names. `passed`: the names that led here.
+    fn resolve(&self, from: usize, path: &[String], passed: &mut Vec<(usize, String)>) -> Place {
+        let mut at = from;
+        for (position, name) in path.iter().enumerate() {
+            let found = match name.as_str() {
+                "crate" => Some(Place::Module(0)),
+                "self" => Some(Place::Module(at)),
+                "super" => Some(Place::Module(self.modules[at].parent)),
+                name => self.lookup(at, name, passed),
+            };
+            match found {
+                Some(Place::Module(module)) => at = module,
+                Some(place) => return place,
+                None if position == 0 => return Place::Elsewhere,
+                // A macro makes it, or it is a part of an item.
+                None => return Place::Item(self.modules[at].file),
+            }
+        }
+        Place::Module(at)
+    }
+
+    /// Returns what a name means in a module.
+    fn lookup(&self, at: usize, name: &str, passed: &mut Vec<(usize, String)>) -> Option<Place> {
+        let step = (at, name.to_owned());
+        if passed.contains(&step) {
+            return None;
+        }
+        passed.push(step);
+        let module = &self.modules[at];
+        if let Some(&child) = module.children.get(name) {
+            return Some(Place::Module(child));
+        }
+        if module.items.contains(name) {
+            return Some(Place::Item(module.file));
+        }
+        if let Some(path) = module.imports.get(name) {
+            return Some(self.resolve(at, path, passed));
+        }
+        module.globs.iter().find_map(|glob| {
+            // The passage to the glob's module may be needed again for another name.
+            match self.resolve(at, glob, &mut passed.clone()) {
+                Place::Module(of) => self.lookup(of, name, passed),
+                _ => None,
+            }
+        })
+    }
+}
