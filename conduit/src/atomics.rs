@@ -183,6 +183,10 @@ impl<M: Mode> Conduit<M> {
     /// conduit.finish()
     /// # }
     /// ```
+    ///
+    /// # Errors
+    /// As for [`Conduit::put`], and [`EngineError::Misaligned`](crate::EngineError::Misaligned) if
+    /// `offset` is not a multiple of the number's size.
     #[inline]
     pub fn atomic_fetch<T: Atom>(
         &self,
@@ -200,6 +204,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Reads the number at `offset` of `target`'s segment.
+    ///
+    /// # Errors
+    /// As for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic_get<T: Atom>(&self, target: Rank, offset: usize) -> Result<T> {
         let none = T::from_bits(0);
@@ -220,6 +227,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// As [`Conduit::atomic_fetch`], without the value from before.
+    ///
+    /// # Errors
+    /// As for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic<T: Atom>(
         &self,
@@ -237,6 +247,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Starts an atomic without the value from before.
+    ///
+    /// # Errors
+    /// As for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic_nb<T: Atom>(
         &self,
@@ -252,6 +265,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// As [`Conduit::atomic_nb`], but `None` instead of waiting for resources.
+    ///
+    /// # Errors
+    /// As for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic_nb_immediate<T: Atom>(
         &self,
@@ -268,6 +284,9 @@ impl<M: Mode> Conduit<M> {
 
     /// As [`Conduit::atomic_nb`], belonging to this thread's implicit operations: a set to its puts, all others to its
     /// atomics ([`Conduit::wait_atomics`]).
+    ///
+    /// # Errors
+    /// As for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic_nbi<T: Atom>(
         &self,
@@ -284,6 +303,9 @@ impl<M: Mode> Conduit<M> {
 
     /// Starts an atomic; the value from before is at `result` when the handle has been waited for.
     /// [`Scope::atomic_fetch`](crate::Scope::atomic_fetch) is the safe form.
+    ///
+    /// # Errors
+    /// As for [`Conduit::atomic_fetch`].
     ///
     /// # Safety
     /// `result` stays valid and is neither read nor written until then.
@@ -311,6 +333,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// As [`Conduit::atomic_fetch_nb`], belonging to this thread's implicit atomics.
+    ///
+    /// # Errors
+    /// As for [`Conduit::atomic_fetch`].
     ///
     /// # Safety
     /// As [`Conduit::atomic_fetch_nb`], until the implicit atomics, or the access region, have been waited for.
@@ -360,6 +385,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Writes `new` if the number is `expected`; gives the value from before either way.
+    ///
+    /// # Errors
+    /// As for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn compare_swap<T: Atom>(
         &self,

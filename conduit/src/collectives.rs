@@ -51,7 +51,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// No such rank; in a handler. Other ranks have made another call, or one of another length: that ends the job.
+    /// As for [`Team::broadcast`](crate::Team::broadcast).
     pub fn broadcast<T: FromBytes + IntoBytes + ?Sized>(
         &self,
         root: Rank,
@@ -81,12 +81,18 @@ impl<M: Mode> Conduit<M> {
     /// conduit.finish()
     /// # }
     /// ```
+    ///
+    /// # Errors
+    /// As for [`Conduit::reduce`].
     pub fn reduce_all<T: Element>(&self, op: ReduceOp, values: &mut [T]) -> Result<()> {
         self.team().reduce_all(op, values)
     }
 
     /// As [`Conduit::reduce_all`] by a function, which is associative and commutative. It makes no calls of this crate; any
     /// thread that polls may call it.
+    ///
+    /// # Errors
+    /// As for [`Team::reduce_all_with`](crate::Team::reduce_all_with).
     pub fn reduce_all_with<T>(
         &self,
         values: &mut [T],

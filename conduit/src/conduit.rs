@@ -59,6 +59,10 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// The host of a rank: hosts are numbered from 0 in the order of their first ranks.
+    ///
+    /// # Errors
+    /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no such
+    /// rank.
     pub fn host_of(&self, rank: Rank) -> Result<u32> {
         let host = self.member.host_of(rank);
         host.ok_or_else(|| self.no_such_rank("host_of", rank))
@@ -66,6 +70,9 @@ impl<M: Mode> Conduit<M> {
 
     /// The neighbourhood of a rank: ranks of the same one map each other's segments ([`Conduit::window`]). Numbered as
     /// [hosts](Conduit::host_of) are.
+    ///
+    /// # Errors
+    /// As for [`Conduit::host_of`].
     pub fn neighbourhood_of(&self, rank: Rank) -> Result<u32> {
         let neighbourhood = self.member.neighbourhood_of(rank);
         neighbourhood.ok_or_else(|| self.no_such_rank("neighbourhood_of", rank))
@@ -95,6 +102,10 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Serves the network once: completions, messages. Runs handlers. Refused in a handler.
+    ///
+    /// # Errors
+    /// Returns [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any
+    /// [failure of the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn poll(&self) -> Result<()> {
         self.done("poll", self.member.engine().poll())
@@ -113,6 +124,11 @@ impl<M: Mode> Conduit<M> {
     /// # conduit.finish()
     /// # }
     /// ```
+    ///
+    /// # Errors
+    /// Returns the error of the condition. While that does not hold, also
+    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler and any [failure of
+    /// the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn wait_until<C: Condition>(&self, mut condition: impl FnMut() -> C) -> Result<()> {
         let mut refused = None;
@@ -131,6 +147,13 @@ impl<M: Mode> Conduit<M> {
     /// Waits until all ranks have called it. What any rank has stored, or put and synchronised, before it is there after it.
     ///
     /// It does not deliver messages: one that was sent before it may be handled after it. [`Conduit::quiesce`] does.
+    ///
+    /// # Errors
+    /// Returns [`Error::BarrierMismatch`] on all ranks if one of them has called
+    /// [`Conduit::quiesce`] or [`Conduit::finish`] instead, or if two gave different ids. Returns
+    /// [`EngineError::Barrier`](crate::EngineError::Barrier) between [`Conduit::barrier_notify`]
+    /// and its wait, [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any
+    /// [failure of the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn barrier(&self) -> Result<()> {
         let outcome = self.done("barrier", self.member.engine().barrier(Value::Anonymous))?;
@@ -173,6 +196,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// A barrier with a name: an error if ranks give different ones (or one that no rank gave).
+    ///
+    /// # Errors
+    /// As for [`Conduit::barrier`].
     pub fn barrier_named(&self, id: u32) -> Result<()> {
         let outcome = self.done(
             "barrier_named",
@@ -183,6 +209,11 @@ impl<M: Mode> Conduit<M> {
 
     /// First half of a [barrier](Conduit::barrier), named or anonymous (`None`): this rank has arrived. Then [`Conduit::barrier_wait`] or
     /// [`Conduit::barrier_try`].
+    ///
+    /// # Errors
+    /// Returns [`EngineError::Barrier`](crate::EngineError::Barrier) if the barrier notified before
+    /// has not been waited for, [`EngineError::Context`](crate::Error#calls-in-handlers) in a
+    /// handler, and any [failure of the job](crate::Error#failure-of-the-job).
     pub fn barrier_notify(&self, id: Option<u32>) -> Result<()> {
         self.done(
             "barrier_notify",
@@ -191,12 +222,23 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Second half of a barrier: waits for all others.
+    ///
+    /// # Errors
+    /// Returns [`Error::BarrierMismatch`] if the ids of two ranks differ, if `id` is not the one
+    /// that the ranks agreed on, or if another rank has called [`Conduit::quiesce`] or
+    /// [`Conduit::finish`]. Returns [`EngineError::Barrier`](crate::EngineError::Barrier) without a
+    /// [`Conduit::barrier_notify`] before. While ranks are missing, also
+    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler and any [failure of
+    /// the job](crate::Error#failure-of-the-job).
     pub fn barrier_wait(&self, id: Option<u32>) -> Result<()> {
         let outcome = self.done("barrier_wait", self.member.engine().barrier_wait(value(id)))?;
         self.matched("barrier_wait", outcome)
     }
 
     /// As [`Conduit::barrier_wait`] without waiting: has the barrier ended?
+    ///
+    /// # Errors
+    /// As for [`Conduit::barrier_wait`] and [`Conduit::poll`].
     pub fn barrier_try(&self, id: Option<u32>) -> Result<bool> {
         match self.done("barrier_try", self.member.engine().barrier_try(value(id)))? {
             Some(outcome) => self.matched("barrier_try", outcome).map(|()| true),
@@ -252,18 +294,29 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Credits for requests to `peer` that are free now (`gasnet_send_credits`).
+    ///
+    /// # Errors
+    /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no such
+    /// rank, and [`EngineError::Protocol`](crate::EngineError::Protocol) if `peer` has returned
+    /// credits that it did not hold.
     pub fn send_credits(&self, peer: Rank) -> Result<u32> {
         self.done("send_credits", self.member.engine().credits(peer))
             .map(|credits| credits.send)
     }
 
     /// Credits that this rank has lent to `peer`.
+    ///
+    /// # Errors
+    /// As for [`Conduit::send_credits`].
     pub fn lent_credits(&self, peer: Rank) -> Result<u32> {
         self.done("lent_credits", self.member.engine().credits(peer))
             .map(|credits| credits.lent)
     }
 
     /// How often a request to `peer` had to wait for credits (`gasnet_credit_stalls`).
+    ///
+    /// # Errors
+    /// As for [`Conduit::send_credits`].
     pub fn credit_stalls(&self, peer: Rank) -> Result<u64> {
         self.done("credit_stalls", self.member.engine().credits(peer))
             .map(|credits| credits.stalls)
@@ -275,6 +328,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Credits that `peer` has taken back from this rank (`gasnet_revoked_credits`).
+    ///
+    /// # Errors
+    /// As for [`Conduit::send_credits`].
     pub fn revoked_credits(&self, peer: Rank) -> Result<u64> {
         self.done("revoked_credits", self.member.engine().credits(peer))
             .map(|credits| credits.revoked)
@@ -299,6 +355,9 @@ impl<M: Mode> Drop for Conduit<M> {
 /// What [`Conduit::wait_until`] waits for: `bool`, or a [`Result`] of it.
 pub trait Condition {
     /// Whether it holds.
+    ///
+    /// # Errors
+    /// Returns the error that ends the wait.
     fn holds(self) -> Result<bool>;
 }
 

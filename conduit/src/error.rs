@@ -9,10 +9,38 @@ use conduit_core::ni::Rank;
 /// The result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call was refused or a job could not go on. The text names the call as the program spells it, the calling rank, and the rank
-/// or setting concerned.
+/// Why a call was refused or the job cannot continue. The text names the call as the program spells
+/// it, the calling rank, and the rank or setting concerned.
 ///
-/// `Debug` prints the same text, so that a `main` that returns it tells its user what is wrong.
+/// `Debug` prints the same text, so that a `main` that returns it reports what is wrong.
+///
+/// An [`EngineError`] is returned as [`Error::Engine`].
+///
+/// # Failure of the job
+/// These errors are final: all later calls that use the network return the first of them again, and
+/// the buffers of operations under way belong to the caller again. Return the error from `main`, so
+/// that the launcher ends the other ranks.
+///
+/// - [`EngineError::PeerFailed`]: another rank has died or cannot be reached.
+/// - [`EngineError::HandlerPanicked`] and [`EngineError::Panicked`]: a handler panicked, or a
+///   function of the caller that a call ran.
+/// - [`EngineError::BadMessage`], [`EngineError::Protocol`], [`EngineError::CatchBasin`] and
+///   [`EngineError::Refused`]: a rank violated the protocol, or collective calls did not match.
+/// - [`EngineError::WaitRefused`]: a call had to wait where it may not.
+/// - [`EngineError::Finished`]: this rank has called [`finish`](crate::Conduit::finish).
+/// - [`EngineError::Forked`]: this process is a child of the rank's.
+///
+/// The network itself may refuse an operation with [`EngineError::Network`]. If parts of the
+/// operation are under way already, that is final too.
+///
+/// Copies to and from mapped memory do not use the network and may still succeed.
+///
+/// # Calls in handlers
+/// In a handler, in the function of a reduction, and while a thread holds a
+/// [`PreparedMedium`](crate::PreparedMedium), calls that poll or wait return
+/// [`EngineError::Context`]. Debug builds also refuse puts, gets, atomics and requests that would
+/// need neither (unless `CONDUIT_CHECKS=0`). A call that turns out to need a wait when it is half
+/// done fails the job with [`EngineError::WaitRefused`].
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

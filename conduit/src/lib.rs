@@ -58,6 +58,8 @@
 //! this as well copies the payload first. Over networks a handler's bytes are this process's own, but for replies that lie where the
 //! replier may write.
 
+#![warn(clippy::missing_errors_doc)]
+
 mod agreement;
 mod args;
 mod atomics;

@@ -110,6 +110,16 @@ impl<M: Mode> Member<M> {
 
     /// Attaches a segment of `bytes`, rounded up to whole pages and zeroed, after registering these handlers. Collective,
     /// does not poll.
+    ///
+    /// # Errors
+    /// Returns [`Error::SegmentTooLarge`] if `bytes` exceeds [`Member::max_segment`],
+    /// [`EngineError::Register`](crate::EngineError::Register) if a handler's id is reserved or
+    /// used twice or no id is free,
+    /// [`EngineError::AlreadyAttached`](crate::EngineError::AlreadyAttached) on a second call, and
+    /// [`EngineError::Network`](crate::EngineError::Network) if the network cannot provide the
+    /// memory. When one rank fails, the others return
+    /// [`EngineError::Bootstrap`](crate::EngineError::Bootstrap), which is also the error if the
+    /// launcher fails.
     pub fn attach(
         &self,
         handlers: &mut [am::handlers::Registration<Handler<M>>],
@@ -129,6 +139,12 @@ impl<M: Mode> Member<M> {
     }
 
     /// Makes all of every rank's memory its segment, see [`Engine::attach_everything`]. Collective, does not poll.
+    ///
+    /// # Errors
+    /// Returns [`EngineError::Network`](crate::EngineError::Network) if the network cannot access
+    /// all memory or the system does not let a process copy its own (then on all ranks),
+    /// [`EngineError::AlreadyAttached`](crate::EngineError::AlreadyAttached) if there is a segment,
+    /// and [`EngineError::Bootstrap`](crate::EngineError::Bootstrap) if the launcher fails.
     ///
     /// # Safety
     /// As for [`Engine::attach_everything`].

@@ -37,6 +37,11 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Runs a handler of shorts on `target`.
+    ///
+    /// # Errors
+    /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no rank
+    /// `target`, [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, which may
+    /// only reply, and any [failure of the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn request<A: Args>(&self, target: Rank, handler: Short<A>, args: A) -> Result<()> {
         self.short("request", target, handler, args, Blocking::Wait)
@@ -44,6 +49,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// As [`Conduit::request`] if that doesn't have to wait; was it sent?
+    ///
+    /// # Errors
+    /// As for [`Conduit::request`]. A lack of credits is not an error: the call returns `false`.
     #[inline]
     pub fn try_request<A: Args>(&self, target: Rank, handler: Short<A>, args: A) -> Result<bool> {
         self.short("try_request", target, handler, args, Blocking::Immediate)
@@ -68,6 +76,11 @@ impl<M: Mode> Conduit<M> {
 
     /// Runs a handler of mediums on `target` with this payload, at most [`Conduit::max_medium`] bytes. The payload may be
     /// reused on return.
+    ///
+    /// # Errors
+    /// As for [`Conduit::request`], and
+    /// [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if the payload exceeds
+    /// [`Conduit::max_medium`].
     #[inline]
     pub fn request_medium<A: Args, P: Payload + ?Sized>(
         &self,
@@ -82,6 +95,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// As [`Conduit::request_medium`] if that doesn't have to wait; was it sent?
+    ///
+    /// # Errors
+    /// As for [`Conduit::request_medium`].
     #[inline]
     pub fn try_request_medium<A: Args, P: Payload + ?Sized>(
         &self,
@@ -117,6 +133,14 @@ impl<M: Mode> Conduit<M> {
 
     /// Places the payload at `offset` of `target`'s segment, then runs a handler of longs there. The payload may be reused
     /// on return.
+    ///
+    /// # Errors
+    /// As for [`Conduit::request`]. Also
+    /// [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if the payload exceeds
+    /// [`Conduit::max_long_request`],
+    /// [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if its destination is not
+    /// inside the target's segment, and [`EngineError::Exhausted`](crate::EngineError::Exhausted)
+    /// if all operation ids are in use.
     #[inline]
     pub fn request_long<A: Args, P: IntoBytes + Immutable + ?Sized>(
         &self,
@@ -134,6 +158,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// As [`Conduit::request_long`], returning before the payload has been read.
+    ///
+    /// # Errors
+    /// As for [`Conduit::request_long`].
     ///
     /// # Safety
     /// `[base, base + len)` stays valid and unwritten until the request's reply has run its handler here (so the request's
@@ -186,6 +213,11 @@ impl<M: Mode> Conduit<M> {
     /// conduit.finish()
     /// # }
     /// ```
+    ///
+    /// # Errors
+    /// As for [`Conduit::request`], and
+    /// [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if `least` exceeds
+    /// [`Conduit::max_medium`].
     pub fn prepare_medium(
         &self,
         target: Rank,
@@ -202,6 +234,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// As [`Conduit::prepare_medium`] if that doesn't have to wait.
+    ///
+    /// # Errors
+    /// As for [`Conduit::prepare_medium`].
     pub fn try_prepare_medium(
         &self,
         target: Rank,
@@ -234,6 +269,11 @@ impl<M: Mode> PreparedMedium<'_, M> {
     }
 
     /// Sends the first `len` bytes, to a handler of bytes.
+    ///
+    /// # Errors
+    /// Returns [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if `len` exceeds
+    /// the length of [`PreparedMedium::payload`], and any [failure of the
+    /// job](crate::Error#failure-of-the-job). Nothing is sent then.
     pub fn commit<A: Args>(self, handler: Medium<A>, args: A, len: usize) -> Result<()> {
         let mut words = [0; am::MAX_ARGS];
         let words = args.write(&mut words);

@@ -26,6 +26,14 @@ impl<M: Mode> Conduit<M> {
     /// conduit.finish()
     /// # }
     /// ```
+    ///
+    /// # Errors
+    /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no rank
+    /// `target`, [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if the range is
+    /// not inside its segment, and [`EngineError::Exhausted`](crate::EngineError::Exhausted) if all
+    /// operation ids are in use: wait for earlier operations, or raise `CONDUIT_MAX_OPERATIONS`.
+    /// Returns [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any
+    /// [failure of the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn put<T: IntoBytes + Immutable + ?Sized>(
         &self,
@@ -40,6 +48,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Copies from `offset` of `target`'s segment to `destination`.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put`].
     #[inline]
     pub fn get<T: FromBytes + IntoBytes + ?Sized>(
         &self,
@@ -110,6 +121,9 @@ impl<M: Mode> Conduit<M> {
     /// conduit.finish()
     /// # }
     /// ```
+    ///
+    /// # Errors
+    /// As for [`Conduit::put`].
     #[inline]
     pub fn put_nb<T: IntoBytes + Immutable + ?Sized>(
         &self,
@@ -131,6 +145,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// As [`Conduit::put_nb`], but `None` instead of waiting for resources.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put`].
     #[inline]
     pub fn put_nb_immediate<T: IntoBytes + Immutable + ?Sized>(
         &self,
@@ -151,6 +168,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Starts a put that reads its source until the handle has been waited for. [`Conduit::scope`] is the safe form.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put`].
     ///
     /// # Safety
     /// `[source, source + len)` stays valid and unwritten until then.
@@ -178,6 +198,9 @@ impl<M: Mode> Conduit<M> {
 
     /// Starts a get. [`Conduit::scope`] is the safe form.
     ///
+    /// # Errors
+    /// As for [`Conduit::put`].
+    ///
     /// # Safety
     /// `[destination, destination + len)` stays valid and is neither read nor written until the handle has been waited for.
     #[inline]
@@ -203,6 +226,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Starts a put that belongs to this thread's implicit operations; the source may be reused on return.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put`].
     #[inline]
     pub fn put_nbi<T: IntoBytes + Immutable + ?Sized>(
         &self,
@@ -224,6 +250,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// As [`Conduit::put_nb_bulk`], belonging to this thread's implicit operations.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put`].
     ///
     /// # Safety
     /// As [`Conduit::put_nb_bulk`], until the implicit puts, or the access region, have been waited for.
@@ -251,6 +280,9 @@ impl<M: Mode> Conduit<M> {
 
     /// As [`Conduit::get_nb`], belonging to this thread's implicit operations.
     ///
+    /// # Errors
+    /// As for [`Conduit::put`].
+    ///
     /// # Safety
     /// As [`Conduit::get_nb`], until the implicit gets, or the access region, have been waited for.
     #[inline]
@@ -276,6 +308,10 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Writes the low `bytes` (1 to 8) bytes of `value`.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put`], and [`EngineError::ValueWidth`](crate::EngineError::ValueWidth) if
+    /// `bytes` is not in 1 to 8.
     #[inline]
     pub fn put_value(&self, target: Rank, offset: usize, value: u64, bytes: usize) -> Result<()> {
         let value = value.to_ne_bytes();
@@ -285,6 +321,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Starts writing the low `bytes` (1 to 8) bytes of `value`.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put_value`].
     #[inline]
     pub fn put_value_nb(
         &self,
@@ -305,6 +344,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// As [`Conduit::put_value_nb`], belonging to this thread's implicit operations.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put_value`].
     #[inline]
     pub fn put_value_nbi(
         &self,
@@ -325,6 +367,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Reads `bytes` (1 to 8) bytes, zero-extended.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put_value`].
     #[inline]
     pub fn get_value(&self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
         self.done(
@@ -334,6 +379,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Sets `len` bytes at `offset` of `target`'s segment.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put`].
     pub fn memset(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
         self.done(
             "memset",
@@ -342,6 +390,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Starts setting `len` bytes.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put`].
     pub fn memset_nb(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<Handle> {
         let handle = self.done(
             "memset_nb",
@@ -358,6 +409,9 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// As [`Conduit::memset_nb`], belonging to this thread's implicit operations.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put`].
     pub fn memset_nbi(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
         self.done(
             "memset_nbi",
@@ -374,55 +428,91 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Waits for an operation.
+    ///
+    /// # Errors
+    /// Returns [`EngineError::StaleHandle`](crate::EngineError::StaleHandle) for a handle that
+    /// names no operation, which only [`Handle::from_bits`] can make. While the operation is under
+    /// way, also [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler and any
+    /// [failure of the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn wait(&self, handle: Handle) -> Result<()> {
         self.done("wait", self.member.engine().wait(handle))
     }
 
     /// Polls once; gives the handle back if the operation has not ended.
+    ///
+    /// # Errors
+    /// As for [`Conduit::wait`].
     #[inline]
     pub fn try_wait(&self, handle: Handle) -> Result<Option<Handle>> {
         self.done("try_wait", self.member.engine().try_wait(handle))
     }
 
     /// Waits for all of them; each becomes [`Handle::DONE`].
+    ///
+    /// # Errors
+    /// As for [`Conduit::wait`]. Handles of operations that had ended are [`Handle::DONE`] then.
     pub fn wait_all(&self, handles: &mut [Handle]) -> Result<()> {
         self.done("wait_all", self.member.engine().wait_all(handles))
     }
 
     /// Waits until at least one of those under way has ended, if any is; gives how many have. They become
     /// [`Handle::DONE`].
+    ///
+    /// # Errors
+    /// As for [`Conduit::wait_all`].
     pub fn wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
         self.done("wait_some", self.member.engine().wait_some(handles))
     }
 
     /// Polls once: have all ended?
+    ///
+    /// # Errors
+    /// As for [`Conduit::poll`] and [`Conduit::wait_all`].
     pub fn try_wait_all(&self, handles: &mut [Handle]) -> Result<bool> {
         self.done("try_wait_all", self.member.engine().try_wait_all(handles))
     }
 
     /// Polls once; gives how many of those under way have ended.
+    ///
+    /// # Errors
+    /// As for [`Conduit::poll`] and [`Conduit::wait_all`].
     pub fn try_wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
         self.done("try_wait_some", self.member.engine().try_wait_some(handles))
     }
 
     /// Waits for this thread's implicit puts.
+    ///
+    /// # Errors
+    /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) while an access
+    /// region or a scope is open on this thread, and any [failure of the
+    /// job](crate::Error#failure-of-the-job). While operations are under way, also
+    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler.
     pub fn wait_puts(&self) -> Result<()> {
         self.done("wait_puts", self.member.engine().wait_implicit(Class::PUTS))
     }
 
     /// Waits for this thread's implicit gets.
+    ///
+    /// # Errors
+    /// As for [`Conduit::wait_puts`].
     pub fn wait_gets(&self) -> Result<()> {
         self.done("wait_gets", self.member.engine().wait_implicit(Class::GETS))
     }
 
     /// Waits for this thread's implicit atomics.
+    ///
+    /// # Errors
+    /// As for [`Conduit::wait_puts`].
     pub fn wait_atomics(&self) -> Result<()> {
         let ended = self.member.engine().wait_implicit(Class::ATOMICS);
         self.done("wait_atomics", ended)
     }
 
     /// Waits for all of this thread's implicit operations.
+    ///
+    /// # Errors
+    /// As for [`Conduit::wait_puts`].
     pub fn wait_implicit(&self) -> Result<()> {
         self.done(
             "wait_implicit",
@@ -431,22 +521,36 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Polls once: have this thread's implicit puts ended?
+    ///
+    /// # Errors
+    /// As for [`Conduit::poll`], and
+    /// [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) while an access region or a
+    /// scope is open on this thread.
     pub fn try_puts(&self) -> Result<bool> {
         self.done("try_puts", self.member.engine().try_implicit(Class::PUTS))
     }
 
     /// Polls once: have this thread's implicit gets ended?
+    ///
+    /// # Errors
+    /// As for [`Conduit::try_puts`].
     pub fn try_gets(&self) -> Result<bool> {
         self.done("try_gets", self.member.engine().try_implicit(Class::GETS))
     }
 
     /// Polls once: have this thread's implicit atomics ended?
+    ///
+    /// # Errors
+    /// As for [`Conduit::try_puts`].
     pub fn try_atomics(&self) -> Result<bool> {
         let ended = self.member.engine().try_implicit(Class::ATOMICS);
         self.done("try_atomics", ended)
     }
 
     /// Polls once: have all of this thread's implicit operations ended?
+    ///
+    /// # Errors
+    /// As for [`Conduit::try_puts`].
     pub fn try_implicit(&self) -> Result<bool> {
         self.done(
             "try_implicit",
@@ -456,11 +560,19 @@ impl<M: Mode> Conduit<M> {
 
     /// Opens an access region: this thread's implicit operations from here on get one handle, at its end. Regions do not
     /// nest.
+    ///
+    /// # Errors
+    /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) if an access region
+    /// or a scope is open on this thread.
     pub fn begin_region(&self) -> Result<()> {
         self.done("begin_region", self.member.engine().begin_region())
     }
 
     /// Closes the access region.
+    ///
+    /// # Errors
+    /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) if no access region
+    /// is open on this thread, or only that of a scope.
     pub fn end_region(&self) -> Result<Handle> {
         self.done("end_region", self.member.engine().end_region())
     }

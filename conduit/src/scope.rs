@@ -70,6 +70,11 @@ impl<M: Mode> Conduit<M> {
     /// conduit.finish()
     /// # }
     /// ```
+    ///
+    /// # Errors
+    /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) without calling `f`
+    /// if an access region or another scope is open on this thread. Returns the error of `f`, or
+    /// any [failure of the job](crate::Error#failure-of-the-job) while operations are under way.
     pub fn scope<'env, R>(
         &'env self,
         f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env, M>) -> Result<R>,
@@ -92,6 +97,9 @@ impl<M: Mode> Conduit<M> {
 
 impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// Starts a put of a borrowed source.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put`].
     #[inline]
     pub fn put<T: IntoBytes + Immutable + ?Sized>(
         &'scope self,
@@ -110,6 +118,9 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     }
 
     /// Starts a get into a borrowed destination.
+    ///
+    /// # Errors
+    /// As for [`Conduit::put`].
     #[inline]
     pub fn get<T: FromBytes + IntoBytes + ?Sized>(
         &'scope self,
@@ -145,6 +156,9 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// conduit.finish()
     /// # }
     /// ```
+    ///
+    /// # Errors
+    /// As for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic_fetch<T: Atom>(
         &'scope self,
@@ -159,6 +173,9 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     }
 
     /// Starts a compare-and-swap, as [`Conduit::compare_swap`], whose value from before comes to a borrowed `result`.
+    ///
+    /// # Errors
+    /// As for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn compare_swap<T: Atom>(
         &'scope self,

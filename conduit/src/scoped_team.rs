@@ -79,7 +79,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// Starts a [broadcast](Team::broadcast).
     ///
     /// # Errors
-    /// As the call that waits; so for all of these.
+    /// As for [`Team::broadcast`].
     pub fn broadcast<T: FromBytes + IntoBytes + ?Sized>(
         &self,
         root: u32,
@@ -91,6 +91,9 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     }
 
     /// Starts a [scatter](Team::scatter).
+    ///
+    /// # Errors
+    /// As for [`Team::scatter`].
     pub fn scatter<T>(&self, root: u32, all: &'scope [T], own: &'scope mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -101,6 +104,9 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     }
 
     /// Starts a [gather](Team::gather).
+    ///
+    /// # Errors
+    /// As for [`Team::gather`].
     pub fn gather<T>(&self, root: u32, own: &'scope [T], all: &'scope mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -111,6 +117,9 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     }
 
     /// Starts a [gather to all](Team::gather_all).
+    ///
+    /// # Errors
+    /// As for [`Team::gather_all`].
     pub fn gather_all<T>(&self, own: &'scope [T], all: &'scope mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -121,6 +130,9 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     }
 
     /// Starts an [exchange](Team::exchange).
+    ///
+    /// # Errors
+    /// As for [`Team::exchange`].
     pub fn exchange<T>(&self, source: &'scope [T], result: &'scope mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -131,6 +143,9 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     }
 
     /// Starts a [reduction to one](Team::reduce).
+    ///
+    /// # Errors
+    /// As for [`Team::reduce`].
     pub fn reduce<T: Element>(
         &self,
         root: u32,
@@ -146,6 +161,9 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     }
 
     /// Starts a [reduction to all](Team::reduce_all).
+    ///
+    /// # Errors
+    /// As for [`Team::reduce_all`].
     pub fn reduce_all<T: Element>(&self, op: ReduceOp, values: &'scope mut [T]) -> Result<()> {
         let (call, how) = (
             CollectiveCall::in_scope("ScopedTeam::reduce_all"),
@@ -156,6 +174,9 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     }
 
     /// Starts a [reduction by a function](Team::reduce_all_with).
+    ///
+    /// # Errors
+    /// As for [`Team::reduce_all_with`].
     pub fn reduce_all_with<T>(
         &self,
         values: &'scope mut [T],
@@ -173,6 +194,9 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     }
 
     /// Starts a [reduction in the order of ranks](Team::reduce_all_in_order).
+    ///
+    /// # Errors
+    /// As for [`Team::reduce_all_in_order`].
     pub fn reduce_all_in_order<T>(
         &self,
         values: &'scope mut [T],

@@ -91,6 +91,11 @@ impl<'a, M: Mode> Segment<'a, M> {
     }
 
     /// Copies from `offset` to `destination`.
+    ///
+    /// # Errors
+    /// Returns [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if the range is not
+    /// inside the segment, and [`EngineError::Forked`](crate::EngineError::Forked) in a child of
+    /// the rank's process.
     #[inline]
     pub fn get<T: FromBytes + IntoBytes + ?Sized>(
         &self,
@@ -107,6 +112,9 @@ impl<'a, M: Mode> Segment<'a, M> {
     }
 
     /// Copies `source` to `offset`.
+    ///
+    /// # Errors
+    /// As for [`Segment::get`].
     #[inline]
     pub fn put<T: IntoBytes + Immutable + ?Sized>(&self, offset: usize, source: &T) -> Result<()> {
         let bytes = source.as_bytes();
@@ -136,6 +144,9 @@ impl<'a, M: Mode> Segment<'a, M> {
     }
 
     /// As [`Segment::atomic`], giving the value from before.
+    ///
+    /// # Errors
+    /// As for [`Segment::atomic`].
     #[inline]
     pub fn atomic_fetch<T: Atom>(&self, offset: usize, op: T::Op, operand: T) -> Result<T> {
         let old = self.fetch(
@@ -147,6 +158,9 @@ impl<'a, M: Mode> Segment<'a, M> {
     }
 
     /// Reads the number at `offset` atomically: what was put before it was written by an atomic is there.
+    ///
+    /// # Errors
+    /// As for [`Segment::atomic`].
     #[inline]
     pub fn atomic_get<T: Atom>(&self, offset: usize) -> Result<T> {
         let none = T::from_bits(0);
@@ -159,6 +173,9 @@ impl<'a, M: Mode> Segment<'a, M> {
     }
 
     /// Writes `new` if the number at `offset` is `expected`; gives the value from before either way.
+    ///
+    /// # Errors
+    /// As for [`Segment::atomic`].
     #[inline]
     pub fn compare_swap<T: Atom>(&self, offset: usize, expected: T, new: T) -> Result<T> {
         let swap = request(ni::AtomicOp::CompareSwap, new, expected);
@@ -170,6 +187,9 @@ impl<'a, M: Mode> Segment<'a, M> {
     }
 
     /// `count` elements from byte `offset` as a slice.
+    ///
+    /// # Errors
+    /// As for [`Segment::get`], and [`Error::Local`] if `offset` is not aligned for `T`.
     ///
     /// # Safety
     /// While the slice lives no other rank accesses these bytes, and no other slice of them exists here. Barriers before
@@ -295,6 +315,10 @@ impl<'a, M: Mode> Landed<'a, M> {
 
     /// The payload in place.
     ///
+    /// # Errors
+    /// Returns [`EngineError::Forked`](crate::EngineError::Forked) in a child of the rank's
+    /// process, which has no segment.
+    ///
     /// # Safety
     /// While the slice lives nobody writes these bytes: no rank puts or sends a long there, and no mutable
     /// [slice](Segment::slice) of them exists.
@@ -318,18 +342,29 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Bytes of a rank's segment.
+    ///
+    /// # Errors
+    /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no such
+    /// rank, and [`EngineError::Forked`](crate::EngineError::Forked) in a child of the rank's
+    /// process.
     pub fn segment_len(&self, rank: Rank) -> Result<usize> {
         let segment = self.member.engine().segment_of(rank);
         Ok(self.done("segment_len", segment)?.len)
     }
 
     /// Address of a rank's segment in that rank's own process.
+    ///
+    /// # Errors
+    /// As for [`Conduit::segment_len`].
     pub fn segment_address(&self, rank: Rank) -> Result<u64> {
         let segment = self.member.engine().segment_of(rank);
         Ok(self.done("segment_address", segment)?.address)
     }
 
     /// First byte of a rank's segment as it is mapped in this process; `None` where it is not.
+    ///
+    /// # Errors
+    /// As for [`Conduit::segment_len`].
     pub fn window(&self, rank: Rank) -> Result<Option<*mut u8>> {
         let segment = self.member.engine().segment_of(rank);
         let segment = self.done("window", segment)?;

@@ -123,6 +123,11 @@ impl<'c, M: Mode> Team<'c, M> {
 
     /// Returns when all ranks of the team have called. Messages that were sent before may be handled later, as with
     /// [`Conduit::barrier`].
+    ///
+    /// # Errors
+    /// Returns [`EngineError::Exhausted`](crate::EngineError::Exhausted) if all operation ids are
+    /// in use, [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any
+    /// [failure of the job](crate::Error#failure-of-the-job).
     pub fn barrier(&self) -> Result<()> {
         let engine = self.conduit.member.engine();
         self.conduit
@@ -132,7 +137,11 @@ impl<'c, M: Mode> Team<'c, M> {
     /// Copies `value` from the rank `root` to all others.
     ///
     /// # Errors
-    /// No such rank; in a handler. Other ranks have made another call, or one of another length: that ends the job.
+    /// Returns [`EngineError::Collective`] if the team has no rank `root`
+    /// ([`EngineError::NoSuchRank`] if it is the team of all ranks), [`EngineError::Exhausted`] if
+    /// all operation ids are in use, [`EngineError::Context`](crate::Error#calls-in-handlers) in a
+    /// handler, and any [failure of the job](crate::Error#failure-of-the-job). Different calls on
+    /// two ranks, or values of different lengths, are such a failure: [`EngineError::Protocol`].
     pub fn broadcast<T: FromBytes + IntoBytes + ?Sized>(
         &self,
         root: u32,
@@ -205,6 +214,9 @@ impl<'c, M: Mode> Team<'c, M> {
 
     /// As [`Team::reduce`]; the result replaces the values of all ranks. Each gets the same bits, and the same data gives the same
     /// bits again.
+    ///
+    /// # Errors
+    /// As for [`Team::reduce`].
     pub fn reduce_all<T: Element>(&self, op: ReduceOp, values: &mut [T]) -> Result<()> {
         let how = Reduction::Known(T::TYPE, op);
         // SAFETY: as in `broadcast`.
@@ -213,6 +225,10 @@ impl<'c, M: Mode> Team<'c, M> {
 
     /// As [`Team::reduce_all`] by a function, which is associative and commutative. It makes no calls of this crate; any
     /// thread that polls may call it.
+    ///
+    /// # Errors
+    /// As for [`Team::broadcast`], and [`EngineError::Collective`](crate::EngineError::Collective)
+    /// if `T` has no bytes.
     pub fn reduce_all_with<T>(
         &self,
         values: &mut [T],
@@ -241,6 +257,9 @@ impl<'c, M: Mode> Team<'c, M> {
     /// conduit.finish()
     /// # }
     /// ```
+    ///
+    /// # Errors
+    /// As for [`Team::reduce_all_with`].
     pub fn reduce_all_in_order<T>(
         &self,
         values: &mut [T],

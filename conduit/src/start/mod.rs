@@ -24,6 +24,9 @@ use host::Survey;
 /// # ;
 /// # Ok::<(), conduit::Error>(())
 /// ```
+///
+/// # Errors
+/// As for [`start_as`].
 pub fn start() -> Result<Job<Seq>> {
     Ok(Job::new(join_by(START, |_, _| ())?))
 }
@@ -41,6 +44,9 @@ pub fn start_as<M: Mode>() -> Result<Job<M>> {
 
 /// As [`start_as`], for interfaces to other languages. `adjust` sees the settings and the number of ranks
 /// before they are used.
+///
+/// # Errors
+/// As for [`start_as`].
 pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M>> {
     join_by(START, adjust)
 }
