@@ -10,6 +10,7 @@ use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use seal::Secret;
 
 use crate::start::{Which, library};
+use crate::testing::libraries;
 
 use super::*;
 

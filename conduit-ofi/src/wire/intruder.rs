@@ -17,6 +17,7 @@ use crate::frame::{EARLY, Frame, HEADER, Kind};
 use crate::liveness::Liveness;
 use crate::provider::{Hints, choose};
 use crate::start::{OfiConfig, Which, library, wires};
+use crate::testing::libraries;
 
 use super::*;
 

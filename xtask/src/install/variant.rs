@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::archive::{self, DebugInfo, Object};
-use super::build::{Cargo, Launchers};
 use super::package::Package;
 use super::settings::{self, Compilers, Release};
 use super::{Conduit, Mode, cmake, files, fragment, header};
+use crate::build::{Cargo, Launchers};
 
 /// The folder of CMake's package.
 const CMAKE: &str = "lib/cmake/GASNet";

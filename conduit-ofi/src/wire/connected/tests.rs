@@ -9,6 +9,7 @@ use seal::Protection;
 
 use crate::provider::{Hints, choose};
 use crate::start::{OfiConfig, Which, connected_in_process, library};
+use crate::testing::libraries;
 
 use super::*;
 
