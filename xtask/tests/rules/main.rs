@@ -2,5 +2,6 @@
 
 mod circles;
 mod commits;
+mod features;
 mod width;
 mod workspace;

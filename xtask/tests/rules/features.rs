@@ -1,0 +1,68 @@
+//! Dependencies have the same features whichever packages are built: else building a package alone
+//! compiles again what building all of them has compiled, and all that depends on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use crate::workspace::ROOT;
+
+/// Cargo shows where packages of the workspace lie, and nothing else with a path.
+const ROOT_OF_MEMBERS: &str = " (/";
+
+/// The features of each dependency in a build of these packages. What is built for
+/// procedural macros may have other features than what is built for programs.
+fn features(edges: &str, packages: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut command = Command::new(env!("CARGO"));
+    command
+        .args([
+            "tree",
+            "--locked",
+            "--offline",
+            "--prefix",
+            "none",
+            "--format",
+            "{p}\t{f}",
+        ])
+        .args(["--no-dedupe", "--edges", edges])
+        .args(packages)
+        .current_dir(ROOT);
+    let output = command.output().expect("cargo runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{packages:?}: {errors}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let mut found = BTreeMap::<_, BTreeSet<_>>::new();
+    for (package, features) in text.lines().filter_map(|line| line.split_once('\t')) {
+        let features = features.trim_end_matches(" (*)").to_owned();
+        found
+            .entry(package.to_owned())
+            .or_default()
+            .insert(features);
+    }
+    found
+}
+
+/// Model checkers bring a feature of their own to `sim`, and few to zerocopy; nothing that users build
+/// shares what is compiled again for that.
+const OTHERWISE: [&str; 3] = ["sim v", "zerocopy v", "num-traits v"];
+
+#[test]
+fn features_are_the_same_in_every_build() {
+    let of_all = features("normal,build,dev", &["--workspace"]);
+    for package in of_all
+        .keys()
+        .filter(|package| package.contains(ROOT_OF_MEMBERS))
+    {
+        let name = package.split(' ').next().expect("a name");
+        for (dependency, own) in features("normal,build", &["-p", name]) {
+            if OTHERWISE.iter().any(|known| dependency.starts_with(known)) {
+                continue;
+            }
+            let all = &of_all[&dependency];
+            assert!(
+                own.is_subset(all),
+                "{dependency} has the features {own:?} in a build of {name} and {all:?} in one of \
+                 all packages: see the workspace's Cargo.toml"
+            );
+        }
+    }
+}
