@@ -1,7 +1,8 @@
 //! What needs a whole job to be tested: the suite that states the Ni contract, a chaotic network, jobs of processes.
 //!
-//! - [`conformance`]: the contract as cases, generic over the network. A new network implements
-//!   [`conformance::Network`] and passes, or says which cases it is excused from and why.
+//! - [`conformance`]: the contract as cases, for every network. A new network makes a
+//!   [`conformance::Setup`] and passes, or says which cases it is excused from and why.
+//! - [`any`]: any network behind a table of functions, for what would take long to compile for each.
 //! - [`mod@reference`]: the simplest network that keeps the contract; it proves that the suite fits more than one.
 //! - [`contained`]: ranks in namespaces and control groups, as containers are.
 //! - [`lan`]: several hosts on this machine, by network namespaces.
@@ -17,6 +18,7 @@
 //! - [`scan`]: what lies in the memory of a job's processes.
 //! - [`programs`] and [`job`]: what ranks do in processes of their own, and how such jobs are run and swept away.
 
+pub mod any;
 pub mod c;
 pub mod chaos;
 pub mod composite;

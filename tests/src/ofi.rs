@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use conduit_ofi::provider::Hints;
 use conduit_ofi::start::{OfiConfig, Which, library};
+use conduit_ofi::wire::WireConfig;
 use conduit_portals::transport::PortalsConfig;
 use seal::Protection;
 use xtask::Library;
@@ -91,6 +92,14 @@ pub fn config(which: &Which, provider: &str, domain: Option<&str>) -> OfiConfig 
             // All ranks are this thread's: nobody would answer one that leaves.
             linger: Duration::ZERO,
             ..PortalsConfig::default()
+        },
+        // Each of thousands of jobs zeroes its buffers.
+        wire: WireConfig {
+            small: 128,
+            large: 16,
+            receives: 4,
+            receive_bytes: 64 << 10,
+            ..WireConfig::default()
         },
         attend: None,
         ..OfiConfig::new(hints, "here".to_owned())

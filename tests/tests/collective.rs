@@ -18,7 +18,7 @@ use conduit_tests::udp;
 use conduit_udp::socket::FaultConfig;
 use conduit_udp::start::{self, UdpConfig};
 
-type Rank<N> = Engine<InTurn<N>, Seq>;
+type Rank = Engine<InTurn, Seq>;
 
 /// Turns that all ranks may take together, far above what any job here needs.
 const TURNS: u64 = 20_000_000;
@@ -156,8 +156,8 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    fn start<N: Ni>(
-        engine: &Rank<N>,
+    fn start(
+        engine: &Rank,
         number: usize,
         team: Team,
         operation: Operation,
@@ -228,7 +228,7 @@ impl UnderWay {
         })
     }
 
-    fn finish<N: Ni>(self, engine: &Rank<N>) -> Result<(), String> {
+    fn finish(self, engine: &Rank) -> Result<(), String> {
         let Self {
             number,
             operation,
@@ -251,7 +251,7 @@ impl UnderWay {
 struct Teams(Vec<(Rc<[u32]>, Option<Team>)>);
 
 impl Teams {
-    fn new<N: Ni>(engine: &Rank<N>) -> Self {
+    fn new(engine: &Rank) -> Self {
         let all = engine.team(TeamId::JOB).unwrap();
         Self(vec![((0..engine.size()).collect(), Some(all))])
     }
@@ -261,7 +261,7 @@ impl Teams {
     }
 
     /// Makes teams of one's ranks, which `random` draws alike on all ranks.
-    fn make<N: Ni>(&mut self, engine: &Rank<N>, random: &mut fastrand::Rng) -> Result<(), String> {
+    fn make(&mut self, engine: &Rank, random: &mut fastrand::Rng) -> Result<(), String> {
         let from = random.usize(..self.0.len());
         let members = self.members(from);
         let by_lists = random.bool();
@@ -309,7 +309,7 @@ impl Teams {
     }
 
     /// Leaves teams until there are few; the first one stays.
-    fn leave<N: Ni>(&mut self, engine: &Rank<N>) -> Result<(), String> {
+    fn leave(&mut self, engine: &Rank) -> Result<(), String> {
         while self.0.len() > TEAMS {
             let (_, team) = self.0.remove(1);
             if let Some(team) = team {
@@ -323,8 +323,8 @@ impl Teams {
     }
 }
 
-fn one_rank<N: Ni + 'static>(
-    end: InTurn<N>,
+fn one_rank(
+    end: InTurn,
     mut meeting: Meeting,
     settings: &Settings,
     seed: u64,

@@ -1,7 +1,6 @@
 //! Every case of the conformance suite for the network over libfabric.
 
 use conduit_core::threads::{Mode, Par, Seq};
-use conduit_ofi::Ofi;
 use conduit_ofi::start::{OfiConfig, Which, in_process};
 use conduit_tests::conformance::Setup;
 use conduit_tests::conformance::trials::add;
@@ -9,12 +8,12 @@ use conduit_tests::ofi;
 use libtest_mimic::Trial;
 
 /// Endpoints of this host, all ranks in this process.
-fn setup<M: Mode>(settings: &str, config: OfiConfig) -> Setup<Ofi<M>> {
+fn setup<M: Mode>(settings: &str, config: OfiConfig) -> Setup {
     let name = format!("ofi::{}::{settings}", M::NAME);
-    Setup::new(name, move |ranks| in_process(ranks, &config)).patient()
+    Setup::new(name, move |ranks| in_process::<M>(ranks, &config)).patient()
 }
 
-fn endpoints<M: Mode>() -> Vec<Setup<Ofi<M>>> {
+fn endpoints<M: Mode>() -> Vec<Setup> {
     let mut all = Vec::new();
     for library in ofi::libraries() {
         for (provider, domain) in ofi::ALSO_CALM {
@@ -33,7 +32,7 @@ fn endpoints<M: Mode>() -> Vec<Setup<Ofi<M>>> {
                     config.protection = protection;
                     let atomics = if native_atomics { "::atomics" } else { "" };
                     let settings = format!("{}::{provider}{atomics}{protected}", library.name);
-                    all.push(setup(&settings, config));
+                    all.push(setup::<M>(&settings, config));
                 }
             }
         }
@@ -57,7 +56,7 @@ pub(crate) fn faults() -> String {
     DEMANDING.map(|(_, _, faults)| faults).join(" ")
 }
 
-fn demanding() -> Vec<Setup<Ofi<Seq>>> {
+fn demanding() -> Vec<Setup> {
     let library = Which::File(ofi::refusing());
     DEMANDING
         .into_iter()
@@ -66,7 +65,7 @@ fn demanding() -> Vec<Setup<Ofi<Seq>>> {
             let domain = format!("{device}{}{faults}", refusing_fabric::MARK);
             let mut config = ofi::config(&library, provider, Some(&domain));
             config.portals.native_atomics = native_atomics;
-            setup(&format!("refusing::{provider}::{faults}"), config)
+            setup::<Seq>(&format!("refusing::{provider}::{faults}"), config)
         })
         .collect()
 }

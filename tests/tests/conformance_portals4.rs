@@ -1,7 +1,7 @@
 //! Every case of the conformance suite for the network over Portals 4, on a library that misbehaves.
 
 use conduit_core::threads::{Mode, Par, Seq};
-use conduit_portals::portals4::{Portals4, Portals4Config};
+use conduit_portals::portals4::Portals4Config;
 use conduit_tests::conformance::trials::{add, add_with_chaos};
 use conduit_tests::conformance::{Exclusion, Setup};
 use conduit_tests::portals4::{config, ends_of_faults, faults, job};
@@ -43,7 +43,7 @@ const fn excused(case: &'static str, reason: &'static str) -> Exclusion {
 }
 
 /// Whose library does the atomics, if `atomics` says so.
-fn setup<M: Mode>(faults: &'static str, atomics: bool) -> Setup<Portals4<M>> {
+fn setup<M: Mode>(faults: &'static str, atomics: bool) -> Setup {
     let config = Portals4Config {
         atomics,
         ..config()
@@ -55,7 +55,7 @@ fn setup<M: Mode>(faults: &'static str, atomics: bool) -> Setup<Portals4<M>> {
         (faults, true) => format!("atomics,{faults}"),
     };
     let name = format!("portals4::{}::{name}", M::NAME);
-    Setup::new(name, move |ranks| job(ranks, faults, &config))
+    Setup::new(name, move |ranks| job::<M>(ranks, faults, &config))
         .patient()
         .excused(if atomics { OF_ATOMICS } else { EXCLUSIONS })
 }

@@ -6,14 +6,13 @@ use conduit_portals::transport::fabric::{Atomics, Disorder, Fabric, FabricTransp
 use conduit_tests::conformance::Setup;
 use conduit_tests::conformance::trials::{add, add_with_chaos};
 use conduit_tests::udp;
-use conduit_udp::Carrier;
 use conduit_udp::Udp;
 use conduit_udp::start::{UdpConfig, in_process};
 use libtest_mimic::Trial;
 
 /// The portals without the protocol: fragments are handed over in this process, by transports that use what freedom they have,
 /// and with the least room.
-fn portals<M: Mode>() -> Vec<Setup<Udp<M, FabricTransport>>> {
+fn portals<M: Mode>() -> Vec<Setup> {
     let plain = Disorder::default();
     let config = PortalsConfig {
         region_bytes: 64 << 20,
@@ -83,7 +82,8 @@ fn portals<M: Mode>() -> Vec<Setup<Udp<M, FabricTransport>>> {
         let start = move |ranks| {
             let fabric = Fabric::new(ranks);
             let rank = |rank| Udp::new(fabric.transport(rank, disorder), rank, ranks, &config);
-            Ok::<_, String>((0..ranks).map(rank).collect())
+            let ends: Vec<Udp<M, FabricTransport>> = (0..ranks).map(rank).collect();
+            Ok::<_, String>(ends)
         };
         Setup::new(format!("portals::{}::{settings}", M::NAME), start)
     };
@@ -92,7 +92,7 @@ fn portals<M: Mode>() -> Vec<Setup<Udp<M, FabricTransport>>> {
 
 /// Over sockets of this host, all ranks in this process: packets as on Ethernet, packets as large as they can be, and packets
 /// that suffer.
-fn sockets<M: Mode>() -> [Setup<Udp<M, Carrier>>; 3] {
+fn sockets<M: Mode>() -> [Setup; 3] {
     let lossy = UdpConfig {
         faults: udp::faults(1),
         ..udp::config(1500)
@@ -104,7 +104,7 @@ fn sockets<M: Mode>() -> [Setup<Udp<M, Carrier>>; 3] {
     ];
     all.map(|(settings, config)| {
         let name = format!("udp::{}::{settings}", M::NAME);
-        Setup::new(name, move |ranks| in_process(ranks, &config)).patient()
+        Setup::new(name, move |ranks| in_process::<M>(ranks, &config)).patient()
     })
 }
 

@@ -230,7 +230,11 @@ fn each_peer_is_reached_in_the_best_way() {
             )
             .map_err(text)?;
         let seen = || {
-            let network = engine.network().inner();
+            let network: &Composite<Reference, Reference, Seq> = engine
+                .network()
+                .inner()
+                .as_type()
+                .expect("what was started");
             let inter = network.inter().expect("there are two hosts");
             [network.intra().seen(), inter.seen()]
         };

@@ -149,7 +149,7 @@ fn spoil(forged: &mut Forged, random: &mut fastrand::Rng) {
     }
 }
 
-fn handler<N: Ni, M: Mode>() -> Handler<InTurn<N>, M> {
+fn handler<M: Mode>() -> Handler<InTurn, M> {
     Handler::new(|call| {
         assert!(call.args().len() <= MAX_ARGS);
         match call.payload() {
@@ -164,17 +164,13 @@ fn handler<N: Ni, M: Mode>() -> Handler<InTurn<N>, M> {
 }
 
 /// The forger sends; the other is an engine as any. Whether it ended with an error.
-fn one_rank<N: Ni + 'static, M: Mode>(
-    end: InTurn<N>,
-    mut meeting: Meeting,
-    seed: u64,
-) -> Result<(), String> {
+fn one_rank<M: Mode>(end: InTurn, mut meeting: Meeting, seed: u64) -> Result<(), String> {
     let text = |error: conduit_core::engine::Error| error.to_string();
     let settings = Settings {
         checks: seed.is_multiple_of(2),
         ..settings()
     };
-    let engine = Engine::<InTurn<N>, M>::start(end, &mut meeting, &settings).map_err(text)?;
+    let engine = Engine::<InTurn, M>::start(end, &mut meeting, &settings).map_err(text)?;
     let mut handlers = [Registration {
         id: HANDLER,
         entry: Entry::new(handler()),
@@ -225,7 +221,7 @@ fn one_rank<N: Ni + 'static, M: Mode>(
 fn run<M: Mode>(seed: u64) {
     let ends = in_process::<M>(2, &network()).expect("the network starts");
     let ran = turns::run(ends, seed, TURNS, move |end, meeting| {
-        one_rank::<_, M>(end, meeting, seed)
+        one_rank::<M>(end, meeting, seed)
     });
     ran.unwrap_or_else(|reason| panic!("{} seed {seed}: {reason}", M::NAME));
 }

@@ -13,7 +13,7 @@ use conduit_tests::model::turns::{self, InTurn, Meeting};
 use conduit_tests::small::{least, network, settings, without_windows};
 use conduit_tests::udp;
 
-type Rank<N> = Engine<InTurn<N>, Seq>;
+type Rank = Engine<InTurn, Seq>;
 
 /// Turns that all ranks may take together, far above what any job here needs.
 const TURNS: u64 = 20_000_000;
@@ -179,8 +179,8 @@ impl Get {
     }
 }
 
-fn one_rank<N: Ni + 'static>(
-    end: InTurn<N>,
+fn one_rank(
+    end: InTurn,
     mut meeting: Meeting,
     settings: &Settings,
     seed: u64,

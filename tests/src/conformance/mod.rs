@@ -4,7 +4,7 @@
 //! promises: no order between operations or their events, submission that takes effect at once or later, any call that
 //! may answer "again" or "in use" doing so. [`crate::chaos`] holds the suite to that.
 //!
-//! To plug in a network, make a [`Setup`] or implement [`Network`], and run [`run_all`], or a [`run_case`] per case of [`cases`].
+//! To plug in a network, make a [`Setup`] and hand it to [`trials::add_with_chaos`].
 
 pub(crate) mod arithmetic;
 pub mod entry;
@@ -35,8 +35,7 @@ mod unseen;
 
 pub use memory::Peek;
 pub use network::{
-    Applies, Case, Exclusion, Network, Patience, Setup, Verdict, run_all, run_case,
-    unknown_exclusions,
+    Applies, Case, Exclusion, Patience, Setup, Verdict, run_case, unknown_exclusions,
 };
 pub use seen::{Record, Seen, SeenPut};
 pub use world::{End, Md, World};

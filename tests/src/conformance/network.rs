@@ -1,7 +1,6 @@
 //! What a network gives to be tested, what a case is, and the runner.
 
 use std::any::Any;
-use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +8,8 @@ use std::time::Duration;
 use conduit_core::ni::Ni;
 
 use super::{World, cases};
+use crate::any::AnyNi;
+use crate::chaos::{Chaos, Disorder};
 
 /// How long a world polls before it says that something doesn't come.
 #[derive(Debug, Clone, Copy)]
@@ -52,45 +53,32 @@ pub struct Exclusion {
     pub reason: &'static str,
 }
 
-/// A network under test: how its worlds are started, and what it can't do.
-pub trait Network {
-    /// A rank's end of it.
-    type Ni: Ni;
-    /// Its name in reports, with the settings that differ from others.
-    fn name(&self) -> String;
-    /// A job of `ranks` ranks inside this process, in rank order.
-    fn start(&self, ranks: u32) -> Result<Vec<Self::Ni>, String>;
-    /// Cases it is excused from.
-    fn exclusions(&self) -> &[Exclusion] {
-        &[]
-    }
-    /// How long to wait for its events.
-    fn patience(&self) -> Patience {
-        Patience::default()
-    }
-}
-
 /// A network by its name and how a job of it is started.
-pub struct Setup<N> {
+#[derive(Clone)]
+pub struct Setup {
     name: String,
     patience: Patience,
     exclusions: &'static [Exclusion],
-    start: Arc<Start<N>>,
+    start: Arc<Start>,
 }
 
-type Start<N> = dyn Fn(u32) -> Result<Vec<N>, String> + Send + Sync;
+type Start = dyn Fn(u32) -> Result<Vec<AnyNi>, String> + Send + Sync;
 
-impl<N> Setup<N> {
-    /// A network whose jobs `start` makes, with the usual patience.
-    pub fn new<E: ToString>(
+impl Setup {
+    /// A network whose jobs of so many ranks `start` makes, with the usual patience.
+    pub fn new<N: Ni + 'static, E: ToString>(
         name: String,
         start: impl Fn(u32) -> Result<Vec<N>, E> + Send + Sync + 'static,
     ) -> Self {
+        let start = move |ranks| match start(ranks) {
+            Ok(ranks) => Ok(ranks.into_iter().map(AnyNi::new).collect()),
+            Err(error) => Err(error.to_string()),
+        };
         Self {
             name,
             patience: Patience::default(),
             exclusions: &[],
-            start: Arc::new(move |ranks| start(ranks).map_err(|error| error.to_string())),
+            start: Arc::new(start),
         }
     }
 
@@ -110,32 +98,28 @@ impl<N> Setup<N> {
     pub fn excused(self, exclusions: &'static [Exclusion]) -> Self {
         Self { exclusions, ..self }
     }
-}
 
-impl<N> Clone for Setup<N> {
-    fn clone(&self) -> Self {
+    /// The same network under chaos.
+    #[must_use]
+    pub fn chaotic(self, disorder: Disorder) -> Self {
+        let lacks = match (disorder.windows, disorder.inject) {
+            (true, true) => "",
+            _ => "_bare",
+        };
+        let start = self.start;
         Self {
-            name: self.name.clone(),
-            patience: self.patience,
-            exclusions: self.exclusions,
-            start: Arc::clone(&self.start),
+            name: format!("{}::chaos_{}{lacks}", self.name, disorder.seed),
+            start: Arc::new(move |ranks| {
+                let chaos = Chaos::job(start(ranks)?, disorder);
+                Ok(chaos.into_iter().map(AnyNi::new).collect())
+            }),
+            ..self
         }
     }
-}
 
-impl<N: Ni> Network for Setup<N> {
-    type Ni = N;
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-    fn start(&self, ranks: u32) -> Result<Vec<N>, String> {
-        (self.start)(ranks)
-    }
-    fn patience(&self) -> Patience {
-        self.patience
-    }
-    fn exclusions(&self) -> &[Exclusion] {
-        self.exclusions
+    /// Its name in reports, with the settings that differ from others.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 }
 
@@ -174,15 +158,15 @@ pub enum Verdict {
 }
 
 /// Runs one case in a world of its own.
-pub fn run_case<W: Network>(network: &W, case: &Case<W::Ni>) -> Verdict {
-    if let Some(excused) = network.exclusions().iter().find(|e| e.case == case.name) {
+pub fn run_case(network: &Setup, case: &Case<AnyNi>) -> Verdict {
+    if let Some(excused) = network.exclusions.iter().find(|e| e.case == case.name) {
         return Verdict::Excluded(excused.reason);
     }
-    let ranks = match network.start(case.ranks) {
+    let ranks = match (network.start)(case.ranks) {
         Ok(ranks) => ranks,
         Err(reason) => return Verdict::Failed(format!("the network did not start: {reason}")),
     };
-    let mut world = World::new(ranks, network.patience());
+    let mut world = World::new(ranks, network.patience);
     // The world is dropped right after a panic and nothing of it is looked at again.
     match catch_unwind(AssertUnwindSafe(|| (case.run)(&mut world))) {
         Ok(Applies::Yes) => Verdict::Passed,
@@ -191,7 +175,7 @@ pub fn run_case<W: Network>(network: &W, case: &Case<W::Ni>) -> Verdict {
             "{}\n  the contract: {}\n  the network: {}\n{}",
             message(&*panic),
             case.states,
-            network.name(),
+            network.name,
             world.history(40)
         )),
     }
@@ -207,34 +191,11 @@ fn message(panic: &(dyn Any + Send)) -> String {
     }
 }
 
-/// Runs all cases, a line each to `out`, and says how many failed. An exclusion that names no case is a failure too: it
-/// would hide a case that was renamed.
-pub fn run_all<W: Network>(network: &W, out: &mut impl Write) -> io::Result<usize> {
-    let cases = cases::<W::Ni>();
-    let mut failed = 0;
-    for case in &cases {
-        match run_case(network, case) {
-            Verdict::Passed => writeln!(out, "pass      {}", case.name)?,
-            Verdict::NotApplicable(reason) => writeln!(out, "n/a       {}: {reason}", case.name)?,
-            Verdict::Excluded(reason) => writeln!(out, "excluded  {}: {reason}", case.name)?,
-            Verdict::Failed(reason) => {
-                failed += 1;
-                writeln!(out, "FAIL      {}: {reason}", case.name)?;
-            }
-        }
-    }
-    for unknown in unknown_exclusions(network) {
-        failed += 1;
-        writeln!(out, "FAIL      the exclusion of {unknown} names no case")?;
-    }
-    Ok(failed)
-}
-
 /// Exclusions that name no case.
-pub fn unknown_exclusions<W: Network>(network: &W) -> Vec<&'static str> {
-    let cases = cases::<W::Ni>();
+pub fn unknown_exclusions(network: &Setup) -> Vec<&'static str> {
+    let cases = cases::<AnyNi>();
     network
-        .exclusions()
+        .exclusions
         .iter()
         .map(|e| e.case)
         .filter(|name| cases.iter().all(|case| case.name != *name))

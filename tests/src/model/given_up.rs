@@ -95,15 +95,15 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    fn one_rank<N: Ni + 'static>(
+    fn one_rank(
         &self,
-        end: InTurn<N>,
+        end: InTurn,
         mut meeting: Meeting,
         settings: &Settings,
     ) -> Result<(), String> {
         let text = |error: conduit_core::engine::Error| error.to_string();
         let engine = Engine::<_, Seq>::start(end, &mut meeting, settings).map_err(text)?;
-        let panics: Handler<InTurn<N>, Seq> = Handler::new(|_| panic!("a handler's last words"));
+        let panics: Handler<InTurn, Seq> = Handler::new(|_| panic!("a handler's last words"));
         let mut handlers = [Registration {
             id: PANICS,
             entry: Entry::new(panics),
@@ -118,7 +118,7 @@ impl Case<'_> {
         }
     }
 
-    fn caller<N: Ni>(&self, engine: &Engine<InTurn<N>, Seq>) -> Result<(), String> {
+    fn caller(&self, engine: &Engine<InTurn, Seq>) -> Result<(), String> {
         // So that direct access is known where there is such a thing.
         let text = |error: conduit_core::engine::Error| error.to_string();
         engine.put(1, 0, &[1; 8]).map_err(text)?;
@@ -152,7 +152,7 @@ impl Case<'_> {
         }
     }
 
-    fn target<N: Ni>(&self, engine: &Engine<InTurn<N>, Seq>) -> Result<(), String> {
+    fn target(&self, engine: &Engine<InTurn, Seq>) -> Result<(), String> {
         while self.stage.get() < Stage::Over {
             if self.stage.get() == Stage::Calls {
                 // The others' turn.
@@ -170,7 +170,7 @@ impl Case<'_> {
         }
     }
 
-    fn third<N: Ni>(&self, engine: &Engine<InTurn<N>, Seq>) -> Result<(), String> {
+    fn third(&self, engine: &Engine<InTurn, Seq>) -> Result<(), String> {
         /// Until what rank 0 asks for is under way.
         const TURNS: u32 = 300;
         while self.stage.get() < Stage::Calls {

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use am::Category;
 use am::handlers::{Entry, Registration};
 use conduit_core::engine::{Call, Handler, Payload};
-use conduit_core::ni::Ni;
 use conduit_core::threads::Mode;
 
 use super::plan::{Part, Plan};
+use super::turns::InTurn;
 
 /// Runs with each request.
 pub(super) const REQUEST: u8 = 200;
@@ -49,17 +49,17 @@ impl Log {
 }
 
 /// What a message is checked by.
-type Check<N, M> = fn(&Call<'_, N, M>, u32, &Plan, &mut Seen) -> Result<(), String>;
+type Check<M> = fn(&Call<'_, InTurn, M>, u32, &Plan, &mut Seen) -> Result<(), String>;
 
 /// The handlers of `rank`.
-pub(super) fn handlers<N: Ni + 'static, M: Mode>(
+pub(super) fn handlers<M: Mode>(
     rank: u32,
     plan: &Arc<Plan>,
     log: &Log,
-) -> Vec<Registration<Handler<N, M>>> {
-    let make = |id: u8, check: Check<N, M>| {
+) -> Vec<Registration<Handler<InTurn, M>>> {
+    let make = |id: u8, check: Check<M>| {
         let (plan, log) = (plan.clone(), log.clone());
-        let handler: Handler<N, M> = Handler::new(move |call| {
+        let handler: Handler<InTurn, M> = Handler::new(move |call| {
             let mut seen = log.seen();
             if let Err(reason) = check(call, rank, &plan, &mut seen) {
                 seen.wrong.push(format!("rank {rank}, {call:?}: {reason}"));
@@ -73,8 +73,8 @@ pub(super) fn handlers<N: Ni + 'static, M: Mode>(
     vec![make(REQUEST, request), make(REPLY, reply)]
 }
 
-fn request<N: Ni, M: Mode>(
-    call: &Call<'_, N, M>,
+fn request<M: Mode>(
+    call: &Call<'_, InTurn, M>,
     rank: u32,
     plan: &Plan,
     seen: &mut Seen,
@@ -109,8 +109,8 @@ fn request<N: Ni, M: Mode>(
     }
 }
 
-fn reply<N: Ni, M: Mode>(
-    call: &Call<'_, N, M>,
+fn reply<M: Mode>(
+    call: &Call<'_, InTurn, M>,
     rank: u32,
     plan: &Plan,
     seen: &mut Seen,
@@ -133,8 +133,8 @@ fn reply<N: Ni, M: Mode>(
     }
 }
 
-fn check<N: Ni, M: Mode>(
-    call: &Call<'_, N, M>,
+fn check<M: Mode>(
+    call: &Call<'_, InTurn, M>,
     part: &Part,
     number: u32,
     is_reply: bool,

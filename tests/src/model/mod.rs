@@ -121,12 +121,12 @@ pub fn check<N: Ni + 'static, M: Mode>(
         false => limits,
     };
     turns::run(ends, schedule.seed, limits.turns, move |end, meeting| {
-        one_rank::<N, M>(end, meeting, &plan, &settings, limits.polls)
+        one_rank::<M>(end, meeting, &plan, &settings, limits.polls)
     })
 }
 
-fn one_rank<N: Ni + 'static, M: Mode>(
-    end: InTurn<N>,
+fn one_rank<M: Mode>(
+    end: InTurn,
     mut meeting: Meeting,
     plan: &Arc<Plan>,
     settings: &Settings,
@@ -179,7 +179,7 @@ struct Credits {
 }
 
 impl Credits {
-    fn of<N: Ni, M: Mode>(engine: &Engine<InTurn<N>, M>) -> conduit_core::engine::Result<Credits> {
+    fn of<M: Mode>(engine: &Engine<InTurn, M>) -> conduit_core::engine::Result<Credits> {
         let peers = (0..engine.size()).map(|peer| engine.credits(peer));
         let peers = peers.collect::<Result<Vec<_>, _>>()?;
         Ok(Credits {
@@ -233,11 +233,7 @@ impl Credits {
 }
 
 /// Every message has come to its rank once, and no other.
-fn each_once<N: Ni, M: Mode>(
-    engine: &Engine<InTurn<N>, M>,
-    plan: &Plan,
-    log: &Log,
-) -> Result<(), String> {
+fn each_once<M: Mode>(engine: &Engine<InTurn, M>, plan: &Plan, log: &Log) -> Result<(), String> {
     let rank = engine.rank();
     let seen = log.seen();
     let mut bare = 0;

@@ -4,7 +4,6 @@ mod starts;
 mod sync;
 
 use conduit_core::engine::{Blocking, Class, Completion, Engine, Error, Handle, value_bytes};
-use conduit_core::ni::Ni;
 use conduit_core::threads::Mode;
 
 use super::handlers::{Log, REQUEST, same};
@@ -40,8 +39,8 @@ impl Kept {
 }
 
 /// A rank at work.
-pub(super) struct Rank<'a, N: Ni, M: Mode> {
-    engine: &'a Engine<InTurn<N>, M>,
+pub(super) struct Rank<'a, M: Mode> {
+    engine: &'a Engine<InTurn, M>,
     plan: &'a Plan,
     log: &'a Log,
     handles: Vec<Handle>,
@@ -62,8 +61,8 @@ fn text(error: Error) -> String {
     format!("{error} ({error:?})")
 }
 
-impl<'a, N: Ni, M: Mode> Rank<'a, N, M> {
-    pub(super) fn new(engine: &'a Engine<InTurn<N>, M>, plan: &'a Plan, log: &'a Log) -> Self {
+impl<'a, M: Mode> Rank<'a, M> {
+    pub(super) fn new(engine: &'a Engine<InTurn, M>, plan: &'a Plan, log: &'a Log) -> Self {
         Self {
             engine,
             plan,

@@ -12,6 +12,8 @@ use conduit_core::ni::{
 };
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::any::AnyNi;
+
 /// For each collective call of the start: what the ranks have brought.
 type Board = Rc<RefCell<Vec<Vec<Option<Vec<u8>>>>>>;
 
@@ -42,11 +44,14 @@ pub fn run<N: Ni + 'static>(
     ends: Vec<N>,
     seed: u64,
     limit: u64,
-    f: impl Fn(InTurn<N>, Meeting) -> Result<(), String> + 'static,
+    f: impl Fn(InTurn, Meeting) -> Result<(), String> + 'static,
 ) -> Result<(), String> {
     let (size, f, board) = (ends.len() as u32, Rc::new(f), Board::default());
     let doing = Doing::new(RefCell::new(vec![String::new(); ends.len()]));
-    let ends: Vec<_> = ends.into_iter().map(Rc::new).collect();
+    let ends: Vec<_> = ends
+        .into_iter()
+        .map(|end| Rc::new(AnyNi::new(end)))
+        .collect();
     let mut running: Vec<_> = (0..)
         .zip(ends.iter().cloned())
         .map(|(rank, inner)| {
@@ -139,16 +144,15 @@ impl Meeting {
 }
 
 /// A rank's end of a network that passes the turn with each poll.
-#[derive(Debug)]
-pub struct InTurn<N> {
-    inner: Rc<N>,
+pub struct InTurn {
+    inner: Rc<AnyNi>,
     seat: Seat,
     doing: Doing,
 }
 
-impl<N: Ni> InTurn<N> {
+impl InTurn {
     /// The network itself.
-    pub fn inner(&self) -> &N {
+    pub fn inner(&self) -> &AnyNi {
         &self.inner
     }
 
@@ -158,7 +162,7 @@ impl<N: Ni> InTurn<N> {
     }
 }
 
-impl<N: Ni> Ni for InTurn<N> {
+impl Ni for InTurn {
     fn rank(&self) -> Rank {
         self.inner.rank()
     }

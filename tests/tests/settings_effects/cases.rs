@@ -18,9 +18,9 @@ use conduit_tests::model::turns::{InTurn, Meeting, run};
 use credits::statistics::{Header, Log, RankRow};
 use settings::Groups as _;
 
-use super::{End, NETWORK, start};
+use super::{NETWORK, start};
 
-type Network = InTurn<End>;
+type Network = InTurn;
 type Rank = Engine<Network, Seq>;
 
 /// Counts requests.

@@ -7,6 +7,7 @@ use conduit_core::ni::Ni;
 use conduit_core::threads::Seq;
 use conduit_portals::shm::{Shm, ShmConfig};
 use conduit_portals::transport::ProgressThread;
+use conduit_tests::any::AnyNi;
 use conduit_tests::conformance::{Patience, World};
 use conduit_tests::{programs, udp as udp_of_tests};
 use conduit_udp::Udp;
@@ -91,9 +92,9 @@ fn udp(launcher: &mut dyn Bootstrap, faults: FaultConfig) -> Result<Udp<Seq>> {
     Ok(start(launcher, &config)?)
 }
 
-fn run_over<N: Ni>(net: N, name: &str, launcher: &mut dyn Bootstrap) -> Result<()> {
+fn run_over(net: impl Ni + 'static, name: &str, launcher: &mut dyn Bootstrap) -> Result<()> {
     let program = programs::by_name(name).with_context(|| format!("no program named {name}"))?;
-    let mut world = World::new(vec![net], Patience::of_processes());
+    let mut world = World::new(vec![AnyNi::new(net)], Patience::of_processes());
     program(&mut world);
     launcher.barrier()?;
     Ok(())

@@ -2,7 +2,7 @@
 
 use am::Category;
 use conduit_core::engine::{AtomicRequest, Blocking, Class, Completion};
-use conduit_core::ni::{AtomicOp, Ni};
+use conduit_core::ni::AtomicOp;
 use conduit_core::threads::Mode;
 
 use super::{Done, Fetch, Kept, REQUEST, Rank, Sending, Source, Way, text};
@@ -10,7 +10,7 @@ use super::{Done, Fetch, Kept, REQUEST, Rank, Sending, Source, Way, text};
 const HANDLE: Completion = Completion::Handle;
 const IMPLICIT: Completion = Completion::Implicit;
 
-impl<N: Ni, M: Mode> Rank<'_, N, M> {
+impl<M: Mode> Rank<'_, M> {
     pub(super) fn put(&mut self, way: Way, target: u32, at: usize, source: &Source) -> Done {
         let engine = self.engine;
         let (own, memory) = match *source {

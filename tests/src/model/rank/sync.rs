@@ -1,12 +1,11 @@
 //! The ways to synchronise.
 
 use conduit_core::engine::{Class, Error, Handle};
-use conduit_core::ni::Ni;
 use conduit_core::threads::Mode;
 
 use super::{Done, Rank, Sync, text};
 
-impl<N: Ni, M: Mode> Rank<'_, N, M> {
+impl<M: Mode> Rank<'_, M> {
     pub(super) fn sync(&mut self, sync: Sync) -> Done {
         let engine = self.engine;
         match sync {
