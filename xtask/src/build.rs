@@ -55,17 +55,24 @@ pub(crate) struct Launchers {
 
 /// Of cargo's messages, the one that says what it has built.
 #[derive(Debug, Deserialize)]
-struct Message {
+pub(crate) struct Message {
     reason: String,
-    target: Option<Target>,
+    pub(crate) manifest_path: Option<PathBuf>,
+    pub(crate) target: Option<Target>,
+    profile: Option<Profile>,
     #[serde(default)]
     filenames: Vec<PathBuf>,
-    executable: Option<PathBuf>,
+    pub(crate) executable: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Target {
-    name: String,
+pub(crate) struct Target {
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Profile {
+    test: bool,
 }
 
 impl Cargo {
@@ -140,11 +147,29 @@ impl Cargo {
         })
     }
 
-    fn command(&self, task: &str, profile: &str) -> Command {
+    /// Builds the test programs that `cargo test` with these arguments would run.
+    pub(crate) fn tests(&self, arguments: &[&str]) -> Result<Vec<Message>> {
+        let mut command = self.task("test");
+        let json = ["--no-run", "--message-format", "json-render-diagnostics"];
+        let mut messages = messages(command.args(json).args(arguments))?;
+        messages.retain(|message| message.profile.as_ref().is_some_and(|profile| profile.test));
+        Ok(messages)
+    }
+
+    /// A command of cargo's in this workspace.
+    pub(crate) fn task(&self, task: &str) -> Command {
         let mut command = Command::new(&self.program);
-        command.current_dir(&self.root).args([
-            task,
-            "--locked",
+        command.current_dir(&self.root).arg(task);
+        // `cargo fmt` is another program, which knows no lock file.
+        if task != "fmt" {
+            command.arg("--locked");
+        }
+        command
+    }
+
+    fn command(&self, task: &str, profile: &str) -> Command {
+        let mut command = self.task(task);
+        command.args([
             "--message-format",
             "json-render-diagnostics",
             "--profile",

@@ -1,11 +1,14 @@
 //! Work on this workspace that cargo alone does not do, as `cargo xtask NAME`; tests call the same from here.
 //!
 //! [`Install`] builds the C library in all its variants and lays it out under a prefix: see `docs/c-interface.md`.
+//! [`Quick`], [`Full`] and [`Nightly`] are what a change has to pass: see `CONTRIBUTING.md`.
 //! [`library()`] builds one library for the tests that load it or link it.
 
 mod build;
+mod checks;
 mod command;
 mod install;
 
 pub use build::{Library, library};
+pub use checks::{Full, Nightly, Quick};
 pub use install::{Conduit, Install, Mode};

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::Install;
+use xtask::{Full, Install, Nightly, Quick};
 
 /// Work on this workspace that cargo alone does not do
 #[derive(Debug, Parser)]
@@ -15,17 +15,23 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    Quick(Quick),
+    Full(Full),
+    Nightly(Nightly),
     Install(Install),
 }
 
 fn main() -> ExitCode {
-    let Options {
-        task: Task::Install(install),
-    } = Options::parse();
-    match install.run() {
+    let done = match Options::parse().task {
+        Task::Quick(quick) => quick.run(),
+        Task::Full(full) => full.run(),
+        Task::Nightly(nightly) => nightly.run(),
+        Task::Install(install) => install.run(),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("cargo xtask install: {error:#}");
+            eprintln!("cargo xtask: {error:#}");
             ExitCode::FAILURE
         }
     }

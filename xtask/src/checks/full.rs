@@ -1,0 +1,156 @@
+//! `cargo xtask full`: everything that a change has to pass, with a table of where the time went.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::programs::{self, Program, Results};
+use super::steps::Steps;
+use crate::build::Cargo;
+
+/// Test programs at a time, and tests of each: what is more than the processors fills the time in
+/// which tests wait.
+const PROGRAMS: usize = 2;
+/// See [`PROGRAMS`].
+const THREADS: usize = 2;
+
+/// These take longest, so they begin first.
+const LONGEST: [&str; 5] = [
+    "tests/jobs",
+    "tests/conformance",
+    "tests/engine",
+    "hsta/main",
+    "examples/main",
+];
+
+/// How many of the slowest tests are listed.
+const SLOWEST: usize = 20;
+
+/// Everything that a change has to pass
+#[derive(Debug, Clone, Args)]
+pub struct Full {
+    /// Only these parts, with commas between
+    #[arg(long, value_name = "PART", value_enum, value_delimiter = ',', default_values_t = [Part::Lints, Part::Tests, Part::Release])]
+    pub only: Vec<Part>,
+
+    /// Where the times of steps and of the slowest tests are written as JSON
+    #[arg(long, value_name = "FILE", default_value = "target/full.json")]
+    pub json: PathBuf,
+}
+
+/// A part of the full run, which can run on a machine of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// Formatting, clippy and documentation.
+    Lints,
+    /// `cargo test`, with its programs side by side.
+    Tests,
+    /// The tour, the optimised C library, instruction budgets and model checks.
+    Release,
+}
+
+impl Full {
+    /// Does the steps. Ends with the first that fails, and prints the table also then.
+    ///
+    /// # Errors
+    /// Returns an error if a step fails, or the JSON can't be written.
+    pub fn run(&self) -> Result<()> {
+        let cargo = Cargo::new();
+        let (mut steps, mut results) = (Steps::default(), Results::default());
+        let done = self.parts(&cargo, &mut steps, &mut results);
+        let slowest = results.slowest(SLOWEST);
+        let mut table = format!("\n{:8.1} s  in all\n", steps.total().as_secs_f64());
+        table += &steps.table();
+        table += "\nThe slowest tests:\n";
+        for test in &slowest {
+            writeln!(
+                table,
+                "{:8.1} s  {}  {}",
+                test.seconds, test.program, test.name
+            )?;
+        }
+        println!("{table}");
+        let json = json!({ "steps": steps, "slowest": slowest });
+        std::fs::write(cargo.root().join(&self.json), format!("{json:#}\n"))
+            .with_context(|| self.json.display().to_string())?;
+        done?;
+        println!("{}", results.summary());
+        Ok(())
+    }
+
+    fn parts(&self, cargo: &Cargo, steps: &mut Steps, results: &mut Results) -> Result<()> {
+        for part in [Part::Lints, Part::Tests, Part::Release] {
+            if !self.only.contains(&part) {
+                continue;
+            }
+            match part {
+                Part::Lints => lints(cargo, steps)?,
+                Part::Tests => *results = tests(cargo, steps)?,
+                Part::Release => release(cargo, steps)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lints(cargo: &Cargo, steps: &mut Steps) -> Result<()> {
+    let mut formatting = cargo.task("fmt");
+    steps.command("formatting", formatting.args(["--all", "--check"]))?;
+    let mut clippy = cargo.task("clippy");
+    clippy.args(["--workspace", "--all-targets", "--", "-D", "warnings"]);
+    steps.command("clippy", &mut clippy)?;
+    let mut doc = cargo.task("doc");
+    doc.args(["--workspace", "--no-deps"]);
+    steps.command("documentation", doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn tests(cargo: &Cargo, steps: &mut Steps) -> Result<Results> {
+    let built = steps.step("cargo test: build", || cargo.tests(&[]))?;
+    let mut programs = programs::found(&built);
+    let place = |program: &Program| LONGEST.iter().position(|name| *name == program.name);
+    programs.sort_by_key(|program| place(program).unwrap_or(LONGEST.len()));
+    let results = steps.step("cargo test: run", || {
+        let results = programs::run(&programs, PROGRAMS, THREADS)?;
+        results.check()?;
+        Ok(results)
+    })?;
+    steps.command("cargo test: examples", cargo.task("test").arg("--doc"))?;
+    Ok(results)
+}
+
+fn release(cargo: &Cargo, steps: &mut Steps) -> Result<()> {
+    steps.command("the tour", cargo.task("run").arg("--release"))?;
+    // Where make and pkg-config find it.
+    let prefix = cargo.root().join("target/prefix");
+    let mut install = cargo.task("xtask");
+    install.args(["install", "--no-debug", "--mode", "seq,par", "--prefix"]);
+    steps.command("the C library", install.arg(&prefix))?;
+    let mut example = Command::new(cargo.root().join(".ci/c-example"));
+    steps.command("the C example", example.arg(&prefix))?;
+    let mut headers = cargo.task("test");
+    headers.args(["--test", "jobs", "--", "--ignored", "optimised"]);
+    steps.command(
+        "optimised headers",
+        headers.env("CONDUIT_TEST_PREFIX", &prefix),
+    )?;
+    let mut loom = cargo.task("test");
+    loom.args([
+        "--release",
+        "-p",
+        "conduit-portals",
+        "-p",
+        "credits",
+        "--lib",
+        "loom",
+    ])
+    .env("RUSTFLAGS", "--cfg loom")
+    .env("CARGO_TARGET_DIR", cargo.root().join("target/loom"))
+    // Optimising all crates together takes longer than it saves.
+    .env("CARGO_PROFILE_RELEASE_LTO", "off")
+    .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    steps.command("model checks", &mut loom)
+}

@@ -1,0 +1,267 @@
+//! Test programs: found as cargo builds them, and run several at a time, each test with its time.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use serde::Serialize;
+
+use crate::build::Message;
+
+/// A program of tests.
+#[derive(Debug)]
+pub(super) struct Program {
+    /// Its package and target.
+    pub(super) name: String,
+    path: PathBuf,
+    folder: PathBuf,
+    arguments: Vec<String>,
+}
+
+/// A test that ran.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Test {
+    pub(super) program: String,
+    pub(super) name: String,
+    pub(super) seconds: f64,
+    outcome: Outcome,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Outcome {
+    Passed,
+    Failed,
+    Ignored,
+}
+
+/// What some programs did.
+#[derive(Debug, Default)]
+pub(super) struct Results {
+    pub(super) tests: Vec<Test>,
+    failed: Vec<String>,
+}
+
+/// The test programs among what cargo has built.
+pub(super) fn found(messages: &[Message]) -> Vec<Program> {
+    let program = |message: &Message| {
+        let target = message.target.as_ref()?;
+        let folder = message.manifest_path.as_ref()?.parent()?;
+        let package = folder.file_name()?.to_string_lossy();
+        Some(Program {
+            name: format!("{package}/{}", target.name),
+            path: message.executable.clone()?,
+            folder: folder.to_owned(),
+            arguments: Vec::new(),
+        })
+    };
+    messages.iter().filter_map(program).collect()
+}
+
+impl Program {
+    /// Only these tests.
+    pub(super) fn only(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.arguments.push("--exact".to_owned());
+        self.arguments.extend(names);
+        self
+    }
+
+    /// The names of its tests, in the order in which they run.
+    pub(super) fn list(&self) -> Result<Vec<String>> {
+        let output = self
+            .command()
+            .args(["--list", "--format", "terse"])
+            .output()
+            .with_context(|| self.path.display().to_string())?;
+        ensure!(output.status.success(), "{} --list failed", self.name);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command
+            .args(&self.arguments)
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it to its end. Gives its tests, and its output if it failed.
+    fn run(&self, threads: usize) -> Result<(Vec<Test>, Option<String>)> {
+        let order = self.list()?;
+        let begun = Instant::now();
+        let mut child = self
+            .command()
+            .args(["--test-threads", &threads.to_string()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| self.path.display().to_string())?;
+        let mut errors = child.stderr.take().context("a pipe")?;
+        let errors = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // What can't be read isn't shown.
+            let _ = errors.read_to_end(&mut bytes);
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
+        let (mut ends, mut text) = (Vec::new(), String::new());
+        for line in BufReader::new(child.stdout.take().context("a pipe")?).split(b'\n') {
+            let line = line?;
+            let line = String::from_utf8_lossy(&line);
+            if let Some((name, outcome)) = ended(&line) {
+                ends.push((name.to_owned(), outcome, begun.elapsed().as_secs_f64()));
+            }
+            writeln!(text, "{line}")?;
+        }
+        let status = child.wait()?;
+        let errors = errors.join().unwrap_or_default();
+        let tests = timed(&self.name, &order, &ends, threads);
+        let output = (!status.success()).then(|| format!("{text}{errors}{status}"));
+        Ok((tests, output))
+    }
+}
+
+/// The test whose end a line of a test program tells.
+fn ended(line: &str) -> Option<(&str, Outcome)> {
+    let (name, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    let outcome = match outcome.split([',', ' ']).next()? {
+        "ok" => Outcome::Passed,
+        "FAILED" => Outcome::Failed,
+        "ignored" => Outcome::Ignored,
+        _ => return None,
+    };
+    Some((name.trim_end_matches(" - should panic"), outcome))
+}
+
+/// Tests with their times: each begins, in the order of the list, when a thread has become free.
+fn timed(
+    program: &str,
+    order: &[String],
+    ends: &[(String, Outcome, f64)],
+    threads: usize,
+) -> Vec<Test> {
+    let begins: HashMap<&str, f64> = order
+        .iter()
+        .enumerate()
+        .map(|(place, name)| {
+            let freed = place.checked_sub(threads).and_then(|end| ends.get(end));
+            (name.as_str(), freed.map_or(0.0, |end| end.2))
+        })
+        .collect();
+    let test = |(name, outcome, end): &(String, Outcome, f64)| Test {
+        program: program.to_owned(),
+        name: name.clone(),
+        seconds: (end - begins.get(name.as_str()).unwrap_or(end)).max(0.0),
+        outcome: *outcome,
+    };
+    ends.iter().map(test).collect()
+}
+
+/// Runs programs, `at_a_time` of them, in their order. Prints a line for each, and all that one
+/// wrote which failed.
+///
+/// # Errors
+/// Returns an error if a program can't be run.
+pub(super) fn run(programs: &[Program], at_a_time: usize, threads: usize) -> Result<Results> {
+    let queue = Mutex::new(programs.iter());
+    let results = Mutex::new(Results::default());
+    let worker = || -> Result<()> {
+        loop {
+            let next = queue.lock().expect("no panic").next();
+            let Some(program) = next else { return Ok(()) };
+            let begun = Instant::now();
+            let (tests, output) = program.run(threads)?;
+            let seconds = begun.elapsed().as_secs_f64();
+            let mut results = results.lock().expect("no panic");
+            println!("{seconds:8.1} s  {} ({} tests)", program.name, tests.len());
+            results.tests.extend(tests);
+            if let Some(output) = output {
+                println!("{output}\n=== FAILED: {}", program.name);
+                results.failed.push(program.name.clone());
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..at_a_time).map(|_| scope.spawn(worker)).collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().expect("no panic"))
+    })?;
+    Ok(results.into_inner().expect("no panic"))
+}
+
+impl Results {
+    /// How many passed, failed and were ignored, as a line.
+    pub(super) fn summary(&self) -> String {
+        let count = |outcome| {
+            self.tests
+                .iter()
+                .filter(|test| test.outcome == outcome)
+                .count()
+        };
+        format!(
+            "{} passed, {} failed, {} skipped",
+            count(Outcome::Passed),
+            count(Outcome::Failed).max(self.failed.len()),
+            count(Outcome::Ignored)
+        )
+    }
+
+    /// The tests that took longest.
+    pub(super) fn slowest(&self, count: usize) -> Vec<&Test> {
+        let mut tests: Vec<&Test> = self.tests.iter().collect();
+        tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        tests.truncate(count);
+        tests
+    }
+
+    /// # Errors
+    /// Returns an error that names the programs that failed, if any.
+    pub(super) fn check(&self) -> Result<()> {
+        ensure!(self.failed.is_empty(), "failed: {}", self.failed.join(", "));
+        ensure!(!self.tests.is_empty(), "no test ran");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_test_programs_are_understood() {
+        for (line, expected) in [
+            ("test a::b ... ok", Some(("a::b", Outcome::Passed))),
+            ("test a - should panic ... ok", Some(("a", Outcome::Passed))),
+            ("test a ... FAILED", Some(("a", Outcome::Failed))),
+            ("test a ... ignored, by hand", Some(("a", Outcome::Ignored))),
+            ("test a has been running for over 60 seconds", None),
+            ("test result: ok. 1 passed", None),
+            ("running 3 tests", None),
+        ] {
+            assert_eq!(ended(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_test_begins_when_a_thread_is_free() {
+        let order = ["a", "b", "c", "d"].map(str::to_owned);
+        let end = |name: &str, time| (name.to_owned(), Outcome::Passed, time);
+        let ends = [end("b", 1.0), end("c", 4.0), end("a", 6.0), end("d", 9.0)];
+        let tests = timed("p", &order, &ends, 2);
+        let times: Vec<_> = tests
+            .iter()
+            .map(|test| (&*test.name, test.seconds))
+            .collect();
+        assert_eq!(times, [("b", 1.0), ("c", 3.0), ("a", 6.0), ("d", 5.0)]);
+    }
+}

@@ -1,0 +1,145 @@
+//! `cargo xtask quick`: what finds most mistakes, in the time that one waits.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use super::members::Members;
+use super::programs;
+use super::steps::Steps;
+use crate::build::Cargo;
+use crate::command;
+
+/// Cases of the conformance suite that are drawn.
+const CASES: usize = 100;
+/// Jobs of processes that are drawn.
+const JOBS: usize = 10;
+
+/// Check a change in a minute or so
+///
+/// Formatting; clippy for the packages that changed; their unit tests and those of the packages that
+/// depend on them; a sample of the conformance cases and of the jobs of processes.
+#[derive(Debug, Clone, Args)]
+pub struct Quick {
+    /// Packages that have changed [default: those of uncommitted files, else of the last commit]
+    #[arg(value_name = "CRATE")]
+    pub packages: Vec<String>,
+
+    /// Which sample is drawn [default: another each time]
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+}
+
+impl Quick {
+    /// Does the checks.
+    ///
+    /// # Errors
+    /// Returns an error if a check fails, or there is no such package.
+    pub fn run(&self) -> Result<()> {
+        let cargo = Cargo::new();
+        let members = Members::read(&cargo)?;
+        for name in &self.packages {
+            ensure!(members.contains(name), "no package is called {name}");
+        }
+        let mut changed: BTreeSet<String> = self.packages.iter().cloned().collect();
+        if changed.is_empty() {
+            changed = changed_packages(&cargo, &members)?;
+        }
+        println!("changed: {changed:?}");
+
+        let mut steps = Steps::default();
+        let done = self.steps(&cargo, &members, &changed, &mut steps);
+        println!(
+            "\n{}{:8.1} s  in all",
+            steps.table(),
+            steps.total().as_secs_f64()
+        );
+        done
+    }
+
+    fn steps(
+        &self,
+        cargo: &Cargo,
+        members: &Members,
+        changed: &BTreeSet<String>,
+        steps: &mut Steps,
+    ) -> Result<()> {
+        let mut formatting = cargo.task("fmt");
+        steps.command("formatting", formatting.args(["--all", "--check"]))?;
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let mut clippy = cargo.task("clippy");
+        for name in changed {
+            clippy.args(["-p", name]);
+        }
+        let rest = ["--all-targets", "--no-deps", "--", "-D", "warnings"];
+        steps.command("clippy", clippy.args(rest))?;
+
+        let dependents = members.with_dependents(changed);
+        let mut arguments = vec!["--lib"];
+        for name in dependents.iter().filter(|name| members.has_library(name)) {
+            arguments.extend(["-p", name]);
+        }
+        if arguments.len() > 1 {
+            run_tests(cargo, steps, "unit tests", &arguments, None)?;
+        }
+        if dependents.contains("conduit-tests") {
+            let seed = self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
+            println!("the sample again: --seed {seed}");
+            let conformance = ["-p", "conduit-tests", "--test", "conformance"];
+            let sample = Some((CASES, seed));
+            run_tests(cargo, steps, "conformance", &conformance, sample)?;
+            let jobs = ["-p", "conduit-tests", "--test", "jobs"];
+            run_tests(cargo, steps, "jobs of processes", &jobs, Some((JOBS, seed)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Builds and runs test programs, or so many of their tests, drawn by a seed.
+fn run_tests(
+    cargo: &Cargo,
+    steps: &mut Steps,
+    title: &'static str,
+    arguments: &[&str],
+    sample: Option<(usize, u64)>,
+) -> Result<()> {
+    steps.step(title, || {
+        let mut programs = programs::found(&cargo.tests(arguments)?);
+        if let Some((count, seed)) = sample {
+            let drawn = programs.into_iter().map(|program| {
+                let mut names = program.list()?;
+                fastrand::Rng::with_seed(seed).shuffle(&mut names);
+                names.truncate(count);
+                Ok(program.only(names))
+            });
+            programs = drawn.collect::<Result<_>>()?;
+        }
+        let results = programs::run(&programs, 2, 2)?;
+        println!("{}", results.summary());
+        results.check()
+    })
+}
+
+/// The packages of files that aren't committed, or else of the last commit.
+fn changed_packages(cargo: &Cargo, members: &Members) -> Result<BTreeSet<String>> {
+    let files = |arguments: &[&str]| -> Result<String> {
+        let mut git = Command::new("git");
+        command::output(git.current_dir(cargo.root()).args(arguments)).context("git")
+    };
+    let mut text = files(&["diff", "--name-only", "HEAD"])?;
+    text += &files(&["ls-files", "--others", "--exclude-standard"])?;
+    if text.is_empty() {
+        text = files(&["diff", "--name-only", "HEAD~1", "HEAD"])?;
+    }
+    let package = |file: &str| members.of(&cargo.root().join(Path::new(file)));
+    Ok(text
+        .lines()
+        .filter_map(package)
+        .map(str::to_owned)
+        .collect())
+}
