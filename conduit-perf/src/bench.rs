@@ -53,6 +53,8 @@ pub(crate) struct Messages {
     pub(crate) count: Short<(u64,)>,
     /// Counts the words of its payload; no reply.
     pub(crate) medium: Medium<()>,
+    /// Replies with its payload.
+    pub(crate) echo: Medium<()>,
     /// Counts the bytes that landed; no reply.
     pub(crate) long: Long<()>,
     /// The other rank has seen a whole flood.
@@ -82,6 +84,14 @@ impl Messages {
             // The payload is aligned to 16 and whole words are sent; anything else is seen as a wrong sum.
             move |_, (), bytes| seen.request(<[u64]>::ref_from_bytes(bytes).map_or(0, checksum))
         });
+        let echoed = handlers.medium({
+            let seen = see();
+            move |_: &conduit::Call<'_>, (), _: &[u8]| add(&seen.answers, 1)
+        });
+        // A request's first reply is not refused.
+        let echo = handlers.medium(move |call, (), bytes: &[u8]| {
+            let _ = call.reply_medium(echoed, (), bytes);
+        });
         let long = handlers.long({
             let seen = see();
             move |_, (), landed| seen.request(landed.length as u64)
@@ -90,6 +100,7 @@ impl Messages {
             ping,
             count,
             medium,
+            echo,
             long,
             finished: handlers.short(answered(see())),
         }

@@ -11,7 +11,7 @@ use crate::limits::catalogue;
 use crate::select::{Choice, Judged};
 use crate::{
     Event, Options, count, credits, figures, gasnet, job, lanes, ofi, peers, portals4, report,
-    run_all, select, survey, udp,
+    run_all, survey, udp,
 };
 
 /// Latencies, rates and bandwidths of Conduit beside this machine's limits, measured in turn.
@@ -40,14 +40,12 @@ struct FigureOptions {
 enum Command {
     /// Print the machine's bare limits alone
     Limits(LimitOptions),
-    /// Count the instructions of operations of one rank on itself (needs valgrind)
+    /// Count the instructions of operations, with both ends in one process (needs valgrind)
     ///
-    /// Unlike times, these numbers do not depend on the machine's load: for comparing versions of Conduit. The
-    /// operations are also there for other profilers: `conduit-perf repeat OPERATION COUNT`.
-    Count {
-        /// Operations; all if none is named
-        operations: Vec<String>,
-    },
+    /// Unlike times, counts do not depend on the machine's load, so they compare versions of
+    /// Conduit. Other profilers can run the same operations:
+    /// `conduit-perf repeat rank 20000 --only put`.
+    Count(count::Options),
     /// Show whether credits go where they are needed: patterns that change, with few credits
     ///
     /// Each job with credits that move, with the same credits shared out once, and without flow control, in turn.
@@ -71,14 +69,9 @@ enum Command {
     Portals4(portals4::Options),
     /// Measure what goes over UDP, on the loopback interface, beside bare UDP
     Udp(udp::Options),
-    /// Repeat an operation in a job of one rank
+    /// Repeat operations, for a profiler
     #[command(hide = true)]
-    Repeat {
-        /// The operation
-        operation: String,
-        /// How often
-        count: u64,
-    },
+    Repeat(count::Repeat),
 }
 
 #[derive(Debug, Args)]
@@ -99,7 +92,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let good = match cli.command {
         None => figures(&cli.options)?,
         Some(Command::Limits(options)) => limits(&options)?,
-        Some(Command::Count { operations }) => count_instructions(&operations)?,
+        Some(Command::Count(options)) => count::run(&options)?,
         Some(Command::Credits(options)) => credits::patterns::run(&options)?,
         Some(Command::FlowControl(options)) => credits::cost::run(&options)?,
         Some(Command::Gasnet(options)) => gasnet::run(&options)?,
@@ -108,7 +101,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Portals4(options)) => portals4::run(&options)?,
         Some(Command::Udp(options)) => udp::run(&options)?,
         Some(Command::Peers(options)) => peers::run(&options)?,
-        Some(Command::Repeat { operation, count }) => count::repeat(&operation, count)?,
+        Some(Command::Repeat(repeat)) => repeat.run()?,
     };
     Ok(ExitCode::from(u8::from(!good)))
 }
@@ -158,15 +151,6 @@ fn figures(options: &FigureOptions) -> anyhow::Result<bool> {
     };
     bar.finish_and_clear();
     Ok(options.judged.judge(&figures, left_out)?)
-}
-
-fn count_instructions(operations: &[String]) -> anyhow::Result<bool> {
-    select::check(operations, count::names())?;
-    for name in count::names().filter(|name| select::wanted(operations, name)) {
-        let instructions = count::instructions(name)?;
-        writeln!(io::stdout(), "{name:<22}{instructions:>10.1} instructions")?;
-    }
-    Ok(true)
 }
 
 fn limits(options: &LimitOptions) -> anyhow::Result<bool> {

@@ -58,7 +58,7 @@ pub struct Options {
 
 /// A library with GASNet's interface.
 #[derive(Clone, Debug)]
-struct Installation {
+pub(crate) struct Installation {
     prefix: PathBuf,
     conduit: String,
 }
@@ -75,7 +75,7 @@ impl FromStr for Installation {
 }
 
 /// A program in a folder that goes with it.
-struct Program {
+pub(crate) struct Program {
     folder: TempDir,
     conduit: String,
 }
@@ -84,12 +84,16 @@ struct Program {
 type Readings = Vec<((String, u64), f64)>;
 
 impl Installation {
-    fn build(&self, mode: &str) -> anyhow::Result<Program> {
+    /// Builds a program from its source for a threading mode.
+    ///
+    /// # Errors
+    /// The installation lacks the mode, or a compiler fails.
+    pub(crate) fn build(&self, source: &str, mode: &str) -> anyhow::Result<Program> {
         let Self { prefix, conduit } = self;
         let fragment = prefix.join(format!("include/{conduit}-conduit/{conduit}-{mode}.mak"));
         ensure!(fragment.exists(), "there is no {}", fragment.display());
         let folder = tempfile::tempdir()?;
-        fs::write(folder.path().join("program.c"), SOURCE)?;
+        fs::write(folder.path().join("program.c"), source)?;
         fs::write(folder.path().join("Makefile"), MAKEFILE)?;
         let made = Command::new("make")
             .current_dir(&folder)
@@ -131,7 +135,7 @@ impl Program {
         readings(&String::from_utf8_lossy(&output.stdout))
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         Path::new(self.folder.path()).join("program")
     }
 }
@@ -175,7 +179,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
         .collect();
     let programs = all
         .iter()
-        .map(|installation| installation.build(&options.mode))
+        .map(|installation| installation.build(SOURCE, &options.mode))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let bar = ProgressBar::new(u64::from(options.rounds) * programs.len() as u64);
     let mut rounds = Vec::new();

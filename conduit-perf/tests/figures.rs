@@ -70,10 +70,29 @@ fn a_rank_with_an_unreadable_order_says_so() {
 
 #[test]
 fn every_operation_that_can_be_counted_can_be_repeated() {
-    for name in conduit_perf::count::names() {
-        let output = conduit_perf(&format!("repeat {name} 300"));
-        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+    for (subject, first) in [
+        ("rank", "put"),
+        ("na", "unexpected-16"),
+        ("agent", "send-16"),
+        ("datagrams", "tiny-round-trip"),
+    ] {
+        let output = conduit_perf(&format!("repeat {subject} 2,300"));
+        let names = text(&output.stdout);
+        assert!(
+            output.status.success() && names.starts_with(first),
+            "{subject}: {names}{}",
+            text(&output.stderr)
+        );
+        let again = conduit_perf(&format!("repeat {subject} 2 --only {first}"));
+        assert!(again.status.success(), "{subject}: {}", text(&again.stderr));
+        assert!(
+            text(&again.stdout)
+                .lines()
+                .all(|name| name.starts_with(first))
+        );
     }
+    let unknown = "repeat datagrams 2 --only warp-drive";
+    fails(unknown, &[], &["warp-drive", "tiny-round-trip"]);
 }
 
 #[test]

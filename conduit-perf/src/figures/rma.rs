@@ -145,7 +145,7 @@ rows! {
 /// Repeats `operation(target, offset)`. Each has to happen, none may be merged with the next: the fence costs no
 /// instruction, and the limits have it too.
 #[inline(always)]
-fn repeat(
+pub(crate) fn repeat(
     bench: &Bench,
     count: u64,
     mut operation: impl FnMut(conduit::Rank, usize) -> Result<()>,

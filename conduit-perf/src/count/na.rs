@@ -1,0 +1,125 @@
+//! Messages between two NA classes over shared memory, from the calls of both sides to their
+//! completions, through the interface that Mercury's plugin uses.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use anyhow::ensure;
+use na::raw::{Class, Completion, Target};
+use na::{Addr, Options};
+
+use super::sections::Sections;
+
+/// Bytes of the messages. The last is close to the limit.
+const SIZES: [usize; 3] = [16, 1024, 4000];
+const TAG: u32 = 7;
+/// Calls of `progress` after which a message that has not arrived is an error; it takes a few.
+const STEPS: u32 = 10_000;
+
+/// A class's operations that have ended.
+#[derive(Default)]
+struct Ended {
+    count: AtomicU64,
+    has_failed: AtomicBool,
+}
+
+struct End {
+    class: Class,
+    ended: Arc<Ended>,
+    /// The other end.
+    peer: Option<Addr>,
+    buffer: Vec<u8>,
+}
+
+impl End {
+    fn open() -> anyhow::Result<Self> {
+        let ended = Arc::<Ended>::default();
+        let sink = {
+            let ended = Arc::clone(&ended);
+            move |completion: Completion| match completion.result {
+                Ok(_) => {
+                    ended.count.fetch_add(1, Relaxed);
+                }
+                Err(_) => ended.has_failed.store(true, Relaxed),
+            }
+        };
+        let options = Options {
+            listen: true,
+            ..Options::default()
+        };
+        Ok(Self {
+            class: Class::open("shm", &options, sink)?,
+            ended,
+            peer: None,
+            buffer: vec![1; Options::UNEXPECTED],
+        })
+    }
+
+    fn target(&self) -> anyhow::Result<Target<'_>> {
+        let address = self.peer.as_ref();
+        let address = address.ok_or_else(|| anyhow::anyhow!("no peer"))?;
+        Ok(Target {
+            address,
+            context: 0,
+        })
+    }
+}
+
+/// Repeats unexpected and expected messages of each size.
+///
+/// # Errors
+/// Shared memory can't be set up, or a message fails.
+pub(super) fn repeat(sections: &mut Sections<'_>) -> anyhow::Result<()> {
+    let (mut from, mut to) = (End::open()?, End::open()?);
+    from.peer = Some(from.class.lookup(&to.class.own().to_string())?);
+    to.peer = Some(to.class.lookup(&from.class.own().to_string())?);
+    for is_expected in [false, true] {
+        for size in SIZES {
+            let kind = match is_expected {
+                true => "expected",
+                false => "unexpected",
+            };
+            sections.run(&format!("{kind}-{size}"), |count| {
+                (0..count).try_for_each(|_| message(&mut from, &mut to, is_expected, size))
+            })?;
+        }
+    }
+    // An address keeps its class.
+    (from.peer, to.peer) = (None, None);
+    from.class.leave();
+    to.class.leave();
+    Ok(())
+}
+
+fn message(from: &mut End, to: &mut End, is_expected: bool, size: usize) -> anyhow::Result<()> {
+    let wanted = [&from.ended, &to.ended].map(|ended| ended.count.load(Relaxed) + 1);
+    let into = (to.buffer.as_mut_ptr(), to.buffer.len());
+    let bytes = (from.buffer.as_ptr(), size);
+    // SAFETY: both buffers outlive their operations: nothing touches them until both operations
+    // have ended, and after an error the classes are dropped first.
+    unsafe {
+        match is_expected {
+            true => {
+                to.class.receive_expected(0, 0, into, &to.target()?, TAG)?;
+                (from.class).send_expected(0, 0, bytes, &from.target()?, TAG)?;
+            }
+            false => {
+                to.class.receive_unexpected(0, 0, into, false)?;
+                (from.class).send_unexpected(0, 0, bytes, &from.target()?, TAG)?;
+            }
+        }
+    }
+    for _ in 0..STEPS {
+        from.class.progress(0);
+        to.class.progress(0);
+        let ended = [&from.ended, &to.ended];
+        ensure!(
+            ended.iter().all(|ended| !ended.has_failed.load(Relaxed)),
+            "a message has failed"
+        );
+        if ended.map(|ended| ended.count.load(Relaxed)) == wanted {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("a message did not arrive")
+}
