@@ -134,17 +134,17 @@ impl Cargo {
         command.args(["--package", "conduit-run", "--bin", "conduit-run"]);
         command.args(["--package", "gasnetrun", "--bin", "gasnetrun"]);
         let messages = messages(&mut command)?;
-        let find = |name: &str| {
-            messages
-                .iter()
-                .filter(|message| message.is_target(name))
-                .find_map(|message| message.executable.clone())
-                .with_context(|| format!("cargo built no program {name}"))
-        };
         Ok(Launchers {
-            conduit_run: find("conduit-run")?,
-            gasnetrun: find("gasnetrun")?,
+            conduit_run: executable(&messages, "conduit-run")?,
+            gasnetrun: executable(&messages, "gasnetrun")?,
         })
+    }
+
+    /// A package's program of the same name.
+    pub(crate) fn program(&self, package: &str, profile: &str) -> Result<PathBuf> {
+        let mut command = self.command("build", profile);
+        command.args(["--package", package, "--bin", package]);
+        executable(&messages(&mut command)?, package)
     }
 
     /// Builds the test programs that `cargo test` with these arguments would run.
@@ -198,6 +198,14 @@ fn built(command: &mut Command, package: &str, extension: &str) -> Result<PathBu
         .flat_map(|message| message.filenames)
         .find(|file| file.extension().is_some_and(|found| found == extension))
         .with_context(|| format!("cargo built no library of {package}"))
+}
+
+fn executable(messages: &[Message], name: &str) -> Result<PathBuf> {
+    messages
+        .iter()
+        .filter(|message| message.is_target(name))
+        .find_map(|message| message.executable.clone())
+        .with_context(|| format!("cargo built no program {name}"))
 }
 
 fn messages(command: &mut Command) -> Result<Vec<Message>> {

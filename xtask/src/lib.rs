@@ -2,13 +2,16 @@
 //!
 //! [`Install`] builds the C library in all its variants and lays it out under a prefix: see `docs/c-interface.md`.
 //! [`Quick`], [`Full`] and [`Nightly`] are what a change has to pass: see `CONTRIBUTING.md`.
+//! [`Budgets`] counts the instructions of each hot path.
 //! [`library()`] builds one library for the tests that load it or link it.
 
+mod budgets;
 mod build;
 mod checks;
 mod command;
 mod install;
 
+pub use budgets::Budgets;
 pub use build::{Library, library};
 pub use checks::{Full, Nightly, Quick};
 pub use install::{Conduit, Install, Mode};

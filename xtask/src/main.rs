@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{Full, Install, Nightly, Quick};
+use xtask::{Budgets, Full, Install, Nightly, Quick};
 
 /// Work on this workspace that cargo alone does not do
 #[derive(Debug, Parser)]
@@ -18,20 +18,23 @@ enum Task {
     Quick(Quick),
     Full(Full),
     Nightly(Nightly),
+    Budgets(Budgets),
     Install(Install),
 }
 
 fn main() -> ExitCode {
-    let done = match Options::parse().task {
-        Task::Quick(quick) => quick.run(),
-        Task::Full(full) => full.run(),
-        Task::Nightly(nightly) => nightly.run(),
-        Task::Install(install) => install.run(),
+    let (name, done) = match Options::parse().task {
+        Task::Quick(quick) => ("quick", quick.run().map(|()| true)),
+        Task::Full(full) => ("full", full.run().map(|()| true)),
+        Task::Nightly(nightly) => ("nightly", nightly.run().map(|()| true)),
+        Task::Budgets(budgets) => ("budgets", budgets.run()),
+        Task::Install(install) => ("install", install.run().map(|()| true)),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("cargo xtask: {error:#}");
+            eprintln!("cargo xtask {name}: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -114,6 +114,11 @@ impl fmt::Display for Conduit {
     }
 }
 
+/// The command of the C compiler that installations name by default.
+pub(crate) fn c_compiler() -> String {
+    Compilers::new(None, None).c
+}
+
 impl Install {
     /// The defaults of the command line.
     pub fn new(prefix: impl Into<PathBuf>) -> Self {

@@ -1,0 +1,89 @@
+//! `cargo xtask budgets`: compares the instructions of each hot path with its budget.
+//!
+//! - [`table`]: counts, the tools that they depend on, and the file of both;
+//! - [`verdict`]: counts beside their budgets.
+
+mod table;
+mod verdict;
+
+use std::process::Command;
+use std::{fs, io};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use table::{Table, Tools};
+use verdict::Judged;
+
+use crate::build::Cargo;
+use crate::command;
+use crate::install::{Conduit, Install, Mode};
+
+/// The committed budgets, in the workspace's folder.
+const FILE: &str = "conduit-perf/budgets.tsv";
+/// The prefix of the C library, in the workspace's folder; `.ci/run` uses the same.
+const PREFIX: &str = "target/prefix";
+
+/// Count the instructions of each hot path and compare them with the budgets
+///
+/// Builds conduit-perf and the optimised C library, and counts with valgrind. Fails if a count is
+/// more than 2 % above its budget in conduit-perf/budgets.tsv. Counts do not depend on the
+/// machine's load, but on the compilers, the C library and the processor's extensions: the
+/// tolerance is 10 % where these differ from those that the file records.
+#[derive(Debug, Clone, Args)]
+pub struct Budgets {
+    /// Write the counts as the new budgets
+    #[arg(long)]
+    write: bool,
+}
+
+impl Budgets {
+    /// Counts, and prints each count beside its budget. Returns whether all are within theirs.
+    ///
+    /// # Errors
+    /// A program is missing or fails, or the file of the budgets can't be read or written.
+    pub fn run(&self) -> Result<bool> {
+        let cargo = Cargo::new();
+        let now = count(&cargo)?;
+        let path = cargo.root().join(FILE);
+        if self.write {
+            let text = now.to_string();
+            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+            println!("{FILE}: {} budgets written", now.counts.len());
+            return Ok(true);
+        }
+        let budgets = match fs::read_to_string(&path) {
+            Ok(text) => text.parse::<Table>().context(FILE)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                bail!("{FILE} is missing; write it with: cargo xtask budgets --write")
+            }
+            Err(error) => return Err(error).context(FILE),
+        };
+        let judged = Judged::new(&budgets, &now);
+        println!("{judged}");
+        Ok(judged.is_good())
+    }
+}
+
+/// Builds what is counted, and counts.
+fn count(cargo: &Cargo) -> Result<Table> {
+    // Before minutes of building.
+    command::output(Command::new("valgrind").arg("--version"))
+        .context("instructions are counted by valgrind; install the package of that name")?;
+    let prefix = cargo.root().join(PREFIX);
+    Install {
+        modes: vec![Mode::Seq],
+        conduits: vec![Conduit::Smp],
+        no_debug: true,
+        ..Install::new(&prefix)
+    }
+    .run()?;
+    let program = cargo.program("conduit-perf", "release")?;
+    let mut counter = Command::new(program);
+    counter.args(["count", "--json", "--c"]).arg(&prefix);
+    let lines = command::output(&mut counter)?;
+    Ok(Table {
+        tools: Tools::here(cargo)?,
+        counts: table::read_counts(&lines)?,
+    })
+}
