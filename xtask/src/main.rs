@@ -24,15 +24,14 @@ enum Task {
 
 fn main() -> ExitCode {
     let (name, done) = match Options::parse().task {
-        Task::Quick(quick) => ("quick", quick.run().map(|()| true)),
-        Task::Full(full) => ("full", full.run().map(|()| true)),
-        Task::Nightly(nightly) => ("nightly", nightly.run().map(|()| true)),
+        Task::Quick(quick) => ("quick", quick.run()),
+        Task::Full(full) => ("full", full.run()),
+        Task::Nightly(nightly) => ("nightly", nightly.run()),
         Task::Budgets(budgets) => ("budgets", budgets.run()),
-        Task::Install(install) => ("install", install.run().map(|()| true)),
+        Task::Install(install) => ("install", install.run()),
     };
     match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cargo xtask {name}: {error:#}");
             ExitCode::FAILURE

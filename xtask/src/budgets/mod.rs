@@ -9,7 +9,7 @@ mod verdict;
 use std::process::Command;
 use std::{fs, io};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use table::{Table, Tools};
@@ -34,15 +34,16 @@ const PREFIX: &str = "target/prefix";
 pub struct Budgets {
     /// Write the counts as the new budgets
     #[arg(long)]
-    write: bool,
+    pub write: bool,
 }
 
 impl Budgets {
-    /// Counts, and prints each count beside its budget. Returns whether all are within theirs.
+    /// Counts, and prints each count beside its budget.
     ///
     /// # Errors
-    /// A program is missing or fails, or the file of the budgets can't be read or written.
-    pub fn run(&self) -> Result<bool> {
+    /// Returns an error if a count is above its budget, a program is missing or fails, or the file of
+    /// the budgets can't be read or written.
+    pub fn run(&self) -> Result<()> {
         let cargo = Cargo::new();
         let now = count(&cargo)?;
         let path = cargo.root().join(FILE);
@@ -50,7 +51,7 @@ impl Budgets {
             let text = now.to_string();
             fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
             println!("{FILE}: {} budgets written", now.counts.len());
-            return Ok(true);
+            return Ok(());
         }
         let budgets = match fs::read_to_string(&path) {
             Ok(text) => text.parse::<Table>().context(FILE)?,
@@ -61,7 +62,11 @@ impl Budgets {
         };
         let judged = Judged::new(&budgets, &now);
         println!("{judged}");
-        Ok(judged.is_good())
+        ensure!(
+            judged.is_good(),
+            "a hot path takes more instructions than its budget"
+        );
+        Ok(())
     }
 }
 

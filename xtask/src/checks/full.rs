@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::programs::{self, Program, Results};
 use super::steps::Steps;
+use crate::budgets::Budgets;
 use crate::build::Cargo;
 
 /// Test programs at a time, and tests of each: what is more than the processors fills the time in
@@ -129,6 +130,7 @@ fn release(cargo: &Cargo, steps: &mut Steps) -> Result<()> {
     let mut install = cargo.task("xtask");
     install.args(["install", "--no-debug", "--mode", "seq,par", "--prefix"]);
     steps.command("the C library", install.arg(&prefix))?;
+    steps.step("instruction budgets", || Budgets { write: false }.run())?;
     let mut example = Command::new(cargo.root().join(".ci/c-example"));
     steps.command("the C example", example.arg(&prefix))?;
     let mut headers = cargo.task("test");

@@ -18,8 +18,6 @@ use anyhow::{Context, Result, ensure};
 use super::settings::SYSTEM_LIBRARIES;
 use crate::command;
 
-use crate::command;
-
 /// How the names of the interface begin: GASNet's own, and those for its headers' use.
 const PUBLIC: [&str; 4] = ["gex_", "gasnet", "_gasnet", "conduit_"];
 

@@ -11,8 +11,6 @@ use super::settings::{self, Compilers, Release};
 use super::{Conduit, Mode, cmake, files, fragment, header};
 use crate::build::{Cargo, Launchers};
 
-use crate::build::{Cargo, Launchers};
-
 /// The folder of CMake's package.
 const CMAKE: &str = "lib/cmake/GASNet";
 
