@@ -24,7 +24,7 @@ const LONGEST: [&str; 5] = [
     "tests/jobs",
     "tests/conformance",
     "tests/engine",
-    "hsta/main",
+    "agent/hsta/main",
     "examples/main",
 ];
 
@@ -111,7 +111,7 @@ fn lints(cargo: &Cargo, steps: &mut Steps) -> Result<()> {
 
 fn tests(cargo: &Cargo, steps: &mut Steps) -> Result<Results> {
     let built = steps.step("cargo test: build", || cargo.tests(&[]))?;
-    let mut programs = programs::found(&built);
+    let mut programs = programs::found(&built, cargo.root());
     let place = |program: &Program| LONGEST.iter().position(|name| *name == program.name);
     programs.sort_by_key(|program| place(program).unwrap_or(LONGEST.len()));
     let results = steps.step("cargo test: run", || {

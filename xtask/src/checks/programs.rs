@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
@@ -48,12 +48,12 @@ pub(super) struct Results {
     failed: Vec<String>,
 }
 
-/// The test programs among what cargo has built.
-pub(super) fn found(messages: &[Message]) -> Vec<Program> {
+/// The test programs among what cargo has built in this workspace's folder.
+pub(super) fn found(messages: &[Message], root: &Path) -> Vec<Program> {
     let program = |message: &Message| {
         let target = message.target.as_ref()?;
         let folder = message.manifest_path.as_ref()?.parent()?;
-        let package = folder.file_name()?.to_string_lossy();
+        let package = folder.strip_prefix(root).unwrap_or(folder).display();
         Some(Program {
             name: format!("{package}/{}", target.name),
             path: message.executable.clone()?,

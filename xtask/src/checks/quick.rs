@@ -109,7 +109,7 @@ fn run_tests(
     sample: Option<(usize, u64)>,
 ) -> Result<()> {
     steps.step(title, || {
-        let mut programs = programs::found(&cargo.tests(arguments)?);
+        let mut programs = programs::found(&cargo.tests(arguments)?, cargo.root());
         if let Some((count, seed)) = sample {
             let drawn = programs.into_iter().map(|program| {
                 let mut names = program.list()?;
