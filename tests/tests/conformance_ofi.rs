@@ -32,7 +32,10 @@ fn endpoints<M: Mode>() -> Vec<Setup> {
                     config.protection = protection;
                     let atomics = if native_atomics { "::atomics" } else { "" };
                     let settings = format!("{}::{provider}{atomics}{protected}", library.name);
-                    all.push(setup::<M>(&settings, config));
+                    let setup = setup::<M>(&settings, config);
+                    // On each provider as ranks of one thread use it all cases run.
+                    let plain = M::NAME == Seq::NAME && !native_atomics && protection.is_none();
+                    all.push(if plain { setup } else { setup.sampled() });
                 }
             }
         }
@@ -65,7 +68,7 @@ fn demanding() -> Vec<Setup> {
             let domain = format!("{device}{}{faults}", refusing_fabric::MARK);
             let mut config = ofi::config(&library, provider, Some(&domain));
             config.portals.native_atomics = native_atomics;
-            setup::<Seq>(&format!("refusing::{provider}::{faults}"), config)
+            setup::<Seq>(&format!("refusing::{provider}::{faults}"), config).sampled()
         })
         .collect()
 }

@@ -1,6 +1,7 @@
 //! What a network gives to be tested, what a case is, and the runner.
 
 use std::any::Any;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,12 +54,18 @@ pub struct Exclusion {
     pub reason: &'static str,
 }
 
+/// The variable whose value is the seed of a sample; without it all cases are run.
+pub const SAMPLE: &str = "CONDUIT_TEST_SAMPLE";
+/// One case of so many is drawn.
+const PARTS: u64 = 4;
+
 /// A network by its name and how a job of it is started.
 #[derive(Clone)]
 pub struct Setup {
     name: String,
     patience: Patience,
     exclusions: &'static [Exclusion],
+    sampled: bool,
     start: Arc<Start>,
 }
 
@@ -78,6 +85,7 @@ impl Setup {
             name,
             patience: Patience::default(),
             exclusions: &[],
+            sampled: false,
             start: Arc::new(start),
         }
     }
@@ -97,6 +105,25 @@ impl Setup {
     #[must_use]
     pub fn excused(self, exclusions: &'static [Exclusion]) -> Self {
         Self { exclusions, ..self }
+    }
+
+    /// A variant that [`SAMPLE`] runs a part of the cases on.
+    #[must_use]
+    pub fn sampled(self) -> Self {
+        Self {
+            sampled: true,
+            ..self
+        }
+    }
+
+    /// Whether a case is run on it. With the same seed it is the same cases.
+    pub(super) fn draws(&self, case: &str) -> bool {
+        let Ok(seed) = std::env::var(SAMPLE) else {
+            return true;
+        };
+        let mut hasher = DefaultHasher::new();
+        (seed, &self.name, case).hash(&mut hasher);
+        !self.sampled || hasher.finish().is_multiple_of(PARTS)
     }
 
     /// The same network under chaos.

@@ -14,11 +14,16 @@ pub fn add(trials: &mut Vec<Trial>, network: Setup) {
     for case in cases() {
         let name = format!("{name}::{}", case.name);
         let network = network.clone();
-        let trial = move || match run_case(&network, &case) {
-            Verdict::Passed => Ok(Completion::Completed),
-            Verdict::NotApplicable(reason) => Ok(Completion::ignored_with(reason)),
-            Verdict::Excluded(reason) => Ok(Completion::ignored_with(reason)),
-            Verdict::Failed(reason) => Err(Failed::from(reason)),
+        let trial = move || {
+            if !network.draws(case.name) {
+                return Ok(Completion::ignored_with("not drawn"));
+            }
+            match run_case(&network, &case) {
+                Verdict::Passed => Ok(Completion::Completed),
+                Verdict::NotApplicable(reason) => Ok(Completion::ignored_with(reason)),
+                Verdict::Excluded(reason) => Ok(Completion::ignored_with(reason)),
+                Verdict::Failed(reason) => Err(Failed::from(reason)),
+            }
         };
         trials.push(Trial::ignorable_test(name, trial));
     }

@@ -38,6 +38,14 @@ pub struct Full {
     #[arg(long, value_name = "PART", value_enum, value_delimiter = ',', default_values_t = [Part::Lints, Part::Tests, Part::Release])]
     pub only: Vec<Part>,
 
+    /// Run all conformance cases on each variant of a network, not a sample
+    #[arg(long)]
+    pub whole: bool,
+
+    /// The seed of the sample [default: another each time]
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+
     /// Where the times of steps and of the slowest tests are written as JSON
     #[arg(long, value_name = "FILE", default_value = "target/full.json")]
     pub json: PathBuf,
@@ -83,6 +91,12 @@ impl Full {
         Ok(())
     }
 
+    /// The seed of a sample, if there is to be one.
+    fn sample(&self) -> Option<u64> {
+        let seed = || self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
+        (!self.whole).then(seed)
+    }
+
     fn parts(&self, cargo: &Cargo, steps: &mut Steps, results: &mut Results) -> Result<()> {
         for part in [Part::Lints, Part::Tests, Part::Release] {
             if !self.only.contains(&part) {
@@ -90,7 +104,7 @@ impl Full {
             }
             match part {
                 Part::Lints => lints(cargo, steps)?,
-                Part::Tests => *results = tests(cargo, steps)?,
+                Part::Tests => *results = tests(cargo, steps, self.sample())?,
                 Part::Release => release(cargo, steps)?,
             }
         }
@@ -109,13 +123,16 @@ fn lints(cargo: &Cargo, steps: &mut Steps) -> Result<()> {
     steps.command("documentation", doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-fn tests(cargo: &Cargo, steps: &mut Steps) -> Result<Results> {
+fn tests(cargo: &Cargo, steps: &mut Steps, sample: Option<u64>) -> Result<Results> {
     let built = steps.step("cargo test: build", || cargo.tests(&[]))?;
     let mut programs = programs::found(&built, cargo.root());
     let place = |program: &Program| LONGEST.iter().position(|name| *name == program.name);
     programs.sort_by_key(|program| place(program).unwrap_or(LONGEST.len()));
     let results = steps.step("cargo test: run", || {
-        let results = programs::run(&programs, PROGRAMS, THREADS)?;
+        if let Some(seed) = sample {
+            println!("the sample of conformance cases again: --seed {seed}");
+        }
+        let results = programs::run(&programs, PROGRAMS, THREADS, sample)?;
         results.check()?;
         Ok(results)
     })?;

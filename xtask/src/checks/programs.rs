@@ -14,6 +14,9 @@ use serde::Serialize;
 
 use crate::build::Message;
 
+/// The variable that makes the conformance suite run a sample on variants of networks, by this seed.
+const SAMPLE: &str = "CONDUIT_TEST_SAMPLE";
+
 /// A program of tests.
 #[derive(Debug)]
 pub(super) struct Program {
@@ -96,12 +99,13 @@ impl Program {
     }
 
     /// Runs it to its end. Gives its tests, and its output if it failed.
-    fn run(&self, threads: usize) -> Result<(Vec<Test>, Option<String>)> {
+    fn run(&self, threads: usize, sample: Option<u64>) -> Result<(Vec<Test>, Option<String>)> {
         let order = self.list()?;
         let begun = Instant::now();
         let mut child = self
             .command()
             .args(["--test-threads", &threads.to_string()])
+            .envs(sample.map(|seed| (SAMPLE, seed.to_string())))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -166,12 +170,17 @@ fn timed(
     ends.iter().map(test).collect()
 }
 
-/// Runs programs, `at_a_time` of them, in their order. Prints a line for each, and all that one
-/// wrote which failed.
+/// Runs programs, `at_a_time` of them, in their order, with a sample of this seed where one is drawn.
+/// Prints a line for each, and all that one wrote which failed.
 ///
 /// # Errors
 /// Returns an error if a program can't be run.
-pub(super) fn run(programs: &[Program], at_a_time: usize, threads: usize) -> Result<Results> {
+pub(super) fn run(
+    programs: &[Program],
+    at_a_time: usize,
+    threads: usize,
+    sample: Option<u64>,
+) -> Result<Results> {
     let queue = Mutex::new(programs.iter());
     let results = Mutex::new(Results::default());
     let worker = || -> Result<()> {
@@ -179,7 +188,7 @@ pub(super) fn run(programs: &[Program], at_a_time: usize, threads: usize) -> Res
             let next = queue.lock().expect("no panic").next();
             let Some(program) = next else { return Ok(()) };
             let begun = Instant::now();
-            let (tests, output) = program.run(threads)?;
+            let (tests, output) = program.run(threads, sample)?;
             let seconds = begun.elapsed().as_secs_f64();
             let mut results = results.lock().expect("no panic");
             println!("{seconds:8.1} s  {} ({} tests)", program.name, tests.len());

@@ -119,7 +119,7 @@ fn run_tests(
             });
             programs = drawn.collect::<Result<_>>()?;
         }
-        let results = programs::run(&programs, 2, 2)?;
+        let results = programs::run(&programs, 2, 2, None)?;
         println!("{}", results.summary());
         results.check()
     })
