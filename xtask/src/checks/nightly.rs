@@ -6,18 +6,52 @@ use clap::Args;
 use super::steps::Steps;
 use crate::build::Cargo;
 
-/// Searches and simulations that take too long for each change
+/// Searches, simulations and models that take too long for each change
 #[derive(Debug, Clone, Args)]
 pub struct Nightly {}
 
-/// What `cargo run --release -p` does, and its arguments.
-const PROGRAMS: [(&str, &[&str]); 6] = [
-    ("conduit-udp-sim", &["--seeds", "0..20000"]),
-    ("conduit-udp-sim", &["fuzz", "--inputs", "20000000"]),
-    ("credits-model", &["--large"]),
-    ("promotion-model", &["--large"]),
-    ("agent-model", &["--large"]),
-    ("agent-sim", &["--seeds", "0..2000"]),
+/// What is done, by cargo with these words and this variable.
+const WORK: [(&str, &str, (&str, &str)); 8] = [
+    (
+        "all conformance cases",
+        "test -p conduit-tests --test conformance",
+        ("RUST_BACKTRACE", "1"),
+    ),
+    (
+        "random schedules",
+        "test --release -p conduit-tests --test engine engine_model::",
+        ("PROPTEST_CASES", "500"),
+    ),
+    (
+        "random kills",
+        "test -p conduit-tests --test jobs faults::a_random",
+        ("CONDUIT_TEST_KILLS", "300"),
+    ),
+    (
+        "datagrams on faulty networks",
+        "run --release -p conduit-udp-sim -- --seeds 0..20000",
+        ("RUST_BACKTRACE", "1"),
+    ),
+    (
+        "malformed packets",
+        "run --release -p conduit-udp-sim -- fuzz --inputs 10000000",
+        ("RUST_BACKTRACE", "1"),
+    ),
+    (
+        "credits in every state",
+        "run --release -p credits-model -- --large",
+        ("RUST_BACKTRACE", "1"),
+    ),
+    (
+        "promotion in every state",
+        "run --release -p promotion-model",
+        ("RUST_BACKTRACE", "1"),
+    ),
+    (
+        "agents in every state",
+        "run --release -p agent-model",
+        ("RUST_BACKTRACE", "1"),
+    ),
 ];
 
 impl Nightly {
@@ -29,10 +63,11 @@ impl Nightly {
         let cargo = Cargo::new();
         let mut steps = Steps::default();
         let mut first = Ok(());
-        for (package, arguments) in PROGRAMS {
-            let mut run = cargo.task("run");
-            run.args(["--release", "-p", package, "--"]).args(arguments);
-            first = first.and(steps.command(package, &mut run));
+        for (title, words, (name, value)) in WORK {
+            let (task, rest) = words.split_once(' ').unwrap_or((words, ""));
+            let mut command = cargo.task(task);
+            command.args(rest.split(' ')).env(name, value);
+            first = first.and(steps.command(title, &mut command));
         }
         println!("\n{}", steps.table());
         first
