@@ -1,7 +1,10 @@
 //! Agents and clients as processes, which end with the test.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -116,8 +119,10 @@ impl Cluster {
             let socket = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
             socket.expect("there are ports").to_string()
         };
-        Self::start_at(nodes, free, |_, agent| {
+        let folder = libfabric();
+        Self::start_at(nodes, free, move |_, agent| {
             agent.env("DRAGON_HSTA_FABRIC_BACKEND", "ofi");
+            agent.env("LD_LIBRARY_PATH", &folder);
         })
     }
 
@@ -195,4 +200,19 @@ impl Cluster {
             .expect("it is this test's");
         agent.wait()
     }
+}
+
+/// A folder with a libfabric, under the name by which agents load it: not every host has one.
+fn libfabric() -> PathBuf {
+    let library = xtask::library("refusing-fabric", xtask::Library::Shared);
+    let library = library.expect("cargo builds it");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libfabric");
+    fs::create_dir_all(&folder).expect("a folder");
+    let link = folder.join("libfabric.so.1");
+    // Another run of these tests may use it.
+    if fs::read_link(&link).ok().as_ref() != Some(&library) {
+        let _ = fs::remove_file(&link);
+        symlink(&library, &link).expect("a link to the library");
+    }
+    folder
 }
