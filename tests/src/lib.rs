@@ -15,6 +15,7 @@
 //! - [`ranks`]: programs on the Rust API that ranks run in processes of their own.
 //! - [`installed`]: the C library as it is installed, for programs that are built with it.
 //! - [`c`]: programs in C and C++, compiled against the headers and libraries of the C interface.
+//! - [`sample`]: samples of large sets of cases, for runs that have to be short.
 //! - [`scan`]: what lies in the memory of a job's processes.
 //! - [`programs`] and [`job`]: what ranks do in processes of their own, and how such jobs are run and swept away.
 
@@ -38,6 +39,7 @@ pub mod portals4;
 pub mod programs;
 pub mod ranks;
 pub mod reference;
+pub mod sample;
 pub mod scan;
 pub mod small;
 pub mod udp;

@@ -1,7 +1,6 @@
 //! What a network gives to be tested, what a case is, and the runner.
 
 use std::any::Any;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use conduit_core::ni::Ni;
 use super::{World, cases};
 use crate::any::AnyNi;
 use crate::chaos::{Chaos, Disorder};
+use crate::sample::draws;
 
 /// How long a world polls before it says that something doesn't come.
 #[derive(Debug, Clone, Copy)]
@@ -54,9 +54,7 @@ pub struct Exclusion {
     pub reason: &'static str,
 }
 
-/// The variable whose value is the seed of a sample; without it all cases are run.
-pub const SAMPLE: &str = "CONDUIT_TEST_SAMPLE";
-/// One case of so many is drawn.
+/// On a variant one case of so many is drawn.
 const PARTS: u64 = 4;
 
 /// A network by its name and how a job of it is started.
@@ -107,7 +105,7 @@ impl Setup {
         Self { exclusions, ..self }
     }
 
-    /// A variant that [`SAMPLE`] runs a part of the cases on.
+    /// A variant, of whose cases a [sample](crate::sample) is enough.
     #[must_use]
     pub fn sampled(self) -> Self {
         Self {
@@ -116,14 +114,9 @@ impl Setup {
         }
     }
 
-    /// Whether a case is run on it. With the same seed it is the same cases.
+    /// Whether a case is run on it.
     pub(super) fn draws(&self, case: &str) -> bool {
-        let Ok(seed) = std::env::var(SAMPLE) else {
-            return true;
-        };
-        let mut hasher = DefaultHasher::new();
-        (seed, &self.name, case).hash(&mut hasher);
-        !self.sampled || hasher.finish().is_multiple_of(PARTS)
+        !self.sampled || draws((&self.name, case), PARTS)
     }
 
     /// The same network under chaos.
