@@ -69,7 +69,7 @@ struct Mapped {
 /// Bytes of the largest word, for which the inline functions compare once only.
 const WORD: u64 = 8;
 
-/// How many ranks have a fixed place, `CONDUIT_GEX_NEAR_RANKS`. Pages of it that nobody writes take no memory.
+/// Ranks whose segments the headers know, `CONDUIT_GEX_NEAR_RANKS`. Untouched pages of the table take no memory.
 const NEAR_RANKS: usize = 4096;
 
 impl Mapped {
@@ -97,22 +97,9 @@ impl Mapped {
     }
 }
 
-/// Those of the first ranks.
+/// The segments of the first ranks.
 #[unsafe(no_mangle)]
 static conduit_gex_segments: [Mapped; NEAR_RANKS] = [const { Mapped::nowhere() }; NEAR_RANKS];
-
-/// Those of the others.
-static FAR_SEGMENTS: OnceLock<Box<[Mapped]>> = OnceLock::new();
-
-/// Where a rank is mapped that has no fixed place; nowhere, if there is no such rank.
-#[unsafe(no_mangle)]
-extern "C" fn conduit_gex_far_segment(rank: Rank) -> *const Mapped {
-    static NOWHERE: Mapped = Mapped::nowhere();
-    (rank as usize)
-        .checked_sub(NEAR_RANKS)
-        .and_then(|place| FAR_SEGMENTS.get()?.get(place))
-        .unwrap_or(&NOWHERE)
-}
 
 #[unsafe(no_mangle)]
 static conduit_gex_job: Shared = Shared {
@@ -142,9 +129,7 @@ fn neighbourhoods(shared: impl Iterator<Item = Option<u32>>, most: u32) -> Box<[
 /// can't be reached there any more, and who tries is ended. That of its own rank is left: a child may need what lies in it, to `exec`.
 extern "C" fn hide_segments() {
     let Some(job) = Job::get() else { return };
-    let far = FAR_SEGMENTS.get().map_or(&[][..], |far| far);
-    let places = conduit_gex_segments.iter().chain(far);
-    for (rank, place) in (0..job.size()).zip(places) {
+    for (rank, place) in (0..job.size()).zip(&conduit_gex_segments) {
         let length = place.length.load(Relaxed);
         // Pages that nobody has written stay as they are.
         if length == 0 {
@@ -305,11 +290,7 @@ impl Job {
 
     /// Lets the inline functions see the segments.
     pub(crate) fn show_segments(&self) -> Result<(), Refusal> {
-        let far = (self.size() as usize).saturating_sub(NEAR_RANKS);
-        let far = FAR_SEGMENTS.get_or_init(|| (0..far).map(|_| Mapped::nowhere()).collect());
-        // They stay as long as the process: clients may use them at any time.
-        let places = conduit_gex_segments.iter().chain(far);
-        for (rank, place) in (0..self.size()).zip(places) {
+        for (rank, place) in (0..self.size()).zip(&conduit_gex_segments) {
             let segment = self.engine().segment_of(rank)?;
             place.show(&segment, self.window(rank, &segment));
         }
@@ -356,16 +337,6 @@ unsafe extern "C" fn conduit_gex_wait_step(state: *mut c_void) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_rank_that_is_not_there_is_mapped_nowhere() {
-        for rank in [0, NEAR_RANKS as Rank, Rank::MAX] {
-            // SAFETY: an entry, which lasts as long as the process.
-            let mapped = unsafe { &*conduit_gex_far_segment(rank) };
-            assert_eq!(mapped.words.load(Relaxed), 0);
-            assert_eq!(mapped.length.load(Relaxed), 0);
-        }
-    }
 
     #[test]
     fn neighbourhoods_follow_the_hosts_and_their_limit() {

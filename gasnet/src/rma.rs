@@ -1,5 +1,5 @@
-//! Puts and gets that the headers' inline copies leave to the library: to memory that is not mapped here, with checks
-//! (debug builds), or with something wrong.
+//! Puts and gets that the headers' inline copies leave to the library: to memory that is not mapped here, of teams besides
+//! the job's, with checks (debug builds), or with something wrong.
 
 use std::ffi::{c_int, c_void};
 
@@ -13,6 +13,7 @@ use crate::fault::{Refusal, fatal, started, sure};
 use crate::handlers::{is_memory, payload};
 use crate::job::Job;
 use crate::request::offset;
+use crate::team::target;
 
 /// When a put's source may be reused: the `lc_opt` of C.
 enum Local {
@@ -218,6 +219,7 @@ unsafe extern "C" fn conduit_gex_store(to: *mut c_void, from: *const c_void, byt
 /// `source` is valid for `bytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_put(
+    team: *const c_void,
     rank: Rank,
     remote: *mut c_void,
     source: *const c_void,
@@ -225,7 +227,7 @@ unsafe extern "C" fn conduit_gex_put(
     flags: Flags,
 ) -> c_int {
     const CALL: &str = "gex_RMA_PutBlocking";
-    let job = Job::of(CALL);
+    let (job, rank) = target(CALL, team, rank);
     // SAFETY: the caller's promise.
     let put = unsafe { payload(source, bytes) }.and_then(|source| {
         // SAFETY: as above; this waits.
@@ -241,6 +243,7 @@ unsafe extern "C" fn conduit_gex_put(
 /// `local` is valid for writes of `bytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_get(
+    team: *const c_void,
     local: *mut c_void,
     rank: Rank,
     remote: *const c_void,
@@ -248,7 +251,7 @@ unsafe extern "C" fn conduit_gex_get(
     flags: Flags,
 ) -> c_int {
     const CALL: &str = "gex_RMA_GetBlocking";
-    let job = Job::of(CALL);
+    let (job, rank) = target(CALL, team, rank);
     let get = destination(local, bytes).and_then(|local| {
         // SAFETY: the caller's promise; this waits.
         let get = unsafe { start_get(job, local, rank, remote, bytes, WAITING)? };
@@ -264,6 +267,7 @@ unsafe extern "C" fn conduit_gex_get(
 /// for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_put_nb(
+    team: *const c_void,
     rank: Rank,
     remote: *mut c_void,
     source: *const c_void,
@@ -272,7 +276,7 @@ unsafe extern "C" fn conduit_gex_put_nb(
     flags: Flags,
 ) -> usize {
     const CALL: &str = "gex_RMA_PutNB";
-    let job = Job::of(CALL);
+    let (job, rank) = target(CALL, team, rank);
     let local = Local::of(CALL, option, false);
     // SAFETY: the caller's promise.
     let source = sure(CALL, unsafe { payload(source, bytes) });
@@ -295,6 +299,7 @@ unsafe extern "C" fn conduit_gex_put_nb(
 /// `local` is valid for writes of `bytes` bytes, and nobody else's, until the event is over.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_get_nb(
+    team: *const c_void,
     local: *mut c_void,
     rank: Rank,
     remote: *const c_void,
@@ -302,7 +307,7 @@ unsafe extern "C" fn conduit_gex_get_nb(
     flags: Flags,
 ) -> usize {
     const CALL: &str = "gex_RMA_GetNB";
-    let job = Job::of(CALL);
+    let (job, rank) = target(CALL, team, rank);
     let local = sure(CALL, destination(local, bytes));
     // SAFETY: the caller's promise.
     let get = unsafe { start_get(job, local, rank, remote, bytes, explicit(flags)) };
@@ -315,6 +320,7 @@ unsafe extern "C" fn conduit_gex_get_nb(
 /// As for [`conduit_gex_put_nb`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_put_nbi(
+    team: *const c_void,
     rank: Rank,
     remote: *mut c_void,
     source: *const c_void,
@@ -323,7 +329,7 @@ unsafe extern "C" fn conduit_gex_put_nbi(
     flags: Flags,
 ) -> c_int {
     const CALL: &str = "gex_RMA_PutNBI";
-    let job = Job::of(CALL);
+    let (job, rank) = target(CALL, team, rank);
     let local = Local::of(CALL, option, true);
     // SAFETY: the caller's promise.
     let put = unsafe { payload(source, bytes) }.and_then(|source| {
@@ -341,6 +347,7 @@ unsafe extern "C" fn conduit_gex_put_nbi(
 /// As for [`conduit_gex_get_nb`], until the implicit gets (or the access region) are over.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_get_nbi(
+    team: *const c_void,
     local: *mut c_void,
     rank: Rank,
     remote: *const c_void,
@@ -348,7 +355,7 @@ unsafe extern "C" fn conduit_gex_get_nbi(
     flags: Flags,
 ) -> c_int {
     const CALL: &str = "gex_RMA_GetNBI";
-    let job = Job::of(CALL);
+    let (job, rank) = target(CALL, team, rank);
     let get = destination(local, bytes).and_then(|local| {
         // SAFETY: the caller's promise.
         let get = unsafe { start_get(job, local, rank, remote, bytes, implicit(flags))? };
@@ -389,6 +396,7 @@ fn get_value(job: &Job, rank: Rank, remote: *const c_void, bytes: usize) -> Resu
 /// `gex_RMA_PutBlockingVal`.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_put_value(
+    team: *const c_void,
     rank: Rank,
     remote: *mut c_void,
     value: u64,
@@ -396,7 +404,7 @@ extern "C" fn conduit_gex_put_value(
     flags: Flags,
 ) -> c_int {
     const CALL: &str = "gex_RMA_PutBlockingVal";
-    let job = Job::of(CALL);
+    let (job, rank) = target(CALL, team, rank);
     let put = put_value(job, rank, remote, value, bytes, WAITING);
     let put = put.and_then(|put| finish(job, put));
     started(CALL, flags, put)
@@ -405,6 +413,7 @@ extern "C" fn conduit_gex_put_value(
 /// `gex_RMA_PutNBVal`.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_put_value_nb(
+    team: *const c_void,
     rank: Rank,
     remote: *mut c_void,
     value: u64,
@@ -412,7 +421,7 @@ extern "C" fn conduit_gex_put_value_nb(
     flags: Flags,
 ) -> usize {
     const CALL: &str = "gex_RMA_PutNBVal";
-    let job = Job::of(CALL);
+    let (job, rank) = target(CALL, team, rank);
     let put = put_value(job, rank, remote, value, bytes, explicit(flags));
     event(sure(CALL, put))
 }
@@ -420,6 +429,7 @@ extern "C" fn conduit_gex_put_value_nb(
 /// `gex_RMA_PutNBIVal`.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_put_value_nbi(
+    team: *const c_void,
     rank: Rank,
     remote: *mut c_void,
     value: u64,
@@ -427,7 +437,7 @@ extern "C" fn conduit_gex_put_value_nbi(
     flags: Flags,
 ) -> c_int {
     const CALL: &str = "gex_RMA_PutNBIVal";
-    let job = Job::of(CALL);
+    let (job, rank) = target(CALL, team, rank);
     let put = put_value(job, rank, remote, value, bytes, implicit(flags));
     let put = put.map(|put| put.is_some());
     started(CALL, flags, put)
@@ -436,13 +446,14 @@ extern "C" fn conduit_gex_put_value_nbi(
 /// `gex_RMA_GetBlockingVal`.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_get_value(
+    team: *const c_void,
     rank: Rank,
     remote: *const c_void,
     bytes: usize,
     _flags: Flags,
 ) -> u64 {
     const CALL: &str = "gex_RMA_GetBlockingVal";
-    let job = Job::of(CALL);
+    let (job, rank) = target(CALL, team, rank);
     let got = get_value(job, rank, remote, bytes);
     sure(CALL, got)
 }

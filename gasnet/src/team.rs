@@ -145,7 +145,18 @@ pub(crate) fn team_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank {
     rank
 }
 
-/// The same whether the endpoint is there or not.
+/// Returns the job, and the rank in it of a put's or get's target. Ranks of the job's team are left to the engine's check.
+#[inline]
+pub(crate) fn target(call: &str, handle: *const c_void, rank: Rank) -> (&'static Job, Rank) {
+    let job = Job::of(call);
+    if handle == job.objects.team.object.handle() {
+        (job, rank)
+    } else {
+        (job, team_rank(call, handle, rank))
+    }
+}
+
+/// Returns the same rank as [`team_rank`], without its check of the endpoint.
 pub(crate) fn named_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank {
     rank_in(call, handle, rank).unwrap_or_else(|reason| fatal(call, &reason))
 }

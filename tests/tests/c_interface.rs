@@ -86,11 +86,37 @@ struct Program {
 
 #[track_caller]
 fn built(prefix: &Prefix, package: &str, compiler: &[&str], program: &str) -> Program {
+    built_as(prefix, package, compiler, program, &source(program))
+}
+
+/// The same from this text.
+#[track_caller]
+fn built_of(
+    prefix: &Prefix,
+    package: &str,
+    compiler: &[&str],
+    program: &str,
+    text: &str,
+) -> Program {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("source.c");
+    fs::write(&file, text).unwrap();
+    built_as(prefix, package, compiler, program, &file)
+}
+
+#[track_caller]
+fn built_as(
+    prefix: &Prefix,
+    package: &str,
+    compiler: &[&str],
+    program: &str,
+    source: &Path,
+) -> Program {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(program);
     let compiler: Vec<&str> = compiler.iter().copied().chain(WARNINGS).collect();
     prefix
-        .build(Link::Shared, package, &compiler, &source(program), &path)
+        .build(Link::Shared, package, &compiler, source, &path)
         .unwrap_or_else(|error| panic!("{error:#}"));
     Program {
         path,
@@ -287,22 +313,12 @@ fn a_segment_may_be_bound_to_the_first_endpoint() {
 /// A program that is compiled for large segments has what one for fast ones has.
 #[test]
 fn large_segments_are_fast() {
-    let folder = tempfile::tempdir().unwrap();
-    let (file, path) = (folder.path().join("large.c"), folder.path().join("large"));
-    let rma = source("rma");
     let text = format!(
-        "#define GASNET_SEGMENT_LARGE 1\n#include {rma:?}\n\
-         #if defined(GASNET_SEGMENT_FAST) || !GASNET_SEGMENT_LARGE\n#error \"not large\"\n#endif\n"
+        "#define GASNET_SEGMENT_LARGE 1\n#include {:?}\n\
+         #if defined(GASNET_SEGMENT_FAST) || !GASNET_SEGMENT_LARGE\n#error \"not large\"\n#endif\n",
+        source("rma")
     );
-    fs::write(&file, text).unwrap();
-    let compiler: Vec<&str> = C99.iter().copied().chain(WARNINGS).collect();
-    prefix()
-        .build(Link::Shared, PACKAGES[0], &compiler, &file, &path)
-        .unwrap_or_else(|error| panic!("{error:#}"));
-    let program = Program {
-        path,
-        _folder: folder,
-    };
+    let program = built_of(prefix(), PACKAGES[0], &C99, "large", &text);
     passes(job(&program, 2, &[]), "2 ranks");
 }
 
@@ -502,6 +518,54 @@ fn optimised() {
     let compiler = ["gcc", "-std=c99", "-O3"];
     let program = built(&optimised, PACKAGES[0], &compiler, "bad_fatal");
     all_refused(&program, &cases);
+    // With a table of one entry, rank 1 is as far as rank 4,096 is otherwise.
+    let one_entry = |program| {
+        let text = format!(
+            "#include <conduit_gex/entries.h>\n#undef CONDUIT_GEX_NEAR_RANKS\n\
+             #define CONDUIT_GEX_NEAR_RANKS 1U\n#include {:?}\n",
+            source(program)
+        );
+        built_of(&optimised, PACKAGES[0], &compiler, program, &text)
+    };
+    for program in ["rma", "legacy_rma", "atomics", "teams", "children"] {
+        runs(&one_entry(program));
+    }
+    all_refused(&one_entry("bad_fatal"), &cases);
+}
+
+/// Puts and gets of a word that are the last thing a function does, and a function that does nothing.
+const WORDS: &str = r"
+#include <gasnet.h>
+#define ARGUMENTS gex_TM_t tm, gex_Rank_t rank, void *there, void *here
+void nothing(void) {}
+int put(ARGUMENTS) { return gex_RMA_PutBlocking(tm, rank, there, here, 8, 0); }
+int get(ARGUMENTS) { return gex_RMA_GetBlocking(tm, here, rank, there, 8, 0); }
+gex_Event_t get_nb(ARGUMENTS) { return gex_RMA_GetNB(tm, here, rank, there, 8, 0); }
+int get_nbi(ARGUMENTS) { return gex_RMA_GetNBI(tm, here, rank, there, 8, 0); }
+int put_value(ARGUMENTS) { return gex_RMA_PutBlockingVal(tm, rank, there, (uintptr_t)here, 8, 0); }
+void legacy_put(ARGUMENTS) { gasnet_put(rank, there, here, 8), (void)tm; }
+";
+
+/// Whatever the headers leave to the library is a tail call: a frame would cost more than the copy of a word.
+#[test]
+fn an_inline_put_or_get_makes_no_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, object) = (folder.path().join("words.c"), folder.path().join("words.o"));
+    fs::write(&file, WORDS).unwrap();
+    let inline = ["-UGASNET_DEBUG", "-DGASNET_NDEBUG"];
+    let compiler = [&["gcc", "-O2", "-fstack-usage"][..], &inline].concat();
+    prefix()
+        .object(PACKAGES[0], &compiler, &file, &object)
+        .unwrap_or_else(|error| panic!("{error:#}"));
+    // A line for each function: "file:line:column:name", then how much of the stack it uses.
+    let usage = fs::read_to_string(object.with_extension("su")).unwrap();
+    let found: Vec<(&str, &str)> = usage
+        .lines()
+        .filter_map(|line| line.rsplit(':').next()?.split_once('\t'))
+        .collect();
+    assert_eq!(found.len(), 7, "{usage}");
+    let (_, least) = found[0];
+    assert!(found.iter().all(|&(_, used)| used == least), "{usage}");
 }
 
 // ---- headers and names ----

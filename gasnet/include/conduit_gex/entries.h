@@ -11,12 +11,10 @@
 #if defined(__GNUC__)
   #define CONDUIT_GEX_USED __attribute__((__used__))
   #define CONDUIT_GEX_NORETURN __attribute__((__noreturn__))
-  #define CONDUIT_GEX_PURE __attribute__((__pure__))
   #define CONDUIT_GEX_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #else
   #define CONDUIT_GEX_USED
   #define CONDUIT_GEX_NORETURN
-  #define CONDUIT_GEX_PURE
   #define CONDUIT_GEX_LIKELY(condition) (condition)
 #endif
 
@@ -61,15 +59,13 @@ typedef struct {
   uint64_t length;
 } conduit_gex_segment_t;
 
-/* Those of the first ranks have a fixed place, so that a number out of range is found without a look at the number of ranks.
+/* The segments of the first ranks. Puts and gets to other ranks are calls of the library.
  * Constants to a client: each changes once, from one that leaves the work to the library, and that it was read early does no
  * harm. In a child (fork) it changes back; a function that read it before goes by what it has read, and is ended (SIGSEGV) as it
  * reaches for another rank's segment, since children have no access to those. To its own rank's, which a child shares, it can
  * still put. */
 #define CONDUIT_GEX_NEAR_RANKS 4096U
 extern const conduit_gex_segment_t conduit_gex_segments[CONDUIT_GEX_NEAR_RANKS];
-/* That of any other; never null. */
-const conduit_gex_segment_t *conduit_gex_far_segment(gex_Rank_t rank) CONDUIT_GEX_PURE;
 
 typedef struct {
   uint32_t all_mapped;
@@ -136,18 +132,24 @@ int conduit_gex_cancel(unsigned int kind, gex_AM_SrcDesc_t descriptor);
 void conduit_gex_load(void *to, const void *from, size_t bytes);
 /* The copy of a put to such a rank, where it is of more than CONDUIT_GEX_STORE_HERE bytes. */
 void conduit_gex_store(void *to, const void *from, size_t bytes);
-int conduit_gex_put(gex_Rank_t rank, void *remote, const void *source, size_t bytes, gex_Flags_t flags);
-int conduit_gex_get(void *local, gex_Rank_t rank, const void *remote, size_t bytes, gex_Flags_t flags);
-gex_Event_t conduit_gex_put_nb(gex_Rank_t rank, void *remote, const void *source, size_t bytes,
+/* These take the arguments of GASNet-EX's calls and do the whole operation, for any team and rank. */
+int conduit_gex_put(gex_TM_t tm, gex_Rank_t rank, void *remote, const void *source, size_t bytes, gex_Flags_t flags);
+int conduit_gex_get(gex_TM_t tm, void *local, gex_Rank_t rank, const void *remote, size_t bytes, gex_Flags_t flags);
+gex_Event_t conduit_gex_put_nb(gex_TM_t tm, gex_Rank_t rank, void *remote, const void *source, size_t bytes,
                                gex_Event_t *option, gex_Flags_t flags);
-gex_Event_t conduit_gex_get_nb(void *local, gex_Rank_t rank, const void *remote, size_t bytes, gex_Flags_t flags);
-int conduit_gex_put_nbi(gex_Rank_t rank, void *remote, const void *source, size_t bytes, gex_Event_t *option,
+gex_Event_t conduit_gex_get_nb(gex_TM_t tm, void *local, gex_Rank_t rank, const void *remote, size_t bytes,
+                               gex_Flags_t flags);
+int conduit_gex_put_nbi(gex_TM_t tm, gex_Rank_t rank, void *remote, const void *source, size_t bytes,
+                        gex_Event_t *option, gex_Flags_t flags);
+int conduit_gex_get_nbi(gex_TM_t tm, void *local, gex_Rank_t rank, const void *remote, size_t bytes,
                         gex_Flags_t flags);
-int conduit_gex_get_nbi(void *local, gex_Rank_t rank, const void *remote, size_t bytes, gex_Flags_t flags);
-int conduit_gex_put_value(gex_Rank_t rank, void *remote, uint64_t value, size_t bytes, gex_Flags_t flags);
-gex_Event_t conduit_gex_put_value_nb(gex_Rank_t rank, void *remote, uint64_t value, size_t bytes, gex_Flags_t flags);
-int conduit_gex_put_value_nbi(gex_Rank_t rank, void *remote, uint64_t value, size_t bytes, gex_Flags_t flags);
-uint64_t conduit_gex_get_value(gex_Rank_t rank, const void *remote, size_t bytes, gex_Flags_t flags);
+int conduit_gex_put_value(gex_TM_t tm, gex_Rank_t rank, void *remote, uint64_t value, size_t bytes,
+                          gex_Flags_t flags);
+gex_Event_t conduit_gex_put_value_nb(gex_TM_t tm, gex_Rank_t rank, void *remote, uint64_t value, size_t bytes,
+                                     gex_Flags_t flags);
+int conduit_gex_put_value_nbi(gex_TM_t tm, gex_Rank_t rank, void *remote, uint64_t value, size_t bytes,
+                              gex_Flags_t flags);
+uint64_t conduit_gex_get_value(gex_TM_t tm, gex_Rank_t rank, const void *remote, size_t bytes, gex_Flags_t flags);
 gex_Event_t conduit_gex_memset_nb(gex_Rank_t rank, void *remote, int byte, size_t bytes);
 
 /* ---- events ---- */

@@ -24,7 +24,7 @@ int conduit_gex_ad_nbi(gex_AD_t ad, void *result, gex_Rank_t rank, void *remote,
 /* Where an aligned number is, if the processor here does what there is to be done to it. */
 CONDUIT_GEX_INLINE int conduit_gex_ad_mapped(gex_AD_t ad_, gex_Rank_t rank_, void *remote_, size_t bytes_, char **here_) {
   return !CONDUIT_GEX_CHECKED && CONDUIT_GEX_LIKELY(ad_ != NULL) && ad_->direct && (uintptr_t)remote_ % bytes_ == 0 &&
-         conduit_gex_mapped(rank_, remote_, bytes_, here_);
+         CONDUIT_GEX_LIKELY(rank_ < CONDUIT_GEX_NEAR_RANKS) && conduit_gex_mapped(rank_, remote_, bytes_, here_);
 }
 
 /* Operations on an integer that is mapped here. 0: it isn't, or the operation is not one of these; nothing has happened. By

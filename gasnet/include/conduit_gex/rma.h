@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Where a range of a rank's segment is mapped here. 0: it is not, or isn't in the segment. */
+/* Where a range of a rank's segment is mapped here. The rank is one of the table's. 0: the library has to look. */
 CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_, size_t bytes_, char **here_) {
 #if CONDUIT_GEX_CHECKED
   /* The library checks more: whether a handler may do this, for one. */
@@ -19,9 +19,8 @@ CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_,
   (void)bytes_;
   (void)here_;
 #else
-  /* Its values, not its place: those of the table are constants, which a loop of the caller's loads once. */
-  const conduit_gex_segment_t segment_ =
-    CONDUIT_GEX_LIKELY(rank_ < CONDUIT_GEX_NEAR_RANKS) ? conduit_gex_segments[rank_] : *conduit_gex_far_segment(rank_);
+  /* The entry's values, not its place: the table is constant, so a loop of the caller's loads them once. */
+  const conduit_gex_segment_t segment_ = conduit_gex_segments[rank_];
   const uint64_t address_ = (uint64_t)(uintptr_t)remote_;
   const uint64_t offset_ = address_ - segment_.address;
   /* For a word, one comparison: the last 7 bytes of a segment are left to the library. No bytes are, too. */
@@ -63,20 +62,29 @@ CONDUIT_GEX_INLINE void conduit_gex_copy(char *to_, const char *from_, size_t by
   }
 }
 
-/* Copies to a mapped rank. 0: it is not one, or there is no source: which the library says. */
-CONDUIT_GEX_INLINE int conduit_gex_put_here(gex_Rank_t rank_, void *remote_, const void *source_, size_t bytes_) {
+/* Each call below either copies inline or calls one function of the library with the same arguments.
+ * That call comes last, so a put or get makes no frame. */
+
+/* Whether a rank of the job's team has an entry in the table, and local memory is not null. */
+#define CONDUIT_GEX_NEAR(tm, rank, local)                                                       \
+  CONDUIT_GEX_LIKELY((const void *)(tm) == conduit_gex_job.team && (rank) < CONDUIT_GEX_NEAR_RANKS && (local) != NULL)
+
+/* Copies to a mapped rank of the job's team. 0: the library has to do it. */
+CONDUIT_GEX_INLINE int conduit_gex_put_here(gex_TM_t tm_, gex_Rank_t rank_, void *remote_, const void *source_,
+                                            size_t bytes_) {
   char *mapped_ = NULL;
-  if (!source_ || !conduit_gex_mapped(rank_, remote_, bytes_, &mapped_)) return 0;
+  if (!CONDUIT_GEX_NEAR(tm_, rank_, source_) || !conduit_gex_mapped(rank_, remote_, bytes_, &mapped_)) return 0;
   CONDUIT_GEX_BEFORE_PUT();
   conduit_gex_copy(mapped_, (const char *)source_, bytes_);
   CONDUIT_GEX_AFTER_PUT();
   return 1;
 }
 
-/* Copies from a mapped rank. 0: it is not one, or there is no destination. */
-CONDUIT_GEX_INLINE int conduit_gex_get_here(void *local_, gex_Rank_t rank_, const void *remote_, size_t bytes_) {
+/* Copies from a mapped rank of the job's team. 0: the library has to do it. */
+CONDUIT_GEX_INLINE int conduit_gex_get_here(gex_TM_t tm_, void *local_, gex_Rank_t rank_, const void *remote_,
+                                            size_t bytes_) {
   char *mapped_ = NULL;
-  if (!local_ || !conduit_gex_mapped(rank_, remote_, bytes_, &mapped_)) return 0;
+  if (!CONDUIT_GEX_NEAR(tm_, rank_, local_) || !conduit_gex_mapped(rank_, remote_, bytes_, &mapped_)) return 0;
   CONDUIT_GEX_BEFORE_GET();
   if (bytes_ > CONDUIT_GEX_LOAD_HERE)
     conduit_gex_load(local_, mapped_, bytes_);
@@ -86,12 +94,13 @@ CONDUIT_GEX_INLINE int conduit_gex_get_here(void *local_, gex_Rank_t rank_, cons
   return 1;
 }
 
-/* The low-order bytes of a value, 1 to 8. 0: the rank is not mapped, or the width wrong. */
-CONDUIT_GEX_INLINE int conduit_gex_put_value_here(gex_Rank_t rank_, void *remote_, gex_RMA_Value_t value_,
-                                                  size_t bytes_) {
+/* Copies the low-order bytes of a value, 1 to 8. 0: the library has to do it, or the width is wrong. */
+CONDUIT_GEX_INLINE int conduit_gex_put_value_here(gex_TM_t tm_, gex_Rank_t rank_, void *remote_,
+                                                  gex_RMA_Value_t value_, size_t bytes_) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-  if (bytes_ - 1 < sizeof(value_)) return conduit_gex_put_here(rank_, remote_, &value_, bytes_);
+  if (bytes_ - 1 < sizeof(value_)) return conduit_gex_put_here(tm_, rank_, remote_, &value_, bytes_);
 #else
+  (void)tm_;
   (void)rank_;
   (void)remote_;
   (void)value_;
@@ -104,83 +113,71 @@ CONDUIT_GEX_INLINE int conduit_gex_put_value_here(gex_Rank_t rank_, void *remote
 
 CONDUIT_GEX_INLINE int gex_RMA_PutBlocking(gex_TM_t tm_, gex_Rank_t rank_, void *destination_, const void *source_,
                                            size_t bytes_, gex_Flags_t flags_) {
-  rank_ = conduit_gex_rank("gex_RMA_PutBlocking", tm_, rank_);
-  if (conduit_gex_put_here(rank_, destination_, source_, bytes_)) return 0;
-  return conduit_gex_put(rank_, destination_, source_, bytes_, flags_);
+  if (conduit_gex_put_here(tm_, rank_, destination_, source_, bytes_)) return 0;
+  return conduit_gex_put(tm_, rank_, destination_, source_, bytes_, flags_);
 }
 
 CONDUIT_GEX_INLINE int gex_RMA_GetBlocking(gex_TM_t tm_, void *destination_, gex_Rank_t rank_, void *source_,
                                            size_t bytes_, gex_Flags_t flags_) {
-  rank_ = conduit_gex_rank("gex_RMA_GetBlocking", tm_, rank_);
-  if (conduit_gex_get_here(destination_, rank_, source_, bytes_)) return 0;
-  return conduit_gex_get(destination_, rank_, source_, bytes_, flags_);
+  if (conduit_gex_get_here(tm_, destination_, rank_, source_, bytes_)) return 0;
+  return conduit_gex_get(tm_, destination_, rank_, source_, bytes_, flags_);
 }
 
 CONDUIT_GEX_INLINE int gex_RMA_PutBlockingVal(gex_TM_t tm_, gex_Rank_t rank_, void *destination_,
                                               gex_RMA_Value_t value_, size_t bytes_, gex_Flags_t flags_) {
-  rank_ = conduit_gex_rank("gex_RMA_PutBlockingVal", tm_, rank_);
-  if (conduit_gex_put_value_here(rank_, destination_, value_, bytes_)) return 0;
-  return conduit_gex_put_value(rank_, destination_, value_, bytes_, flags_);
+  if (conduit_gex_put_value_here(tm_, rank_, destination_, value_, bytes_)) return 0;
+  return conduit_gex_put_value(tm_, rank_, destination_, value_, bytes_, flags_);
 }
 
 CONDUIT_GEX_INLINE gex_RMA_Value_t gex_RMA_GetBlockingVal(gex_TM_t tm_, gex_Rank_t rank_, void *source_,
                                                           size_t bytes_, gex_Flags_t flags_) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
   gex_RMA_Value_t value_ = 0;
-  rank_ = conduit_gex_rank("gex_RMA_GetBlockingVal", tm_, rank_);
-  if (bytes_ - 1 < sizeof(value_) && conduit_gex_get_here(&value_, rank_, source_, bytes_)) return value_;
-#else
-  rank_ = conduit_gex_rank("gex_RMA_GetBlockingVal", tm_, rank_);
+  if (bytes_ - 1 < sizeof(value_) && conduit_gex_get_here(tm_, &value_, rank_, source_, bytes_)) return value_;
 #endif
-  return conduit_gex_get_value(rank_, source_, bytes_, flags_);
+  return conduit_gex_get_value(tm_, rank_, source_, bytes_, flags_);
 }
 
 /* ---- explicit events ---- */
 
 CONDUIT_GEX_INLINE gex_Event_t gex_RMA_PutNB(gex_TM_t tm_, gex_Rank_t rank_, void *destination_, const void *source_,
                                              size_t bytes_, gex_Event_t *local_, gex_Flags_t flags_) {
-  rank_ = conduit_gex_rank("gex_RMA_PutNB", tm_, rank_);
-  if (!conduit_gex_put_here(rank_, destination_, source_, bytes_))
-    return conduit_gex_put_nb(rank_, destination_, source_, bytes_, local_, flags_);
+  if (!conduit_gex_put_here(tm_, rank_, destination_, source_, bytes_))
+    return conduit_gex_put_nb(tm_, rank_, destination_, source_, bytes_, local_, flags_);
   if ((uintptr_t)local_ > (uintptr_t)GEX_EVENT_GROUP) *local_ = GEX_EVENT_INVALID;
   return GEX_EVENT_INVALID;
 }
 
 CONDUIT_GEX_INLINE gex_Event_t gex_RMA_GetNB(gex_TM_t tm_, void *destination_, gex_Rank_t rank_, void *source_,
                                              size_t bytes_, gex_Flags_t flags_) {
-  rank_ = conduit_gex_rank("gex_RMA_GetNB", tm_, rank_);
-  if (conduit_gex_get_here(destination_, rank_, source_, bytes_)) return GEX_EVENT_INVALID;
-  return conduit_gex_get_nb(destination_, rank_, source_, bytes_, flags_);
+  if (conduit_gex_get_here(tm_, destination_, rank_, source_, bytes_)) return GEX_EVENT_INVALID;
+  return conduit_gex_get_nb(tm_, destination_, rank_, source_, bytes_, flags_);
 }
 
 CONDUIT_GEX_INLINE gex_Event_t gex_RMA_PutNBVal(gex_TM_t tm_, gex_Rank_t rank_, void *destination_,
                                                 gex_RMA_Value_t value_, size_t bytes_, gex_Flags_t flags_) {
-  rank_ = conduit_gex_rank("gex_RMA_PutNBVal", tm_, rank_);
-  if (conduit_gex_put_value_here(rank_, destination_, value_, bytes_)) return GEX_EVENT_INVALID;
-  return conduit_gex_put_value_nb(rank_, destination_, value_, bytes_, flags_);
+  if (conduit_gex_put_value_here(tm_, rank_, destination_, value_, bytes_)) return GEX_EVENT_INVALID;
+  return conduit_gex_put_value_nb(tm_, rank_, destination_, value_, bytes_, flags_);
 }
 
 /* ---- implicit ---- */
 
 CONDUIT_GEX_INLINE int gex_RMA_PutNBI(gex_TM_t tm_, gex_Rank_t rank_, void *destination_, const void *source_,
                                       size_t bytes_, gex_Event_t *local_, gex_Flags_t flags_) {
-  rank_ = conduit_gex_rank("gex_RMA_PutNBI", tm_, rank_);
-  if (conduit_gex_put_here(rank_, destination_, source_, bytes_)) return 0;
-  return conduit_gex_put_nbi(rank_, destination_, source_, bytes_, local_, flags_);
+  if (conduit_gex_put_here(tm_, rank_, destination_, source_, bytes_)) return 0;
+  return conduit_gex_put_nbi(tm_, rank_, destination_, source_, bytes_, local_, flags_);
 }
 
 CONDUIT_GEX_INLINE int gex_RMA_GetNBI(gex_TM_t tm_, void *destination_, gex_Rank_t rank_, void *source_,
                                       size_t bytes_, gex_Flags_t flags_) {
-  rank_ = conduit_gex_rank("gex_RMA_GetNBI", tm_, rank_);
-  if (conduit_gex_get_here(destination_, rank_, source_, bytes_)) return 0;
-  return conduit_gex_get_nbi(destination_, rank_, source_, bytes_, flags_);
+  if (conduit_gex_get_here(tm_, destination_, rank_, source_, bytes_)) return 0;
+  return conduit_gex_get_nbi(tm_, destination_, rank_, source_, bytes_, flags_);
 }
 
 CONDUIT_GEX_INLINE int gex_RMA_PutNBIVal(gex_TM_t tm_, gex_Rank_t rank_, void *destination_, gex_RMA_Value_t value_,
                                          size_t bytes_, gex_Flags_t flags_) {
-  rank_ = conduit_gex_rank("gex_RMA_PutNBIVal", tm_, rank_);
-  if (conduit_gex_put_value_here(rank_, destination_, value_, bytes_)) return 0;
-  return conduit_gex_put_value_nbi(rank_, destination_, value_, bytes_, flags_);
+  if (conduit_gex_put_value_here(tm_, rank_, destination_, value_, bytes_)) return 0;
+  return conduit_gex_put_value_nbi(tm_, rank_, destination_, value_, bytes_, flags_);
 }
 
 #ifdef __cplusplus
