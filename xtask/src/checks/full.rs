@@ -12,6 +12,7 @@ use super::programs::{self, Program, Results};
 use super::steps::Steps;
 use crate::budgets::Budgets;
 use crate::build::Cargo;
+use crate::install::{Install, Mode};
 
 /// Test programs at a time, and tests of each: what is more than the processors fills the time in
 /// which tests wait.
@@ -38,7 +39,7 @@ pub struct Full {
     #[arg(long, value_name = "PART", value_enum, value_delimiter = ',', default_values_t = [Part::Lints, Part::Tests, Part::Release])]
     pub only: Vec<Part>,
 
-    /// Run all conformance cases on each variant of a network, not a sample
+    /// Run all conformance cases on variants of libfabric and all jobs of C programs, not a sample
     #[arg(long)]
     pub whole: bool,
 
@@ -91,21 +92,20 @@ impl Full {
         Ok(())
     }
 
-    /// The seed of a sample, if there is to be one.
-    fn sample(&self) -> Option<u64> {
-        let seed = || self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
-        (!self.whole).then(seed)
-    }
-
     fn parts(&self, cargo: &Cargo, steps: &mut Steps, results: &mut Results) -> Result<()> {
+        let seed = || self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
+        let sample = (!self.whole).then(seed);
+        if let Some(seed) = sample {
+            println!("the same sample again: --seed {seed}");
+        }
         for part in [Part::Lints, Part::Tests, Part::Release] {
             if !self.only.contains(&part) {
                 continue;
             }
             match part {
                 Part::Lints => lints(cargo, steps)?,
-                Part::Tests => *results = tests(cargo, steps, self.sample())?,
-                Part::Release => release(cargo, steps)?,
+                Part::Tests => tests(cargo, steps, sample, results)?,
+                Part::Release => release(cargo, steps, sample)?,
             }
         }
         Ok(())
@@ -123,39 +123,41 @@ fn lints(cargo: &Cargo, steps: &mut Steps) -> Result<()> {
     steps.command("documentation", doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-fn tests(cargo: &Cargo, steps: &mut Steps, sample: Option<u64>) -> Result<Results> {
+fn tests(
+    cargo: &Cargo,
+    steps: &mut Steps,
+    sample: Option<u64>,
+    results: &mut Results,
+) -> Result<()> {
     let built = steps.step("cargo test: build", || cargo.tests(&[]))?;
     let mut programs = programs::found(&built, cargo.root());
     let place = |program: &Program| LONGEST.iter().position(|name| *name == program.name);
     programs.sort_by_key(|program| place(program).unwrap_or(LONGEST.len()));
-    let results = steps.step("cargo test: run", || {
-        if let Some(seed) = sample {
-            println!("the sample of conformance cases again: --seed {seed}");
-        }
-        let results = programs::run(&programs, PROGRAMS, THREADS, sample)?;
-        results.check()?;
-        Ok(results)
+    steps.step("cargo test: run", || {
+        *results = programs::run(&programs, PROGRAMS, THREADS, sample)?;
+        results.check()
     })?;
-    steps.command("cargo test: examples", cargo.task("test").arg("--doc"))?;
-    Ok(results)
+    steps.command("cargo test: examples", cargo.task("test").arg("--doc"))
 }
 
-fn release(cargo: &Cargo, steps: &mut Steps) -> Result<()> {
+fn release(cargo: &Cargo, steps: &mut Steps, sample: Option<u64>) -> Result<()> {
     steps.command("the tour", cargo.task("run").arg("--release"))?;
     // Where make and pkg-config find it.
     let prefix = cargo.root().join("target/prefix");
-    let mut install = cargo.task("xtask");
-    install.args(["install", "--no-debug", "--mode", "seq,par", "--prefix"]);
-    steps.command("the C library", install.arg(&prefix))?;
+    let install = Install {
+        modes: vec![Mode::Seq, Mode::Par],
+        no_debug: true,
+        ..Install::new(&prefix)
+    };
+    steps.step("the C library", || install.run())?;
     steps.step("instruction budgets", || Budgets { write: false }.run())?;
     let mut example = Command::new(cargo.root().join(".ci/c-example"));
     steps.command("the C example", example.arg(&prefix))?;
     let mut headers = cargo.task("test");
     headers.args(["--test", "jobs", "--", "--ignored", "optimised"]);
-    steps.command(
-        "optimised headers",
-        headers.env("CONDUIT_TEST_PREFIX", &prefix),
-    )?;
+    headers.envs(sample.map(|seed| (programs::SAMPLE, seed.to_string())));
+    headers.env("CONDUIT_TEST_PREFIX", &prefix);
+    steps.command("optimised headers", &mut headers)?;
     let mut loom = cargo.task("test");
     loom.args([
         "--release",

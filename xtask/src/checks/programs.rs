@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use crate::build::Message;
 
-/// The variable that makes the conformance suite run a sample on variants of networks, by this seed.
-const SAMPLE: &str = "CONDUIT_TEST_SAMPLE";
+/// The variable by which tests draw samples of large sets of cases: `tests/src/sample.rs`.
+pub(super) const SAMPLE: &str = "CONDUIT_TEST_SAMPLE";
 
 /// A program of tests.
 #[derive(Debug)]
