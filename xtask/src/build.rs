@@ -2,15 +2,37 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use serde::Deserialize;
 
 use crate::command;
-use crate::install::Mode;
+
+/// A threading mode of GASNet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// One thread.
+    Seq,
+    /// Several threads, one of them inside the library at a time.
+    Parsync,
+    /// Several threads.
+    Par,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Seq => "seq",
+            Mode::Parsync => "parsync",
+            Mode::Par => "par",
+        })
+    }
+}
 
 /// The kinds of library that programs in C use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

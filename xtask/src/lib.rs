@@ -12,6 +12,6 @@ mod command;
 mod install;
 
 pub use budgets::Budgets;
-pub use build::{Library, library};
+pub use build::{Library, Mode, library};
 pub use checks::{Full, Nightly, Quick};
-pub use install::{Conduit, Install, Mode};
+pub use install::{Conduit, Install};

@@ -16,8 +16,9 @@ use table::{Table, Tools};
 use verdict::Judged;
 
 use crate::build::Cargo;
+use crate::build::Mode;
 use crate::command;
-use crate::install::{Conduit, Install, Mode};
+use crate::install::{Conduit, Install};
 
 /// The committed budgets, in the workspace's folder.
 const FILE: &str = "conduit-perf/budgets.tsv";
@@ -30,11 +31,16 @@ const PREFIX: &str = "target/prefix";
 /// more than 2 % above its budget in conduit-perf/budgets.tsv. Counts do not depend on the
 /// machine's load, but on the compilers, the C library and the processor's extensions: the
 /// tolerance is 10 % where these differ from those that the file records.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct Budgets {
+    /// Operations, by name or the first words of it; all if none is named. Without those through
+    /// the C headers (c), the C library is not built
+    #[arg(conflicts_with = "write")]
+    operations: Vec<String>,
+
     /// Write the counts as the new budgets
     #[arg(long)]
-    pub write: bool,
+    write: bool,
 }
 
 impl Budgets {
@@ -45,7 +51,7 @@ impl Budgets {
     /// the budgets can't be read or written.
     pub fn run(&self) -> Result<()> {
         let cargo = Cargo::new();
-        let now = count(&cargo)?;
+        let now = self.count(&cargo)?;
         let path = cargo.root().join(FILE);
         if self.write {
             let text = now.to_string();
@@ -54,7 +60,7 @@ impl Budgets {
             return Ok(());
         }
         let budgets = match fs::read_to_string(&path) {
-            Ok(text) => text.parse::<Table>().context(FILE)?,
+            Ok(text) => text.parse::<Table>().context(FILE)?.only(&self.operations),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 bail!("{FILE} is missing; write it with: cargo xtask budgets --write")
             }
@@ -68,27 +74,31 @@ impl Budgets {
         );
         Ok(())
     }
-}
 
-/// Builds what is counted, and counts.
-fn count(cargo: &Cargo) -> Result<Table> {
-    // Before minutes of building.
-    command::output(Command::new("valgrind").arg("--version"))
-        .context("instructions are counted by valgrind; install the package of that name")?;
-    let prefix = cargo.root().join(PREFIX);
-    Install {
-        modes: vec![Mode::Seq],
-        conduits: vec![Conduit::Smp],
-        no_debug: true,
-        ..Install::new(&prefix)
+    /// Builds what is counted, and counts.
+    fn count(&self, cargo: &Cargo) -> Result<Table> {
+        // Before minutes of building.
+        command::output(Command::new("valgrind").arg("--version"))
+            .context("instructions are counted by valgrind; install the package of that name")?;
+        let program = cargo.program("conduit-perf", "release")?;
+        let mut counter = Command::new(program);
+        counter.args(["count", "--json"]).args(&self.operations);
+        let is_c = |name: &String| table::means("c", name);
+        if self.operations.is_empty() || self.operations.iter().any(is_c) {
+            let prefix = cargo.root().join(PREFIX);
+            let install = Install {
+                modes: vec![Mode::Seq],
+                conduits: vec![Conduit::Smp],
+                no_debug: true,
+                ..Install::new(&prefix)
+            };
+            install.run()?;
+            counter.arg("--c").arg(&prefix);
+        }
+        let lines = command::output(&mut counter)?;
+        Ok(Table {
+            tools: Tools::here(cargo)?,
+            counts: table::read_counts(&lines)?,
+        })
     }
-    .run()?;
-    let program = cargo.program("conduit-perf", "release")?;
-    let mut counter = Command::new(program);
-    counter.args(["count", "--json", "--c"]).arg(&prefix);
-    let lines = command::output(&mut counter)?;
-    Ok(Table {
-        tools: Tools::here(cargo)?,
-        counts: table::read_counts(&lines)?,
-    })
 }

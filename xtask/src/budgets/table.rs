@@ -87,6 +87,22 @@ fn processor() -> String {
     std::env::consts::ARCH.to_owned()
 }
 
+/// Whether `asked` is the operation's name or the first words of it.
+pub(super) fn means(asked: &str, name: &str) -> bool {
+    let rest = name.strip_prefix(asked);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+impl Table {
+    /// Keeps the operations that were asked for; all if none was.
+    pub(super) fn only(mut self, asked: &[String]) -> Self {
+        let is_asked = |count: &Count| asked.iter().any(|asked| means(asked, &count.name));
+        self.counts
+            .retain(|count| asked.is_empty() || is_asked(count));
+        self
+    }
+}
+
 /// Reads the counts that `conduit-perf count --json` prints.
 pub(super) fn read_counts(lines: &str) -> Result<Vec<Count>> {
     let count = |line: &str| {
@@ -151,6 +167,20 @@ mod tests {
         let table: Table = TEXT.parse().unwrap();
         assert_eq!(table.counts[1].instructions, 1234.5);
         assert_eq!(table.to_string(), TEXT);
+    }
+
+    #[test]
+    fn operations_are_asked_for_by_name_or_first_words() {
+        let only = |asked: &[&str]| {
+            let asked: Vec<_> = asked.iter().map(|name| name.to_string()).collect();
+            let table = TEXT.parse::<Table>().unwrap().only(&asked);
+            table.counts.into_iter().map(|count| count.name).collect()
+        };
+        let names: [Vec<String>; 4] = [&[][..], &["rust"], &["na-16"], &["ru"]].map(only);
+        assert_eq!(names[0], ["rust-put", "na-16"]);
+        assert_eq!(names[1], ["rust-put"]);
+        assert_eq!(names[2], ["na-16"]);
+        assert!(names[3].is_empty());
     }
 
     #[test]

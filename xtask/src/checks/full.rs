@@ -12,7 +12,8 @@ use super::programs::{self, Program, Results};
 use super::steps::Steps;
 use crate::budgets::Budgets;
 use crate::build::Cargo;
-use crate::install::{Install, Mode};
+use crate::build::Mode;
+use crate::install::Install;
 
 /// Test programs at a time, and tests of each: what is more than the processors fills the time in
 /// which tests wait.
@@ -150,7 +151,7 @@ fn release(cargo: &Cargo, steps: &mut Steps, sample: Option<u64>) -> Result<()> 
         ..Install::new(&prefix)
     };
     steps.step("the C library", || install.run())?;
-    steps.step("instruction budgets", || Budgets { write: false }.run())?;
+    steps.step("instruction budgets", || Budgets::default().run())?;
     let mut example = Command::new(cargo.root().join(".ci/c-example"));
     steps.command("the C example", example.arg(&prefix))?;
     let mut headers = cargo.task("test");

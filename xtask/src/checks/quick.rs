@@ -20,8 +20,8 @@ const JOBS: usize = 10;
 
 /// Check a change in a minute or so
 ///
-/// Formatting; clippy for the packages that changed; their unit tests and those of the packages that
-/// depend on them; a sample of the conformance cases and of the jobs of processes.
+/// Formatting; clippy for the packages that changed; their unit tests and those of the packages
+/// that depend on them; a sample of the conformance cases and of the jobs of processes.
 #[derive(Debug, Clone, Args)]
 pub struct Quick {
     /// Packages that have changed [default: those of uncommitted files, else of the last commit]

@@ -1,8 +1,9 @@
 //! CMake's package `GASNet`, in `lib/cmake/GASNet`: targets by the names of the modules `FindGASNet` that projects carry with them,
 //! `GASNet::<c>-<mode>`, and `GASNet::GASNet` for the one that `GASNet_CONDUIT` and `GASNet_THREADING` name.
 
+use super::Conduit;
 use super::settings::{SYSTEM_LIBRARIES, Variables};
-use super::{Conduit, Mode};
+use crate::build::Mode;
 
 /// Defines what is installed: one file for each target lies beside it.
 pub(super) const CONFIG: &str = r#"get_filename_component(_GASNet_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)

@@ -24,7 +24,7 @@ use clap::{Args, ValueEnum};
 use settings::{Compilers, Release};
 use variant::{Kind, Variant};
 
-use crate::build::Cargo;
+use crate::build::{Cargo, Mode};
 
 /// Build the C library and lay it out under a prefix
 ///
@@ -67,27 +67,6 @@ pub struct Install {
     /// The C++ compiler that they name [default: $CXX, or c++]
     #[arg(long, value_name = "PROGRAM")]
     pub cxx: Option<String>,
-}
-
-/// A threading mode of GASNet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
-    /// One thread.
-    Seq,
-    /// Several threads, one of them inside the library at a time.
-    Parsync,
-    /// Several threads.
-    Par,
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Mode::Seq => "seq",
-            Mode::Parsync => "parsync",
-            Mode::Par => "par",
-        })
-    }
 }
 
 /// A conduit name that build systems know. All are the same library.

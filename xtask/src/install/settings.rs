@@ -5,8 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::Conduit;
 use super::variant::Kind;
-use super::{Conduit, Mode};
+use crate::build::Mode;
 
 /// The release of GASNet-EX whose interface is installed, as `gasnet_config.h` has it.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use super::archive::{self, DebugInfo, Object};
 use super::package::Package;
 use super::settings::{self, Compilers, Release};
-use super::{Conduit, Mode, cmake, files, fragment, header};
-use crate::build::{Cargo, Launchers};
+use super::{Conduit, cmake, files, fragment, header};
+use crate::build::{Cargo, Launchers, Mode};
 
 /// The folder of CMake's package.
 const CMAKE: &str = "lib/cmake/GASNet";

@@ -41,8 +41,8 @@ fn features(edges: &str, packages: &[&str]) -> BTreeMap<String, BTreeSet<String>
     found
 }
 
-/// Model checkers bring a feature of their own to `sim`, and few to zerocopy; nothing that users build
-/// shares what is compiled again for that.
+/// Model checkers bring a feature of their own to `sim`, and few to zerocopy; nothing that users
+/// build shares what is compiled again for that.
 const OTHERWISE: [&str; 3] = ["sim v", "zerocopy v", "num-traits v"];
 
 #[test]
