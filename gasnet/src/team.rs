@@ -145,7 +145,8 @@ pub(crate) fn team_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank {
     rank
 }
 
-/// Returns the job, and the rank in it of a put's or get's target. Ranks of the job's team are left to the engine's check.
+/// Returns the job, and the rank in it of a put's or get's target. Ranks of the job's team are left
+/// to the engine's check.
 #[inline]
 pub(crate) fn target(call: &str, handle: *const c_void, rank: Rank) -> (&'static Job, Rank) {
     let job = Job::of(call);

@@ -155,7 +155,8 @@ fn passes(job: Job, what: &str) {
 
 /// On 1, 2, 4 and 8 ranks, and on 2 and 4 where no rank's memory is mapped at another: every
 /// operation is a message then. With the checks of a debug build, and on the ways of an optimised
-/// one. On 4 in an order of requests that is drawn. A sample has the first and a third of the others.
+/// one. On 4 in an order of requests that is drawn. A sample has one job of 2 ranks, and a third of
+/// the others.
 fn runs(program: &Program, package: &str) {
     let job = |ranks, settings: &[(&str, &str)]| {
         let what = format!("{package}, {ranks} ranks, {settings:?}");
@@ -550,7 +551,8 @@ fn optimised() {
     all_refused(&one_entry("bad_fatal"), &cases);
 }
 
-/// Puts and gets of a word that are the last thing a function does, and a function that does nothing.
+/// Puts and gets of a word that are the last thing a function does, and a function that does
+/// nothing.
 const WORDS: &str = r"
 #include <gasnet.h>
 #define ARGUMENTS gex_TM_t tm, gex_Rank_t rank, void *there, void *here
@@ -563,7 +565,8 @@ int put_value(ARGUMENTS) { return gex_RMA_PutBlockingVal(tm, rank, there, (uintp
 void legacy_put(ARGUMENTS) { gasnet_put(rank, there, here, 8), (void)tm; }
 ";
 
-/// Whatever the headers leave to the library is a tail call: a frame would cost more than the copy of a word.
+/// Whatever the headers leave to the library is a tail call: a frame would cost more than the copy
+/// of a word.
 #[test]
 fn an_inline_put_or_get_makes_no_frame() {
     let folder = tempfile::tempdir().unwrap();

@@ -10,7 +10,8 @@
 extern "C" {
 #endif
 
-/* Where a range of a rank's segment is mapped here. The rank is one of the table's. 0: the library has to look. */
+/* Where a range of a rank's segment is mapped here. The rank is one of the table's.
+ * 0: the library has to look. */
 CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_, size_t bytes_, char **here_) {
 #if CONDUIT_GEX_CHECKED
   /* The library checks more: whether a handler may do this, for one. */
@@ -19,7 +20,7 @@ CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_,
   (void)bytes_;
   (void)here_;
 #else
-  /* The entry's values, not its place: the table is constant, so a loop of the caller's loads them once. */
+  /* The entry's values, not its place: the table is constant, so a loop loads them once. */
   const conduit_gex_segment_t segment_ = conduit_gex_segments[rank_];
   const uint64_t address_ = (uint64_t)(uintptr_t)remote_;
   const uint64_t offset_ = address_ - segment_.address;
@@ -62,8 +63,8 @@ CONDUIT_GEX_INLINE void conduit_gex_copy(char *to_, const char *from_, size_t by
   }
 }
 
-/* Each call below either copies inline or calls one function of the library with the same arguments.
- * That call comes last, so a put or get makes no frame. */
+/* Each call below either copies inline or calls one function of the library with the same
+ * arguments. That call comes last, so a put or get makes no frame. */
 
 /* Whether a rank of the job's team has an entry in the table, and local memory is not null. */
 #define CONDUIT_GEX_NEAR(tm, rank, local)                                                       \
@@ -94,7 +95,8 @@ CONDUIT_GEX_INLINE int conduit_gex_get_here(gex_TM_t tm_, void *local_, gex_Rank
   return 1;
 }
 
-/* Copies the low-order bytes of a value, 1 to 8. 0: the library has to do it, or the width is wrong. */
+/* Copies the low-order bytes of a value, 1 to 8. 0: the library has to do it, or the width is
+ * wrong. */
 CONDUIT_GEX_INLINE int conduit_gex_put_value_here(gex_TM_t tm_, gex_Rank_t rank_, void *remote_,
                                                   gex_RMA_Value_t value_, size_t bytes_) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

@@ -47,8 +47,8 @@ impl Budgets {
     /// Counts, and prints each count beside its budget.
     ///
     /// # Errors
-    /// Returns an error if a count is above its budget, a program is missing or fails, or the file of
-    /// the budgets can't be read or written.
+    /// Returns an error if a count is above its budget, a program is missing or fails, or the file
+    /// of the budgets can't be read or written.
     pub fn run(&self) -> Result<()> {
         let cargo = Cargo::new();
         let now = self.count(&cargo)?;

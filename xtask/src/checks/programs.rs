@@ -170,8 +170,8 @@ fn timed(
     ends.iter().map(test).collect()
 }
 
-/// Runs programs, `at_a_time` of them, in their order, with a sample of this seed where one is drawn.
-/// Prints a line for each, and all that one wrote which failed.
+/// Runs programs, `at_a_time` of them, in their order, with a sample of this seed where one is
+/// drawn. Prints a line for each, and all that one wrote which failed.
 ///
 /// # Errors
 /// Returns an error if a program can't be run.
