@@ -3,7 +3,7 @@
 //! [`Install`] builds the C library in all its variants and lays it out under a prefix: see `docs/c-interface.md`.
 //! [`Quick`], [`Full`] and [`Nightly`] are what a change has to pass: see `CONTRIBUTING.md`.
 //! [`Budgets`] counts the instructions of each hot path.
-//! [`library()`] builds one library for the tests that load it or link it.
+//! [`library()`] builds a library for tests.
 
 mod budgets;
 mod build;

@@ -1,5 +1,5 @@
-//! What a change has to pass: [`Quick`] while it is written, [`Full`] before it lands, [`Nightly`]
-//! for what takes longer.
+//! The checks of a change: [`Quick`] while it is written, [`Full`] before it lands, and [`Nightly`]
+//! for searches that take longer.
 //!
 //! - [`steps`]: commands one after the other, with their times;
 //! - [`programs`]: test programs, several at a time, each test with its time;

@@ -10,7 +10,7 @@ use crate::build::Cargo;
 #[derive(Debug, Clone, Args)]
 pub struct Nightly {}
 
-/// What is done, by cargo with these words and this variable.
+/// Each step: its title, the words of a cargo command, and a variable.
 const WORK: [(&str, &str, (&str, &str)); 8] = [
     (
         "all conformance cases",

@@ -11,7 +11,7 @@ use crate::command;
 /// No step takes nearly as long: a program that hangs is a failure, not a wait.
 const LIMIT: &str = "1800";
 
-/// What was done, in order.
+/// The steps so far, in order.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Steps(Vec<Step>);
 

@@ -9,8 +9,8 @@ use crate::workspace::ROOT;
 /// Cargo shows where packages of the workspace lie, and nothing else with a path.
 const ROOT_OF_MEMBERS: &str = " (/";
 
-/// The features of each dependency in a build of these packages. What is built for
-/// procedural macros may have other features than what is built for programs.
+/// The features of each dependency in a build of these packages. A dependency of procedural macros
+/// and of programs may have two sets.
 fn features(edges: &str, packages: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
     let mut command = Command::new(env!("CARGO"));
     command

@@ -1,4 +1,4 @@
-//! The processes that tests start, in one program, so that it is linked once.
+//! All processes that tests start. One program is linked faster than four.
 //!
 //! - `helper -n RANKS …`: the launcher;
 //! - `helper PROGRAM [MODE] [ARGUMENT]`: a rank that uses the Rust API ([`conduit_tests::ranks`]);
