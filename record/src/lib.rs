@@ -227,11 +227,18 @@ fn json(value: &impl Serialize) -> String {
 /// The date, and the commit as far as it is known: outside of a checkout it is not.
 fn now() -> io::Result<(String, String)> {
     let date = output("date", &["--utc", "+%F"])?;
-    let commit = output("git", &["describe", "--always", "--dirty", "--exclude=*"]);
-    Ok((date, commit.unwrap_or_else(|_| "unknown".to_owned())))
+    let commit = output("git", &["rev-parse", "--short", "HEAD"]);
+    // Pages are not measured, and the shell empties the record's file before the program runs.
+    let changes = ["diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)docs"];
+    let commit = match (commit, output("git", &changes)) {
+        (Err(_), _) => "unknown".to_owned(),
+        (Ok(commit), Ok(_)) => commit,
+        (Ok(commit), Err(_)) => commit + "-dirty",
+    };
+    Ok((date, commit))
 }
 
-/// What a program prints, without the end of the line.
+/// The standard output of a program, trimmed.
 fn output(program: &str, arguments: &[&str]) -> io::Result<String> {
     let output = Command::new(program).args(arguments).output()?;
     if !output.status.success() {

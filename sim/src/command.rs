@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 pub use comfy_table::presets;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, Row, Table};
+use record::Record;
 use serde::Serialize;
 
 /// How a result is printed.
@@ -34,6 +35,63 @@ impl Format {
     }
 }
 
+/// How a table is printed.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct TableFormat {
+    #[command(flatten)]
+    format: Format,
+    /// Print the table as a file of docs/figures, with date, commit and command
+    #[arg(long, conflicts_with = "json")]
+    record: bool,
+}
+
+impl TableFormat {
+    /// Writes results as JSON if that was asked for, else their table, in Markdown or as a record.
+    ///
+    /// # Errors
+    /// `out` can't be written, or a record's date can't be found out.
+    pub fn write<W: Write>(
+        self,
+        out: &mut W,
+        results: &(impl Serialize + ?Sized),
+        header: impl Into<Row>,
+        rows: impl IntoIterator<Item = impl Into<Row>>,
+    ) -> io::Result<()> {
+        let table = table(presets::ASCII_MARKDOWN, header, rows);
+        self.write_or(out, results, &table, |out| writeln!(out, "{table}"))
+    }
+
+    /// Writes a result as [`write`](Self::write), but for people as `show` does.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub fn write_or<W: Write>(
+        self,
+        out: &mut W,
+        results: &(impl Serialize + ?Sized),
+        table: &Table,
+        show: impl FnOnce(&mut W) -> io::Result<()>,
+    ) -> io::Result<()> {
+        match self.record {
+            true => write!(out, "{}", Record::simulated(table)?.json()),
+            false => self.format.write(out, results, show),
+        }
+    }
+}
+
+/// A whole number for people, with commas between thousands.
+pub fn whole(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Reads a part of 1.
 ///
 /// # Errors
@@ -55,10 +113,10 @@ pub fn exit_code(has_passed: bool) -> ExitCode {
 }
 
 /// A table of numbers, in one of the [`presets`].
-pub fn table<const COLUMNS: usize>(
+pub fn table(
     preset: &str,
-    header: [&str; COLUMNS],
-    rows: impl IntoIterator<Item = [String; COLUMNS]>,
+    header: impl Into<Row>,
+    rows: impl IntoIterator<Item = impl Into<Row>>,
 ) -> Table {
     let mut table = Table::new();
     table.load_preset(preset).set_header(header).add_rows(rows);
@@ -66,4 +124,15 @@ pub fn table<const COLUMNS: usize>(
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        let texts = [0.0, 999.6, 12_345.0, 1_567_500.0].map(whole);
+        assert_eq!(texts, ["0", "1,000", "12,345", "1,567,500"]);
+    }
 }

@@ -1,11 +1,13 @@
 //! A simulator's program, as its tests run it.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
+use record::{Record, SIMULATED};
 use serde_json::Value;
 
 /// Seconds: far longer than any test's run takes on a busy machine.
-const LIMIT: &str = "300";
+const LIMIT: &str = "7200";
 
 /// A program, by its path: `Program(env!("CARGO_BIN_EXE_…"))`.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +47,41 @@ impl Program {
         let text = self.text(&format!("{arguments} --json"));
         assert_eq!(text.lines().count(), 1, "{arguments:?}: {text}");
         serde_json::from_str(&text).expect("it prints JSON")
+    }
+
+    /// Runs again the wanted ones of the commands that gave this program's figures in
+    /// `docs/figures`, and compares their rows. `CONDUIT_TEST_WRITE=1` renews files that differ.
+    ///
+    /// A file that names several commands, with "; " between them, has as many rows of each.
+    ///
+    /// # Panics
+    /// Figures differ, or no command is wanted.
+    pub fn renews_figures(self, is_wanted: impl Fn(&str) -> bool) {
+        let program = Path::new(self.0).file_name().unwrap_or_default();
+        let program = format!("{} ", program.to_string_lossy());
+        let mut runs = 0;
+        for name in record::names().expect("docs/figures can be read") {
+            let mut figures = Record::read(&name).expect("a file of docs/figures is a record");
+            if figures.processor != SIMULATED || !figures.command.starts_with(&program) {
+                continue;
+            }
+            let commands: Vec<_> = figures.command.split("; ").collect();
+            let rows_of_each = figures.rows.len() / commands.len();
+            for (at, command) in commands.iter().enumerate() {
+                if !is_wanted(command) {
+                    continue;
+                }
+                runs += 1;
+                let arguments = command.strip_prefix(&program).expect("the same program");
+                let printed = self.text(&format!("{arguments} --record"));
+                let printed: Record = serde_json::from_str(&printed).expect("it prints a record");
+                let place = at * rows_of_each..(at + 1) * rows_of_each;
+                figures.rows.splice(place, printed.rows);
+                figures.columns = printed.columns;
+            }
+            figures.renew(&name);
+        }
+        assert!(runs > 0, "no figures of {program}");
     }
 
     /// It has to fail, with nothing but an error that says this.

@@ -1,37 +1,55 @@
 //! `agent-sim`: figures of node agents in simulated time.
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
+use std::io;
 
 use agent::Limits;
 use agent::host::{Limit, Message, Nanos, Operation, Outcome, Request, ReturnMode};
 use agent_sim::{Delays, Load, World};
+use clap::{Parser, Subcommand};
+use serde::Serialize;
+use sim::command::{TableFormat, whole};
+use sim::{MS, US};
 
-const US: Nanos = 1_000;
-const MS: Nanos = 1_000 * US;
 /// The longest time that a process computes between two messages.
 const COMPUTES: Nanos = 20 * US;
 
-const USAGE: &str = "\
-agent-sim packing   how entries are packed: processes of one node that each send 64 bytes to another node, wait
-                    until they are deposited, and compute for up to 20 us, by the rule that says when a buffer goes
-agent-sim incast    processes of many nodes that do so to one node, with and without a dragonfly of nodes
-agent-sim stealing  messages of 4 MiB from one node to another one, each with an agent for each of its network interfaces:
-                    the time until all have come, and bytes per second, if agents take from each other and if not, by
-                    the share of the first agents
-";
+/// Prints figures of node agents in simulated time
+#[derive(Debug, Parser)]
+#[command(name = "agent-sim", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
 
-fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
-        Some("packing") => packing(),
-        Some("incast") => incast(),
-        Some("stealing") => stealing(),
-        _ => {
-            print!("{USAGE}");
-            return ExitCode::FAILURE;
-        }
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// How entries are packed, by the rule that decides when a buffer goes
+    ///
+    /// Processes of one node each send 64 bytes to another node, wait until they are deposited, and
+    /// compute for up to 20 µs.
+    Packing(TableFormat),
+    /// Processes of many nodes do so to one node, with and without a dragonfly of nodes
+    Incast {
+        /// Nodes
+        #[arg(long, value_delimiter = ',', default_value = "16,64,256,1024",
+              value_parser = clap::value_parser!(u32).range(2..=65_536))]
+        nodes: Vec<u32>,
+        #[command(flatten)]
+        format: TableFormat,
+    },
+    /// How long messages of 4 MiB take, with and without stealing, by the share of the first agents
+    ///
+    /// They go from one node to another one, each with an agent for each of its network interfaces.
+    Stealing(TableFormat),
+}
+
+fn main() -> io::Result<()> {
+    match Cli::parse().command {
+        Command::Packing(format) => packing(format),
+        Command::Incast { nodes, format } => incast(&nodes, format),
+        Command::Stealing(format) => stealing(format),
     }
-    ExitCode::SUCCESS
 }
 
 /// What is simulated.
@@ -45,6 +63,7 @@ struct Setup {
 }
 
 /// What a run gives.
+#[derive(Serialize)]
 struct Figures {
     /// Messages a second.
     rate: f64,
@@ -154,22 +173,33 @@ fn run(setup: &Setup) -> Figures {
     }
 }
 
-fn packing() {
-    // A buffer that is full, or that the next entry doesn't fit into, goes under each rule.
+/// A run with the setting that its row names.
+#[derive(Serialize)]
+struct Row {
+    setting: &'static str,
+    nodes: u32,
+    processes: u64,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+fn packing(format: TableFormat) -> io::Result<()> {
+    // A full buffer, or one that lacks room for the next entry, goes under each rule.
     let rules = [
-        ("idle network, or 50 us", true, 50 * US),
-        ("idle network, or 10 us", true, 10 * US),
-        ("idle network", true, Nanos::MAX / 2),
+        (
+            "on an idle network, or after 50 µs (as built)",
+            true,
+            50 * US,
+        ),
+        ("on an idle network, or after 10 µs", true, 10 * US),
+        ("on an idle network", true, Nanos::MAX / 2),
         ("at once", false, 0),
-        ("10 us", false, 10 * US),
-        ("50 us", false, 50 * US),
-        ("200 us", false, 200 * US),
+        ("after 10 µs", false, 10 * US),
+        ("after 50 µs", false, 50 * US),
     ];
-    println!(
-        "a buffer goes         | processes | messages/s | us each | entries a buffer | bytes a buffer"
-    );
-    for (name, idle, age) in rules {
-        for processes in [1, 4, 16, 64] {
+    let mut rows = Vec::new();
+    for (setting, idle, age) in rules {
+        for processes in [1, 16, 64] {
             let figures = run(&Setup {
                 nodes: 2,
                 processes,
@@ -181,20 +211,39 @@ fn packing() {
                 dragonfly: false,
                 time: 5_000 * US,
             });
-            println!(
-                "{name:<21} | {processes:9} | {:10.0} | {:7.1} | {:16.2} | {:14.0}",
-                figures.rate, figures.latency, figures.entries, figures.bytes
-            );
+            rows.push(Row {
+                setting,
+                nodes: 2,
+                processes,
+                figures,
+            });
         }
     }
+    let header = [
+        "a buffer goes",
+        "processes",
+        "messages/s",
+        "µs each",
+        "entries a buffer",
+        "bytes a buffer",
+    ];
+    let cells = |row: &Row| {
+        [
+            row.setting.to_owned(),
+            row.processes.to_string(),
+            whole(row.figures.rate),
+            format!("{:.1}", row.figures.latency),
+            format!("{:.1}", row.figures.entries),
+            whole(row.figures.bytes),
+        ]
+    };
+    format.write(&mut io::stdout(), &rows, header, rows.iter().map(cells))
 }
 
-fn incast() {
-    println!(
-        "nodes | dragonfly | messages/s | us each | send to node 0 | fragments to it at once | bytes to it at once"
-    );
-    for nodes in [16, 64, 256, 1024] {
-        for dragonfly in [false, true] {
+fn incast(nodes: &[u32], format: TableFormat) -> io::Result<()> {
+    let mut rows = Vec::new();
+    for &nodes in nodes {
+        for (setting, dragonfly) in [("no", false), ("yes", true)] {
             let figures = run(&Setup {
                 nodes,
                 processes: 4,
@@ -202,17 +251,36 @@ fn incast() {
                 dragonfly,
                 time: 2_000 * US,
             });
-            println!(
-                "{nodes:5} | {:9} | {:10.0} | {:7.1} | {:14} | {:23} | {:19}",
-                if dragonfly { "yes" } else { "no" },
-                figures.rate,
-                figures.latency,
-                figures.degree,
-                figures.load.fragments,
-                figures.load.most_bytes
-            );
+            rows.push(Row {
+                setting,
+                nodes,
+                processes: 4,
+                figures,
+            });
         }
     }
+    let header = [
+        "nodes",
+        "dragonfly",
+        "messages/s",
+        "µs each",
+        "nodes that send to node 0",
+        "most fragments under way to it",
+        "most bytes",
+    ];
+    let cells = |row: &Row| {
+        let Figures { degree, load, .. } = &row.figures;
+        [
+            whole(row.nodes.into()),
+            row.setting.to_owned(),
+            whole(row.figures.rate),
+            whole(row.figures.latency),
+            whole(*degree as f64),
+            whole(load.fragments as f64),
+            whole(load.most_bytes as f64),
+        ]
+    };
+    format.write(&mut io::stdout(), &rows, header, rows.iter().map(cells))
 }
 
 /// The time until all messages have come, and parts that were stolen.
@@ -277,23 +345,55 @@ fn skewed(agents: u32, share: u64, backlog: u64) -> (Nanos, u64) {
 const MESSAGES: u64 = 64;
 const LENGTH: usize = 4 << 20;
 
-fn stealing() {
-    println!("agents | share % | alone: ms |  GB/s | together: ms |  GB/s | parts stolen");
-    let rate = |time: Nanos| (MESSAGES * LENGTH as u64) as f64 / time as f64;
+/// How long messages take if agents do not take from each other, and if they do.
+#[derive(Serialize)]
+struct Skewed {
+    agents: u32,
+    /// Percent of the messages that go by the first agent.
+    share: u64,
+    alone: Nanos,
+    together: Nanos,
+    stolen: u64,
+}
+
+fn stealing(format: TableFormat) -> io::Result<()> {
+    let mut rows = Vec::new();
     for agents in [1, 2, 4] {
-        for share in [100, 70, 100 / u64::from(agents)] {
+        let mut shares = vec![100, 70, 100 / u64::from(agents)];
+        shares.truncate(if agents == 1 { 1 } else { 3 });
+        for share in shares {
             let (alone, _) = skewed(agents, share, u64::MAX);
-            let (together, parts) = skewed(agents, share, Limits::default().backlog);
-            println!(
-                "{agents:6} | {share:7} | {:9.2} | {:5.1} | {:12.2} | {:5.1} | {parts:12}",
-                alone as f64 / MS as f64,
-                rate(alone),
-                together as f64 / MS as f64,
-                rate(together),
-            );
-            if agents == 1 {
-                break;
-            }
+            let (together, stolen) = skewed(agents, share, Limits::default().backlog);
+            rows.push(Skewed {
+                agents,
+                share,
+                alone,
+                together,
+                stolen,
+            });
         }
     }
+    let header = [
+        "agents",
+        "by the first",
+        "alone: ms",
+        "GB/s",
+        "together: ms",
+        "GB/s",
+        "parts stolen",
+    ];
+    let cells = |row: &Skewed| {
+        let ms = |time: Nanos| format!("{:.2}", time as f64 / MS as f64);
+        let rate = |time: Nanos| format!("{:.1}", (MESSAGES * LENGTH as u64) as f64 / time as f64);
+        [
+            row.agents.to_string(),
+            format!("{} %", row.share),
+            ms(row.alone),
+            rate(row.alone),
+            ms(row.together),
+            rate(row.together),
+            row.stolen.to_string(),
+        ]
+    };
+    format.write(&mut io::stdout(), &rows, header, rows.iter().map(cells))
 }

@@ -77,7 +77,7 @@ struct Session {
 }
 
 /// What is under way to a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Load {
     bytes: usize,
     /// The most fragments at once.

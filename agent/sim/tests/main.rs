@@ -2,5 +2,6 @@
 
 mod dragonfly;
 mod faults;
+mod figures;
 mod stealing;
 mod worlds;

@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rayon::prelude::*;
 use serde::Serialize;
-use sim::command::{Format, exit_code, part, presets::ASCII_MARKDOWN, table};
+use sim::command::{Format, TableFormat, exit_code, part};
 use sim::{Failing, MS, Progress, Tally, US, show_failing, sweep};
 
 use crate::measure::{Bench, Measurement};
@@ -196,7 +196,7 @@ struct LossOptions {
     #[arg(long, value_delimiter = ',', default_value = "0,0.001,0.01,0.02,0.05,0.1,0.2,0.3", value_parser = part)]
     losses: Vec<f64>,
     #[command(flatten)]
-    format: Format,
+    format: TableFormat,
     #[command(flatten)]
     bench: Bench,
 }
@@ -210,7 +210,7 @@ struct IncastOptions {
     #[arg(long, default_value_t = 0.0, value_parser = part)]
     loss: f64,
     #[command(flatten)]
-    format: Format,
+    format: TableFormat,
     #[command(flatten)]
     bench: Bench,
 }
@@ -415,7 +415,7 @@ fn range(out: &mut impl Write, options: &RunOptions, seeds: Range<u64>) -> io::R
 fn measurements(
     out: &mut impl Write,
     measured: &[Measurement],
-    format: Format,
+    format: TableFormat,
 ) -> io::Result<ExitCode> {
     let header = [
         "senders",
@@ -437,13 +437,7 @@ fn measurements(
             (one.memory / 1024).to_string(),
         ]
     };
-    format.write(out, measured, |out| {
-        writeln!(
-            out,
-            "{}",
-            table(ASCII_MARKDOWN, header, measured.iter().map(row))
-        )
-    })?;
+    format.write(out, measured, header, measured.iter().map(row))?;
     Ok(exit_code(measured.iter().all(|one| one.violations == 0)))
 }
 

@@ -64,3 +64,21 @@ fn bad_arguments_are_errors_that_say_why() {
         UDP_SIM.fails_with(arguments, message);
     }
 }
+
+/// Of each table one or two rows, which take seconds.
+fn is_small(command: &str) -> bool {
+    ["--losses 0.01", "--losses 0.3", "--senders 8"]
+        .iter()
+        .any(|end| command.ends_with(end))
+}
+
+#[test]
+fn figures_come_out_again() {
+    UDP_SIM.renews_figures(is_small);
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn large_figures_come_out_again() {
+    UDP_SIM.renews_figures(|command| !is_small(command));
+}

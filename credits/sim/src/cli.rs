@@ -6,10 +6,11 @@ use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use credits::{Growth, Scale, Tuning, defaults};
 use sim::Progress;
-use sim::command::Format;
+use sim::command::{TableFormat, presets::ASCII_MARKDOWN};
 
 use crate::{
-    CHUNK, Config, Load, Pattern, REFERENCE_STEPS, Scheme, Timing, equal_static, run, show, table,
+    CHUNK, Column, Config, Load, Pattern, REFERENCE_STEPS, Scheme, Timing, equal_static, run, show,
+    table,
 };
 
 /// Simulates flow control by credits in a job of many ranks, beside the same job without flow control.
@@ -70,7 +71,16 @@ struct RunOptions {
     #[arg(long, value_enum, default_value_t = Pattern::Ghost)]
     pattern: Pattern,
     #[command(flatten)]
-    format: Format,
+    format: TableFormat,
+    /// Columns of the table that --record prints, which has one row
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "ranks,pattern,speed,worst,first,calm,rest"
+    )]
+    columns: Vec<Column>,
     /// Look for the fewest static credits that are as fast
     #[arg(long)]
     equal_static: bool,
@@ -287,8 +297,11 @@ pub fn main(cli: &Cli) -> anyhow::Result<()> {
         report.equal_static = equal_static(&config, speed.min(0.98), &progress)?;
     }
     drop(progress);
+    let cells = options.columns.iter().map(|column| column.of(&report));
+    let (header, row): (Vec<_>, Vec<_>) = cells.unzip();
+    let table = sim::command::table(ASCII_MARKDOWN, header, [row]);
     options
         .format
-        .write(&mut out, &report, |out| show::report(out, &report))
+        .write_or(&mut out, &report, &table, |out| show::report(out, &report))
         .context("can't write standard output")
 }

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cli;
+mod column;
 mod config;
 mod part;
 mod pattern;
@@ -28,6 +29,7 @@ mod table;
 mod timing;
 mod world;
 
+pub use column::Column;
 pub use config::{CHUNK, Config, ConfigError, MAX_RANKS, REFERENCE_STEPS, Scheme, Space};
 pub use pattern::{Load, Pattern};
 pub use report::{Effort, EqualStatic, Report, Rotation, Step, Summary};

@@ -180,11 +180,20 @@ fn every_option_is_run_and_does_something() {
     command.build();
     // What the other tests run.
     let mut tried: BTreeSet<&str> = OPTIONS.iter().map(|&(name, ..)| name).collect();
-    tried.insert("json");
+    tried.extend(["json", "record", "columns"]);
     assert_eq!(options_of(&command), tried);
     let table = command.find_subcommand("table").unwrap();
     let own = ["ranks", "patterns", "verify"].into();
-    let common = &tried - &["ranks", "pattern", "json", "equal-static"].into();
+    let common = &tried
+        - &[
+            "ranks",
+            "pattern",
+            "json",
+            "record",
+            "columns",
+            "equal-static",
+        ]
+        .into();
     assert_eq!(options_of(table), &common | &own);
 }
 
@@ -195,4 +204,28 @@ fn a_table_marks_what_was_not_simulated_at_full_size() {
         CREDIT_SIM.text(&format!("{table} {verify}"))
     };
     assert!(!run("8").contains("\\*") && run("7").contains("\\*"));
+}
+
+#[test]
+fn figures_come_out_again() {
+    CREDIT_SIM.renews_figures(|command| ranks(command) < 1_000);
+}
+
+#[test]
+#[ignore = "takes half an hour"]
+fn large_figures_come_out_again() {
+    CREDIT_SIM.renews_figures(|command| (1_000..10_000).contains(&ranks(command)));
+}
+
+#[test]
+#[ignore = "takes hours"]
+fn huge_figures_come_out_again() {
+    CREDIT_SIM.renews_figures(|command| ranks(command) >= 10_000);
+}
+
+/// The ranks of the job that a command simulates.
+fn ranks(command: &str) -> u32 {
+    let mut words = command.split(' ').skip_while(|&word| word != "--ranks");
+    let ranks = words.nth(1).expect("a number of ranks");
+    ranks.parse().expect("a number")
 }

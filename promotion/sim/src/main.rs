@@ -1,6 +1,6 @@
 //! See `promotion-sim --help`.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
@@ -8,7 +8,7 @@ use promotion::Settings;
 use promotion_sim::{Figures, Job, Pattern, Rule, run, svg, watch};
 use rayon::prelude::*;
 use serde::Serialize;
-use sim::command::{Format, presets::ASCII_MARKDOWN, table};
+use sim::command::{TableFormat, whole};
 
 /// The rank that a picture shows.
 const PICTURED: u32 = 7;
@@ -45,7 +45,7 @@ struct Options {
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
     #[command(flatten)]
-    format: Format,
+    format: TableFormat,
 }
 
 #[derive(Serialize)]
@@ -108,13 +108,6 @@ fn main() -> io::Result<()> {
         })
     };
     let rows: Vec<Row> = jobs.par_iter().map(row).collect::<io::Result<_>>()?;
-    let mut out = io::stdout().lock();
-    options
-        .format
-        .write(&mut out, &rows, |out| show(out, &rows))
-}
-
-fn show(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     let header = [
         "ranks",
         "pattern",
@@ -138,7 +131,7 @@ fn show(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
             rounds,
         } = row.figures;
         [
-            row.ranks.to_string(),
+            whole(row.ranks.into()),
             row.pattern.to_owned(),
             row.rule.to_owned(),
             format!("{:.2}", row.possible),
@@ -150,9 +143,10 @@ fn show(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
             rounds.map_or_else(none, |rounds| rounds.to_string()),
         ]
     };
-    writeln!(
-        out,
-        "{}",
-        table(ASCII_MARKDOWN, header, rows.iter().map(cells))
+    options.format.write(
+        &mut io::stdout().lock(),
+        &rows,
+        header,
+        rows.iter().map(cells),
     )
 }

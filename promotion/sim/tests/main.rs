@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 
 use promotion_sim::{Figures, Job, Pattern, Rule, run, svg, watch};
+use sim::program::Program;
+
+const PROMOTION_SIM: Program = Program(env!("CARGO_BIN_EXE_promotion-sim"));
 
 fn figures(pattern: Pattern) -> [Figures; 2] {
     [Rule::Owner, Rule::Both].map(|rule| run(&Job::new(pattern, rule)).unwrap())
@@ -76,4 +79,10 @@ fn the_same_seed_gives_the_same() {
     };
     let again = || run(&job).unwrap();
     assert_eq!(format!("{:?}", again()), format!("{:?}", again()));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn large_figures_come_out_again() {
+    PROMOTION_SIM.renews_figures(|_| true);
 }
