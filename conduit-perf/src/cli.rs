@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -167,12 +166,8 @@ fn limits(options: &LimitOptions) -> anyhow::Result<bool> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let mut out = io::stdout().lock();
-    if choice.json {
-        report::json_lines(&mut out, &readings)?;
-    } else {
-        writeln!(out, "{}", report::readings(&readings))?;
-    }
+    let table = report::readings(&readings);
+    choice.format.print(&readings, &table, "")?;
     Ok(true)
 }
 

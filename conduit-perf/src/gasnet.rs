@@ -52,9 +52,8 @@ pub struct Options {
     /// Seconds of each repetition of a figure
     #[arg(long, default_value_t = 0.005)]
     seconds: f64,
-    /// Print one JSON object per figure and peer
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: report::Format,
 }
 
 /// A library with GASNet's interface.
@@ -194,15 +193,11 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     }
     bar.finish_and_clear();
     let figures = figures(&all, &rounds);
-    if options.json {
-        report::json_lines(&mut std::io::stdout().lock(), &figures)?;
-    } else {
-        println!("{}", table(&figures));
-        println!(
-            "Nanoseconds of an operation, medians of {} rounds; the ratio is the median of the rounds' ratios.",
-            options.rounds
-        );
-    }
+    let below = format!(
+        "Nanoseconds of an operation, medians of {} rounds; the ratio is the median of the rounds' ratios.\n",
+        options.rounds
+    );
+    options.format.print(&figures, &table(&figures), below)?;
     Ok(true)
 }
 

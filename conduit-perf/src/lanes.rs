@@ -28,9 +28,8 @@ const TARGET: f64 = 0.8;
 /// What is measured.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Print one JSON object per row
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: report::Format,
     /// Exit with 1 unless lanes reach 0.8 of the rates that windows for two ranks give
     #[arg(long)]
     check: bool,
@@ -169,26 +168,24 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
             });
         }
     }
-    if options.json {
-        report::json_lines(&mut std::io::stdout().lock(), &figures)?;
-    } else {
-        let head = ["message", "windows", "GB/s", "of two ranks'", "quarters"];
-        let rows = figures.iter().map(|figure| {
-            let Ratios {
-                ratio,
-                quarter,
-                three_quarters,
-            } = figure.ratios;
-            [
-                format!("{:?} {}", figure.kind, report::bytes(figure.size)).to_lowercase(),
-                format!("{:?}", figure.windows).to_lowercase(),
-                format!("{:.3}", figure.rate / 1e9),
-                format!("{ratio:.2}"),
-                format!("{quarter:.2} to {three_quarters:.2}"),
-            ]
-        });
-        println!("{}", report::table(head, rows));
-    }
+    let head = ["message", "windows", "GB/s", "of two ranks'", "quarters"];
+    let rows = figures.iter().map(|figure| {
+        let Ratios {
+            ratio,
+            quarter,
+            three_quarters,
+        } = figure.ratios;
+        [
+            format!("{:?} {}", figure.kind, report::bytes(figure.size)).to_lowercase(),
+            format!("{:?}", figure.windows).to_lowercase(),
+            format!("{:.3}", figure.rate / 1e9),
+            format!("{ratio:.2}"),
+            format!("{quarter:.2} to {three_quarters:.2}"),
+        ]
+    });
+    options
+        .format
+        .print(&figures, &report::table(head, rows), "")?;
     let mut lanes = figures
         .iter()
         .filter(|figure| figure.windows == Windows::Lanes);

@@ -1,13 +1,46 @@
-//! How results are shown: one JSON object per line, or a table and a summary.
+//! How results are shown: a table and a summary, one JSON object per line, or a record.
 
 use std::io::{self, Write};
 
+use clap::Args;
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
+use record::Record;
 use serde::Serialize;
 
 use crate::figure::{Figure, Verdict};
 use crate::survey::Reading;
+
+/// How figures are printed.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Format {
+    /// Print JSON, one object per line
+    #[arg(long)]
+    json: bool,
+    /// Print the table as a file of docs/figures, with date, processor, commit and command
+    #[arg(long, conflicts_with = "json")]
+    record: bool,
+}
+
+impl Format {
+    /// Prints figures as JSON, or their table: alone as a record, else with a text below it.
+    ///
+    /// # Errors
+    /// Standard output can't be written, or the record's origin can't be found out.
+    pub(crate) fn print<T: Serialize>(
+        self,
+        figures: &[T],
+        table: &Table,
+        below: impl std::fmt::Display,
+    ) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        match self {
+            Self { json: true, .. } => json_lines(&mut out, figures),
+            Self { record: true, .. } => write!(out, "{}", Record::measured(table)?.json()),
+            _ => write!(out, "{table}\n{below}"),
+        }
+    }
+}
 
 /// Writes one JSON object per line.
 ///

@@ -11,9 +11,8 @@ use crate::report;
 /// Options of all commands that measure something by name.
 #[derive(Clone, Debug, Args)]
 pub struct Choice {
-    /// Print JSON, one object per line
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) format: report::Format,
     /// Only name what there is
     #[arg(long)]
     list: bool,
@@ -63,12 +62,9 @@ impl Judged {
     /// Prints the figures. False if one that was asked for was left out or misses its target, and that is to be checked.
     pub(crate) fn judge(&self, figures: &[Figure], left_out: usize) -> io::Result<bool> {
         let summary = report::Summary::of(figures);
-        let mut out = io::stdout().lock();
-        if self.choice.json {
-            report::json_lines(&mut out, figures)?;
-        } else {
-            writeln!(out, "{}\n{summary}", report::figures(figures))?;
-        }
+        let below = format!("{summary}\n");
+        let format = self.choice.format;
+        format.print(figures, &report::figures(figures), below)?;
         Ok(!self.check || (summary.all_within() && left_out == 0))
     }
 

@@ -1,5 +1,7 @@
 //! The program itself: processes of its own, real limits, no number asserted beyond that it is one.
 
+use record::Record;
+
 use crate::support::{conduit_perf, fails, objects, text};
 
 #[test]
@@ -26,6 +28,16 @@ fn limits_of_processes_on_one_core_and_of_a_crowd_are_json_objects() {
             ("counter-barrier", 5)
         ]
     );
+}
+
+#[test]
+fn a_record_has_the_table_and_its_origin() {
+    let output = conduit_perf("limits --quick --record --ranks 2 --figures yield");
+    let record: Record = serde_json::from_slice(&output.stdout).expect("a record");
+    let command = "conduit-perf limits --quick --ranks 2 --figures yield";
+    assert_eq!((&record.command[..], record.rows.len()), (command, 1));
+    assert_eq!(record.columns[0], "limit");
+    assert!(!record.processor.is_empty() && !record.commit.is_empty());
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn figures_come_out_again() {
 }
 
 #[test]
-#[ignore = "takes a minute"]
+#[ignore = "takes minutes"]
 fn large_figures_come_out_again() {
     AGENT_SIM.renews_figures(is_large);
 }

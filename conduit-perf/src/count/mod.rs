@@ -1,11 +1,11 @@
 //! Counts instructions per operation. Counts do not depend on the machine's load, so they compare
 //! versions of Conduit, and `cargo xtask budgets` bounds them.
 //!
-//! One process drives both ends of each operation, and repeats it in two [`sections`], a short and
-//! a long one. [`callgrind`] counts each section. The difference, divided by the additional
+//! One process drives both ends of each operation, and repeats it in two `sections`, a short and
+//! a long one. `callgrind` counts each section. The difference, divided by the additional
 //! repetitions, is the cost of one operation.
 //!
-//! The operations in Rust are those of [`rank`], [`na`], [`agent`] and [`datagrams`]; those
+//! The operations in Rust are those of `rank`, `na`, `agent` and `datagrams`; those
 //! through the C headers are in `c/count.c`.
 
 mod agent;
@@ -132,7 +132,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
         report::json_lines(&mut out, &counts)?;
     } else {
         for Count { name, instructions } in counts {
-            writeln!(out, "{name:<32}{instructions:>10.2}")?;
+            writeln!(out, "{name:<36}{instructions:>10.2}")?;
         }
     }
     Ok(true)

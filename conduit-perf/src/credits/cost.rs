@@ -26,9 +26,8 @@ const LEAST: f64 = 0.97;
 /// What is measured.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Print one JSON object per flow control
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: report::Format,
     /// Exit with 1 if flow control costs more than 3 % of the rate
     #[arg(long)]
     check: bool,
@@ -116,36 +115,34 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
             stalls: of(|job| job.stalls),
         });
     }
-    if options.json {
-        report::json_lines(&mut std::io::stdout().lock(), &figures)?;
-    } else {
-        let head = [
-            "flow control",
-            "M/s",
-            "of unlimited",
-            "quarters",
-            "stalls/1000",
-        ];
-        let rows = figures.iter().map(|figure| {
-            let Ratios {
-                ratio,
-                quarter,
-                three_quarters,
-            } = figure.ratios;
-            [
-                format!("{:?}", figure.policy).to_lowercase(),
-                format!("{:.2}", figure.rate / 1e6),
-                format!("{ratio:.3}"),
-                format!("{quarter:.3} to {three_quarters:.3}"),
-                format!("{:.1}", figure.stalls),
-            ]
-        });
-        println!("{}", report::table(head, rows));
-        println!(
-            "One way, {} shorts at a time; the fastest of {} floods, medians of {} jobs.",
-            options.messages, options.floods, options.rounds
-        );
-    }
+    let head = [
+        "flow control",
+        "M/s",
+        "of unlimited",
+        "quarters",
+        "stalls/1000",
+    ];
+    let rows = figures.iter().map(|figure| {
+        let Ratios {
+            ratio,
+            quarter,
+            three_quarters,
+        } = figure.ratios;
+        [
+            format!("{:?}", figure.policy).to_lowercase(),
+            format!("{:.2}", figure.rate / 1e6),
+            format!("{ratio:.3}"),
+            format!("{quarter:.3} to {three_quarters:.3}"),
+            format!("{:.1}", figure.stalls),
+        ]
+    });
+    let below = format!(
+        "One way, {} shorts at a time; the fastest of {} floods, medians of {} jobs.\n",
+        options.messages, options.floods, options.rounds
+    );
+    options
+        .format
+        .print(&figures, &report::table(head, rows), below)?;
     Ok(!options.check || figures.iter().all(|figure| figure.ratios.ratio >= LEAST))
 }
 

@@ -14,7 +14,6 @@ mod output;
 mod process;
 pub(crate) mod tools;
 
-use std::io::{self, Write};
 use std::iter;
 use std::time::Duration;
 
@@ -46,9 +45,8 @@ const OURS: Plan = Plan {
 /// What to measure beside peers.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Print one JSON object per figure and peer
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: report::Format,
     /// Rounds; each runs Conduit and every peer once
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -124,12 +122,8 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     }
     bar.finish_and_clear();
     let figures = figures(&rounds);
-    let mut out = io::stdout().lock();
-    if options.json {
-        report::json_lines(&mut out, &figures)?;
-    } else {
-        writeln!(out, "{}", report::figures(&figures))?;
-    }
+    let table = report::figures(&figures);
+    options.format.print(&figures, &table, "")?;
     Ok(good)
 }
 

@@ -1,4 +1,4 @@
-//! What the pages say of a run, as cells of a table.
+//! Columns of the table that a run records for the pages.
 
 use clap::ValueEnum;
 use credits::Growth;
@@ -10,7 +10,7 @@ use crate::{Report, Scheme};
 /// A column of the table that `--record` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Column {
-    /// Who sends to whom
+    /// Pattern of the traffic
     Pattern,
     /// Ranks in the job
     Ranks,

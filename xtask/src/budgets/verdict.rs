@@ -101,7 +101,7 @@ impl fmt::Display for Judged {
         let number = |number: Option<f64>| number.map_or("-".to_owned(), |it| format!("{it:.2}"));
         writeln!(
             f,
-            "{:<32}{:>10}{:>10}{:>9}",
+            "{:<36}{:>10}{:>10}{:>9}",
             "operation", "budget", "now", "change"
         )?;
         for row in rows {
@@ -116,7 +116,7 @@ impl fmt::Display for Judged {
                 Verdict::NoBudget => "  has no budget",
                 Verdict::NotCounted => "  was not counted",
             };
-            writeln!(f, "{:<32}{budget:>10}{now:>10}{change:>9}{note}", row.name)?;
+            writeln!(f, "{:<36}{budget:>10}{now:>10}{change:>9}{note}", row.name)?;
         }
         for difference in &self.differences {
             writeln!(f, "warning: {difference}")?;

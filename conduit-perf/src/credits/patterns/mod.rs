@@ -27,9 +27,8 @@ const LEAST: f64 = 0.9;
 /// What is measured.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Print one JSON object per pattern, number of ranks and flow control
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: report::Format,
     /// Exit with 1 unless dynamic credits reach 0.9 of the speed without flow control everywhere
     #[arg(long)]
     check: bool,
@@ -137,21 +136,17 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
         }
     }
     bar.finish_and_clear();
-    if options.json {
-        report::json_lines(&mut std::io::stdout().lock(), &figures)?;
-    } else {
-        println!("{}", table(&figures));
-        println!(
-            "{} credits a peer and {} banked by each rank; {} full mediums of 1 KiB at a time cost {}; rounds: {}.",
-            options.credits,
-            options.bank,
-            options.messages,
-            4 * options.messages,
-            options
-                .rounds
-                .map_or_else(|| "9 for each rank".to_owned(), |rounds| rounds.to_string())
-        );
-    }
+    let below = format!(
+        "{} credits a peer and {} banked by each rank; {} full mediums of 1 KiB at a time cost {}; rounds: {}.\n",
+        options.credits,
+        options.bank,
+        options.messages,
+        4 * options.messages,
+        options
+            .rounds
+            .map_or_else(|| "9 for each rank".to_owned(), |rounds| rounds.to_string())
+    );
+    options.format.print(&figures, &table(&figures), below)?;
     let good = |figure: &Figure| figure.policy != Policy::Dynamic || figure.ratios.ratio >= LEAST;
     Ok(!options.check || figures.iter().all(good))
 }
