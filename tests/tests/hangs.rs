@@ -88,6 +88,7 @@ fn a_long_wait_reports_what_it_is_for() {
     // For the answer to a request; or, where the last rank has still answered that, for another rank's arrival.
     const QUIESCE: &str = "in quiesce for *rank ";
     const LIMIT: [(&str, &str); 1] = [("CONDUIT_WAIT_REPORT", "1")];
+    // A rank may be lent more than eight before the last one stops.
     let few = [
         ("GASNET_PORTAL_CRED_PER_NODE", "8"),
         ("GASNET_PORTAL_BANKED_CREDITS", "0"),
@@ -129,7 +130,7 @@ fn a_long_wait_reports_what_it_is_for() {
         (
             "put_signal",
             MESSAGES,
-            "in put_signal for credits of rank 2 (0 free, 8 in use); 8 requests unanswered by rank 2",
+            "in put_signal for credits of rank 2 (0 free, * in use); * requests unanswered by rank 2",
         ),
         ("quiesce", SHM, QUIESCE),
         ("quiesce", UDP, QUIESCE),
@@ -137,7 +138,7 @@ fn a_long_wait_reports_what_it_is_for() {
         (
             "request",
             SHM,
-            "in request for credits of rank 2 (0 free, 8 in use); 8 requests unanswered by rank 2",
+            "in request for credits of rank 2 (0 free, * in use); * requests unanswered by rank 2",
         ),
         ("attach", SHM, "in attach for ranks that have not called it"),
     ];
