@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use conduit_core::engine::{Engine, Error as EngineError};
-use conduit_core::ni::Rank;
+use conduit_core::ni::{NiError, Rank};
 use conduit_core::threads::{Mode, Seq};
 use lanes::Hosts;
 
@@ -235,7 +235,7 @@ impl<M: Mode> Member<M> {
                 self.leave_network();
                 Some(code)
             }
-            EngineError::PeerFailed { .. } => {
+            EngineError::PeerFailed { .. } | EngineError::Network(NiError::PeerFailed { .. }) => {
                 await_launcher(LAUNCHER_ENDS_RANKS);
                 None
             }

@@ -301,7 +301,7 @@ fn marked(mark: &str) -> Vec<Pid> {
 }
 
 /// Names in `/dev/shm` that could be this project's.
-fn shared_memory() -> BTreeSet<OsString> {
+pub fn shared_memory() -> BTreeSet<OsString> {
     let Ok(entries) = std::fs::read_dir("/dev/shm") else {
         return BTreeSet::new();
     };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use conduit_ofi::start::Which;
 use conduit_run::{How, Launch};
-use conduit_tests::job::{Job, Running};
+use conduit_tests::job::{Job, Running, shared_memory};
 use conduit_tests::{ofi, pace};
 use rustix::process::{Signal, kill_process};
 
@@ -102,26 +102,11 @@ fn kill(kill: Kill) -> Result<(), String> {
     if !words.is_empty() {
         return Err(format!("more messages than the launcher's: {words:?}"));
     }
-    let left: Vec<_> = shared_memory()
-        .into_iter()
-        .filter(|name| !before.contains(name))
-        .collect();
+    let left: Vec<_> = shared_memory().difference(&before).cloned().collect();
     if !left.is_empty() {
         return Err(format!("left in /dev/shm: {left:?}"));
     }
     Ok(())
-}
-
-/// Names in `/dev/shm` that could be this project's.
-fn shared_memory() -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir("/dev/shm") else {
-        return Vec::new();
-    };
-    let names = entries.flatten().map(|entry| entry.file_name());
-    names
-        .map(|name| name.to_string_lossy().into_owned())
-        .filter(|name| name.contains("conduit"))
-        .collect()
 }
 
 #[test]
