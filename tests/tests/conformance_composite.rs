@@ -27,7 +27,10 @@ fn add<M: Mode>(trials: &mut Vec<Trial>, hosts: &[Hosts]) {
             let on_each =
                 move |ranks| in_process::<M>(ranks, &config).map_err(|error| error.to_string());
             let start = move |ranks| composite::job::<_, M>(ranks, hosts, &on_each);
-            add_with_chaos(trials, Setup::new(name, start));
+            let setup = Setup::new(name, start);
+            // On each setting as ranks of one thread use it all cases run.
+            let plain = M::NAME == Seq::NAME;
+            add_with_chaos(trials, if plain { setup } else { setup.sampled() });
         }
     }
 }

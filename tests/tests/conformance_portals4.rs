@@ -63,11 +63,11 @@ fn setup<M: Mode>(faults: &'static str, atomics: bool) -> Setup {
 /// Adds all of these.
 pub(crate) fn add_all(trials: &mut Vec<Trial>) {
     for faults in faults() {
-        add(trials, setup::<Seq>(faults, false));
+        add(trials, setup::<Seq>(faults, false).sampled());
     }
     for faults in ends_of_faults() {
-        add(trials, setup::<Seq>(faults, true));
+        add(trials, setup::<Seq>(faults, true).sampled());
     }
     add_with_chaos(trials, setup::<Seq>("", false));
-    add(trials, setup::<Par>("", false));
+    add(trials, setup::<Par>("", false).sampled());
 }

@@ -114,13 +114,13 @@ pub(crate) fn add_all(trials: &mut Vec<Trial>) {
         add_with_chaos(trials, network);
     }
     for network in portals::<Par>() {
-        add(trials, network);
+        add(trials, network.sampled());
     }
     let [ethernet, loopback, faults] = sockets::<Seq>();
     add_with_chaos(trials, ethernet);
     add_with_chaos(trials, loopback);
     add(trials, faults);
-    let [ethernet, loopback, faults] = sockets::<Par>();
+    let [ethernet, loopback, faults] = sockets::<Par>().map(Setup::sampled);
     add_with_chaos(trials, ethernet);
     add(trials, loopback);
     add_with_chaos(trials, faults);

@@ -36,7 +36,8 @@ pub fn add(trials: &mut Vec<Trial>, network: Setup) {
     ));
 }
 
-/// Adds a network, and the same under chaos: as it is, and with nothing that a network may lack.
+/// Adds a network, and samples of the same under chaos: as it is, and with nothing that a network
+/// may lack.
 pub fn add_with_chaos(trials: &mut Vec<Trial>, network: Setup) {
     let bare = Disorder {
         windows: false,
@@ -44,7 +45,7 @@ pub fn add_with_chaos(trials: &mut Vec<Trial>, network: Setup) {
         ..Disorder::seeded(3)
     };
     for disorder in SEEDS.map(Disorder::seeded).into_iter().chain([bare]) {
-        add(trials, network.clone().chaotic(disorder));
+        add(trials, network.clone().chaotic(disorder).sampled());
     }
     add(trials, network);
 }

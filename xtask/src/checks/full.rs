@@ -40,7 +40,8 @@ pub struct Full {
     #[arg(long, value_name = "PART", value_enum, value_delimiter = ',', default_values_t = [Part::Lints, Part::Tests, Part::Release])]
     pub only: Vec<Part>,
 
-    /// Run all conformance cases on variants of libfabric and all jobs of C programs, not a sample
+    /// Run all conformance cases on variants of networks, all jobs of C programs and all that
+    /// show what `docs/semantics.md` promises, not a sample
     #[arg(long)]
     pub whole: bool,
 

@@ -11,10 +11,15 @@ use crate::build::Cargo;
 pub struct Nightly {}
 
 /// Each step: its title, the words of a cargo command, and a variable.
-const WORK: [(&str, &str, (&str, &str)); 8] = [
+const WORK: [(&str, &str, (&str, &str)); 9] = [
     (
-        "all conformance cases",
-        "test -p conduit-tests --test conformance",
+        "all of what others draw a sample of",
+        "run -p xtask -- full --only tests --whole",
+        ("RUST_BACKTRACE", "1"),
+    ),
+    (
+        "large figures",
+        "test --release -p conduit-udp-sim -p agent-sim -p promotion-sim -p credit-sim -- --ignored large_figures",
         ("RUST_BACKTRACE", "1"),
     ),
     (
