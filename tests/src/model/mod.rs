@@ -29,6 +29,8 @@ use rank::Rank;
 use schedule::Schedule;
 use turns::{InTurn, Meeting};
 
+use crate::sample::share;
+
 /// Bytes of a segment: more than the longest operation, few enough for operations to meet.
 const SEGMENT: usize = 16 << 10;
 /// How long a schedule may take.
@@ -61,8 +63,9 @@ impl Limits {
     };
 }
 
-/// Draws schedules for three ranks and checks each: `cases` of them, unless `PROPTEST_CASES` says otherwise. One that fails is made
-/// smaller in at most `shrinks` attempts.
+/// Draws schedules for three ranks and checks each: `cases` of them or a quarter where samples are
+/// drawn, unless `PROPTEST_CASES` says otherwise. One that fails is made smaller in at most `shrinks`
+/// attempts.
 ///
 /// # Panics
 /// A schedule failed: with the smallest one found.
@@ -71,7 +74,7 @@ pub fn check_drawn(cases: u32, shrinks: u32, check: impl Fn(&Schedule) -> Result
     let mut runner = TestRunner::new(ProptestConfig {
         cases: match std::env::var_os("PROPTEST_CASES") {
             Some(_) => default.cases,
-            None => cases,
+            None => share(cases, 4),
         },
         max_shrink_iters: shrinks,
         failure_persistence: None,
