@@ -12,6 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
+use super::steps::processor_seconds;
 use crate::build::Message;
 
 /// The variable by which tests draw samples of large sets of cases: `tests/src/sample.rs`.
@@ -42,6 +43,14 @@ enum Outcome {
     Passed,
     Failed,
     Ignored,
+}
+
+/// What a program did.
+struct Run {
+    tests: Vec<Test>,
+    processor_seconds: f64,
+    /// If it failed.
+    output: Option<String>,
 }
 
 /// What some programs did.
@@ -98,8 +107,8 @@ impl Program {
         command
     }
 
-    /// Runs it to its end. Gives its tests, and its output if it failed.
-    fn run(&self, threads: usize, sample: Option<u64>) -> Result<(Vec<Test>, Option<String>)> {
+    /// Runs it to its end.
+    fn run(&self, threads: usize, sample: Option<u64>) -> Result<Run> {
         let order = self.list()?;
         let begun = Instant::now();
         let mut child = self
@@ -126,11 +135,16 @@ impl Program {
             }
             writeln!(text, "{line}")?;
         }
+        let processor_seconds = processor_seconds(child.id());
         let status = child.wait()?;
         let errors = errors.join().unwrap_or_default();
         let tests = timed(&self.name, &order, &ends, threads);
         let output = (!status.success()).then(|| format!("{text}{errors}{status}"));
-        Ok((tests, output))
+        Ok(Run {
+            tests,
+            processor_seconds,
+            output,
+        })
     }
 }
 
@@ -188,10 +202,18 @@ pub(super) fn run(
             let next = queue.lock().expect("no panic").next();
             let Some(program) = next else { return Ok(()) };
             let begun = Instant::now();
-            let (tests, output) = program.run(threads, sample)?;
+            let Run {
+                tests,
+                processor_seconds,
+                output,
+            } = program.run(threads, sample)?;
             let seconds = begun.elapsed().as_secs_f64();
             let mut results = results.lock().expect("no panic");
-            println!("{seconds:8.1} s  {} ({} tests)", program.name, tests.len());
+            println!(
+                "{seconds:8.1} s  {processor_seconds:8.1} s of processors  {} ({} tests)",
+                program.name,
+                tests.len()
+            );
             results.tests.extend(tests);
             if let Some(output) = output {
                 println!("{output}\n=== FAILED: {}", program.name);

@@ -36,11 +36,12 @@ impl Steps {
         step: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         println!("=== {title}");
-        let (begun, used) = (Instant::now(), processor_seconds());
+        let own = std::process::id();
+        let (begun, used) = (Instant::now(), processor_seconds(own));
         let result = step();
         let passed = result.is_ok();
         let seconds = begun.elapsed().as_secs_f64();
-        let processor_seconds = processor_seconds() - used;
+        let processor_seconds = processor_seconds(own) - used;
         let word = if passed { "passed" } else { "FAILED" };
         println!("=== {word} in {seconds:.0} s: {title}");
         self.0.push(Step {
@@ -80,13 +81,13 @@ impl Steps {
     }
 }
 
-/// Of processors, by all processes that this one has started and that have ended.
-fn processor_seconds() -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // After the program's name, which may hold anything: state, parent and so on. These two are in
-    // user's and in the kernel's code; see proc_pid_stat(5).
+/// Of processors, by a process and by all that it has started and that have ended.
+pub(super) fn processor_seconds(process: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // After the program's name, which may hold anything: state, parent and so on. These four are
+    // the process's own and the others', in user's and in the kernel's code; see proc_pid_stat(5).
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let times = fields.split_ascii_whitespace().skip(13).take(2);
+    let times = fields.split_ascii_whitespace().skip(11).take(4);
     let ticks: f64 = times.filter_map(|field| field.parse::<f64>().ok()).sum();
     ticks / rustix::param::clock_ticks_per_second() as f64
 }
