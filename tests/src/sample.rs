@@ -5,6 +5,19 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 /// The variable whose value is the seed of a sample. Without it every case is run.
 pub const SEED: &str = "CONDUIT_TEST_SAMPLE";
 
+/// The variable that says how many tests of the conformance suite are drawn, by that seed.
+pub const CASES: &str = "CONDUIT_TEST_CASES";
+
+/// Leaves as many of these as the variable says, if it is set.
+pub fn draw<T>(cases: &mut Vec<T>) {
+    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    if let (Some(count), Some(seed)) = (number(CASES), number(SEED)) {
+        fastrand::Rng::with_seed(seed).shuffle(cases);
+        // Fits: there are far fewer.
+        cases.truncate(count as usize);
+    }
+}
+
 /// How many of random cases are run: one of so many `parts` where samples are drawn.
 pub fn share(cases: u32, parts: u32) -> u32 {
     match std::env::var_os(SEED) {

@@ -7,6 +7,7 @@ mod conformance_portals4;
 mod conformance_shm;
 mod conformance_udp;
 
+use conduit_tests::sample;
 use libtest_mimic::Arguments;
 
 fn main() {
@@ -20,5 +21,6 @@ fn main() {
     conformance_udp::add_all(&mut trials);
     conformance_ofi::add_all(&mut trials);
     conformance_portals4::add_all(&mut trials);
+    sample::draw(&mut trials);
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -18,6 +18,9 @@ use crate::build::Message;
 /// The variable by which tests draw samples of large sets of cases: `tests/src/sample.rs`.
 pub(super) const SAMPLE: &str = "CONDUIT_TEST_SAMPLE";
 
+/// The variable by which the conformance suite draws so many of its cases, with [`SAMPLE`] as seed.
+const CASES: &str = "CONDUIT_TEST_CASES";
+
 /// A program of tests.
 #[derive(Debug)]
 pub(super) struct Program {
@@ -26,6 +29,7 @@ pub(super) struct Program {
     path: PathBuf,
     folder: PathBuf,
     arguments: Vec<String>,
+    variables: Vec<(&'static str, String)>,
 }
 
 /// A test that ran.
@@ -71,6 +75,7 @@ pub(super) fn found(messages: &[Message], root: &Path) -> Vec<Program> {
             path: message.executable.clone()?,
             folder: folder.to_owned(),
             arguments: Vec::new(),
+            variables: Vec::new(),
         })
     };
     messages.iter().filter_map(program).collect()
@@ -84,6 +89,12 @@ impl Program {
         self
     }
 
+    /// Only so many of its tests, drawn by a seed: for programs that take one name at most.
+    pub(super) fn drawn(mut self, count: usize, seed: u64) -> Self {
+        self.variables = vec![(CASES, count.to_string()), (SAMPLE, seed.to_string())];
+        self
+    }
+
     /// The names of its tests, in the order in which they run.
     pub(super) fn list(&self) -> Result<Vec<String>> {
         let output = self
@@ -91,7 +102,13 @@ impl Program {
             .args(["--list", "--format", "terse"])
             .output()
             .with_context(|| self.path.display().to_string())?;
-        ensure!(output.status.success(), "{} --list failed", self.name);
+        ensure!(
+            output.status.success(),
+            "{} --list: {}: {}",
+            self.name,
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
         let text = String::from_utf8_lossy(&output.stdout);
         let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
         Ok(names.map(str::to_owned).collect())
@@ -103,6 +120,7 @@ impl Program {
             .args(&self.arguments)
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command
     }
