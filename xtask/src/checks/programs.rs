@@ -49,7 +49,7 @@ enum Outcome {
     Ignored,
 }
 
-/// What a program did.
+/// The outcome of a program.
 struct Run {
     tests: Vec<Test>,
     processor_seconds: f64,
