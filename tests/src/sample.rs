@@ -5,17 +5,20 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 /// The variable whose value is the seed of a sample. Without it every case is run.
 pub const SEED: &str = "CONDUIT_TEST_SAMPLE";
 
-/// The variable that says how many tests of the conformance suite are drawn, by that seed.
+/// The variable by which tests of the conformance suite are drawn: `COUNT,SEED`.
 pub const CASES: &str = "CONDUIT_TEST_CASES";
 
 /// Leaves as many of these as the variable says, if it is set.
+///
+/// # Panics
+/// It is not two numbers.
 pub fn draw<T>(cases: &mut Vec<T>) {
-    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
-    if let (Some(count), Some(seed)) = (number(CASES), number(SEED)) {
-        fastrand::Rng::with_seed(seed).shuffle(cases);
-        // Fits: there are far fewer.
-        cases.truncate(count as usize);
-    }
+    let Ok(text) = std::env::var(CASES) else {
+        return;
+    };
+    let (count, seed) = text.split_once(',').expect("COUNT,SEED");
+    fastrand::Rng::with_seed(seed.parse().expect("a seed")).shuffle(cases);
+    cases.truncate(count.parse().expect("a count"));
 }
 
 /// How many of random cases are run: one of so many `parts` where samples are drawn.

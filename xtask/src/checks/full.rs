@@ -126,7 +126,7 @@ fn lints(cargo: &Cargo, steps: &mut Steps) -> Result<()> {
     steps.command("documentation", doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-fn tests(
+pub(super) fn tests(
     cargo: &Cargo,
     steps: &mut Steps,
     sample: Option<u64>,
@@ -143,7 +143,7 @@ fn tests(
     steps.command("cargo test: examples", cargo.task("test").arg("--doc"))
 }
 
-fn release(cargo: &Cargo, steps: &mut Steps, sample: Option<u64>) -> Result<()> {
+pub(super) fn release(cargo: &Cargo, steps: &mut Steps, sample: Option<u64>) -> Result<()> {
     steps.command("the tour", cargo.task("run").arg("--release"))?;
     // Where make and pkg-config find it.
     let prefix = cargo.root().join("target/prefix");
@@ -170,7 +170,7 @@ fn release(cargo: &Cargo, steps: &mut Steps, sample: Option<u64>) -> Result<()> 
         loom.args(["--config", &optimised]);
     }
     loom.arg("loom");
-    // The one uses a processor only.
+    // Either would leave a processor idle.
     steps.step("optimised headers, model checks", || {
         thread::scope(|scope| {
             let checks = scope.spawn(|| run(&mut loom));

@@ -3,6 +3,8 @@
 use anyhow::Result;
 use clap::Args;
 
+use super::full;
+use super::programs::Results;
 use super::steps::Steps;
 use crate::build::Cargo;
 
@@ -11,12 +13,7 @@ use crate::build::Cargo;
 pub struct Nightly {}
 
 /// Each step: its title, the words of a cargo command, and a variable.
-const WORK: [(&str, &str, (&str, &str)); 9] = [
-    (
-        "all of what others draw a sample of",
-        "run -p xtask -- full --only tests --whole",
-        ("RUST_BACKTRACE", "1"),
-    ),
+const WORK: [(&str, &str, (&str, &str)); 8] = [
     (
         "large figures",
         "test --release -p conduit-udp-sim -p agent-sim -p promotion-sim -p credit-sim -- --ignored large_figures",
@@ -67,7 +64,9 @@ impl Nightly {
     pub fn run(&self) -> Result<()> {
         let cargo = Cargo::new();
         let mut steps = Steps::default();
-        let mut first = Ok(());
+        // All of what a full run draws a sample of.
+        let mut first = full::tests(&cargo, &mut steps, None, &mut Results::default());
+        first = first.and(full::release(&cargo, &mut steps, None));
         for (title, words, (name, value)) in WORK {
             let (task, rest) = words.split_once(' ').unwrap_or((words, ""));
             let mut command = cargo.task(task);

@@ -18,7 +18,7 @@ use crate::build::Message;
 /// The variable by which tests draw samples of large sets of cases: `tests/src/sample.rs`.
 pub(super) const SAMPLE: &str = "CONDUIT_TEST_SAMPLE";
 
-/// The variable by which the conformance suite draws so many of its cases, with [`SAMPLE`] as seed.
+/// The variable by which the conformance suite draws so many of its cases: `COUNT,SEED`.
 const CASES: &str = "CONDUIT_TEST_CASES";
 
 /// A program of tests.
@@ -29,7 +29,7 @@ pub(super) struct Program {
     path: PathBuf,
     folder: PathBuf,
     arguments: Vec<String>,
-    variables: Vec<(&'static str, String)>,
+    variable: Option<(&'static str, String)>,
 }
 
 /// A test that ran.
@@ -75,7 +75,7 @@ pub(super) fn found(messages: &[Message], root: &Path) -> Vec<Program> {
             path: message.executable.clone()?,
             folder: folder.to_owned(),
             arguments: Vec::new(),
-            variables: Vec::new(),
+            variable: None,
         })
     };
     messages.iter().filter_map(program).collect()
@@ -91,7 +91,7 @@ impl Program {
 
     /// Only so many of its tests, drawn by a seed: for programs that take one name at most.
     pub(super) fn drawn(mut self, count: usize, seed: u64) -> Self {
-        self.variables = vec![(CASES, count.to_string()), (SAMPLE, seed.to_string())];
+        self.variable = Some((CASES, format!("{count},{seed}")));
         self
     }
 
@@ -120,7 +120,7 @@ impl Program {
             .args(&self.arguments)
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
-            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .envs(self.variable.clone())
             .stdin(Stdio::null());
         command
     }

@@ -14,7 +14,7 @@ use crate::build::Cargo;
 use crate::command;
 
 /// Cases of the conformance suite that are drawn.
-const CASES: usize = 300;
+const CASES: usize = 100;
 /// Tests that install the C library first, which takes as long as all else: drawn where it changed.
 const INSTALLED: [&str; 2] = ["c_interface::", "install::"];
 /// Jobs of processes that are drawn.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::command;
 
 /// No step takes nearly as long: a program that hangs is a failure, not a wait.
-const LIMIT: &str = "3600";
+const LIMIT: &str = "1800";
 
 /// The steps so far, in order.
 #[derive(Debug, Default, Serialize)]
