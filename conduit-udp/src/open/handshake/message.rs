@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Numbers after names are lengths in bytes; integers are little-endian. The attempt counts how
-//! often the same was sent; it means nothing, and no code covers it.
+//! often the same was sent, and no code covers it. An answer repeats the attempt of what it answers.
 
 use conduit_core::ni::Rank;
 use seal::SESSION_TAG;
@@ -201,10 +201,14 @@ pub(super) enum Received<'a> {
     },
     Refused {
         reason: Reason,
+        attempt: u8,
         nonce: &'a Tag,
     },
     /// An init of another version; its nonce, if it has one where this version has it.
-    OtherVersion(Option<&'a Tag>),
+    OtherVersion {
+        attempt: u8,
+        nonce: Option<&'a Tag>,
+    },
 }
 
 impl<'a> Received<'a> {
@@ -216,7 +220,7 @@ impl<'a> Received<'a> {
         if version != VERSION {
             let nonce = datagram.get(COMMON + 12..).and_then(<[u8]>::first_chunk);
             return (is(Kind::Init) && datagram.len() >= INIT_LENGTH)
-                .then_some(Self::OtherVersion(nonce));
+                .then_some(Self::OtherVersion { attempt, nonce });
         }
         if is(Kind::Init) {
             let body = reader.array()?;
@@ -264,6 +268,7 @@ impl<'a> Received<'a> {
         } else if is(Kind::Refused) {
             Self::Refused {
                 reason: Reason::of_bits(what)?,
+                attempt,
                 nonce: reader.array()?,
             }
         } else {

@@ -59,8 +59,11 @@ const CONFIRM_TIME: Nanos = COOKIE_LIFE / 2;
 const CHECK_PAUSE: Nanos = 250 * MILLISECOND;
 /// How long such a check waits for its answer.
 const CHECK_TIME: Nanos = 2_000 * MILLISECOND;
-/// Reports that a port is closed, or refusals, after which a handshake has failed.
-const ENOUGH: u8 = 2;
+/// Reports that a port is closed, after which a handshake has failed.
+const ENOUGH_REPORTS: u8 = 2;
+/// Attempts that were refused, after which a handshake has failed. An init that was corrupted on its
+/// way is refused as well, so one is not enough.
+const ENOUGH_REFUSALS: u32 = 4;
 /// Cookies, besides two for each peer there can be, that are remembered.
 const SPENT: usize = 1024;
 /// Messages that wait to be sent; more are lost.
@@ -96,7 +99,8 @@ struct Opening {
     /// After the challenge: the responder's incarnation, and the session that would be.
     challenged: Option<(u64, [u8; 8])>,
     closed_reports: u8,
-    refusals: u8,
+    /// A bit for each attempt of the init that was refused, modulo 64.
+    refused: u64,
 }
 
 /// A session.
@@ -299,7 +303,7 @@ impl<C: Crypto> Handshakes<C> {
                 repeated,
                 challenged: None,
                 closed_reports: 0,
-                refusals: 0,
+                refused: 0,
             })),
         );
     }
@@ -384,7 +388,7 @@ impl<C: Crypto> Handshakes<C> {
             return;
         };
         opening.closed_reports += 1;
-        if opening.closed_reports >= ENOUGH {
+        if opening.closed_reports >= ENOUGH_REPORTS {
             self.fail(
                 peer,
                 match errno {

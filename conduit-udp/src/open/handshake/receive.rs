@@ -5,8 +5,8 @@ use seal::is_same_tag;
 
 use super::message::{INIT, Init, Kind, Message, Reason, Received, Tag};
 use super::{
-    Address, CHECK_PAUSE, COOKIE_LIFE, Crypto, ENOUGH, Event, Handshakes, Nanos, Repeated, SPENT,
-    Session, State, goodbye_label,
+    Address, CHECK_PAUSE, COOKIE_LIFE, Crypto, ENOUGH_REFUSALS, Event, Handshakes, Nanos, Repeated,
+    SPENT, Session, State, goodbye_label,
 };
 use crate::protocol::Failure;
 
@@ -34,10 +34,10 @@ impl<C: Crypto> Handshakes<C> {
                 attempt,
                 body,
             } => self.on_init(now, source, encrypts, attempt, body),
-            Received::OtherVersion(nonce) => {
+            Received::OtherVersion { attempt, nonce } => {
                 self.counters.incompatible += 1;
                 if let Some(nonce) = nonce {
-                    self.refuse(now, source, Reason::Version, nonce);
+                    self.refuse(now, source, Reason::Version, attempt, nonce);
                 }
             }
             Received::Challenge { nonce, .. } => {
@@ -53,7 +53,11 @@ impl<C: Crypto> Handshakes<C> {
             }
             Received::Goodbye { name, tag } => self.on_goodbye(source, name, tag),
             Received::Unknown { name } => self.on_unknown(now, source, name),
-            Received::Refused { reason, nonce } => self.on_refused(source, reason, nonce),
+            Received::Refused {
+                reason,
+                attempt,
+                nonce,
+            } => self.on_refused(source, reason, attempt, nonce),
         }
         true
     }
@@ -84,11 +88,11 @@ impl<C: Crypto> Handshakes<C> {
                      ({count} such messages so far)"
                 );
             }
-            return self.refuse(now, source, Reason::Secret, init.nonce);
+            return self.refuse(now, source, Reason::Secret, attempt, init.nonce);
         }
         if flags != self.flags() {
             self.counters.incompatible += 1;
-            return self.refuse(now, source, Reason::Protection, init.nonce);
+            return self.refuse(now, source, Reason::Protection, attempt, init.nonce);
         }
         let known = self.peers.find(source);
         if known.is_none() && self.peers.is_full() {
@@ -115,9 +119,8 @@ impl<C: Crypto> Handshakes<C> {
         self.post(*source, message.with(&tag));
     }
 
-    fn refuse(&mut self, now: Nanos, source: &Address, reason: Reason, nonce: &Tag) {
+    fn refuse(&mut self, now: Nanos, source: &Address, reason: Reason, attempt: u8, nonce: &Tag) {
         if self.bucket.take(now) {
-            let attempt = self.counters.other_secret as u8;
             let message = Message::new(Kind::Refused, reason as u8, attempt).with(nonce);
             self.post(*source, message);
         }
@@ -411,18 +414,20 @@ impl<C: Crypto> Handshakes<C> {
         }
     }
 
-    fn on_refused(&mut self, source: &Address, reason: Reason, nonce: &Tag) {
+    fn on_refused(&mut self, source: &Address, reason: Reason, attempt: u8, nonce: &Tag) {
         let Some(peer) = self.peers.find(source) else {
             return;
         };
         let Some(State::Opening(opening)) = self.peers.state_mut(peer) else {
             return;
         };
-        if opening.nonce != *nonce {
+        // After a challenge it answers an attempt that was corrupted.
+        if opening.nonce != *nonce || opening.challenged.is_some() {
             return;
         }
-        opening.refusals += 1;
-        if opening.refusals >= ENOUGH {
+        // The network may duplicate refusals, so they are not just counted.
+        opening.refused |= 1 << (attempt % 64);
+        if opening.refused.count_ones() >= ENOUGH_REFUSALS {
             self.fail(peer, Failure::Network(reason.words()));
         }
     }
