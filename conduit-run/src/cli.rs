@@ -5,7 +5,8 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::error::ErrorKind as ClapErrorKind;
+use clap::{CommandFactory, Parser, ValueEnum};
 use conduit::stderr;
 
 use crate::settings::Report;
@@ -13,8 +14,9 @@ use crate::{Bind, Launch};
 
 /// Starts the ranks of a job on this host and ends when they have ended.
 ///
-/// The exit code is 0 if all ranks exit with 0, 1 if others had to be ended because one left the job without finishing it, else that of the first rank that fails (128 + signal if it is killed). As
-/// soon as one fails, a message names it and the others are ended. Signals are forwarded to all ranks.
+/// The exit code is 0 if all ranks exit with 0, 1 if others had to be ended because one left the job without finishing it, else
+/// that of the first rank that fails (128 + signal if it is killed). A message names that rank, and the others are ended.
+/// Signals are forwarded to all ranks.
 #[derive(Debug, Parser)]
 #[command(name = "conduit-run", version, after_help = AFTER_HELP)]
 struct Options {
@@ -40,9 +42,8 @@ struct Options {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
-    /// Time from SIGTERM to SIGKILL for ranks that have to end [default: 1; 3 after SIGINT or SIGTERM]. A rank that leaves the
-    /// job without finishing it gives the others as long to do so too; one that fails without a word has thirty times as long to
-    /// find it
+    /// Time from SIGTERM to SIGKILL for ranks that have to end [default: 1; 3 after SIGINT or SIGTERM]. When a rank exits, the
+    /// others have as long to follow before they get SIGTERM; one that fails without a word has thirty times as long to find it
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     grace: Option<Duration>,
 
@@ -101,7 +102,7 @@ enum BindTo {
 /// }
 /// ```
 pub fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     if options.print_settings {
         return print_settings(&options);
     }
@@ -112,6 +113,32 @@ pub fn main() -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// Reads the command line. `-np`, which other launchers have, is the same as `-n`.
+fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
+    let mut words: Vec<OsString> = words.into_iter().collect();
+    let names_ranks = |word: &&mut OsString| {
+        let word = word.as_encoded_bytes();
+        word.starts_with(b"-n") || word.starts_with(b"--ranks")
+    };
+    if let Some(word) = words.iter_mut().find(names_ranks)
+        && word == "-np"
+    {
+        *word = "-n".into();
+    }
+    // A program is not called like an option; its arguments may be. Clap has one switch for both.
+    let mut strict = Options::command().mut_arg("command", |arg| arg.allow_hyphen_values(false));
+    if let Err(error) = strict.try_get_matches_from_mut(&words)
+        && error.kind() == ClapErrorKind::UnknownArgument
+    {
+        let options = Options::try_parse_from(&words)?;
+        let first = options.command.first();
+        if first.is_some_and(|program| program.as_encoded_bytes().starts_with(b"-")) {
+            return Err(error);
+        }
+    }
+    Options::try_parse_from(words)
 }
 
 /// Exit code 2 if the settings are wrong.
@@ -197,7 +224,11 @@ mod tests {
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Options, clap::Error> {
-        Options::try_parse_from(std::iter::once(&"conduit-run").chain(args))
+        super::parse(
+            std::iter::once(&"conduit-run")
+                .chain(args)
+                .map(OsString::from),
+        )
     }
 
     #[test]
@@ -228,14 +259,37 @@ mod tests {
             &["-n", "1", "--print-settings", "prog"],
             &["-n", "1", "--json", "prog"],
             &["-n", "1", "--json"],
+            &["-n", "1", "--hosts", "a,b", "prog"],
+            &["-np", "x", "prog"],
         ] {
             assert_eq!(parse(args).unwrap_err().exit_code(), 2, "{args:?}");
         }
     }
 
     #[test]
+    fn unknown_options_are_named_with_the_nearest_one() {
+        for (option, nearest) in [("--time", "--timeout"), ("--envs", "--env")] {
+            let error = parse(&["-n", "2", option, "9", "prog"]).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(&format!("'{option}'")), "{text}");
+            assert!(text.contains(&format!("'{nearest}'")), "{text}");
+        }
+        // After `--` it is a program.
+        let options = parse(&["-n", "2", "--", "--time", "-x"]).unwrap();
+        assert_eq!(options.command, ["--time", "-x"]);
+    }
+
+    #[test]
+    fn np_is_n() {
+        let options = parse(&["-l", "-np", "2", "prog", "-np", "3"]).unwrap();
+        assert_eq!(options.ranks, Some(2));
+        assert_eq!(options.command, ["prog", "-np", "3"]);
+        let options = parse(&["-n", "2", "prog", "-np", "3", "--hosts"]).unwrap();
+        assert_eq!(options.command, ["prog", "-np", "3", "--hosts"]);
+    }
+
+    #[test]
     fn the_command_line_is_consistent() {
-        use clap::CommandFactory;
         Options::command().debug_assert();
     }
 }

@@ -20,7 +20,7 @@ use crate::output::{Output, Stream};
 use crate::rank::{Plan, Rank, await_end, start};
 use crate::signals::Signals;
 use crate::terminal::Terminal;
-use crate::{Error, How, Launch, Outcome, Status, program, strays};
+use crate::{Error, How, Launch, Outcome, Status, program, signals, strays};
 use ending::{Ending, Suspicion};
 
 /// A job whose ranks run. Dropping it kills them.
@@ -74,6 +74,7 @@ impl RunningJob {
         output: Output,
     ) -> Result<Self, Error> {
         let job_id = job_id();
+        signals::keep_exit_codes();
         // Before the children are listed that the job does not end.
         let agent = match &launch.agent {
             Some(program) => {

@@ -134,11 +134,7 @@ impl How {
             How::Left { cut_off, .. } => u8::from(*cut_off),
             How::Exited { code, .. } => *code,
             How::Killed { signal, .. } | How::Signalled { signal } => code_of_signal(*signal),
-            // What exit() would make of the code, except that a failure never looks like success.
-            How::Aborted { code, .. } => match (*code & 0xff) as u8 {
-                0 if *code != 0 => 1,
-                low => low,
-            },
+            How::Aborted { code, .. } => conduit::process_code(*code) as u8,
             How::Protocol { .. } => 1,
             How::TimedOut { .. } => 124,
         }

@@ -76,6 +76,15 @@ impl Drop for Signals {
     }
 }
 
+/// Makes the system keep the exit codes of children, which it drops where `SIGCHLD` is ignored. Programs inherit that from
+/// whoever starts them.
+pub(crate) fn keep_exit_codes() {
+    if ignored(SIGCHLD) {
+        // SAFETY: sets the default action of a valid signal.
+        unsafe { libc::signal(SIGCHLD, libc::SIG_DFL) };
+    }
+}
+
 fn ignored(signal: i32) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: with a null new action, sigaction only writes the current one to `action`, for which all zeroes are a valid

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::{PROBE, Process, Running, conduit_run, run};
+use crate::support::{Finished, PROBE, Process, Running, conduit_run, run};
 use rustix::process::Signal;
 
 /// Every rank starts a process of its own, tells both process ids, and waits.
@@ -252,6 +252,54 @@ fn a_barrier_that_cannot_complete_is_noticed() {
         "-n", "2", "--grace", "0.1", "sh", "-c", &script,
     ]));
     assert_eq!(finished.code, 1);
-    let message = "rank 1 waits in a PMI barrier that rank 0 can't enter: it has ended";
-    assert!(finished.stderr.contains(message), "{}", finished.stderr);
+    let message = "exited with code 0 before it had finished the job";
+    let named = finished.stderr.starts_with("conduit-run: rank 0 (pid ");
+    assert!(
+        named && finished.stderr.contains(message),
+        "{}",
+        finished.stderr
+    );
+}
+
+/// Each rank prints a line and exits with its code when the rank before has ended.
+fn one_after_the_other(codes: [u8; 3]) -> Finished {
+    let folder = tempfile::tempdir().unwrap();
+    // A FIFO that the rank before holds open for writing until it ends.
+    let [c0, c1, c2] = codes;
+    let script = format!(
+        "wait_for() {{ read _ < $0/$1; }}; \
+         hold() {{ exec 3> $0/$1; }}; \
+         case $PMI_RANK in \
+         0) hold 0; code={c0};; \
+         1) wait_for 0; hold 1; code={c1};; \
+         2) wait_for 1; code={c2};; \
+         esac; echo rank $PMI_RANK; exit $code"
+    );
+    for name in ["0", "1"] {
+        let path = folder.path().join(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
+    }
+    let path = folder.path().to_str().unwrap();
+    let args = ["-n", "3", "--grace", "600", "sh", "-c", &script, path];
+    let finished = run(conduit_run(&args));
+    assert_eq!(finished.stdout, "rank 0\nrank 1\nrank 2\n");
+    finished
+}
+
+#[test]
+fn ranks_that_exit_with_a_code_have_a_grace_to_follow() {
+    let finished = one_after_the_other([6, 6, 6]);
+    assert_eq!((finished.code, finished.stderr.as_str()), (6, ""));
+    // Where they don't agree, the first that failed is named.
+    for (codes, first) in [([0, 7, 6], 1), ([6, 0, 0], 0)] {
+        let finished = one_after_the_other(codes);
+        assert_eq!(finished.code, i32::from(codes[first]), "{codes:?}");
+        let start = format!("conduit-run: rank {first} (pid ");
+        let end = format!(") exited with code {}\n", codes[first]);
+        let message = &finished.stderr;
+        assert!(
+            message.starts_with(&start) && message.ends_with(&end),
+            "{message}"
+        );
+    }
 }

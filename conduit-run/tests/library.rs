@@ -1,10 +1,11 @@
 //! The launcher as a library, within a process of several threads.
 
+use std::process::Command;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use crate::support::Process;
+use crate::support::{Process, run};
 use conduit_run::{Bind, Error, How, Killer, Launch, Status, Stream};
 
 /// No job of these tests takes longer.
@@ -217,4 +218,32 @@ fn the_path_of_the_ranks_finds_the_program() {
         .bind(Bind::Core)
         .run();
     assert_eq!(outcome.unwrap().exit_code, 0);
+}
+
+/// Programs inherit an ignored `SIGCHLD`, and the system then drops their children's exit codes.
+#[test]
+fn exit_codes_are_known_where_sigchld_is_ignored() {
+    const INSIDE: &str = "CONDUIT_TEST_INSIDE";
+    if std::env::var_os(INSIDE).is_some() {
+        for code in [0, 6] {
+            let outcome = shell(2, &format!("exit {code}")).run().unwrap();
+            assert_eq!(outcome.exit_code, code);
+        }
+        return;
+    }
+    let test = "library::exit_codes_are_known_where_sigchld_is_ignored";
+    let mut inside = Command::new("env");
+    inside
+        .arg("--ignore-signal=CHLD")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env(INSIDE, "1");
+    let finished = run(inside);
+    let ran = finished.stdout.contains("1 passed");
+    assert!(
+        ran && finished.code == 0,
+        "{}{}",
+        finished.stdout,
+        finished.stderr
+    );
 }

@@ -9,7 +9,7 @@ use conduit_core::stderr;
 use conduit_core::threads::{Mode, Seq};
 
 use crate::settings::Settings;
-use crate::{Error, Member, Result};
+use crate::{Error, Member, Result, process_code};
 
 /// An attached rank of a job.
 ///
@@ -289,8 +289,8 @@ impl<M: Mode> Conduit<M> {
     /// (`CONDUIT_EXIT_TIMEOUT`), ends this process. May be called at any time, also while others compute: the launcher
     /// ends those that do not notice.
     pub fn exit(&self, code: i32) -> ! {
-        self.member.end(code);
-        std::process::exit(code)
+        self.member.end(code, || ());
+        std::process::exit(process_code(code))
     }
 
     /// Credits for requests to `peer` that are free now (`gasnet_send_credits`).

@@ -4,7 +4,7 @@ use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
 
 use crate::settings::Settings;
-use crate::{Conduit, Error, Handlers, Member, Result, agreement};
+use crate::{Conduit, Error, Handlers, Member, Result, agreement, process_code};
 
 /// A joined job: what a rank can ask before it attaches its segment.
 #[must_use = "attach a segment to communicate"]
@@ -71,8 +71,8 @@ impl<M: Mode> Job<M> {
     /// Ends the whole job with this exit code. Does not return.
     pub fn exit(self, code: i32) -> ! {
         {
-            self.member.end(code);
-            std::process::exit(code)
+            self.member.end(code, || ());
+            std::process::exit(process_code(code))
         }
     }
 }

@@ -30,6 +30,15 @@ impl<M: Mode> std::fmt::Debug for Member<M> {
     }
 }
 
+/// The code with which a process ends that is to end its job with `code`: the system keeps eight bits, and a failure must
+/// not look like success.
+pub fn process_code(code: i32) -> i32 {
+    match code & 0xff {
+        0 if code != 0 => 1,
+        low => low,
+    }
+}
+
 /// Time in which the launcher ends a rank after another has died, with its grace.
 const LAUNCHER_ENDS_RANKS: Duration = Duration::from_secs(3);
 /// Time in which a rank that knows why the job can't start says so and ends. A backtrace takes seconds where many share a core.
@@ -186,14 +195,16 @@ impl<M: Mode> Member<M> {
         gathered.map_err(|error| Error::of(call, self.engine.rank(), error.into()))
     }
 
-    /// Ends the job with this code: tells the others and waits for them for a bounded time. What is left to do is to end
-    /// this process, with the same code. In a child of the rank's process (`fork`), and of a rank that has finished, that is all.
-    pub fn end(&self, code: i32) {
+    /// Ends the job with this code: tells the others and waits for them for a bounded time, then calls `prepare`, after which the
+    /// launcher may kill this process. What is left to do is to end this process, with the same code. In a child of the rank's
+    /// process (`fork`), and of a rank that has finished, that is all.
+    pub fn end(&self, code: i32, prepare: impl FnOnce()) {
         let engine = &self.engine;
         if engine.is_child() || matches!(engine.fault(), Some(EngineError::Finished)) {
             return;
         }
         let all_know = engine.announce_exit(code, engine.settings().exit_wait(engine.size()));
+        prepare();
         if code == 0 {
             if all_know {
                 // All end with the same code, each on its own; the launcher need not step in.

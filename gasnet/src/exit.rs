@@ -10,6 +10,7 @@ use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 use std::time::Duration;
 
 use crate::job::Job;
+use crate::output::Flush;
 use crate::signals;
 
 /// The thread that ends this process; 0 before the end.
@@ -49,7 +50,7 @@ pub(crate) fn ignore_launcher() {
 
 /// Ends this process at once, but with its output written. Handlers of `atexit` are not run: that is GASNet's rule.
 fn end_process() -> ! {
-    write_output();
+    Flush::begin().finish();
     // The rank that ends the job is the one to fail: see `Member::ended_by`, which has taken leave for this one.
     let code = if TOLD.load(Acquire) {
         0
@@ -57,16 +58,7 @@ fn end_process() -> ! {
         CODE.load(Acquire)
     };
     // SAFETY: ends the process.
-    unsafe { libc::_exit(code) }
-}
-
-fn write_output() {
-    // What a child (`fork`) has buffered is a copy of what the rank will write.
-    if Job::is_in_child() {
-        return;
-    }
-    // SAFETY: `fflush` of all streams has no precondition.
-    unsafe { libc::fflush(std::ptr::null_mut()) };
+    unsafe { libc::_exit(conduit::process_code(code)) }
 }
 
 /// The end has begun: on another thread, which will finish it, or below this call, in a handler of `SIGQUIT`.
@@ -82,9 +74,9 @@ pub(crate) fn end_job(code: c_int) -> ! {
     if !first(code) {
         join_the_end();
     }
-    write_output();
+    let output = Flush::begin();
     if let Some(job) = Job::get() {
-        job.member.end(code);
+        job.member.end(code, || output.finish());
     }
     end_process()
 }
@@ -117,11 +109,13 @@ extern "C" fn exiting(code: c_int, catch: *mut c_void) {
     if Job::is_in_child() || !first(code) {
         return;
     }
+    // C's `exit` keeps eight bits.
+    let code = code & 0xff;
     if let Some(job) = Job::get() {
         if catch.is_null() {
             job.member.leave();
         } else {
-            job.member.end(code);
+            job.member.end(code, || ());
         }
     }
 }

@@ -40,6 +40,7 @@ mod legacy;
 mod legacy_collective;
 mod limits;
 mod objects;
+mod output;
 mod prepared;
 mod query;
 mod reply;

@@ -4,6 +4,7 @@
 //! launcher left open, blocking, with an optional time limit for each call.
 
 mod allgather;
+mod ancestors;
 mod codec;
 mod connection;
 mod environment;
@@ -11,6 +12,7 @@ mod error;
 mod socket;
 
 pub use allgather::{MAX_BLOB, MAX_TAG};
+pub use ancestors::descends_from_rank;
 pub use codec::{Codec, CodecError, Maxes, Request, Response};
 pub use connection::Connection;
 pub use error::Error;

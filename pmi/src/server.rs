@@ -8,7 +8,7 @@ mod error;
 
 use std::collections::HashMap;
 
-pub use error::Error;
+pub use error::{Departure, Error};
 
 use crate::wire::{Line, MAX_KEY, MAX_KVSNAME, MAX_VALUE, carries, format, quoted};
 
@@ -91,7 +91,7 @@ pub struct Server {
     ranks: Vec<RankState>,
     in_barrier: usize,
     /// The first rank that finalized or ended, if any: no barrier completes after it.
-    departed: Option<usize>,
+    departed: Option<(usize, Departure)>,
     kvs: HashMap<String, String>,
     kvs_bytes: usize,
 }
@@ -186,7 +186,11 @@ impl Server {
             self.in_barrier -= 1;
         }
         self.ranks[rank] = RankState::Ended;
-        self.departed.get_or_insert(rank);
+        let how = match state {
+            RankState::Started => Departure::NeverJoined,
+            _ => Departure::Ended,
+        };
+        self.departed.get_or_insert((rank, how));
         self.check_barrier()
     }
 
@@ -200,15 +204,11 @@ impl Server {
             .iter()
             .position(|state| *state == RankState::InBarrier);
         match (waiting, self.departed) {
-            (Some(waiting), Some(missing)) => {
-                let ended = self.ranks[missing] == RankState::Ended;
-                let how = if ended { "ended" } else { "finalized" };
-                Err(Error::BrokenBarrier {
-                    waiting,
-                    missing,
-                    how,
-                })
-            }
+            (Some(waiting), Some((missing, how))) => Err(Error::BrokenBarrier {
+                waiting,
+                missing,
+                how,
+            }),
             _ => Ok(()),
         }
     }
@@ -336,7 +336,7 @@ impl Server {
 
     fn finalize(&mut self, rank: usize, _line: &Line<'_>) -> Result<Vec<Action>, Error> {
         self.ranks[rank] = RankState::Finalized;
-        self.departed.get_or_insert(rank);
+        self.departed.get_or_insert((rank, Departure::Finalized));
         let mut actions = answer(rank, "finalize_ack", &[("rc", "0")])?;
         actions.push(Action::Finalized { rank });
         Ok(actions)

@@ -9,6 +9,8 @@ pub use lines::LineBuffer;
 
 /// Bytes in a line, its newline included. Twice what the longest legal request needs.
 pub const MAX_LINE: usize = 4096;
+/// Bytes in a request, its newline included: Slurm cuts off what is beyond.
+pub const MAX_REQUEST: usize = 1023;
 /// Fields in a line. The longest command of PMI-1 that is not a spawn has five.
 pub const MAX_FIELDS: usize = 32;
 /// Bytes in a key (Hydra's limit).

@@ -22,7 +22,7 @@ struct Launcher {
 /// Runs `rank_main` in a thread for each rank and returns what the ranks return.
 fn job<T: Send>(size: usize, limits: Limits, rank_main: impl Fn(Connection) -> T + Sync) -> Vec<T> {
     let (ours, theirs): (Vec<_>, Vec<_>) = (0..size).map(|_| UnixStream::pair().unwrap()).unzip();
-    let server = Mutex::new(Server::new(size, "kvs", limits));
+    let server = Mutex::new(Server::new(size, &"k".repeat(256), limits));
     let launcher = Arc::new(Launcher {
         server,
         sockets: ours,
@@ -48,8 +48,10 @@ fn job<T: Send>(size: usize, limits: Limits, rank_main: impl Fn(Connection) -> T
 
 fn serve(launcher: &Launcher, rank: usize) {
     let mut lines = LineBuffer::new();
-    let mut chunk = [0; 512];
+    // Slurm takes what it reads at once for one request, and cuts off the rest.
+    let mut chunk = [0; pmi::wire::MAX_REQUEST];
     while let Ok(count @ 1..) = (&launcher.sockets[rank]).read(&mut chunk) {
+        chunk[count - 1] = b'\n';
         lines.push(&chunk[..count]);
         while let Some(line) = lines.next_line().unwrap() {
             let mut server = launcher.server.lock().unwrap();

@@ -834,6 +834,33 @@ fn ending() {
                 ends(&program, ranks, "thread", 7, &[]);
             }
         }
+        // A stream that another thread holds keeps nobody from ending.
+        for ranks in [1, 3] {
+            ends(&program, ranks, "reading", 7, &[]);
+        }
+        for network in ["shm", "udp"] {
+            ends(
+                &program,
+                2,
+                "reading-fatal",
+                1,
+                &[("CONDUIT_NETWORK", network)],
+            );
+        }
+        // The system keeps eight bits of a code. A job that fails must not look like a success.
+        for (how, code) in [("exit", 1), ("libc-exit", 0)] {
+            let finished = ran(job(&program, 2, &[how, "256"]));
+            assert_eq!(finished.code, Some(code), "{how}: {finished:#?}");
+            assert!(!finished.stderr.contains("before it"), "{finished:#?}");
+        }
+        ends(&program, 2, "start-other", 7, &[]);
+        // Without a launcher there is none to speak of the ranks.
+        for how in ["exit", "start-other"] {
+            let job = Job::alone(&program.path, [how, "7"]).env("GASNET_PSHM_NODES", "2");
+            let finished = ran(job);
+            let told = (finished.code, finished.stderr.as_str());
+            assert_eq!(told, (Some(7), ""), "{how}: {finished:#?}");
+        }
         ends(&program, 3, "spin", 7, &[]);
         // Ranks that don't hear of it are ended by the launcher, which says so and gives the code.
         let spin = job(&program, 3, &["spin", "0"]);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pmi::server::RankState;
+use pmi::server::{Departure, RankState};
 use rustix::process::Signal;
 
 use super::RunningJob;
@@ -21,8 +21,8 @@ pub(crate) struct Ending {
     forced: bool,
 }
 
-/// Something that looks wrong but is more often the consequence of what the launcher has yet to hear of: it ends the job if
-/// nothing else has until then.
+/// Something that ends the job after a while: a failed rank, which the others get a grace to follow by themselves, or what
+/// looks wrong but is more often the consequence of what the launcher has yet to hear of.
 #[derive(Debug)]
 pub(crate) struct Suspicion {
     how: How,
@@ -102,8 +102,32 @@ impl RunningJob {
 
     /// A rank waits for one that won't come.
     pub(super) fn suspect_barrier(&mut self, error: &pmi::server::Error) {
+        if let pmi::server::Error::BrokenBarrier {
+            missing,
+            how: Departure::NeverJoined,
+            ..
+        } = *error
+        {
+            return self.suspect_left(missing);
+        }
         let how = self.protocol(error.rank(), &error.to_string());
         self.suspect(how, self.launch.grace.saturating_mul(BARRIER));
+    }
+
+    /// A rank has exited with 0 without the others, which may be about to do the same and then need not be ended.
+    fn suspect_left(&mut self, rank: usize) {
+        let how = How::Left {
+            rank,
+            pid: self.pid(rank),
+            cut_off: true,
+        };
+        self.suspect(how, self.launch.grace);
+    }
+
+    /// The first rank that failed, while the others have their grace.
+    fn failed(&self) -> Option<&How> {
+        let mut suspected = self.suspicions.iter().map(|suspicion| &suspicion.how);
+        suspected.find(|how| matches!(how, How::Exited { .. }))
     }
 
     /// The end of a rank says more than what it did before.
@@ -131,11 +155,17 @@ impl RunningJob {
         if self.ending.is_some() || self.suspicions.is_empty() {
             return;
         }
-        let mut how = self.suspicions.remove(0).how;
+        let mut how = match self.failed() {
+            Some(failed) => failed.clone(),
+            None => self.suspicions.remove(0).how,
+        };
         if let How::Left { cut_off, .. } = &mut how {
             *cut_off = false;
         }
-        if !self.launch.quiet {
+        // A code that all ranks agree on is the program's own.
+        let is_common = matches!(how, How::Exited { code, .. }
+            if self.ranks.iter().all(|rank| rank.status == Some(Status::Exited(code))));
+        if !self.launch.quiet && !is_common {
             self.output.message(&how.to_string());
         }
         self.ending = Some(Ending::new(how, self.launch.grace));
@@ -186,9 +216,7 @@ impl RunningJob {
                 },
                 Status::Exited(0) => {
                     if active && self.ranks.len() > 1 {
-                        // The others may be about to do the same, and then need not be ended.
-                        let cut_off = true;
-                        self.suspect(How::Left { rank, pid, cut_off }, self.launch.grace);
+                        self.suspect_left(rank);
                     } else if let Err(error) = broken {
                         self.suspect_barrier(&error);
                     }
@@ -199,11 +227,24 @@ impl RunningJob {
             causes.push(cause);
         }
         causes.sort_by_key(precedence);
-        causes.into_iter().for_each(|how| self.end(how));
+        for how in causes {
+            match how {
+                // The others may be about to exit too, with output that is not written yet.
+                How::Exited { .. } if self.ending.is_none() => {
+                    self.suspect(how, self.launch.grace);
+                }
+                how => self.end(how),
+            }
+        }
     }
 
-    /// Ends the job for this reason, unless it is ending already.
+    /// Ends the job for this reason, unless it is ending already. A rank that has failed before is the reason, unless one is
+    /// killed: that more likely drew the failed one along.
     fn end(&mut self, how: How) {
+        let how = match self.failed() {
+            Some(failed) if precedence(&how) > 0 => failed.clone(),
+            _ => how,
+        };
         if let Some(ending) = &mut self.ending {
             if how.failed_rank().is_some() && matches!(ending.how, How::Signalled { .. }) {
                 ending.failed.get_or_insert(how);
@@ -260,7 +301,9 @@ impl RunningJob {
                     self.output.message(&text);
                 }
                 let how = How::Signalled { signal };
-                self.ending = Some(Ending::new(how, self.launch.signal_grace));
+                let mut ending = Ending::new(how, self.launch.signal_grace);
+                ending.failed = self.failed().cloned();
+                self.ending = Some(ending);
                 self.signal_all(Signal::CONT);
             }
             Some(ending) if matches!(ending.how, How::Signalled { .. }) => {

@@ -51,7 +51,17 @@ pub fn check_alone() -> Result<()> {
     check(&settings)
 }
 
+/// Whether a PMI-1 launcher has started this process as a rank. What a rank starts is no rank.
+pub fn has_launcher() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some();
+    ["PMI_FD", "PMI_PORT"].into_iter().any(is_set) && !pmi::client::descends_from_rank()
+}
+
 pub(super) fn check(settings: &Settings) -> Result<()> {
+    // The variables tell of the rank that has started this process.
+    if pmi::client::descends_from_rank() {
+        return Ok(());
+    }
     let variable = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
     match found(variable) {
         Some(found) if !settings.job.alone => Err(Error::start(format_args!(

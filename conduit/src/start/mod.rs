@@ -12,7 +12,7 @@ use conduit_core::threads::{Mode, Seq};
 use crate::error::START;
 use crate::settings::{Groups as _, Settings, Warning};
 use crate::{Error, Job, Member, Result};
-pub use alone::check_alone;
+pub use alone::{check_alone, has_launcher};
 use host::Survey;
 
 /// Joins the job as a sequential rank. See [`start_as`].

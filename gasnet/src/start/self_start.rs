@@ -22,7 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use conduit_run::Launch;
+use conduit_run::{How, Launch};
 
 /// Most ranks of a job that starts itself.
 const MOST_RANKS: usize = 65_535;
@@ -111,6 +111,9 @@ pub(crate) fn self_start(
     conduit: &str,
     arguments: Option<&[OsString]>,
 ) -> Result<(), SelfStartError> {
+    if conduit::has_launcher() {
+        return Ok(());
+    }
     let variable = |name: &str| std::env::var_os(name);
     match plan(conduit, arguments, &command_line(), variable)? {
         Some(job) => {
@@ -132,9 +135,18 @@ fn run(job: Job) -> Result<(), SelfStartError> {
         .arg0(command.next().unwrap_or_default())
         .args(command)
         .verbose(verbose)
+        .quiet(!verbose)
         .inherit_stdin(true)
         .own_process(true)
         .run()?;
+    // The user sees one program, whose exit code says enough unless the ranks can't have said what happened.
+    let is_told = matches!(
+        outcome.how,
+        How::Completed | How::Exited { .. } | How::Aborted { .. } | How::Signalled { .. }
+    );
+    if !is_told && !verbose {
+        conduit::stderr::write_line(format_args!("conduit: {}", outcome.how));
+    }
     // SAFETY: ends the process; what the client registered for its end and what its streams hold is the ranks' business.
     unsafe { libc::_exit(outcome.exit_code.into()) }
 }
@@ -146,12 +158,6 @@ fn plan(
     line: &[OsString],
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<Job>, SelfStartError> {
-    if ["PMI_FD", "PMI_PORT"]
-        .into_iter()
-        .any(|name| variable(name).is_some())
-    {
-        return Ok(None);
-    }
     if conduit == "udp" {
         return udp(given, line, variable).map(Some);
     }
@@ -325,16 +331,6 @@ mod tests {
 
     fn job(conduit: &str, given: Option<&str>, line: &str, variables: &str) -> Job {
         plan_with(conduit, given, line, variables).unwrap().unwrap()
-    }
-
-    #[test]
-    fn ranks_of_a_launcher_go_on() {
-        for launcher in ["PMI_FD=3", "PMI_PORT=host:1"] {
-            for conduit in ["smp", "udp", "ofi", "conduit"] {
-                let variables = format!("{launcher} GASNET_PSHM_NODES=4 GASNET_SPAWNFN=S");
-                assert_eq!(plan_with(conduit, None, "prog", &variables).unwrap(), None);
-            }
-        }
     }
 
     #[test]

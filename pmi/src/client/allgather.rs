@@ -37,7 +37,7 @@ impl Connection {
         if bytes.len() > MAX_BLOB {
             return Err(bad("more than 1 MiB from one rank"));
         }
-        let part = self.maxes().value.saturating_sub(1);
+        let part = self.longest_value();
         if part < LENGTH_DIGITS {
             return Err(bad("the launcher takes no values of 8 bytes"));
         }

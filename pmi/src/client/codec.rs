@@ -1,6 +1,6 @@
 //! Requests and answers, one outstanding at a time.
 
-use crate::wire::{self, Line, MAX_KEY, MAX_KVSNAME, MAX_VALUE, format, quoted};
+use crate::wire::{self, Line, MAX_KEY, MAX_KVSNAME, MAX_REQUEST, MAX_VALUE, format, quoted};
 
 /// What a rank asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,6 +225,7 @@ impl Codec {
             Request::Barrier => (Awaited::Barrier, format("barrier_in", &[])?),
             Request::Finalize => (Awaited::Finalize, format("finalize", &[])?),
         };
+        fits("request", &line, MAX_REQUEST + 1)?;
         self.awaited = Some(awaited);
         Ok(line)
     }
@@ -309,6 +310,16 @@ impl Codec {
         }
         line.push('\n');
         line
+    }
+
+    /// Bytes of a value that can be put under the longest key.
+    pub(super) fn longest_value(&self) -> usize {
+        let kvsname = self.kvsname.as_deref().unwrap_or_default();
+        let rest = "cmd=put kvsname= key= value=\n".len() + kvsname.len() + MAX_KEY;
+        self.maxes
+            .value
+            .min((MAX_REQUEST + 1).saturating_sub(rest))
+            .saturating_sub(1)
     }
 
     fn kvsname(&self) -> Result<&str, CodecError> {

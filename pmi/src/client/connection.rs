@@ -32,7 +32,8 @@ pub struct Connection {
 
 impl Connection {
     /// Connects to the launcher that the environment names: `PMI_FD` with `PMI_RANK` and `PMI_SIZE`, else `PMI_PORT`
-    /// (host:port) with `PMI_ID`. `None` when neither is there: the process was started alone.
+    /// (host:port) with `PMI_ID`. `None` when neither is there, or a [rank](super::descends_from_rank) has started this
+    /// process: it was started alone.
     ///
     /// The descriptor of `PMI_FD` is taken over and marked close-on-exec, so that programs which the rank starts don't
     /// keep the connection open; hence this succeeds once in a process.
@@ -53,6 +54,9 @@ impl Connection {
         let Some(address) = environment::read(lookup)? else {
             return Ok(None);
         };
+        if super::descends_from_rank() {
+            return Ok(None);
+        }
         if TAKEN.swap(true, Ordering::Relaxed) {
             return Err(Error::AlreadyConnected);
         }
@@ -227,6 +231,10 @@ impl Connection {
         let line = self.codec.abort(code, message);
         let sent = self.socket.send(&line, self.deadline());
         sent.map_err(|failure| wrap(failure, self.rank, "abort", self.timeout))
+    }
+
+    pub(super) fn longest_value(&self) -> usize {
+        self.codec.longest_value()
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {

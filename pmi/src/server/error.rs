@@ -47,9 +47,30 @@ pub enum Error {
         waiting: usize,
         /// The rank that will never come.
         missing: usize,
-        /// `"ended"` or `"finalized"`.
-        how: &'static str,
+        /// How it left.
+        how: Departure,
     },
+}
+
+/// How a rank left the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Departure {
+    /// It has said `finalize`.
+    Finalized,
+    /// Its process ended between `init` and `finalize`.
+    Ended,
+    /// Its process ended without `init`.
+    NeverJoined,
+}
+
+impl std::fmt::Display for Departure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Departure::Finalized => "finalized",
+            Departure::Ended => "ended",
+            Departure::NeverJoined => "ended before it joined the job",
+        })
+    }
 }
 
 impl Error {

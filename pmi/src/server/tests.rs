@@ -24,7 +24,7 @@ fn ask(server: &mut Server, rank: usize, line: &str) -> String {
 }
 
 /// Rank `waiting` waits in a barrier that rank `missing` can't enter.
-fn broken(waiting: usize, missing: usize, how: &'static str) -> Error {
+fn broken(waiting: usize, missing: usize, how: Departure) -> Error {
     Error::BrokenBarrier {
         waiting,
         missing,
@@ -131,12 +131,18 @@ fn a_barrier_releases_all_ranks_at_once_and_again() {
 fn a_barrier_without_everybody_is_an_error_whoever_comes_first() {
     let mut server = started(2);
     server.on_line(0, "cmd=barrier_in").unwrap();
-    let error = broken(0, 1, "ended");
+    let error = broken(0, 1, Departure::Ended);
     assert_eq!(server.on_end(1), Err(error));
 
     let mut server = started(2);
     server.on_line(1, "cmd=finalize").unwrap();
-    let error = broken(0, 1, "finalized");
+    let error = broken(0, 1, Departure::Finalized);
+    assert_eq!(server.on_line(0, "cmd=barrier_in"), Err(error));
+
+    let mut server = Server::new(2, "kvs", Limits::default());
+    assert_eq!(server.on_end(1), Ok(()));
+    server.on_line(0, INIT).unwrap();
+    let error = broken(0, 1, Departure::NeverJoined);
     assert_eq!(server.on_line(0, "cmd=barrier_in"), Err(error));
 }
 
@@ -146,7 +152,7 @@ fn who_finalizes_hears_so_also_if_others_wait() {
     server.on_line(0, "cmd=barrier_in").unwrap();
     let actions = server.on_line(1, "cmd=finalize").unwrap();
     assert_eq!(actions.last(), Some(&Action::Finalized { rank: 1 }));
-    let error = broken(0, 1, "finalized");
+    let error = broken(0, 1, Departure::Finalized);
     assert_eq!(server.check_barrier(), Err(error));
 }
 
@@ -155,7 +161,7 @@ fn a_rank_that_dies_in_the_barrier_leaves_the_others_an_error() {
     let mut server = started(3);
     server.on_line(0, "cmd=barrier_in").unwrap();
     assert_eq!(server.on_end(0), Ok(()), "nobody else waits yet");
-    let error = broken(2, 0, "ended");
+    let error = broken(2, 0, Departure::Ended);
     assert_eq!(server.on_line(2, "cmd=barrier_in"), Err(error));
 }
 

@@ -2,12 +2,10 @@
  * looks at the job's exit code and output. */
 #include "start.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
-
-#if defined(GASNET_PAR)
-  #include <pthread.h>
-#endif
 
 enum { END = GEX_AM_INDEX_BASE, END_BY_REPLY, NUDGE };
 
@@ -53,6 +51,26 @@ void fault_here(void);
 void abort_here(void) { abort(); }
 void fatal_here(void) { gasnett_fatalerror("by %s", "design"); }
 void fault_here(void) { raise(SIGSEGV); }
+
+/* Holds a stream's lock for ever, as a thread does that waits for input. */
+static void *read_nothing(void *stream) {
+  char line[10];
+  if (fgets(line, sizeof(line), (FILE *)stream)) gasnet_exit(CHECK_FAILED);
+  return NULL;
+}
+
+static void wait_for_input(void) {
+  int ends[2];
+  pthread_t thread;
+  FILE *stream;
+  CHECK_EQ(pipe(ends), 0);
+  stream = fdopen(ends[0], "r");
+  CHECK_EQ(pthread_create(&thread, NULL, read_nothing, stream), 0);
+  while (ftrylockfile(stream) == 0) {
+    funlockfile(stream);
+    sched_yield();
+  }
+}
 
 static void serve(void) {
   for (;;) gasnet_AMPoll();
@@ -124,6 +142,20 @@ int main(int argc, char **argv) {
     /* Ranks that never come back to the library are ended, too. */
     if (last) gasnet_exit(code);
     for (;;) {
+    }
+  } else if (!strcmp(how, "reading")) {
+    wait_for_input();
+    if (last) gasnet_exit(code);
+  } else if (!strcmp(how, "reading-fatal")) {
+    wait_for_input();
+    if (last) gex_RMA_PutBlocking(team, 0, base[0] + GASNET_PAGESIZE, &code, sizeof(code), 0);
+  } else if (!strcmp(how, "start-other")) {
+    /* What a rank starts is a job of its own. */
+    if (last) {
+      char line[4096];
+      snprintf(line, sizeof(line), "'%s' exit %d", argv[0], code + 1);
+      CHECK_EQ(WEXITSTATUS(system(line)), code + 1);
+      gasnet_exit(code);
     }
   } else if (!strcmp(how, "abort")) {
     if (last) abort_here();

@@ -1,0 +1,95 @@
+//! Writes out what C's streams hold, at the end of the process.
+//!
+//! Another thread may hold a stream's lock for ever: one that waits in `fgets(stdin)`, for example. `fflush` waits for that
+//! lock. So a thread of its own flushes, and is given up when it has waited for locks too long. A slow reader of the output
+//! is waited for, as by any program.
+
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use crate::job::Job;
+
+/// The longest wait for other threads' locks.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// How often the thread is looked at.
+const PAUSE: Duration = Duration::from_millis(20);
+
+unsafe extern "C" {
+    static stdout: *mut libc::FILE;
+    static stderr: *mut libc::FILE;
+}
+
+/// The thread that flushes; 0 before it runs.
+static THREAD: AtomicI32 = AtomicI32::new(0);
+
+/// Output on its way. Dropping it does not wait.
+pub(crate) struct Flush(Option<Receiver<()>>);
+
+impl Flush {
+    /// Begins to write out all streams.
+    pub(crate) fn begin() -> Self {
+        // What a child (`fork`) has buffered is a copy of what the rank will write.
+        if Job::is_in_child() {
+            return Self(None);
+        }
+        let (ended, end) = channel();
+        let thread = std::thread::Builder::new()
+            .name("conduit-flush".to_owned())
+            .spawn(move || {
+                block_signals();
+                // SAFETY: `gettid` has no precondition.
+                THREAD.store(unsafe { libc::gettid() }, Relaxed);
+                flush();
+                drop(ended);
+            });
+        if thread.is_err() {
+            flush();
+        }
+        Self(Some(end))
+    }
+
+    /// Waits until everything is written, or other threads have held streams for too long.
+    pub(crate) fn finish(self) {
+        let Some(end) = self.0 else { return };
+        let mut waited = Duration::ZERO;
+        while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(PAUSE) {
+            if waits_for_lock() {
+                waited += PAUSE;
+                if waited >= LONGEST_WAIT {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The standard streams first: whatever happens to the others, these are written if nobody holds them.
+fn flush() {
+    // SAFETY: the standard streams are valid, and null means all.
+    unsafe {
+        for stream in [stdout, stderr, std::ptr::null_mut()] {
+            libc::fflush(stream);
+        }
+    }
+}
+
+/// The client's signals are for its own threads.
+fn block_signals() {
+    // SAFETY: a zeroed set is filled before it is used.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+    }
+}
+
+/// Whether the thread that flushes waits for a lock, or cannot be looked at.
+fn waits_for_lock() -> bool {
+    let thread = THREAD.load(Relaxed);
+    let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
+    call.map_or(true, |call| {
+        let number = call.split(' ').next().and_then(|word| word.parse().ok());
+        number == Some(libc::SYS_futex)
+    })
+}
