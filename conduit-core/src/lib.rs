@@ -3,6 +3,7 @@
 pub mod barrier;
 pub mod bootstrap;
 pub mod collective;
+pub mod descriptors;
 pub mod engine;
 pub mod fork;
 pub mod ni;

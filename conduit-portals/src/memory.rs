@@ -9,6 +9,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::process::{Resource, getrlimit};
+
 /// Memory that several processes take from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
@@ -34,6 +36,10 @@ pub struct Memory {
     pub group: Pool,
     /// Its inode number; 0: there is no such group.
     pub group_id: u64,
+    /// Bytes of addresses that this process can still map (`RLIMIT_AS`).
+    pub addresses: u64,
+    /// Bytes of the largest file that it can make (`RLIMIT_FSIZE`).
+    pub file: u64,
 }
 
 impl Memory {
@@ -44,6 +50,13 @@ impl Memory {
             machine: Pool::of_machine(&text(Path::new("/proc/meminfo"))),
             group: UNLIMITED,
             group_id: 0,
+            addresses: getrlimit(Resource::As).current.map_or(u64::MAX, |limit| {
+                let mapped = text(Path::new("/proc/self/statm"));
+                let pages = mapped.split(' ').next().and_then(|word| word.parse().ok());
+                let page = rustix::param::page_size() as u64;
+                limit.saturating_sub(pages.unwrap_or(0) * page)
+            }),
+            file: largest_file(),
         };
         for (group, version) in groups(&text(Path::new("/proc/self/cgroup"))) {
             let read = |name: &str| text(&group.join(name));
@@ -62,6 +75,12 @@ impl Memory {
         }
         memory
     }
+}
+
+/// Bytes of the largest file that this process can make. Making a larger one would kill it
+/// (`SIGXFSZ`).
+pub(crate) fn largest_file() -> u64 {
+    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
 impl Pool {

@@ -5,9 +5,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_get_seals, fstat};
 use rustix::io;
 
+use crate::memory::largest_file;
+
 /// Makes a file of so many bytes, all zero. It vanishes with the last process that has it mapped. Whoever has it can change what is
 /// in it and nothing else: not its size, not what may be done with it, and it is no program.
 pub(crate) fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
+    if bytes as u64 > largest_file() {
+        return Err(io::Errno::FBIG);
+    }
     let create = |flags| {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | flags;
         rustix::fs::memfd_create(name, flags)

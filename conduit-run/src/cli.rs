@@ -14,9 +14,9 @@ use crate::{Bind, Launch};
 
 /// Starts the ranks of a job on this host and ends when they have ended.
 ///
-/// The exit code is 0 if all ranks exit with 0, 1 if others had to be ended because one left the job without finishing it, else
-/// that of the first rank that fails (128 + signal if it is killed). A message names that rank, and the others are ended.
-/// Signals are forwarded to all ranks.
+/// The exit code is 0 if all ranks exit with 0, 1 if others had to be ended because one left the
+/// job without finishing it, else that of the first rank that fails (128 + signal if it is killed).
+/// A message names that rank, and the others are ended. Signals are forwarded to all ranks.
 #[derive(Debug, Parser)]
 #[command(name = "conduit-run", version, after_help = AFTER_HELP)]
 struct Options {
@@ -42,8 +42,9 @@ struct Options {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
-    /// Time from SIGTERM to SIGKILL for ranks that have to end [default: 1; 3 after SIGINT or SIGTERM]. When a rank exits, the
-    /// others have as long to follow before they get SIGTERM; one that fails without a word has thirty times as long to find it
+    /// Time from SIGTERM to SIGKILL for ranks that have to end [default: 1; 3 after SIGINT or
+    /// SIGTERM]. When a rank exits, the others have as long to follow before they get SIGTERM; one
+    /// that fails without a word has thirty times as long to find it
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     grace: Option<Duration>,
 

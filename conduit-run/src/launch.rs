@@ -197,9 +197,9 @@ impl Launch {
         self.spawn()?.wait()
     }
 
-    /// Starts the job. If this process ignores `SIGCHLD`, the signal's default action is restored, because the system drops
-    /// the ranks' exit codes otherwise. The launcher's work (PMI, output, noticing failures) is done while
-    /// [`RunningJob::wait`] or [`RunningJob::wait_for`] runs.
+    /// Starts the job. If this process ignores `SIGCHLD`, the signal's default action is restored,
+    /// because the system drops the ranks' exit codes otherwise. The launcher's work (PMI, output,
+    /// noticing failures) is done while [`RunningJob::wait`] or [`RunningJob::wait_for`] runs.
     ///
     /// # Errors
     /// As [`run`](Self::run).

@@ -76,8 +76,8 @@ impl Drop for Signals {
     }
 }
 
-/// Makes the system keep the exit codes of children, which it drops where `SIGCHLD` is ignored. Programs inherit that from
-/// whoever starts them.
+/// Makes the system keep the exit codes of children, which it drops where `SIGCHLD` is ignored.
+/// Programs inherit that from whoever starts them.
 pub(crate) fn keep_exit_codes() {
     if ignored(SIGCHLD) {
         // SAFETY: sets the default action of a valid signal.

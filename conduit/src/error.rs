@@ -87,7 +87,8 @@ pub enum Error {
     /// The segment does not fit.
     #[error(
         "attach on rank {rank}: a segment of {bytes} bytes, the most is {limit} \
-         (CONDUIT_MAX_SEGMENT, or 85 % of the memory available when the job started, shared by its ranks)"
+         (CONDUIT_MAX_SEGMENT, or 85 % of the memory available when the job started, shared by its ranks; \
+         less where `ulimit -v` or `ulimit -f` leaves less)"
     )]
     SegmentTooLarge {
         /// The calling rank.

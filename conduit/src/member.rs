@@ -30,8 +30,8 @@ impl<M: Mode> std::fmt::Debug for Member<M> {
     }
 }
 
-/// The code with which a process ends that is to end its job with `code`: the system keeps eight bits, and a failure must
-/// not look like success.
+/// The code with which a process ends that is to end its job with `code`: the system keeps eight
+/// bits, and a failure must not look like success.
 pub fn process_code(code: i32) -> i32 {
     match code & 0xff {
         0 if code != 0 => 1,
@@ -195,9 +195,10 @@ impl<M: Mode> Member<M> {
         gathered.map_err(|error| Error::of(call, self.engine.rank(), error.into()))
     }
 
-    /// Ends the job with this code: tells the others and waits for them for a bounded time, then calls `prepare`, after which the
-    /// launcher may kill this process. What is left to do is to end this process, with the same code. In a child of the rank's
-    /// process (`fork`), and of a rank that has finished, that is all.
+    /// Ends the job with this code: tells the others and waits for them for a bounded time, then
+    /// calls `prepare`, after which the launcher may kill this process. What is left to do is to
+    /// end this process, with the same code. In a child of the rank's process (`fork`), and of a
+    /// rank that has finished, that is all.
     pub fn end(&self, code: i32, prepare: impl FnOnce()) {
         let engine = &self.engine;
         if engine.is_child() || matches!(engine.fault(), Some(EngineError::Finished)) {

@@ -85,6 +85,26 @@ fn the_readmes_program_greets() {
     greets(50, 4, &UNMAPPED);
 }
 
+/// Shared memory is sized by what the process may map and write.
+#[test]
+fn a_job_starts_where_its_processes_are_limited() {
+    for limit in ["-f 1000000", "-v 4000000", "-v 1000000"] {
+        let script = format!("ulimit {limit} && exec \"$0\"");
+        for network in ["shm", "udp"] {
+            let arguments = ["-c", &script, HELLO];
+            let (code, text) = job(2, "sh", &arguments, &[("CONDUIT_NETWORK", network)]);
+            assert_eq!(code, 0, "{limit} {network}: {text}");
+        }
+    }
+    let arguments = ["-c", "ulimit -f 10000 && exec \"$0\"", HELLO];
+    let (code, text) = job(2, "sh", &arguments, &[]);
+    assert_eq!(code, 1, "{text}");
+    assert!(
+        text.contains("ulimit -f") && text.contains("bytes are needed"),
+        "{text}"
+    );
+}
+
 #[test]
 fn the_readme_and_the_reference_show_the_program() {
     let (_, program) = include_str!("../src/bin/hello.rs")

@@ -50,7 +50,7 @@ pub(crate) fn ignore_launcher() {
 
 /// Ends this process at once, but with its output written. Handlers of `atexit` are not run: that is GASNet's rule.
 fn end_process() -> ! {
-    Flush::begin().finish();
+    begin_output().into_iter().for_each(Flush::finish);
     // The rank that ends the job is the one to fail: see `Member::ended_by`, which has taken leave for this one.
     let code = if TOLD.load(Acquire) {
         0
@@ -59,6 +59,12 @@ fn end_process() -> ! {
     };
     // SAFETY: ends the process.
     unsafe { libc::_exit(conduit::process_code(code)) }
+}
+
+/// Begins to write what C's streams hold. What a child (`fork`) has buffered is a copy of what the
+/// rank will write.
+fn begin_output() -> Option<Flush> {
+    (!Job::is_in_child()).then(Flush::begin)
 }
 
 /// The end has begun: on another thread, which will finish it, or below this call, in a handler of `SIGQUIT`.
@@ -74,9 +80,10 @@ pub(crate) fn end_job(code: c_int) -> ! {
     if !first(code) {
         join_the_end();
     }
-    let output = Flush::begin();
+    let output = begin_output();
     if let Some(job) = Job::get() {
-        job.member.end(code, || output.finish());
+        job.member
+            .end(code, || output.into_iter().for_each(Flush::finish));
     }
     end_process()
 }

@@ -1,14 +1,12 @@
 //! Writes out what C's streams hold, at the end of the process.
 //!
-//! Another thread may hold a stream's lock for ever: one that waits in `fgets(stdin)`, for example. `fflush` waits for that
-//! lock. So a thread of its own flushes, and is given up when it has waited for locks too long. A slow reader of the output
-//! is waited for, as by any program.
+//! Another thread may hold a stream's lock for ever: one that waits in `fgets(stdin)`, for example.
+//! `fflush` waits for that lock. So a thread of its own flushes, and is given up when it has waited
+//! for locks too long. A slow reader of the output is waited for, as by any program.
 
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
-
-use crate::job::Job;
 
 /// The longest wait for other threads' locks.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
@@ -24,15 +22,11 @@ unsafe extern "C" {
 static THREAD: AtomicI32 = AtomicI32::new(0);
 
 /// Output on its way. Dropping it does not wait.
-pub(crate) struct Flush(Option<Receiver<()>>);
+pub(crate) struct Flush(Receiver<()>);
 
 impl Flush {
     /// Begins to write out all streams.
     pub(crate) fn begin() -> Self {
-        // What a child (`fork`) has buffered is a copy of what the rank will write.
-        if Job::is_in_child() {
-            return Self(None);
-        }
         let (ended, end) = channel();
         let thread = std::thread::Builder::new()
             .name("conduit-flush".to_owned())
@@ -46,14 +40,13 @@ impl Flush {
         if thread.is_err() {
             flush();
         }
-        Self(Some(end))
+        Self(end)
     }
 
     /// Waits until everything is written, or other threads have held streams for too long.
     pub(crate) fn finish(self) {
-        let Some(end) = self.0 else { return };
         let mut waited = Duration::ZERO;
-        while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(PAUSE) {
+        while let Err(RecvTimeoutError::Timeout) = self.0.recv_timeout(PAUSE) {
             if waits_for_lock() {
                 waited += PAUSE;
                 if waited >= LONGEST_WAIT {
@@ -64,7 +57,8 @@ impl Flush {
     }
 }
 
-/// The standard streams first: whatever happens to the others, these are written if nobody holds them.
+/// The standard streams first: whatever happens to the others, these are written if nobody holds
+/// them.
 fn flush() {
     // SAFETY: the standard streams are valid, and null means all.
     unsafe {

@@ -19,7 +19,7 @@ pub use error::{Error, Result};
 pub use far::Far;
 pub use hosts::Hosts;
 pub use inter_host::InterHost;
-pub use start::start;
+pub use start::{Room, start};
 
 use std::io::Write as _;
 

@@ -18,7 +18,32 @@ use crate::composite::Composite;
 use crate::settings::NetworkSettings;
 use crate::{Error, Far, Hosts, InterHost, Network, Result};
 
-/// Starts the network of a job whose ranks attach segments of at most `segment` bytes. Collective.
+/// Shared memory of each rank, bytes; the same on all ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// For the largest segment.
+    pub segment: usize,
+    /// For queues.
+    pub queues: usize,
+}
+
+/// Bytes of shared memory that a rank's queues can take. Addresses only, until they are used.
+const QUEUES: usize = 1 << 30;
+
+impl Room {
+    /// The room in a job of `size` ranks where a rank's memory can hold a segment of `segment`
+    /// bytes, and its shared memory has at most `shared` bytes.
+    pub fn new(settings: NetworkSettings<'_>, size: u32, segment: usize, shared: usize) -> Self {
+        let queues = QUEUES.min(shared / 4);
+        let besides = queues + shm_besides(settings, size) + ShmConfig::STAGING;
+        Self {
+            segment: segment.min(shared.saturating_sub(besides)),
+            queues,
+        }
+    }
+}
+
+/// Starts the network of a job whose ranks have this room. Collective.
 /// Hosts whose ranks turn out not to share memory are split.
 ///
 /// # Errors
@@ -28,10 +53,10 @@ pub fn start<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     settings: NetworkSettings<'_>,
     hosts: &mut Hosts,
-    segment: usize,
+    room: Room,
 ) -> Result<Network<M>> {
     let mut choice = choose(settings, hosts, bootstrap.rank())?;
-    let config = shm_config(settings, bootstrap.size(), segment);
+    let config = shm_config(settings, bootstrap.size(), room);
     let everybody: Vec<Rank> = (0..bootstrap.size()).collect();
     let neighbours = match &choice {
         Choice::IntraHost => &everybody,
@@ -189,15 +214,26 @@ fn adapt(portals: &mut PortalsConfig, settings: NetworkSettings<'_>, shm: &ShmCo
     portals.region_bytes = shm.region_bytes.saturating_add(ROUNDING);
 }
 
+fn chunk_bytes(settings: NetworkSettings<'_>) -> usize {
+    settings.engine.chunk.next_multiple_of(64)
+}
+
+/// Bytes of regions for what the engine needs besides the segment.
+fn shm_besides(settings: NetworkSettings<'_>, size: u32) -> usize {
+    let engine = settings.engine;
+    let chunks = (engine.sb_chunks + engine.rpl_chunks) as usize * chunk_bytes(settings);
+    let control = size as usize * 8 + (1 << 20);
+    chunks + control
+}
+
 /// Configuration of shared memory: regions for the segment and for what the engine needs besides
 /// (`Engine::start`).
-fn shm_config(settings: NetworkSettings<'_>, size: u32, segment: usize) -> ShmConfig {
+fn shm_config(settings: NetworkSettings<'_>, size: u32, room: Room) -> ShmConfig {
     let engine = settings.engine;
-    let chunk = engine.chunk.next_multiple_of(64);
-    let chunks = (engine.sb_chunks + engine.rpl_chunks) as usize * chunk;
-    let control = size as usize * 8 + (1 << 20);
+    let chunk = chunk_bytes(settings);
     ShmConfig {
-        region_bytes: segment + chunks + control,
+        region_bytes: room.segment + shm_besides(settings, size),
+        queue_bytes: room.queues,
         huge_pages: settings.shm.huge_pages,
         windows: engine.windows,
         inject_size: if engine.inject { chunk } else { 0 },

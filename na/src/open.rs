@@ -19,6 +19,7 @@ impl Class<Network> {
         sink: impl Fn(Completion) + Send + Sync + 'static,
     ) -> Result<Self> {
         let info: Info = info.parse()?;
+        conduit_core::descriptors::occupy_standard_streams();
         let (settings, warnings) =
             Settings::from_env().map_err(|error| Error::Refused(error.to_string()))?;
         for warning in warnings {

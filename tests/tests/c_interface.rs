@@ -853,6 +853,11 @@ fn ending() {
             assert_eq!(finished.code, Some(code), "{how}: {finished:#?}");
             assert!(!finished.stderr.contains("before it"), "{finished:#?}");
         }
+        for network in ["shm", "udp"] {
+            let job = job(&program, 2, &["closed-streams", "7"]);
+            let finished = ran(job.env("CONDUIT_NETWORK", network));
+            assert_eq!(finished.code, Some(7), "{network}: {finished:#?}");
+        }
         ends(&program, 2, "start-other", 7, &[]);
         // Without a launcher there is none to speak of the ranks.
         for how in ["exit", "start-other"] {

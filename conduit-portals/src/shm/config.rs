@@ -73,6 +73,9 @@ impl Default for ShmConfig {
 }
 
 impl ShmConfig {
+    /// Bytes of shared memory besides queues and regions, at most, with default settings.
+    pub const STAGING: usize = 16 << 20;
+
     /// Bytes of the largest put.
     pub(super) fn put_limit(&self) -> usize {
         self.max_message.max(self.max_managed)

@@ -90,7 +90,7 @@ impl<M: Mode> Shm<M> {
         else {
             return Err(NiError::OverLimit {
                 operation: OPERATION,
-                what: "bytes beside the regions that exist (setting region_bytes)",
+                what: "bytes beside the regions that exist",
                 value: len as u64,
                 limit: room as u64,
             });
@@ -130,6 +130,7 @@ impl<M: Mode> Shm<M> {
             machine,
             group,
             group_id,
+            ..
         } = Memory::read();
         let own = self.own().control();
         own.memory_group.store(group_id, Ordering::SeqCst);
@@ -222,7 +223,7 @@ impl<M: Mode> Shm<M> {
         let Some(capacity) = capacity else {
             return Err(NiError::OverLimit {
                 operation: "eq_create",
-                what: "slots per ring, rounded up to a power of two (setting queue_bytes)",
+                what: "slots per ring, rounded up to a power of two",
                 value: wanted as u64,
                 limit: each.min(MOST_SLOTS) as u64,
             });

@@ -268,10 +268,14 @@ fn system(rank: Rank, operation: &'static str, error: impl ToString) -> ShmError
 fn prepare(rank: Rank, size: u32, config: &ShmConfig) -> Result<(OwnedFd, Arc<Mapping>), ShmError> {
     config.check()?;
     let layout = Layout::new(config);
+    let failed = |operation, error| {
+        let reason = format!("{error}; {} bytes are needed", layout.total);
+        system(rank, operation, reason)
+    };
     let fd = sealed_file::create("conduit-shm", layout.total)
-        .map_err(|e| system(rank, "create shared memory", e))?;
+        .map_err(|e| failed("create shared memory (bounded by ulimit -f)", e))?;
     let own = Mapping::new(&fd, &layout, config.huge_pages)
-        .map_err(|e| system(rank, "map shared memory (setting region_bytes)", e))?;
+        .map_err(|e| failed("map shared memory (bounded by ulimit -v)", e))?;
     let control = own.control();
     control.version.store(VERSION, Ordering::Relaxed);
     control.rank.store(rank, Ordering::Relaxed);
@@ -339,7 +343,7 @@ fn map(memory: &OwnedFd, config: &ShmConfig, peer: Rank, size: u32) -> Result<Ma
         ));
     }
     let mapping = Mapping::new(memory, &layout, config.huge_pages)
-        .map_err(|e| format!("mapping its memory (setting region_bytes): {e}"))?;
+        .map_err(|e| format!("mapping its memory (bounded by ulimit -v): {e}"))?;
     let control = mapping.control();
     let found = (
         control.magic.load(Ordering::Acquire),

@@ -65,7 +65,7 @@ impl Regions {
         let Some(rounded) = rounded.filter(|&rounded| rounded <= self.room) else {
             return Err(over_limit(
                 OPERATION,
-                "bytes beside the regions that exist (setting region_bytes)",
+                "bytes beside the regions that exist",
                 len as u64,
                 self.room as u64,
             ));

@@ -21,8 +21,9 @@ pub(crate) struct Ending {
     forced: bool,
 }
 
-/// Something that ends the job after a while: a failed rank, which the others get a grace to follow by themselves, or what
-/// looks wrong but is more often the consequence of what the launcher has yet to hear of.
+/// Something that ends the job after a while: a failed rank, which the others get a grace to follow
+/// by themselves, or what looks wrong but is more often the consequence of what the launcher has
+/// yet to hear of.
 #[derive(Debug)]
 pub(crate) struct Suspicion {
     how: How,
@@ -114,7 +115,8 @@ impl RunningJob {
         self.suspect(how, self.launch.grace.saturating_mul(BARRIER));
     }
 
-    /// A rank has exited with 0 without the others, which may be about to do the same and then need not be ended.
+    /// A rank has exited with 0 without the others, which may be about to do the same and then need
+    /// not be ended.
     fn suspect_left(&mut self, rank: usize) {
         let how = How::Left {
             rank,
@@ -238,8 +240,8 @@ impl RunningJob {
         }
     }
 
-    /// Ends the job for this reason, unless it is ending already. A rank that has failed before is the reason, unless one is
-    /// killed: that more likely drew the failed one along.
+    /// Ends the job for this reason, unless it is ending already. A rank that has failed before is
+    /// the reason, unless one is killed: that more likely drew the failed one along.
     fn end(&mut self, how: How) {
         let how = match self.failed() {
             Some(failed) if precedence(&how) > 0 => failed.clone(),

@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_portals::memory::Memory;
-use lanes::Hosts;
+use lanes::{Hosts, Room};
 
 use crate::settings::{Groups as _, Settings};
 use crate::{Error, Result};
@@ -29,6 +29,9 @@ pub(super) struct Survey {
     machine_ranks: u32,
     /// The least share of a rank in the memory of its machine, bytes; the same on every rank.
     share: usize,
+    /// The most bytes of shared memory that each rank can have and all of its host can map; the
+    /// same on every rank.
+    mappable: usize,
 }
 
 /// Idle polls before a rank yields if processors are oversubscribed: the rank that it waits for
@@ -39,12 +42,14 @@ const OVERSUBSCRIBED_YIELDS: u32 = 200;
 /// Of the available memory, what segments may take together (GASNet's default for its largest
 /// segment).
 const SEGMENT_SHARE: f64 = 0.85;
+/// Of the addresses that a process can map, what shared memory may take.
+const SHARED_ADDRESSES: f64 = 0.75;
 /// What a rank needs besides: its queues, buffers, and the program.
 const NO_SEGMENT: usize = 64 << 20;
 /// Bytes of the mask of processors; those with higher numbers are left out.
 const MASK_BYTES: usize = 128;
 
-/// What a rank tells the others about its host. Its encoding: a mask of processors, three numbers
+/// What a rank tells the others about its host. Its encoding: a mask of processors, five numbers
 /// of 8 bytes, the names of machine and host after their lengths in 4 bytes, then settings that
 /// have to be the same; little-endian.
 struct HostInfo {
@@ -52,6 +57,8 @@ struct HostInfo {
     memory: u64,
     group: u64,
     group_memory: u64,
+    addresses: u64,
+    file: u64,
     machine: String,
     host: String,
     settings: String,
@@ -60,7 +67,8 @@ struct HostInfo {
 impl HostInfo {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = self.mask.to_vec();
-        for number in [self.memory, self.group, self.group_memory] {
+        let numbers = [self.memory, self.group, self.group_memory];
+        for number in numbers.into_iter().chain([self.addresses, self.file]) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         for name in [&self.machine, &self.host] {
@@ -76,6 +84,8 @@ impl HostInfo {
         let (memory, rest) = rest.split_first_chunk::<8>()?;
         let (group, rest) = rest.split_first_chunk::<8>()?;
         let (group_memory, rest) = rest.split_first_chunk::<8>()?;
+        let (addresses, rest) = rest.split_first_chunk::<8>()?;
+        let (file, rest) = rest.split_first_chunk::<8>()?;
         let (machine, rest) = name(rest)?;
         let (host, settings) = name(rest)?;
         Some(Self {
@@ -83,6 +93,8 @@ impl HostInfo {
             memory: u64::from_le_bytes(*memory),
             group: u64::from_le_bytes(*group),
             group_memory: u64::from_le_bytes(*group_memory),
+            addresses: u64::from_le_bytes(*addresses),
+            file: u64::from_le_bytes(*file),
             machine,
             host,
             settings: String::from_utf8(settings.to_vec()).ok()?,
@@ -117,6 +129,8 @@ impl Survey {
             memory: memory.machine.available,
             group: memory.group_id,
             group_memory: memory.group.available,
+            addresses: memory.addresses,
+            file: memory.file,
             // Where the boot has no name, what shares memory is what shares processors.
             machine: boot()
                 .or_else(|_| name.clone().map_err(drop))
@@ -178,11 +192,22 @@ impl Survey {
         let shares = machines.chain(groups);
         let share = shares.map(|(count, memory)| memory / u64::from(*count));
         let share = share.min().unwrap_or(0);
+        let mut neighbours: HashMap<&str, u64> = HashMap::new();
+        for info in infos {
+            *neighbours.entry(&info.host).or_default() += 1;
+        }
+        // A rank maps the memory of all on its host.
+        let mappable = infos.iter().map(|info| {
+            let shared = (info.addresses as f64 * SHARED_ADDRESSES) as u64;
+            info.file.min(shared / neighbours[&*info.host])
+        });
+        let mappable = mappable.min().unwrap_or(0);
         Self {
             hosts: Hosts::new(rank, infos.iter().map(|info| &*info.host)),
             processors,
             machine_ranks,
             share: usize::try_from(share).unwrap_or(usize::MAX),
+            mappable: usize::try_from(mappable).unwrap_or(usize::MAX),
         }
     }
 
@@ -204,11 +229,14 @@ impl Survey {
         1 + u32::from(named && needed)
     }
 
-    /// Bytes of the largest segment.
-    pub(super) fn segment_limit(&self, settings: &Settings) -> usize {
+    /// The room for segments and queues.
+    pub(super) fn room(&self, settings: &Settings, size: u32) -> Room {
         let share = self.share - NO_SEGMENT.min(self.share / 2);
         let share = (share as f64 * SEGMENT_SHARE) as usize;
-        settings.job.max_segment.unwrap_or(share) & !(page() - 1)
+        let segment = settings.job.max_segment.unwrap_or(share);
+        let mut room = Room::new(settings.of_network(), size, segment, self.mappable);
+        room.segment &= !(page() - 1);
+        room
     }
 }
 
@@ -261,6 +289,8 @@ mod tests {
             memory,
             group: 0,
             group_memory: u64::MAX,
+            addresses: u64::MAX,
+            file: u64::MAX,
             machine: host.to_owned(),
             host: host.to_owned(),
             settings: String::new(),
@@ -306,10 +336,31 @@ mod tests {
     #[test]
     fn segments_share_the_memory() {
         let settings = Settings::default();
-        assert!(one_host(4, 0b1111).segment_limit(&settings) <= (1 << 30) / 4);
+        assert!(one_host(4, 0b1111).room(&settings, 4).segment <= (1 << 30) / 4);
         let mut settings = Settings::default();
         settings.job.max_segment = Some(10_000);
-        assert_eq!(one_host(4, 0b1111).segment_limit(&settings), 8192);
+        assert_eq!(one_host(4, 0b1111).room(&settings, 4).segment, 8192);
+    }
+
+    #[test]
+    fn limits_of_a_process_bound_its_shared_memory() {
+        let settings = Settings::default();
+        let room = |addresses: u64, file: u64| {
+            let mut infos: Vec<_> = (0..2).map(|_| info("a", 1, 64 << 30)).collect();
+            (infos[1].addresses, infos[1].file) = (addresses, file);
+            Survey::of(0, &infos).room(&settings, 2)
+        };
+        let free = room(u64::MAX, u64::MAX);
+        assert!(free.segment > 20 << 30);
+        for (addresses, file) in [(4 << 30, u64::MAX), (u64::MAX, 3 << 29)] {
+            let Room { segment, queues } = room(addresses, file);
+            assert!(segment > 512 << 20, "{segment}");
+            assert!(
+                segment + queues < 3 << 29 && queues < free.queues,
+                "{queues}"
+            );
+        }
+        assert_eq!(room(1 << 20, u64::MAX).segment, 0);
     }
 
     /// Processors count on each host, the segment's limit is that of the host with least memory for
@@ -373,18 +424,20 @@ mod tests {
         info.machine = "a machine".to_owned();
         info.settings = "A=1\nB=2".to_owned();
         (info.group, info.group_memory) = (17, 1 << 20);
+        (info.addresses, info.file) = (1 << 40, 1 << 41);
         let read = HostInfo::decode(&info.encode()).unwrap();
         assert_eq!(read.mask, info.mask);
         assert_eq!(
             (read.memory, read.group, read.group_memory),
             (info.memory, info.group, info.group_memory)
         );
+        assert_eq!((read.addresses, read.file), (info.addresses, info.file));
         assert_eq!(
             (read.machine, read.host, read.settings),
             (info.machine, info.host, info.settings)
         );
-        for bytes in [&[][..], &[0; 156], &[0xff; 200]] {
-            assert!(HostInfo::decode(bytes).is_none() || bytes.len() == 156);
+        for bytes in [&[][..], &[0; 172], &[0xff; 200]] {
+            assert!(HostInfo::decode(bytes).is_none() || bytes.len() == 172);
         }
     }
 

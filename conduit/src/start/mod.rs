@@ -5,6 +5,7 @@ mod host;
 mod pmi;
 
 use conduit_core::bootstrap::{Alone, Bootstrap};
+use conduit_core::descriptors::occupy_standard_streams;
 use conduit_core::engine::{Engine, Error as EngineError};
 use conduit_core::stderr;
 use conduit_core::threads::{Mode, Seq};
@@ -56,6 +57,7 @@ fn join_by<M: Mode>(
     call: &'static str,
     adjust: impl FnOnce(&mut Settings, u32),
 ) -> Result<Member<M>> {
+    occupy_standard_streams();
     let told = || std::env::var("PMI_RANK").ok()?.parse().ok();
     let found = Settings::from_env().map_err(Error::settings);
     let found = found.and_then(|found| Ok((Launcher::find(&found.0)?, found)));
@@ -81,18 +83,14 @@ fn start_on<M: Mode>(
     }
     let mut survey = Survey::take(bootstrap, &settings)?;
     survey.adapt(&mut settings);
-    let most_segment = survey.segment_limit(&settings);
-    let network = lanes::start(
-        bootstrap,
-        settings.of_network(),
-        &mut survey.hosts,
-        most_segment,
-    )
-    .map_err(|error| Error::Network {
-        call: START,
-        rank: None,
-        error,
-    })?;
+    let room = survey.room(&settings, bootstrap.size());
+    let network = lanes::start(bootstrap, settings.of_network(), &mut survey.hosts, room).map_err(
+        |error| Error::Network {
+            call: START,
+            rank: None,
+            error,
+        },
+    )?;
     let rank = bootstrap.rank();
     let engine = Engine::start(network, bootstrap, &settings.engine);
     let engine = engine.map_err(|error| Error::of(START, rank, error))?;
@@ -101,7 +99,7 @@ fn start_on<M: Mode>(
         settings,
         launcher,
         survey.hosts,
-        most_segment,
+        room.segment,
     ))
 }
 

@@ -111,6 +111,7 @@ pub(crate) fn self_start(
     conduit: &str,
     arguments: Option<&[OsString]>,
 ) -> Result<(), SelfStartError> {
+    conduit_core::descriptors::occupy_standard_streams();
     if conduit::has_launcher() {
         return Ok(());
     }
@@ -139,7 +140,8 @@ fn run(job: Job) -> Result<(), SelfStartError> {
         .inherit_stdin(true)
         .own_process(true)
         .run()?;
-    // The user sees one program, whose exit code says enough unless the ranks can't have said what happened.
+    // The user sees one program, whose exit code says enough unless the ranks can't have said what
+    // happened.
     let is_told = matches!(
         outcome.how,
         How::Completed | How::Exited { .. } | How::Aborted { .. } | How::Signalled { .. }

@@ -1,7 +1,8 @@
 //! Tells a rank from a program that a rank has started.
 //!
-//! Both find the launcher's variables. But a rank marks its descriptor close-on-exec when it connects, so what it starts later
-//! finds the variables of a connection that belongs to an ancestor.
+//! Both find the launcher's variables. But a rank marks its descriptor close-on-exec when it
+//! connects, so what it starts later finds the variables of a connection that belongs to an
+//! ancestor.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,8 +13,8 @@ use rustix::fs::OFlags;
 /// The variables by which a launcher tells ranks apart.
 const NAMES: [&str; 3] = ["PMI_FD", "PMI_RANK", "CONDUIT_JOB_ID"];
 
-/// Whether the environment's `PMI_FD` is the connection of a process that this one descends from. What can't be read in
-/// `/proc` counts as "no".
+/// Whether the environment's `PMI_FD` is the connection of a process that this one descends from.
+/// What can't be read in `/proc` counts as "no".
 pub fn descends_from_rank() -> bool {
     let own = NAMES.map(|name| std::env::var_os(name).map(|value| value.into_encoded_bytes()));
     let Some(descriptor) = own[0].as_deref().and_then(|text| str::from_utf8(text).ok()) else {

@@ -2,6 +2,7 @@
  * looks at the job's exit code and output. */
 #include "start.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -90,6 +91,10 @@ int main(int argc, char **argv) {
     if (gex_System_QueryJobRank() == gex_System_QueryJobSize() - 1) gasnet_exit(code);
     serve();
   }
+  if (!strcmp(how, "closed-streams")) {
+    close(0);
+    close(1);
+  }
   start(&argc, &argv, handlers, 3, GASNET_PAGESIZE);
   last = me == size - 1;
   printf("rank %d is there\n", (int)me);
@@ -149,6 +154,16 @@ int main(int argc, char **argv) {
   } else if (!strcmp(how, "reading-fatal")) {
     wait_for_input();
     if (last) gex_RMA_PutBlocking(team, 0, base[0] + GASNET_PAGESIZE, &code, sizeof(code), 0);
+  } else if (!strcmp(how, "closed-streams")) {
+    /* Nothing of the library's is under the numbers that are free now. */
+    char byte;
+    gex_RMA_PutBlocking(team, neighbour(1), base[neighbour(1)], &code, sizeof(code), 0);
+    barrier();
+    CHECK_EQ(read(0, &byte, 1), 0);
+    CHECK(open("/dev/null", O_RDWR) > 2);
+    CHECK(dup2(2, 1) == 1);
+    barrier();
+    if (last) gasnet_exit(code);
   } else if (!strcmp(how, "start-other")) {
     /* What a rank starts is a job of its own. */
     if (last) {

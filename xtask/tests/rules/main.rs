@@ -3,5 +3,6 @@
 mod circles;
 mod commits;
 mod features;
+mod settings;
 mod width;
 mod workspace;

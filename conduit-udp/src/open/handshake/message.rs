@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Numbers after names are lengths in bytes; integers are little-endian. The attempt counts how
-//! often the same was sent, and no code covers it. An answer repeats the attempt of what it answers.
+//! often the same was sent, and no code covers it. An answer repeats the attempt of what it
+//! answers.
 
 use conduit_core::ni::Rank;
 use seal::SESSION_TAG;

@@ -61,8 +61,8 @@ const CHECK_PAUSE: Nanos = 250 * MILLISECOND;
 const CHECK_TIME: Nanos = 2_000 * MILLISECOND;
 /// Reports that a port is closed, after which a handshake has failed.
 const ENOUGH_REPORTS: u8 = 2;
-/// Attempts that were refused, after which a handshake has failed. An init that was corrupted on its
-/// way is refused as well, so one is not enough.
+/// Attempts that were refused, after which a handshake has failed. An init that was corrupted on
+/// its way is refused as well, so one is not enough.
 const ENOUGH_REFUSALS: u32 = 4;
 /// Cookies, besides two for each peer there can be, that are remembered.
 const SPENT: usize = 1024;

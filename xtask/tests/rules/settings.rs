@@ -1,0 +1,37 @@
+//! A message that names a setting names one that exists.
+
+use crate::workspace::{git, read};
+
+/// The word behind each of these begins a setting's name.
+const BEFORE: [&str; 2] = ["(setting ", "setting: \""];
+
+#[test]
+fn settings_that_messages_name_exist() {
+    let Some(files) = git(&["ls-files", "*.rs"]) else {
+        return;
+    };
+    let documented = ["docs/settings.md", "docs/mercury.md", "docs/portals4.md"]
+        .map(|page| read(page).unwrap_or_else(|| panic!("{page} can't be read")));
+    let exists = |name: &str| documented.iter().any(|page| page.contains(name));
+    let mut missing = Vec::new();
+    let mut named = 0;
+    for file in files.lines().filter(|file| !file.contains("tests")) {
+        let text = read(file).unwrap_or_default();
+        for before in BEFORE {
+            for (_, behind) in text.match_indices(before).map(|(at, _)| text.split_at(at)) {
+                let behind = &behind[before.len()..];
+                let end = behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                let name = &behind[..end.unwrap_or(behind.len())];
+                // Others are written by a format, or say that there is none.
+                if name.contains('_') {
+                    named += 1;
+                    if !exists(name) {
+                        missing.push(format!("{file}: {name}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(named > 5, "only {named} found");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
