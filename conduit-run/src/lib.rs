@@ -54,6 +54,7 @@ mod job;
 mod launch;
 mod outcome;
 mod output;
+mod process;
 mod program;
 mod rank;
 mod settings;

@@ -31,6 +31,8 @@ pub(crate) struct Rank {
     pub(crate) control: Control,
     /// Standard output and error, when they come through pipes.
     pub(crate) sources: [Option<Source>; 2],
+    /// The program with which it has joined the job.
+    pub(crate) program: Option<(u64, u64)>,
     /// Set once the process has ended and has been reaped: its number means nothing any more.
     pub(crate) status: Option<Status>,
 }
@@ -111,6 +113,7 @@ pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank,
         pid,
         control: Control::new(ours.into()),
         sources,
+        program: None,
         status: None,
     };
     match pidfd_open(pid, PidfdFlags::empty()) {

@@ -217,6 +217,50 @@ fn a_rank_that_breaks_the_protocol_is_named() {
     }
 }
 
+#[test]
+fn a_rank_that_becomes_another_program_is_named() {
+    let args = [
+        "-n",
+        "2",
+        "--grace",
+        "0.05",
+        PROBE,
+        "misbehave",
+        "exec",
+        "1",
+    ];
+    let finished = run(conduit_run(&args));
+    assert_eq!(finished.code, 1, "{}", finished.stderr);
+    let message = "it has become another program without finalize";
+    let named = finished.stderr.starts_with("conduit-run: rank 1 (pid ");
+    assert!(
+        named && finished.stderr.contains(message),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
+fn a_stopped_rank_is_named_with_the_one_that_failed() {
+    // Rank 0 fails when rank 1 is stopped.
+    let script = "[ $PMI_RANK = 1 ] && { echo $$ > $0; kill -STOP $$; }; \
+        until read pid < $0; do :; done; \
+        until grep -q '^State:.T' /proc/$pid/status; do :; done; exit 5";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pid");
+    let path = path.to_str().unwrap();
+    let args = ["-n", "2", "--grace", "0.05", "sh", "-c", script, path];
+    let finished = run(conduit_run(&args));
+    assert_eq!(finished.code, 5, "{}", finished.stderr);
+    let parts = [
+        "conduit-run: rank 0 (pid ",
+        "; rank 1 (pid ",
+        ") is stopped; ending the job",
+    ];
+    let all = parts.iter().all(|part| finished.stderr.contains(part));
+    assert!(all, "{}", finished.stderr);
+}
+
 /// It closes its connection first and takes longer than the grace for the rest.
 #[test]
 fn a_rank_that_fails_slowly_says_why_before_it_is_named() {

@@ -339,10 +339,11 @@ impl<M: Mode> Conduit<M> {
 
 impl<M: Mode> Drop for Conduit<M> {
     fn drop(&mut self) {
-        // A job of one leaves nobody, nor does a child; a panic has said more.
+        // A job of one leaves nobody, nor does a child; a panic or the error that ended the job has
+        // said more.
         let engine = self.member.engine();
         let leaves = !self.finished.load(Relaxed) && self.size() > 1 && !engine.is_child();
-        if leaves && !std::thread::panicking() {
+        if leaves && !std::thread::panicking() && engine.fault().is_none() {
             stderr::write_line(format_args!(
                 "conduit: rank {} of {} leaves the job without Conduit::finish, and the others can't go on",
                 self.rank(),

@@ -1,5 +1,6 @@
 //! `pmi-probe`: shows what a rank can learn from its launcher, under any launcher that speaks PMI-1.
 
+use std::os::unix::process::CommandExt as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -71,6 +72,8 @@ enum Way {
     Flood,
     /// Close the connection and go on
     Close,
+    /// Become another program
+    Exec,
 }
 
 /// Longer than the launcher's grace, as a rank of a crowded host may take.
@@ -138,6 +141,7 @@ fn misbehave(launcher: Connection, way: Way) -> ! {
         Way::Endless => while send(&[b'x'; 1000]) {},
         Way::Flood => while send(b"cmd=get_maxes\n") {},
         Way::Close => drop(launcher),
+        Way::Exec => drop(std::process::Command::new("sleep").arg("1000").exec()),
     }
     loop {
         std::thread::park();

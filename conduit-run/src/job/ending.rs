@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use super::RunningJob;
 use crate::outcome::signal_text;
-use crate::{How, Status};
+use crate::{How, Status, process};
 
 /// A job on its way out.
 #[derive(Debug)]
@@ -97,6 +97,11 @@ impl RunningJob {
 
     /// A rank has closed its connection between `init` and `finalize`.
     pub(super) fn suspect_closed(&mut self, rank: usize) {
+        let program = process::program(self.ranks[rank].pid);
+        if program.is_some() && program != self.ranks[rank].program {
+            let how = self.protocol(rank, "it has become another program without finalize");
+            return self.suspect(how, self.launch.grace);
+        }
         let how = self.protocol(rank, "it has closed its connection without finalize");
         self.suspect(how, self.launch.grace.saturating_mul(CLOSED));
     }
@@ -254,7 +259,9 @@ impl RunningJob {
             return;
         }
         if !self.launch.quiet {
-            self.output.message(&format!("{how}; ending the job"));
+            let stopped = self.stopped(&how);
+            self.output
+                .message(&format!("{how}{stopped}; ending the job"));
         }
         for (number, rank) in self.ranks.iter().enumerate() {
             // Who has aborted the job or closed its connection ends by itself, and may still have something to say.
@@ -267,6 +274,19 @@ impl RunningJob {
         self.ending = Some(Ending::new(how, self.launch.grace));
         // A stopped rank hears SIGTERM only when it goes on.
         self.signal_all(Signal::CONT);
+    }
+
+    /// Names ranks that a signal has stopped: the one that failed may have waited for them.
+    fn stopped(&self, how: &How) -> String {
+        if !matches!(how, How::Exited { .. }) {
+            return String::new();
+        }
+        let stopped = (0..self.ranks.len()).filter(|&rank| {
+            self.ranks[rank].status.is_none() && process::is_stopped(self.ranks[rank].pid)
+        });
+        stopped
+            .map(|rank| format!("; rank {rank} (pid {}) is stopped", self.pid(rank)))
+            .collect()
     }
 
     fn signal_all(&self, signal: Signal) {

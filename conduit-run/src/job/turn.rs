@@ -11,7 +11,7 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 use super::RunningJob;
 use crate::control::Incoming;
 use crate::output::Stream;
-use crate::{Error, Status, strays};
+use crate::{Error, Status, process, strays};
 
 /// What a descriptor of the poll set is.
 #[derive(Debug, Clone, Copy)]
@@ -144,6 +144,9 @@ impl RunningJob {
     }
 
     fn on_line(&mut self, rank: usize, line: &str) {
+        if !self.is_active(rank) {
+            self.ranks[rank].program = process::program(self.ranks[rank].pid);
+        }
         let actions = match self.server.on_line(rank, line) {
             Ok(actions) => actions,
             Err(error @ pmi::server::Error::BrokenBarrier { .. }) => {
