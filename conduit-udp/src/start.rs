@@ -1,6 +1,10 @@
 //! Job start over UDP: every rank opens its socket and exchanges addresses with the others.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +15,11 @@ use conduit_core::threads::Mode;
 
 use conduit_portals::transport::{PortalsConfig, PortalsCounters, ProgressThread, Transport};
 
+use crate::mix::mixed;
 use crate::protocol::{Config, Counters, Endpoint};
 use crate::socket::{
     FaultConfig, FaultCounters, ForeignDatagrams, Options, Peers, Socket, SocketCounters,
-    SocketError, UdpAddress, Wire,
+    SocketError, UdpAddress, Wire, interfaces, list,
 };
 use crate::{Carrier, Udp};
 use seal::{Exchange, ExchangeError, Protection, Sealer, random_incarnation};
@@ -117,6 +122,27 @@ pub enum UdpError {
         /// Its address.
         theirs: String,
     },
+    /// Two hosts have the same address.
+    #[error(
+        "udp start: rank {first} on host {first_host} and rank {second} on host {second_host} have the address {address}, \
+         which belongs to a network inside each host; choose another by CONDUIT_UDP_INTERFACE. Host {own_host} has {offered}"
+    )]
+    SameAddress {
+        /// A rank.
+        first: Rank,
+        /// Its host.
+        first_host: String,
+        /// A rank of the other host.
+        second: Rank,
+        /// That host.
+        second_host: String,
+        /// The address.
+        address: IpAddr,
+        /// The host of the calling rank.
+        own_host: String,
+        /// Its interfaces.
+        offered: String,
+    },
     /// Another rank could not start.
     #[error("udp start: rank {peer} failed: {reason}")]
     PeerFailed {
@@ -161,13 +187,27 @@ fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<Prepared, UdpErr
     };
     Ok(Prepared {
         socket,
-        text: contribution(&address, &config.host, &exchange),
+        text: contribution(&address, network_of_host(), &config.host, &exchange),
         exchange,
     })
 }
 
-fn contribution(address: &UdpAddress, host: &str, exchange: &Exchange) -> Vec<u8> {
-    let mut words = [&address.encode(), host.as_bytes()].concat();
+/// A number for the network that this process's addresses belong to: the same in all processes of a
+/// host, and another one on other hosts. 0 if the system does not say.
+fn network_of_host() -> u64 {
+    let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let Ok(namespace) = fs::metadata("/proc/self/ns/net") else {
+        return 0;
+    };
+    let words = boot.into_iter().map(u64::from);
+    words
+        .chain([namespace.dev(), namespace.ino()])
+        .fold(0, |hash, word| mixed(hash.rotate_left(5) ^ word))
+}
+
+fn contribution(address: &UdpAddress, network: u64, host: &str, exchange: &Exchange) -> Vec<u8> {
+    let network = network.to_le_bytes();
+    let mut words = [&address.encode()[..], &network, host.as_bytes()].concat();
     exchange.append_share(&mut words);
     [&[READY], &words[..]].concat()
 }
@@ -175,12 +215,15 @@ fn contribution(address: &UdpAddress, host: &str, exchange: &Exchange) -> Vec<u8
 /// What all ranks have contributed.
 struct Job {
     addresses: Vec<UdpAddress>,
+    /// What [`network_of_host`] is for each.
+    networks: Vec<u64>,
     hosts: Box<[Arc<str>]>,
     exchange: Exchange,
 }
 
 fn parse_all(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Job, UdpError> {
     let mut addresses = Vec::with_capacity(texts.len());
+    let mut networks = Vec::with_capacity(texts.len());
     let mut hosts: Vec<Arc<str>> = Vec::with_capacity(texts.len());
     for (peer, text) in (0..).zip(texts) {
         let fault = |reason: String| UdpError::Peer { rank, peer, reason };
@@ -192,9 +235,15 @@ fn parse_all(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Jo
         };
         let words = exchange.verify(peer, words);
         let words = words.map_err(|error| fault(error.to_string()))?;
-        let Some((address, host)) = words.split_first_chunk::<{ UdpAddress::BYTES }>() else {
+        let parts = words.split_first_chunk::<{ UdpAddress::BYTES }>();
+        let parts = parts.and_then(|(address, rest)| {
+            let (network, host) = rest.split_first_chunk::<8>()?;
+            Some((address, network, host))
+        });
+        let Some((address, network, host)) = parts else {
             return Err(fault(format!("it is {} bytes long", text.len())));
         };
+        networks.push(u64::from_le_bytes(*network));
         addresses.push(UdpAddress::decode(address).map_err(|error| fault(error.to_string()))?);
         let host = String::from_utf8_lossy(host);
         match hosts.last() {
@@ -205,6 +254,7 @@ fn parse_all(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Jo
     }
     Ok(Job {
         addresses,
+        networks,
         hosts: hosts.into(),
         exchange,
     })
@@ -257,6 +307,28 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
     Ok(udp)
 }
 
+/// Refuses addresses that several hosts have: packets to them would stay on the sender's host.
+fn check_addresses(rank: Rank, job: &Job) -> Result<(), UdpError> {
+    let mut known: HashMap<IpAddr, usize> = HashMap::new();
+    for (at, address) in job.addresses.iter().enumerate() {
+        let first = *known.entry(address.ip).or_insert(at);
+        let networks = [job.networks[first], job.networks[at]];
+        if networks[0] != networks[1] && !networks.contains(&0) {
+            let host = |rank: usize| job.hosts[rank].to_string();
+            return Err(UdpError::SameAddress {
+                first: first as Rank,
+                first_host: host(first),
+                second: at as Rank,
+                second_host: host(at),
+                address: address.ip,
+                own_host: host(rank as usize),
+                offered: list(&interfaces().unwrap_or_default()),
+            });
+        }
+    }
+    Ok(())
+}
+
 fn assemble<M: Mode, T: Transport + 'static>(
     rank: Rank,
     config: &UdpConfig,
@@ -264,10 +336,12 @@ fn assemble<M: Mode, T: Transport + 'static>(
     job: Job,
     inside: impl FnOnce(Carrier) -> T,
 ) -> Result<Udp<M, T>, UdpError> {
+    check_addresses(rank, &job)?;
     let Job {
         addresses,
         hosts,
         exchange,
+        ..
     } = job;
     // Fits: ranks.
     let size = addresses.len() as u32;
@@ -405,7 +479,7 @@ mod tests {
     }
 
     fn text(rank: Rank, size: u32, host: &str) -> Vec<u8> {
-        contribution(&udp_address(rank), host, &exchange(rank, size))
+        contribution(&udp_address(rank), 1, host, &exchange(rank, size))
     }
 
     #[test]
@@ -427,6 +501,26 @@ mod tests {
             job.hosts.iter().map(|h| &**h).collect::<Vec<_>>(),
             ["a", "a", "b"]
         );
+    }
+
+    #[test]
+    fn an_address_of_two_hosts_is_refused() {
+        let both = |networks: [u64; 2]| {
+            let texts = [0, 1].map(|rank: Rank| {
+                let exchange = exchange(rank, 2);
+                let host = format!("host{rank}");
+                contribution(&udp_address(0), networks[rank as usize], &host, &exchange)
+            });
+            let job = parse_all(1, exchange(1, 2), &texts).unwrap();
+            check_addresses(1, &job)
+        };
+        assert!(both([5, 5]).is_ok());
+        assert!(both([0, 5]).is_ok(), "it is not known");
+        let error = both([5, 6]).unwrap_err().to_string();
+        let address = udp_address(0).ip.to_string();
+        for part in ["host0", "host1", &address, "CONDUIT_UDP_INTERFACE"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
     }
 
     #[test]
@@ -462,13 +556,14 @@ mod tests {
         for cut in 0..address.len() {
             refused(said(&address[..cut]), "bytes long");
         }
+        let address = [&address[..], &[0; 8]].concat();
         for (byte, value, reason) in [
             (0, 9, "version 9"),
             (1, 5, "address family is impossible"),
             (6, 1, "packet size is impossible"),
             (31, 1, "address family is impossible"),
         ] {
-            let mut address = address;
+            let mut address = address.clone();
             address[byte] = value;
             refused(said(&address), reason);
         }
@@ -555,8 +650,8 @@ mod tests {
         const HEADER: usize = 16;
         let ends = [exchange(0, 2), exchange(1, 2)];
         let texts = [
-            contribution(&udp_address(0), "a", &ends[0]),
-            contribution(&udp_address(1), "a", &ends[1]),
+            contribution(&udp_address(0), 1, "a", &ends[0]),
+            contribution(&udp_address(1), 1, "a", &ends[1]),
         ];
         let sealer = |rank, end| {
             let job = parse_all(rank, end, &texts).unwrap();

@@ -176,6 +176,37 @@ impl Lan {
         ip(&["-n", &bridge, "link", "set", &port, state])
     }
 
+    /// Gives a host an interface as container engines make it, a bridge with the same address on
+    /// each host, and leaves `eth0` its IPv6 address only.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn add_container_bridge(&self, host: u32) -> Result<()> {
+        let name = self.host(host);
+        let address = format!("10.78.0.{}/24", host + 1);
+        for command in [
+            &["link", "add", "docker0", "type", "bridge"][..],
+            &[
+                "link",
+                "add",
+                "container",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "inside",
+            ],
+            &["link", "set", "inside", "up"],
+            &["link", "set", "container", "master", "docker0", "up"],
+            &["addr", "add", "172.17.0.1/16", "dev", "docker0"],
+            &["link", "set", "docker0", "up"],
+            &["addr", "del", &address, "dev", "eth0"],
+        ] {
+            ip(&[&["-n", &name], command].concat())?;
+        }
+        Ok(())
+    }
+
     /// Takes a host's interface away, for ever.
     ///
     /// # Errors

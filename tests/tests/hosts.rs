@@ -213,6 +213,30 @@ fn every_call_between_hosts() {
 }
 
 #[test]
+fn interfaces_within_a_host_are_not_chosen() {
+    let Some(lan) = hosts(2) else { return };
+    for host in 0..2 {
+        lan.add_container_bridge(host).unwrap();
+    }
+    let calls = || lan.job(HELPER, 2, HELPER, &["calls", "seq"]);
+    succeeds(calls(), &[("CONDUIT_NETWORK", "udp")]);
+    // Each host has that address, so nothing would arrive.
+    for (interface, address) in [("docker0", "172.17.0.1"), ("lo", "127.0.0.1")] {
+        let job = calls().envs(&[
+            ("CONDUIT_NETWORK", "udp"),
+            ("CONDUIT_UDP_INTERFACE", interface),
+        ]);
+        let words = [
+            address,
+            "CONDUIT_UDP_INTERFACE",
+            "eth0 fd78::1/64",
+            "docker0 ",
+        ];
+        job.ends_with(1, &words);
+    }
+}
+
+#[test]
 fn hosts_between_which_packets_suffer() {
     for count in [2, 4] {
         let Some(lan) = hosts(count) else { return };

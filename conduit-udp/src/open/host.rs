@@ -165,6 +165,7 @@ mod tests {
             prefix,
             up: true,
             mtu: Some(1500),
+            is_virtual: false,
         })
         .collect()
     }

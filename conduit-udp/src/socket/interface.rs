@@ -21,7 +21,13 @@ pub struct Interface {
     pub up: bool,
     /// MTU: bytes of the largest IP packet; `None`: unknown.
     pub mtu: Option<usize>,
+    /// It joins containers, virtual machines or a private network, and most likely not the hosts of
+    /// a job: a bridge or a tunnel.
+    pub is_virtual: bool,
 }
+
+/// Drivers of such interfaces.
+const VIRTUAL: [&str; 3] = ["bridge", "tun", "wireguard"];
 
 impl Interface {
     fn is_link_local(&self) -> bool {
@@ -60,6 +66,8 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
                 prefix,
                 up: interface.is_oper_up(),
                 mtu: system::mtu(&interface.name).ok(),
+                is_virtual: system::driver(&interface.name)
+                    .is_ok_and(|driver| VIRTUAL.contains(&&*driver)),
                 name: interface.name,
             }
         })
@@ -111,7 +119,8 @@ pub enum ChooseError {
     },
 }
 
-fn list(interfaces: &[Interface]) -> String {
+/// The interfaces as one text.
+pub fn list(interfaces: &[Interface]) -> String {
     if interfaces.is_empty() {
         return "none".to_owned();
     }
@@ -166,7 +175,8 @@ fn contains(subnet: IpAddr, prefix: u8, address: IpAddr) -> bool {
 /// an interface's addresses IPv4 ones are preferred to IPv6 ones, and link-local ones come last.
 ///
 /// Without words: the interface of `source` (see [`default_source`]), else the first that is
-/// neither loopback nor link-local, else loopback. IPv4 is preferred to IPv6.
+/// neither loopback nor virtual nor link-local; of the others link-local ones come first, and
+/// loopback last. IPv4 is preferred to IPv6.
 ///
 /// # Errors
 /// [`ChooseError`], with all of `exist`.
@@ -188,6 +198,7 @@ pub fn choose<'a>(
                 up().min_by_key(|interface| {
                     (
                         interface.address.is_loopback(),
+                        interface.is_virtual,
                         interface.is_link_local(),
                         interface.address.is_ipv6(),
                     )

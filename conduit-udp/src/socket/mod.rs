@@ -38,7 +38,7 @@ pub use counters::SocketCounters;
 pub use error::SocketError;
 pub use faults::{FaultConfig, FaultCounters, corrupt};
 pub use foreign::ForeignDatagrams;
-pub use interface::{ChooseError, Interface, choose, default_source, interfaces};
+pub use interface::{ChooseError, Interface, choose, default_source, interfaces, list};
 pub use open::{Buffers, Options, Sent, Socket, largest_payload};
 pub use peers::{PeerErrors, Peers};
 pub use wait::Waiter;

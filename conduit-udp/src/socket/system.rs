@@ -451,11 +451,49 @@ pub(super) fn set(socket: BorrowedFd<'_>, option: Number, value: c_int) -> io::R
     Ok(())
 }
 
-/// The MTU of an interface, by its name. Not read from `/sys`, which may show another network
-/// namespace.
+/// The MTU of an interface, by its name.
 pub(super) fn mtu(name: &str) -> io::Result<usize> {
     // SAFETY: all-zero bytes are a valid request.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    // SAFETY: SIOCGIFMTU reads the name and writes the number within the request.
+    unsafe { ask(name, libc::SIOCGIFMTU as _, &mut request) }?;
+    // SAFETY: the call has set this field; any bits are a valid number.
+    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+    usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// What `ETHTOOL_GDRVINFO` tells (`struct ethtool_drvinfo`).
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    rest: [u8; 160],
+}
+
+/// The name of the driver of an interface.
+pub(super) fn driver(name: &str) -> io::Result<String> {
+    const GET_DRIVER_INFO: u32 = 3;
+    const SIOCETHTOOL: u32 = 0x8946;
+    let mut info = DriverInfo {
+        command: GET_DRIVER_INFO,
+        driver: [0; 32],
+        rest: [0; 160],
+    };
+    // SAFETY: all-zero bytes are a valid request.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    request.ifr_ifru.ifru_data = (&raw mut info).cast();
+    // SAFETY: SIOCETHTOOL reads the name and the command, and writes the structure that the request
+    // points to, which has its size and lives until the call returns.
+    unsafe { ask(name, SIOCETHTOOL as _, &mut request) }?;
+    let driver = info.driver.split(|byte| *byte == 0).next();
+    Ok(String::from_utf8_lossy(driver.unwrap_or_default()).into_owned())
+}
+
+/// Asks the system about an interface, by its name. `/sys` may show another network namespace.
+///
+/// # Safety
+/// The request is one of `number`'s form, but for the name.
+unsafe fn ask(name: &str, number: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
     if name.len() >= request.ifr_name.len() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -474,13 +512,9 @@ pub(super) fn mtu(name: &str) -> io::Result<usize> {
     })?;
     // SAFETY: a new descriptor that nobody else has.
     let socket = unsafe { OwnedFd::from_raw_fd(raw as c_int) };
-    // SAFETY: SIOCGIFMTU reads the name and writes the number within the request.
-    retry(|| unsafe {
-        libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request) as isize
-    })?;
-    // SAFETY: the call has set this field; any bits are a valid number.
-    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
-    usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
+    // SAFETY: the caller's promise.
+    retry(|| unsafe { libc::ioctl(socket.as_raw_fd(), number, &raw mut *request) as isize })?;
+    Ok(())
 }
 
 /// The processor's time-stamp counter, if there is one that programs may read.

@@ -10,6 +10,7 @@ fn interface(name: &str, address: &str, prefix: u8, up: bool) -> Interface {
         prefix,
         up,
         mtu: Some(1500),
+        is_virtual: name.starts_with("docker"),
     }
 }
 
@@ -47,6 +48,16 @@ fn without_words_it_is_the_one_towards_the_world_or_the_first_that_others_reach(
         choose(&host()[1..3], "", None).unwrap().address.to_string(),
         "fe80::1"
     );
+}
+
+#[test]
+fn virtual_interfaces_come_after_the_others() {
+    let mut host = host();
+    host.insert(2, interface("docker0", "172.17.0.1", 16, true));
+    let chosen = |exist: &[Interface]| choose(exist, "", None).unwrap().name.clone();
+    assert_eq!(chosen(&host), "eth0");
+    assert_eq!(chosen(&host[..4]), "eth0");
+    assert_eq!(chosen(&host[..3]), "docker0");
 }
 
 #[test]
