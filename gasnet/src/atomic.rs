@@ -199,7 +199,7 @@ unsafe extern "C" fn gex_AD_Create(
 }
 
 /// Ends the job where ranks give different arguments.
-fn agree(call: &str, team: *const c_void, arguments: [u32; 3]) {
+fn agree(call: &'static str, team: *const c_void, arguments: [u32; 3]) {
     // The least of each, and of each one's complement, so the largest.
     let mut own = [0; 6];
     own[..3].copy_from_slice(&arguments);

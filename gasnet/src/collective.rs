@@ -263,7 +263,7 @@ fn started_event(call: &str, started: conduit_core::engine::Result<Handle>) -> u
 }
 
 /// The least of each of the numbers that the ranks of a team give. Collective.
-pub(crate) fn least(call: &str, team: *const c_void, own: [u32; 6]) -> [u32; 6] {
+pub(crate) fn least(call: &'static str, team: *const c_void, own: [u32; 6]) -> [u32; 6] {
     let (ty, min, flags) = (types::U32, operations::MIN, 0);
     let (element, count) = (size_of::<u32>(), own.len());
     let mut least = own;

@@ -76,7 +76,7 @@ extern "C" fn conduit_gex_event_wait(event: usize) {
 }
 
 /// Waits for an event as a part of a call.
-pub(crate) fn wait_for(call: &str, event: usize) {
+pub(crate) fn wait_for(call: &'static str, event: usize) {
     let job = Job::of(call);
     wait(call, job, || {
         event == events::INVALID || is_over(call, job, event)
@@ -87,8 +87,8 @@ pub(crate) fn ready(over: bool) -> c_int {
     if over { abi::OK } else { abi::NOT_READY }
 }
 
-pub(crate) fn wait(call: &str, job: &Job, over: impl FnMut() -> bool) {
-    sure(call, job.engine().wait_until(over));
+pub(crate) fn wait(call: &'static str, job: &Job, over: impl FnMut() -> bool) {
+    sure(call, job.engine().wait_until_in(call, over));
 }
 
 /// An array from C.

@@ -191,7 +191,10 @@ unsafe extern "C" fn conduit_gasnet_wait_valget(pending: *mut PendingValue) -> u
     let pending = unsafe { Box::from_raw(pending) };
     let PendingValue { handle, value } = &*pending;
     let engine = Job::of(CALL).engine();
-    sure(CALL, engine.wait_until(|| engine.has_ended(handle)));
+    sure(
+        CALL,
+        engine.wait_until_in(CALL, || engine.has_ended(handle)),
+    );
     // SAFETY: the operation has ended, so the word is this thread's alone.
     let value = unsafe { *value.get() };
     let PendingValue { handle, .. } = *pending;

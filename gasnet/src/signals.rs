@@ -5,6 +5,7 @@
 //! itself, with a code of its own.
 
 use std::ffi::c_int;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::fault::Refusal;
@@ -36,6 +37,15 @@ const FAULTS: [c_int; 5] = [
 /// Faults are looked at. Known beforehand, since a handler can't ask the environment.
 static LOOKED_AT: AtomicBool = AtomicBool::new(false);
 
+/// What a fatal signal's message says of the rank. Written beforehand, since a handler can't
+/// allocate.
+static PLACE: OnceLock<String> = OnceLock::new();
+
+/// Messages of fatal signals name this rank from now on.
+pub(crate) fn name_rank(rank: conduit::Rank) {
+    PLACE.get_or_init(|| format!(" on rank {rank}"));
+}
+
 /// What the process does with a signal now.
 fn action(signal: c_int) -> Option<usize> {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
@@ -58,13 +68,14 @@ pub(crate) fn tell_client() {
 extern "C" fn caught(signal: c_int) {
     if FATAL.contains(&(signal, true)) {
         let name = signal::name_of(signal).unwrap_or_default();
-        let parts = ["*** Caught a fatal signal: ", name, "\n"].map(|part| libc::iovec {
+        let rank = PLACE.get().map_or("", String::as_str);
+        let parts = ["*** Caught a fatal signal: ", name, rank, "\n"].map(|part| libc::iovec {
             iov_base: part.as_ptr().cast_mut().cast(),
             iov_len: part.len(),
         });
         // One write, so that lines of several ranks stay whole.
-        // SAFETY: three valid buffers, which are read only. Nothing can be done about an error.
-        let _ = unsafe { libc::writev(2, parts.as_ptr(), 3) };
+        // SAFETY: valid buffers, which are read only. Nothing can be done about an error.
+        let _ = unsafe { libc::writev(2, parts.as_ptr(), parts.len() as c_int) };
     }
     // Once: a fault in what follows is fatal at once.
     // SAFETY: sets the default action of a valid signal.

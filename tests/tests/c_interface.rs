@@ -887,7 +887,7 @@ fn ending() {
         );
         let finished = ends(&program, 3, "abort", 128 + 6, &[]);
         assert!(
-            finished.stderr.contains("Caught a fatal signal: SIGABRT"),
+            (finished.stderr).contains("Caught a fatal signal: SIGABRT on rank 2\n"),
             "{finished:#?}"
         );
         // Who asks for backtraces has one of a fault, too: once, where it was.

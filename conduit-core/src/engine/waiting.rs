@@ -133,8 +133,17 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Polls, and waits in between, until the condition holds. For conditions that handlers or peers' puts make true.
-    pub fn wait_until(&self, mut condition: impl FnMut() -> bool) -> Result<()> {
-        self.wait_for("wait_until", Awaits::Condition, |_| {
+    pub fn wait_until(&self, condition: impl FnMut() -> bool) -> Result<()> {
+        self.wait_until_in("wait_until", condition)
+    }
+
+    /// [`Engine::wait_until`] in an operation that reports and errors name.
+    pub fn wait_until_in(
+        &self,
+        operation: &'static str,
+        mut condition: impl FnMut() -> bool,
+    ) -> Result<()> {
+        self.wait_for(operation, Awaits::Condition, |_| {
             Ok(condition().then_some(()))
         })
     }

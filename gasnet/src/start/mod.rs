@@ -78,6 +78,7 @@ unsafe fn join(
         // SAFETY: the client has asked for it; where it writes is its word, as in GASNet.
         unsafe { job.member.attach_everything() }?;
     }
+    signals::name_rank(job.rank());
     signals::catch()?;
     exit::catch_exit(catches_exit);
     match barrier::all(call, job) {
