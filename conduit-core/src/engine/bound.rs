@@ -7,8 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::options::{Blocking, Completion};
 use super::parts::handle::Handle;
 use super::parts::memory::{Bound, Local, Source};
-use super::{CollectiveSync, Engine, Reduction, Result};
-use crate::collective::{DataType, Kind, ReduceOp, TeamId};
+use super::{CollectiveSync, Engine, Error, Result};
+use crate::collective::{Kind, TeamId};
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
 
@@ -22,6 +22,9 @@ struct Told {
     len: u64,
     index: u64,
 }
+
+/// Numbers that a rank can bind memory to.
+const MOST_BOUND: u64 = 1 << 16;
 
 impl Told {
     const NONE: Self = Self {
@@ -53,16 +56,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Collective over the team; each rank gives what it likes of what is its own.
     pub fn publish_bound(&self, team: TeamId, own: &[Bound]) -> Result<()> {
         let size = self.team(team)?.size as usize;
-        let by_handle = Completion::Handle;
-        let mut most = [own.len() as u64];
-        let (base, how) = (
-            most.as_mut_bytes().as_mut_ptr(),
-            Reduction::Known(DataType::U64, ReduceOp::Max),
-        );
-        // SAFETY: borrowed until the wait has ended it, or has given the memory up. So below.
-        let reduced = unsafe { self.reduce_nb(team, None, base, base, 1, how, by_handle)? };
-        self.wait_in(PUBLISH, reduced)?;
-        let most = most[0] as usize;
+        let counts = self.publish(team, &[own.len() as u64], size)?;
+        if let Some(place) = counts.iter().position(|count| *count > MOST_BOUND) {
+            let (rank, peer) = (self.rank(), self.team(team)?.to_job(place as u32));
+            let reason = format!("it has bound memory to {} numbers", counts[place]);
+            let peer = peer.unwrap_or(rank);
+            self.job.fail(Error::Protocol { rank, peer, reason });
+            return self.check_fault();
+        }
+        let most = counts.into_iter().max().unwrap_or(0) as usize;
         let told = |bound: &Bound| Told {
             address: bound.address,
             len: bound.len as u64,
@@ -70,13 +72,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         let mut ours: Vec<Told> = own.iter().map(told).collect();
         ours.resize(most, Told::NONE);
-        let mut all = vec![Told::NONE; most * size];
-        let (to, source) = (all.as_mut_bytes().as_mut_ptr(), ours.as_bytes());
-        let (kind, sync) = (Kind::GatherAll, CollectiveSync::default());
-        let (source, bytes) = (source.as_ptr(), source.len());
-        // SAFETY: as above.
-        let gathered = unsafe { self.move_nb(team, kind, to, source, bytes, sync, by_handle)? };
-        self.wait_in(PUBLISH, gathered)?;
+        let all = self.publish(team, &ours, size)?;
         let team = self.team(team)?;
         for (place, told) in all
             .iter()
@@ -96,6 +92,21 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
         }
         Ok(())
+    }
+
+    /// Tells all `size` ranks of a team something, and returns what they tell, as much of each.
+    fn publish<T>(&self, team: TeamId, own: &[T], size: usize) -> Result<Vec<T>>
+    where
+        T: Clone + FromBytes + IntoBytes + Immutable,
+    {
+        let mut all = vec![T::new_zeroed(); own.len() * size];
+        let (to, source) = (all.as_mut_bytes().as_mut_ptr(), own.as_bytes());
+        let (kind, sync) = (Kind::GatherAll, CollectiveSync::default());
+        let (source, bytes, by_handle) = (source.as_ptr(), source.len(), Completion::Handle);
+        // SAFETY: borrowed until the wait has ended it, or has given the memory up.
+        let gathered = unsafe { self.move_nb(team, kind, to, source, bytes, sync, by_handle)? };
+        self.wait_in(PUBLISH, gathered)?;
+        Ok(all)
     }
 
     /// What a rank has bound to a number and published to this one.

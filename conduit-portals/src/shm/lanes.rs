@@ -23,7 +23,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use conduit_core::ni::{PtIndex, Rank};
 use conduit_core::threads::{Lock, Mode};
@@ -74,6 +74,8 @@ pub(super) struct ShmLanes<M: Mode> {
     count: u16,
     /// Where a queue is one ring for all sources.
     state: Option<M::Lock<State>>,
+    /// One more than a dead peer that was found while the state was locked; 0: none.
+    dead: AtomicU32,
 }
 
 /// A lane that this rank lends.
@@ -148,7 +150,15 @@ impl<M: Mode> ShmLanes<M> {
         Ok(Self {
             count,
             state: state.map(M::Lock::new),
+            dead: AtomicU32::new(0),
         })
+    }
+
+    /// Does something while another call would hold the state.
+    #[cfg(test)]
+    pub(super) fn while_locked(&self, act: impl FnOnce()) {
+        let _state = self.state.as_ref().map(|state| state.lock());
+        act();
     }
 
     pub(super) fn count(&self) -> usize {
@@ -505,6 +515,7 @@ impl<M: Mode> Shm<M> {
             return;
         };
         let mut state = state.lock();
+        self.end_lanes_of_dead(&mut state);
         let mut is_done = self.watch_lanes(&mut state, number, inbox);
         for (other, queue) in self.queues.iter().enumerate() {
             if let Some(queue) = queue.get().filter(|_| other != number) {
@@ -574,7 +585,19 @@ impl<M: Mode> Shm<M> {
 
     /// A peer is dead: nothing waits for it, and no lane changes hands any more.
     pub(super) fn end_lanes(&self, dead: Rank) {
-        let Some(mut state) = self.lanes.state.as_ref().and_then(|state| state.try_lock()) else {
+        let Some(state) = &self.lanes.state else {
+            return;
+        };
+        self.lanes.dead.store(dead + 1, Ordering::Relaxed);
+        match state.try_lock() {
+            Some(mut state) => self.end_lanes_of_dead(&mut state),
+            // Whoever has the state looks again.
+            None => self.own().control().signal(),
+        }
+    }
+
+    fn end_lanes_of_dead(&self, state: &mut State) {
+        let Some(dead) = self.lanes.dead.load(Ordering::Relaxed).checked_sub(1) else {
             return;
         };
         if !std::mem::replace(&mut state.is_over, true) {

@@ -179,15 +179,21 @@ fn a_source_that_is_asleep_is_in_nobody_s_way() {
 
 #[test]
 fn the_death_of_a_holder_ends_all_changes() {
-    let mut ranks = Ranks::new(3, &config(1, 0));
-    ranks.flood(1, 0, ENOUGH);
-    ranks.ends[0].ni.end_lanes(1);
-    ranks.flood(2, 0, 4 * ENOUGH);
-    assert_eq!(ranks.statistics(0).offers, 1);
-    assert!(!ranks.ends[2].ni.own_rings(0).0);
-    // What the dead one has left is nobody's fault.
-    ranks.flood(2, 1, ENOUGH);
-    ranks.settle();
+    for is_busy in [false, true] {
+        let mut ranks = Ranks::new(3, &config(1, 0));
+        ranks.flood(1, 0, ENOUGH);
+        let ni = &ranks.ends[0].ni;
+        match is_busy {
+            true => ni.lanes.while_locked(|| ni.end_lanes(1)),
+            false => ni.end_lanes(1),
+        }
+        ranks.flood(2, 0, 4 * ENOUGH);
+        assert_eq!(ranks.statistics(0).offers, 1);
+        assert!(!ranks.ends[2].ni.own_rings(0).0);
+        // What the dead one has left is nobody's fault.
+        ranks.flood(2, 1, ENOUGH);
+        ranks.settle();
+    }
 }
 
 #[test]
