@@ -124,23 +124,17 @@ pub enum UdpError {
     },
     /// Two hosts have the same address.
     #[error(
-        "udp start: rank {first} on host {first_host} and rank {second} on host {second_host} have the address {address}, \
-         which belongs to a network inside each host; choose another by CONDUIT_UDP_INTERFACE. Host {own_host} has {offered}"
+        "udp start on rank {rank}: {ranks} have the address {address}, which belongs to a network \
+         inside each host; choose another by CONDUIT_UDP_INTERFACE. This host has {offered}"
     )]
     SameAddress {
-        /// A rank.
-        first: Rank,
-        /// Its host.
-        first_host: String,
-        /// A rank of the other host.
-        second: Rank,
-        /// That host.
-        second_host: String,
+        /// This rank.
+        rank: Rank,
+        /// A rank of each host, with the host's name.
+        ranks: String,
         /// The address.
         address: IpAddr,
-        /// The host of the calling rank.
-        own_host: String,
-        /// Its interfaces.
+        /// The interfaces of this rank's host.
         offered: String,
     },
     /// Another rank could not start.
@@ -314,14 +308,11 @@ fn check_addresses(rank: Rank, job: &Job) -> Result<(), UdpError> {
         let first = *known.entry(address.ip).or_insert(at);
         let networks = [job.networks[first], job.networks[at]];
         if networks[0] != networks[1] && !networks.contains(&0) {
-            let host = |rank: usize| job.hosts[rank].to_string();
+            let ranks = [first, at].map(|rank| format!("rank {rank} on host {}", job.hosts[rank]));
             return Err(UdpError::SameAddress {
-                first: first as Rank,
-                first_host: host(first),
-                second: at as Rank,
-                second_host: host(at),
+                rank,
+                ranks: ranks.join(" and "),
                 address: address.ip,
-                own_host: host(rank as usize),
                 offered: list(&interfaces().unwrap_or_default()),
             });
         }

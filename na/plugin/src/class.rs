@@ -14,7 +14,7 @@ use crate::abi::{
 use crate::library::{self, CompletionAdd};
 use crate::log::{self, Level, Outlet};
 use crate::status::{Failure, Result, Return};
-use crate::{events, operation, report};
+use crate::{events, operation, report, report_at};
 
 /// A class, behind `plugin_class`.
 pub(crate) struct PluginClass {
@@ -162,7 +162,8 @@ pub(crate) unsafe extern "C" fn initialize(
         class.plugin_class = Box::into_raw(Box::new(made)).cast();
         Ok(())
     };
-    report(Outlet::Class, c"initialize", initialize())
+    // Nothing works without it, so it is seen by default, unlike errors.
+    report_at(Level::Fatal, Outlet::Class, c"initialize", initialize())
 }
 
 pub(crate) unsafe extern "C" fn finalize(class: *mut na_class) -> Return {

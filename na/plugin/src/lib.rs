@@ -35,10 +35,15 @@ use status::{Result, Return};
 /// What a call returns; if it fails, the reason is a line in the log.
 #[track_caller]
 fn report(outlet: Outlet, call: &CStr, result: Result) -> Return {
+    report_at(Level::Error, outlet, call, result)
+}
+
+#[track_caller]
+fn report_at(level: Level, outlet: Outlet, call: &CStr, result: Result) -> Return {
     match result {
         Ok(()) => Return::Success,
         Err(failure) => {
-            log::write(outlet, Level::Error, call, &failure.reason);
+            log::write(outlet, level, call, &failure.reason);
             failure.code
         }
     }

@@ -21,6 +21,7 @@ pub(crate) enum Outlet {
 /// How bad it is: `enum hg_log_level`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
+    Fatal = 1,
     Error = 2,
     Warning = 3,
 }
@@ -106,11 +107,13 @@ fn terminated(text: &str) -> CString {
 
 /// Whether Mercury would write lines of this level with `HG_LOG_LEVEL` as it is.
 fn is_asked_for(setting: Option<&str>, level: Level) -> bool {
-    match setting {
-        Some("error") => level == Level::Error,
-        Some("warning" | "min_debug" | "info" | "debug") => true,
-        _ => false,
-    }
+    let most = match setting {
+        Some("none") => 0,
+        Some("error") => Level::Error as c_uint,
+        Some("warning" | "min_debug" | "info" | "debug") => Level::Warning as c_uint,
+        _ => Level::Fatal as c_uint,
+    };
+    level as c_uint <= most
 }
 
 #[cfg(test)]
@@ -127,6 +130,8 @@ mod tests {
             (Some("warning"), true, true),
             (Some("debug"), true, true),
         ] {
+            let fatal = is_asked_for(setting, Level::Fatal);
+            assert_eq!(fatal, setting != Some("none"), "{setting:?}");
             assert_eq!(is_asked_for(setting, Level::Error), errors, "{setting:?}");
             assert_eq!(
                 is_asked_for(setting, Level::Warning),

@@ -76,11 +76,16 @@ struct init_info defaults(void) {
 int initialize(class_t *class, const struct table *ops, char *protocol, char *host, bool listen,
                struct init_info init) {
     struct info info = {protocol, host, init};
+    int result;
     memset(class, 0, sizeof *class);
     class->ops = ops;
     class->protocol_name = protocol;
     class->progress_mode = init.progress_mode;
-    return ops->initialize(class, &info, listen);
+    /* Mercury's default: what is fatal, and no more. */
+    na_cls_log_outlet_g.level = 1;
+    result = ops->initialize(class, &info, listen);
+    na_cls_log_outlet_g.level = 3;
+    return result;
 }
 
 void open_side(struct side *side, const struct table *ops, char *protocol, bool listen, struct init_info init) {
