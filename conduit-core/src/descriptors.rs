@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 const STREAMS: i32 = 3;
 
 /// Opens `/dev/null` in place of closed standard streams, as Rust's runtime does at the start of a
-/// program. A descriptor that the network opened there instead would be read as input, or be
-/// replaced by whoever sets up the stream later.
+/// program. Otherwise the network's descriptors would get these numbers, and the program would read
+/// packets as its input or replace a socket when it sets up the stream.
 pub fn occupy_standard_streams() {
     // The system gives the lowest free number.
     while let Ok(file) = File::options().read(true).write(true).open("/dev/null")

@@ -27,16 +27,16 @@
 //! what isn't trusted before the rank closes it there: `bash -c 'other {PMI_FD}>&-; exec rank'`.
 //!
 //! # How a job ends
-//! When all ranks have exited with 0, with 0. As soon as one is killed, aborts through PMI or
-//! breaks the PMI protocol, with its code, 128 + signal for a killed one; one message names it, the
-//! others get `SIGTERM` and, after a grace, `SIGKILL`.
+//! The exit code is 0 if all ranks exit with 0. A rank that is killed, aborts through PMI or breaks
+//! the PMI protocol ends the job with its code (128 + signal if it is killed): one message names
+//! it, and the others get `SIGTERM` and, after a grace, `SIGKILL`.
 //!
 //! A rank that exits with another code gives the others a grace to end by themselves before they
-//! get `SIGTERM`. If all ranks exit with the same code, nothing is printed. A rank that exits with
-//! 0 before it has said PMI's `finalize` is treated likewise; if others had to be ended for it, the
-//! exit code is 1. What may be the consequence of something else (a closed connection, a barrier
-//! that can't complete) waits for its cause, for up to thirty or ten times the grace. What a rank
-//! has written comes before what is said of it.
+//! get `SIGTERM`. If all ranks exit with the same code, nothing is printed. The same holds for a
+//! rank that exits with 0 before PMI's `finalize`; if others have to be ended for it, the exit code
+//! is 1. A closed connection or a barrier that can't complete is often the consequence of a failure
+//! that the launcher has yet to see, so it waits for that for up to thirty or ten times the grace.
+//! The rank's output is printed before the message about the rank.
 //!
 //! # What is left behind
 //! Nothing. A rank's process group ends with the rank. If the launcher itself is killed, the kernel kills its ranks

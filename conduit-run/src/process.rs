@@ -1,4 +1,4 @@
-//! What the system tells of a rank's process.
+//! Facts about a rank's process, from `/proc`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -196,9 +196,9 @@ impl<M: Mode> Member<M> {
     }
 
     /// Ends the job with this code: tells the others and waits for them for a bounded time, then
-    /// calls `prepare`, after which the launcher may kill this process. What is left to do is to
-    /// end this process, with the same code. In a child of the rank's process (`fork`), and of a
-    /// rank that has finished, that is all.
+    /// calls `prepare`, after which the launcher may kill this process. The caller then ends the
+    /// process with the same code. In a child of the rank's process (`fork`), and of a rank that
+    /// has finished, this does nothing.
     pub fn end(&self, code: i32, prepare: impl FnOnce()) {
         let engine = &self.engine;
         if engine.is_child() || matches!(engine.fault(), Some(EngineError::Finished)) {

@@ -61,8 +61,7 @@ fn end_process() -> ! {
     unsafe { libc::_exit(conduit::process_code(code)) }
 }
 
-/// Begins to write what C's streams hold. What a child (`fork`) has buffered is a copy of what the
-/// rank will write.
+/// Begins to flush C's streams. A child (`fork`) must not: its buffers are copies of the rank's.
 fn begin_output() -> Option<Flush> {
     (!Job::is_in_child()).then(Flush::begin)
 }

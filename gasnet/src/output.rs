@@ -1,8 +1,8 @@
 //! Writes out what C's streams hold, at the end of the process.
 //!
-//! Another thread may hold a stream's lock for ever: one that waits in `fgets(stdin)`, for example.
-//! `fflush` waits for that lock. So a thread of its own flushes, and is given up when it has waited
-//! for locks too long. A slow reader of the output is waited for, as by any program.
+//! A thread that is blocked in `fgets(stdin)` holds the stream's lock, and `fflush` waits for it.
+//! Therefore a separate thread flushes, and the process ends without it if it waits for locks too
+//! long. A slow reader of the output does not count as such a wait.
 
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};

@@ -37,8 +37,8 @@ const FAULTS: [c_int; 5] = [
 /// Faults are looked at. Known beforehand, since a handler can't ask the environment.
 static LOOKED_AT: AtomicBool = AtomicBool::new(false);
 
-/// What a fatal signal's message says of the rank. Written beforehand, since a handler can't
-/// allocate.
+/// The end of a fatal signal's message, which names the rank. Written in advance because a handler
+/// cannot allocate.
 static PLACE: OnceLock<String> = OnceLock::new();
 
 /// Messages of fatal signals name this rank from now on.

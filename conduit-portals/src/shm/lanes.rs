@@ -591,7 +591,7 @@ impl<M: Mode> Shm<M> {
         self.lanes.dead.store(dead + 1, Ordering::Relaxed);
         match state.try_lock() {
             Some(mut state) => self.end_lanes_of_dead(&mut state),
-            // Whoever has the state looks again.
+            // The holder of the lock is signalled to look again.
             None => self.own().control().signal(),
         }
     }

@@ -119,7 +119,7 @@ pub enum ChooseError {
     },
 }
 
-/// The interfaces as one text.
+/// Formats interfaces as a list.
 pub fn list(interfaces: &[Interface]) -> String {
     if interfaces.is_empty() {
         return "none".to_owned();

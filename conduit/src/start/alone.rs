@@ -51,14 +51,14 @@ pub fn check_alone() -> Result<()> {
     check(&settings)
 }
 
-/// Whether a PMI-1 launcher has started this process as a rank. What a rank starts is no rank.
+/// Whether a PMI-1 launcher has started this process as a rank. A rank's children are not ranks.
 pub fn has_launcher() -> bool {
     let is_set = |name| std::env::var_os(name).is_some();
     ["PMI_FD", "PMI_PORT"].into_iter().any(is_set) && !pmi::client::descends_from_rank()
 }
 
 pub(super) fn check(settings: &Settings) -> Result<()> {
-    // The variables tell of the rank that has started this process.
+    // The variables belong to the rank that has started this process.
     if pmi::client::descends_from_rank() {
         return Ok(());
     }

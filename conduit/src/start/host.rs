@@ -49,7 +49,7 @@ const NO_SEGMENT: usize = 64 << 20;
 /// Bytes of the mask of processors; those with higher numbers are left out.
 const MASK_BYTES: usize = 128;
 
-/// What a rank tells the others about its host. Its encoding: a mask of processors, five numbers
+/// A rank's message about its host. Its encoding: a mask of processors, five numbers
 /// of 8 bytes, the names of machine and host after their lengths in 4 bytes, then settings that
 /// have to be the same; little-endian.
 struct HostInfo {

@@ -41,7 +41,7 @@ fn parent(process: &Path) -> Option<PathBuf> {
     (parent > 0).then(|| PathBuf::from(format!("/proc/{parent}")))
 }
 
-/// What a process was started with.
+/// The variables that a process was started with.
 fn variables(process: &Path) -> Option<[Option<Vec<u8>>; 3]> {
     let environment = fs::read(process.join("environ")).ok()?;
     Some(NAMES.map(|name| {
@@ -51,7 +51,7 @@ fn variables(process: &Path) -> Option<[Option<Vec<u8>>; 3]> {
     }))
 }
 
-/// Whether a process has a socket under this number that it keeps from what it starts.
+/// Whether this descriptor of a process is a socket that its children do not inherit.
 fn is_taken(process: &Path, descriptor: &str) -> bool {
     let is_socket = fs::read_link(process.join("fd").join(descriptor)).is_ok_and(|target| {
         target

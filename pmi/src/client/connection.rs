@@ -32,8 +32,8 @@ pub struct Connection {
 
 impl Connection {
     /// Connects to the launcher that the environment names: `PMI_FD` with `PMI_RANK` and `PMI_SIZE`, else `PMI_PORT`
-    /// (host:port) with `PMI_ID`. `None` when neither is there, or a
-    /// [rank](super::descends_from_rank) has started this process: it was started alone.
+    /// (host:port) with `PMI_ID`. Returns `None` if neither is set, and in programs that
+    /// [a rank has started](super::descends_from_rank): they are jobs of their own.
     ///
     /// The descriptor of `PMI_FD` is taken over and marked close-on-exec, so that programs which the rank starts don't
     /// keep the connection open; hence this succeeds once in a process.

@@ -53,7 +53,7 @@ void abort_here(void) { abort(); }
 void fatal_here(void) { gasnett_fatalerror("by %s", "design"); }
 void fault_here(void) { raise(SIGSEGV); }
 
-/* Holds a stream's lock for ever, as a thread does that waits for input. */
+/* Blocks with a stream's lock held, like a thread that waits for input. */
 static void *read_nothing(void *stream) {
   char line[10];
   if (fgets(line, sizeof(line), (FILE *)stream)) gasnet_exit(CHECK_FAILED);
@@ -165,7 +165,7 @@ int main(int argc, char **argv) {
     barrier();
     if (last) gasnet_exit(code);
   } else if (!strcmp(how, "start-other")) {
-    /* What a rank starts is a job of its own. */
+    /* A program that a rank starts is a job of its own. */
     if (last) {
       char line[4096];
       snprintf(line, sizeof(line), "'%s' exit %d", argv[0], code + 1);

@@ -22,7 +22,7 @@ fn settings_that_messages_name_exist() {
                 let behind = &behind[before.len()..];
                 let end = behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
                 let name = &behind[..end.unwrap_or(behind.len())];
-                // Others are written by a format, or say that there is none.
+                // Skips names that a format inserts, and explanations.
                 if name.contains('_') {
                     named += 1;
                     if !exists(name) {
