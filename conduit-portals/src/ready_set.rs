@@ -85,6 +85,14 @@ impl ReadySet<'_> {
         }
     }
 
+    /// By the owner: a producer that finds its bit set announces nothing, so a bit that was set by
+    /// mistake must go.
+    pub(crate) fn clear(self, number: u32) {
+        if let Some(word) = self.words.get((number / BITS) as usize) {
+            word.fetch_and(!(1 << (number % BITS)), Ordering::AcqRel);
+        }
+    }
+
     /// By the owner, when it watches no ring and [asks](ask_for_room) where it waits for room: it
     /// is about to sleep. It must not if the set is not [empty](Self::is_empty) then, or one of the
     /// rings that it watched has something, or one that was full has room.

@@ -23,8 +23,6 @@ use crate::sealed_file;
 
 use super::config::{MAX_PEERS, MAX_RING, MIN_RING};
 
-/// The first word of a front page.
-const FRONT_MAGIC: u64 = 0x544e_4f52_465f_4e43;
 /// The first word of a pair.
 const PAIR_MAGIC: u64 = 0x5249_4150_5f41_4e43;
 /// Changes with any change of this file, or of [`super::record`].
@@ -41,13 +39,10 @@ pub(super) const COMMANDS: usize = 0;
 /// The channel of fragments that are read.
 pub(super) const DATA: usize = 1;
 
+/// All peers can write here, so it has nothing that a new peer relies on.
 #[derive(Debug)]
 #[repr(C)]
 struct FrontWords {
-    magic: AtomicU64,
-    version: AtomicU32,
-    /// Peers that there are bits for, a multiple of 64.
-    peers: AtomicU32,
     sleeping: CachePadded<AtomicU32>,
     /// The owner polls it: on a line of its own.
     summary: CachePadded<AtomicU64>,
@@ -80,7 +75,7 @@ const _: () = {
     assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == 8);
     assert!(size_of::<AtomicU32>() == 4 && align_of::<AtomicU32>() == 4);
     assert!(cfg!(target_has_atomic = "64") && cfg!(target_pointer_width = "64"));
-    assert!(size_of::<FrontWords>() == 3 * 128);
+    assert!(size_of::<FrontWords>() == 2 * 128);
     assert!(size_of::<Way>() == CHANNELS * size_of::<RingControl>() + 2 * 128);
     assert!(size_of::<PairWords>() == 128 + 2 * size_of::<Way>());
     assert!(size_of::<PairWords>() <= PAGE && MIN_RING == SLOT << PART);
@@ -172,12 +167,7 @@ impl FrontPage {
         let peers = peers.next_multiple_of(64);
         let file = sealed_file::create("conduit-na-front", Self::bytes(peers))?;
         let mapping = Mapping::new(&file, Self::bytes(peers))?;
-        let page = Self { mapping, peers };
-        let words = page.words();
-        words.version.store(VERSION, Ordering::Relaxed);
-        words.peers.store(peers, Ordering::Relaxed);
-        words.magic.store(FRONT_MAGIC, Ordering::Release);
-        Ok((file, page))
+        Ok((file, Self { mapping, peers }))
     }
 
     /// Maps a peer's, which has bits for so many.
@@ -186,16 +176,7 @@ impl FrontPage {
             return Err(Unfit::Wrong("its front page has an impossible size"));
         }
         let mapping = Mapping::of_peer(file, Self::bytes(peers))?;
-        let page = Self { mapping, peers };
-        let words = page.words();
-        let magic = words.magic.load(Ordering::Acquire);
-        if magic != FRONT_MAGIC
-            || words.version.load(Ordering::Relaxed) != VERSION
-            || words.peers.load(Ordering::Relaxed) != peers
-        {
-            return Err(Unfit::Wrong("its front page is none"));
-        }
-        Ok(page)
+        Ok(Self { mapping, peers })
     }
 
     /// Peers that there are bits for.

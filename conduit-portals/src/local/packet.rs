@@ -10,7 +10,7 @@ use crate::transport::open::MAX_ADDRESS;
 
 const MAGIC: u32 = 0x4c4e_4443;
 /// Changes with any change of this file or of the order of descriptors.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const LEAD: usize = 8;
 /// The most bytes of a packet.
 pub(super) const MAX_PACKET: usize = 512;

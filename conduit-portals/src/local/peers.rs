@@ -130,6 +130,16 @@ impl Peers {
         }
     }
 
+    /// All sessions, with their peers' numbers.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = (Rank, &Session)> {
+        self.table
+            .iter()
+            .filter_map(|(number, peer)| match &peer.state {
+                State::Open(session) => Some((number as Rank, &**session)),
+                _ => None,
+            })
+    }
+
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
         self.table.iter_mut().map(|(_, peer)| peer)
     }

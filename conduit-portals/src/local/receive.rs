@@ -1,6 +1,7 @@
 //! The passes in which this process looks at what its peers have for it.
 
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 use conduit_core::ni::Rank;
 use rustix::event::Timespec;
@@ -9,10 +10,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::transport::fragment::{Failure, FragmentHandler};
 
-use super::Local;
 use super::packet::Packet;
 use super::peers::State;
 use super::socket::{self, Incoming};
+use super::{Local, address};
 
 /// The most peers whose rings are polled.
 const MAX_WATCHED: usize = 8;
@@ -51,18 +52,27 @@ pub(super) struct Watched {
     last: u32,
 }
 
+/// How often the front page is checked at most. Users of this network sleep for seconds at most, so
+/// a sleeper checks as well.
+const CHECK: Duration = Duration::from_millis(250);
+
 /// What a pass uses, and when the sockets were last looked at.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pass: u32,
     /// By the coarse clock.
-    looked: (i64, i64),
+    looked: Duration,
     numbers: Vec<Rank>,
+    /// When the front page was last checked, and whose records were overlooked then.
+    checked: Duration,
+    overlooked: Vec<Rank>,
+    /// How often peers' records were found although the front page did not say so.
+    healed: u64,
 }
 
-fn coarse_time() -> (i64, i64) {
+fn coarse_time() -> Duration {
     let now = clock_gettime(ClockId::MonotonicCoarse);
-    (now.tv_sec, now.tv_nsec)
+    Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }
 
 impl Local {
@@ -109,6 +119,37 @@ impl Local {
             || (pass.is_multiple_of(CLOCK_INTERVAL) && coarse_time() != self.found.looked);
         if looks {
             any |= self.look(handler);
+            if self.found.looked.saturating_sub(self.found.checked) >= CHECK {
+                any |= self.check_front(handler);
+            }
+        }
+        any
+    }
+
+    /// Finds records of peers whose announcement was lost because another peer has overwritten the
+    /// front page. A peer may stand between a record and its announcement, so a record has to be
+    /// found twice.
+    fn check_front(&mut self, handler: &mut impl FragmentHandler) -> bool {
+        self.found.checked = self.found.looked;
+        let sessions = self.peers.sessions();
+        let overlooked = sessions.filter(|(_, session)| session.is_overlooked());
+        let overlooked: Vec<Rank> = overlooked.map(|(number, _)| number).collect();
+        let before = std::mem::replace(&mut self.found.overlooked, overlooked.clone());
+        let mut any = false;
+        for number in overlooked {
+            if before.contains(&number) {
+                self.front.ready_set().clear(number);
+                any |= self.attend(number, handler);
+                self.found.healed += 1;
+                if self.found.healed.is_power_of_two() {
+                    tracing::warn!(
+                        "a process of this user damages the shared front page of {}: messages \
+                         were found late {} times",
+                        address::to_text(&self.address).unwrap_or_default(),
+                        self.found.healed
+                    );
+                }
+            }
         }
         any
     }

@@ -387,6 +387,11 @@ impl Session {
         self.inbound.iter().any(|inbound| inbound.ring.is_ready())
     }
 
+    /// Whether records wait that nobody has announced, as far as this process knows.
+    pub(super) fn is_overlooked(&self) -> bool {
+        !self.is_watched && !self.is_pending && self.has_new_records()
+    }
+
     /// Whether records wait that the handler has not refused.
     pub(super) fn has_new_records(&self) -> bool {
         (self.inbound.iter()).any(|inbound| inbound.ring.is_ready() && !inbound.is_refused)
