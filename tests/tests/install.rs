@@ -456,6 +456,53 @@ fn the_example_is_built_with_the_make_fragment() {
     }
 }
 
+/// Build systems compare the compilers with their own, which they know by absolute paths.
+#[test]
+fn compilers_are_named_by_absolute_paths() {
+    const RULES: &str = "program: ; echo '$(GASNET_CC)|$(GASNET_CXX)|$(GASNET_LD)' > $@\n";
+    const TOOLS: &str =
+        "program: ; echo '$(GASNETTOOLS_CC)|$(GASNETTOOLS_CXX)|$(GASNETTOOLS_LD)' > $@\n";
+    let names = ["CC", "CXX", "LD"];
+    let absolute = |compilers: [&str; 3], what: &str| {
+        for (name, compiler) in names.into_iter().zip(compilers) {
+            let program = compiler.split_whitespace().next().unwrap_or_default();
+            let path = Path::new(program);
+            assert!(
+                path.is_absolute() && path.is_file(),
+                "{what} {name}: {compiler:?}"
+            );
+        }
+    };
+    for (fragment, rules) in [
+        ("smp-conduit/smp-seq.mak", RULES),
+        ("gasnet_tools-par.mak", TOOLS),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        prefix()
+            .make(fragment, folder.path(), rules, &[])
+            .unwrap_or_else(|error| panic!("{error:#}"));
+        let text = fs::read_to_string(folder.path().join("program")).unwrap();
+        let compilers: Vec<&str> = text.trim().split('|').collect();
+        absolute(compilers.try_into().unwrap(), fragment);
+    }
+    let values = names.map(|name| {
+        let variable = format!("--variable=GASNET_{name}");
+        let value = prefix().pkg_config(Link::Static, &[&variable, "gasnet-udp-par"]);
+        value.unwrap().join(" ")
+    });
+    absolute(values.each_ref().map(String::as_str), "pkg-config");
+    let target = prefix()
+        .debug()
+        .join("lib/cmake/GASNet/GASNet-ofi-parsync.cmake");
+    let target = fs::read_to_string(target).unwrap();
+    let values = names.map(|name| {
+        let set = format!("set(GASNet_{name} [[");
+        let line = target.lines().find_map(|line| line.strip_prefix(&set));
+        line.and_then(|line| line.strip_suffix("]])")).unwrap()
+    });
+    absolute(values, "CMake");
+}
+
 #[test]
 fn a_conduits_folder_says_which_it_is() {
     for conduit in ["smp", "udp"] {

@@ -63,12 +63,20 @@ fn list(words: &str, start: &str) -> String {
 
 /// One target. The prefix is where the files lie, so it may be moved.
 pub(super) fn target(conduit: Conduit, mode: Mode, variables: &Variables) -> String {
-    let defines = variables.iter().find(|(name, _)| *name == "GASNET_DEFINES");
-    let defines = list(defines.map_or("", |(_, value)| value), "-D");
+    let value = |wanted: &str| {
+        let found = variables.iter().find(|(name, _)| *name == wanted);
+        found.map_or("", |(_, value)| value)
+    };
+    let defines = list(value("GASNET_DEFINES"), "-D");
+    // `GASNET_LD` refers to the C compiler.
+    let (c, cxx) = (value("GASNET_CC"), value("GASNET_CXX"));
     let libraries = list(SYSTEM_LIBRARIES, "-l");
     format!(
         r#"list(APPEND GASNet_CONDUITS {conduit})
 list(APPEND GASNet_THREADING_OPTS {mode})
+set(GASNet_CC [[{c}]])
+set(GASNet_CXX [[{cxx}]])
+set(GASNet_LD [[{c}]])
 if(NOT TARGET GASNet::{conduit}-{mode})
   add_library(GASNet::{conduit}-{mode} STATIC IMPORTED)
   set_target_properties(GASNet::{conduit}-{mode} PROPERTIES

@@ -60,7 +60,8 @@ pub struct Install {
     #[arg(long, value_name = "NAME", default_value = "dev")]
     pub debug_profile: String,
 
-    /// The C compiler that make fragments and pkg-config files name [default: $CC, or cc]
+    /// The C compiler that make fragments, pkg-config and CMake files name by its absolute path
+    /// [default: $CC, or cc]
     #[arg(long, value_name = "PROGRAM")]
     pub cc: Option<String>,
 
@@ -154,15 +155,11 @@ impl Install {
     }
 }
 
-/// Make splits values at blanks and takes `#` and `$` for itself, pkg-config and shells take quotes; clients put the values
-/// through all three.
 fn check(prefix: &Path) -> Result<()> {
     let text = prefix
         .to_str()
         .with_context(|| format!("--prefix {}: not UTF-8", prefix.display()))?;
-    let odd = text
-        .chars()
-        .find(|c| c.is_whitespace() || "#$%&\"'`\\;|<>()*?[]{}~:".contains(*c));
+    let odd = settings::odd_character(text);
     ensure!(
         odd.is_none(),
         "--prefix {text:?} has the character {:?}, which make, pkg-config or the makefiles that use them can't take",

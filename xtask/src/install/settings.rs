@@ -1,7 +1,9 @@
 //! What the texts that build systems read are made of.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -67,7 +69,8 @@ impl Version {
     }
 }
 
-/// The compilers that clients are to use.
+/// The compilers that clients are to use, each a command with options of its own. Build systems
+/// compare them with the ones that they have found, so programs are named by absolute paths.
 #[derive(Debug)]
 pub(super) struct Compilers {
     pub(super) c: String,
@@ -82,16 +85,51 @@ impl Compilers {
                     .ok()
                     .filter(|value| !value.trim().is_empty())
             };
-            given
-                .map(str::to_owned)
-                .or_else(variable)
-                .unwrap_or_else(|| default.to_owned())
+            let command = given.map(str::to_owned).or_else(variable);
+            let command = command.unwrap_or_else(|| default.to_owned());
+            absolute(&command, std::env::var_os("PATH").as_deref())
         };
         Compilers {
             c: choose(c, "CC", "cc"),
             cxx: choose(cxx, "CXX", "c++"),
         }
     }
+}
+
+/// A command with the absolute path of its program, found as a shell finds it; options stay as they
+/// are. A program that is not found, or whose path makefiles can't take, keeps its name.
+fn absolute(command: &str, path: Option<&OsStr>) -> String {
+    let command = command.trim();
+    let (program, options) = match command.find(char::is_whitespace) {
+        Some(end) => command.split_at(end),
+        None => (command, ""),
+    };
+    let is_program = |path: &Path| {
+        fs::metadata(path)
+            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    // A name that is a path is not searched for.
+    let folders: Vec<PathBuf> = if program.contains('/') {
+        vec![PathBuf::new()]
+    } else {
+        path.map(|path| std::env::split_paths(path).collect())
+            .unwrap_or_default()
+    };
+    let found = folders.into_iter().find_map(|folder| {
+        let path = std::path::absolute(folder.join(program)).ok()?;
+        is_program(&path).then_some(path)
+    });
+    match found.as_deref().and_then(Path::to_str) {
+        Some(found) if odd_character(found).is_none() => format!("{found}{options}"),
+        _ => command.to_owned(),
+    }
+}
+
+/// A character that values can't have: make splits them at blanks and takes `#` and `$` for itself,
+/// pkg-config and shells take quotes, and clients put the values through all three.
+pub(super) fn odd_character(path: &str) -> Option<char> {
+    path.chars()
+        .find(|c| c.is_whitespace() || "#$%&\"'`\\;|<>()*?[]{}~:".contains(*c))
 }
 
 /// A list of names and values. Values refer to others as `${NAME}`, which make and pkg-config both understand.
@@ -228,6 +266,35 @@ mod tests {
             ("0.3".to_owned(), "0.3.7".to_owned())
         );
         assert_eq!(version("2", "3").abi(), "2");
+    }
+
+    #[test]
+    fn compilers_are_absolute_and_keep_their_options() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str, mode| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let (_, first, second) = (
+            place("none/cc", 0o644),
+            place("first/cc", 0o755),
+            place("second/cc", 0o755),
+        );
+        let odd = place("a folder/odd", 0o755);
+        let folders = ["missing", "none", "a folder", "first", "second"];
+        let path = std::env::join_paths(folders.map(|name| folder.path().join(name))).unwrap();
+        let absolute = |command: &str| absolute(command, Some(&path));
+        assert_eq!(absolute("cc"), first);
+        assert_eq!(absolute(" cc -m64  -O1 "), format!("{first} -m64  -O1"));
+        assert_eq!(absolute(&format!("{second} -g")), format!("{second} -g"));
+        assert!(absolute("./Cargo.toml").starts_with("./"), "no program");
+        // Not there, or not to be written into a makefile.
+        assert_eq!(absolute("no-such-cc -g"), "no-such-cc -g");
+        assert_eq!(absolute("odd"), "odd");
+        assert!(odd.contains(' '));
     }
 
     #[test]
