@@ -114,6 +114,8 @@ typedef uint32_t gex_EP_Capabilities_t;
 typedef struct conduit_gex_mk_s *gex_MK_t;
 #define GEX_MK_INVALID ((gex_MK_t)(uintptr_t)0)
 #define GEX_MK_HOST ((gex_MK_t)(uintptr_t)1)
+/* The one class that kinds can be of; the names for devices, and for several, are not defined. */
+#define GASNET_HAVE_MK_CLASS_HOST 1
 
 /* ---- active messages ---- */
 

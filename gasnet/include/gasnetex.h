@@ -41,6 +41,17 @@
   #define SIZEOF_INT __SIZEOF_INT__
 #endif
 
+/* gasnet_init takes null pointers. */
+#define GASNET_NULL_ARGV_OK 1
+
+/* Most threads of a client at a time, as gex_System_QueryMaxThreads tells it: the library sets no
+ * limit. Private in GASNet, but clients use it. */
+#if defined(GASNET_SEQ)
+  #define GASNETI_MAX_THREADS 1
+#else
+  #define GASNETI_MAX_THREADS 0x7FFFFFFF
+#endif
+
 /* Threads are found by the library, at no cost: the calls that pass their identity have nothing to pass. */
 typedef void *gasnet_threadinfo_t;
 #define GASNET_GET_THREADINFO() ((gasnet_threadinfo_t)NULL)

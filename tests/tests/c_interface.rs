@@ -695,6 +695,7 @@ fn names_of_headers(package: &str) -> (BTreeSet<String>, BTreeSet<String>) {
                 && !["CONDUIT_", "conduit_", "GASNETT_"]
                     .iter()
                     .any(|start| name.starts_with(start))
+        "GASNETI_",
             {
                 foreign.insert(name.to_owned());
             }

@@ -32,6 +32,19 @@
 #if !_INCLUDED_GASNETEX_H || !GASNET_SEGMENT_FAST || !GASNET_PSHM || GASNET_ALIGNED_SEGMENTS
   #error "segments"
 #endif
+#if GASNETI_EX_SPEC_VERSION_MAJOR != GEX_SPEC_VERSION_MAJOR || GASNETI_EX_SPEC_VERSION_MINOR != GEX_SPEC_VERSION_MINOR || \
+    GASNETI_SPEC_VERSION_MAJOR != GASNET_SPEC_VERSION_MAJOR || GASNETI_SPEC_VERSION_MINOR != GASNET_SPEC_VERSION_MINOR || \
+    GASNETI_TOOLS_SPEC_VERSION_MAJOR != GASNETT_SPEC_VERSION_MAJOR || \
+    GASNETI_TOOLS_SPEC_VERSION_MINOR != GASNETT_SPEC_VERSION_MINOR
+  #error "one specification by two names"
+#endif
+#if GASNET_HAVE_MK_CLASS_HOST != 1 || defined(GASNET_HAVE_MK_CLASS_CUDA_UVA) || defined(GASNET_HAVE_MK_CLASS_HIP) || \
+    defined(GASNET_HAVE_MK_CLASS_ZE) || defined(GASNET_HAVE_MK_CLASS_MULTIPLE)
+  #error "the host's memory only"
+#endif
+#if defined(GASNET_SEQ) && GASNETI_MAX_THREADS != 1 || !defined(GASNET_SEQ) && GASNETI_MAX_THREADS < 256
+  #error "threads"
+#endif
 #if defined(GASNET_SEQ) + defined(GASNET_PAR) + defined(GASNET_PARSYNC) != 1
   #error "one threading mode"
 #endif
@@ -185,6 +198,7 @@ static void types(void) {
 }
 
 static void texts(void) {
+  char release[32];
   /* A literal, so that it can be glued. */
   const char *const config = "(" GASNET_CONFIG_STRING ")";
   CHECK(strstr(config, "CONDUIT=smp") != NULL);
@@ -206,6 +220,11 @@ static void texts(void) {
   CHECK(!strcmp(TEXT(GASNET_CONDUIT_NAME), "smp"));
   CHECK(!strcmp(TEXT(GASNET_CORE_NAME), "smp"));
   CHECK(!strcmp(TEXT(GASNET_EXTENDED_NAME), "smp"));
+  sprintf(release, "%d.%d.%d", GASNET_RELEASE_VERSION_MAJOR, GASNET_RELEASE_VERSION_MINOR, GASNET_RELEASE_VERSION_PATCH);
+  CHECK(!strcmp(TEXT(GASNETI_RELEASE_VERSION), release));
+  CHECK(*"" GASNETI_BUILD_ID != 0);
+  /* What the compiler knows is what the library says. */
+  CHECK_EQ(GASNETI_MAX_THREADS, gex_System_QueryMaxThreads());
 }
 
 int main(int argc, char **argv) {

@@ -251,10 +251,14 @@ static void bad(const char *call) {
   else if (!strcmp(call, "gasnet_end_nbi_accessregion")) (void)gasnet_end_nbi_accessregion();
 }
 
+#if !GASNET_NULL_ARGV_OK
+  #error "init needs no arguments"
+#endif
+
 int main(int argc, char **argv) {
   gasnet_node_t peers[2];
   int i;
-  start(&argc, &argv, NULL, 0, SEGMENT);
+  start(NULL, NULL, NULL, 0, SEGMENT);
   if (argc > 1) {
     bad(argv[1]);
     return 3;
