@@ -134,12 +134,30 @@ impl<M: Mode> Member<M> {
         handlers: &mut [am::handlers::Registration<Handler<M>>],
         bytes: usize,
     ) -> Result<()> {
+        self.attach_prepared(handlers, bytes, &mut |_, _| {})
+    }
+
+    /// As [`Member::attach`], and calls `prepare` with this rank's segment as soon as it is mapped
+    /// here: before it is registered with a device, and before other ranks can reach it. `prepare`
+    /// must not call the member.
+    ///
+    /// # Errors
+    /// As for [`Member::attach`].
+    pub fn attach_prepared(
+        &self,
+        handlers: &mut [am::handlers::Registration<Handler<M>>],
+        bytes: usize,
+        prepare: &mut dyn FnMut(*mut u8, usize),
+    ) -> Result<()> {
         let (rank, limit) = (self.engine.rank(), self.most_segment);
         if bytes > limit {
             return Err(self.decline_attach(Error::SegmentTooLarge { rank, bytes, limit }));
         }
         let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
-        let attached = self.engine.attach(launcher.bootstrap(), handlers, bytes);
+        let bootstrap = launcher.bootstrap();
+        let attached = self
+            .engine
+            .attach_prepared(bootstrap, handlers, bytes, prepare);
         if let Err(EngineError::Bootstrap(_)) = attached {
             // Who knows why has the word.
             await_launcher(REASON_IS_TOLD);

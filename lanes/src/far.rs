@@ -50,6 +50,13 @@ impl<M: Mode> Ni for Far<M> {
     fn region_create(&self, len: usize) -> Result<Region, NiError> {
         each!(self, network => network.region_create(len))
     }
+    fn region_create_prepared(
+        &self,
+        len: usize,
+        prepare: &mut dyn FnMut(*mut u8, usize),
+    ) -> Result<Region, NiError> {
+        each!(self, network => network.region_create_prepared(len, prepare))
+    }
     unsafe fn region_adopt(&self, base: *mut u8, len: usize) -> Result<Region, NiError> {
         // SAFETY: the caller's promise, here and below.
         each!(self, network => unsafe { network.region_adopt(base, len) })

@@ -21,6 +21,22 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     where
         N: 'static,
     {
+        self.attach_prepared(bootstrap, handlers, bytes, &mut |_, _| {})
+    }
+
+    /// As [`Engine::attach`], and calls `prepare` with this rank's segment as soon as it is mapped
+    /// here: before it is registered with a device, and before other ranks can reach it. Not called
+    /// for a segment of no bytes. `prepare` must not call the engine.
+    pub fn attach_prepared(
+        &self,
+        bootstrap: &mut dyn Bootstrap,
+        handlers: &mut [Registration<Handler<N, M>>],
+        bytes: usize,
+        prepare: &mut dyn FnMut(*mut u8, usize),
+    ) -> Result<()>
+    where
+        N: 'static,
+    {
         self.job.check_process()?;
         if self.memory.is_attached() {
             if self.memory.is_process() {
@@ -33,8 +49,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         let registered = self.register(handlers);
         let attach = || {
+            let eq = self.safe_eq;
             self.memory
-                .attach(&self.job, self.safe_eq, bootstrap, registered, bytes)
+                .attach(&self.job, eq, bootstrap, registered, bytes, prepare)
         };
         match &self.reports {
             Some(reports) => reports.elsewhere("attach", attach),

@@ -181,6 +181,17 @@ pub trait Ni {
 
     /// Zeroed, page-aligned memory that peers can reach, `len` rounded up to whole pages.
     fn region_create(&self, len: usize) -> Result<Region, NiError>;
+    /// As [`Ni::region_create`], and calls `prepare` with the region's first byte and length as
+    /// soon as it is mapped here: before a network that registers memory with a device does so.
+    fn region_create_prepared(
+        &self,
+        len: usize,
+        prepare: &mut dyn FnMut(*mut u8, usize),
+    ) -> Result<Region, NiError> {
+        let region = self.region_create(len)?;
+        prepare(region.base, region.len);
+        Ok(region)
+    }
     /// Lets peers of this network reach memory that something else keeps: a region of another network of this rank. Counts as
     /// a region of this network, numbered with those that it creates. Not every network can.
     ///

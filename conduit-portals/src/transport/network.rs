@@ -35,7 +35,17 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     }
 
     fn region_create(&self, len: usize) -> Result<Region, NiError> {
-        self.inner().create_region(len)
+        self.region_create_prepared(len, &mut |_, _| {})
+    }
+    fn region_create_prepared(
+        &self,
+        len: usize,
+        prepare: &mut dyn FnMut(*mut u8, usize),
+    ) -> Result<Region, NiError> {
+        let region = self.inner().portals.regions.create(len)?;
+        prepare(region.base, region.len);
+        // SAFETY: mapped until the portals are dropped, which is after the transport.
+        unsafe { self.inner().expose("region_create", region) }
     }
     unsafe fn region_adopt(&self, base: *mut u8, len: usize) -> Result<Region, NiError> {
         // SAFETY: the caller keeps the contract of `Ni::region_adopt`.
@@ -197,12 +207,6 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
 }
 
 impl<T: Transport> Inner<T> {
-    fn create_region(&mut self, len: usize) -> Result<Region, NiError> {
-        let region = self.portals.regions.create(len)?;
-        // SAFETY: mapped until the portals are dropped, which is after the transport.
-        unsafe { self.expose("region_create", region) }
-    }
-
     /// # Safety
     /// As for [`Ni::region_adopt`].
     unsafe fn adopt_region(&mut self, base: *mut u8, len: usize) -> Result<Region, NiError> {

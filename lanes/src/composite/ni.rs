@@ -51,9 +51,16 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Ni for Composite<Intra, Inter, M> {
     }
 
     fn region_create(&self, len: usize) -> Result<Region, NiError> {
+        self.region_create_prepared(len, &mut |_, _| {})
+    }
+    fn region_create_prepared(
+        &self,
+        len: usize,
+        prepare: &mut dyn FnMut(*mut u8, usize),
+    ) -> Result<Region, NiError> {
         match &self.multi_host {
-            None => self.intra.region_create(len),
-            Some(multi_host) => multi_host.create_region(&self.intra, len),
+            None => self.intra.region_create_prepared(len, prepare),
+            Some(multi_host) => multi_host.create_region(&self.intra, len, prepare),
         }
     }
     #[inline]
@@ -288,7 +295,12 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
 }
 
 impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
-    fn create_region<Intra: Ni>(&self, intra: &Intra, len: usize) -> Result<Region, NiError> {
+    fn create_region<Intra: Ni>(
+        &self,
+        intra: &Intra,
+        len: usize,
+        prepare: &mut dyn FnMut(*mut u8, usize),
+    ) -> Result<Region, NiError> {
         let mut left = self.regions.lock();
         if len > *left {
             return Err(NiError::OverLimit {
@@ -299,7 +311,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
             });
         }
         let region = intra
-            .region_create(len)
+            .region_create_prepared(len, prepare)
             .map_err(|error| self.with_job_rank(error))?;
         // SAFETY: a region of the intra-host network, which is dropped after the inter-host one
         // (`Composite`).

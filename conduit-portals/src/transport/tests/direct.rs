@@ -330,6 +330,31 @@ fn the_memory_of_an_owner_that_has_left_is_not_accessed() {
     assert_eq!(job.ends[0].failed_peer(), None);
 }
 
+/// The caller has the memory before the device has, which may fix its pages.
+#[test]
+fn a_region_is_prepared_before_it_is_exposed() {
+    let disorder = Disorder {
+        exposed_bytes: BYTES,
+        ..direct()
+    };
+    let (_, ends) = job_on::<Seq>(1, disorder);
+    let mut prepared = Vec::new();
+    let mut prepare = |base: *mut u8, len| {
+        // SAFETY: a new region's first byte, which nobody else knows of.
+        unsafe { base.write(7) };
+        prepared.push((base, len));
+    };
+    ends[0]
+        .region_create_prepared(2 * BYTES, &mut prepare)
+        .unwrap_err();
+    let region = ends[0].region_create_prepared(BYTES, &mut prepare).unwrap();
+    assert_eq!(prepared[1], (region.base, BYTES));
+    // SAFETY: as above.
+    assert_eq!(unsafe { region.base.read() }, 7);
+    // That it could not be exposed was found afterwards.
+    assert_eq!(prepared[0].1, 2 * BYTES);
+}
+
 #[test]
 fn memory_that_cannot_be_exposed_is_refused_as_a_region() {
     let disorder = Disorder {

@@ -52,7 +52,8 @@ impl Memory {
     }
 
     /// Makes a segment of `bytes`, if the rank is `prepared` for one, and finds those of the others. Completions of operations from
-    /// it go to `eq`. Collective, once.
+    /// it go to `eq`; `prepare` gets the new segment before the others know of it. Collective,
+    /// once.
     pub(in crate::engine) fn attach<N: Ni>(
         &self,
         job: &Job<N>,
@@ -60,8 +61,9 @@ impl Memory {
         bootstrap: &mut dyn Bootstrap,
         prepared: Result<()>,
         bytes: usize,
+        prepare: &mut dyn FnMut(*mut u8, usize),
     ) -> Result<()> {
-        let made = prepared.and_then(|()| Self::make(job, eq, bytes));
+        let made = prepared.and_then(|()| Self::make(job, eq, bytes, prepare));
         let announcement = match &made {
             Ok(segment) => Announcement {
                 ok: true,
@@ -105,7 +107,12 @@ impl Memory {
             .map_err(|_| Error::AlreadyAttached { rank: job.rank })
     }
 
-    fn make<N: Ni>(job: &Job<N>, eq: EqId, bytes: usize) -> Result<Made> {
+    fn make<N: Ni>(
+        job: &Job<N>,
+        eq: EqId,
+        bytes: usize,
+        prepare: &mut dyn FnMut(*mut u8, usize),
+    ) -> Result<Made> {
         if bytes == 0 {
             return Ok(Made {
                 base: None,
@@ -113,7 +120,7 @@ impl Memory {
                 md: None,
             });
         }
-        let region = job.ni.region_create(bytes)?;
+        let region = job.ni.region_create_prepared(bytes, prepare)?;
         debug_assert_eq!(
             region.id, SEGMENT,
             "regions are created in the same order on all ranks"
