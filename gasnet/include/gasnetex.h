@@ -107,6 +107,16 @@ CONDUIT_GEX_INLINE gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm_, gex_Rank
 
 /* ---- segment ---- */
 
+/* What init takes for GASNET_MAX_SEGSIZE where the environment doesn't set it; null: the library's
+ * own default. A client assigns to it, or defines it. */
+extern const char *gasnet_max_segsize_str;
+/* The same in bytes for each process, where the text is null; 0: none. Deprecated. */
+extern uint64_t gasnet_max_segsize;
+/* Attach calls it with this rank's segment, if it isn't null: before other ranks can reach the
+ * segment, and before a network registers it. It may write there, and makes no calls of GASNet's.
+ * Not called where segments are everything. */
+extern void (*gasnet_client_attach_hook)(void *address, uintptr_t bytes);
+
 uintptr_t gasnet_getMaxLocalSegmentSize(void);
 uintptr_t gasnet_getMaxGlobalSegmentSize(void);
 int gex_Segment_Attach(gex_Segment_t *segment, gex_TM_t tm, uintptr_t size);

@@ -9,7 +9,7 @@
 //! | `abi` | types and constants as C sees them |
 //! | `job`, `start` | the one job of the process; joining it |
 //! | `objects`, `team`, `endpoint` | client, teams, endpoints and segments as C knows them |
-//! | `segment` | attach, where segments are |
+//! | `segment`, `client` | attach, where segments are; what a client may set before |
 //! | `handlers` | registration, and calling C's handlers |
 //! | `request`, `reply`, `prepared`, `limits` | active messages |
 //! | `rma`, `atomic`, `event`, `implicit` | puts, gets, remote atomics, and waiting for them |
@@ -27,6 +27,7 @@
 mod abi;
 mod atomic;
 mod barrier;
+mod client;
 mod collective;
 mod credits;
 mod endpoint;

@@ -8,6 +8,7 @@ use conduit_core::engine::Segment;
 
 use crate::abi::{self, SegmentInfo, events};
 use crate::barrier;
+use crate::client;
 use crate::fault::{Refusal, code, refuse};
 use crate::job::Job;
 use crate::objects::{AnySegment, segment};
@@ -27,7 +28,8 @@ pub(crate) fn attach(call: &'static str, job: &'static Job, bytes: usize) -> Res
         return Err(Refusal::of(at_once, "the barrier before it has failed"));
     }
     if !job.everything {
-        job.member.attach(&mut [], bytes)?;
+        let prepare = &mut client::attached;
+        job.member.attach_prepared(&mut [], bytes, prepare)?;
         job.show_segments()?;
     }
     Ok(())

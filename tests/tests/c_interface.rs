@@ -228,6 +228,18 @@ fn with_setting(package: &str, ranks: u32, name: &str, value: &str) -> Finished 
     ran(job(&program, ranks, &[]).env(name, value))
 }
 
+/// The largest segment that `settings` tells, in a run that has ended well.
+#[track_caller]
+fn largest_segment(finished: &Finished) -> u64 {
+    assert_eq!(finished.code, Some(0), "{finished:#?}");
+    let line = finished
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("largest segment "));
+    line.and_then(|bytes| bytes.parse().ok())
+        .unwrap_or_else(|| panic!("{finished:#?}"))
+}
+
 #[test]
 fn neighbourhoods_have_a_largest_size() {
     for (package, ranks, most) in [
@@ -245,16 +257,8 @@ fn neighbourhoods_have_a_largest_size() {
 
 #[test]
 fn segments_have_a_largest_size() {
-    let largest = |value| {
-        let finished = with_setting(PACKAGES[0], 2, "GASNET_MAX_SEGSIZE", value);
-        assert_eq!(finished.code, Some(0), "{value}: {finished:#?}");
-        let line = finished
-            .stdout
-            .lines()
-            .find_map(|line| line.strip_prefix("largest segment "));
-        line.and_then(|bytes| bytes.parse::<u64>().ok())
-            .unwrap_or_else(|| panic!("{finished:#?}"))
-    };
+    let largest =
+        |value| largest_segment(&with_setting(PACKAGES[0], 2, "GASNET_MAX_SEGSIZE", value));
     assert_eq!(largest("1MB"), 1 << 20);
     assert_eq!(largest("1MB/P"), 1 << 20);
     assert_eq!(largest("1MB/H"), 1 << 19);
@@ -265,6 +269,52 @@ fn segments_have_a_largest_size() {
         "{of_process} {of_host}"
     );
     assert!(largest("0.01").abs_diff(of_process / 2) <= 4096);
+}
+
+/// A client's own limit is a default: a text before a number, and both behind the environment. It
+/// assigns to the library's variables or defines them itself, for either kind of library.
+#[test]
+fn a_client_may_choose_its_largest_segment() {
+    let program = built(prefix(), PACKAGES[0], &C99, "settings");
+    let (text, number) = ("TEST_MAX_SEGSIZE", "TEST_MAX_SEGSIZE_NUMBER");
+    let environment = "GASNET_MAX_SEGSIZE";
+    let largest =
+        |settings: &[(&str, &str)]| largest_segment(&ran(job(&program, 2, &[]).envs(settings)));
+    assert_eq!(largest(&[(text, "1MB/H")]), 1 << 19);
+    assert_eq!(largest(&[(number, "2097152")]), 1 << 21);
+    assert_eq!(largest(&[(text, "1MB"), (number, "2097152")]), 1 << 20);
+    assert_eq!(
+        largest(&[(environment, "4MB"), (text, "1MB"), (number, "2097152")]),
+        1 << 22
+    );
+    assert_eq!(largest(&[(environment, " "), (text, "1MB")]), 1 << 20);
+    let finished = ran(job(&program, 1, &[]).env(text, "1MB/X"));
+    assert!(
+        finished.code != Some(0) && finished.stderr.contains("gasnet_max_segsize_str='1MB/X'"),
+        "{finished:#?}"
+    );
+
+    let source = format!(
+        "#include <gasnet.h>\n\
+         const char *gasnet_max_segsize_str = \"1MB/H\";\n\
+         uint64_t gasnet_max_segsize = 4096;\n\
+         #include {:?}\n",
+        source("settings")
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let (file, path) = (folder.path().join("own.c"), folder.path().join("own"));
+    fs::write(&file, source).unwrap();
+    for (link, package) in [(Link::Static, PACKAGES[0]), (Link::Shared, PACKAGES[2])] {
+        let compiler: Vec<&str> = C99.into_iter().chain(WARNINGS).collect();
+        prefix()
+            .build(link, package, &compiler, &file, &path)
+            .unwrap_or_else(|error| panic!("{error:#}"));
+        let program = Program {
+            path: path.clone(),
+            _folder: None,
+        };
+        assert_eq!(largest_segment(&ran(job(&program, 2, &[]))), 1 << 19);
+    }
 }
 
 #[test]
@@ -645,6 +695,7 @@ fn is_public(name: &str) -> bool {
         "gasnet_",
         "GASNET_",
         "gasneti_",
+        "GASNETI_",
         "SIZEOF_",
         "_INCLUDED_G",
     ];
@@ -695,7 +746,6 @@ fn names_of_headers(package: &str) -> (BTreeSet<String>, BTreeSet<String>) {
                 && !["CONDUIT_", "conduit_", "GASNETT_"]
                     .iter()
                     .any(|start| name.starts_with(start))
-        "GASNETI_",
             {
                 foreign.insert(name.to_owned());
             }

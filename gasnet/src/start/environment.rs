@@ -5,6 +5,7 @@ use std::ffi::CStr;
 
 use conduit::settings::Settings;
 
+use crate::client::{self, Chosen};
 use crate::fault::Refusal;
 use crate::tools::number::{NumberError, parse_decimal, parse_integer, parse_yes_no};
 use crate::tools::{physical_memory, setting};
@@ -72,10 +73,24 @@ fn segment_bytes((size, of_host): (Size, bool), ranks: u32, memory: u64) -> usiz
     usize::try_from(share).unwrap_or(usize::MAX).max(page)
 }
 
+/// The limit of segments that `GASNET_MAX_SEGSIZE` sets, or by default the client.
+fn chosen_limit() -> Result<Option<(Size, bool)>, Refusal> {
+    if let Some(limit) = value(c"GASNET_MAX_SEGSIZE", segment_limit)? {
+        return Ok(Some(limit));
+    }
+    match client::most_segment() {
+        None => Ok(None),
+        Some(Chosen::Bytes(bytes)) => Ok(Some((Size::Bytes(bytes), false))),
+        Some(Chosen::Text(text)) => segment_limit(&text)
+            .map(Some)
+            .map_err(|error| Refusal::bad(format_args!("gasnet_max_segsize_str='{text}' {error}"))),
+    }
+}
+
 /// What GASNet's variables say, unless one of Conduit's own says otherwise. The result is the most ranks of a neighbourhood.
 pub(crate) fn adjust(settings: &mut Settings, ranks: u32) -> Result<u32, Refusal> {
     if settings.job.max_segment.is_none()
-        && let Some(limit) = value(c"GASNET_MAX_SEGSIZE", segment_limit)?
+        && let Some(limit) = chosen_limit()?
     {
         let memory = match physical_memory() {
             0 => u64::MAX,

@@ -128,7 +128,15 @@ static void types(void) {
   CHECK(gasnet_AMMaxMedium() >= 512 && gasnet_AMMaxLongRequest() >= 512 && gasnet_AMMaxLongReply() >= 512);
 }
 
+static uintptr_t attached_bytes;
+
+static void attached(void *address, uintptr_t bytes) {
+  *(char *)address = 'a';
+  attached_bytes = bytes;
+}
+
 int main(int argc, char **argv) {
+  gasnet_client_attach_hook = &attached;
   CHECK_EQ(gasnet_init(&argc, &argv), GASNET_OK);
   me = gasnet_mynode();
   nodes = gasnet_nodes();
@@ -137,6 +145,8 @@ int main(int argc, char **argv) {
   before_attach();
   CHECK_EQ(gasnet_attach(handlers, 4, 4 * GASNET_PAGESIZE, GASNET_PAGESIZE), GASNET_OK);
   CHECK_EQ(gasnet_getSegmentInfo(segments, (int)nodes), GASNET_OK);
+  CHECK_EQ(attached_bytes, segments[me].size);
+  CHECK_EQ(*(char *)segments[me].addr, 'a');
   registered();
   objects();
   tables();

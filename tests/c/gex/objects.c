@@ -96,15 +96,42 @@ static void segments(uintptr_t bytes) {
     CHECK_EQ(mine_here[near[i].gex_jobrank], (int)(1000 * me + near[i].gex_jobrank));
 }
 
+/* What attach has told of the new segment. */
+static char *attached_at;
+static uintptr_t attached_bytes;
+static int times_attached;
+
+/* The segment is this rank's alone as yet: nobody else writes there before this. */
+static void attached(void *address, uintptr_t bytes) {
+  uintptr_t i;
+  attached_at = (char *)address;
+  attached_bytes = bytes;
+  ++times_attached;
+  for (i = 0; i < bytes; ++i) CHECK_EQ(attached_at[i], 0);
+  fill(address, bytes, me);
+}
+
+static void hook(uintptr_t bytes) {
+  CHECK_EQ(times_attached, 1);
+  CHECK(attached_at == gex_Segment_QueryAddr(segment));
+  CHECK_EQ(attached_bytes, bytes);
+  check_filled(attached_at, bytes, me);
+  barrier();
+}
+
 int main(int argc, char **argv) {
   uintptr_t bytes;
+  CHECK(gasnet_client_attach_hook == NULL);
+  gasnet_client_attach_hook = &attached;
   CHECK_EQ(gex_Client_Init(&client, &ep, &team, "OBJECTS", &argc, &argv, 0), GASNET_OK);
   me = gex_System_QueryJobRank();
   size = gex_System_QueryJobSize();
   check_rank = (int)me;
   before_attach();
   bytes = (uintptr_t)3 * GASNET_PAGESIZE;
+  CHECK_EQ(times_attached, 0);
   CHECK_EQ(gex_Segment_Attach(&segment, team, bytes), GASNET_OK);
+  hook(bytes);
   relations();
   translations();
   words();

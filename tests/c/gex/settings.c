@@ -1,5 +1,6 @@
 /* GASNet's variables that change what a job is like. GASNET_SUPERNODE_MAXSIZE: the ranks of a neighbourhood, and that
- * everything works beyond it. GASNET_MAX_SEGSIZE: what the largest segment then is, which the test in Rust reads. */
+ * everything works beyond it. GASNET_MAX_SEGSIZE: what the largest segment then is, which the test
+ * in Rust reads. The program may set it by itself: by a text (TEST_MAX_SEGSIZE) or a number. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -71,6 +72,8 @@ static void everywhere(void) {
 int main(int argc, char **argv) {
   gex_AM_Entry_t handlers[] = {{ADD, (gex_AM_Fn_t)add, GEX_FLAG_AM_LONG | GEX_FLAG_AM_REQUEST, 1, NULL, "add"}};
   const char *most;
+  if (getenv("TEST_MAX_SEGSIZE")) gasnet_max_segsize_str = getenv("TEST_MAX_SEGSIZE");
+  if (getenv("TEST_MAX_SEGSIZE_NUMBER")) gasnet_max_segsize = (uint64_t)atoll(getenv("TEST_MAX_SEGSIZE_NUMBER"));
   start(&argc, &argv, handlers, HANDLERS - GEX_AM_INDEX_BASE, SEGMENT);
   if (me == 0) printf("largest segment %" PRIuPTR "\n", gasnet_getMaxLocalSegmentSize());
   most = gasnet_getenv("GASNET_SUPERNODE_MAXSIZE");

@@ -1,0 +1,61 @@
+//! Variables of the library that a client may set before it joins or attaches.
+
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+
+/// Called by attach with this rank's segment: a function of C, or null.
+#[unsafe(no_mangle)]
+static gasnet_client_attach_hook: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+// Common symbols, as C's tentative definitions were: a client may define these variables itself
+// instead of assigning to them, which Rust's own statics don't allow.
+std::arch::global_asm!(
+    ".comm gasnet_max_segsize_str, {bytes}, {bytes}",
+    ".comm gasnet_max_segsize, 8, 8",
+    bytes = const size_of::<*const c_char>(),
+);
+
+unsafe extern "C" {
+    static gasnet_max_segsize_str: AtomicPtr<c_char>;
+    static gasnet_max_segsize: AtomicU64;
+}
+
+/// The largest segment that the client has chosen.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Chosen {
+    /// In the form of `GASNET_MAX_SEGSIZE`.
+    Text(Cow<'static, str>),
+    /// For each process.
+    Bytes(u64),
+}
+
+/// The default that the client gives to `GASNET_MAX_SEGSIZE`, if any.
+pub(crate) fn most_segment() -> Option<Chosen> {
+    // SAFETY: defined above or by the client, with this size and alignment, and written before the
+    // job is joined only. So for both.
+    let (text, bytes) = unsafe {
+        (
+            gasnet_max_segsize_str.load(Relaxed),
+            gasnet_max_segsize.load(Relaxed),
+        )
+    };
+    if !text.is_null() {
+        // SAFETY: the client's variable is null or a C string.
+        let text = unsafe { CStr::from_ptr(text) };
+        return Some(Chosen::Text(text.to_string_lossy()));
+    }
+    (bytes > 0).then_some(Chosen::Bytes(bytes))
+}
+
+/// Lets the client prepare its new segment, which no other rank can reach yet.
+pub(crate) fn attached(base: *mut u8, bytes: usize) {
+    let hook = gasnet_client_attach_hook.load(Relaxed);
+    if hook.is_null() {
+        return;
+    }
+    // SAFETY: not null; the client has stored a function of this type.
+    let hook =
+        unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*mut c_void, usize)>(hook) };
+    hook(base.cast(), bytes);
+}
