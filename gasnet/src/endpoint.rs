@@ -24,8 +24,8 @@ pub(crate) const MOST: usize = 32;
 /// `GEX_EP_CAPABILITY_RMA`.
 const RMA: u32 = 1;
 
-/// `GEX_MK_HOST`: its handle, and `GEX_MK_CLASS_HOST`.
-const HOST: usize = 1;
+/// `GEX_MK_HOST`.
+pub(crate) const HOST: usize = 1;
 
 /// The lowest bits of the handle of a segment that was created.
 const TAG: usize = 2;

@@ -2,13 +2,13 @@
 //!
 //! The first endpoint, and the segment that is attached to it; others are in `endpoint`.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CString, c_char, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use conduit::Rank;
 
-use crate::endpoint::{Created, Endpoint, Endpoints};
+use crate::endpoint::{Created, Endpoint, Endpoints, HOST};
 use crate::fault::fatal;
 use crate::job::Job;
 use crate::team::{Named, Teams};
@@ -65,6 +65,8 @@ pub(crate) struct Objects {
     pub(crate) team: Named,
     pub(crate) teams: Teams,
     pub(crate) segment: Object,
+    /// The host's memory, the one kind that there is.
+    kind: Object,
     pub(crate) name: OnceLock<CString>,
 }
 
@@ -77,6 +79,7 @@ impl Objects {
             team: Named::of_job(rank, size),
             teams: Teams::default(),
             segment: Object::new(),
+            kind: Object::new(),
             name: OnceLock::new(),
         }
     }
@@ -160,6 +163,19 @@ fn client<'a>(call: &str, handle: *const c_void) -> (&'a Job, &'a Object) {
     (job, check(call, "client", &job.objects.client, handle))
 }
 
+/// A memory kind. GASNet-EX leaves open what these calls do with `GEX_MK_HOST`; here it is a kind
+/// like others.
+fn kind<'a>(call: &str, handle: *const c_void) -> (&'a Job, &'a Object) {
+    let job = Job::of(call);
+    if handle.addr() != HOST {
+        fatal(
+            call,
+            &format_args!("{handle:p} is no memory kind of this job"),
+        );
+    }
+    (job, &job.objects.kind)
+}
+
 macro_rules! words {
     ($($find:ident: $set:ident, $query:ident, $flags:ident;)*) => {$(
         /// Keeps a word of the client's with the object.
@@ -189,6 +205,7 @@ words! {
     client: gex_Client_SetCData, gex_Client_QueryCData, gex_Client_QueryFlags;
     endpoint: gex_EP_SetCData, gex_EP_QueryCData, gex_EP_QueryFlags;
     segment: gex_Segment_SetCData, gex_Segment_QueryCData, gex_Segment_QueryFlags;
+    kind: gex_MK_SetCData, gex_MK_QueryCData, gex_MK_QueryFlags;
 }
 
 /// The client that an endpoint is of.
@@ -203,6 +220,20 @@ extern "C" fn gex_EP_QueryClient(handle: *const c_void) -> *const c_void {
 extern "C" fn gex_Segment_QueryClient(handle: *const c_void) -> *const c_void {
     let (job, _) = segment("gex_Segment_QueryClient", handle);
     job.objects.client.handle()
+}
+
+/// The client that a memory kind is of.
+#[unsafe(no_mangle)]
+extern "C" fn gex_MK_QueryClient(handle: *const c_void) -> *const c_void {
+    let (job, _) = kind("gex_MK_QueryClient", handle);
+    job.objects.client.handle()
+}
+
+/// The class of a memory kind: the host's, `GEX_MK_CLASS_HOST`.
+#[unsafe(no_mangle)]
+extern "C" fn gex_MK_QueryClass(handle: *const c_void) -> c_uint {
+    kind("gex_MK_QueryClass", handle);
+    0
 }
 
 /// The segment bound to an endpoint; null (`GEX_SEGMENT_INVALID`) if there is none.

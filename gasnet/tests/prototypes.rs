@@ -119,7 +119,8 @@ fn c_type(words: &[&str], stars: usize) -> String {
         | "gex_EC_t"
         | "gex_TI_t"
         | "gex_DT_t"
-        | "gex_OP_t" => "u32",
+        | "gex_OP_t"
+        | "gex_MK_Class_t" => "u32",
         "gex_AM_Index_t" | "gasnet_handler_t" => "u8",
         "gex_EP_Index_t" => "u16",
         "int64_t" => "i64",

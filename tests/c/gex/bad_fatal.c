@@ -413,6 +413,7 @@ static void complete_by(gex_AM_Index_t handler) {
   CASE(exchange_of_wild_size, gasnet_coll_exchange_nb(team, word, word, SIZE_MAX / 2 + 1, 2 | GASNET_COLL_OUT_NOSYNC)) \
   CASE(barrier_with_id_of_team, gasnet_coll_barrier_notify(own, 0, 0))                                           \
   CASE(kind_destroyed, gex_MK_Destroy(GEX_MK_HOST, 0))                                                           \
+  CASE(class_of_no_kind, gex_MK_QueryClass(GEX_MK_INVALID))                                                      \
   CASE(attached_segment_destroyed, gex_Segment_Destroy(segment, 0))                                              \
   CASE(no_segment_destroyed, gex_Segment_Destroy((gex_Segment_t)(void *)ep, 0))                                  \
   CASE(array_to_second_endpoint, gex_VIS_IndexedPutNB(second(), me, 0, NULL, 8, 0, NULL, 8, 0))                  \

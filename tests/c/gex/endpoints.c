@@ -141,6 +141,18 @@ static void refusals(void) {
   gex_System_SetVerboseErrors(1);
 }
 
+/* The host's memory is a kind as others are. */
+static void host_kind(void) {
+  CHECK_EQ(gex_MK_QueryClass(GEX_MK_HOST), GEX_MK_CLASS_HOST);
+  CHECK(gex_MK_QueryClient(GEX_MK_HOST) == client);
+  CHECK_EQ(gex_MK_QueryFlags(GEX_MK_HOST), 0);
+  CHECK(gex_MK_QueryCData(GEX_MK_HOST) == NULL);
+  gex_MK_SetCData(GEX_MK_HOST, &memory[1]);
+  CHECK(gex_MK_QueryCData(GEX_MK_HOST) == &memory[1] && gex_Client_QueryCData(client) == NULL);
+  gex_MK_SetCData(GEX_MK_HOST, NULL);
+  CHECK(gex_MK_QueryCData(GEX_MK_HOST) == NULL);
+}
+
 int main(int argc, char **argv) {
   gex_Segment_t of_program, of_library;
   gex_EP_t eps[3];
@@ -150,6 +162,7 @@ int main(int argc, char **argv) {
   int i;
   start(&argc, &argv, NULL, 0, GASNET_PAGESIZE);
   refusals();
+  host_kind();
   of_program = segment_of(memory, BYTES);
   of_library = segment_of(NULL, BYTES);
   gex_Segment_Destroy(segment_of(NULL, 5), 0);
