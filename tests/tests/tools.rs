@@ -104,6 +104,7 @@ fn without_the_compilers_features() {
         "-fno-strict-aliasing",
         "-Wno-unused-function",
         "-Wno-return-type",
+        "-Wno-implicit-fallthrough",
     ];
     all_pass(&build(Standard::Gnu11, &flags));
 }

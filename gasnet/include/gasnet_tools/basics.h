@@ -59,7 +59,7 @@
 #define GASNETT_THREAD_SINGLE 1
 #endif
 
-/* Most threads of one process. */
+/* Threads of one process, for programs that size tables by it. The library itself sets no limit. */
 #ifndef GASNETT_MAX_THREADS
 #if defined(GASNETT_THREAD_SAFE)
 #define GASNETT_MAX_THREADS 256
@@ -122,22 +122,51 @@
 #define GASNETT_RELEASE_VERSION_MINOR GASNET_RELEASE_VERSION_MINOR
 #define GASNETT_RELEASE_VERSION_PATCH GASNET_RELEASE_VERSION_PATCH
 
+/* ---- Configuration ----
+ * How the tools are set up, in GASNet's words: names, to be made text of. */
 #if defined(GASNETT_THREAD_SAFE)
-#define CONDUIT_TOOLS_MODE "PAR"
+#define GASNETT_THREAD_MODEL PAR
 #else
-#define CONDUIT_TOOLS_MODE "SEQ"
+#define GASNETT_THREAD_MODEL SEQ
 #endif
 #if CONDUIT_TOOLS_DEBUG
-#define CONDUIT_TOOLS_CHECKS "debug"
+#define GASNETT_DEBUG_CONFIG debug
 #else
-#define CONDUIT_TOOLS_CHECKS "nodebug"
+#define GASNETT_DEBUG_CONFIG nodebug
 #endif
+#if defined(PLATFORM_ARCH_64)
+#define GASNETT_PTR_CONFIG 64bit
+#else
+#define GASNETT_PTR_CONFIG 32bit
+#endif
+/* The processor's counter (timers.h), or clock_gettime where its counter is not used. */
+#if defined(PLATFORM_ARCH_X86_64) || defined(PLATFORM_ARCH_X86) || defined(PLATFORM_ARCH_AARCH64)
+#define GASNETT_TIMER_CONFIG timers_native
+#else
+#define GASNETT_TIMER_CONFIG timers_posixrt
+#endif
+/* The processor's fences, and the compiler's builtins for atomic operations. */
+#define GASNETT_MEMBAR_CONFIG membars_native
+#define GASNETT_ATOMIC_CONFIG atomics_compiler
+#define GASNETT_ATOMIC32_CONFIG atomic32_compiler
+#define GASNETT_ATOMIC64_CONFIG atomic64_compiler
 
-/* How the tools are set up, for people; a literal. */
+/* Nothing is configured before these headers are compiled: there are no arguments, and the compiler
+ * at hand is the one that they are set up for. */
+#define GASNETT_CONFIGURE_ARGS ""
+#define GASNETT_PLATFORM_COMPILER_ID PLATFORM_COMPILER_ID
+#define GASNETT_PLATFORM_COMPILER_IDSTR PLATFORM_COMPILER_IDSTR
+#define GASNETT_PLATFORM_COMPILER_FAMILYID PLATFORM_COMPILER_FAMILYID
+#define GASNETT_PLATFORM_COMPILER_VERSION PLATFORM_COMPILER_VERSION
+
+/* All of it for people; a literal. */
 #define GASNETT_CONFIG_STRING \
     "RELEASE=" _STRINGIFY(GASNET_RELEASE_VERSION_MAJOR) "." _STRINGIFY(GASNET_RELEASE_VERSION_MINOR) "." \
     _STRINGIFY(GASNET_RELEASE_VERSION_PATCH) ",SPEC=" _STRINGIFY(GASNETT_SPEC_VERSION_MAJOR) "." \
-    _STRINGIFY(GASNETT_SPEC_VERSION_MINOR) ",LIBRARY=Conduit,THREADMODEL=" CONDUIT_TOOLS_MODE "," CONDUIT_TOOLS_CHECKS
+    _STRINGIFY(GASNETT_SPEC_VERSION_MINOR) ",LIBRARY=Conduit,THREADMODEL=" _STRINGIFY(GASNETT_THREAD_MODEL) \
+    ",PTR=" _STRINGIFY(GASNETT_PTR_CONFIG) "," _STRINGIFY(GASNETT_DEBUG_CONFIG) "," _STRINGIFY(GASNETT_TIMER_CONFIG) "," \
+    _STRINGIFY(GASNETT_MEMBAR_CONFIG) "," _STRINGIFY(GASNETT_ATOMIC_CONFIG) "," _STRINGIFY(GASNETT_ATOMIC32_CONFIG) "," \
+    _STRINGIFY(GASNETT_ATOMIC64_CONFIG)
 
 /* Functions of the headers: always inlined, and never warned of when a program doesn't use them. */
 #define CONDUIT_INLINE static __inline__ __attribute__((__always_inline__, __unused__))

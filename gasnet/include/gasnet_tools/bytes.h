@@ -1,4 +1,4 @@
-/* Checksums and the counting of zero bytes. */
+/* Checksums, the counting of zero bytes, and copies of a few bytes. */
 #ifndef CONDUIT_TOOLS_BYTES_H
 #define CONDUIT_TOOLS_BYTES_H
 
@@ -13,6 +13,42 @@ extern size_t gasnett_count0s(const void *p, size_t numbytes);
 extern size_t gasnett_count0s_copy(void *GASNETT_RESTRICT dst, const void *GASNETT_RESTRICT src, size_t numbytes);
 
 GASNETT_END_EXTERNC
+
+/* 1, 2, 4 and 8 bytes are one load and one store. */
+CONDUIT_INLINE void conduit_tools_copy(void *to, const void *from, size_t bytes) {
+    switch (bytes) {
+    case 1: memcpy(to, from, 1); break;
+    case 2: memcpy(to, from, 2); break;
+    case 4: memcpy(to, from, 4); break;
+    case 8: memcpy(to, from, 8); break;
+    default: memcpy(to, from, bytes);
+    }
+}
+
+/* Where the lowest bytes of a value of 8 bytes begin. */
+#if defined(PLATFORM_ARCH_BIG_ENDIAN)
+#define CONDUIT_LOWEST_BYTES(value, bytes) ((char *)(value) + 8 - (bytes))
+#else
+#define CONDUIT_LOWEST_BYTES(value, bytes) ((char *)(value))
+#endif
+
+CONDUIT_INLINE void conduit_tools_store_value(void *to, uint64_t value, size_t bytes) {
+    conduit_tools_copy(to, CONDUIT_LOWEST_BYTES(&value, bytes), bytes);
+}
+
+CONDUIT_INLINE uint64_t conduit_tools_load_value(const void *from, size_t bytes) {
+    uint64_t value = 0;
+    conduit_tools_copy(CONDUIT_LOWEST_BYTES(&value, bytes), from, bytes);
+    return value;
+}
+
+/* Copies between ranges that don't overlap. The aligned one's begin at multiples of the length. */
+#define GASNETT_FAST_ALIGNED_MEMCPY(dest, src, nbytes) conduit_tools_copy((dest), (src), (nbytes))
+#define GASNETT_FAST_UNALIGNED_MEMCPY(dest, src, nbytes) memcpy((dest), (src), (nbytes))
+/* Stores the lowest `nbytes` bytes, up to 8, of an integer as an integer of that size. The other
+ * one loads such an integer, and returns it as a uint64_t from the function that uses the macro. */
+#define GASNETT_VALUE_ASSIGN(dest, value, nbytes) conduit_tools_store_value((dest), (uint64_t)(value), (nbytes))
+#define GASNETT_VALUE_RETURN(src, nbytes) return conduit_tools_load_value((src), (nbytes))
 
 CONDUIT_INLINE int gasnett_count0s_uint64_t(uint64_t x) {
     /* The highest bit of each byte: set if any of its bits is. Then ones are counted by a product. */

@@ -9,7 +9,7 @@
 
 GASNETT_BEGIN_EXTERNC
 
-/* Pieces of memory: { address, length } each, and their sum. */
+/* Pieces of memory: { address, length } each, their sum, and their lowest and highest byte. */
 extern size_t gasnett_format_memveclist_bufsz(size_t count);
 extern void gasnett_format_memveclist(char *buf, size_t count, const void *list);
 /* Addresses of pieces of one length. */
@@ -18,11 +18,18 @@ extern void gasnett_format_addrlist(char *buf, size_t count, void *const *list, 
 /* Strides, from the innermost. */
 extern size_t gasnett_format_strides_bufsz(size_t count);
 extern void gasnett_format_strides(char *buf, size_t count, const ptrdiff_t *list);
-/* A strided transfer: the second argument is not used, `tm` is printed as an address. */
+/* Transfers of pieces, of pieces of one length a side, and of arrays with strides, whose second
+ * argument is not used. `tm` is printed as an address. The result is the bytes of data. */
+extern size_t gasnett_format_putvgetv_bufsz(size_t dstcount, size_t srccount);
+extern size_t gasnett_format_putvgetv(char *buf, const void *tm, uint32_t rank, size_t dstcount, const void *dstlist,
+                                      size_t srccount, const void *srclist);
+extern size_t gasnett_format_putigeti_bufsz(size_t dstcount, size_t srccount);
+extern size_t gasnett_format_putigeti(char *buf, const void *tm, uint32_t rank, size_t dstcount, void *const *dstlist,
+                                      size_t dstlen, size_t srccount, void *const *srclist, size_t srclen);
 extern size_t gasnett_format_putsgets_bufsz(size_t stridelevels);
-extern void gasnett_format_putsgets(char *buf, void *unused, const void *tm, uint32_t rank, const void *dstaddr,
-                                    const ptrdiff_t *dststrides, const void *srcaddr, const ptrdiff_t *srcstrides,
-                                    size_t elemsz, const size_t *count, size_t stridelevels);
+extern size_t gasnett_format_putsgets(char *buf, void *unused, const void *tm, uint32_t rank, const void *dstaddr,
+                                      const ptrdiff_t *dststrides, const void *srcaddr, const ptrdiff_t *srcstrides,
+                                      size_t elemsz, const size_t *count, size_t stridelevels);
 
 /* Writes the names of the `flags`' bits that are set in `value` (the names stand one after another, each ended by a zero,
  * and there are `count` of them), joined by |, and returns the bytes it takes with the final zero; a null buffer is not

@@ -58,6 +58,8 @@ extern void gasnett_close_streams(void);
 typedef void (*gasnett_sighandlerfn_t)(int);
 /* Returns the handler before; one that can't be set is a fatal error. */
 extern gasnett_sighandlerfn_t gasnett_reghandler(int sigtocatch, gasnett_sighandlerfn_t fp);
+/* The name of a signal, like SIGUSR1; null for other numbers. Handlers of signals may call it. */
+extern const char *gasnett_signame_fromval(int sigval);
 
 /* ---- Limits ----
  * Raise the soft limit to the hard one, unless GASNET_MAXIMIZE_<name> is no: not 0 on success. */

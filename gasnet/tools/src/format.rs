@@ -9,7 +9,7 @@ use crate::edge::write_text;
 /// Bytes that a number or an address takes at most, with what stands around it.
 const ITEM: usize = 48;
 /// Bytes of the words around a list.
-const FRAME: usize = 96;
+const FRAME: usize = 192;
 
 /// A piece of memory as gasnetex.h lays it out.
 #[repr(C)]
@@ -24,6 +24,59 @@ fn list_size(count: usize) -> usize {
 
 fn joined<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
     items.iter().map(show).collect::<Vec<_>>().join(", ")
+}
+
+/// The lowest and the highest byte of pieces, as the end of a phrase; nothing if no piece has any.
+fn bounds(pieces: impl Iterator<Item = (usize, usize)> + Clone) -> String {
+    let pieces = pieces.filter(|&(_, length)| length > 0);
+    let lowest = pieces.clone().map(|(address, _)| address).min();
+    let highest = pieces
+        .map(|(address, length)| address.saturating_add(length - 1))
+        .max();
+    match lowest.zip(highest) {
+        Some((lowest, highest)) => format!(" in {lowest:#x}...{highest:#x}"),
+        None => String::new(),
+    }
+}
+
+/// Bytes of pieces, and their text.
+fn vector(pieces: &[Piece]) -> (usize, String) {
+    let total = pieces
+        .iter()
+        .fold(0usize, |total, piece| total.saturating_add(piece.length));
+    let items = joined(pieces, |piece| {
+        format!("{{{:p}, {}}}", piece.address, piece.length)
+    });
+    let bounds = bounds(
+        pieces
+            .iter()
+            .map(|piece| (piece.address.addr(), piece.length)),
+    );
+    let count = pieces.len();
+    (
+        total,
+        format!("{count} pieces, {total} bytes{bounds}: [{items}]"),
+    )
+}
+
+/// Bytes of pieces of one length, and their text.
+fn indexed(addresses: &[*const c_void], length: usize) -> (usize, String) {
+    let items = joined(addresses, |&address| format!("{address:p}"));
+    let bounds = bounds(addresses.iter().map(|address| (address.addr(), length)));
+    let count = addresses.len();
+    (
+        count.saturating_mul(length),
+        format!("{count} pieces of {length} bytes{bounds}: [{items}]"),
+    )
+}
+
+/// A transfer between lists.
+fn transfer(tm: *const c_void, rank: u32, to: &(usize, String), from: &(usize, String)) -> String {
+    let total = to.0;
+    format!(
+        "team {tm:p} rank {rank}: {total} bytes\nto {}\nfrom {}",
+        to.1, from.1
+    )
 }
 
 /// # Safety
@@ -52,14 +105,7 @@ unsafe extern "C" fn gasnett_format_memveclist(
     list: *const c_void,
 ) {
     // SAFETY: the caller's promise.
-    let pieces = unsafe { slice(list.cast::<Piece>(), count) };
-    let total = pieces
-        .iter()
-        .fold(0usize, |total, piece| total.saturating_add(piece.length));
-    let items = joined(pieces, |piece| {
-        format!("{{{:p}, {}}}", piece.address, piece.length)
-    });
-    let text = format!("{count} pieces, {total} bytes: [{items}]");
+    let (_, text) = vector(unsafe { slice(list.cast::<Piece>(), count) });
     // SAFETY: the caller's promise.
     unsafe { write_text(buf, list_size(count), text.as_bytes()) };
 }
@@ -79,12 +125,75 @@ unsafe extern "C" fn gasnett_format_addrlist(
     len: usize,
 ) {
     // SAFETY: the caller's promise.
-    let items = joined(unsafe { slice(list, count) }, |&address| {
-        format!("{address:p}")
-    });
-    let text = format!("{count} pieces of {len} bytes: [{items}]");
+    let (_, text) = indexed(unsafe { slice(list, count) }, len);
     // SAFETY: the caller's promise.
     unsafe { write_text(buf, list_size(count), text.as_bytes()) };
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_format_putvgetv_bufsz(dstcount: usize, srccount: usize) -> usize {
+    // Both lists, and what stands before them.
+    list_size(dstcount)
+        .saturating_add(list_size(srccount))
+        .saturating_add(FRAME)
+}
+
+/// # Safety
+/// `buf` has the bytes that the size function says, the lists have as many pieces as their counts.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gasnett_format_putvgetv(
+    buf: *mut c_char,
+    tm: *const c_void,
+    rank: u32,
+    dstcount: usize,
+    dstlist: *const c_void,
+    srccount: usize,
+    srclist: *const c_void,
+) -> usize {
+    // SAFETY: the caller's promise.
+    let (to, from) = unsafe {
+        (
+            vector(slice(dstlist.cast::<Piece>(), dstcount)),
+            vector(slice(srclist.cast::<Piece>(), srccount)),
+        )
+    };
+    let room = gasnett_format_putvgetv_bufsz(dstcount, srccount);
+    // SAFETY: the caller's promise.
+    unsafe { write_text(buf, room, transfer(tm, rank, &to, &from).as_bytes()) };
+    to.0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_format_putigeti_bufsz(dstcount: usize, srccount: usize) -> usize {
+    gasnett_format_putvgetv_bufsz(dstcount, srccount)
+}
+
+/// # Safety
+/// `buf` has the bytes that the size function says, the lists have as many addresses as their
+/// counts.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gasnett_format_putigeti(
+    buf: *mut c_char,
+    tm: *const c_void,
+    rank: u32,
+    dstcount: usize,
+    dstlist: *const *const c_void,
+    dstlen: usize,
+    srccount: usize,
+    srclist: *const *const c_void,
+    srclen: usize,
+) -> usize {
+    // SAFETY: the caller's promise.
+    let (to, from) = unsafe {
+        (
+            indexed(slice(dstlist, dstcount), dstlen),
+            indexed(slice(srclist, srccount), srclen),
+        )
+    };
+    let room = gasnett_format_putigeti_bufsz(dstcount, srccount);
+    // SAFETY: the caller's promise.
+    unsafe { write_text(buf, room, transfer(tm, rank, &to, &from).as_bytes()) };
+    to.0
 }
 
 #[unsafe(no_mangle)]
@@ -125,7 +234,7 @@ unsafe extern "C" fn gasnett_format_putsgets(
     elemsz: usize,
     count: *const usize,
     stridelevels: usize,
-) {
+) -> usize {
     // SAFETY: the caller's promise.
     let (to, from, count) = unsafe {
         (
@@ -161,6 +270,7 @@ unsafe extern "C" fn gasnett_format_putsgets(
             text.as_bytes(),
         )
     };
+    elements.saturating_mul(elemsz)
 }
 
 /// # Safety
@@ -257,7 +367,9 @@ mod tests {
             .collect();
         let strides = vec![isize::MIN; count];
         let counts = vec![usize::MAX; count];
-        let mut buffer = vec![0 as c_char; gasnett_format_putsgets_bufsz(count)];
+        let most = gasnett_format_putsgets_bufsz(count);
+        let most = most.max(gasnett_format_putvgetv_bufsz(count, count));
+        let mut buffer = vec![0 as c_char; most];
         let buf = buffer.as_mut_ptr();
         // SAFETY: the lists have `count` items, and the buffer is the largest that any of them wants.
         let texts = unsafe {
@@ -269,6 +381,13 @@ mod tests {
             gasnett_format_strides(buf, count, strides.as_ptr());
             let strided = text();
             let (null, strides) = (std::ptr::null_mut(), strides.as_ptr());
+            let list = pieces.as_ptr().cast();
+            gasnett_format_putvgetv(buf, far, u32::MAX, count, list, count, list);
+            let vectors = text();
+            let list = vec![far; count];
+            let (list, most) = (list.as_ptr(), usize::MAX);
+            gasnett_format_putigeti(buf, far, u32::MAX, count, list, most, count, list, most);
+            let lists = text();
             gasnett_format_putsgets(
                 buf,
                 null,
@@ -282,7 +401,7 @@ mod tests {
                 counts.as_ptr(),
                 count,
             );
-            [memory, addresses, strided, text()]
+            [memory, addresses, strided, vectors, lists, text()]
         };
         for text in texts {
             assert!(text.ends_with(']'), "it was cut: {text}");

@@ -1,42 +1,45 @@
 //! Signals: handlers of clients, and the signals by which a running process is asked for a backtrace or to wait for a
 //! debugger.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::sync::Once;
 
 use crate::failure::{fatal, freeze_now};
 use crate::{backtrace, environment};
 
-/// Names of the signals that a setting may name.
-const NAMES: [(&str, c_int); 28] = [
-    ("SIGHUP", libc::SIGHUP),
-    ("SIGINT", libc::SIGINT),
-    ("SIGQUIT", libc::SIGQUIT),
-    ("SIGILL", libc::SIGILL),
-    ("SIGTRAP", libc::SIGTRAP),
-    ("SIGABRT", libc::SIGABRT),
-    ("SIGBUS", libc::SIGBUS),
-    ("SIGFPE", libc::SIGFPE),
-    ("SIGUSR1", libc::SIGUSR1),
-    ("SIGSEGV", libc::SIGSEGV),
-    ("SIGUSR2", libc::SIGUSR2),
-    ("SIGPIPE", libc::SIGPIPE),
-    ("SIGALRM", libc::SIGALRM),
-    ("SIGTERM", libc::SIGTERM),
-    ("SIGCHLD", libc::SIGCHLD),
-    ("SIGCONT", libc::SIGCONT),
-    ("SIGTSTP", libc::SIGTSTP),
-    ("SIGTTIN", libc::SIGTTIN),
-    ("SIGTTOU", libc::SIGTTOU),
-    ("SIGURG", libc::SIGURG),
-    ("SIGXCPU", libc::SIGXCPU),
-    ("SIGXFSZ", libc::SIGXFSZ),
-    ("SIGVTALRM", libc::SIGVTALRM),
-    ("SIGPROF", libc::SIGPROF),
-    ("SIGWINCH", libc::SIGWINCH),
-    ("SIGIO", libc::SIGIO),
-    ("SIGPWR", libc::SIGPWR),
-    ("SIGSYS", libc::SIGSYS),
+/// Names of signals. Of two names for one number the first is the one that is told.
+const NAMES: [(&CStr, c_int); 31] = [
+    (c"SIGHUP", libc::SIGHUP),
+    (c"SIGINT", libc::SIGINT),
+    (c"SIGQUIT", libc::SIGQUIT),
+    (c"SIGILL", libc::SIGILL),
+    (c"SIGTRAP", libc::SIGTRAP),
+    (c"SIGABRT", libc::SIGABRT),
+    (c"SIGBUS", libc::SIGBUS),
+    (c"SIGFPE", libc::SIGFPE),
+    (c"SIGKILL", libc::SIGKILL),
+    (c"SIGUSR1", libc::SIGUSR1),
+    (c"SIGSEGV", libc::SIGSEGV),
+    (c"SIGUSR2", libc::SIGUSR2),
+    (c"SIGPIPE", libc::SIGPIPE),
+    (c"SIGALRM", libc::SIGALRM),
+    (c"SIGTERM", libc::SIGTERM),
+    (c"SIGCHLD", libc::SIGCHLD),
+    (c"SIGCONT", libc::SIGCONT),
+    (c"SIGSTOP", libc::SIGSTOP),
+    (c"SIGTSTP", libc::SIGTSTP),
+    (c"SIGTTIN", libc::SIGTTIN),
+    (c"SIGTTOU", libc::SIGTTOU),
+    (c"SIGURG", libc::SIGURG),
+    (c"SIGXCPU", libc::SIGXCPU),
+    (c"SIGXFSZ", libc::SIGXFSZ),
+    (c"SIGVTALRM", libc::SIGVTALRM),
+    (c"SIGPROF", libc::SIGPROF),
+    (c"SIGWINCH", libc::SIGWINCH),
+    (c"SIGPOLL", libc::SIGPOLL),
+    (c"SIGIO", libc::SIGIO),
+    (c"SIGPWR", libc::SIGPWR),
+    (c"SIGSYS", libc::SIGSYS),
 ];
 
 /// A signal by its name, with or without SIG, in either case, or by its number.
@@ -45,16 +48,23 @@ pub fn by_name(name: &str) -> Option<c_int> {
     if let Ok(number) = name.parse::<c_int>() {
         return (1..=libc::SIGRTMAX()).contains(&number).then_some(number);
     }
-    NAMES
-        .iter()
-        .find(|(known, _)| *known == name || known.strip_prefix("SIG") == Some(&name))
-        .map(|&(_, signal)| signal)
+    let name = name.as_bytes();
+    let is_named = |known: &CStr| {
+        let known = known.to_bytes();
+        known == name || known.strip_prefix(b"SIG") == Some(name)
+    };
+    let found = NAMES.iter().find(|(known, _)| is_named(known));
+    found.map(|&(_, signal)| signal)
 }
 
-/// The name of a signal that a setting may name. Handlers of signals may call it.
-pub fn name_of(signal: c_int) -> Option<&'static str> {
+fn c_name_of(signal: c_int) -> Option<&'static CStr> {
     let found = NAMES.iter().find(|(_, known)| *known == signal);
     found.map(|&(name, _)| name)
+}
+
+/// The name of a signal. Handlers of signals may call it.
+pub fn name_of(signal: c_int) -> Option<&'static str> {
+    c_name_of(signal)?.to_str().ok()
 }
 
 /// Installs the handlers that `GASNET_BACKTRACE_SIGNAL` and `GASNET_FREEZE_SIGNAL` ask for, once.
@@ -120,6 +130,11 @@ extern "C" fn gasnett_reghandler(sigtocatch: c_int, fp: libc::sighandler_t) -> l
     })
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn gasnett_signame_fromval(sigval: c_int) -> *const c_char {
+    c_name_of(sigval).map_or(std::ptr::null(), CStr::as_ptr)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,5 +149,8 @@ mod tests {
         }
         assert_eq!(name_of(libc::SIGUSR1), Some("SIGUSR1"));
         assert_eq!(name_of(0), None);
+        // One number, two names.
+        assert_eq!(by_name("io"), by_name("poll"));
+        assert_eq!(name_of(libc::SIGIO), Some("SIGPOLL"));
     }
 }

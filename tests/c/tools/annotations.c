@@ -97,6 +97,9 @@ int test_annotations(int argc, char **argv) {
     CHECK(first_of(numbers) == 7 && twice(4) == 8 && hot() + cold() == 3 && must_be_looked_at() == 4);
     add(&numbers[0], &numbers[1]);
     CHECK(numbers[0] == 15);
+#if GASNETT_USE_GCC_ATTRIBUTE_FALLTHROUGH && !defined(__cplusplus)
+    CHECK(strstr(_STRINGIFY(GASNETT_FALLTHROUGH), "__fallthrough__") != NULL);
+#endif
     CHECK(names_length(2) == 11 && names_length(1) == 1 && names_length(0) == -1);
     CHECK(sign(5) == 1 && sign(-5) == 0);
 

@@ -12,11 +12,19 @@ int by_itself(void) { return 2; }
 
 #define TWO 2
 
+static int is_one_of(const char *word, const char *a, const char *b, const char *c) {
+    return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
+}
+
 int test_basics(int argc, char **argv) {
     char text[64];
     size_t size = 77;
     (void)argc, (void)argv;
 
+#if GASNETI_TOOLS_SPEC_VERSION_MAJOR != GASNETT_SPEC_VERSION_MAJOR || \
+    GASNETI_TOOLS_SPEC_VERSION_MINOR != GASNETT_SPEC_VERSION_MINOR
+#error "one specification by two names"
+#endif
 #if GASNETT_SPEC_VERSION_MAJOR != 1 || GASNETT_SPEC_VERSION_MINOR < 20
 #error "the tools' specification is 1.20 or later"
 #endif
@@ -24,6 +32,8 @@ int test_basics(int argc, char **argv) {
                                            GASNETT_RELEASE_VERSION_MINOR * UINT64_C(10000) + GASNETT_RELEASE_VERSION_PATCH);
     sprintf(text, "%d.%d.%d", GASNETT_RELEASE_VERSION_MAJOR, GASNETT_RELEASE_VERSION_MINOR, GASNETT_RELEASE_VERSION_PATCH);
     CHECK(strcmp(text, gasnett_release_version_str()) == 0);
+    CHECK(strcmp(text, _STRINGIFY(GASNETI_RELEASE_VERSION)) == 0);
+    CHECK(strlen("" GASNETI_BUILD_ID) > 0);
 
     /* Exactly one of them, as 1; the tests are compiled with either. */
 #if defined(GASNETT_THREAD_SAFE) == defined(GASNETT_THREAD_SINGLE)
@@ -31,10 +41,36 @@ int test_basics(int argc, char **argv) {
 #elif GASNETT_THREAD_SAFE
     CHECK(GASNETT_MAX_THREADS > 1);
     CHECK(strstr(GASNETT_CONFIG_STRING, "THREADMODEL=PAR") != NULL);
+    CHECK(strcmp(_STRINGIFY(GASNETT_THREAD_MODEL), "PAR") == 0);
 #elif GASNETT_THREAD_SINGLE
     CHECK(GASNETT_MAX_THREADS == 1);
     CHECK(strstr("" GASNETT_CONFIG_STRING, "THREADMODEL=SEQ") != NULL);
+    CHECK(strcmp(_STRINGIFY(GASNETT_THREAD_MODEL), "SEQ") == 0);
 #endif
+#if defined(GASNET_DEBUG)
+    CHECK(strcmp(_STRINGIFY(GASNETT_DEBUG_CONFIG), "debug") == 0);
+#else
+    CHECK(strcmp(_STRINGIFY(GASNETT_DEBUG_CONFIG), "nodebug") == 0);
+#endif
+    sprintf(text, "%dbit", (int)(8 * sizeof(void *)));
+    CHECK(strcmp(_STRINGIFY(GASNETT_PTR_CONFIG), text) == 0);
+    /* One of GASNet's words each; an integer that a builtin works on is lock-free. */
+    CHECK(is_one_of(_STRINGIFY(GASNETT_TIMER_CONFIG), "timers_native", "timers_posixrt", "timers_os"));
+    CHECK(is_one_of(_STRINGIFY(GASNETT_MEMBAR_CONFIG), "membars_native", "membars_forced_slow", "membars_forced_yield"));
+    CHECK(is_one_of(_STRINGIFY(GASNETT_ATOMIC_CONFIG), "atomics_native", "atomics_compiler", "atomics_mutex"));
+    CHECK(is_one_of(_STRINGIFY(GASNETT_ATOMIC32_CONFIG), "atomic32_native", "atomic32_compiler", "atomic32_mutex"));
+    CHECK(is_one_of(_STRINGIFY(GASNETT_ATOMIC64_CONFIG), "atomic64_native", "atomic64_compiler", "atomic64_mutex"));
+    CHECK(__atomic_always_lock_free(4, 0) == (strcmp(_STRINGIFY(GASNETT_ATOMIC32_CONFIG), "atomic32_mutex") != 0));
+    CHECK(__atomic_always_lock_free(8, 0) == (strcmp(_STRINGIFY(GASNETT_ATOMIC64_CONFIG), "atomic64_mutex") != 0));
+    CHECK(strstr(GASNETT_CONFIG_STRING, "," _STRINGIFY(GASNETT_TIMER_CONFIG) "," _STRINGIFY(GASNETT_MEMBAR_CONFIG) ","));
+    CHECK(strstr(GASNETT_CONFIG_STRING, "," _STRINGIFY(GASNETT_ATOMIC32_CONFIG) "," _STRINGIFY(GASNETT_ATOMIC64_CONFIG)));
+
+    /* What GASNet's configure would have found: no arguments, this compiler. */
+    CHECK(strlen("" GASNETT_CONFIGURE_ARGS) == 0);
+    CHECK(GASNETT_PLATFORM_COMPILER_ID == PLATFORM_COMPILER_ID);
+    CHECK(GASNETT_PLATFORM_COMPILER_FAMILYID == PLATFORM_COMPILER_FAMILYID);
+    CHECK(GASNETT_PLATFORM_COMPILER_VERSION == PLATFORM_COMPILER_VERSION);
+    CHECK(strcmp("" GASNETT_PLATFORM_COMPILER_IDSTR, PLATFORM_COMPILER_IDSTR) == 0);
 #ifndef HAVE_PTHREAD_H
 #error "GASNet's programs look for this"
 #endif

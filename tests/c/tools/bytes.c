@@ -3,6 +3,37 @@
 
 #include "programs.h"
 
+static uint64_t loaded(const void *from, size_t bytes) { GASNETT_VALUE_RETURN(from, bytes); }
+
+/* Values and copies of every small size: nothing beside them is touched. */
+static void small_copies(void) {
+    const uint64_t value = UINT64_C(0x8182838485868788);
+    uint64_t words[3], other[3];
+    size_t bytes;
+    for (bytes = 0; bytes <= 8; ++bytes) {
+        const uint64_t lowest = bytes == 8 ? value : value & ((UINT64_C(1) << 8 * bytes) - 1);
+        memset(words, 9, sizeof(words));
+        GASNETT_VALUE_ASSIGN(&words[1], value, bytes);
+        CHECK(words[0] == words[2] && ((unsigned char *)&words[1])[bytes == 8 ? -1 : (int)bytes] == 9);
+        if (bytes > 0) CHECK(loaded(&words[1], bytes) == lowest);
+        memset(other, 7, sizeof(other));
+        GASNETT_FAST_ALIGNED_MEMCPY(&other[1], &words[1], bytes);
+        CHECK(memcmp(&other[1], &words[1], bytes) == 0 && ((unsigned char *)other)[8 + bytes] == 7);
+        CHECK(((unsigned char *)other)[7] == 7);
+        memset(other, 7, sizeof(other));
+        GASNETT_FAST_UNALIGNED_MEMCPY((char *)other + 3, (char *)words + 8, bytes);
+        CHECK(memcmp((char *)other + 3, &words[1], bytes) == 0 && ((unsigned char *)other)[3 + bytes] == 7);
+    }
+    {
+        uint32_t four = 0;
+        GASNETT_VALUE_ASSIGN(&four, -2, sizeof(four));
+        CHECK(four == UINT32_MAX - 1 && loaded(&four, sizeof(four)) == UINT32_MAX - 1);
+    }
+    memset(words, 5, sizeof(words));
+    GASNETT_FAST_ALIGNED_MEMCPY(other, words, sizeof(words));
+    CHECK(memcmp(other, words, sizeof(words)) == 0);
+}
+
 int test_bytes(int argc, char **argv) {
     unsigned char from[128], to[128 + 2];
     size_t offset, length, i;
@@ -28,6 +59,8 @@ int test_bytes(int argc, char **argv) {
         CHECK(gasnett_count0s_uint64_t(~(UINT64_C(0xFF) << (i / 8 * 8))) == 1);
     }
     for (i = 0; i < 32; ++i) CHECK(gasnett_count0s_uint32_t(UINT32_C(1) << i) == 3);
+
+    small_copies();
 
     /* The checksum depends on bytes and length, and on nothing else. */
     memcpy(to + 1, from, 100);

@@ -36,16 +36,52 @@ int test_formats(int argc, char **argv) {
 
     CHECK(gasnett_format_memveclist_bufsz(2) <= sizeof(buffer));
     gasnett_format_memveclist(buffer, 2, pieces);
-    CHECK(strcmp(buffer, "2 pieces, 48 bytes: [{0x1000, 16}, {0x2000, 32}]") == 0);
+    CHECK(strcmp(buffer, "2 pieces, 48 bytes in 0x1000...0x201f: [{0x1000, 16}, {0x2000, 32}]") == 0);
     CHECK(gasnett_format_addrlist_bufsz(2) <= sizeof(buffer));
     gasnett_format_addrlist(buffer, 2, addresses, 24);
-    CHECK(strcmp(buffer, "2 pieces of 24 bytes: [0x1000, 0x2000]") == 0);
+    CHECK(strcmp(buffer, "2 pieces of 24 bytes in 0x1000...0x2017: [0x1000, 0x2000]") == 0);
     CHECK(gasnett_format_strides_bufsz(2) <= sizeof(buffer));
     gasnett_format_strides(buffer, 2, strides);
     CHECK(strcmp(buffer, "[8, -64]") == 0);
     CHECK(gasnett_format_putsgets_bufsz(2) <= sizeof(buffer));
-    gasnett_format_putsgets(buffer, NULL, NULL, 3, addresses[0], strides, addresses[1], strides, 4, counts, 2);
+    CHECK(gasnett_format_putsgets(buffer, NULL, NULL, 3, addresses[0], strides, addresses[1], strides, 4, counts, 2) == 60);
     CHECK(strstr(buffer, "rank 3") && strstr(buffer, "15 elements of 4 bytes") && strstr(buffer, "[3, 5]"));
+
+    CHECK(gasnett_format_putvgetv_bufsz(2, 1) <= sizeof(buffer));
+    CHECK(gasnett_format_putvgetv(buffer, NULL, 3, 2, pieces, 1, pieces + 1) == 48);
+    CHECK(strcmp(buffer, "team 0x0 rank 3: 48 bytes\n"
+                         "to 2 pieces, 48 bytes in 0x1000...0x201f: [{0x1000, 16}, {0x2000, 32}]\n"
+                         "from 1 pieces, 32 bytes in 0x2000...0x201f: [{0x2000, 32}]") == 0);
+    CHECK(gasnett_format_putigeti_bufsz(2, 1) <= sizeof(buffer));
+    CHECK(gasnett_format_putigeti(buffer, pieces, 3, 1, addresses, 16, 2, addresses, 8) == 16);
+    CHECK(strstr(buffer, " rank 3: 16 bytes\nto 1 pieces of 16 bytes in 0x1000...0x100f: [0x1000]\n"
+                         "from 2 pieces of 8 bytes in 0x1000...0x2007: [0x1000, 0x2000]") != NULL);
+    /* No pieces, and pieces of no bytes, have no bounds. */
+    CHECK(gasnett_format_putvgetv(buffer, NULL, 0, 0, NULL, 0, NULL) == 0);
+    CHECK(strcmp(buffer, "team 0x0 rank 0: 0 bytes\nto 0 pieces, 0 bytes: []\nfrom 0 pieces, 0 bytes: []") == 0);
+    gasnett_format_addrlist(buffer, 1, addresses, 0);
+    CHECK(strcmp(buffer, "1 pieces of 0 bytes: [0x1000]") == 0);
+    /* The sizes are those of the longest items. */
+    {
+        struct {
+            const void *address;
+            size_t length;
+        } widest[8];
+        char *text;
+        size_t count, i;
+        for (i = 0; i < 8; ++i) {
+            widest[i].address = (const void *)(UINTPTR_MAX - i);
+            widest[i].length = SIZE_MAX;
+        }
+        for (count = 0; count <= 8; ++count) {
+            const size_t room = gasnett_format_putvgetv_bufsz(count, 8 - count);
+            text = (char *)malloc(room + 1);
+            text[room] = 'x';
+            CHECK(gasnett_format_putvgetv(text, widest, UINT32_MAX, count, widest, 8 - count, widest) == (count ? SIZE_MAX : 0));
+            CHECK(text[room] == 'x' && strlen(text) < room && text[strlen(text) - 1] == ']');
+            free(text);
+        }
+    }
 
     CHECK_FLAGS(gasnett_format_dt, GEX_DT_I32 | GEX_DT_USER, "I32|USER");
     CHECK_FLAGS(gasnett_format_ti, GEX_TI_SRCRANK | GEX_TI_IS_LONG, "SRCRANK|IS_LONG");

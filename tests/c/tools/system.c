@@ -58,6 +58,12 @@ static void test_signals(void) {
     handled = 0;
     raise(SIGUSR1);
     CHECK(handled == 0);
+
+    CHECK(strcmp(gasnett_signame_fromval(SIGUSR1), "SIGUSR1") == 0);
+    CHECK(strcmp(gasnett_signame_fromval(SIGKILL), "SIGKILL") == 0);
+    CHECK(strcmp(gasnett_signame_fromval(SIGSTOP), "SIGSTOP") == 0);
+    CHECK(strcmp(gasnett_signame_fromval(SIGIO), "SIGPOLL") == 0);
+    CHECK(gasnett_signame_fromval(0) == NULL && gasnett_signame_fromval(-1) == NULL && gasnett_signame_fromval(1000) == NULL);
 }
 
 static void test_limits(void) {
