@@ -122,6 +122,64 @@ struct State {
     cut: HashSet<(Rank, Rank)>,
     /// By sender, receiver and the first byte of the header.
     counts: HashMap<(Rank, Rank, u8), Count>,
+    hostile: Option<Hostile>,
+}
+
+/// A node whose fragments are altered.
+struct Hostile {
+    node: Rank,
+    percent: u32,
+    /// Only fragments whose headers begin with this byte are concerned, and doubled.
+    doubles: Option<u8>,
+    random: fastrand::Rng,
+    /// Headers and payloads that it has sent, to be sent again.
+    sent: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Hostile {
+    /// Alters a fragment, if it is its turn. How often it is sent then.
+    fn alter(&mut self, header: &mut Vec<u8>, payload: &mut Vec<u8>) -> usize {
+        let random = &mut self.random;
+        if let Some(kind) = self.doubles {
+            let is_double = header[0] == kind && random.u32(..100) < self.percent;
+            return 1 + usize::from(is_double);
+        }
+        if self.sent.len() < 1000 {
+            self.sent.push((header.clone(), payload.clone()));
+        }
+        if random.u32(..100) >= self.percent {
+            return 1;
+        }
+        let flip = |bytes: &mut [u8], random: &mut fastrand::Rng| {
+            for _ in 0..random.usize(1..4) {
+                if !bytes.is_empty() {
+                    let at = random.usize(..bytes.len());
+                    bytes[at] ^= 1 << random.u8(..8);
+                }
+            }
+        };
+        match random.u8(..8) {
+            0 => flip(header, random),
+            1 => flip(payload, random),
+            // A field becomes another number that often matters.
+            2 => {
+                let bytes = if random.bool() { header } else { payload };
+                let number = [0, 1, 2, 0xff, 1 << 16, u32::MAX][random.usize(..6)];
+                let at = random.usize(..bytes.len().max(4) - 3);
+                if let Some(word) = bytes.get_mut(at..at + 4) {
+                    word.copy_from_slice(&u32::to_le_bytes(number));
+                }
+            }
+            3 => payload.truncate(random.usize(..=payload.len())),
+            4 => {
+                let other = random.usize(..self.sent.len());
+                (*header, *payload) = self.sent[other].clone();
+            }
+            5 => return 0,
+            _ => return 2,
+        }
+        1
+    }
 }
 
 impl State {
@@ -183,6 +241,7 @@ impl Net {
             failing: Vec::new(),
             has_begun: false,
             reading: BTreeMap::new(),
+            landing: Vec::new(),
         }
     }
 
@@ -201,6 +260,19 @@ impl Net {
         state.changes += 1;
         *state.cuts.entry(link(a, b)).or_default() += 1;
         state.cut.insert(link(a, b));
+    }
+
+    /// So many percent of a node's fragments are altered, lost, doubled or replaced by earlier ones
+    /// from now on, as if its agent broke the protocol. With `doubles`, only those whose headers
+    /// begin with this byte are doubled.
+    pub fn make_hostile(&self, node: Rank, percent: u32, doubles: Option<u8>, seed: u64) {
+        self.state().hostile = Some(Hostile {
+            node,
+            percent,
+            doubles,
+            random: fastrand::Rng::with_seed(seed),
+            sent: Vec::new(),
+        });
     }
 
     /// Two nodes can reach each other again, in a new session.
@@ -249,7 +321,42 @@ impl Net {
         self.state().changes
     }
 
-    fn post(&self, to: Rank, is_data: bool, traveling: Traveling) {
+    fn post(&self, to: Rank, is_data: bool, mut traveling: Traveling) {
+        let mut copy = None;
+        if let Packet::Fragment {
+            header,
+            payload,
+            token,
+        } = &mut traveling.packet
+        {
+            let mut state = self.state();
+            let hostile = state.hostile.as_mut();
+            let times = hostile
+                .filter(|hostile| hostile.node == traveling.from)
+                .map_or(1, |hostile| hostile.alter(header, payload));
+            if times == 0 {
+                return;
+            }
+            copy = (times > 1).then(|| Packet::Fragment {
+                header: header.clone(),
+                payload: payload.clone(),
+                token: *token,
+            });
+        }
+        if let Some(packet) = copy {
+            self.post_as_is(
+                to,
+                is_data,
+                Traveling {
+                    packet,
+                    ..traveling
+                },
+            );
+        }
+        self.post_as_is(to, is_data, traveling);
+    }
+
+    fn post_as_is(&self, to: Rank, is_data: bool, traveling: Traveling) {
         let jitter = match self.delays.jitter {
             0 => 0,
             most => self
@@ -307,6 +414,15 @@ pub struct End {
     has_begun: bool,
     /// Long fragments that the peer has not acknowledged.
     reading: BTreeMap<Rank, Vec<Reading>>,
+    /// Long fragments of a hostile peer, which come in pieces among each other.
+    landing: Vec<Landing>,
+}
+
+struct Landing {
+    from: Rank,
+    id: u64,
+    payload: Vec<u8>,
+    placed: usize,
 }
 
 struct Reading {
@@ -328,6 +444,7 @@ impl End {
     fn lose(&mut self, peer: Rank) {
         self.sessions.remove(&peer);
         self.reading.remove(&peer);
+        self.landing.retain(|landing| landing.from != peer);
     }
 
     fn traveling(&self, session: Session, packet: Packet) -> Traveling {
@@ -357,7 +474,8 @@ impl End {
     /// When something is due besides arrivals.
     pub fn due(&self) -> Option<Nanos> {
         let failing = self.failing.iter().map(|(at, ..)| *at);
-        failing.chain(self.has_begun.then_some(0)).min()
+        let has_more = self.has_begun || !self.landing.is_empty();
+        failing.chain(has_more.then_some(0)).min()
     }
 }
 
@@ -417,7 +535,18 @@ impl Transport for End {
     fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let now = self.now();
         self.notice();
-        let mut did = std::mem::take(&mut self.has_begun);
+        let mut did = std::mem::take(&mut self.has_begun) || !self.landing.is_empty();
+        self.landing.retain_mut(|landing| {
+            let rest = &landing.payload[landing.placed..];
+            let chunk = &rest[..rest.len().min(WHOLE)];
+            handler.place(landing.id, landing.placed, chunk);
+            landing.placed += chunk.len();
+            let is_whole = landing.placed == landing.payload.len();
+            if is_whole {
+                handler.end(landing.id);
+            }
+            !is_whole
+        });
         for (at, peer, session) in std::mem::take(&mut self.failing) {
             if at > now {
                 self.failing.push((at, peer, session));
@@ -510,12 +639,23 @@ impl Transport for End {
                         let id = handler
                             .begin(from, &header, payload.len())
                             .expect("agents have room");
-                        let mut offset = 0;
-                        for chunk in payload.chunks(WHOLE) {
-                            handler.place(id, offset, chunk);
-                            offset += chunk.len();
+                        let is_hostile = |hostile: &Hostile| hostile.node == from;
+                        let hostile = self.net.state().hostile.as_ref().map(is_hostile);
+                        if hostile == Some(true) {
+                            self.landing.push(Landing {
+                                from,
+                                id,
+                                payload,
+                                placed: 0,
+                            });
+                        } else {
+                            let mut offset = 0;
+                            for chunk in payload.chunks(WHOLE) {
+                                handler.place(id, offset, chunk);
+                                offset += chunk.len();
+                            }
+                            handler.end(id);
                         }
-                        handler.end(id);
                     }
                     if let Some(token) = token {
                         let sent = self.traveling(session, Packet::Sent(token));

@@ -3,5 +3,6 @@
 mod dragonfly;
 mod faults;
 mod figures;
+mod hostile;
 mod stealing;
 mod worlds;

@@ -98,8 +98,10 @@ pub(super) struct Arrival<M> {
     rest: Range<u64>,
     /// Likewise: what siblings have given back.
     returned: Vec<Range<u64>>,
-    /// Bytes that were asked for, and those of them that have arrived.
+    /// Bytes that were asked for; those of them whose strips have begun; those that have arrived.
+    /// Each is at least the next, so nothing writes to an arrival that is over.
     requested: u64,
+    begun: u64,
     arrived: u64,
     /// Parts that siblings have, and bytes that have come by them.
     lent: u32,
@@ -480,6 +482,7 @@ impl<H: Host> Machine<H> {
             memory: None,
             returned: Vec::new(),
             requested: 0,
+            begun: 0,
             arrived: 0,
             lent: 0,
             stolen: 0,
@@ -656,14 +659,18 @@ impl<H: Host> Machine<H> {
         let arrival = self
             .bulk
             .arrivals
-            .get(arrival as usize)
+            .get_mut(arrival as usize)
             .ok_or(ProtocolError)?;
         let end = offset.checked_add(length as u64).ok_or(ProtocolError)?;
         let is_sound = arrival.node == node
             && offset >= arrival.span.start
             && end <= arrival.span.end
-            && arrival.arrived + length as u64 <= arrival.requested;
-        is_sound.then_some(()).ok_or(ProtocolError)
+            && length as u64 <= arrival.requested - arrival.begun;
+        if !is_sound {
+            return Err(ProtocolError);
+        }
+        arrival.begun += length as u64;
+        Ok(())
     }
 
     pub(super) fn place_strip(&mut self, arrival: u32, offset: u64, bytes: &[u8]) {
@@ -681,7 +688,7 @@ impl<H: Host> Machine<H> {
             return;
         };
         arrival.arrived += length as u64;
-        self.bulk.ejected = self.bulk.ejected.saturating_sub(length as u64);
+        self.bulk.ejected -= length as u64;
         self.arrival_goes_on(key);
     }
 
@@ -741,7 +748,7 @@ impl<H: Host> Machine<H> {
         let arrival = self.bulk.arrivals.get_mut(key as usize);
         let arrival = arrival.ok_or(ProtocolError)?;
         let is_part = matches!(arrival.origin, Origin::Part { .. });
-        if arrival.node != node || !is_part || arrival.arrived > 0 || arrival.requested == 0 {
+        if arrival.node != node || !is_part || arrival.begun > 0 || arrival.requested == 0 {
             return Err(ProtocolError);
         }
         self.bulk.ejected -= std::mem::take(&mut arrival.requested);
@@ -807,13 +814,12 @@ impl<H: Host> Machine<H> {
 
     /// A message that comes is not wanted any more.
     pub(super) fn drop_arrival(&mut self, key: u32, code: Code) {
-        self.bulk.ask_only(|other, _| other != key);
-        let Some(arrival) = self.bulk.arrivals.get_mut(key as usize) else {
-            return;
-        };
-        if arrival.lost {
+        let arrival = self.bulk.arrivals.get(key as usize);
+        if arrival.is_none_or(|arrival| arrival.lost) {
             return;
         }
+        self.bulk.ask_only(|other, _| other != key);
+        let arrival = &mut self.bulk.arrivals[key as usize];
         arrival.unwanted = Some(code);
         arrival.rest.end = arrival.rest.start;
         arrival.returned.clear();
@@ -849,6 +855,7 @@ impl<H: Host> Machine<H> {
             let arrival = &mut self.bulk.arrivals[key as usize];
             self.bulk.ejected -= arrival.requested - arrival.arrived;
             arrival.requested = arrival.arrived;
+            arrival.begun = arrival.arrived;
             arrival.settling = false;
             arrival.lost = true;
             let was_wanted = arrival.unwanted.replace(super::GONE).is_none();

@@ -92,6 +92,9 @@ pub(super) struct Link {
     /// Short fragments that the network had no room for.
     control: VecDeque<(Vec<u8>, Box<[u8]>)>,
     told: Told,
+    /// Operations of the node on channels here, and its ports, that have not ended.
+    pub(super) operations: usize,
+    pub(super) ports: usize,
     /// Bytes of eager messages that the node holds of ours, and we of its.
     pub(super) left: u64,
     pub(super) held: u64,
@@ -651,9 +654,21 @@ impl<H: Host> Machine<H> {
         credits: CreditByte,
         bytes: Vec<u8>,
     ) -> Result<(), ProtocolError> {
+        if bytes.len() > BUFFER {
+            return Err(ProtocolError);
+        }
+        if node != self.own {
+            // The node can't have used more credits than it has.
+            let lent = self.credits.lent(node);
+            let early = self.link(node).early.values();
+            let early: u32 = early.map(|(credits, _)| u32::from(credits.credits())).sum();
+            let is_paid = credits.credits() >= self.scale.cost(bytes.len());
+            if !is_paid || early + u32::from(credits.credits()) > lent {
+                return Err(ProtocolError);
+            }
+        }
         let link = self.link(node);
-        // More than there are credits for can't be early.
-        if bytes.len() > BUFFER || sequence.wrapping_sub(link.expected) > 1 << 16 {
+        if sequence.wrapping_sub(link.expected) > 1 << 16 {
             return Err(ProtocolError);
         }
         link.early.insert(sequence, (credits, bytes));

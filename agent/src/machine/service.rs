@@ -19,6 +19,10 @@ use crate::host::{
 const SHORTEST: Nanos = 20_000;
 pub(super) const LONGEST: Nanos = 1_000_000;
 
+/// Operations, ports and answers of a node, at most, for each request that an agent here may have. An
+/// agent that breaks this bound breaks the protocol.
+const MOST_OPERATIONS: usize = 8;
+
 /// A message that is to go into a channel.
 #[derive(Clone, Hash)]
 enum Load<M> {
@@ -228,6 +232,13 @@ impl<H: Host> Machine<H> {
         header: &Header,
         body: &Body<'_>,
     ) -> Result<(), ProtocolError> {
+        if node != self.own {
+            let most = MOST_OPERATIONS * self.limits.requests.max(1 << 14) as usize;
+            let link = self.link(node);
+            if link.operations + link.ports + link.entries.len() >= most {
+                return Err(ProtocolError);
+            }
+        }
         match *body {
             Body::Request {
                 channel,
@@ -290,6 +301,7 @@ impl<H: Host> Machine<H> {
                 is_closed: false,
             };
             self.service.ports.insert(place, state);
+            self.link(node).ports += 1;
         }
         let port = self.service.ports.get_mut(&place).ok_or(ProtocolError)?;
         let is_known = number.is_some_and(|n| self.service.numbered.contains_key(&(node, n)));
@@ -338,6 +350,7 @@ impl<H: Host> Machine<H> {
         if link.held > share {
             return Err(ProtocolError);
         }
+        link.operations += 1;
         let limit = header.timeout.limit(self.now);
         let operation = Operation {
             node,
@@ -448,8 +461,25 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Takes an operation out of everything but its queue, which passes over it.
+    /// Takes an operation out of everything.
     fn remove_operation(&mut self, key: u32, code: Code) -> Option<Operation<H::Memory>> {
+        let operation = self.take_operation(key, code)?;
+        // Keys are used again, so none may stay behind.
+        let queue = &mut self.service.queues[operation.queue as usize];
+        if queue.operations.front() == Some(&key) {
+            queue.operations.pop_front();
+            queue.pause = SHORTEST;
+            let now = self.now;
+            self.service.plan(operation.queue, now);
+        } else {
+            queue.operations.retain(|other| *other != key);
+        }
+        self.close_if_over(operation.node, operation.port);
+        Some(operation)
+    }
+
+    /// Takes an operation out of everything but its queue.
+    fn take_operation(&mut self, key: u32, code: Code) -> Option<Operation<H::Memory>> {
         let operation = self.service.operations.get(key as usize)?;
         if let Task::Send {
             load: Load::Arriving(arrival),
@@ -473,20 +503,13 @@ impl<H: Host> Machine<H> {
         {
             service.receipts.remove(&receipt);
         }
-        // Keys are used again, so none may stay behind.
-        let queue = &mut service.queues[operation.queue as usize];
-        let was_first = queue.operations.front() == Some(&key);
-        queue.operations.retain(|other| *other != key);
-        if was_first {
-            queue.pause = SHORTEST;
-            let now = self.now;
-            service.plan(operation.queue, now);
-        }
         let place = (operation.node, operation.port);
         if let Some(port) = service.ports.get_mut(&place) {
             port.uses -= 1;
         }
-        self.close_if_over(operation.node, operation.port);
+        if let Some(link) = &mut self.nodes[operation.node as usize].link {
+            link.operations -= 1;
+        }
         Some(operation)
     }
 
@@ -498,6 +521,7 @@ impl<H: Host> Machine<H> {
         {
             let protocol = state.protocol;
             self.service.remove_port(node, port);
+            self.link(node).ports -= 1;
             self.post(node, Entry::Closed(port, protocol));
         }
     }
@@ -518,14 +542,22 @@ impl<H: Host> Machine<H> {
             .filter(|(of, _)| *of == node)
             .map(|(_, port)| *port)
             .collect();
-        for port in &ports {
-            // So nothing is answered.
-            if let Some(port) = self.service.ports.get_mut(&(node, *port)) {
-                port.is_closed = false;
+        // In time that grows with their number only, however many are in one queue.
+        let taken = gone
+            .iter()
+            .filter_map(|key| self.take_operation(*key, super::GONE));
+        let queues: BTreeSet<u32> = taken.map(|operation| operation.queue).collect();
+        for key in queues {
+            let operations = &self.service.operations;
+            let queue = &mut self.service.queues[key as usize];
+            let first = queue.operations.front().copied();
+            let is_left = |key: &u32| operations.contains(*key as usize);
+            queue.operations.retain(is_left);
+            if queue.operations.front().copied() != first {
+                queue.pause = SHORTEST;
+                let now = self.now;
+                self.service.plan(key, now);
             }
-        }
-        for key in gone {
-            self.remove_operation(key, super::GONE);
         }
         for port in ports {
             self.service.remove_port(node, port);
