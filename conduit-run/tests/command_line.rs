@@ -61,7 +61,7 @@ fn ranks_that_ignore_sigterm_are_killed_after_the_grace() {
 fn stopped_ranks_end_too() {
     let finished = script(
         "2",
-        &["--grace", "30"],
+        &["--grace", "1"],
         "[ $PMI_RANK = 0 ] && exit 5; kill -STOP $$; exit 0",
     );
     assert_eq!(finished.code, 5);

@@ -47,9 +47,13 @@ const REASON_IS_TOLD: Duration = Duration::from_secs(30);
 /// Another rank has failed. Where the launcher reports that, as `conduit-run` does, the others needn't: it is about to end this
 /// process.
 fn await_launcher(limit: Duration) {
-    if std::env::var_os("CONDUIT_LAUNCHER").is_some_and(|value| value == "1") {
+    if has_own_launcher() {
         std::thread::sleep(limit);
     }
+}
+
+fn has_own_launcher() -> bool {
+    std::env::var_os("CONDUIT_LAUNCHER").is_some_and(|value| value == "1")
 }
 
 impl<M: Mode> Member<M> {
@@ -224,6 +228,11 @@ impl<M: Mode> Member<M> {
         }
         let all_know = engine.announce_exit(code, engine.settings().exit_wait(engine.size()));
         prepare();
+        if code != 0 && !all_know && !has_own_launcher() {
+            // Slurm lets other ranks run on.
+            let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+            launcher.abort(code, "not all ranks have heard of its exit");
+        }
         if code == 0 {
             if all_know {
                 // All end with the same code, each on its own; the launcher need not step in.
