@@ -6,6 +6,7 @@
 //! - [`mod@reference`]: the simplest network that keeps the contract; it proves that the suite fits more than one.
 //! - [`contained`]: ranks in namespaces and control groups, as containers are.
 //! - [`lan`]: several hosts on this machine, by network namespaces.
+//! - [`slurm`]: Slurm on those hosts.
 //! - `linear`: whether atomics were linearizable.
 //! - [`composite`]: jobs over several hosts within one process.
 //! - [`pace`]: time limits on a machine that others use as well.
@@ -41,5 +42,6 @@ pub mod ranks;
 pub mod reference;
 pub mod sample;
 pub mod scan;
+pub mod slurm;
 pub mod small;
 pub mod udp;

@@ -14,4 +14,5 @@ mod na_peers;
 mod na_plugin;
 mod processes;
 mod semantics;
+mod slurm;
 mod tools;

@@ -1,0 +1,35 @@
+//! Jobs that a real Slurm starts. Unlike `conduit-run` it takes the bytes of one `read` for one
+//! request of PMI-1, at most 1,023.
+//!
+//! They need network namespaces and Debian's packages slurmctld and slurmd. Without the packages
+//! the tests say so and do nothing; with `CONDUIT_TEST_SLURM=1` they fail.
+
+use conduit_tests::hosts::succeeds;
+use conduit_tests::slurm::Slurm;
+
+const HELPER: &str = env!("CARGO_BIN_EXE_helper");
+
+#[test]
+fn ranks_on_one_node_and_on_two() {
+    let Some(slurm) = Slurm::start(2) else { return };
+    for (nodes, ranks) in [(1, 2), (1, 4), (2, 2), (2, 4)] {
+        for settings in [&[][..], &[("CONDUIT_NETWORK", "udp")]] {
+            succeeds(slurm.job(nodes, ranks, &[HELPER, "calls", "par"]), settings);
+        }
+    }
+}
+
+#[test]
+fn srun_ends_with_the_code_of_a_rank() {
+    let Some(slurm) = Slurm::start(2) else { return };
+    for nodes in [1, 2] {
+        let job = slurm.job(nodes, 4, &[HELPER, "exit_in_handler", "seq"]);
+        job.ends_with(9, &["task 3: Exited with exit code 9"]);
+    }
+    // Rank 0 soon stops polling. If it hasn't heard of the exit by then, Slurm's SIGTERM ends it.
+    let job = slurm.job(2, 4, &[HELPER, "exit", "7"]);
+    let finished = job.run().expect("nothing is left behind");
+    let named = finished.stderr.contains("task 1: Exited with exit code 7");
+    let ended = matches!(finished.code, Some(7 | 143));
+    assert!(named && ended, "{finished:#?}");
+}
