@@ -1,4 +1,5 @@
-//! An agent that breaks the protocol: others survive it, bound what they hold for it, and serve each other.
+//! An agent that breaks the protocol: others survive it, bound what they hold for it, and serve
+//! each other.
 
 use std::collections::BTreeMap;
 

@@ -19,8 +19,8 @@ use crate::host::{
 const SHORTEST: Nanos = 20_000;
 pub(super) const LONGEST: Nanos = 1_000_000;
 
-/// Operations, ports and answers of a node, at most, for each request that an agent here may have. An
-/// agent that breaks this bound breaks the protocol.
+/// Operations, ports and answers of a node, at most, for each request that an agent here may have.
+/// An agent that breaks this bound breaks the protocol.
 const MOST_OPERATIONS: usize = 8;
 
 /// A message that is to go into a channel.
