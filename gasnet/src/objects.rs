@@ -65,7 +65,7 @@ pub(crate) struct Objects {
     pub(crate) team: Named,
     pub(crate) teams: Teams,
     pub(crate) segment: Object,
-    /// The host's memory, the one kind that there is.
+    /// The host's memory, the only kind.
     kind: Object,
     pub(crate) name: OnceLock<CString>,
 }

@@ -20,7 +20,7 @@ const MOST_IDS: u64 = 1 << 10;
 /// The first byte of the header of a part of a long message.
 const STRIP: u8 = 6;
 
-/// What a message of a sound node holds, which nobody else sends.
+/// The bytes of a sound node's message. The hostile node sends others.
 fn content(id: u64, length: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(id ^ 0x5eed);
     let mut bytes = id.to_le_bytes().to_vec();

@@ -7,7 +7,7 @@ use std::sync::Once;
 use crate::failure::{fatal, freeze_now};
 use crate::{backtrace, environment};
 
-/// Names of signals. Of two names for one number the first is the one that is told.
+/// Names of signals. Where a number has two names, messages use the first.
 const NAMES: [(&CStr, c_int); 31] = [
     (c"SIGHUP", libc::SIGHUP),
     (c"SIGINT", libc::SIGINT),

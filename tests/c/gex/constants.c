@@ -223,7 +223,7 @@ static void texts(void) {
   sprintf(release, "%d.%d.%d", GASNET_RELEASE_VERSION_MAJOR, GASNET_RELEASE_VERSION_MINOR, GASNET_RELEASE_VERSION_PATCH);
   CHECK(!strcmp(TEXT(GASNETI_RELEASE_VERSION), release));
   CHECK(*"" GASNETI_BUILD_ID != 0);
-  /* What the compiler knows is what the library says. */
+  /* The library agrees with the compiler. */
   CHECK_EQ(GASNETI_MAX_THREADS, gex_System_QueryMaxThreads());
 }
 

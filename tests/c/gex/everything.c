@@ -247,7 +247,7 @@ int main(int argc, char **argv) {
   gex_RankInfo_t *neighbours = NULL;
   gex_Segment_t segment;
 
-  /* There is no segment to be told of. */
+  /* No segment is announced. */
   gasnet_client_attach_hook = &never;
   /* Before any thread of the library's is there. */
   if (getenv("TEST_COPIES")) refuse_copies(strcmp(getenv("TEST_COPIES"), "none") == 0);
