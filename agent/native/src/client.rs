@@ -24,7 +24,7 @@ pub const DEFAULT_AGENT: &str = "conduit-agent";
 pub enum Timeout {
     /// Once, at the channel's node.
     Once,
-    /// For so long; it ends a round trip later at most.
+    /// For so long; it ends a round trip later, or a second if the agent does not answer.
     After(Duration),
     /// For ever.
     Never,

@@ -33,6 +33,9 @@ const MAX_QUEUE: usize = 64;
 const SPIN: Nanos = 20_000;
 /// How long an agent may take to answer for the first time.
 const CONNECT: Nanos = 10_000_000_000;
+/// How long an agent may take to say that a request's time has passed. One that is stopped does not
+/// say it.
+const ANSWER: Nanos = 1_000_000_000;
 /// How long the agent may take to take the last messages when the client ends.
 const LINGER: Nanos = 10_000_000_000;
 
@@ -225,8 +228,16 @@ impl Connection {
                 requests.states.remove(&id);
                 return Err(Code::TIMEOUT);
             }
-            let ended = self.drive(&mut inner, Limit::Never, |inner| inner.requests.take(id));
-            ended.unwrap_or(Err(Code::FAILURE))
+            let limit = match limit {
+                Limit::At(_) => Limit::At(now() + ANSWER),
+                other => other,
+            };
+            let ended = self.drive(&mut inner, limit, |inner| inner.requests.take(id));
+            ended.unwrap_or_else(|| {
+                drop(inner);
+                self.abandon(id);
+                Err(Code::TIMEOUT)
+            })
         })
     }
 

@@ -27,6 +27,8 @@ fn name() -> String {
 struct Agent {
     name: String,
     ends: Arc<AtomicBool>,
+    /// It does nothing meanwhile.
+    stops: Arc<AtomicBool>,
     /// It waits until all clients are gone.
     waits: Arc<AtomicBool>,
     thread: Option<JoinHandle<bool>>,
@@ -38,8 +40,10 @@ impl Agent {
         config.pool = pool;
         let mut gateway = Gateway::open(&config).unwrap();
         let ends = Arc::new(AtomicBool::new(false));
+        let stops = Arc::new(AtomicBool::new(false));
         let waits = Arc::new(AtomicBool::new(false));
         let (ended, waiting) = (Arc::clone(&ends), Arc::clone(&waits));
+        let stopped = Arc::clone(&stops);
         let thread = std::thread::spawn(move || {
             let mut network = Local::start(&LocalConfig::default()).unwrap();
             let node = Node {
@@ -48,6 +52,9 @@ impl Agent {
             };
             let mut machine = Machine::new(0, vec![node], Limits::default(), 1);
             agent::driver::run(&mut machine, &mut gateway, &mut network, || {
+                while stopped.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
                 ended.load(Ordering::Relaxed)
             });
             // Clients' ends are noticed soon.
@@ -61,6 +68,7 @@ impl Agent {
         Self {
             name: config.name,
             ends,
+            stops,
             waits,
             thread: Some(thread),
         }
@@ -193,6 +201,23 @@ fn times_and_states_are_kept() {
         ..Options::default()
     };
     assert_eq!(client.create(&none).unwrap_err(), Code::INVALID_ARGUMENT);
+}
+
+#[test]
+fn times_are_kept_while_the_agent_is_stopped() {
+    let agent = Agent::start(1 << 20);
+    let client = agent.client();
+    let channel = client.create(&Options::default()).unwrap();
+    let short = Timeout::After(Duration::from_millis(20));
+    agent.stops.store(true, Ordering::Relaxed);
+    assert_eq!(channel.receive(short), Err(Code::TIMEOUT));
+    assert_eq!(channel.poll(Poll::In, short), Err(Code::TIMEOUT));
+    agent.stops.store(false, Ordering::Relaxed);
+    channel
+        .sender()
+        .send(b"a", ReturnMode::Deposited, LONG)
+        .unwrap();
+    assert_eq!(channel.receive(LONG).unwrap().bytes, b"a");
 }
 
 #[test]
