@@ -1,6 +1,6 @@
 //! Messages and receives that wait for each other.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use conduit_core::ni::Rank;
 
@@ -28,18 +28,26 @@ pub(crate) struct Unexpected {
 const OVERHEAD: usize = 128;
 
 /// The expected messages of a process. Those that come before their receive are kept within a
-/// number of bytes; beyond that the oldest are dropped, since a message may also come after its
-/// receive was canceled, and is never received then.
+/// number of bytes; beyond that the oldest of a peer that has more than its share are dropped,
+/// since a message may also come after its receive was canceled, and is never received then.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
     /// Receives and early messages have their [keys](key).
     receives: BTreeMap<u128, OperationId>,
     early: BTreeMap<u128, Box<[u8]>>,
-    /// The keys of early messages, by number.
-    order: BTreeMap<u64, u128>,
+    /// Of peers that have early messages.
+    peers: HashMap<Rank, Kept>,
     next: u64,
     bytes: usize,
     pub(crate) dropped: u64,
+}
+
+/// The early messages of a peer.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Their keys, by number.
+    order: BTreeMap<u64, u128>,
+    bytes: usize,
 }
 
 /// Bits of a number: nine years of a million messages a second.
@@ -83,42 +91,60 @@ impl Expected {
     /// The message for a receive.
     pub(crate) fn take_early(&mut self, of: Match) -> Option<Box<[u8]>> {
         let key = first(&self.early, of)?;
-        self.remove(key)
+        self.remove(of.peer, key)
     }
 
-    fn remove(&mut self, key: u128) -> Option<Box<[u8]>> {
+    fn remove(&mut self, peer: Rank, key: u128) -> Option<Box<[u8]>> {
         let bytes = self.early.remove(&key)?;
-        // The lower bits.
-        self.order.remove(&(key as u64 & LAST));
-        self.bytes -= bytes.len() + OVERHEAD;
+        let taken = bytes.len() + OVERHEAD;
+        self.bytes -= taken;
+        if let Some(kept) = self.peers.get_mut(&peer) {
+            // The lower bits.
+            kept.order.remove(&(key as u64 & LAST));
+            kept.bytes -= taken;
+            if kept.order.is_empty() {
+                self.peers.remove(&peer);
+            }
+        }
         Some(bytes)
     }
 
     pub(crate) fn keep(&mut self, of: Match, bytes: &[u8], limit: usize) {
         let number = self.number();
-        self.bytes += bytes.len() + OVERHEAD;
+        let taken = bytes.len() + OVERHEAD;
+        self.bytes += taken;
         self.early.insert(key(of, number), bytes.into());
-        self.order.insert(number, key(of, number));
+        let kept = self.peers.entry(of.peer).or_default();
+        kept.bytes += taken;
+        kept.order.insert(number, key(of, number));
         while self.bytes > limit
-            && let Some((_, &key)) = self.order.first_key_value()
+            && let Some((peer, key)) = self.excess(of.peer, limit)
         {
-            self.remove(key);
+            self.remove(peer, key);
             self.dropped += 1;
         }
     }
 
+    /// The oldest message of a peer that has more than its share: the sender of the last one if it
+    /// has, else the peer that has most.
+    fn excess(&self, sender: Rank, limit: usize) -> Option<(Rank, u128)> {
+        let share = limit / self.peers.len().max(1);
+        let is_greedy = |peer: &Rank| self.peers.get(peer).is_some_and(|kept| kept.bytes > share);
+        let peer = Some(sender).filter(is_greedy).or_else(|| {
+            let most = self.peers.iter().max_by_key(|(_, kept)| kept.bytes);
+            most.map(|(peer, _)| *peer)
+        })?;
+        let (_, key) = self.peers.get(&peer)?.order.first_key_value()?;
+        Some((peer, *key))
+    }
+
     /// Drops what came from a peer.
     pub(crate) fn forget(&mut self, peer: Rank) {
-        let of = |context, tag| Match {
-            peer,
-            from: context,
-            context,
-            tag,
-        };
-        let (first, last) = (of(0, 0), of(u8::MAX, u32::MAX));
-        let from = self.early.range(key(first, 0)..=key(last, LAST));
-        for key in from.map(|(key, _)| *key).collect::<Vec<_>>() {
-            self.remove(key);
+        let kept = self.peers.get(&peer);
+        let keys: Vec<u128> =
+            kept.map_or(Vec::new(), |kept| kept.order.values().copied().collect());
+        for key in keys {
+            self.remove(peer, key);
         }
     }
 }
@@ -127,4 +153,59 @@ fn first<T>(all: &BTreeMap<u128, T>, of: Match) -> Option<u128> {
     // One bound is found in half of the time of two.
     let (&first, _) = all.range(key(of, 0)..).next()?;
     (first <= key(of, LAST)).then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(peer: Rank, tag: u32) -> Match {
+        Match {
+            peer,
+            from: 0,
+            context: 0,
+            tag,
+        }
+    }
+
+    #[test]
+    fn a_peer_that_floods_drops_its_own_messages() {
+        let message = [7; 1000];
+        let each = message.len() + OVERHEAD;
+        let limit = 20 * each;
+        let mut expected = Expected::default();
+        for peer in 1..4 {
+            expected.keep(of(peer, 0), &message, limit);
+        }
+        for tag in 0..100 {
+            expected.keep(of(0, tag), &message, limit);
+        }
+        assert_eq!(expected.dropped, 83);
+        for peer in 1..4 {
+            assert!(expected.take_early(of(peer, 0)).is_some(), "{peer}");
+        }
+        // The oldest are gone, the last are there, in their order.
+        assert!(expected.take_early(of(0, 82)).is_none());
+        assert!(expected.take_early(of(0, 83)).is_some());
+        expected.forget(0);
+        assert!(expected.early.is_empty() && expected.peers.is_empty());
+        assert_eq!(expected.bytes, 0);
+    }
+
+    #[test]
+    fn a_newcomer_takes_room_from_the_greediest() {
+        let message = [7; 1000];
+        let limit = 10 * (message.len() + OVERHEAD);
+        let mut expected = Expected::default();
+        for (peer, tag) in (0..10).map(|tag| (tag % 3 / 2, tag)) {
+            expected.keep(of(peer, tag), &message, limit);
+        }
+        expected.keep(of(2, 50), &message, limit);
+        assert!(
+            expected.take_early(of(0, 0)).is_none(),
+            "the oldest of peer 0"
+        );
+        assert!(expected.take_early(of(1, 2)).is_some());
+        assert!(expected.take_early(of(2, 50)).is_some());
+    }
 }
