@@ -1,5 +1,6 @@
 //! The machine over a network within the test.
 
+mod hostile;
 mod hub;
 mod schedules;
 

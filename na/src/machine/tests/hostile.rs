@@ -1,0 +1,208 @@
+//! A peer that sends fragments of its own making: what the victim owes others is not touched.
+
+use conduit_portals::transport::fragment::{Fragment, Payload};
+use proptest::prelude::*;
+
+use super::wire::{Header, Request, Status};
+use super::*;
+
+const FRIEND: u8 = 1;
+const VICTIM: u8 = 2;
+const HOSTILE: u8 = 3;
+/// Bytes of memory that the victim registers.
+const BYTES: usize = 9000;
+
+/// Fields of a header, some of which are chosen among those that mean something to the victim.
+#[derive(Debug, Clone)]
+struct Forged {
+    kind: u8,
+    operation: u8,
+    memory: u8,
+    numbers: [u64; 2],
+    small: [u8; 3],
+    length: usize,
+}
+
+fn forged() -> impl Strategy<Value = Forged> {
+    let number = prop_oneof![
+        3 => 0u64..BYTES as u64 + 10,
+        1 => any::<u64>(),
+        1 => Just(u64::MAX),
+    ];
+    (
+        0u8..9,
+        0u8..8,
+        0u8..4,
+        [number.clone(), number],
+        any::<[u8; 3]>(),
+        prop_oneof![0usize..100, 0usize..6000],
+    )
+        .prop_map(|(kind, operation, memory, numbers, small, length)| Forged {
+            kind,
+            operation,
+            memory,
+            numbers,
+            small,
+            length,
+        })
+}
+
+impl Forged {
+    /// The header, where `known` are the victim's operations and `keys` names of its memory.
+    fn header(&self, known: &[OperationId], keys: &[MemoryKey]) -> Header {
+        let [first, second] = self.numbers;
+        let [context, from, tag] = self.small.map(|byte| byte % 4);
+        let chosen = known.get(usize::from(self.operation));
+        let operation = chosen.map_or(first, |id| id.to_u64());
+        let request = Request {
+            operation,
+            memory: keys[usize::from(self.memory) % keys.len()],
+            offset: first,
+        };
+        // Copies are not tried: all processes of the test are one.
+        match self.kind {
+            0 => Header::Unexpected {
+                context,
+                tag: tag.into(),
+            },
+            1 => Header::Expected {
+                context,
+                from,
+                tag: tag.into(),
+            },
+            2 => Header::Credits(second as u32),
+            3 => Header::Put(request),
+            4 => Header::Get {
+                request,
+                position: second,
+                length: self.length as u32,
+            },
+            5 => Header::Reply {
+                operation,
+                position: second,
+                last: tag > 1,
+            },
+            6 => Header::Reply {
+                operation,
+                position: 0,
+                last: true,
+            },
+            7 => Header::Done {
+                operation,
+                status: Status::NotReadable,
+            },
+            _ => Header::Done {
+                operation,
+                status: Status::Done,
+            },
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn what_others_are_owed_is_not_touched(all in prop::collection::vec(forged(), 1..60)) {
+        let hub = Hub::default();
+        let mut friend = Process::new(&hub, FRIEND, false);
+        let mut victim = Process::new(&hub, VICTIM, false);
+        let mut hostile = Process::new(&hub, HOSTILE, false);
+        let (mut open, mut closed) = (vec![1; BYTES], vec![2; BYTES]);
+        let (open_key, _open) = victim.register(&mut open, Rights::ReadWrite);
+        let (closed_key, _closed) = victim.register(&mut closed, Rights::ReadOnly);
+        let wrong = MemoryKey { key: closed_key.key ^ 1, ..closed_key };
+        let keys = [
+            closed_key,open_key, wrong, MemoryKey { index: 77, ..open_key }];
+        let (to_victim, to_friend) = (hostile.peer(VICTIM), victim.peer(FRIEND));
+        let friend_to_victim = friend.peer(VICTIM);
+        let mut theirs = vec![3; BYTES];
+        let (friends_key, _theirs) = friend.register(&mut theirs, Rights::ReadWrite);
+        // Sessions with all, and the victim's number of the hostile peer.
+        victim.machine.receive_unexpected(0, 1, Process::buffer(4096), false).unwrap();
+        hostile.send(to_victim, 1, b"hello", 0, false);
+        settle(&mut [&mut friend, &mut victim, &mut hostile]);
+        let Some(Ok(Outcome::Unexpected { source, .. })) = victim.result(1) else {
+            panic!("{:?}", victim.ended);
+        };
+        let mut local = vec![4; BYTES];
+        let beyond = local[500..].as_ptr();
+        let local = of(&mut local);
+        let mut got = vec![0; 900];
+        let start = got.as_mut_ptr();
+        let into = of(&mut got);
+        for (round, forged) in (0u64..).zip(&all) {
+            let cookie = 100 + 10 * round;
+            let mut known = Vec::new();
+            if victim.machine.peers().any(|peer| peer == source) {
+                let machine = &mut victim.machine;
+                let buffer = || Process::buffer(64);
+                known.extend(machine.receive_expected(0, cookie, buffer(), (source, 0), 1).ok());
+                known.push(victim.transfer(cookie + 1, source, false, &local, open_key, (0, 500)));
+                known.push(victim.transfer(cookie + 2, source, true, &local, open_key, (0, 500)));
+            }
+            // Those of another peer.
+            known.push(victim.transfer(cookie + 3, to_friend, false, &into, friends_key, (0, 900)));
+            let machine = &mut victim.machine;
+            let expected = machine.receive_expected(0, cookie + 4, Process::buffer(64), (to_friend, 0), 2);
+            known.extend(expected.ok());
+            let header = forged.header(&known, &keys);
+            let has_payload = matches!(forged.kind, 0 | 1 | 3 | 5 | 6) || forged.small[0] > 220;
+            let payload = vec![9; if has_payload { forged.length } else { 0 }];
+            let fragment = Fragment {
+                header: &header.encode(),
+                payload: Payload::Copied(&[&payload]),
+            };
+            // The victim's requests are on their way, and unanswered.
+            victim.step();
+            if hostile.node.send(to_victim, &fragment).is_err() {
+                // The session has ended, and begins anew.
+                hostile.send(to_victim, cookie, b"again", 9, true);
+                hostile.step();
+            }
+            victim.step();
+            // SAFETY: nobody else uses the memory now.
+            let bytes = unsafe { std::slice::from_raw_parts(start, 900) };
+            prop_assert!(!bytes.contains(&9), "{:?}", header);
+            settle(&mut [&mut victim, &mut hostile]);
+            friend.send(friend_to_victim, cookie, b"expected", 2, true);
+            settle(&mut [&mut friend, &mut victim, &mut hostile]);
+            prop_assert_eq!(victim.result(cookie + 3), Some(Ok(Outcome::Done)), "{:?}", header);
+            prop_assert_eq!(victim.result(cookie + 4), Some(Ok(Outcome::Received(8))), "{:?}", header);
+            prop_assert_eq!(friend.result(cookie), Some(Ok(Outcome::Done)), "{:?}", header);
+            // SAFETY: no transfer is under way.
+            let bytes = unsafe { std::slice::from_raw_parts(start, 900) };
+            prop_assert!(bytes.iter().all(|byte| *byte == 3), "{:?}", header);
+            let early = victim.machine.unexpected.iter().map(|place| place.early.len());
+            // Of this session and of the last one.
+            prop_assert!(early.sum::<usize>() <= 2 * limits().window as usize);
+        }
+        // SAFETY: no transfer is under way.
+        let beyond = unsafe { std::slice::from_raw_parts(beyond, BYTES - 500) };
+        prop_assert!(beyond.iter().all(|byte| *byte == 4));
+        hub.kill(HOSTILE);
+        settle(&mut [&mut friend, &mut victim]);
+        prop_assert_eq!(victim.machine.operation_count(), 0);
+        prop_assert!(closed.iter().all(|byte| *byte == 2));
+        prop_assert!(theirs.iter().all(|byte| *byte == 3));
+    }
+}
+
+#[test]
+fn more_messages_than_there_are_credits_for_end_the_session() {
+    let (_, mut a, mut b) = pair(false);
+    let to_b = a.peer(2);
+    a.send(to_b, 1, b"x", 0, true);
+    settle(&mut [&mut a, &mut b]);
+    let header = Header::Unexpected { context: 0, tag: 0 }.encode();
+    let fragment = Fragment {
+        header: &header,
+        payload: Payload::Copied(&[b"unasked"]),
+    };
+    for sent in 0..=limits().window {
+        assert_eq!(b.machine.counters().protocol_errors, 0, "{sent}");
+        a.node.send(to_b, &fragment).unwrap();
+        settle(&mut [&mut b]);
+    }
+    assert_eq!(b.machine.counters().protocol_errors, 1);
+}
