@@ -15,9 +15,13 @@ struct Ranks {
 
 impl Ranks {
     fn new(count: u32) -> Self {
+        Self::with_hold(count, 0)
+    }
+
+    fn with_hold(count: u32, hold: u32) -> Self {
         let settings = Settings {
             slots: 1,
-            hold: 0,
+            hold,
             ..Settings::default()
         };
         let lanes = |rank| Lanes::new(rank, Kind::Both, settings.clone()).unwrap();
@@ -256,4 +260,120 @@ fn death_frees_this_side_in_every_state() {
             assert!(lanes.iter().all(|lane| lane.peer != dead), "{steps}");
         }
     }
+}
+
+#[test]
+fn a_recall_that_overtakes_the_answer_is_returned() {
+    let mut ranks = Ranks::new(2);
+    ranks.touch(0, 1, 50);
+    ranks.progress(0);
+    // The ask and the offer.
+    ranks.arrive();
+    ranks.arrive();
+    ranks.on(0, |lanes, _, act| {
+        lanes.recall_now(0, act);
+        lanes.drained(0, act);
+    });
+    let [
+        (0, 1, Message::Taken { .. }),
+        (0, 1, Message::Recall { .. }),
+    ] = ranks.messages[..]
+    else {
+        panic!("{:?}", ranks.messages);
+    };
+    ranks.messages.swap(0, 1);
+    ranks.arrive();
+    let (1, 0, Message::Returned { .. }) = ranks.messages[1] else {
+        panic!("{:?}", ranks.messages);
+    };
+    ranks.settle();
+    assert!(ranks.lanes.iter().all(|lanes| lanes.iter().count() == 0));
+}
+
+#[test]
+fn an_announcement_is_of_one_exchange() {
+    let mut ranks = Ranks::new(2);
+    ranks.touch(0, 1, 50);
+    ranks.progress(0);
+    ranks.settle();
+    let generation = ranks.lanes[0].iter().next().unwrap().generation;
+    let mut announced = |generation| {
+        let mut slot = None;
+        ranks.on(1, |lanes, _, act| {
+            slot = lanes.on_announced(0, generation, act)
+        });
+        let is_watched = ranks.lanes[1].iter().next().unwrap().is_watched;
+        (slot, is_watched)
+    };
+    assert_eq!(announced(generation + 2), (None, false));
+    assert_eq!(announced(generation), (Some(0), true));
+}
+
+#[test]
+fn a_lane_is_kept_for_its_hold_time() {
+    let hold = 5;
+    let mut ranks = Ranks::with_hold(3, hold);
+    ranks.touch(0, 1, 50);
+    ranks.progress(0);
+    ranks.settle();
+    for _ in 0..hold - 1 {
+        ranks.touch(0, 2, 500);
+        ranks.progress(0);
+        ranks.settle();
+        assert_eq!(ranks.open(0), Some(1));
+    }
+    ranks.touch(0, 2, 500);
+    ranks.progress(0);
+    ranks.settle();
+    assert_ne!(ranks.open(0), Some(1));
+}
+
+#[test]
+fn messages_to_another_kind_of_lanes_are_refused() {
+    let offer = Message::Offer {
+        generation: 2,
+        slot: 0,
+        size: 1,
+    };
+    let ask = |generation| Message::Ask {
+        generation,
+        weight: 1,
+    };
+    let [taken, recall] = [
+        Message::Taken { generation: 2 },
+        Message::Recall { generation: 2 },
+    ];
+    let tracker = Tracker::new(Settings::default().decay);
+    let is_refused = |kind, from, message| {
+        let mut lanes = Lanes::new(5, kind, Settings::default()).unwrap();
+        let before = lanes.clone();
+        let refused = lanes
+            .on_message(from, message, &tracker, &mut |_| ())
+            .is_err();
+        assert!(!refused || lanes == before);
+        refused
+    };
+    for (kind, message, expected) in [
+        (Kind::Owner, offer, true),
+        (Kind::Owner, recall, true),
+        (Kind::Owner, taken, false),
+        (Kind::Owner, ask(2), true),
+        (Kind::Holder, offer, false),
+        (Kind::Holder, recall, false),
+        (Kind::Holder, taken, true),
+        (Kind::Holder, ask(2), true),
+        (Kind::Both, offer, false),
+        (Kind::Both, taken, false),
+        // Rank 3 begins exchanges with even numbers, and rank 7 with odd ones.
+        (Kind::Both, ask(2), false),
+        (Kind::Both, ask(3), true),
+    ] {
+        assert_eq!(
+            is_refused(kind, 3, message),
+            expected,
+            "{kind:?}: {message:?}"
+        );
+    }
+    assert!(is_refused(Kind::Both, 7, ask(2)) && !is_refused(Kind::Both, 7, ask(3)));
+    assert!(is_refused(Kind::Both, 5, ask(2)), "of itself");
 }
