@@ -1,6 +1,6 @@
 //! A peer that sends fragments of its own making: what the victim owes others is not touched.
 
-use conduit_portals::transport::fragment::{Fragment, Payload};
+use conduit_portals::transport::fragment::{Fragment, Payload, Refused};
 use proptest::prelude::*;
 
 use super::wire::{Header, Request, Status};
@@ -205,4 +205,96 @@ fn more_messages_than_there_are_credits_for_end_the_session() {
         settle(&mut [&mut b]);
     }
     assert_eq!(b.machine.counters().protocol_errors, 1);
+}
+
+/// Whether so many fragments with this header end the session.
+fn ends_session(header: Header, payload: &[u8], count: usize) -> bool {
+    let (_, mut a, mut b) = pair(false);
+    let to_b = a.peer(2);
+    a.send(to_b, 1, b"x", 0, true);
+    settle(&mut [&mut a, &mut b]);
+    let header = header.encode();
+    let fragment = Fragment {
+        header: &header,
+        payload: Payload::Copied(&[payload]),
+    };
+    for _ in 0..count {
+        // The victim sends no answer meanwhile.
+        while a.node.send(to_b, &fragment) == Err(Refused::Full) {
+            b.node.receive(&mut b.machine);
+        }
+    }
+    while b.node.receive(&mut b.machine) {}
+    b.machine.counters().protocol_errors > 0
+}
+
+#[test]
+fn what_a_peer_may_ask_for_is_bounded() {
+    let request = Request {
+        operation: 1,
+        memory: MemoryKey { index: 0, key: 0 },
+        offset: 0,
+    };
+    let get = Header::Get {
+        request,
+        position: 0,
+        length: 1,
+    };
+    let answers = 2 * MAX_REQUESTS as usize;
+    assert!(!ends_session(get, b"", answers));
+    assert!(ends_session(get, b"", answers + 1));
+    // Each put is answered at once.
+    let put = Header::Put(request);
+    assert!(!ends_session(put, b"x", answers + 9));
+    assert!(ends_session(put, b"x", answers + 10));
+    for is_put in [false, true] {
+        let copy = |length| match is_put {
+            true => Header::PutCopy {
+                request,
+                address: 0,
+                length,
+            },
+            false => Header::GetCopy {
+                request,
+                address: 0,
+                length,
+            },
+        };
+        let piece = send::PIECE as u32;
+        assert!(!ends_session(copy(piece), b"", 1));
+        assert!(ends_session(copy(piece + 1), b"", 1));
+    }
+}
+
+#[test]
+fn memory_is_read_until_its_readers_are_through() {
+    for dies in [false, true] {
+        let (hub, mut a, mut b) = pair(false);
+        let to_b = a.peer(2);
+        let mut theirs = vec![5; 60_000];
+        let (key, _theirs) = b.register(&mut theirs, Rights::ReadWrite);
+        let mut ours = vec![0; 60_000];
+        let local = of(&mut ours);
+        a.transfer(1, to_b, false, &local, key, (0, 60_000));
+        while !b.machine.is_read(key) {
+            a.step();
+            b.step();
+        }
+        b.machine.close_memory(key);
+        // New requests are refused; what was begun goes on.
+        a.transfer(2, to_b, false, &local, key, (0, 10));
+        a.transfer(3, to_b, true, &local, key, (0, 10));
+        if dies {
+            hub.kill(1);
+            settle(&mut [&mut b]);
+        } else {
+            settle(&mut [&mut a, &mut b]);
+            for cookie in [2, 3] {
+                let result = a.result(cookie);
+                assert_eq!(result, Some(Err(Error::NoSuchMemory)));
+            }
+        }
+        assert!(!b.machine.is_read(key), "{dies}");
+        b.machine.deregister(key);
+    }
 }
