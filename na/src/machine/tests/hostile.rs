@@ -298,3 +298,55 @@ fn memory_is_read_until_its_readers_are_through() {
         b.machine.deregister(key);
     }
 }
+
+#[test]
+fn a_put_into_memory_that_is_deregistered_meanwhile_is_refused() {
+    let (_, mut a, mut b) = pair(false);
+    let to_b = a.peer(2);
+    let mut theirs = vec![5; 60_000];
+    let (key, _theirs) = b.register(&mut theirs, Rights::ReadWrite);
+    let mut ours = vec![6; 60_000];
+    let local = of(&mut ours);
+    a.transfer(1, to_b, true, &local, key, (0, 60_000));
+    while !b
+        .machine
+        .arrivals
+        .iter()
+        .any(|(_, arrival)| arrival.peer() != u32::MAX)
+    {
+        a.step();
+        b.step();
+    }
+    b.machine.close_memory(key);
+    b.machine.deregister(key);
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(a.result(1), Some(Err(Error::NoSuchMemory)));
+}
+
+#[test]
+fn messages_of_a_former_session_return_no_credits() {
+    let (hub, mut a, mut b) = pair(false);
+    let to_b = a.peer(2);
+    for cookie in 0..3 {
+        a.send(to_b, cookie, b"former", 0, false);
+    }
+    settle(&mut [&mut a, &mut b]);
+    hub.kill(1);
+    settle(&mut [&mut b]);
+    let mut next = Process::new(&hub, 1, false);
+    let to_b = next.peer(2);
+    next.send(to_b, 1, b"x", 0, false);
+    settle(&mut [&mut next, &mut b]);
+    let credits = |process: &mut Process| process.machine.peers.get(to_b).unwrap().credits;
+    let before = credits(&mut next);
+    // What was sent before comes first.
+    for cookie in 0..3 {
+        let buffer = Process::buffer(4096);
+        b.machine
+            .receive_unexpected(0, cookie, buffer, false)
+            .unwrap();
+    }
+    settle(&mut [&mut next, &mut b]);
+    assert_eq!(b.ended.len(), 3);
+    assert_eq!(credits(&mut next), before);
+}
