@@ -1,7 +1,7 @@
 //! This process as a member of a job: what the Rust API and interfaces to other languages stand on.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use conduit_core::engine::{Engine, Error as EngineError};
 use conduit_core::ni::{NiError, Rank};
@@ -43,6 +43,9 @@ pub fn process_code(code: i32) -> i32 {
 const LAUNCHER_ENDS_RANKS: Duration = Duration::from_secs(3);
 /// Time in which a rank that knows why the job can't start says so and ends. A backtrace takes seconds where many share a core.
 const REASON_IS_TOLD: Duration = Duration::from_secs(30);
+
+/// Time for another call to let go of the launcher when this process ends.
+const LAUNCHER_IS_BUSY: Duration = Duration::from_secs(1);
 
 /// Another rank has failed. Where the launcher reports that, as `conduit-run` does, the others needn't: it is about to end this
 /// process.
@@ -157,7 +160,7 @@ impl<M: Mode> Member<M> {
         if bytes > limit {
             return Err(self.decline_attach(Error::SegmentTooLarge { rank, bytes, limit }));
         }
-        let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut launcher = self.launcher();
         let bootstrap = launcher.bootstrap();
         let attached = self
             .engine
@@ -180,7 +183,7 @@ impl<M: Mode> Member<M> {
     /// # Safety
     /// As for [`Engine::attach_everything`].
     pub unsafe fn attach_everything(&self) -> Result<()> {
-        let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut launcher = self.launcher();
         // SAFETY: the caller's promise.
         let attached = unsafe { self.engine.attach_everything(launcher.bootstrap()) };
         attached.map_err(|error| Error::of("attach", self.engine.rank(), error))
@@ -188,7 +191,7 @@ impl<M: Mode> Member<M> {
 
     /// Takes part in the others' attach, which fails for all; gives the reason back.
     pub(crate) fn decline_attach(&self, reason: Error) -> Error {
-        let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut launcher = self.launcher();
         match self.engine.decline_attach(launcher.bootstrap()) {
             Ok(()) => reason,
             Err(error) => Error::of("attach", self.engine.rank(), error),
@@ -204,15 +207,41 @@ impl<M: Mode> Member<M> {
         self.finalize().map_err(failed)
     }
 
+    fn launcher(&self) -> MutexGuard<'_, Launcher> {
+        self.launcher.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The launcher, unless another call holds it for long: a process that ends must not block.
+    fn launcher_at_end(&self) -> Option<MutexGuard<'_, Launcher>> {
+        let end = Instant::now() + LAUNCHER_IS_BUSY;
+        loop {
+            match self.launcher.try_lock() {
+                Ok(launcher) => return Some(launcher),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(TryLockError::WouldBlock) => return None,
+            }
+        }
+    }
+
     /// Tells the launcher that this rank ends as it should.
     fn finalize(&self) -> Result<(), EngineError> {
-        let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut launcher = self.launcher();
         launcher.finalize()
+    }
+
+    fn finalize_at_end(&self) {
+        if let Some(mut launcher) = self.launcher_at_end() {
+            // A launcher that can't be told finds out.
+            let _ = launcher.finalize();
+        }
     }
 
     /// What each rank says in this call, by rank. Collective, does not poll.
     pub(crate) fn allgather(&self, call: &'static str, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut launcher = self.launcher();
         let gathered = launcher.bootstrap().allgather(bytes);
         gathered.map_err(|error| Error::of(call, self.engine.rank(), error.into()))
     }
@@ -228,17 +257,12 @@ impl<M: Mode> Member<M> {
         }
         let all_know = engine.announce_exit(code, engine.settings().exit_wait(engine.size()));
         prepare();
-        if code != 0 && !all_know && !has_own_launcher() {
-            // Slurm lets other ranks run on.
-            let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
-            launcher.abort(code, "not all ranks have heard of its exit");
-        }
-        if code == 0 {
-            if all_know {
+        if let Some(mut launcher) = self.launcher_at_end() {
+            if code == 0 && all_know {
                 // All end with the same code, each on its own; the launcher need not step in.
-                let _ = self.finalize();
-            } else {
-                let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+                let _ = launcher.finalize();
+            } else if !all_know && (code == 0 || !has_own_launcher()) {
+                // Ours ends the others when this rank exits with a code. Slurm lets them run on.
                 launcher.abort(code, "not all ranks have heard of its exit");
             }
         }
@@ -254,7 +278,7 @@ impl<M: Mode> Member<M> {
         if self.engine.is_child() {
             return;
         }
-        let _ = self.finalize();
+        self.finalize_at_end();
         self.leave_network();
     }
 
@@ -270,7 +294,7 @@ impl<M: Mode> Member<M> {
             EngineError::Exited { code, .. } => {
                 // The answer to the rank that ends the job may still be waiting to go out.
                 self.engine.drain(Duration::from_millis(100));
-                let _ = self.finalize();
+                self.finalize_at_end();
                 self.leave_network();
                 Some(code)
             }

@@ -904,6 +904,8 @@ fn ending() {
             assert_eq!(finished.code, Some(code), "{how}: {finished:#?}");
             assert!(!finished.stderr.contains("before it"), "{finished:#?}");
         }
+        let finished = ran(job(&program, 1, &["attach-hook", "0"]));
+        assert_eq!(finished.code, Some(0), "{finished:#?}");
         for network in ["shm", "udp"] {
             let job = job(&program, 2, &["closed-streams", "7"]);
             let finished = ran(job.env("CONDUIT_NETWORK", network));

@@ -48,6 +48,9 @@ impl fmt::Display for PeerErrors {
             None => &"this host",
         };
         let error = io::Error::from_raw_os_error(self.errno);
+        if self.from.is_none() && [libc::EBADF, libc::ENOTSOCK].contains(&self.errno) {
+            return write!(f, "this rank's own program has closed its socket: {error}");
+        }
         let times = if self.count == 1 { "time" } else { "times" };
         write!(
             f,

@@ -73,6 +73,13 @@ static void wait_for_input(void) {
   }
 }
 
+/* Called within attach, which holds the launcher's connection. */
+static void end_in_attach(void *base_of_segment, uintptr_t bytes) {
+  (void)base_of_segment;
+  (void)bytes;
+  gasnet_exit(code);
+}
+
 static void serve(void) {
   for (;;) gasnet_AMPoll();
 }
@@ -91,6 +98,7 @@ int main(int argc, char **argv) {
     if (gex_System_QueryJobRank() == gex_System_QueryJobSize() - 1) gasnet_exit(code);
     serve();
   }
+  if (!strcmp(how, "attach-hook")) gasnet_client_attach_hook = end_in_attach;
   if (!strcmp(how, "closed-streams")) {
     close(0);
     close(1);

@@ -135,6 +135,12 @@ fn reports_on_a_peer_are_counted_and_told() {
         errors.to_string(),
         "this host reported Connection refused (os error 111) (2 times in all)"
     );
+    peers.note(1, libc::EBADF, None);
+    let text = peers.errors(1).unwrap().to_string();
+    assert!(
+        text.starts_with("this rank's own program has closed its socket"),
+        "{text}"
+    );
     assert_eq!(peers.errors(0), None);
     assert_eq!(peers.find("10.0.0.2:2".parse().unwrap()), None);
     assert_eq!(peers.find("10.0.0.2:1".parse().unwrap()), Some(1));
