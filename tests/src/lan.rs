@@ -6,10 +6,12 @@
 use std::io::Read;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::job::Job;
+use crate::pace;
 
 /// Hosts that each have one interface, `eth0`, on the same network.
 #[derive(Debug)]
@@ -54,6 +56,11 @@ pub fn missing() -> Option<String> {
 }
 
 fn run(command: &str, arguments: &[&str]) -> Result<()> {
+    text_of(command, arguments).map(drop)
+}
+
+/// Runs a command that has to succeed. What it prints.
+fn text_of(command: &str, arguments: &[&str]) -> Result<String> {
     let shown = || format!("{command} {}", arguments.join(" "));
     let output = Command::new(command)
         .args(arguments)
@@ -66,7 +73,7 @@ fn run(command: &str, arguments: &[&str]) -> Result<()> {
         shown(),
         String::from_utf8_lossy(&output.stderr).trim()
     );
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn ip(arguments: &[&str]) -> Result<()> {
@@ -203,6 +210,13 @@ impl Lan {
             &["addr", "del", &address, "dev", "eth0"],
         ] {
             ip(&[&["-n", &name], command].concat())?;
+        }
+        // The bridge is up when its port is.
+        let end = Instant::now() + pace::HANG;
+        let show = ["-n", &name, "-o", "link", "show", "docker0"];
+        while !text_of("ip", &show)?.contains("state UP") {
+            ensure!(Instant::now() < end, "docker0 does not come up");
+            std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
     }

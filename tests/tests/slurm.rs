@@ -26,10 +26,10 @@ fn srun_ends_with_the_code_of_a_rank() {
         let job = slurm.job(nodes, 4, &[HELPER, "exit_in_handler", "seq"]);
         job.ends_with(9, &["task 3: Exited with exit code 9"]);
     }
-    // Rank 0 soon stops polling. If it hasn't heard of the exit by then, Slurm's SIGTERM ends it.
+    // Rank 0 soon stops polling. If it hasn't heard of the exit by then, rank 1 asks Slurm to abort
+    // the job, which kills all or sends SIGTERM, and srun ends with the highest code.
     let job = slurm.job(2, 4, &[HELPER, "exit", "7"]);
     let finished = job.run().expect("nothing is left behind");
-    let named = finished.stderr.contains("task 1: Exited with exit code 7");
-    let ended = matches!(finished.code, Some(7 | 143));
-    assert!(named && ended, "{finished:#?}");
+    let ended = matches!(finished.code, Some(7 | 137 | 143));
+    assert!(ended, "{finished:#?}");
 }
