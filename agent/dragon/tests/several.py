@@ -196,7 +196,7 @@ CASES = [part_of_a_backlog_is_taken, a_thief_is_killed, the_peer_of_a_thief_is_k
 
 
 def sockets():
-    with open("/proc/net/unix") as all_of_them:
+    with open("/proc/net/unix", errors="replace") as all_of_them:
         return [line for line in all_of_them if f"conduit-hsta/" in line and f"/{PORT}/" in line]
 
 
