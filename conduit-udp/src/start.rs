@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +11,9 @@ use conduit_core::bootstrap::{Bootstrap, BootstrapError};
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 
+use conduit_portals::local::host;
 use conduit_portals::transport::{PortalsConfig, PortalsCounters, ProgressThread, Transport};
 
-use crate::mix::mixed;
 use crate::protocol::{Config, Counters, Endpoint};
 use crate::socket::{
     FaultConfig, FaultCounters, ForeignDatagrams, Options, Peers, Socket, SocketCounters,
@@ -181,22 +179,9 @@ fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<Prepared, UdpErr
     };
     Ok(Prepared {
         socket,
-        text: contribution(&address, network_of_host(), &config.host, &exchange),
+        text: contribution(&address, host().unwrap_or(0), &config.host, &exchange),
         exchange,
     })
-}
-
-/// A number for the network that this process's addresses belong to: the same in all processes of a
-/// host, and another one on other hosts. 0 if the system does not say.
-fn network_of_host() -> u64 {
-    let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let Ok(namespace) = fs::metadata("/proc/self/ns/net") else {
-        return 0;
-    };
-    let words = boot.into_iter().map(u64::from);
-    words
-        .chain([namespace.dev(), namespace.ino()])
-        .fold(0, |hash, word| mixed(hash.rotate_left(5) ^ word))
 }
 
 fn contribution(address: &UdpAddress, network: u64, host: &str, exchange: &Exchange) -> Vec<u8> {
@@ -209,7 +194,7 @@ fn contribution(address: &UdpAddress, network: u64, host: &str, exchange: &Excha
 /// What all ranks have contributed.
 struct Job {
     addresses: Vec<UdpAddress>,
-    /// What [`network_of_host`] is for each.
+    /// [`host`] of each, to which its address belongs; 0 if the system does not say.
     networks: Vec<u64>,
     hosts: Box<[Arc<str>]>,
     exchange: Exchange,

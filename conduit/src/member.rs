@@ -234,7 +234,7 @@ impl<M: Mode> Member<M> {
 
     fn finalize_at_end(&self) {
         if let Some(mut launcher) = self.launcher_at_end() {
-            // A launcher that can't be told finds out.
+            // If this fails, the launcher notices the end of the process.
             let _ = launcher.finalize();
         }
     }

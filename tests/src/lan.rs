@@ -59,7 +59,7 @@ fn run(command: &str, arguments: &[&str]) -> Result<()> {
     text_of(command, arguments).map(drop)
 }
 
-/// Runs a command that has to succeed. What it prints.
+/// Runs a command, which has to succeed, and returns its standard output.
 fn text_of(command: &str, arguments: &[&str]) -> Result<String> {
     let shown = || format!("{command} {}", arguments.join(" "));
     let output = Command::new(command)

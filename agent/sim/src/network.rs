@@ -262,9 +262,9 @@ impl Net {
         state.cut.insert(link(a, b));
     }
 
-    /// So many percent of a node's fragments are altered, lost, doubled or replaced by earlier ones
-    /// from now on, as if its agent broke the protocol. With `doubles`, only those whose headers
-    /// begin with this byte are doubled.
+    /// Makes a node's agent break the protocol: `percent` of its fragments are altered, lost,
+    /// doubled or replaced by earlier ones. With `doubles`, only those whose headers begin with
+    /// this byte are doubled.
     pub fn make_hostile(&self, node: Rank, percent: u32, doubles: Option<u8>, seed: u64) {
         self.state().hostile = Some(Hostile {
             node,

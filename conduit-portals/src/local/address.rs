@@ -23,7 +23,10 @@ const MAX_SOCKET: usize = 107 - PREFIX.len();
 const _: () = assert!(HOST + MAX_SOCKET <= MAX_ADDRESS);
 
 /// Tells hosts apart: the boot, and the network namespace in which names of sockets are known.
-pub(super) fn host() -> io::Result<u64> {
+///
+/// # Errors
+/// The system's.
+pub fn host() -> io::Result<u64> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     // The number of the namespace is the file's own, not that of the link to it.
     let namespace = fs::metadata("/proc/self/ns/net")?;

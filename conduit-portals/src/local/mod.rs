@@ -34,6 +34,7 @@ mod start;
 mod tests;
 mod transport;
 
+pub use address::host;
 pub use config::{LocalConfig, MAX_NAME, MAX_PEERS, MAX_RING, MIN_RING};
 pub use error::LocalError;
 

@@ -190,10 +190,7 @@ proptest! {
 
 #[test]
 fn more_messages_than_there_are_credits_for_end_the_session() {
-    let (_, mut a, mut b) = pair(false);
-    let to_b = a.peer(2);
-    a.send(to_b, 1, b"x", 0, true);
-    settle(&mut [&mut a, &mut b]);
+    let (mut a, mut b, to_b) = acquainted();
     let header = Header::Unexpected { context: 0, tag: 0 }.encode();
     let fragment = Fragment {
         header: &header,
@@ -207,12 +204,18 @@ fn more_messages_than_there_are_credits_for_end_the_session() {
     assert_eq!(b.machine.counters().protocol_errors, 1);
 }
 
-/// Whether so many fragments with this header end the session.
-fn ends_session(header: Header, payload: &[u8], count: usize) -> bool {
+/// Two processes with a session, and the first one's number for the second.
+fn acquainted() -> (Process, Process, Rank) {
     let (_, mut a, mut b) = pair(false);
     let to_b = a.peer(2);
     a.send(to_b, 1, b"x", 0, true);
     settle(&mut [&mut a, &mut b]);
+    (a, b, to_b)
+}
+
+/// Whether so many fragments with this header end the session.
+fn ends_session(header: Header, payload: &[u8], count: usize) -> bool {
+    let (mut a, mut b, to_b) = acquainted();
     let header = header.encode();
     let fragment = Fragment {
         header: &header,
@@ -281,7 +284,7 @@ fn memory_is_read_until_its_readers_are_through() {
             b.step();
         }
         b.machine.close_memory(key);
-        // New requests are refused; what was begun goes on.
+        // New requests are refused; earlier ones proceed.
         a.transfer(2, to_b, false, &local, key, (0, 10));
         a.transfer(3, to_b, true, &local, key, (0, 10));
         if dies {
@@ -339,7 +342,7 @@ fn messages_of_a_former_session_return_no_credits() {
     settle(&mut [&mut next, &mut b]);
     let credits = |process: &mut Process| process.machine.peers.get(to_b).unwrap().credits;
     let before = credits(&mut next);
-    // What was sent before comes first.
+    // Messages of the former session come first.
     for cookie in 0..3 {
         let buffer = Process::buffer(4096);
         b.machine
