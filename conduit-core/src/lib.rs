@@ -10,6 +10,7 @@ pub mod ni;
 pub mod process_memory;
 pub mod settings;
 pub mod shared;
+pub mod signals;
 pub mod stderr;
 pub mod threads;
 pub mod vis;

@@ -20,6 +20,7 @@ pub mod start;
 #[cfg(test)]
 mod testing;
 mod wait;
+mod watch;
 pub mod wire;
 
 pub use error::OfiError;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
+use conduit_core::process_memory::{self, Pid};
 use conduit_core::threads::Mode;
 use conduit_portals::transport::{PortalsConfig, ProgressThread, SoftPortals, Transport};
 use libfabric_sys::{Library, fi_major, fi_minor};
@@ -16,6 +17,7 @@ use seal::{Exchange, Protection, Sealer, random_incarnation};
 use crate::error::OfiError;
 use crate::objects::{Objects, Refusal};
 use crate::provider::{Hints, choose};
+use crate::watch::Watched;
 use crate::wire::connected::{Connected, Listening};
 use crate::wire::scope::FixedJob;
 use crate::wire::{Addresses, Hosts, Parts, Wire, WireConfig};
@@ -69,8 +71,8 @@ pub struct OfiConfig {
     pub secret_file: Option<PathBuf>,
     /// Connections of a rank beside the endpoint at a time, in [`start_in`]; 0: none.
     pub connections: u16,
-    /// How long a rank may compute before the progress thread makes progress for it; `None`: no
-    /// thread.
+    /// How long a rank may compute before the progress thread makes progress for it. `None`: there
+    /// is no such thread, and none that ends the rank when a library call hangs.
     pub attend: Option<Duration>,
 }
 
@@ -113,11 +115,12 @@ const READY: u8 = 1;
 const FAILED: u8 = 0;
 
 /// What a rank tells the others of itself: the job's number (of rank 0) and its incarnation, 8
-/// bytes each, then identity, the addresses of the endpoint and of the passive one (empty without
+/// bytes each, its process, 4 bytes, then identity, the addresses of the endpoint and of the passive one (empty without
 /// connections), and host, each after its length in 4 bytes; little-endian.
 struct BootstrapInfo {
     job: u64,
     incarnation: u64,
+    process: Pid,
     identity: String,
     address: Vec<u8>,
     passive: Vec<u8>,
@@ -127,6 +130,7 @@ struct BootstrapInfo {
 impl BootstrapInfo {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = [self.job, self.incarnation].map(u64::to_le_bytes).concat();
+        bytes.extend(self.process.to_le_bytes());
         for part in [
             self.identity.as_bytes(),
             &self.address,
@@ -142,7 +146,8 @@ impl BootstrapInfo {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (job, rest) = bytes.split_first_chunk()?;
-        let (incarnation, mut rest) = rest.split_first_chunk()?;
+        let (incarnation, rest) = rest.split_first_chunk()?;
+        let (process, mut rest) = rest.split_first_chunk()?;
         let mut part = || {
             let (length, after) = rest.split_first_chunk()?;
             let (part, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
@@ -153,6 +158,7 @@ impl BootstrapInfo {
         rest.is_empty().then_some(Self {
             job: u64::from_le_bytes(*job),
             incarnation: u64::from_le_bytes(*incarnation),
+            process: Pid::from_le_bytes(*process),
             identity: String::from_utf8(identity.to_vec()).ok()?,
             address: address.to_vec(),
             passive: passive.to_vec(),
@@ -230,6 +236,7 @@ fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<Prepared, OfiErr
             0
         },
         incarnation: random_incarnation().map_err(random)?,
+        process: process_memory::this(),
         identity,
         address,
         passive,
@@ -251,6 +258,8 @@ struct Job {
     hosts: Hosts,
     job: u64,
     incarnations: Vec<u64>,
+    /// The other ranks of this host.
+    neighbours: Vec<(Rank, Pid)>,
     exchange: Exchange,
 }
 
@@ -266,6 +275,7 @@ fn parse_all(
     let mut hosts = Vec::with_capacity(texts.len());
     let mut job = 0;
     let mut incarnations = Vec::with_capacity(texts.len());
+    let mut processes = Vec::with_capacity(texts.len());
     let mut infos = Vec::with_capacity(texts.len());
     for (peer, text) in (0..).zip(texts) {
         let fault = |reason: String| OfiError::Peer { rank, peer, reason };
@@ -322,12 +332,19 @@ fn parse_all(
             job = info.job;
         }
         incarnations.push(info.incarnation);
+        processes.push(info.process);
         bytes.extend(info.address);
         bytes.resize((peer as usize + 1) * each, 0);
         // Fits: hosts.
         let next = numbers.len() as u32;
         hosts.push(*numbers.entry(info.host).or_insert(next));
     }
+    let own = hosts.get(rank as usize);
+    let all = (0..).zip(processes).zip(&hosts);
+    let neighbours = all
+        .filter(|((peer, _), host)| *peer != rank && Some(*host) == own)
+        .map(|(neighbour, _)| neighbour)
+        .collect();
     let mut names = vec![String::new(); numbers.len()];
     for (name, number) in numbers {
         names[number as usize] = name;
@@ -347,6 +364,7 @@ fn parse_all(
         },
         job,
         incarnations,
+        neighbours,
         exchange,
     })
 }
@@ -466,7 +484,28 @@ fn wire(rank: Rank, config: &OfiConfig, objects: Objects, job_info: Job) -> Resu
         seal,
         arrival_bytes: config.portals.arrival_bytes,
     };
-    Wire::new(parts, &config.wire).map_err(|refusal| refused(rank, &provider, &library, refusal))
+    let mut wire = Wire::new(parts, &config.wire)
+        .map_err(|refusal| refused(rank, &provider, &library, refusal))?;
+    if config.attend.is_some() {
+        let watched = Watched {
+            rank,
+            provider: provider.clone(),
+            neighbours: job_info.neighbours,
+            dead_time: config.wire.dead_time,
+        };
+        wire.start_watch(watched)
+            .map_err(|error| no_thread(rank, provider, &error))?;
+    }
+    Ok(wire)
+}
+
+fn no_thread(rank: Rank, provider: String, error: &std::io::Error) -> OfiError {
+    OfiError::Refused {
+        rank,
+        provider,
+        operation: "start a thread",
+        reason: error.to_string(),
+    }
 }
 
 fn assemble<M: Mode, T: Transport + 'static>(
@@ -487,12 +526,7 @@ fn assemble<M: Mode, T: Transport + 'static>(
     let mut ofi = SoftPortals::new(inside(wire, beside)?, rank, size, &portals);
     if let Some(period) = config.attend {
         ofi.start_progress_thread(period)
-            .map_err(|error| OfiError::Refused {
-                rank,
-                provider,
-                operation: "start a thread",
-                reason: error.to_string(),
-            })?;
+            .map_err(|error| no_thread(rank, provider, &error))?;
     }
     Ok(ofi)
 }
@@ -560,6 +594,7 @@ mod tests {
         BootstrapInfo {
             job: 7,
             incarnation: 9,
+            process: 11,
             identity: identity.to_owned(),
             address: address.to_owned(),
             passive: Vec::new(),
@@ -667,6 +702,7 @@ mod tests {
         let info = |rank: Rank| BootstrapInfo {
             job: 7,
             incarnation: rank.into(),
+            process: 11,
             identity: String::new(),
             address: Vec::new(),
             passive: Vec::new(),

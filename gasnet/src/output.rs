@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use conduit_core::signals;
+
 /// The longest wait for other threads' locks.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// How often the thread is looked at.
@@ -31,7 +33,7 @@ impl Flush {
         let thread = std::thread::Builder::new()
             .name("conduit-flush".to_owned())
             .spawn(move || {
-                block_signals();
+                signals::block();
                 // SAFETY: `gettid` has no precondition.
                 THREAD.store(unsafe { libc::gettid() }, Relaxed);
                 flush();
@@ -65,16 +67,6 @@ fn flush() {
         for stream in [stdout, stderr, std::ptr::null_mut()] {
             libc::fflush(stream);
         }
-    }
-}
-
-/// The client's signals are for its own threads.
-fn block_signals() {
-    // SAFETY: a zeroed set is filled before it is used.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
     }
 }
 

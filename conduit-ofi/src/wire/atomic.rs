@@ -17,6 +17,7 @@ use libfabric_sys::{
 
 use crate::objects::Objects;
 use crate::slots::Operation;
+use crate::watch::Call;
 
 use super::Wire;
 use super::scope::Scope;
@@ -158,6 +159,7 @@ impl<S: Scope> Wire<S> {
         let place: *mut c_void = self.small.place(buffer).cast();
         let descriptor = self.small.descriptor;
         let (ty, code) = (datatype(atomic.op, atomic.ty), op(atomic.op));
+        self.calls.begin(Call::Peer(peer));
         // SAFETY: the endpoint is open; the library uses the buffer until the completion, and its
         // pieces do not overlap.
         let result = unsafe {
@@ -195,6 +197,7 @@ impl<S: Scope> Wire<S> {
                 ),
             }
         };
+        self.calls.end();
         if result == 0 {
             if let Some(link) = self.links.get(peer) {
                 link.pending += 1;

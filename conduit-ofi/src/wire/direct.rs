@@ -13,6 +13,7 @@ use libfabric_sys::{
 use crate::failure;
 use crate::objects::{Refusal, Registered};
 use crate::slots::Operation;
+use crate::watch::Call;
 
 use super::Wire;
 use super::scope::Scope;
@@ -121,7 +122,8 @@ impl<S: Scope> Wire<S> {
         let Some((slot, context)) = self.slots.take(place) else {
             return Err(Refused::Full);
         };
-        let result = submit(self, address, descriptor, context);
+        let submit = || submit(self, address, descriptor, context);
+        let result = self.calls.make(Call::Peer(peer), submit);
         if result != 0 {
             self.slots.give(slot);
             if let Some(own) = own {

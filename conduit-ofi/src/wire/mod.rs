@@ -35,6 +35,7 @@ use crate::liveness::{CHECKS, Nanos, Verdict};
 use crate::objects::{Objects, Refusal, Registered};
 use crate::slots::Slots;
 use crate::wait::Waiter;
+use crate::watch::{Call, Calls, Watch, Watched};
 
 use atomic::Atomics;
 pub(crate) use scope::{Addresses, Hosts};
@@ -207,6 +208,9 @@ pub struct Wire<S: Scope = FixedJob> {
     idle: u32,
     waiter: Arc<Waiter>,
     counters: WireCounters,
+    calls: Arc<Calls>,
+    /// Dropped last, since closing the endpoint may hang as well.
+    watch: Option<Watch>,
 }
 
 /// The parts of a new wire.
@@ -296,6 +300,8 @@ impl<S: Scope> Wire<S> {
             idle: 0,
             waiter,
             counters: WireCounters::default(),
+            calls: Arc::default(),
+            watch: None,
         };
         wire.atomics = Atomics::of(&wire.objects);
         if !wire.accepts_unknown_source {
@@ -303,6 +309,15 @@ impl<S: Scope> Wire<S> {
         }
         wire.post_receives()?;
         Ok(wire)
+    }
+
+    /// Ends the process if a library call hangs, from now on.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(crate) fn start_watch(&mut self, watched: Watched) -> std::io::Result<()> {
+        self.watch = Some(Watch::start(Arc::clone(&self.calls), watched)?);
+        Ok(())
     }
 
     /// The counters so far.
@@ -697,6 +712,13 @@ impl<S: Scope> Transport for Wire<S> {
     ) -> Result<(), Refused> {
         // SAFETY: the caller's promise.
         unsafe { self.read_directly(peer, access) }
+    }
+}
+
+impl<S: Scope> Drop for Wire<S> {
+    fn drop(&mut self) {
+        // Its fields follow, and first of them the endpoint.
+        self.calls.begin(Call::Close);
     }
 }
 

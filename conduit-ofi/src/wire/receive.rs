@@ -18,6 +18,7 @@ use crate::frame::{Frame, HEADER, Kind, whole_number};
 use crate::link::{Arriving, Link};
 use crate::objects::Refusal;
 use crate::slots::Operation;
+use crate::watch::Call;
 
 use super::Wire;
 use super::atomic::result;
@@ -42,7 +43,9 @@ impl<S: Scope> Wire<S> {
                 self.unposted.push(buffer);
                 return Ok(());
             };
+            self.calls.begin(Call::Queue);
             let result = self.post(buffer, context);
+            self.calls.end();
             if result != 0 {
                 self.slots.give(slot);
                 self.unposted.push(buffer);
@@ -106,6 +109,7 @@ impl<S: Scope> Wire<S> {
         for _ in 0..READS {
             let mut entries = [const { MaybeUninit::<fi_cq_data_entry>::uninit() }; BATCH];
             let (queue, place) = (self.objects.cq, entries.as_mut_ptr().cast());
+            self.calls.begin(Call::Queue);
             // SAFETY: the queue is open, of this format, and there is room for so many, and for as
             // many sources.
             let count = unsafe {
@@ -114,6 +118,7 @@ impl<S: Scope> Wire<S> {
                     None => fi_cq_read(queue, place, BATCH),
                 }
             };
+            self.calls.end();
             match count {
                 AGAIN | 0 => break,
                 FAILED => self.complete_failure(handler),

@@ -12,6 +12,7 @@ use crate::frame::{Frame, HEADER, Kind, LONG_HEADER};
 use crate::link::{Link, Sending};
 use crate::objects::Objects;
 use crate::slots::Operation;
+use crate::watch::Call;
 
 use super::scope::Scope;
 use super::{SMALL, Wire, elapsed};
@@ -147,6 +148,7 @@ impl<S: Scope> Wire<S> {
             counters,
             seal,
             scope,
+            calls,
             ..
         } = self;
         let link = links.alive(place)?;
@@ -193,7 +195,7 @@ impl<S: Scope> Wire<S> {
         if copy.len() > self.inject || !link.backlog.is_empty() {
             return self.post_small(peer, address, copy);
         }
-        match inject(objects, address, copy) {
+        match calls.make(Call::Peer(peer), || inject(objects, address, copy)) {
             Ok(()) => {
                 link.next_out += 1;
                 counters.frames += 1;
@@ -375,7 +377,10 @@ impl<S: Scope> Wire<S> {
         peer: Rank,
         what: impl FnOnce(&mut Self) -> Result<(), NotSent>,
     ) -> Result<(), Refused> {
-        match what(self) {
+        self.calls.begin(Call::Peer(peer));
+        let result = what(self);
+        self.calls.end();
+        match result {
             Ok(()) => {
                 self.counters.frames += 1;
                 Ok(())

@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use conduit_core::signals;
 use rustix::event::EventfdFlags;
 
 use crate::transport::interface::{Wait, timespec};
@@ -202,8 +203,7 @@ pub(crate) struct Thread {
 
 impl Thread {
     fn run(self) {
-        // The program's signal handlers belong on its own threads.
-        block_signals();
+        signals::block();
         let mut seen = self.progress_count();
         while !self.shared.stop.load(Ordering::Acquire) {
             seen = self.round(seen);
@@ -291,14 +291,5 @@ impl Thread {
             }
             self.shared.drain();
         }
-    }
-}
-
-fn block_signals() {
-    // SAFETY: fills the set, then blocks it for the calling thread; no memory is kept.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut());
     }
 }

@@ -162,6 +162,9 @@ impl Device {
             Some(End::Flushed | End::Gone) => Err(-(FI_ENODEV as isize)),
             Some(End::Silent) => Ok(false),
             Some(End::Stuck) => Err(AGAIN),
+            Some(End::Hung) => loop {
+                std::thread::park();
+            },
         }
     }
 

@@ -17,6 +17,8 @@ pub enum End {
     Silent,
     /// Every call is answered with `-FI_EAGAIN`, and nothing more comes.
     Stuck,
+    /// No call returns.
+    Hung,
 }
 
 /// What is done with atomics, which the endpoint says that it has.
@@ -38,7 +40,7 @@ pub enum Atomics {
 /// | `memlock` | registrations together may have as many bytes as the process may lock (`ulimit -l`), else `-FI_ENOMEM` |
 /// | `refuse-own` | memory for this rank's own writes and reads alone is refused with `-FI_ENOMEM` |
 /// | `again=N` | of N operations about N - 1 are refused with `-FI_EAGAIN`: drawn, as one of two that take turns could else be refused for ever |
-/// | `vanish=N`, `gone=N`, `silent=N`, `stuck=N` | the device goes at the Nth operation of the process; how: `End` |
+/// | `vanish=N`, `gone=N`, `silent=N`, `stuck=N`, `hang=N` | the device goes at the Nth operation of the process; how: `End` |
 /// | `disorder` | receives that complete together do so in reverse |
 /// | `spoil=N` | of N messages into buffers for several one is followed by one that was too long (`FI_ETRUNC`), and the buffer stays posted, as with shm |
 /// | `sourceless` | a provider that says that it knows the sources of messages, and knows none (`FI_ADDR_NOTAVAIL`), as opx: one with the word behind its own name, too |
@@ -108,6 +110,7 @@ impl Faults {
             "gone" => self.end = end(End::Gone)?,
             "silent" => self.end = end(End::Silent)?,
             "stuck" => self.end = end(End::Stuck)?,
+            "hang" => self.end = end(End::Hung)?,
             "refuse-atomics" => self.atomics = Some(Atomics::Refused),
             "fail-atomics" => self.atomics = Some(Atomics::Failing),
             _ if mode != 0 => {}
