@@ -290,20 +290,24 @@ impl<M: Mode> Member<M> {
     /// rank that died first, while the one found here may have been ended by it already.
     #[cold]
     pub fn ended_by(&self, error: &EngineError) -> Option<i32> {
-        match *error {
-            EngineError::Exited { code, .. } => {
-                // The answer to the rank that ends the job may still be waiting to go out.
-                self.engine.drain(Duration::from_millis(100));
-                self.finalize_at_end();
-                self.leave_network();
-                Some(code)
-            }
+        let code = match *error {
+            EngineError::Exited { code, .. } => code,
             EngineError::PeerFailed { .. } | EngineError::Network(NiError::PeerFailed { .. }) => {
-                await_launcher(LAUNCHER_ENDS_RANKS);
-                None
+                match self.engine.exit_code() {
+                    Some(code) => code,
+                    None => {
+                        await_launcher(LAUNCHER_ENDS_RANKS);
+                        return None;
+                    }
+                }
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        // The answer to the rank that ends the job may still be waiting to go out.
+        self.engine.drain(Duration::from_millis(100));
+        self.finalize_at_end();
+        self.leave_network();
+        Some(code)
     }
 }
 

@@ -843,8 +843,10 @@ fn ends(
     code: i32,
     variables: &[(&str, &str)],
 ) -> Finished {
-    // The one time limit that a test of ranks that never come back would otherwise wait for.
-    let job = job(program, ranks, &[how, "7"]).env("GASNET_EXITTIMEOUT", "1");
+    // The time limits that tests of ranks that never end by themselves would otherwise wait for.
+    let job = job(program, ranks, &[how, "7"])
+        .env("GASNET_EXITTIMEOUT", "1")
+        .env("CONDUIT_EXIT_GRACE", "0");
     let finished = ran(job.envs(variables));
     assert_eq!(finished.code, Some(code), "{how} on {ranks}: {finished:#?}");
     // What the one rank that ends the job has written is there. Any other may be ended before it has heard of it.
@@ -910,6 +912,12 @@ fn ending() {
             let job = job(&program, 2, &["closed-streams", "7"]);
             let finished = ran(job.env("CONDUIT_NETWORK", network));
             assert_eq!(finished.code, Some(7), "{network}: {finished:#?}");
+        }
+        for network in ["shm", "udp"] {
+            let job = job(&program, 3, &["last-words", "0"]).env("CONDUIT_EXIT_GRACE", "600000");
+            let finished = ran(job.env("CONDUIT_NETWORK", network));
+            assert_eq!(finished.code, Some(0), "{network}: {finished:#?}");
+            assert!(finished.stdout.contains("last words"), "{finished:#?}");
         }
         ends(&program, 2, "start-other", 7, &[]);
         // Without a launcher there is none to speak of the ranks.

@@ -9,8 +9,8 @@ use crate::ni::Ni;
 use crate::threads::Mode;
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Tells all other ranks that the job ends with `code`, and waits until they know, at most `timeout`. Their calls end
-    /// with [`Error::Exited`]. May be called at any time, from handlers too. True: all have answered.
+    /// Tells all other ranks that the job ends with `code`, and waits until they know, at most `timeout`. After a grace
+    /// (`CONDUIT_EXIT_GRACE`) their calls end with [`Error::Exited`]. May be called at any time, from handlers too. True: all have answered.
     pub fn announce_exit(&self, code: i32, timeout: Duration) -> bool {
         self.credits.write_statistics(&self.job, When::End);
         let end = Instant::now() + timeout;
@@ -22,10 +22,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             if Instant::now() >= end {
                 return false;
             }
-            if matches!(
-                self.fault(),
-                Some(Error::Exited { .. } | Error::PeerFailed { .. })
-            ) {
+            if self.exit_code().is_some() || matches!(self.fault(), Some(Error::PeerFailed { .. }))
+            {
                 // Another rank ends the job as well, or has died: nobody is left to wait for.
                 break;
             }
@@ -40,6 +38,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
         }
         true
+    }
+
+    /// The code with which another rank ends the job, once it has said so, also while this rank has its grace.
+    pub fn exit_code(&self) -> Option<i32> {
+        self.job.exit_code()
     }
 
     /// Serves what is still waiting to go out, for at most `timeout`: answers of a rank that is about to end.

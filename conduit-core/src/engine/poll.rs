@@ -196,10 +196,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         match Message::decode(put.match_bits, put.hdr_data) {
             Some(Message::Exit { code }) => {
                 self.send_system(put.source, Message::ExitSeen);
-                self.job.fail(Error::Exited {
-                    by: put.source,
-                    code,
-                });
+                self.job.exited(put.source, code);
             }
             Some(Message::ExitSeen) => {
                 self.system.count_exit_answer();
@@ -236,6 +233,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return;
         }
         self.job.begin_retries();
+        self.job.end_when_due();
         self.descriptors.release_delayed(&self.job);
         if self.system.flush(&self.job) {
             // What is not wanted or possible now comes up again with the next request that is short of credits.

@@ -200,7 +200,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[cold]
     fn check_liveness(&self, operation: &'static str) -> Result<()> {
         let rank = self.job.rank;
-        if let Some(peer) = self.job.ni.failed_peer() {
+        if let Some(peer) = self.job.ni.failed_peer()
+            && self.exit_code().is_none()
+        {
             self.job.fail(Error::PeerFailed {
                 operation,
                 rank,

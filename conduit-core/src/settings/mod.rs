@@ -123,6 +123,8 @@ settings::group! {
     "CONDUIT_EXIT_TIMEOUT" exit_timeout: Option<u32> = None, Kind::integer(0, 86_400),
         unset "3 + ranks/8, at most 360",
         "seconds that an exiting rank waits for the others";
+    "CONDUIT_EXIT_GRACE" exit_grace: u32 = 1_000, Kind::integer(0, 3_600_000),
+        "milliseconds that a rank may go on after another one has ended the job";
     "CONDUIT_BARRIER_RADIX" barrier_radix: u32 = 8,
         Kind::integer(crate::barrier::MIN_RADIX, crate::barrier::MAX_RADIX),
         "fan-out of the barrier: each round reaches this many times more ranks; the same on all ranks";
@@ -145,6 +147,11 @@ impl Settings {
             Some(seconds) => Duration::from_secs(seconds.into()),
             None => Duration::from_millis((3_000 + 125 * u64::from(ranks)).min(360_000)),
         }
+    }
+
+    /// How long a rank may go on after another one has ended the job.
+    pub(crate) fn exit_grace(&self) -> Duration {
+        Duration::from_millis(self.exit_grace.into())
     }
 
     fn agree(&self) -> Result<(), SettingsError> {

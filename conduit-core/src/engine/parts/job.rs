@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
 
 use super::context;
 use super::polling::Polling;
@@ -29,6 +30,8 @@ pub(in crate::engine) struct Job<N: Ni> {
     /// Falls when something has gone wrong for good, which `fault` tells. Whoever calls looks at it.
     standing: Standing,
     fault: OnceLock<Error>,
+    /// Another rank ends the job: the error that follows, and when.
+    exit: OnceLock<(Error, Instant)>,
     /// See [`Job::want_poll`].
     wants_poll: AtomicBool,
 }
@@ -45,6 +48,7 @@ impl<N: Ni> Job<N> {
             polling: Polling::default(),
             standing: Standing::new(),
             fault: OnceLock::new(),
+            exit: OnceLock::new(),
             wants_poll: AtomicBool::new(false),
             ni,
         }
@@ -111,6 +115,33 @@ impl<N: Ni> Job<N> {
         // Who takes a short cut does not look for a fault.
         for short_cut in &*self.short_cuts {
             short_cut.store(false, Relaxed);
+        }
+    }
+
+    /// Records that another rank ends the job. This one has a grace to end by itself: a rank that was the last to hear of a barrier
+    /// may still have something to write.
+    #[cold]
+    pub(in crate::engine) fn exited(&self, by: Rank, code: i32) {
+        let end = Instant::now() + self.settings.exit_grace();
+        let _ = self.exit.set((Error::Exited { by, code }, end));
+        self.end_when_due();
+    }
+
+    /// Ends the job here when the grace after another rank's exit is over; until then each poll is to look again.
+    pub(in crate::engine) fn end_when_due(&self) {
+        if let Some((error, end)) = self.exit.get() {
+            match Instant::now() < *end {
+                true => self.want_poll(),
+                false => self.fail(error.clone()),
+            }
+        }
+    }
+
+    /// The code with which another rank ends the job, once it has said so. From then on a peer that is gone has not failed.
+    pub(in crate::engine) fn exit_code(&self) -> Option<i32> {
+        match self.exit.get() {
+            Some((Error::Exited { code, .. }, _)) => Some(*code),
+            _ => None,
         }
     }
 
