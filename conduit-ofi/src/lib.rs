@@ -11,6 +11,7 @@ mod failure;
 mod frame;
 mod link;
 mod liveness;
+mod neighbours;
 mod objects;
 pub mod open;
 pub mod provider;

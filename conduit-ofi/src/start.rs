@@ -15,6 +15,7 @@ use libfabric_sys::{Library, fi_major, fi_minor};
 use seal::{Exchange, Protection, Sealer, random_incarnation};
 
 use crate::error::OfiError;
+use crate::neighbours::Neighbours;
 use crate::objects::{Objects, Refusal};
 use crate::provider::{Hints, choose};
 use crate::watch::Watched;
@@ -258,8 +259,7 @@ struct Job {
     hosts: Hosts,
     job: u64,
     incarnations: Vec<u64>,
-    /// The other ranks of this host.
-    neighbours: Vec<(Rank, Pid)>,
+    neighbours: Neighbours,
     exchange: Exchange,
 }
 
@@ -480,6 +480,7 @@ fn wire(rank: Rank, config: &OfiConfig, objects: Objects, job_info: Job) -> Resu
             job: job_info.job,
             addresses: job_info.addresses,
             hosts: job_info.hosts,
+            neighbours: job_info.neighbours.clone(),
         },
         seal,
         arrival_bytes: config.portals.arrival_bytes,

@@ -1,13 +1,12 @@
 //! A watch over library calls that do not return.
 //!
 //! A provider that shares memory between processes (`shm`) keeps locks there, and a rank that is
-//! killed may leave one held. Whoever takes it next waits inside the library, and the rank's other
-//! threads, its progress thread among them, wait for that caller. So one more thread, which never
+//! killed may leave one held. The next rank to take it waits inside the library, and its other
+//! threads, the progress thread among them, wait for that call. So one more thread, which never
 //! calls the library, looks at the call under way now and then, and ends the process when it is
 //! the same one for half of the dead time. The other half is for this rank's last line: afterwards
 //! the peers give it up for dead without knowing why.
 
-use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,14 +15,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use conduit_core::ni::Rank;
-use conduit_core::process_memory::Pid;
 use conduit_core::{signals, stderr};
+
+use crate::neighbours::Neighbours;
 
 /// Looks at the call under way until it is taken for one that hangs. They are counted, not timed:
 /// while the process is stopped, or gets no processor, there are none.
 const LOOKS: u32 = 8;
 
-/// What a call does.
+/// The purpose of a library call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
     /// It sends to a peer, or accesses its memory.
@@ -87,39 +87,30 @@ impl Calls {
     }
 }
 
-/// What the watch says, and of whom.
+/// The rank that is watched.
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub(crate) rank: Rank,
     pub(crate) provider: String,
-    /// The other ranks of this host, and their processes.
-    pub(crate) neighbours: Vec<(Rank, Pid)>,
+    pub(crate) neighbours: Neighbours,
     pub(crate) dead_time: Duration,
 }
 
 impl Watched {
-    /// What has happened to this rank.
-    fn message(&self, call: Call, is_gone: impl Fn(Pid) -> bool) -> String {
-        let Self { rank, provider, .. } = self;
+    /// Says why this rank ends.
+    fn message(&self, call: Call) -> String {
         let what = match call {
             Call::Peer(peer) => format!("to rank {peer}"),
-            Call::Queue => "for what has completed".to_owned(),
+            Call::Queue => "for completions".to_owned(),
             Call::Close => "to close the endpoint".to_owned(),
         };
+        let Self { rank, provider, .. } = self;
         let seconds = self.dead_time.as_secs_f32() / 2.0;
-        let mut text = format!(
+        let gone = self.neighbours.gone();
+        format!(
             "rank {rank}: a libfabric call {what} (provider {provider}) has not returned for \
-             {seconds:.1} s, half of CONDUIT_OFI_DEAD_TIME"
-        );
-        let gone = self.neighbours.iter().filter(|(_, pid)| is_gone(*pid));
-        for (peer, pid) in gone {
-            let _ = write!(
-                text,
-                "; rank {peer} (process {pid}) has died, perhaps with one of the provider's locks \
-                 held"
-            );
-        }
-        text
+             {seconds:.1} s, half of CONDUIT_OFI_DEAD_TIME{gone}"
+        )
     }
 }
 
@@ -149,7 +140,7 @@ impl Watch {
                 let mut looks = Looks::default();
                 while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(pause) {
                     if let Some(call) = looks.look(calls.0.load(Relaxed)) {
-                        stderr::write_line(watched.message(call, is_gone));
+                        stderr::write_line(watched.message(call));
                         // SAFETY: ends the process at once. What runs at a proper exit may wait
                         // for the same lock.
                         unsafe { libc::_exit(1) };
@@ -173,12 +164,6 @@ impl Drop for Watch {
             let _ = thread.join();
         }
     }
-}
-
-/// Whether there is no such process.
-fn is_gone(pid: Pid) -> bool {
-    let pid = rustix::process::Pid::from_raw(pid);
-    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
 /// The last looks.
@@ -233,20 +218,17 @@ mod tests {
     }
 
     #[test]
-    fn the_dead_rank_is_named() {
+    fn the_call_is_named() {
         let watched = Watched {
             rank: 2,
             provider: "shm".to_owned(),
-            neighbours: vec![(0, 10), (1, 11)],
+            neighbours: Neighbours::default(),
             dead_time: Duration::from_secs(10),
         };
-        let text = watched.message(Call::Peer(0), |pid| pid == 11);
         assert_eq!(
-            text,
+            watched.message(Call::Peer(0)),
             "rank 2: a libfabric call to rank 0 (provider shm) has not returned for 5.0 s, half of \
-             CONDUIT_OFI_DEAD_TIME; rank 1 (process 11) has died, perhaps with one of the \
-             provider's locks held"
+             CONDUIT_OFI_DEAD_TIME"
         );
-        assert!(!is_gone(std::process::id() as Pid));
     }
 }

@@ -656,7 +656,8 @@ impl<S: Scope> Transport for Wire<S> {
         let Some(place) = self.scope.place(peer) else {
             return String::new();
         };
-        let mut text = format!("{place} (provider {:?}", self.objects.offer);
+        let gone = self.scope.gone();
+        let mut text = format!("{place} (provider {:?}{gone}", self.objects.offer);
         // They may be the peer's, if addresses are translated on the way.
         let strangers = self.counters.wrong_source;
         if strangers > 0 {

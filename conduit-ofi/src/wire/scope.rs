@@ -8,6 +8,7 @@ use conduit_core::ni::Rank;
 use seal::{Seal, Sealer};
 
 use crate::liveness::Nanos;
+use crate::neighbours::Neighbours;
 
 /// Whose frames a wire carries. All of it is known at compile time, so that a fixed job pays
 /// nothing for open networks.
@@ -36,6 +37,10 @@ pub trait Scope: Send + 'static {
     fn any_peer(&self) -> Option<Rank>;
     /// Whose endpoint this is.
     fn owner(&self) -> String;
+    /// Names the ranks that are known to have died, for the end of a message.
+    fn gone(&self) -> String {
+        String::new()
+    }
     /// Where a peer is.
     fn place(&self, peer: Rank) -> Option<String>;
     /// Bytes of memory that this takes.
@@ -106,6 +111,7 @@ pub struct FixedJob {
     pub(crate) job: u64,
     pub(crate) addresses: Addresses,
     pub(crate) hosts: Hosts,
+    pub(crate) neighbours: Neighbours,
 }
 
 impl Scope for FixedJob {
@@ -144,7 +150,10 @@ impl Scope for FixedJob {
         let host = self.hosts.names.get(number as usize)?;
         Some(format!("on host {host}"))
     }
+    fn gone(&self) -> String {
+        self.neighbours.gone()
+    }
     fn memory(&self) -> usize {
-        self.addresses.bytes.len()
+        self.addresses.bytes.len() + self.neighbours.memory()
     }
 }

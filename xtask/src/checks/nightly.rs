@@ -56,6 +56,36 @@ const WORK: [(&str, &str, (&str, &str)); 8] = [
     ),
 ];
 
+/// What AddressSanitizer watches: memory that is given up or goes with a killed rank, and data in
+/// pieces. Programs in C are not among them, since their compiler would need the same runtime.
+const UNDER_ASAN: [(&str, &str); 2] = [
+    (
+        "AddressSanitizer: engine",
+        "-p conduit-tests --test engine -- given_up portals4 collective vis",
+    ),
+    (
+        "AddressSanitizer: kills",
+        "-p conduit-tests --test jobs -- kill faults::a_random",
+    ),
+];
+
+/// How cargo builds for it. A target is named so that build scripts and macros are built without
+/// it. A program exports the functions of its runtime to the libraries that it loads, such as the
+/// double of Portals 4, and nothing else: several copies of that have symbols of the same names. A
+/// library's self-test and the ends of processes leave memory on purpose, so leaks are not looked
+/// for.
+const ASAN: [(&str, &str); 6] = [
+    ("RUSTC_BOOTSTRAP", "1"),
+    (
+        "RUSTFLAGS",
+        "-Zsanitizer=address -Clink-arg=-Wl,--export-dynamic-symbol=__asan_*",
+    ),
+    ("CARGO_BUILD_TARGET", "x86_64-unknown-linux-gnu"),
+    ("CARGO_TARGET_DIR", "target/asan"),
+    ("ASAN_OPTIONS", "detect_leaks=0"),
+    ("CONDUIT_TEST_KILLS", "100"),
+];
+
 impl Nightly {
     /// Does all of it, also what comes after a failure.
     ///
@@ -71,6 +101,11 @@ impl Nightly {
             let (task, rest) = words.split_once(' ').unwrap_or((words, ""));
             let mut command = cargo.task(task);
             command.args(rest.split(' ')).env(name, value);
+            first = first.and(steps.command(title, &mut command));
+        }
+        for (title, words) in UNDER_ASAN {
+            let mut command = cargo.task("test");
+            command.args(words.split(' ')).envs(ASAN);
             first = first.and(steps.command(title, &mut command));
         }
         println!("\n{}", steps.table());
