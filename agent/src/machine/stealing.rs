@@ -610,6 +610,7 @@ impl<H: Host> Machine<H> {
 mod tests {
     use super::*;
     use crate::host::MAX_SIBLING_MESSAGE;
+    use crate::machine::tests::rules::{NOTHING, PEER, machine};
 
     #[test]
     fn what_is_told_is_read_and_fits() {
@@ -641,5 +642,38 @@ mod tests {
             }
         }
         assert_eq!(Tells::decode(&[9]), None);
+    }
+
+    #[test]
+    fn parts_that_nodes_want_are_bounded() {
+        let mut machine = machine();
+        for arrival in 0..MAX_PARTS as u32 + 1 {
+            let name = [0].into();
+            machine.on_pull_part(PEER, arrival, (0, 1), name).unwrap();
+        }
+        assert_eq!(machine.stealing.wanted.len(), MAX_PARTS);
+    }
+
+    #[test]
+    fn an_arrival_that_gets_back_several_parts_is_asked_for_once() {
+        let mut machine = machine();
+        let origin = Origin::Source {
+            source: 0,
+            name: Some([0].into()),
+        };
+        let arrival = machine.add_arrival(PEER, &NOTHING, 0..100, origin, For::Request(0));
+        for _ in 0..2 {
+            let part = machine.bulk.arrivals[arrival as usize].lend(10);
+            machine.stealing.loans.insert(Loan {
+                sibling: 0,
+                arrival,
+                part,
+                late_at: 0,
+                is_recalled: false,
+            });
+        }
+        machine.lent_back(0, false);
+        machine.lent_back(1, false);
+        assert_eq!(machine.bulk.hungry, [arrival]);
     }
 }

@@ -1,5 +1,7 @@
 //! Fragments and entries of agents that break the protocol.
 
+pub(super) mod rules;
+
 use proptest::prelude::*;
 
 use super::timeout::Timeout;
