@@ -727,3 +727,47 @@ fn the_sum_is_the_same_in_every_order_of_arrival() {
     assert_eq!(sum([1, 2, 4]), sum([4, 2, 1]));
     assert_eq!(sum([1, 2, 4]), sum([2, 4, 1]));
 }
+
+#[test]
+fn early_messages_are_bounded_and_only_members_send_them() {
+    let limits = Limits {
+        window: 2,
+        early: 8,
+        ..Limits::with_messages_of(1000)
+    };
+    let mut machine = machine(3, limits);
+    let signature = Shape::BARRIER.signature(0);
+    assert!(machine.on_ready(3, 0, signature).is_err());
+    assert!(machine.on_data(3, 0, signature, 0, &[0]).is_err());
+    assert_eq!(machine.early(), (0, 0));
+    let most = 2 * 3 + 8;
+    for part in 0..most {
+        machine.on_ready(1, part, signature).unwrap();
+    }
+    assert!(machine.on_ready(1, most, signature).is_err());
+    assert_eq!(machine.early(), (most as usize, 0));
+}
+
+#[test]
+fn no_more_of_a_result_is_taken_than_it_has() {
+    let limits = Limits {
+        eager: 8,
+        ..Limits::with_messages_of(1000)
+    };
+    let shape = Shape {
+        kind: Kind::Broadcast { root: 1 },
+        element: 1,
+        count: 24,
+        meaning: 0,
+        in_order: false,
+    };
+    let mut machine = machine(2, limits);
+    machine
+        .start(shape, memory(&shape), Some(0), false)
+        .unwrap();
+    let signature = shape.signature(0);
+    let mut arrive = |offset, len| machine.on_data(1, 0, signature, offset, &vec![7; len]);
+    assert_eq!(arrive(0, 20), Ok(false));
+    assert!(arrive(19, 5).is_err());
+    assert_eq!(arrive(20, 4), Ok(false));
+}

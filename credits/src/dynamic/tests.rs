@@ -649,3 +649,20 @@ proptest! {
         prop_assert_eq!(x, other);
     }
 }
+
+#[test]
+fn a_peer_that_begins_anew_owes_no_answer_to_a_revoke() {
+    let mut y = rank(1, 8, 0);
+    // The bank has nothing for rank 0, so another rank is asked.
+    let _ = y.grant(0, CreditByte::new(false, 4, 1));
+    let (peer, _) = y.next_system().unwrap();
+    let asked = y.bank.revokes();
+    y.restart(peer);
+    assert_eq!(y.bank.revokes(), asked - 1);
+    assert!(!y.peer_state(peer).asked);
+    let late = System::Return {
+        credits: 4,
+        end_of_epoch: false,
+    };
+    assert!(y.on_system(peer, late).is_err());
+}

@@ -164,6 +164,9 @@ mod tests {
         assert_eq!(memory, expected);
         let next = transfers.add(op, 1, 8, message.local.finish());
         assert_ne!(next, number);
+        let place = |number| number & ((1 << PLACE) - 1);
+        assert_eq!(place(next), place(number), "places are used again");
+        assert_eq!(answer(number, 1, &[1; 8]), None, "to the one before");
         transfers.forget();
         assert_eq!(answer(next, 1, &[1; 8]), None, "forgotten");
     }

@@ -75,6 +75,7 @@ fn on_get<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
         return;
     };
     let (engine, data) = (call.engine(), data as usize);
+    // `prepare_medium_reply` refuses it too, but its error doesn't blame the peer.
     if data > engine.max_medium(MAX_ARGS) {
         return engine.protocol_error(call.source(), ProtocolError::OutsideOfChunk);
     }

@@ -58,6 +58,9 @@ fn the_budget_limits_requests_and_collect_gives_it_back<M: Mode>() {
     assert_eq!(flow.outstanding(), 1, "the same counter brings nothing");
     flow.settle(1, CreditByte::default()).unwrap();
     assert_eq!(flow.outstanding(), 0);
+    let unsent = flow.take(4, 1).unwrap();
+    flow.give_back(4, unsent);
+    assert_eq!(flow.outstanding(), 0);
 }
 
 #[test]
