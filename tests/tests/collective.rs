@@ -459,6 +459,33 @@ fn over_udp_in_disorder() {
     }
 }
 
+#[test]
+fn a_team_is_not_left_during_an_operation() {
+    let ends = in_process::<Seq>(2, &network()).expect("the network starts");
+    let ran = turns::run(ends, 1, TURNS, |end, mut meeting| {
+        let text = |error: conduit_core::engine::Error| error.to_string();
+        let engine = Rank::start(end, &mut meeting, &settings()).map_err(text)?;
+        let join = Join::Color { color: 1, key: 0 };
+        let team = engine.team_create(TeamId::JOB, join).map_err(text)?;
+        let team = team.expect("all have the same color").id;
+        if engine.rank() == 0 {
+            // Rank 0 is the root: it sends nothing before rank 1 has started the barrier.
+            let started = engine.barrier_nb(team).map_err(text)?;
+            assert!(engine.team_destroy(team).is_err());
+            engine.team_barrier().map_err(text)?;
+            engine.wait(started).map_err(text)?;
+        } else {
+            engine.team_barrier().map_err(text)?;
+            engine.team_meet("test", team).map_err(text)?;
+        }
+        engine.team_destroy(team).map_err(text)?;
+        let mut fault = Ok(());
+        meeting.leave(|| fault = engine.poll().map(drop).map_err(text));
+        fault
+    });
+    ran.unwrap();
+}
+
 /// What they send among themselves has no order either.
 #[test]
 fn with_requests_shuffled() {

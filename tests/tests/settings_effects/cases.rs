@@ -705,6 +705,47 @@ fn epoch_duration_ends_an_epoch_for_all_also_where_a_message_is_given_up() {
     assert_eq!(returned, 28 - 24 / 4);
 }
 
+/// A rank reads the counter of coalesced returns before it answers a revoke.
+#[test]
+fn what_has_come_back_can_be_given_back() {
+    const EPOCH: u32 = 40;
+    let settings = Settings {
+        epoch_duration: EPOCH,
+        ..moving(as_run(with("CONDUIT_CREDIT_HOLD", "0")), 28)
+    };
+    let kept = on_each(3, settings, |rank, meeting, handled| {
+        let me = rank.rank();
+        // Rank 0 sends the last request of the epoch and reads no counter after it.
+        for (from, requests, all) in [(2, 15, 15), (0, 24, 39), (0, 1, EPOCH)] {
+            if me == from {
+                settle(rank);
+                assert!((0..requests).all(|_| request(rank, 1)));
+            }
+            meeting.barrier().unwrap();
+            while me == 1 && handled.load(Relaxed) < all {
+                rank.poll().unwrap();
+            }
+            meeting.barrier().unwrap();
+        }
+        if me == 2 {
+            settle(rank);
+            assert_eq!(until_refused(|| Ok(request(rank, 1))), 28);
+            settle(rank);
+            assert!(request(rank, 1));
+        }
+        // The revoke comes during these polls.
+        for _ in 0..if me == 0 { 1000 } else { 0 } {
+            rank.poll().unwrap();
+        }
+        while me == 1 && rank.credits(0).unwrap().lent == 28 {
+            rank.poll().unwrap();
+        }
+        rank.credits(0).unwrap().lent
+    })[1];
+    // A quarter of what was in flight at once in the last epoch counts as used.
+    assert_eq!(kept, 24 / 4);
+}
+
 #[test]
 fn credit_revokes_are_how_many_peers_are_asked() {
     const REQUESTS: u32 = 200;
