@@ -145,7 +145,8 @@ fn against_anything<S: Store<Value = Peer>>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    // `PROPTEST_CASES` asks for more.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(1000)))]
 
     #[test]
     fn dynamic_credits_stay_where_they_are_whatever_peers_send(

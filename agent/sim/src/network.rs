@@ -129,8 +129,6 @@ struct State {
 struct Hostile {
     node: Rank,
     percent: u32,
-    /// Only fragments whose headers begin with this byte are concerned, and doubled.
-    doubles: Option<u8>,
     random: fastrand::Rng,
     /// Headers and payloads that it has sent, to be sent again.
     sent: Vec<(Vec<u8>, Vec<u8>)>,
@@ -140,10 +138,6 @@ impl Hostile {
     /// Alters a fragment, if it is its turn. How often it is sent then.
     fn alter(&mut self, header: &mut Vec<u8>, payload: &mut Vec<u8>) -> usize {
         let random = &mut self.random;
-        if let Some(kind) = self.doubles {
-            let is_double = header[0] == kind && random.u32(..100) < self.percent;
-            return 1 + usize::from(is_double);
-        }
         if self.sent.len() < 1000 {
             self.sent.push((header.clone(), payload.clone()));
         }
@@ -263,13 +257,11 @@ impl Net {
     }
 
     /// Makes a node's agent break the protocol: `percent` of its fragments are altered, lost,
-    /// doubled or replaced by earlier ones. With `doubles`, only those whose headers begin with
-    /// this byte are doubled.
-    pub fn make_hostile(&self, node: Rank, percent: u32, doubles: Option<u8>, seed: u64) {
+    /// doubled or replaced by earlier ones.
+    pub fn make_hostile(&self, node: Rank, percent: u32, seed: u64) {
         self.state().hostile = Some(Hostile {
             node,
             percent,
-            doubles,
             random: fastrand::Rng::with_seed(seed),
             sent: Vec::new(),
         });

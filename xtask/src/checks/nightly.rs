@@ -13,7 +13,7 @@ use crate::build::Cargo;
 pub struct Nightly {}
 
 /// Each step: its title, the words of a cargo command, and a variable.
-const WORK: [(&str, &str, (&str, &str)); 8] = [
+const WORK: [(&str, &str, (&str, &str)); 10] = [
     (
         "large figures",
         "test --release -p conduit-udp-sim -p agent-sim -p promotion-sim -p credit-sim -- --ignored large_figures",
@@ -38,6 +38,16 @@ const WORK: [(&str, &str, (&str, &str)); 8] = [
         "malformed packets",
         "run --release -p conduit-udp-sim -- fuzz --inputs 10000000",
         ("RUST_BACKTRACE", "1"),
+    ),
+    (
+        "hostile agents' formats",
+        "test --release -p agent --lib machine::tests",
+        ("PROPTEST_CASES", "10000000"),
+    ),
+    (
+        "hostile neighbours over shared memory",
+        "test --release -p conduit-portals -p na --lib hostile",
+        ("PROPTEST_CASES", "300000"),
     ),
     (
         "credits in every state",

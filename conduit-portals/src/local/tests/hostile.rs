@@ -469,7 +469,8 @@ fn bits_and_heads_that_are_wrong_harm_nobody() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    // `PROPTEST_CASES` asks for more.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(200)))]
 
     /// Whatever lies in the rings: the session may end, and that is all.
     #[test]

@@ -100,7 +100,8 @@ impl Forged {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    // `PROPTEST_CASES` asks for more.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(500)))]
 
     #[test]
     fn what_others_are_owed_is_not_touched(all in prop::collection::vec(forged(), 1..60)) {
