@@ -116,8 +116,9 @@ const READY: u8 = 1;
 const FAILED: u8 = 0;
 
 /// What a rank tells the others of itself: the job's number (of rank 0) and its incarnation, 8
-/// bytes each, its process, 4 bytes, then identity, the addresses of the endpoint and of the passive one (empty without
-/// connections), and host, each after its length in 4 bytes; little-endian.
+/// bytes each, its process, 4 bytes, then identity, the addresses of the endpoint and of the
+/// passive one (empty without connections), and host, each after its length in 4 bytes;
+/// little-endian.
 struct BootstrapInfo {
     job: u64,
     incarnation: u64,

@@ -143,8 +143,9 @@ impl Launch {
         self
     }
 
-    /// The time between `SIGTERM` and `SIGKILL` for ranks that have to end because another has failed. Default: 2 s, longer than a rank goes on
-    /// after another one has ended the job (`CONDUIT_EXIT_GRACE`).
+    /// The time between `SIGTERM` and `SIGKILL` for ranks that have to end because another has
+    /// failed. Default: 2 s, longer than a rank goes on after another one has ended the job
+    /// (`CONDUIT_EXIT_GRACE`).
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self

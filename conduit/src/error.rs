@@ -82,7 +82,7 @@ pub enum Error {
         /// The calling rank, if it is known.
         rank: Option<Rank>,
         /// What failed.
-        error: lanes::Error,
+        error: networks::Error,
     },
     /// The segment does not fit.
     #[error(

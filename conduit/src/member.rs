@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use conduit_core::engine::{Engine, Error as EngineError};
 use conduit_core::ni::{NiError, Rank};
 use conduit_core::threads::{Mode, Seq};
-use lanes::Hosts;
+use networks::Hosts;
 
 use crate::settings::Settings;
 use crate::start::Launcher;
@@ -116,7 +116,7 @@ impl<M: Mode> Member<M> {
 
     /// Whether the ranks of a host map each other's memory.
     fn shares_memory(&self) -> bool {
-        self.settings.engine.windows && self.settings.lanes.allows_network("shm")
+        self.settings.engine.windows && self.settings.networks.allows_network("shm")
     }
 
     /// Bytes of the largest segment, a multiple of the page size; the same on all ranks.

@@ -6,7 +6,7 @@ mod tests;
 pub use conduit_core::settings::{InJob, InJobError};
 pub use settings::{Description, Groups, SettingsError, Table, Value, Warning};
 
-use lanes::settings::NetworkSettings;
+use networks::settings::NetworkSettings;
 use settings::{Kind, MOST_BYTES};
 
 settings::group! {
@@ -30,7 +30,7 @@ settings::compose! {
         /// The engine's.
         engine: conduit_core::settings::Settings,
         /// The choice of networks.
-        lanes: lanes::settings::Settings,
+        networks: networks::settings::Settings,
         /// Job start's.
         job: JobSettings,
         /// Shared memory's.
@@ -42,7 +42,7 @@ settings::compose! {
         /// UDP's.
         udp: conduit_udp::settings::Settings,
         /// NA's, which a job has nothing to do with, but may find in its environment.
-        na: lanes::open::OpenSettings,
+        na: networks::open::OpenSettings,
     }
 }
 
@@ -51,7 +51,7 @@ impl Settings {
     pub(crate) fn of_network(&self) -> NetworkSettings<'_> {
         NetworkSettings {
             engine: &self.engine,
-            lanes: &self.lanes,
+            networks: &self.networks,
             shm: &self.shm,
             ofi: &self.ofi,
             portals4: &self.portals4,

@@ -16,7 +16,7 @@ use crate::machine::operation::{Buffer, OperationId};
 use crate::machine::{self, Counters, Limits, MessageHeader, NewTransfer, SELF};
 use crate::options::{Options, Protocol};
 
-pub use lanes::open::Network;
+pub use networks::open::Network;
 
 /// What addresses and memory refer to.
 pub(crate) struct Shared<N> {

@@ -1,6 +1,6 @@
 //! A class over the network that an info string names.
 
-use lanes::open::{Choice, Family, FarKind, OpenError, OpenErrorKind, Settings};
+use networks::open::{Choice, Family, FarKind, OpenError, OpenErrorKind, Settings};
 
 use crate::class::{Class, Completion, Network};
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ impl Class<Network> {
             },
             key: options.auth_key.as_deref(),
         };
-        let network = lanes::open::open(&choice, &settings).map_err(refused)?;
+        let network = networks::open::open(&choice, &settings).map_err(refused)?;
         let window = settings.open.window;
         Self::over(network, info.protocol, options, window, sink)
     }

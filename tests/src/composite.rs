@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use conduit_core::ni::{Capabilities, Ni, Rank};
 use conduit_core::threads::Mode;
-use lanes::composite::Composite;
+use networks::composite::Composite;
 
 use crate::reference::Reference;
 

@@ -15,7 +15,7 @@ use conduit_tests::model::schedule::Schedule;
 use conduit_tests::model::{Limits, check, check_drawn, turns};
 use conduit_tests::reference::{Reference, Seen};
 use conduit_tests::small::{least, network, restless, settings};
-use lanes::composite::Composite;
+use networks::composite::Composite;
 
 /// Schedules per configuration, unless `PROPTEST_CASES` says otherwise.
 const CASES: u32 = 64;

@@ -15,7 +15,7 @@ use clap::Parser;
 use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use dragon::startup::{self, Purpose, Startup};
 use dragon::{Gateway, Library};
-use lanes::open::{Choice, Family};
+use networks::open::{Choice, Family};
 
 /// Set for the agent that another program runs.
 const UNDER: &str = "CONDUIT_HSTA_UNDER";
@@ -33,7 +33,7 @@ enum Error {
     #[error("the network at {host}: {source}")]
     Network {
         host: String,
-        source: lanes::open::OpenError,
+        source: networks::open::OpenError,
     },
     #[error("this node, {0:#x}, is none of the job's {1}")]
     Stranger(u64, usize),
@@ -120,7 +120,7 @@ fn serve<H: Host, E: FnMut() -> bool, F: From<ConnectError>>(
     (own, nodes): (u32, Vec<Node>),
     settings: &settings::AgentSettings,
     host: &mut H,
-    mut network: lanes::open::Network,
+    mut network: networks::open::Network,
     begin: impl FnOnce() -> Result<E, F>,
 ) -> Result<(), F> {
     let dragonfly = settings.dragonfly(nodes.len());
@@ -170,7 +170,7 @@ fn network(
     settings: &settings::AgentSettings,
     told: &Startup,
     host: u64,
-) -> Result<(u32, lanes::open::Network), Error> {
+) -> Result<(u32, networks::open::Network), Error> {
     if let Purpose::Connect(..) | Purpose::Accept = told.purpose {
         return Err(Error::OtherJobs);
     }
@@ -186,13 +186,13 @@ fn network(
         family: Family::V4,
         key: None,
     };
-    let (mut open, warnings) = lanes::open::Settings::from_env()?;
+    let (mut open, warnings) = networks::open::Settings::from_env()?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
     // Dragon has nothing that its agents could know each other by.
-    open.open.unauthenticated |= open.lanes.secret_file.is_none();
-    let network = lanes::open::open(&choice, &open).map_err(|source| Error::Network {
+    open.open.unauthenticated |= open.networks.secret_file.is_none();
+    let network = networks::open::open(&choice, &open).map_err(|source| Error::Network {
         host: place,
         source,
     })?;
@@ -200,7 +200,7 @@ fn network(
     Ok((own as u32, network))
 }
 
-fn nodes(told: &Startup, network: &lanes::open::Network) -> Result<Vec<Node>, Error> {
+fn nodes(told: &Startup, network: &networks::open::Network) -> Result<Vec<Node>, Error> {
     let node = |host: u64, text: String| match network.address_of_text(&text) {
         Ok(address) => Ok(Node { host, address }),
         Err(source) => Err(Error::Address { host, source }),

@@ -8,7 +8,7 @@ use agent::Node;
 use clap::Parser;
 use conduit_channels::{DEFAULT_AGENT, Gateway, GatewayConfig, GatewayError};
 use conduit_portals::transport::open::{ConnectError, OpenTransport};
-use lanes::open::{Choice, Family};
+use networks::open::{Choice, Family};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::settings::AgentSettings;
@@ -56,7 +56,7 @@ pub(crate) enum NativeError {
     #[error("the network at {place}: {source}")]
     Network {
         place: String,
-        source: lanes::open::OpenError,
+        source: networks::open::OpenError,
     },
     #[error("the address {address} of a node: {source}")]
     Address {
@@ -100,7 +100,7 @@ fn network(
     options: &Options,
     settings: &AgentSettings,
     own: u32,
-) -> Result<(lanes::open::Network, Vec<Node>), NativeError> {
+) -> Result<(networks::open::Network, Vec<Node>), NativeError> {
     let address = options.nodes.get(own as usize);
     if address.is_none() && !options.nodes.is_empty() {
         return Err(NativeError::Stranger {
@@ -120,11 +120,11 @@ fn network(
         },
         key: None,
     };
-    let (open, warnings) = lanes::open::Settings::from_env()?;
+    let (open, warnings) = networks::open::Settings::from_env()?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    let network = lanes::open::open(&choice, &open).map_err(|source| NativeError::Network {
+    let network = networks::open::open(&choice, &open).map_err(|source| NativeError::Network {
         place: place.clone().unwrap_or_default(),
         source,
     })?;

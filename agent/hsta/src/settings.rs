@@ -1,7 +1,7 @@
 //! The settings that Dragon's users know of its agent.
 
 use agent::{Limits, Transfer};
-use lanes::open::FarKind;
+use networks::open::FarKind;
 use settings::Kind;
 
 settings::group! {

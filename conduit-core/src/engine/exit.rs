@@ -9,8 +9,9 @@ use crate::ni::Ni;
 use crate::threads::Mode;
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Tells all other ranks that the job ends with `code`, and waits until they know, at most `timeout`. After a grace
-    /// (`CONDUIT_EXIT_GRACE`) their calls end with [`Error::Exited`]. May be called at any time, from handlers too. True: all have answered.
+    /// Tells all other ranks that the job ends with `code`, and waits until they know, at most
+    /// `timeout`. After a grace (`CONDUIT_EXIT_GRACE`) their calls end with [`Error::Exited`]. May
+    /// be called at any time, from handlers too. True: all have answered.
     pub fn announce_exit(&self, code: i32, timeout: Duration) -> bool {
         self.credits.write_statistics(&self.job, When::End);
         let end = Instant::now() + timeout;
@@ -40,7 +41,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         true
     }
 
-    /// The code with which another rank ends the job, once it has said so, also while this rank has its grace.
+    /// The code with which another rank ends the job, once it has said so, also while this rank has
+    /// its grace.
     pub fn exit_code(&self) -> Option<i32> {
         self.job.exit_code()
     }

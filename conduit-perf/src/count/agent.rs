@@ -10,7 +10,7 @@ use agent::host::{
 use agent::{Code, Limits, Machine};
 use anyhow::{bail, ensure};
 use conduit_portals::transport::open::OpenTransport;
-use lanes::open::{Choice, Family, Network, Settings};
+use networks::open::{Choice, Family, Network, Settings};
 
 use super::sections::Sections;
 
@@ -108,7 +108,7 @@ impl Pair {
             family: Family::Any,
             key: None,
         };
-        let open = || lanes::open::open(&choice, &Settings::default());
+        let open = || networks::open::open(&choice, &Settings::default());
         let networks = [open()?, open()?];
         let nodes = [0, 1].map(|number| agent::Node {
             host: number as u64,

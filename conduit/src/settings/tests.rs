@@ -247,9 +247,9 @@ fn values_reach_their_fields() {
             origins: settings.engine.origins,
             ..Default::default()
         },
-        lanes: lanes::settings::Settings {
+        networks: networks::settings::Settings {
             networks: Some(vec!["udp".to_owned(), "shm".to_owned()]),
-            origins: settings.lanes.origins,
+            origins: settings.networks.origins,
             ..Default::default()
         },
         ..Settings::default()
@@ -257,8 +257,8 @@ fn values_reach_their_fields() {
     assert_eq!(settings, expected);
     assert_eq!(warnings, []);
     assert!(settings.is_set("CONDUIT_SPIN") && !settings.is_set("CONDUIT_YIELD"));
-    assert!(settings.lanes.allows_network("udp") && !settings.lanes.allows_network("ofi"));
-    assert!(Settings::default().lanes.allows_network("ofi"));
+    assert!(settings.networks.allows_network("udp") && !settings.networks.allows_network("ofi"));
+    assert!(Settings::default().networks.allows_network("ofi"));
     assert!(!settings.is_set("PATH"));
 }
 

@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_portals::memory::Memory;
-use lanes::{Hosts, Room};
+use networks::{Hosts, Room};
 
 use crate::settings::{Groups as _, Settings};
 use crate::{Error, Result};
@@ -223,9 +223,9 @@ impl Survey {
 
     /// Threads of a rank that poll while it waits: its own, and one of libportals, without which nothing arrives.
     fn polling_threads(&self, settings: &Settings) -> u32 {
-        let lanes = &settings.lanes;
-        let named = lanes.networks.is_some() && lanes.allows_network("portals4");
-        let needed = self.hosts.count() > 1 || !lanes.allows_network("shm");
+        let networks = &settings.networks;
+        let named = networks.networks.is_some() && networks.allows_network("portals4");
+        let needed = self.hosts.count() > 1 || !networks.allows_network("shm");
         1 + u32::from(named && needed)
     }
 
@@ -323,7 +323,7 @@ mod tests {
         let crowded = |networks: &[&str], processors| {
             let mut settings = Settings::default();
             let networks = networks.iter().map(|name| (*name).to_owned());
-            settings.lanes.networks = Some(networks.collect());
+            settings.networks.networks = Some(networks.collect());
             one_host(2, processors).adapt(&mut settings);
             settings.engine.spin == Some(OVERSUBSCRIBED_SPIN)
         };

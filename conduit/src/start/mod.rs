@@ -84,13 +84,12 @@ fn start_on<M: Mode>(
     let mut survey = Survey::take(bootstrap, &settings)?;
     survey.adapt(&mut settings);
     let room = survey.room(&settings, bootstrap.size());
-    let network = lanes::start(bootstrap, settings.of_network(), &mut survey.hosts, room).map_err(
-        |error| Error::Network {
+    let network = networks::start(bootstrap, settings.of_network(), &mut survey.hosts, room)
+        .map_err(|error| Error::Network {
             call: START,
             rank: None,
             error,
-        },
-    )?;
+        })?;
     let rank = bootstrap.rank();
     let engine = Engine::start(network, bootstrap, &settings.engine);
     let engine = engine.map_err(|error| Error::of(START, rank, error))?;

@@ -118,8 +118,8 @@ impl<N: Ni> Job<N> {
         }
     }
 
-    /// Records that another rank ends the job. This one has a grace to end by itself: a rank that was the last to hear of a barrier
-    /// may still have something to write.
+    /// Records that another rank ends the job. This one has a grace to end by itself: a rank that
+    /// was the last to hear of a barrier may still have something to write.
     #[cold]
     pub(in crate::engine) fn exited(&self, by: Rank, code: i32) {
         let end = Instant::now() + self.settings.exit_grace();
@@ -127,7 +127,8 @@ impl<N: Ni> Job<N> {
         self.end_when_due();
     }
 
-    /// Ends the job here when the grace after another rank's exit is over; until then each poll is to look again.
+    /// Ends the job here when the grace after another rank's exit is over; until then each poll is
+    /// to look again.
     pub(in crate::engine) fn end_when_due(&self) {
         if let Some((error, end)) = self.exit.get() {
             match Instant::now() < *end {
@@ -137,7 +138,8 @@ impl<N: Ni> Job<N> {
         }
     }
 
-    /// The code with which another rank ends the job, once it has said so. From then on a peer that is gone has not failed.
+    /// The code with which another rank ends the job, once it has said so. From then on a peer that
+    /// is gone has not failed.
     pub(in crate::engine) fn exit_code(&self) -> Option<i32> {
         match self.exit.get() {
             Some((Error::Exited { code, .. }, _)) => Some(*code),

@@ -62,10 +62,10 @@ pub(crate) enum Choice {
 /// [`Error::NoNetwork`]: no allowed network can carry the job.
 pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -> Result<Choice> {
     let mut reasons = Vec::new();
-    let asked = settings.lanes.networks.as_deref();
+    let asked = settings.networks.networks.as_deref();
     let position = |network: &str| asked?.iter().position(|name| name == network);
     let mut usable = |name: &str| {
-        settings.lanes.allows_network(name)
+        settings.networks.allows_network(name)
             && match usable_here(name, settings.ofi, settings.portals4) {
                 Ok(()) => true,
                 Err(reason) => {
@@ -108,7 +108,7 @@ pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -
         ));
     }
     Err(Error::NoNetwork {
-        asked: match &settings.lanes.networks {
+        asked: match &settings.networks.networks {
             Some(asked) => asked.join(","),
             None => "(unset)".to_owned(),
         },
@@ -130,14 +130,14 @@ mod tests {
     }
 
     /// The choice of rank 0 with these settings, and with this libfabric if one is named.
-    fn choose(lanes: &Settings, library: Option<&str>, hosts: &Hosts) -> Result<Choice> {
+    fn choose(networks: &Settings, library: Option<&str>, hosts: &Hosts) -> Result<Choice> {
         let ofi = OfiSettings {
             library: library.map(str::to_owned),
             ..OfiSettings::default()
         };
         let settings = NetworkSettings {
             engine: &Default::default(),
-            lanes,
+            networks,
             shm: &Default::default(),
             ofi: &ofi,
             portals4: &Default::default(),

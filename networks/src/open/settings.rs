@@ -27,7 +27,7 @@ settings::compose! {
         /// NA's own.
         open: OpenSettings,
         /// The secret's file.
-        lanes: crate::settings::Settings,
+        networks: crate::settings::Settings,
         /// libfabric's.
         ofi: conduit_ofi::settings::Settings,
         /// UDP's.

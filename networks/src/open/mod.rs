@@ -175,7 +175,7 @@ fn secret(
         }
         return Ok(Some(Secret::from_key(key.as_bytes())));
     }
-    if let Some(path) = &settings.lanes.secret_file {
+    if let Some(path) = &settings.networks.secret_file {
         let secret = Secret::from_file(path).map_err(|reason| OpenError::SecretFile {
             path: path.display().to_string(),
             reason,

@@ -42,7 +42,7 @@ pub struct NetworkSettings<'a> {
     /// The engine's.
     pub engine: &'a EngineSettings,
     /// The choice of networks.
-    pub lanes: &'a Settings,
+    pub networks: &'a Settings,
     /// Shared memory's.
     pub shm: &'a ShmSettings,
     /// libfabric's.
@@ -58,7 +58,7 @@ impl NetworkSettings<'_> {
     /// its own.
     #[must_use]
     pub fn agreement(&self) -> String {
-        let networks = self.lanes.networks.as_ref();
+        let networks = self.networks.networks.as_ref();
         format!(
             "CONDUIT_NETWORK={}\nCONDUIT_OFI_ATOMICS={}\nCONDUIT_OFI_AUTHENTICATE={}\nCONDUIT_OFI_ENCRYPT={}\n\
              CONDUIT_UDP_ENCRYPT={}\nCONDUIT_UDP_ARRIVALS={}\nCONDUIT_OFI_ARRIVALS={}\nCONDUIT_LANE_WINDOW={}\nCONDUIT_LANE_ARRIVALS={}\nCONDUIT_OFI_CONNECTIONS={}",
@@ -69,8 +69,8 @@ impl NetworkSettings<'_> {
             u8::from(self.udp.encrypt),
             self.udp.arrivals,
             self.ofi.arrivals,
-            self.lanes.lane_window,
-            self.lanes.lane_arrivals,
+            self.networks.lane_window,
+            self.networks.lane_arrivals,
             self.ofi.connections
         )
     }

@@ -165,7 +165,7 @@ fn inter_host_config(
     kind: Kind,
 ) -> Result<InterHostConfig> {
     let host = hosts.host_of(rank).map_or("", |host| hosts.name(host));
-    let secret_file = settings.lanes.secret_file.clone();
+    let secret_file = settings.networks.secret_file.clone();
     Ok(match kind {
         Kind::Udp => {
             let mut config = UdpConfig::of(settings.udp, host, rank)?;
@@ -179,7 +179,7 @@ fn inter_host_config(
             adapt(&mut config.portals, settings, shm);
             // Handlers, and ranks that share memory, do atomics by processor, and the device's are
             // not atomic with those.
-            let alone = !settings.lanes.allows_network("shm");
+            let alone = !settings.networks.allows_network("shm");
             config.portals.native_atomics = settings.ofi.atomics && alone;
             InterHostConfig::Ofi(config)
         }
@@ -192,7 +192,7 @@ fn inter_host_config(
                 0
             };
             // As above.
-            config.atomics &= !settings.lanes.allows_network("shm");
+            config.atomics &= !settings.networks.allows_network("shm");
             config.region_bytes = shm.region_bytes.saturating_add(ROUNDING);
             InterHostConfig::Portals4(config)
         }
@@ -208,8 +208,8 @@ fn adapt(portals: &mut PortalsConfig, settings: NetworkSettings<'_>, shm: &ShmCo
     if !settings.engine.inject {
         portals.inject_size = 0;
     }
-    let NetworkSettings { lanes, .. } = settings;
-    portals.lanes = PortalsConfig::lanes(lanes.lane_window, lanes.lane_arrivals);
+    let NetworkSettings { networks, .. } = settings;
+    portals.lanes = PortalsConfig::lanes(networks.lane_window, networks.lane_arrivals);
     portals.max_managed = shm.max_managed;
     portals.region_bytes = shm.region_bytes.saturating_add(ROUNDING);
 }
