@@ -115,7 +115,7 @@ impl ShmConfig {
             ("max_message", self.max_message, 64, 1 << 30),
             ("max_managed", self.max_managed, 64, 1 << 30),
             ("staging_pieces", self.staging_pieces, 1, 1 << 15),
-            ("lane_rings", self.lane_rings as usize, 0, promotion::ROWS),
+            ("lane_rings", self.lane_rings as usize, 0, ::lanes::ROWS),
         ];
         for (setting, value, least, most) in bounds {
             if value < least || value > most {

@@ -3,9 +3,9 @@
 use std::slice;
 use std::sync::atomic::Ordering;
 
+use ::lanes::Sampler;
 use conduit_core::ni::{PtIndex, PutEvent, Rank, Sink};
 use conduit_core::threads::{Lock, Mode};
-use promotion::Sampler;
 
 use crate::ring::{Frame, SLOT};
 

@@ -1,9 +1,9 @@
 //! Lanes: above the number of ranks up to which each source has a ring of its own, a rank lends a few such rings to the
 //! sources that it hears from most.
 //!
-//! Who gets one and when that changes is decided by the crate `promotion` (`docs/promotion.md`); this drives it. A rank
-//! *lends* rings (`promotion::Kind::Owner`) and *holds* those of others (`Kind::Holder`). A lane is one ring of each of a
-//! rank's queues, all with the same number.
+//! Who gets one and when that changes is decided by the crate `lanes` (`docs/lanes.md`); this
+//! drives it. A rank *lends* rings (`::lanes::Kind::Owner`) and *holds* those of others
+//! (`Kind::Holder`). A lane is one ring of each of a rank's queues, all with the same number.
 //!
 //! * **Who counts**: of the messages in a ring of all sources one in so many is noted ([`Shm::note_traffic`]). What comes by
 //!   lanes is read from their positions when a round begins and when it ends, and makes rounds of its own.
@@ -25,12 +25,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use conduit_core::ni::{PtIndex, Rank};
-use conduit_core::threads::{Lock, Mode};
-use promotion::{
+use ::lanes::{
     Action, Kind, Lanes, Message, Outlet, ROWS, Route, Sampler, Settings, SettingsError,
     Statistics, Tracker,
 };
+use conduit_core::ni::{PtIndex, Rank};
+use conduit_core::threads::{Lock, Mode};
 
 use crate::ring::{Frame, Producer, RingView};
 
@@ -465,7 +465,7 @@ impl<M: Mode> Shm<M> {
     /// A message about lanes. `None`: it makes no sense.
     #[cold]
     pub(super) fn take_lane_message(&self, source: Rank, header: &Header) -> Option<Taken> {
-        let mut bytes = [0; promotion::MAX_LENGTH];
+        let mut bytes = [0; ::lanes::MAX_LENGTH];
         bytes[..8].copy_from_slice(&header.hdr_data.to_le_bytes());
         bytes[8..].copy_from_slice(&(header.remote_offset as u32).to_le_bytes());
         let message = Message::decode(bytes.get(..header.length as usize)?).ok()?;

@@ -7,9 +7,9 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use ::lanes::Sampler;
 use conduit_core::ni::{Event, MeEvents, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
-use promotion::Sampler;
 
 use crate::matching::{Hit, Incoming, Location};
 use crate::ring::{Consumer, Frame, KIND_SKIP, Next, RingView, SLOT};

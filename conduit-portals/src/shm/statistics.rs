@@ -16,7 +16,7 @@ pub struct Statistics {
     /// The source of the first of these, where it is known.
     pub bad_peer: Option<Rank>,
     /// What its lanes did, those that it lends and those that it has.
-    pub lanes: promotion::Statistics,
+    pub lanes: ::lanes::Statistics,
 }
 
 impl Statistics {
@@ -69,7 +69,7 @@ impl Counters {
         (peer != NONE).then_some(peer)
     }
 
-    pub(super) fn read(&self, lanes: promotion::Statistics) -> Statistics {
+    pub(super) fn read(&self, lanes: ::lanes::Statistics) -> Statistics {
         Statistics {
             dropped: self.dropped.load(Ordering::Relaxed),
             bad_messages: self.bad_messages.load(Ordering::Relaxed),

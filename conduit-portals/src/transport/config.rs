@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use promotion::Settings as LaneSettings;
+pub use ::lanes::Settings as LaneSettings;
 
 use super::window::WINDOWS;
 
@@ -69,7 +69,7 @@ impl PortalsConfig {
     /// Lanes of which each is `window` bytes in each of a peer's four windows, and as many as fit
     /// into `arrivals` bytes.
     pub fn lanes(window: usize, arrivals: usize) -> LaneSettings {
-        let most = if window > 0 { promotion::ROWS } else { 0 };
+        let most = if window > 0 { ::lanes::ROWS } else { 0 };
         let all = LaneSettings {
             slots: most as u16,
             size: window.try_into().unwrap_or(u32::MAX),

@@ -1,5 +1,5 @@
 //! A transport over one that has [connections](Connect) for a few peers: those with whom a rank has
-//! most traffic get them ([`promotion`], where both ends pay).
+//! most traffic get them ([`lanes`](::lanes), where both ends pay).
 //!
 //! A connection has two channels, as a link has, and each changes over by itself. Into it: an
 //! announcement is the last fragment of the channel's base path, and the receiver takes nothing out
@@ -19,11 +19,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conduit_core::ni::{AtomicOp, AtomicType, Rank};
-use promotion::{
+use ::lanes::{
     Action, Kind, Lane, Lanes, Message, Outlet, Route, Sampler, Settings, SettingsError,
     Statistics, Tracker,
 };
+use conduit_core::ni::{AtomicOp, AtomicType, Rank};
 
 use super::connect::{CHANNELS, Connect};
 use super::fragment::{Failure, Fragment, FragmentHandler, Payload, Refused};
@@ -141,7 +141,7 @@ impl<N: Connect> Connections<N> {
     pub fn forced(network: N, rank: Rank, force: u32) -> Self {
         let settings = Settings {
             // No more are used.
-            slots: network.connections().min(promotion::ROWS as u16),
+            slots: network.connections().min(::lanes::ROWS as u16),
             ..Settings::default()
         };
         let settings = match force {

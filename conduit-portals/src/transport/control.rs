@@ -42,7 +42,7 @@ pub(crate) enum Control {
     /// This rank has stopped accessing an entry of the peer directly.
     Withdrawn(MeId),
     /// About a wide window.
-    Lane(promotion::Message),
+    Lane(::lanes::Message),
 }
 
 impl Control {

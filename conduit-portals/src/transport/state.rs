@@ -170,7 +170,7 @@ pub struct PortalsCounters {
     /// Atomics by message, or of this rank on itself, that its network did.
     pub native_for_peers: u64,
     /// What was done about wide windows. Promotions and demotions are this rank's, at peers.
-    pub lanes: promotion::Statistics,
+    pub lanes: ::lanes::Statistics,
 }
 
 impl PortalsCounters {

@@ -1,15 +1,15 @@
 //! Wide windows for the few peers that send most.
 //!
 //! In a large job the windows of all have the least size, whoever sends much: two of the largest
-//! messages. So each rank has lanes ([`promotion`]) to give away, which are wide windows here. A
-//! lane is a number: the peer's limit is raised when it takes the offer, and lowered when the lane
-//! is recalled; it is returned once what is under way fits a window as all have it. What is
+//! messages. So each rank has lanes ([`lanes`](::lanes)) to give away, which are wide windows here.
+//! A lane is a number: the peer's limit is raised when it takes the offer, and lowered when the
+//! lane is recalled; it is returned once what is under way fits a window as all have it. What is
 //! consumed is reported as before, so this may lag behind and does no harm.
 //!
 //! Traffic is noted when a report of it goes to the peer, so messages cost nothing more.
 
+use ::lanes::{Action, Kind, Lanes, Message, ROWS, Sampler, State, Statistics, Tracker};
 use conduit_core::ni::Rank;
-use promotion::{Action, Kind, Lanes, Message, ROWS, Sampler, State, Statistics, Tracker};
 
 use super::buffers::UNIT;
 use super::config::PortalsConfig;
@@ -48,7 +48,7 @@ impl WideWindows {
         // One message is worth one sample at most. Fits: there are few.
         let largest = config.max_managed.div_ceil(UNIT) as u32;
         settings.interval = settings.interval.max(largest);
-        let holding = promotion::Settings {
+        let holding = ::lanes::Settings {
             slots: ROWS as u16,
             ..settings.clone()
         };

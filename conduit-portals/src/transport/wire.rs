@@ -14,7 +14,7 @@
 //! ADVERTISE      a: options   entry 4 | match bits 8 | ignore bits 8 | key 8 | address 8 | length 8
 //! WITHDRAW       entry 4
 //! WITHDRAWN      entry 4
-//! LANE           a message of the crate `promotion`, 8 or 12
+//! LANE           a message of the crate `lanes`, 8 or 12
 //! ```
 //!
 //! `update` is a window update ([`super::window`]), of the window whose number is in the upper half
@@ -82,7 +82,7 @@ pub(crate) enum Header {
     /// It does so no longer.
     Withdrawn(MeId),
     /// About a wide window.
-    Lane(promotion::Message),
+    Lane(::lanes::Message),
 }
 
 /// How a rank leaves.
@@ -465,7 +465,7 @@ impl Header {
             WITHDRAW => Self::Withdraw(MeId(reader.u32()?)),
             WITHDRAWN => Self::Withdrawn(MeId(reader.u32()?)),
             LANE => {
-                let message = promotion::Message::decode(std::mem::take(&mut reader.0)).ok()?;
+                let message = ::lanes::Message::decode(std::mem::take(&mut reader.0)).ok()?;
                 Self::Lane(message)
             }
             _ => return None,
@@ -565,15 +565,14 @@ mod tests {
             any::<u32>().prop_map(|entry| Header::Withdraw(MeId(entry))),
             any::<u32>().prop_map(|entry| Header::Withdrawn(MeId(entry))),
             (any::<u32>(), any::<u16>(), any::<u32>()).prop_map(|(generation, slot, size)| {
-                Header::Lane(promotion::Message::Offer {
+                Header::Lane(::lanes::Message::Offer {
                     generation,
                     slot,
                     size,
                 })
             }),
-            any::<u32>().prop_map(|generation| {
-                Header::Lane(promotion::Message::Returned { generation })
-            }),
+            any::<u32>()
+                .prop_map(|generation| { Header::Lane(::lanes::Message::Returned { generation }) }),
         ]
     }
 

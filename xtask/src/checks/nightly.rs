@@ -16,7 +16,7 @@ pub struct Nightly {}
 const WORK: [(&str, &str, (&str, &str)); 10] = [
     (
         "large figures",
-        "test --release -p conduit-udp-sim -p agent-sim -p promotion-sim -p credit-sim -- --ignored large_figures",
+        "test --release -p conduit-udp-sim -p agent-sim -p lanes-sim -p credit-sim -- --ignored large_figures",
         ("RUST_BACKTRACE", "1"),
     ),
     (
@@ -55,8 +55,8 @@ const WORK: [(&str, &str, (&str, &str)); 10] = [
         ("RUST_BACKTRACE", "1"),
     ),
     (
-        "promotion in every state",
-        "run --release -p promotion-model",
+        "lanes in every state",
+        "run --release -p lanes-model",
         ("RUST_BACKTRACE", "1"),
     ),
     (

@@ -91,7 +91,7 @@ impl Ranks {
         }
     }
 
-    fn statistics(&self, at: usize) -> promotion::Statistics {
+    fn statistics(&self, at: usize) -> ::lanes::Statistics {
         let statistics = self.ends[at].ni.statistics();
         assert_eq!(statistics.bad_messages, 0);
         statistics.lanes
@@ -153,7 +153,7 @@ fn without_lanes_all_is_as_before() {
     let mut ranks = Ranks::new(3, &config(0, 0));
     ranks.flood(1, 0, 2 * ENOUGH);
     ranks.settle();
-    assert_eq!(ranks.statistics(0), promotion::Statistics::default());
+    assert_eq!(ranks.statistics(0), ::lanes::Statistics::default());
     assert_eq!(ranks.ends[1].ni.own_rings(0), (false, false));
 }
 

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use ::lanes::{Message, Settings, State, Statistics};
 use conduit_core::ni::Rank;
-use promotion::{Message, Settings, State, Statistics};
 use proptest::prelude::*;
 
 use super::*;

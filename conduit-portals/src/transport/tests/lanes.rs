@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use ::lanes::Settings;
 use conduit_core::ni::{Exchange, Inject, Submit};
-use promotion::Settings;
 use proptest::prelude::*;
 
 use super::*;
@@ -159,7 +159,7 @@ impl<T: Transport> Job<T> {
         }
     }
 
-    fn statistics(&self, rank: u32) -> promotion::Statistics {
+    fn statistics(&self, rank: u32) -> ::lanes::Statistics {
         self.ends[rank as usize].counters(|counters, _| counters.lanes)
     }
 }

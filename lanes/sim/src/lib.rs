@@ -1,7 +1,7 @@
 //! Lanes of large jobs in simulated time: who gets one, how much traffic goes by them, and how
 //! often they move.
 //!
-//! Each rank runs the code that ranks run ([`promotion`]), or for comparison the rules of UCX's
+//! Each rank runs the code that ranks run ([`lanes`]), or for comparison the rules of UCX's
 //! usage tracker ([`Rule`]). It sends messages one after the other by a [`Pattern`], ranks at
 //! speeds that differ by up to eight times; what they say about lanes takes 2 to 20 µs, so it may
 //! overtake, and leaving a lane takes up to 10 µs.

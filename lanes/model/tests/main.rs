@@ -1,6 +1,6 @@
 //! What the checker finds, and that there is nothing to be found.
 
-use promotion_model::{Broken, Fault, RULES, check, small};
+use lanes_model::{Broken, Fault, RULES, check, small};
 
 #[test]
 fn all_rules_hold_in_every_state_of_the_small_worlds() {

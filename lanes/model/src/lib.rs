@@ -1,8 +1,8 @@
 //! Lanes of small jobs under a model checker: every order of events.
 //!
 //! A [`World`] is a job of two or three ranks with few lanes, the traffic that each rank sees, and
-//! a fixed list of messages. Its state is the [`Lanes`](promotion::Lanes) and
-//! [`Outlet`](promotion::Outlet)s of each rank (the code that ranks run, not a model of it), what
+//! a fixed list of messages. Its state is the [`Lanes`](lanes::Lanes) and
+//! [`Outlet`](lanes::Outlet)s of each rank (the code that ranks run, not a model of it), what
 //! is in base paths and lanes, and the bag of messages about lanes under way. A [`Step`] is one of
 //!
 //! * a rank's round is over; its traffic changes;
@@ -32,7 +32,7 @@ mod state;
 mod world;
 mod worlds;
 
-use promotion::Message;
+use lanes::Message;
 pub use sim::model::Report;
 use sim::model::explore;
 use stateright::{HasDiscoveries, Property};

@@ -23,7 +23,7 @@
 //! What is to be done then comes out as [`Action`]s.
 //!
 //! ```
-//! use promotion::{Action, Kind, Lanes, Message, Settings, Tracker};
+//! use lanes::{Action, Kind, Lanes, Message, Settings, Tracker};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let settings = Settings::default();
@@ -56,16 +56,16 @@
 #![forbid(unsafe_code)]
 
 mod denials;
-mod lanes;
 mod message;
+mod negotiation;
 mod outlet;
 mod sampler;
 mod settings;
 mod statistics;
 mod tracker;
 
-pub use lanes::{Action, Kind, Lane, Lanes, State, Violation};
 pub use message::{DecodeError, Encoded, MAX_LENGTH, Message};
+pub use negotiation::{Action, Kind, Lane, Lanes, State, Violation};
 pub use outlet::{Outlet, Route};
 pub use sampler::Sampler;
 pub use settings::{Settings, SettingsError};

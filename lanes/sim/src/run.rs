@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
-use promotion::{
+use lanes::{
     Action, Kind, Lanes, Message, ROWS, Sampler, Settings, SettingsError, State, Statistics,
     Tracker,
 };

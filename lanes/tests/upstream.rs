@@ -1,6 +1,6 @@
 //! What UCX expects of its usage tracker, and where lanes here do better.
 
-use promotion::{Action, Kind, Lanes, Message, Settings, Tracker};
+use lanes::{Action, Kind, Lanes, Message, Settings, Tracker};
 
 /// An owner whose peers take whatever they are offered, and give back at once what is recalled.
 struct Owner {

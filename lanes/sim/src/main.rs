@@ -1,11 +1,11 @@
-//! See `promotion-sim --help`.
+//! See `lanes-sim --help`.
 
 use std::io;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use promotion::Settings;
-use promotion_sim::{Figures, Job, Pattern, Rule, run, svg, watch};
+use lanes::Settings;
+use lanes_sim::{Figures, Job, Pattern, Rule, run, svg, watch};
 use rayon::prelude::*;
 use serde::Serialize;
 use sim::command::{TableFormat, whole};
@@ -15,7 +15,7 @@ const PICTURED: u32 = 7;
 
 /// Simulates which peers get lanes in large jobs, by several rules.
 #[derive(Parser)]
-#[command(name = "promotion-sim", version)]
+#[command(name = "lanes-sim", version)]
 struct Options {
     /// Ranks of the jobs
     #[arg(long, value_delimiter = ',', default_value = "10000,100000")]

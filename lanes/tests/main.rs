@@ -9,7 +9,7 @@ mod upstream;
 /// each rank.
 #[test]
 fn memory_does_not_depend_on_the_number_of_ranks() {
-    use promotion::{Kind, Lanes, Outlet, Sampler, Settings, Tracker};
+    use lanes::{Kind, Lanes, Outlet, Sampler, Settings, Tracker};
     let settings = Settings::default();
     let lanes = Lanes::new(0, Kind::Both, settings.clone()).unwrap();
     let inline = size_of::<Sampler>() + size_of::<Tracker>() + size_of::<Lanes>();
@@ -19,6 +19,6 @@ fn memory_does_not_depend_on_the_number_of_ranks() {
     assert_eq!(
         [inline, per_slot, all],
         [1_208, 36, 1_784],
-        "docs/promotion.md says the same"
+        "docs/lanes.md says the same"
     );
 }

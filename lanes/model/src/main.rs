@@ -1,9 +1,9 @@
-//! `promotion-model`: checks the small worlds, or with `--large` larger ones, and prints how many
+//! `lanes-model`: checks the small worlds, or with `--large` larger ones, and prints how many
 //! states each has.
 
 use std::process::ExitCode;
 
-use promotion_model::{check, large, small};
+use lanes_model::{check, large, small};
 
 fn main() -> ExitCode {
     let worlds = match std::env::args().nth(1).as_deref() {

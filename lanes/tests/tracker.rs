@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use promotion::{ROWS, SAMPLE, Settings, Tracker};
+use lanes::{ROWS, SAMPLE, Settings, Tracker};
 use proptest::prelude::*;
 
 const DECAY: u32 = 3;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use promotion_sim::{Figures, Job, Pattern, Rule, run, svg, watch};
+use lanes_sim::{Figures, Job, Pattern, Rule, run, svg, watch};
 use sim::program::Program;
 
-const PROMOTION_SIM: Program = Program(env!("CARGO_BIN_EXE_promotion-sim"));
+const LANES_SIM: Program = Program(env!("CARGO_BIN_EXE_lanes-sim"));
 
 fn figures(pattern: Pattern) -> [Figures; 2] {
     [Rule::Owner, Rule::Both].map(|rule| run(&Job::new(pattern, rule)).unwrap())
@@ -84,5 +84,5 @@ fn the_same_seed_gives_the_same() {
 #[test]
 #[ignore = "takes minutes"]
 fn large_figures_come_out_again() {
-    PROMOTION_SIM.renews_figures(|_| true);
+    LANES_SIM.renews_figures(|_| true);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use promotion::{Action, Kind, Lane, Lanes, Message, Outlet, Route, State as Stands, Tracker};
+use lanes::{Action, Kind, Lane, Lanes, Message, Outlet, Route, State as Stands, Tracker};
 
 use crate::{Fault, World};
 

@@ -1,6 +1,6 @@
 //! A small job: its ranks, their traffic, and what happens to them.
 
-use promotion::{Kind, Settings, Tracker};
+use lanes::{Kind, Settings, Tracker};
 
 /// Messages of one rank to another.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The worlds that are checked.
 
-use promotion::{Kind, Settings};
+use lanes::{Kind, Settings};
 
 use crate::Event::{ByLane, CrossingAsks, CrossingRecalls, Denial, Recall, Refusal, Wait};
 use crate::{Fault, Flow, World};

@@ -1,6 +1,6 @@
 //! Peers that say anything at any time.
 
-use promotion::{Action, Kind, Lanes, Message, Settings, State, Tracker};
+use lanes::{Action, Kind, Lanes, Message, Settings, State, Tracker};
 use proptest::prelude::*;
 
 use crate::messages::any_message;

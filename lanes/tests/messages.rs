@@ -1,6 +1,6 @@
 //! Messages and their bytes.
 
-use promotion::{DecodeError, MAX_LENGTH, Message};
+use lanes::{DecodeError, MAX_LENGTH, Message};
 use proptest::prelude::*;
 
 pub(crate) fn any_message() -> impl Strategy<Value = Message> {
