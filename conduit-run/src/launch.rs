@@ -144,7 +144,7 @@ impl Launch {
     }
 
     /// The time between `SIGTERM` and `SIGKILL` for ranks that have to end because another has
-    /// failed. Default: 2 s, longer than a rank goes on after another one has ended the job
+    /// failed. Default: 2 s, longer than a rank keeps running after another one has ended the job
     /// (`CONDUIT_EXIT_GRACE`).
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;

@@ -62,7 +62,8 @@ impl<M: Mode> Network<M> {
         }
     }
 
-    /// The counters of shared memory that are not zero, and with which ranks of this host it uses rings of their own.
+    /// The counters of shared memory that are not zero, and with which ranks of this host it uses
+    /// rings of their own.
     fn intra_report(&self) -> String {
         let mut report = format!("rank {}: shm:", self.rank());
         for (name, count) in self.intra().statistics().each() {
