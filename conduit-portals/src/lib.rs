@@ -3,6 +3,9 @@
 //! [`transport`], the Ni contract over anything that carries fragments; [`portals4`], the contract
 //! over a real Portals 4.
 
+#[cfg(test)]
+extern crate self as conduit_portals;
+
 pub mod compact;
 mod doorbell;
 #[cfg(not(loom))]

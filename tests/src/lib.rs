@@ -5,6 +5,7 @@
 //! - [`any`]: any network behind a table of functions, for what would take long to compile for each.
 //! - [`mod@reference`]: the simplest network that keeps the contract; it proves that the suite fits more than one.
 //! - [`contained`]: ranks in namespaces and control groups, as containers are.
+//! - [`fabric`]: a transport of fragments within one process, as disorderly as the contract allows.
 //! - [`lan`]: several hosts on this machine, by network namespaces.
 //! - [`slurm`]: Slurm on those hosts.
 //! - `linear`: whether atomics were linearizable.
@@ -26,6 +27,7 @@ pub mod chaos;
 pub mod composite;
 pub mod conformance;
 pub mod contained;
+pub mod fabric;
 mod held;
 pub mod hosts;
 pub mod installed;

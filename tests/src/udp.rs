@@ -3,10 +3,10 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use crate::fabric::{Disorder, Fabric, FabricTransport};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_portals::transport::PortalsConfig;
-use conduit_portals::transport::fabric::{Disorder, Fabric, FabricTransport};
 use conduit_udp::Udp;
 use conduit_udp::socket::{FaultConfig, Options};
 use conduit_udp::start::UdpConfig;

@@ -2,9 +2,9 @@
 
 use conduit_core::threads::{Mode, Par, Seq};
 use conduit_portals::transport::PortalsConfig;
-use conduit_portals::transport::fabric::{Atomics, Disorder, Fabric, FabricTransport};
 use conduit_tests::conformance::Setup;
 use conduit_tests::conformance::trials::{add, add_with_chaos};
+use conduit_tests::fabric::{Atomics, Disorder, Fabric, FabricTransport};
 use conduit_tests::udp;
 use conduit_udp::Udp;
 use conduit_udp::start::{UdpConfig, in_process};

@@ -4,7 +4,7 @@
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_portals::transport::PortalsConfig;
-use conduit_portals::transport::fabric::{Disorder, Fabric, FabricTransport};
+use conduit_tests::fabric::{Disorder, Fabric, FabricTransport};
 use conduit_udp::Udp;
 
 #[path = "settings_effects/cases.rs"]

@@ -150,6 +150,21 @@ fn update<T: Copy>(
     }
 }
 
+/// The new value of a word on which an atomic finds `old`.
+pub fn atomic_result(op: AtomicOp, ty: AtomicType, operand: u64, comparand: u64, old: u64) -> u64 {
+    let (mut short, mut long) = (old as u32, old);
+    let word: *mut u8 = match ty.size() {
+        4 => (&raw mut short).cast(),
+        _ => (&raw mut long).cast(),
+    };
+    // SAFETY: a local variable of the type's size.
+    unsafe { apply_atomic(word, op, ty, operand, comparand) };
+    match ty.size() {
+        4 => short.into(),
+        _ => long,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

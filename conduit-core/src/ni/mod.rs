@@ -24,7 +24,7 @@ mod memory;
 mod operation;
 mod poll;
 
-pub use apply::{apply_atomic, apply_atomic_at};
+pub use apply::{apply_atomic, apply_atomic_at, atomic_result};
 pub use event::{Event, Outcome, PutEvent};
 pub use memory::{
     Claim, EqId, MatchEntry, MdId, MeEvents, MeId, MeMemory, MeOptions, PtIndex, Region, RegionId,

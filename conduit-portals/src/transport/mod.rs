@@ -20,7 +20,6 @@ pub mod connect;
 pub mod connections;
 mod control;
 mod direct;
-pub mod fabric;
 pub mod fragment;
 mod inbound;
 mod interface;

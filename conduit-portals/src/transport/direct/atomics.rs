@@ -20,7 +20,7 @@
 use std::collections::VecDeque;
 
 use conduit_core::ni::{
-    Atomic, AtomicOp, AtomicType, MeId, MeOptions, Outcome, Rank, apply_atomic,
+    Atomic, AtomicOp, AtomicType, MeId, MeOptions, Outcome, Rank, atomic_result,
 };
 use slab::Slab;
 
@@ -164,28 +164,7 @@ impl Task {
     }
 
     fn new_value(&self, old: u64) -> u64 {
-        result_of(self.op, self.ty, self.operand, self.comparand, old)
-    }
-}
-
-/// The new value of a word on which an atomic finds `old`.
-pub(crate) fn result_of(
-    op: AtomicOp,
-    ty: AtomicType,
-    operand: u64,
-    comparand: u64,
-    old: u64,
-) -> u64 {
-    let (mut short, mut long) = (old as u32, old);
-    let word: *mut u8 = match ty.size() {
-        4 => (&raw mut short).cast(),
-        _ => (&raw mut long).cast(),
-    };
-    // SAFETY: a local variable of the type's size.
-    unsafe { apply_atomic(word, op, ty, operand, comparand) };
-    match ty.size() {
-        4 => short.into(),
-        _ => long,
+        atomic_result(self.op, self.ty, self.operand, self.comparand, old)
     }
 }
 

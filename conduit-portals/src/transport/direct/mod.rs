@@ -32,6 +32,6 @@ mod exported;
 mod imported;
 mod send;
 
-pub(crate) use atomics::{Native, result_of};
+pub(crate) use atomics::Native;
 pub(crate) use exported::Exported;
 pub(crate) use imported::DirectAccess;

@@ -9,9 +9,9 @@ use conduit_core::ni::{
 };
 use conduit_core::threads::Seq;
 
+use super::fabric::Atomics;
 use super::{Disorder, End, Fabric, PT, PortalsConfig, over};
 use crate::transport::SoftPortals;
-use crate::transport::fabric::Atomics;
 use crate::transport::fragment::Failure;
 
 /// All ranks do atomics on an exportable entry of rank 1.
@@ -193,8 +193,7 @@ fn every_operation_as_a_processor_does_it() {
                         let mask = u64::MAX >> (64 - 8 * ty.size());
                         let value = fetch.then_some(old & mask);
                         assert_eq!(job.end_of(0), (Outcome::Done, ty.size(), value));
-                        let new =
-                            crate::transport::direct::result_of(op, ty, operand, comparand, old);
+                        let new = conduit_core::ni::atomic_result(op, ty, operand, comparand, old);
                         let what = format!("{op:?} {ty:?} {operand} {comparand} on {old}");
                         assert_eq!(job.word(), old & !mask | new & mask, "{what}");
                     }

@@ -4,6 +4,10 @@
 mod atomics;
 mod connections;
 mod direct;
+/// The crate of the tests has it too, which this one can't depend on.
+#[expect(unreachable_pub, reason = "public in the other crate")]
+#[path = "../../../../tests/src/fabric/mod.rs"]
+mod fabric;
 mod faults;
 mod hostile;
 mod lanes;
@@ -18,8 +22,8 @@ use conduit_core::ni::{
 };
 use conduit_core::threads::{Par, Seq};
 
-use super::fabric::{Disorder, Fabric, FabricTransport};
 use super::{PortalsConfig, SoftPortals};
+use fabric::{Disorder, Fabric, FabricTransport};
 
 const PT: PtIndex = PtIndex(4);
 

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use conduit_core::ni::Rank;
 
 use super::{Channel, FabricLink, FabricTransport, Packet, Waiting};
-use crate::transport::connect::{CHANNELS, Connect};
-use crate::transport::fragment::{Failure, Fragment, FragmentHandler, Payload, Refused};
+use conduit_portals::transport::connect::{CHANNELS, Connect};
+use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, Payload, Refused};
 
 /// This rank's end of a connection.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! A [`Transport`] between the ranks of one process, for tests: fragments are handed over without
 //! packets, loss or time. By its [`Disorder`] it uses all the freedom that the contract leaves to a
-//! transport. It has [connections](crate::transport::connect::Connect), if it is told how many.
+//! transport. It has [connections](conduit_portals::transport::Connect), if it is told how many.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -10,11 +10,11 @@ use std::time::Duration;
 use conduit_core::ni::{AtomicOp, AtomicType, Rank};
 use parking_lot::{Condvar, Mutex};
 
-use crate::transport::fragment::{
+use conduit_portals::transport::fragment::{
     Failure, Fragment, FragmentHandler, MAX_HEADER, MAX_TINY, Payload, Refused,
 };
 
-use super::interface::{Access, NativeAtomic, Remote, Transport, Wait};
+use conduit_portals::transport::{Access, NativeAtomic, Remote, Transport, Wait};
 
 mod connections;
 mod direct;

@@ -10,9 +10,9 @@ use conduit_core::ni::{AtomicType, Rank};
 use conduit_core::shared;
 
 use super::FabricTransport;
-use crate::transport::direct::result_of;
-use crate::transport::fragment::{Failure, FragmentHandler, Refused};
-use crate::transport::interface::{Access, NativeAtomic, Remote};
+use conduit_core::ni::atomic_result;
+use conduit_portals::transport::fragment::{Failure, FragmentHandler, Refused};
+use conduit_portals::transport::{Access, NativeAtomic, Remote};
 
 /// Memory that a rank has exposed.
 #[derive(Debug)]
@@ -228,7 +228,7 @@ impl FabricTransport {
                     return Step::Pending;
                 };
                 // SAFETY: as above.
-                unsafe { store(target, ty, result_of(op, ty, operand, comparand, old)) };
+                unsafe { store(target, ty, atomic_result(op, ty, operand, comparand, old)) };
                 memory.busy.retain(|busy| *busy != offset / 8);
                 // Without `fetch` the value is arbitrary.
                 return Step::Done(if atomic.fetch { old } else { !old });
