@@ -42,7 +42,7 @@ struct Options {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
-    /// Time from SIGTERM to SIGKILL for ranks that have to end [default: 2; 3 after SIGINT or
+    /// Time from SIGTERM to SIGKILL for ranks that have to end [default: 1; 3 after SIGINT or
     /// SIGTERM]. When a rank exits, the others have as long to follow before they get SIGTERM; one
     /// that fails without a word has thirty times as long to find it
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]

@@ -75,7 +75,7 @@ impl Launch {
             env: Vec::new(),
             bind: Bind::None,
             timeout: None,
-            grace: Duration::from_secs(2),
+            grace: Duration::from_secs(1),
             signal_grace: Duration::from_secs(3),
             quiet: false,
             verbose: false,
@@ -143,9 +143,7 @@ impl Launch {
         self
     }
 
-    /// The time between `SIGTERM` and `SIGKILL` for ranks that have to end because another has
-    /// failed. Default: 2 s, longer than a rank keeps running after another one has ended the job
-    /// (`CONDUIT_EXIT_GRACE`).
+    /// The time between `SIGTERM` and `SIGKILL` for ranks that have to end because another has failed. Default: 1 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self

@@ -308,11 +308,11 @@ fn a_barrier_that_cannot_complete_is_noticed() {
 /// Each rank prints a line and exits with its code when the rank before has ended.
 fn one_after_the_other(codes: [u8; 3]) -> Finished {
     let folder = tempfile::tempdir().unwrap();
-    // A FIFO that the rank before holds open for writing until it ends.
+    // The rank before tells its process by a FIFO. That is there until the launcher has reaped it.
     let [c0, c1, c2] = codes;
     let script = format!(
-        "wait_for() {{ read _ < $0/$1; }}; \
-         hold() {{ exec 3> $0/$1; }}; \
+        "wait_for() {{ read pid < $0/$1; while kill -0 $pid 2> /dev/null; do sleep 0.01; done; }}; \
+         hold() {{ echo $$ > $0/$1; }}; \
          case $PMI_RANK in \
          0) hold 0; code={c0};; \
          1) wait_for 0; hold 1; code={c1};; \

@@ -124,7 +124,7 @@ settings::group! {
         unset "3 + ranks/8, at most 360",
         "seconds that an exiting rank waits for the others";
     "CONDUIT_EXIT_GRACE" exit_grace: u32 = 1_000, Kind::integer(0, 3_600_000),
-        "milliseconds that a rank keeps running after another one has ended the job";
+        "milliseconds that a rank keeps running after another one has ended the job with code 0";
     "CONDUIT_BARRIER_RADIX" barrier_radix: u32 = 8,
         Kind::integer(crate::barrier::MIN_RADIX, crate::barrier::MAX_RADIX),
         "fan-out of the barrier: each round reaches this many times more ranks; the same on all ranks";
@@ -149,7 +149,7 @@ impl Settings {
         }
     }
 
-    /// How long a rank keeps running after another one has ended the job.
+    /// How long a rank keeps running after another one has ended the job with code 0.
     pub(crate) fn exit_grace(&self) -> Duration {
         Duration::from_millis(self.exit_grace.into())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::context;
 use super::polling::Polling;
@@ -118,12 +118,16 @@ impl<N: Ni> Job<N> {
         }
     }
 
-    /// Records that another rank ends the job. This one has a grace to end by itself: a rank that
-    /// was the last to hear of a barrier may still have something to write.
+    /// Records that another rank ends the job. After a success this one has a grace to end by
+    /// itself: the last rank to hear of a barrier may still have something to write. A launcher
+    /// that is not ours may kill the ranks at once after a failure, and so they end at once.
     #[cold]
     pub(in crate::engine) fn exited(&self, by: Rank, code: i32) {
-        let end = Instant::now() + self.settings.exit_grace();
-        let _ = self.exit.set((Error::Exited { by, code }, end));
+        let grace = match code {
+            0 => self.settings.exit_grace(),
+            _ => Duration::ZERO,
+        };
+        let _ = (self.exit).set((Error::Exited { by, code }, Instant::now() + grace));
         self.end_when_due();
     }
 
