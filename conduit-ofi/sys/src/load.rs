@@ -1,12 +1,16 @@
 //! Loading libfabric when a program runs.
 
-use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::error::Error as _;
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::OnceLock;
+
+use libloading::Error;
+use libloading::os::unix;
 
 use crate::{API_VERSION, fi_fabric_attr, fi_info, fi_major, fi_minor, fi_type, fid_fabric};
 
@@ -99,7 +103,7 @@ impl Library {
         let handle = Handle::open(path)?;
         let functions = handle.functions()?;
         let path = file_of(functions.version).unwrap_or_else(|| path.to_owned());
-        handle.keep();
+        std::mem::forget(handle);
         Ok(Self {
             functions,
             path: Some(path),
@@ -259,37 +263,30 @@ fn disposition(signal: c_int) -> Option<libc::sigaction> {
 
 /// A loaded library, which is unloaded unless it is kept.
 struct Handle<'a> {
-    handle: *mut c_void,
+    library: unix::Library,
+    /// What `dlvsym` knows it by.
+    raw: *mut c_void,
     path: &'a Path,
-}
-
-impl Drop for Handle<'_> {
-    fn drop(&mut self) {
-        // SAFETY: opened by us, and nothing of it is in use.
-        unsafe { libc::dlclose(self.handle) };
-    }
 }
 
 impl<'a> Handle<'a> {
     fn open(path: &'a Path) -> Result<Self, LoadError> {
-        let failed = |reason: String| LoadError::NotLoaded {
-            library: path.display().to_string(),
-            reason,
-        };
-        let name = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| failed("its name has a zero byte".to_owned()))?;
         let _restored = Dispositions::of_now();
-        // SAFETY: a string; what the library's constructors do is its own affair, as with every library that is linked.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if handle.is_null() {
-            // SAFETY: `dlerror` gives null or a string that stays until this thread's next call.
-            return Err(failed(unsafe { text(libc::dlerror()) }));
-        }
-        Ok(Self { handle, path })
-    }
-
-    fn keep(self) {
-        std::mem::forget(self);
+        // SAFETY: what the library's constructors do is its own affair, as with every library that is linked; nothing of it
+        // is in use when it is unloaded.
+        let opened = unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_LOCAL) };
+        let raw = opened
+            .map_err(|error| LoadError::NotLoaded {
+                library: path.display().to_string(),
+                reason: match error {
+                    Error::InteriorZeroElements => "its name has a zero byte".to_owned(),
+                    error => error.source().unwrap_or(&error).to_string(),
+                },
+            })?
+            .into_raw();
+        // SAFETY: just opened, and closed by this alone.
+        let library = unsafe { unix::Library::from_raw(raw) };
+        Ok(Self { library, raw, path })
     }
 
     /// The functions, in the versions that a program gets which is linked with libfabric 1.15. Newer libraries keep those,
@@ -307,16 +304,16 @@ impl<'a> Handle<'a> {
             }};
         }
         // First of all, because an older library may lack the others.
-        let version = function!("fi_version", "FABRIC_1.0");
+        let version = function!(c"fi_version", c"FABRIC_1.0");
         self.check_version(version)?;
         Ok(Functions {
             version,
-            getinfo: function!("fi_getinfo", "FABRIC_1.3"),
-            freeinfo: function!("fi_freeinfo", "FABRIC_1.3"),
-            dupinfo: function!("fi_dupinfo", "FABRIC_1.3"),
-            fabric: function!("fi_fabric", "FABRIC_1.1"),
-            strerror: function!("fi_strerror", "FABRIC_1.0"),
-            tostr: function!("fi_tostr", "FABRIC_1.0"),
+            getinfo: function!(c"fi_getinfo", c"FABRIC_1.3"),
+            freeinfo: function!(c"fi_freeinfo", c"FABRIC_1.3"),
+            dupinfo: function!(c"fi_dupinfo", c"FABRIC_1.3"),
+            fabric: function!(c"fi_fabric", c"FABRIC_1.1"),
+            strerror: function!(c"fi_strerror", c"FABRIC_1.0"),
+            tostr: function!(c"fi_tostr", c"FABRIC_1.0"),
         })
     }
 
@@ -335,35 +332,31 @@ impl<'a> Handle<'a> {
     }
 
     /// The function `name` in this version, or the library's only one. Never null.
-    fn symbol(&self, name: &'static str, version: &str) -> Result<*mut c_void, LoadError> {
-        let no_function = || LoadError::NoFunction {
-            library: self.path.display().to_string(),
-            function: name,
-        };
-        let c_name = CString::new(name).map_err(|_| no_function())?;
-        let mut symbol = self.versioned(&c_name, version);
+    fn symbol(&self, name: &'static CStr, version: &CStr) -> Result<*mut c_void, LoadError> {
+        let mut symbol = self.versioned(name, version);
         if symbol.is_null() {
-            // SAFETY: an open library and a string.
-            symbol = unsafe { libc::dlsym(self.handle, c_name.as_ptr()) };
+            // SAFETY: only an address, which nothing is read from here.
+            let only = unsafe { self.library.get(name) };
+            symbol = only.map_or(symbol, unix::Symbol::<*mut c_void>::into_raw);
         }
         if symbol.is_null() {
-            return Err(no_function());
+            return Err(LoadError::NoFunction {
+                library: self.path.display().to_string(),
+                function: name.to_str().unwrap_or_default(),
+            });
         }
         Ok(symbol)
     }
 
     #[cfg(target_env = "gnu")]
-    fn versioned(&self, name: &CStr, version: &str) -> *mut c_void {
-        let Ok(version) = CString::new(version) else {
-            return ptr::null_mut();
-        };
+    fn versioned(&self, name: &CStr, version: &CStr) -> *mut c_void {
         // SAFETY: an open library and two strings.
-        unsafe { libc::dlvsym(self.handle, name.as_ptr(), version.as_ptr()) }
+        unsafe { libc::dlvsym(self.raw, name.as_ptr(), version.as_ptr()) }
     }
 
     /// Other loaders know no versions of symbols.
     #[cfg(not(target_env = "gnu"))]
-    fn versioned(&self, _name: &CStr, _version: &str) -> *mut c_void {
+    fn versioned(&self, _name: &CStr, _version: &CStr) -> *mut c_void {
         ptr::null_mut()
     }
 }

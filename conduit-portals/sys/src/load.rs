@@ -1,10 +1,14 @@
 //! Loading libportals when a program runs.
 
-use std::ffi::{CStr, CString, OsStr, c_char, c_void};
+use std::error::Error as _;
+use std::ffi::{CStr, OsStr, c_void};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+
+use libloading::Error;
+use libloading::os::unix;
 
 use crate::functions::Functions;
 use crate::{Constants, Version};
@@ -75,7 +79,7 @@ impl Library {
         let handle = Handle::open(path)?;
         let functions = handle.functions()?;
         let path = handle.file().unwrap_or_else(|| path.to_owned());
-        handle.keep();
+        std::mem::forget(handle);
         Ok(Self { functions, path })
     }
 
@@ -99,54 +103,25 @@ impl Library {
     }
 }
 
-/// A copy of a C string.
-///
-/// # Safety
-///
-/// `text` is null or ends in a zero byte.
-unsafe fn text(text: *const c_char) -> String {
-    if text.is_null() {
-        return String::new();
-    }
-    // SAFETY: the caller's word.
-    unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned()
-}
-
 /// A loaded library, which is unloaded unless it is kept.
 struct Handle<'a> {
-    handle: NonNull<c_void>,
+    library: unix::Library,
     path: &'a Path,
-}
-
-impl Drop for Handle<'_> {
-    fn drop(&mut self) {
-        // SAFETY: opened by us, and nothing of it is in use.
-        unsafe { libc::dlclose(self.handle.as_ptr()) };
-    }
 }
 
 impl<'a> Handle<'a> {
     fn open(path: &'a Path) -> Result<Self, LoadError> {
-        let failed = |reason: String| LoadError::NotLoaded {
+        // SAFETY: what the library's constructors do is its own affair, as with every library that
+        // is linked; nothing of it is in use when it is unloaded.
+        let opened = unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_LOCAL) };
+        let library = opened.map_err(|error| LoadError::NotLoaded {
             library: path.display().to_string(),
-            reason,
-        };
-        let name = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| failed("its name has a zero byte".to_owned()))?;
-        // SAFETY: a string; what the library's constructors do is its own affair, as with every
-        // library that is linked.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        match NonNull::new(handle) {
-            Some(handle) => Ok(Self { handle, path }),
-            // SAFETY: `dlerror` gives null or a string that stays until this thread's next call.
-            None => Err(failed(unsafe { text(libc::dlerror()) })),
-        }
-    }
-
-    fn keep(self) {
-        std::mem::forget(self);
+            reason: match error {
+                Error::InteriorZeroElements => "its name has a zero byte".to_owned(),
+                error => error.source().unwrap_or(&error).to_string(),
+            },
+        })?;
+        Ok(Self { library, path })
     }
 
     fn functions(&self) -> Result<Functions, LoadError> {
@@ -165,10 +140,9 @@ impl<'a> Handle<'a> {
             library: self.path.display().to_string(),
             function: name,
         };
-        let c_name = CString::new(name).map_err(|_| no_function())?;
-        // SAFETY: an open library and a string.
-        let symbol = unsafe { libc::dlsym(self.handle.as_ptr(), c_name.as_ptr()) };
-        NonNull::new(symbol).ok_or_else(no_function)
+        // SAFETY: only an address, which nothing is read from here.
+        let symbol = unsafe { self.library.get::<*mut c_void>(name) };
+        NonNull::new(symbol.map_err(|_| no_function())?.into_raw()).ok_or_else(no_function)
     }
 
     /// The file that the library was loaded from.

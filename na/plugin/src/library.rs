@@ -7,11 +7,13 @@ use std::ffi::{CStr, c_uint, c_void};
 use std::mem::transmute;
 use std::ptr;
 
+use libloading::os::unix::Library;
+
 use crate::abi::{MAJOR, na_cb_completion_data, na_context};
 use crate::status::{Failure, Result, Return};
 
 /// NA's library of the version that is expected.
-const SONAME: &CStr = c"libna.so.6";
+const SONAME: &str = "libna.so.6";
 
 /// `na_cb_completion_add`.
 pub(crate) type CompletionAdd = unsafe extern "C" fn(*mut na_context, *mut na_cb_completion_data);
@@ -20,22 +22,18 @@ type VersionGet = unsafe extern "C" fn(*mut c_uint, *mut c_uint, *mut c_uint);
 
 /// A symbol of the library that has loaded this plugin.
 pub(crate) fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a name that ends with 0; looks only.
-    let mut found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    if found.is_null() {
+    let find = |library: Library| {
+        // SAFETY: only an address, which nothing is read from here.
+        let symbol = unsafe { library.get::<*mut c_void>(name) }.ok()?;
+        Some(symbol.into_raw()).filter(|symbol| !symbol.is_null())
+    };
+    find(Library::this()).or_else(|| {
         // Loaded by something that keeps its libraries' symbols to itself, such as an interpreter.
-        // SAFETY: as above; no library is loaded by this.
-        let library = unsafe { libc::dlopen(SONAME.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
-        if !library.is_null() {
-            // SAFETY: a library that was just opened; closed once, and it stays, since whoever
-            // calls this plugin has it open.
-            unsafe {
-                found = libc::dlsym(library, name.as_ptr());
-                libc::dlclose(library);
-            }
-        }
-    }
-    (!found.is_null()).then_some(found)
+        // SAFETY: no library is loaded by this. It stays after `find` has closed it, since whoever
+        // calls this plugin has it open.
+        let library = unsafe { Library::open(Some(SONAME), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
+        find(library.ok()?)
+    })
 }
 
 /// The function by which completions are handed over, of a library whose version is the one that

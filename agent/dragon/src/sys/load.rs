@@ -1,9 +1,14 @@
 //! Loading libdragon when a program runs.
 
-use std::ffi::{CStr, CString, OsStr, c_char, c_void};
+use std::error::Error as _;
+use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::fs;
+use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use libloading::Error;
+use libloading::os::unix;
 
 use super::{Functions, Library};
 
@@ -64,28 +69,26 @@ impl Library {
     /// There is none, or it is not of a version that this crate knows.
     pub fn load(path: Option<&Path>) -> Result<Self, LoadError> {
         let path = path.unwrap_or(Path::new(FILE));
-        let not_loaded = |reason: String| LoadError::NotLoaded {
+        // SAFETY: what the library's constructors do is its own affair, as with every library that is linked.
+        let opened = unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_LOCAL) };
+        let library = opened.map_err(|error| LoadError::NotLoaded {
             library: path.display().to_string(),
-            reason,
-        };
-        let name = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| not_loaded("its name has a zero byte".to_owned()))?;
-        // SAFETY: a string; what the library's constructors do is its own affair, as with every library that is linked.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if handle.is_null() {
-            // SAFETY: `dlerror` gives null or a string that stays until this thread's next call.
-            return Err(not_loaded(unsafe { text(libc::dlerror()) }));
-        }
+            reason: match error {
+                Error::InteriorZeroElements => "its name has a zero byte".to_owned(),
+                error => error.source().unwrap_or(&error).to_string(),
+            },
+        })?;
+        let library = ManuallyDrop::new(library);
         let functions = Functions::find(|function| {
-            // SAFETY: an open library and a string.
-            let symbol = unsafe { libc::dlsym(handle, function.as_ptr()) };
-            if symbol.is_null() {
-                return Err(LoadError::NoFunction {
+            // SAFETY: only an address, which nothing is read from here.
+            let symbol = unsafe { library.get::<*mut c_void>(function) };
+            let symbol = symbol.map(unix::Symbol::into_raw).ok();
+            symbol
+                .filter(|symbol| !symbol.is_null())
+                .ok_or_else(|| LoadError::NoFunction {
                     library: path.display().to_string(),
                     function: function.to_string_lossy().into_owned(),
-                });
-            }
-            Ok(symbol)
+                })
         })?;
         let file = file_of(functions.dragon_channel_attach as *const c_void)
             .unwrap_or_else(|| path.to_owned());
