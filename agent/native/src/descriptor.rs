@@ -66,7 +66,7 @@ impl Descriptor {
 
 impl fmt::Display for Descriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (self.to_bytes().iter()).try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(self.to_bytes()))
     }
 }
 
@@ -74,13 +74,7 @@ impl FromStr for Descriptor {
     type Err = MalformedDescriptor;
 
     fn from_str(text: &str) -> Result<Self, MalformedDescriptor> {
-        let digit = |byte: &u8| char::from(*byte).to_digit(16).ok_or(MalformedDescriptor);
-        let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
-            // Fits: two digits.
-            [high, low] => Ok((digit(high)? << 4 | digit(low)?) as u8),
-            _ => Err(MalformedDescriptor),
-        });
-        Self::from_bytes(&pairs.collect::<Result<Vec<u8>, _>>()?)
+        Self::from_bytes(&hex::decode(text).map_err(|_| MalformedDescriptor)?)
     }
 }
 

@@ -157,7 +157,7 @@ impl Addressing {
         let text = match self.format {
             Format::Ip4 | Format::Ip6 => socket_of(rest)?.to_string(),
             Format::Text => std::str::from_utf8(rest).ok()?.to_owned(),
-            Format::Other(_) => rest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            Format::Other(_) => hex::encode(rest),
         };
         Some(format!("{}/{text}", self.provider))
     }
@@ -187,22 +187,12 @@ impl Addressing {
                 socket_bytes(address)
             }
             Format::Text => text.into(),
-            Format::Other(_) => of_hex(text).ok_or(malformed(MALFORMED))?,
+            Format::Other(_) => hex::decode(text).map_err(|_| malformed(MALFORMED))?,
         };
         let address = self.bytes(&rest);
         self.rest(&address).map_err(malformed)?;
         Ok(address)
     }
-}
-
-fn of_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let (pairs, rest) = text.as_bytes().as_chunks();
-    let byte = |&[high, low]: &[u8; 2]| {
-        // Fits: two digits.
-        Some((digit(high)? * 16 + digit(low)?) as u8)
-    };
-    rest.is_empty().then(|| pairs.iter().map(byte).collect())?
 }
 
 fn socket_bytes(address: SocketAddr) -> Vec<u8> {

@@ -100,14 +100,7 @@ fn key(tag: &str, number: u64, rank: usize, part: usize) -> String {
 }
 
 fn encode(bytes: &[u8]) -> String {
-    const DIGITS: [u8; 16] = *b"0123456789abcdef";
-    let mut text = format!("{:0LENGTH_DIGITS$x}", bytes.len());
-    text.reserve(2 * bytes.len());
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-    text
+    format!("{:0LENGTH_DIGITS$x}{}", bytes.len(), hex::encode(bytes))
 }
 
 /// The length that the first part of a peer's blob announces, if it is one.
@@ -117,19 +110,8 @@ fn announced(digits: &str) -> Option<usize> {
 }
 
 fn decode(digits: &str, length: usize) -> Option<Vec<u8>> {
-    let digits = digits.as_bytes().get(LENGTH_DIGITS..)?;
-    if digits.len() != 2 * length {
-        return None;
-    }
-    let digit = |byte: u8| {
-        char::from(byte)
-            .to_digit(16)
-            .and_then(|digit| u8::try_from(digit).ok())
-    };
-    digits
-        .chunks_exact(2)
-        .map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?))
-        .collect()
+    let bytes = hex::decode(digits.as_bytes().get(LENGTH_DIGITS..)?).ok()?;
+    (bytes.len() == length).then_some(bytes)
 }
 
 #[cfg(test)]

@@ -76,11 +76,10 @@ fn pairs_secrets_are_the_known_ones() {
             own[0] = std::array::from_fn(|at| first + at as u8);
             Exchange::of(NET, rank, 2, secret, own)
         });
-        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-        assert!(hex(&words(&ends[0], b"said")).ends_with(tag));
+        assert!(hex::encode(words(&ends[0], b"said")).ends_with(tag));
         let [mut first, mut second] = met(ends);
-        assert_eq!(hex(first.pair_secret(1).unwrap()), pair);
-        assert_eq!(hex(second.pair_secret(0).unwrap()), pair);
+        assert_eq!(hex::encode(first.pair_secret(1).unwrap()), pair);
+        assert_eq!(hex::encode(second.pair_secret(0).unwrap()), pair);
     }
 }
 
