@@ -91,13 +91,24 @@ where
     }
 }
 
-/// Checks worlds one after the other and prints how many states each has; fails if one is not as it
-/// should be.
-pub fn show<W>(
-    worlds: impl IntoIterator<Item = W>,
+/// Checks worlds one after the other, the small ones or with `--large` the large ones, and prints
+/// how many states each has; fails if one is not as it should be.
+pub fn main<W>(
+    program: &'static str,
+    small: fn() -> Vec<W>,
+    large: fn() -> Vec<W>,
     name: impl Fn(&W) -> &'static str,
     check: impl Fn(W) -> Report,
 ) -> ExitCode {
+    let options = clap::Command::new(program)
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Checks the worlds and prints how many states each has")
+        .arg(clap::arg!(--large "Those that take minutes and some gigabytes, instead of the small ones"))
+        .get_matches();
+    let worlds = match options.get_flag("large") {
+        false => small(),
+        true => large(),
+    };
     println!(
         "{:>10} {:>11} {:>7} {:>7}  world",
         "states", "steps", "longest", "seconds"
