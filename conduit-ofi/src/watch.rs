@@ -34,6 +34,16 @@ pub(crate) enum Call {
     Close,
 }
 
+impl Call {
+    /// How many looks it may last. Closing releases all registered memory, which may take seconds.
+    fn patience(self) -> u32 {
+        match self {
+            Self::Peer(_) | Self::Queue => LOOKS,
+            Self::Close => 8 * LOOKS,
+        }
+    }
+}
+
 /// The library call that a rank is in.
 ///
 /// The upper half counts calls, and the lower half is the code of the one under way, 0 without
@@ -97,6 +107,11 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
+    /// The time between two looks.
+    fn pause(&self) -> Duration {
+        self.dead_time / 2 / LOOKS
+    }
+
     /// Says why this rank ends.
     fn message(&self, call: Call) -> String {
         let what = match call {
@@ -105,11 +120,11 @@ impl Watched {
             Call::Close => "to close the endpoint".to_owned(),
         };
         let Self { rank, provider, .. } = self;
-        let seconds = self.dead_time.as_secs_f32() / 2.0;
+        let seconds = (self.pause() * call.patience()).as_secs_f32();
         let gone = self.neighbours.gone();
         format!(
             "rank {rank}: a libfabric call {what} (provider {provider}) has not returned for \
-             {seconds:.1} s, half of CONDUIT_OFI_DEAD_TIME{gone}"
+             {seconds:.1} s (setting CONDUIT_OFI_DEAD_TIME){gone}"
         )
     }
 }
@@ -131,7 +146,7 @@ impl Watch {
     /// The system has no thread left.
     pub(crate) fn start(calls: Arc<Calls>, watched: Watched) -> io::Result<Self> {
         let (end, ended) = channel();
-        let pause = watched.dead_time / 2 / LOOKS;
+        let pause = watched.pause();
         let thread = std::thread::Builder::new()
             .name(format!("conduit watch {}", watched.rank))
             .stack_size(128 << 10)
@@ -186,7 +201,7 @@ impl Looks {
                 }
             }
         }
-        (self.same >= LOOKS).then_some(call)
+        (self.same >= call.patience()).then_some(call)
     }
 }
 
@@ -205,12 +220,12 @@ mod tests {
         for peer in [0, 7, Rank::MAX - 3] {
             for call in [Call::Peer(peer), Call::Queue, Call::Close] {
                 calls.begin(call);
-                assert_eq!(looks(&mut seen, &calls, LOOKS), None);
+                assert_eq!(looks(&mut seen, &calls, call.patience()), None);
                 calls.end();
                 assert_eq!(looks(&mut seen, &calls, 100), None);
                 // The same, but another one.
                 calls.begin(call);
-                assert_eq!(looks(&mut seen, &calls, LOOKS), None);
+                assert_eq!(looks(&mut seen, &calls, call.patience()), None);
                 assert_eq!(looks(&mut seen, &calls, 1), Some(call));
                 calls.end();
             }
@@ -227,8 +242,8 @@ mod tests {
         };
         assert_eq!(
             watched.message(Call::Peer(0)),
-            "rank 2: a libfabric call to rank 0 (provider shm) has not returned for 5.0 s, half of \
-             CONDUIT_OFI_DEAD_TIME"
+            "rank 2: a libfabric call to rank 0 (provider shm) has not returned for 5.0 s (setting \
+             CONDUIT_OFI_DEAD_TIME)"
         );
     }
 }
