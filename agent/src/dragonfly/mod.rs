@@ -36,19 +36,13 @@ use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use conduit_portals::transport::{Transport, Wait};
 
 use routes::Routes;
-use state::{Landing, State};
+pub use state::WINDOW;
+use state::{FRAME, LONG, Landing, State};
 
-/// Bytes of a frame to a neighbour.
-const FRAME: usize = 4096;
 /// Frames to a neighbour that the network reads, at most. While there is one, the next goes when it is full.
 const FLYING: usize = 4;
-/// Bytes that a node has for what a neighbour gives it to pass on to its own group, and as much for other groups.
-pub const WINDOW: usize = 16 << 10;
-
-/// First bytes of headers: of a frame; of a long fragment, before the names of its session and its own header. The
-/// agent's own begin otherwise.
+/// First byte of a frame's header. The agent's own headers begin otherwise.
 const FRAMED: u8 = 0x80;
-const LONG: u8 = 0x81;
 /// Bytes of a long fragment's header before its own.
 const NAMES: usize = 9;
 /// In tokens that are frames'.

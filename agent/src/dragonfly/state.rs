@@ -10,8 +10,14 @@ use slab::Slab;
 
 use super::item::{Item, Kind};
 use super::routes::Routes;
-use super::{FRAME, LONG, WINDOW};
 
+/// Bytes of a frame to a neighbour.
+pub(super) const FRAME: usize = 4096;
+/// Bytes that a node has for what a neighbour gives it to pass on to its own group, and as much for
+/// other groups.
+pub const WINDOW: usize = 16 << 10;
+/// First byte of the header of a long fragment, before the names of its session and its own header.
+pub(super) const LONG: u8 = 0x81;
 /// Bytes for one node that wait here for the first link, at most; one fragment more if they are fewer.
 const QUEUED: usize = 4096;
 /// The longest fragment that is passed on; longer ones go straight to their node.

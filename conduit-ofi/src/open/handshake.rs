@@ -36,7 +36,7 @@ use seal::{SESSION_TAG, SessionKeys, SessionSealer, is_same_tag};
 
 use crate::liveness::Nanos;
 
-pub(super) use known::{Established, Replaced};
+pub(super) use known::{Established, Outgoing, Replaced};
 
 use known::{Known, Live};
 
@@ -53,17 +53,6 @@ const MOST_USED: usize = 1 << 16;
 
 /// How often a CONFIRM is sent before the attempt begins again.
 const MOST_CONFIRMS: u32 = 3;
-
-/// A message to be sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Outgoing {
-    /// To this address.
-    pub(super) to: Box<[u8]>,
-    /// The number of the attempt or session that it belongs to; `None`: to a stranger.
-    pub(super) number: Option<u32>,
-    /// What to send.
-    pub(super) bytes: Vec<u8>,
-}
 
 /// What follows from a message.
 #[derive(Debug)]

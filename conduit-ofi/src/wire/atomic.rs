@@ -5,125 +5,17 @@
 
 use std::ffi::c_void;
 
-use conduit_core::ni::{AtomicOp, AtomicType, Rank};
+use conduit_core::ni::{AtomicOp, Rank};
 use conduit_portals::transport::fragment::Refused;
 use conduit_portals::transport::{NativeAtomic, Remote};
-use libfabric_sys::{
-    FI_ATOMIC_READ, FI_ATOMIC_WRITE, FI_BAND, FI_BOR, FI_BXOR, FI_CSWAP, FI_DOUBLE, FI_EAGAIN,
-    FI_FLOAT, FI_INT32, FI_INT64, FI_MAX, FI_MIN, FI_PROD, FI_SUM, FI_UINT32, FI_UINT64,
-    fi_compare_atomic, fi_compare_atomicvalid, fi_datatype, fi_fetch_atomic, fi_fetch_atomicvalid,
-    fi_op,
-};
+use libfabric_sys::{FI_EAGAIN, fi_compare_atomic, fi_fetch_atomic};
 
-use crate::objects::Objects;
 use crate::slots::Operation;
 use crate::watch::Call;
 
 use super::Wire;
+use super::atomic_ops::{EACH, RESULT, datatype, op, put};
 use super::scope::Scope;
-
-/// Bytes between operand, comparand and result in an operation's buffer.
-const EACH: usize = 8;
-/// Offset of the result.
-const RESULT: usize = 2 * EACH;
-
-/// Writes an operand of this width where the provider expects it.
-fn put(words: &mut [u8], at: usize, value: u64, is_wide: bool) {
-    match is_wide {
-        true => words[at..at + 8].copy_from_slice(&value.to_ne_bytes()),
-        // The low half counts.
-        false => words[at..at + 4].copy_from_slice(&(value as u32).to_ne_bytes()),
-    }
-}
-
-/// The old value, from an operation's buffer.
-pub(super) fn result(words: &[u8], is_wide: bool) -> u64 {
-    let words = &words[RESULT..];
-    match is_wide {
-        true => words
-            .first_chunk()
-            .map_or(0, |word| u64::from_ne_bytes(*word)),
-        false => words
-            .first_chunk()
-            .map_or(0, |word| u32::from_ne_bytes(*word).into()),
-    }
-}
-
-fn op(op: AtomicOp) -> fi_op {
-    match op {
-        AtomicOp::Get => FI_ATOMIC_READ,
-        AtomicOp::Set => FI_ATOMIC_WRITE,
-        // A subtraction is the sum with the negated operand (`negated`).
-        AtomicOp::Add | AtomicOp::Sub => FI_SUM,
-        AtomicOp::Mult => FI_PROD,
-        AtomicOp::Min => FI_MIN,
-        AtomicOp::Max => FI_MAX,
-        AtomicOp::And => FI_BAND,
-        AtomicOp::Or => FI_BOR,
-        AtomicOp::Xor => FI_BXOR,
-        AtomicOp::CompareSwap => FI_CSWAP,
-    }
-}
-
-/// What an operation works on. Those that don't compute take a float's bits: libfabric compares floats
-/// by their values.
-fn datatype(op: AtomicOp, ty: AtomicType) -> fi_datatype {
-    match ty {
-        AtomicType::F32 if op.is_arithmetic() => FI_FLOAT,
-        AtomicType::F64 if op.is_arithmetic() => FI_DOUBLE,
-        AtomicType::F32 => FI_UINT32,
-        AtomicType::F64 => FI_UINT64,
-        AtomicType::I32 => FI_INT32,
-        AtomicType::U32 => FI_UINT32,
-        AtomicType::I64 => FI_INT64,
-        AtomicType::U64 => FI_UINT64,
-    }
-}
-
-/// The atomics that a provider has, a bit for each.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Atomics(u128);
-
-impl Atomics {
-    fn bit(op: AtomicOp, ty: AtomicType) -> u128 {
-        1 << (op as u32 * AtomicType::ALL.len() as u32 + ty as u32)
-    }
-
-    /// Asks the endpoint.
-    pub(super) fn of(objects: &Objects) -> Self {
-        let mut all = Self::default();
-        if !objects.offer.has_atomics() {
-            return all;
-        }
-        for what in AtomicOp::ALL {
-            for ty in AtomicType::ALL {
-                // Providers differ in what they make of a NaN, and of zeros of different sign.
-                if ty.is_float() && matches!(what, AtomicOp::Min | AtomicOp::Max) {
-                    continue;
-                }
-                let mut count = 0;
-                // SAFETY: the endpoint is open.
-                let result = unsafe {
-                    let (ty, code) = (datatype(what, ty), op(what));
-                    match what {
-                        AtomicOp::CompareSwap => {
-                            fi_compare_atomicvalid(objects.ep, ty, code, &mut count)
-                        }
-                        _ => fi_fetch_atomicvalid(objects.ep, ty, code, &mut count),
-                    }
-                };
-                if result == 0 && count > 0 {
-                    all.0 |= Self::bit(what, ty);
-                }
-            }
-        }
-        all
-    }
-
-    pub(super) fn has(self, op: AtomicOp, ty: AtomicType) -> bool {
-        self.0 & Self::bit(op, ty) != 0
-    }
-}
 
 impl<S: Scope> Wire<S> {
     /// See [`conduit_portals::transport::Transport::atomic`].

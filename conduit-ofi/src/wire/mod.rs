@@ -8,6 +8,7 @@
 //! job.
 
 mod atomic;
+mod atomic_ops;
 pub mod connected;
 mod direct;
 #[cfg(test)]
@@ -37,7 +38,7 @@ use crate::slots::Slots;
 use crate::wait::Waiter;
 use crate::watch::{Call, Calls, Watch, Watched};
 
-use atomic::Atomics;
+use atomic_ops::Atomics;
 pub(crate) use scope::{Addresses, Hosts};
 use scope::{FixedJob, Quiet, Scope};
 
@@ -227,8 +228,11 @@ fn elapsed(start: Instant) -> Nanos {
     Nanos::try_from(start.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
 }
 
+/// Completions read by one call.
+const BATCH: usize = 32;
+
 /// The sources of one batch of messages.
-type Sources = [fi_addr_t; receive::BATCH];
+type Sources = [fi_addr_t; BATCH];
 
 impl<S: Scope> Wire<S> {
     pub(crate) fn new(parts: Parts<S>, config: &WireConfig) -> Result<Self, Refusal> {
@@ -282,7 +286,7 @@ impl<S: Scope> Wire<S> {
             // libfabric can't cancel what is under way.
             pieces: limits.pieces >= 2 && allows_zero_copy && seal.is_none() && !S::OPEN,
             seal: seal.map(Box::new),
-            sources: has_source.then(|| Box::new([FI_ADDR_UNSPEC; receive::BATCH])),
+            sources: has_source.then(|| Box::new([FI_ADDR_UNSPEC; BATCH])),
             accepts_unknown_source: !has_source || size > MAX_PREINSERTED,
             frame,
             inject: limits.inject,

@@ -20,12 +20,10 @@ use crate::objects::Refusal;
 use crate::slots::Operation;
 use crate::watch::Call;
 
-use super::Wire;
-use super::atomic::result;
+use super::atomic_ops::result;
 use super::scope::Scope;
+use super::{BATCH, Wire};
 
-/// Completions read by one call.
-pub(super) const BATCH: usize = 32;
 /// Reads of the queue in one call of `receive`.
 const READS: u32 = 8;
 

@@ -1,5 +1,5 @@
 //! A transport over one that has [connections](Connect) for a few peers: those with whom a rank has
-//! most traffic get them ([`lanes`](::lanes), where both ends pay).
+//! most traffic get them ([`lanes`], where both ends pay).
 //!
 //! A connection has two channels, as a link has, and each changes over by itself. Into it: an
 //! announcement is the last fragment of the channel's base path, and the receiver takes nothing out

@@ -1,7 +1,7 @@
 //! Wide windows for the few peers that send most.
 //!
 //! In a large job the windows of all have the least size, whoever sends much: two of the largest
-//! messages. So each rank has lanes ([`lanes`](::lanes)) to give away, which are wide windows here.
+//! messages. So each rank has lanes ([`lanes`]) to give away, which are wide windows here.
 //! A lane is a number: the peer's limit is raised when it takes the offer, and lowered when the
 //! lane is recalled; it is returned once what is under way fits a window as all have it. What is
 //! consumed is reported as before, so this may lag behind and does no harm.

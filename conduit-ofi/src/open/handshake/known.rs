@@ -2,7 +2,16 @@
 
 use seal::{SESSION_TAG, SessionKeys};
 
-use super::Outgoing;
+/// A message to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::open) struct Outgoing {
+    /// To this address.
+    pub(in crate::open) to: Box<[u8]>,
+    /// The number of the attempt or session that it belongs to; `None`: to a stranger.
+    pub(in crate::open) number: Option<u32>,
+    /// What to send.
+    pub(in crate::open) bytes: Vec<u8>,
+}
 
 /// A session that has begun.
 #[derive(Debug)]

@@ -45,7 +45,8 @@ use crate::provider::Offer;
 use crate::slots::{Operation, Slots};
 use crate::wait::Waiter;
 
-use super::receive::{BATCH, deliver};
+use super::BATCH;
+use super::receive::deliver;
 use super::scope::Scope;
 use super::send::seal_frame;
 use super::{Addresses, SMALL, Wire};

@@ -1,6 +1,7 @@
 //! A rank's end of the protocol: its links, their timers, and the order in which they send.
 
 mod idle;
+mod idle_links;
 mod queues;
 mod receive;
 mod senders;
@@ -17,7 +18,7 @@ use super::timers::Timers;
 
 pub use receive::{Dropped, Received};
 
-use idle::IdleLinks;
+use idle_links::IdleLinks;
 use queues::{Queue, Queues};
 use senders::Senders;
 
