@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Rank;
-
+/// A process of the job, `0..size`. GASNet-1 says node.
+pub type Rank = u32;
 /// An index of the portal table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PtIndex(pub u8);

@@ -27,16 +27,13 @@ mod poll;
 pub use apply::{apply_atomic, apply_atomic_at, atomic_result};
 pub use event::{Event, Outcome, PutEvent};
 pub use memory::{
-    Claim, EqId, MatchEntry, MdId, MeEvents, MeId, MeMemory, MeOptions, PtIndex, Region, RegionId,
-    Unlink, Window,
+    Claim, EqId, MatchEntry, MdId, MeEvents, MeId, MeMemory, MeOptions, PtIndex, Rank, Region,
+    RegionId, Unlink, Window,
 };
 pub use operation::{Ack, Atomic, AtomicOp, AtomicType, Exchange, Get, Inject, Put, Submit};
 pub use poll::{Closure, Ready, Sink};
 
 use std::time::Duration;
-
-/// A process of the job, `0..size`. GASNet-1 says node.
-pub type Rank = u32;
 
 /// What a call on the network can refuse. Each names its operation; nothing has happened when it is returned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

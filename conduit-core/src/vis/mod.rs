@@ -17,7 +17,6 @@ mod wire;
 
 pub(crate) use copy::{copy_all, copy_rows};
 pub(crate) use plan::{Message, Room};
-use runs::Run;
 pub(crate) use runs::{Piece, Pieces, overlapping};
 pub(crate) use wire::{Malformed, walk};
 

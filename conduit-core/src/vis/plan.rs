@@ -1,7 +1,7 @@
 //! Which pieces go into a message.
 
+use super::runs::{Piece, Pieces, Run};
 use super::wire::Encoder;
-use super::{Piece, Pieces, Run};
 
 /// What a message has room for.
 #[derive(Debug, Clone, Copy)]

@@ -3,9 +3,9 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::runs::{Runs, overlapping};
+use super::runs::{Run, Runs, overlapping};
 use super::wire::{Encoder, Malformed, walk};
-use super::{Block, Message, Outside, Pieces, Places, Room, Run, Shape, copy_all};
+use super::{Block, Message, Outside, Pieces, Places, Room, Shape, copy_all};
 
 /// A description that owns its lists.
 #[derive(Debug, Clone)]

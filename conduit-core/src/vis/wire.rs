@@ -10,7 +10,7 @@
 //!
 //! So rows of arrays cost the same whatever their length, and scattered runs that are not far apart a few bytes each.
 
-use super::Run;
+use super::runs::Run;
 
 /// Most bytes of a group.
 const MOST_GROUP: usize = 4 * 10;
