@@ -123,9 +123,10 @@ impl Walk<'_, '_> {
                 } else if attribute.starts_with("path") {
                     path = attribute.split('"').nth(1).map(str::to_owned);
                 }
-            } else if items && input.peek(Token![pub]) {
+            } else if input.peek(Token![pub]) {
+                // Of a field, too: the path in `pub(in path)` is no import.
                 input.parse::<Visibility>()?;
-                public = input.peek(Token![use]);
+                public = items && input.peek(Token![use]);
             } else if input.peek(Token![use]) {
                 input.parse::<Token![use]>()?;
                 // Not `impl Trait + use<'a>`, nor what a macro makes.

@@ -55,6 +55,13 @@ fn re_exports_lead_to_the_file_that_defines() {
 }
 
 #[test]
+fn visibility_is_no_import() {
+    let root = ("lib.rs", "mod a; use a::A;");
+    let a = ("/a.rs", "pub(in crate) struct A { pub(in crate) f: u8 }");
+    assert!(found(&[root, a]).is_empty());
+}
+
+#[test]
 fn names_of_other_crates_are_no_imports() {
     let root = ("lib.rs", "mod a; pub use other::C; use a::A;");
     let a = ("/a.rs", "use crate::C; use b::B; pub struct A;");
