@@ -3,8 +3,20 @@
 
 use std::net::{IpAddr, ToSocketAddrs};
 
-use super::{Family, OpenError};
+use super::error::OpenError;
 use crate::socket::{Interface, choose};
+
+/// Which family of IP addresses is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Family {
+    /// Either, and IPv4 rather than IPv6.
+    #[default]
+    Any,
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
 
 /// Splits a text into host and port (0: any). Either may be missing.
 pub(super) fn parse(text: &str) -> Result<(&str, u16), OpenError> {

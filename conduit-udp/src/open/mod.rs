@@ -7,6 +7,7 @@
 //! `docs/udp.md` has the messages and the reasons.
 
 mod address;
+mod error;
 mod handshake;
 mod host;
 mod node;
@@ -15,7 +16,6 @@ mod peers;
 mod tests;
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,9 @@ use crate::socket::{
 use address::Address;
 use node::Node;
 
+pub use error::OpenError;
 pub use handshake::HandshakeCounters;
+pub use host::Family;
 
 /// The setting that bounds the number of peers.
 pub const MAX_PEERS_SETTING: &str = "CONDUIT_NA_MAX_PEERS";
@@ -46,18 +48,6 @@ pub enum Trust {
     Secret(Secret),
     /// Everybody who can send it a packet from where they say they are.
     Unauthenticated,
-}
-
-/// Which family of IP addresses is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Family {
-    /// Either, and IPv4 rather than IPv6.
-    #[default]
-    Any,
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
 }
 
 /// The configuration of an open network over UDP.
@@ -108,41 +98,6 @@ impl OpenConfig {
             faults: FaultConfig::default(),
         }
     }
-}
-
-/// Why the network could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// What names this process's interface or port can't be used.
-    #[error("UDP at {host:?}: {reason}")]
-    Host {
-        /// The text.
-        host: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// No interface fits the subnet.
-    #[error("UDP within the subnet {subnet:?}: {reason}")]
-    Subnet {
-        /// The text.
-        subnet: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Another process has the port.
-    #[error("the UDP port of {0} is taken by another process")]
-    Taken(SocketAddr),
-    /// The socket could not be opened.
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-    /// The operating system refused.
-    #[error("UDP: {what}: {error}")]
-    System {
-        /// What was asked.
-        what: &'static str,
-        /// The system's error.
-        error: io::Error,
-    },
 }
 
 fn system(what: &'static str) -> impl FnOnce(io::Error) -> OpenError {

@@ -6,30 +6,13 @@ use std::collections::HashMap;
 use am::select;
 use parking_lot::RwLock;
 
+use super::description::Bound;
 use super::process::can_copy;
 use super::{Memory, Remote};
 use crate::engine::error::{Error, Result};
 use crate::engine::parts::job::Job;
 use crate::engine::parts::table::{index, tag};
 use crate::ni::{MatchEntry, MeEvents, MeMemory, MeOptions, Ni, Rank};
-
-/// Memory that a rank has bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bound {
-    /// The number that it is bound to; 0: it is its owner's segment.
-    pub index: u16,
-    /// Its address at its owner.
-    pub address: u64,
-    /// Bytes.
-    pub len: usize,
-}
-
-impl Bound {
-    fn holds(&self, address: u64, len: usize) -> bool {
-        let offset = address.wrapping_sub(self.address);
-        len <= self.len && offset <= (self.len - len) as u64
-    }
-}
 
 /// Memory of a rank that was published here.
 #[derive(Debug, Clone, Copy)]

@@ -2,6 +2,7 @@
 
 mod attach;
 mod bound;
+mod description;
 mod local;
 mod process;
 mod ranges;
@@ -20,8 +21,8 @@ use crate::engine::error::{Error, Result};
 use crate::fork::Wiped;
 use crate::ni::{MdId, Ni, Rank};
 use crate::shared;
-pub use bound::Bound;
 use bound::BoundMemory;
+pub use description::Bound;
 pub(in crate::engine) use local::{Local, Source};
 use process::ProcessSegments;
 pub(in crate::engine) use remote::Remote;

@@ -1,0 +1,19 @@
+//! What is said of memory, to callers too.
+
+/// Memory that a rank has bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// The number that it is bound to; 0: it is its owner's segment.
+    pub index: u16,
+    /// Its address at its owner.
+    pub address: u64,
+    /// Bytes.
+    pub len: usize,
+}
+
+impl Bound {
+    pub(super) fn holds(&self, address: u64, len: usize) -> bool {
+        let offset = address.wrapping_sub(self.address);
+        len <= self.len && offset <= (self.len - len) as u64
+    }
+}
