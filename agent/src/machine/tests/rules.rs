@@ -165,17 +165,23 @@ fn no_more_of_a_source_is_settled_than_was_not_pulled() {
     assert!(machine.on_settle(PEER, source, 0, 40).is_ok());
 }
 
-/// Strips that overlap are too many bytes. Counted when they end, the arrival would end early and
-/// its key serve another message while a strip still comes.
-#[test]
-fn strips_count_from_their_begin() {
-    let mut machine = machine();
+/// A part of 100 bytes that is asked for.
+fn part(machine: &mut Machine<Empty>) -> u32 {
     let origin = Origin::Part {
         name: [0].into(),
         destination: [1].into(),
     };
     let part = machine.add_arrival(PEER, &NOTHING, 0..100, origin, For::Loan(0, 0));
     machine.feed(&mut Empty);
+    part
+}
+
+/// Strips that overlap are too many bytes. Counted when they end, the arrival would end early and
+/// its key serve another message while a strip still comes.
+#[test]
+fn strips_count_from_their_begin() {
+    let mut machine = machine();
+    let part = part(&mut machine);
     assert!(machine.begin_strip(PEER, part, 0, 60).is_ok());
     assert!(machine.begin_strip(PEER, part, 30, 41).is_err());
     assert!(machine.begin_strip(PEER, part, 30, 40).is_ok());
@@ -186,12 +192,7 @@ fn strips_count_from_their_begin() {
 fn a_part_is_not_refused_after_some_of_it_has_come() {
     let refused_after = |bytes: usize| {
         let mut machine = machine();
-        let origin = Origin::Part {
-            name: [0].into(),
-            destination: [1].into(),
-        };
-        let part = machine.add_arrival(PEER, &NOTHING, 0..100, origin, For::Loan(0, 0));
-        machine.feed(&mut Empty);
+        let part = part(&mut machine);
         if bytes > 0 {
             machine.begin_strip(PEER, part, 0, bytes).unwrap();
             machine.end_strip(part, bytes);
