@@ -1,8 +1,9 @@
 //! The end of a job.
 //!
-//! A job ends for all ranks as soon as one calls `gasnet_exit`, returns from `main`, or calls `exit`. The rank that ends it
-//! tells the others. Those get `SIGQUIT` if the client catches it, and end, whatever code the client's handler gives to
-//! `gasnet_exit`: the job's code is that of the rank that ended it.
+//! A job ends for all ranks when one calls `gasnet_exit`, returns from `main`, or calls `exit`. The
+//! rank that ends it tells the others. Those may end by themselves for a second if the code is 0
+//! (`CONDUIT_EXIT_GRACE`). Then they get `SIGQUIT` if the client catches it, and end, whatever code
+//! the client's handler gives to `gasnet_exit`: the job's code is that of the rank that ended it.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::AcqRel, Ordering::Acquire};

@@ -54,7 +54,7 @@ impl Default for Settings {
 pub struct SettingsError {
     /// Which.
     pub name: &'static str,
-    /// What it is.
+    /// The value.
     pub value: u32,
     /// The least that is accepted.
     pub low: u32,

@@ -914,7 +914,9 @@ fn ending() {
             assert_eq!(finished.code, Some(7), "{network}: {finished:#?}");
         }
         for network in ["shm", "udp"] {
-            let job = job(&program, 3, &["last-words", "0"]).env("CONDUIT_EXIT_GRACE", "600000");
+            let job = job(&program, 3, &["last-words", "0"])
+                .env("GASNET_EXITTIMEOUT", "600")
+                .env("CONDUIT_EXIT_GRACE", "600000");
             let finished = ran(job.env("CONDUIT_NETWORK", network));
             assert_eq!(finished.code, Some(0), "{network}: {finished:#?}");
             assert!(finished.stdout.contains("last words"), "{finished:#?}");

@@ -10,8 +10,8 @@ use crate::threads::Mode;
 
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Tells all other ranks that the job ends with `code`, and waits until they know, at most
-    /// `timeout`. After a grace (`CONDUIT_EXIT_GRACE`) their calls end with [`Error::Exited`]. May
-    /// be called at any time, from handlers too. True: all have answered.
+    /// `timeout`. Their calls then end with [`Error::Exited`], after a grace (`CONDUIT_EXIT_GRACE`)
+    /// if the code is 0. May be called at any time, from handlers too. True: all have answered.
     pub fn announce_exit(&self, code: i32, timeout: Duration) -> bool {
         self.credits.write_statistics(&self.job, When::End);
         let end = Instant::now() + timeout;

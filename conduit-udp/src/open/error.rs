@@ -13,7 +13,7 @@ pub enum OpenError {
     Host {
         /// The text.
         host: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// No interface fits the subnet.
@@ -21,7 +21,7 @@ pub enum OpenError {
     Subnet {
         /// The text.
         subnet: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// Another process has the port.
@@ -33,7 +33,7 @@ pub enum OpenError {
     /// The operating system refused.
     #[error("UDP: {what}: {error}")]
     System {
-        /// What was asked.
+        /// The request.
         what: &'static str,
         /// The system's error.
         error: io::Error,

@@ -30,8 +30,8 @@ pub(in crate::engine) struct Job<N: Ni> {
     /// Falls when something has gone wrong for good, which `fault` tells. Whoever calls looks at it.
     standing: Standing,
     fault: OnceLock<Error>,
-    /// Another rank ends the job: the error that follows, and when.
-    exit: OnceLock<(Error, Instant)>,
+    /// The rank that ends the job, its code, and when this rank ends for it.
+    exit: OnceLock<(Rank, i32, Instant)>,
     /// See [`Job::want_poll`].
     wants_poll: AtomicBool,
 }
@@ -127,17 +127,17 @@ impl<N: Ni> Job<N> {
             0 => self.settings.exit_grace(),
             _ => Duration::ZERO,
         };
-        let _ = (self.exit).set((Error::Exited { by, code }, Instant::now() + grace));
+        let _ = self.exit.set((by, code, Instant::now() + grace));
         self.end_when_due();
     }
 
     /// Ends the job here when the grace after another rank's exit is over; until then each poll is
     /// to look again.
     pub(in crate::engine) fn end_when_due(&self) {
-        if let Some((error, end)) = self.exit.get() {
-            match Instant::now() < *end {
+        if let Some(&(by, code, end)) = self.exit.get() {
+            match Instant::now() < end {
                 true => self.want_poll(),
-                false => self.fail(error.clone()),
+                false => self.fail(Error::Exited { by, code }),
             }
         }
     }
@@ -145,10 +145,7 @@ impl<N: Ni> Job<N> {
     /// The code with which another rank ends the job, once it has said so. From then on a peer that
     /// is gone has not failed.
     pub(in crate::engine) fn exit_code(&self) -> Option<i32> {
-        match self.exit.get() {
-            Some((Error::Exited { code, .. }, _)) => Some(*code),
-            _ => None,
-        }
+        self.exit.get().map(|&(_, code, _)| code)
     }
 
     /// Records that a message of this rank makes no sense.

@@ -10,8 +10,6 @@ use crate::protocol::link::Link;
 /// The table of open links shrinks when it has more entries than this and three of four are free,
 /// and when all are free.
 const FEW: usize = 64;
-/// Idle links checked in one call, after a time without checks.
-const MAX_CHECKS: u64 = 256;
 
 impl Endpoint {
     /// Opens a link to a peer that has none, or reopens an idle one.
@@ -132,14 +130,7 @@ impl Endpoint {
 
     /// Does the next step of the sweep over idle links, if it is due.
     pub(super) fn sweep_idle_links(&mut self, now: Nanos) {
-        let Some(due) = self.idle_links.timeout().filter(|&due| due <= now) else {
-            return;
-        };
-        let interval = self.idle_links.interval(&self.config);
-        self.idle_links.check_next_at(now + interval);
-        let late = 1 + (now - due) / interval;
-        let checks = late.saturating_mul(self.idle_links.checks_per(interval, &self.config));
-        for _ in 0..checks.min(MAX_CHECKS) {
+        for _ in 0..self.idle_links.begin_step(now, &self.config) {
             let Some((peer, silence)) = self.idle_links.next(now) else {
                 return;
             };

@@ -11,6 +11,9 @@ use crate::protocol::link::IdleLink;
 const SWEEP_STEPS: u64 = 16;
 /// A rank with very many idle links checks one in this time, on average.
 const MIN_INTERVAL: Nanos = 1_000_000;
+/// Idle links checked in one call, after a time without checks.
+const MAX_CHECKS: u64 = 256;
+
 /// The idle links of a rank, in one array without gaps.
 ///
 /// Nothing is outstanding to the peer of an idle link, but a rank may wait for that peer to send
@@ -46,18 +49,26 @@ impl IdleLinks {
         (!self.entries.is_empty()).then_some(self.next_check)
     }
 
-    pub(super) fn check_next_at(&mut self, time: Nanos) {
-        self.next_check = time;
+    /// Begins the next step of the sweep, if it is due. Returns the number of links to check.
+    pub(super) fn begin_step(&mut self, now: Nanos, config: &Config) -> u64 {
+        let Some(due) = self.timeout().filter(|&due| due <= now) else {
+            return 0;
+        };
+        let interval = self.interval(config);
+        self.next_check = now + interval;
+        let late = 1 + (now - due) / interval;
+        let checks = late.saturating_mul(self.checks_per(interval, config));
+        checks.min(MAX_CHECKS)
     }
 
     /// Time between the steps of a sweep.
-    pub(super) fn interval(&self, config: &Config) -> Nanos {
+    fn interval(&self, config: &Config) -> Nanos {
         let checks = (self.entries.len() as u64).clamp(1, SWEEP_STEPS);
         (sweep_time(config) / checks).max(MIN_INTERVAL)
     }
 
     /// Links to check after such an interval.
-    pub(super) fn checks_per(&self, interval: Nanos, config: &Config) -> u64 {
+    fn checks_per(&self, interval: Nanos, config: &Config) -> u64 {
         let share = (self.entries.len() as u64 * interval).div_ceil(sweep_time(config));
         share.min(interval / MIN_INTERVAL).max(1)
     }

@@ -1,4 +1,4 @@
-//! What is said of memory, to callers too.
+//! The description of bound memory, which errors name too.
 
 /// Memory that a rank has bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
