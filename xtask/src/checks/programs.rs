@@ -157,7 +157,8 @@ impl Program {
         let status = child.wait()?;
         let errors = errors.join().unwrap_or_default();
         let tests = timed(&self.name, &order, &ends, threads);
-        let output = (!status.success()).then(|| format!("{text}{errors}{status}"));
+        // The failures last: a log may be cut, and processes started by tests can write much.
+        let output = (!status.success()).then(|| format!("{errors}{text}{status}"));
         Ok(Run {
             tests,
             processor_seconds,
