@@ -63,7 +63,8 @@ def die_with_parent():
 def startup_bytes():
     """As Dragon's `send_startup_info` writes it, for a job of this host."""
     number = lambda value: value.to_bytes(4, "little")
-    address = number(int(ipaddress.ip_address("127.0.0.1")))
+    # An address of this process alone: other tests may have the same port at the same time.
+    address = number(int(ipaddress.ip_address("127.0.0.0")) | os.getpid() & 0xFFFFFF)
     head = b"".join(number(value) for value in (1, 7575, 1, 0, 0, 0, 0, 1))
     return head + address + number(2) + b"lo" + address + utils.host_id().to_bytes(8, "little") + number(0)
 
