@@ -163,6 +163,12 @@ unsafe fn copy(
     Ok(())
 }
 
+/// Puts a message's bytes at an address of this process; false if that is no memory.
+pub(crate) fn place(address: usize, bytes: &[u8]) -> bool {
+    // SAFETY: the bytes of a slice; what is at the address is the word of whoever has attached everything.
+    unsafe { write(this(), address as u64, bytes.as_ptr(), bytes.len()) }.is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

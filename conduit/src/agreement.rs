@@ -3,8 +3,8 @@
 //! A barrier whose name is a hash of them tells, in as many messages as any barrier. Only if it does not match do
 //! ranks say what they have.
 
+use conduit_core::barrier::BarrierOutcome;
 use conduit_core::barrier::Value;
-use conduit_core::engine::BarrierOutcome;
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 

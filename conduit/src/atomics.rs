@@ -1,6 +1,7 @@
 //! Remote atomics on the numbers of a segment.
 
-use conduit_core::engine::{AtomicRequest, Blocking, Completion};
+use conduit_core::atomics::AtomicRequest;
+use conduit_core::kernel::{Blocking, Completion};
 use conduit_core::ni::{self, AtomicType, Rank};
 use conduit_core::threads::Mode;
 

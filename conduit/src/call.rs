@@ -1,8 +1,8 @@
 //! A message in its handler's hands.
 
-use conduit_core::engine;
 use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
+use conduit_core::{engine, kernel, messages};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::{Args, Error, Landed, Long, Medium, Network, Payload, Result, Segment, Short};
@@ -25,7 +25,7 @@ impl<'a, M: Mode> Call<'a, M> {
     }
 
     #[inline]
-    pub(crate) fn payload(&self) -> engine::Payload<'a> {
+    pub(crate) fn payload(&self) -> messages::Payload<'a> {
         self.0.payload()
     }
 
@@ -60,7 +60,7 @@ impl<'a, M: Mode> Call<'a, M> {
     }
 
     #[inline]
-    fn done(&self, call: &'static str, result: engine::Result<()>) -> Result<()> {
+    fn done(&self, call: &'static str, result: kernel::Result<()>) -> Result<()> {
         result.map_err(|error| Error::of(call, self.rank(), error))
     }
 

@@ -4,7 +4,7 @@ use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-pub use conduit_core::collective::{DataType, ReduceOp};
+pub use conduit_core::collectives::{DataType, ReduceOp};
 
 use crate::{Conduit, Result};
 

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use conduit_core::barrier::BarrierOutcome;
 use conduit_core::barrier::Value;
-use conduit_core::engine::{BarrierOutcome, Error as EngineError};
+use conduit_core::kernel::Error as EngineError;
 use conduit_core::ni::Rank;
 use conduit_core::stderr;
 use conduit_core::threads::{Mode, Seq};
@@ -21,7 +22,7 @@ use crate::{Error, Member, Result, process_code};
 /// To drop it without [`finish`](Conduit::finish) leaves the others alone, which is told on standard error.
 ///
 /// A child that this process makes by `fork` may only `exec`, or end by `_exit`: what it inherits of the job is the rank's. Every
-/// call that would use the network is refused there ([`conduit_core::engine::Error::Forked`]), to drop this does nothing, and
+/// call that would use the network is refused there ([`conduit_core::kernel::Error::Forked`]), to drop this does nothing, and
 /// [`exit`](Conduit::exit) ends the child alone. A child that is made in a handler must not return from that either, as the poll
 /// around it would go on.
 pub struct Conduit<M: Mode = Seq> {

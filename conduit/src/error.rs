@@ -3,7 +3,7 @@
 use std::fmt;
 
 use conduit_core::barrier::Calls;
-use conduit_core::engine::Error as EngineError;
+use conduit_core::kernel::Error as EngineError;
 use conduit_core::ni::Rank;
 
 /// The result of a call.

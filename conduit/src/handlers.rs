@@ -4,7 +4,8 @@ use std::any::type_name;
 use std::marker::PhantomData;
 
 use am::handlers::{Accepts, CLIENT_FIRST, Entry, Registration};
-use conduit_core::engine::{Handler, Payload as Carried};
+use conduit_core::engine::Handler;
+use conduit_core::messages::Payload as Carried;
 use conduit_core::threads::{Mode, Runs, Seq};
 use zerocopy::{CastError, FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -3,7 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use conduit_core::engine::{Engine, Error as EngineError};
+use conduit_core::engine::Engine;
+use conduit_core::kernel::Error as EngineError;
 use conduit_core::ni::{NiError, Rank};
 use conduit_core::threads::{Mode, Seq};
 use networks::Hosts;

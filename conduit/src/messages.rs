@@ -1,6 +1,7 @@
 //! Sending active messages.
 
-use conduit_core::engine::{Blocking, Prepared};
+use conduit_core::kernel::Blocking;
+use conduit_core::messages::Prepared;
 use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
 use zerocopy::{Immutable, IntoBytes};

@@ -1,9 +1,9 @@
 //! Puts and gets of memory that does not lie in one piece: GASNet's vector, indexed and strided ones.
 
-use conduit_core::engine::{Blocking, Completion, Error};
+use conduit_core::kernel::{Blocking, Completion, Error};
 use conduit_core::ni::Rank;
+use conduit_core::rma::vis::Places;
 use conduit_core::threads::Mode;
-use conduit_core::vis::Places;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::{Conduit, Result, Scope, Shape};

@@ -1,7 +1,8 @@
 //! Puts and gets.
 
-use conduit_core::engine::{Blocking, Class, Completion, Handle, value_bytes};
+use conduit_core::kernel::{Blocking, Completion, Handle};
 use conduit_core::ni::Rank;
+use conduit_core::rma::{Class, value_bytes};
 use conduit_core::threads::Mode;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 

@@ -2,7 +2,8 @@
 
 use std::marker::PhantomData;
 
-use conduit_core::engine::{AtomicRequest, Blocking, Completion};
+use conduit_core::atomics::AtomicRequest;
+use conduit_core::kernel::{Blocking, Completion};
 use conduit_core::ni::{self, Rank};
 use conduit_core::threads::Mode;
 use zerocopy::{FromBytes, Immutable, IntoBytes};

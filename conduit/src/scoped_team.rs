@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use conduit_core::collective::ReduceOp;
-use conduit_core::engine::Reduction;
+use conduit_core::collectives::ReduceOp;
+use conduit_core::collectives::Reduction;
 use conduit_core::threads::{Mode, Seq};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 

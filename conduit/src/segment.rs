@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::fence;
 
-use conduit_core::engine::{AtomicRequest, Engine};
+use conduit_core::atomics::AtomicRequest;
+use conduit_core::engine::Engine;
 use conduit_core::ni::{self, Rank};
 use conduit_core::shared;
 use conduit_core::threads::{Mode, Seq};
@@ -79,7 +80,7 @@ impl<'a, M: Mode> Segment<'a, M> {
     }
 
     #[inline]
-    fn error(&self, call: &'static str) -> impl Fn(conduit_core::engine::Error) -> Error {
+    fn error(&self, call: &'static str) -> impl Fn(conduit_core::kernel::Error) -> Error {
         let rank = self.engine.rank();
         move |error| Error::of(call, rank, error)
     }

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use conduit_core::collective::{Kind, ReduceOp, Team as Members, TeamId};
-use conduit_core::engine::{
-    CollectiveSync, Completion, Error as EngineError, Handle, Join, Reduction,
-};
+use conduit_core::collectives::{CollectiveSync, Join, Reduction};
+use conduit_core::collectives::{Kind, ReduceOp, Team as Members, TeamId};
+use conduit_core::kernel::{Completion, Error as EngineError, Handle};
 use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
 use zerocopy::{FromBytes, Immutable, IntoBytes};

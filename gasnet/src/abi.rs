@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use am::handlers::Accepts;
 use conduit::Rank;
-use conduit_core::engine::Blocking;
+use conduit_core::kernel::Blocking;
 
 /// `GASNET_OK` and the error codes.
 pub(crate) const OK: c_int = 0;

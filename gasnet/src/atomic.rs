@@ -6,7 +6,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
 use conduit::Rank;
-use conduit_core::engine::{AtomicRequest, Completion, Handle};
+use conduit_core::atomics::AtomicRequest;
+use conduit_core::kernel::{Completion, Handle};
 use conduit_core::ni::{AtomicOp, AtomicType};
 use parking_lot::Mutex;
 

@@ -2,9 +2,9 @@
 
 use std::ffi::{c_int, c_void};
 
+use conduit_core::barrier::BarrierOutcome;
 use conduit_core::barrier::{Calls, Value};
-use conduit_core::collective::TeamId;
-use conduit_core::engine::BarrierOutcome;
+use conduit_core::collectives::TeamId;
 
 use crate::abi::{self, events};
 use crate::event::{SHIFT, event};

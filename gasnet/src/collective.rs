@@ -3,8 +3,9 @@
 use std::ffi::c_void;
 
 use conduit::Rank;
-use conduit_core::collective::{DataType, Kind, ReduceOp};
-use conduit_core::engine::{CollectiveSync, Completion, Handle, ReduceFunction, Reduction};
+use conduit_core::collectives::{CollectiveSync, ReduceFunction, Reduction};
+use conduit_core::collectives::{DataType, Kind, ReduceOp};
+use conduit_core::kernel::{Completion, Handle};
 
 use crate::event::{event, wait_for};
 use crate::fault::{Refusal, fatal, sure};
@@ -258,7 +259,7 @@ unsafe extern "C" fn gex_Coll_ReduceToAllNB(
     unsafe { reduce(CALL, &team, None, data, count, how) }
 }
 
-fn started_event(call: &str, started: conduit_core::engine::Result<Handle>) -> usize {
+fn started_event(call: &str, started: conduit_core::kernel::Result<Handle>) -> usize {
     event(Some(sure(call, started)))
 }
 

@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use conduit_core::engine::Bound;
+use conduit_core::memory::Bound;
 use parking_lot::RwLock;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 

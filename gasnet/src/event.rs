@@ -7,7 +7,7 @@
 
 use std::ffi::c_int;
 
-use conduit_core::engine::Handle;
+use conduit_core::kernel::Handle;
 
 use crate::abi::{self, events};
 use crate::barrier;

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use conduit::NetworkError;
-use conduit_core::engine::Error as EngineError;
+use conduit_core::kernel::Error as EngineError;
 use conduit_core::stderr::write_line;
 
 use crate::abi::{self, Flags};

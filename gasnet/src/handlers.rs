@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use am::MAX_ARGS;
 use am::handlers::{Entry as AmEntry, Registration};
 use conduit::{Handler, Message};
-use conduit_core::engine::Payload;
+use conduit_core::messages::Payload;
 
 use crate::Mode;
 use crate::abi::{

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use conduit_core::engine::Class;
+use conduit_core::rma::Class;
 
 use crate::abi::Categories;
 use crate::event::{event, ready};

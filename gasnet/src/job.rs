@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
 use conduit::{Member, Network, Rank};
-use conduit_core::engine::{Engine, Segment};
+use conduit_core::engine::Engine;
+use conduit_core::memory::Segment;
 
 use crate::Mode;
 use crate::abi;
@@ -326,7 +327,7 @@ extern "C" fn gasnet_AMPoll() -> c_int {
 /// `state` is that of the loop: 8 bytes, zero before the first round.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_wait_step(state: *mut c_void) {
-    use conduit_core::engine::Waiter;
+    use conduit_core::kernel::Waiter;
     const { assert!(size_of::<Waiter>() == 8 && align_of::<Waiter>() <= 8) };
     // SAFETY: the macro's own variable of that size, whose zeros are a new `Waiter`.
     let waiter = unsafe { &mut *state.cast::<Waiter>() };

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use conduit::{Handle, Rank};
-use conduit_core::engine::{Blocking, Completion};
+use conduit_core::kernel::{Blocking, Completion};
 
 use crate::abi::{self, Flags, LegacyEntry};
 use crate::fault::{Refusal, code, fatal, refuse, started, sure};

@@ -6,8 +6,9 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use conduit::Rank;
-use conduit_core::collective::Kind;
-use conduit_core::engine::{CollectiveSync, Completion};
+use conduit_core::collectives::CollectiveSync;
+use conduit_core::collectives::Kind;
+use conduit_core::kernel::Completion;
 
 use crate::collective::memory;
 use crate::event::event;

@@ -13,7 +13,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::mem::ManuallyDrop;
 
 use conduit::{Network, Rank};
-use conduit_core::engine::{Prepared, PreparedReply};
+use conduit_core::messages::{Prepared, PreparedReply};
 
 use crate::Mode;
 use crate::abi::{Flags, events};

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use conduit::Rank;
-use conduit_core::engine::Error as EngineError;
+use conduit_core::kernel::Error as EngineError;
 
 use crate::abi::{self, Flags, events};
 use crate::fault::{Refusal, fatal, started};

@@ -4,7 +4,8 @@
 use std::ffi::{c_int, c_void};
 
 use conduit::{Handle, Rank};
-use conduit_core::engine::{Blocking, Completion, value_bytes};
+use conduit_core::kernel::{Blocking, Completion};
+use conduit_core::rma::value_bytes;
 use conduit_core::shared;
 
 use crate::abi::{Flags, events};

@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use conduit::Rank;
-use conduit_core::collective::TeamId;
-use conduit_core::engine::Segment;
+use conduit_core::collectives::TeamId;
+use conduit_core::memory::Segment;
 
 use crate::abi::{self, SegmentInfo, events};
 use crate::barrier;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use conduit::Rank;
-use conduit_core::collective::{Team, TeamId};
-use conduit_core::engine::Join;
+use conduit_core::collectives::Join;
+use conduit_core::collectives::{Team, TeamId};
 use parking_lot::RwLock;
 
 use crate::abi::{self, Location, Memvec, TeamFlags};

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_uint, c_void};
 
 use conduit::Rank;
-use conduit_core::engine::{Completion, Handle};
-use conduit_core::vis::{Places, Shape};
+use conduit_core::kernel::{Completion, Handle};
+use conduit_core::rma::vis::{Places, Shape};
 
 use crate::abi::{Flags, events};
 use crate::event::event;
@@ -170,7 +170,7 @@ fn result(
     call: &str,
     engine: &TheEngine,
     form: c_uint,
-    started: Result<Option<Handle>, conduit_core::engine::Error>,
+    started: Result<Option<Handle>, conduit_core::kernel::Error>,
 ) -> usize {
     let started = sure(call, started);
     match (form, started) {

@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
 use am::handlers::{Entry, Registration};
+use conduit_core::atomics::AtomicRequest;
 use conduit_core::barrier::Value;
 use conduit_core::bootstrap::{Bootstrap, BootstrapError};
-use conduit_core::engine::{AtomicRequest, Blocking, Call, Class, Completion, Engine, Handler};
+use conduit_core::engine::{Call, Engine, Handler};
+use conduit_core::kernel::{Blocking, Completion};
 use conduit_core::ni::{AtomicOp, AtomicType, Ni};
+use conduit_core::rma::Class;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Par;
 use conduit_portals::shm::{self, ShmConfig};
@@ -28,7 +31,7 @@ const COUNTER: usize = (RANKS * THREADS) as usize * SHARE;
 const REQUEST: u8 = 200;
 const REPLY: u8 = 201;
 
-type Result<T> = std::result::Result<T, conduit_core::engine::Error>;
+type Result<T> = std::result::Result<T, conduit_core::kernel::Error>;
 
 /// What ranks have brought to a meeting, and how many of them are done.
 struct Board {

@@ -3,8 +3,10 @@
 
 use std::rc::Rc;
 
-use conduit_core::collective::{DataType, Kind as Moves, ReduceOp, Team, TeamId};
-use conduit_core::engine::{CollectiveSync, Completion, Engine, Handle, Join, Reduction};
+use conduit_core::collectives::{CollectiveSync, Join, Reduction};
+use conduit_core::collectives::{DataType, Kind as Moves, ReduceOp, Team, TeamId};
+use conduit_core::engine::Engine;
+use conduit_core::kernel::{Completion, Handle};
 use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
@@ -329,7 +331,7 @@ fn one_rank(
     settings: &Settings,
     seed: u64,
 ) -> Result<(), String> {
-    let text = |error: conduit_core::engine::Error| error.to_string();
+    let text = |error: conduit_core::kernel::Error| error.to_string();
     let engine = Rank::start(end, &mut meeting, settings).map_err(text)?;
     // What is done is the same on all ranks; how it is waited for is not.
     let mut common = fastrand::Rng::with_seed(seed);
@@ -463,7 +465,7 @@ fn over_udp_in_disorder() {
 fn a_team_is_not_left_during_an_operation() {
     let ends = in_process::<Seq>(2, &network()).expect("the network starts");
     let ran = turns::run(ends, 1, TURNS, |end, mut meeting| {
-        let text = |error: conduit_core::engine::Error| error.to_string();
+        let text = |error: conduit_core::kernel::Error| error.to_string();
         let engine = Rank::start(end, &mut meeting, &settings()).map_err(text)?;
         let join = Join::Color { color: 1, key: 0 };
         let team = engine.team_create(TeamId::JOB, join).map_err(text)?;

@@ -3,7 +3,8 @@
 //! `PROPTEST_CASES=5000 cargo test -p conduit-tests --release --test engine engine_model::` is the long run.
 
 use am::handlers::Registration;
-use conduit_core::engine::{Blocking, Engine, Handler};
+use conduit_core::engine::{Engine, Handler};
+use conduit_core::kernel::Blocking;
 use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;
 use conduit_core::threads::{Mode, Par, Seq};
@@ -218,7 +219,7 @@ fn each_peer_is_reached_in_the_best_way() {
     };
     let ends = composite::job::<Reference, Seq>(4, Hosts::Alternating, intra);
     let ends = ends.expect("the networks start");
-    let text = |error: conduit_core::engine::Error| error.to_string();
+    let text = |error: conduit_core::kernel::Error| error.to_string();
     let ran = turns::run(ends, 1, 100_000, move |end, mut meeting| {
         let engine = Engine::<_, Seq>::start(end, &mut meeting, &settings).map_err(text)?;
         let ignores: Handler<_, Seq> = Handler::new(|_| ());

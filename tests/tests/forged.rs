@@ -2,7 +2,8 @@
 
 use am::handlers::{Entry, Registration};
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role, select};
-use conduit_core::engine::{Engine, Handler, Payload};
+use conduit_core::engine::{Engine, Handler};
+use conduit_core::messages::Payload;
 use conduit_core::ni::{Exchange, Inject, Ni, PtIndex, Submit};
 use conduit_core::settings::Settings;
 use conduit_core::threads::{Mode, Par, Seq};
@@ -165,7 +166,7 @@ fn handler<M: Mode>() -> Handler<InTurn, M> {
 
 /// The forger sends; the other is an engine as any. Whether it ended with an error.
 fn one_rank<M: Mode>(end: InTurn, mut meeting: Meeting, seed: u64) -> Result<(), String> {
-    let text = |error: conduit_core::engine::Error| error.to_string();
+    let text = |error: conduit_core::kernel::Error| error.to_string();
     let settings = Settings {
         checks: seed.is_multiple_of(2),
         ..settings()

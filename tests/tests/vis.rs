@@ -2,11 +2,13 @@
 //! their places, none to others.
 
 use conduit_core::barrier::Value;
-use conduit_core::engine::{Blocking, Class, Completion, Engine, Handle};
+use conduit_core::engine::Engine;
+use conduit_core::kernel::{Blocking, Completion, Handle};
 use conduit_core::ni::Ni;
+use conduit_core::rma::Class;
+use conduit_core::rma::vis::{Block, Places, Shape};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
-use conduit_core::vis::{Block, Places, Shape};
 use conduit_portals::shm::{ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::model::turns::{self, InTurn, Meeting};
@@ -185,7 +187,7 @@ fn one_rank(
     settings: &Settings,
     seed: u64,
 ) -> Result<(), String> {
-    let text = |error: conduit_core::engine::Error| error.to_string();
+    let text = |error: conduit_core::kernel::Error| error.to_string();
     let engine = Rank::start(end, &mut meeting, settings).map_err(text)?;
     let (rank, size) = (engine.rank(), engine.size());
     // What all read from, and a share for each rank to write to.

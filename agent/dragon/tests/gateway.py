@@ -4,6 +4,7 @@ gateway.py AGENT NAME [CASE...]: the agent's program; a name for pools, which no
 """
 
 import ctypes
+import faulthandler
 import glob
 import ipaddress
 import os
@@ -52,8 +53,9 @@ GATEWAY_CAPACITY = 2048
 BUDGET = 8
 # Seconds that an agent waits for a client to take its answer: libdragon's.
 SETTLE = 30
-# Seconds for a case.
+# Seconds for a wait, and for a case.
 LIMIT = 120
+CASE = 2 * LIMIT
 
 
 def die_with_parent():
@@ -105,7 +107,7 @@ class Bench:
 
     def stop(self):
         self.agent.terminate()
-        assert self.agent.wait(60) == 0
+        assert self.agent.wait(LIMIT) == 0
 
     def logged(self):
         return os.pread(self.log.fileno(), 1 << 20, 0).decode()
@@ -231,8 +233,8 @@ def state(process):
 def works(bench):
     """Others go on."""
     channel = bench.channel()
-    sender(channel).send_bytes(b"works", timeout=20)
-    assert receiver(channel).recv_bytes(timeout=20) == b"works"
+    sender(channel).send_bytes(b"works", timeout=LIMIT)
+    assert receiver(channel).recv_bytes(timeout=LIMIT) == b"works"
     channel.destroy()
 
 
@@ -242,8 +244,8 @@ def send_in_all_modes(bench):
             channel = bench.channel()
             take = receiver(bench.local(channel))
             data = os.urandom(size)
-            sender(channel, mode).send_bytes(data, timeout=20)
-            got = take.recv_bytes(timeout=20)
+            sender(channel, mode).send_bytes(data, timeout=LIMIT)
+            got = take.recv_bytes(timeout=LIMIT)
             assert got == data, (mode, size)
             channel.destroy()
 
@@ -252,8 +254,8 @@ def get(bench):
     for size in (1, 100, 1000, 5000, 3 << 20):
         channel = bench.channel()
         data = os.urandom(size)
-        sender(bench.local(channel)).send_bytes(data, timeout=20)
-        assert receiver(channel).recv_bytes(timeout=20) == data
+        sender(bench.local(channel)).send_bytes(data, timeout=LIMIT)
+        assert receiver(channel).recv_bytes(timeout=LIMIT) == data
         channel.destroy()
 
 
@@ -265,7 +267,7 @@ def messages_are_placed_where_receivers_want_them(bench):
         put, take = sender(bench.local(channel)), receiver(channel)
         place = bench.pool.alloc(size)
         put.send_bytes(data)
-        got = take.recv(Message.create_from_mem(place), timeout=20)
+        got = take.recv(Message.create_from_mem(place), timeout=LIMIT)
         assert got.tobytes() == data
         if size:
             assert bytes(place.get_memview()[: len(data)]) == data
@@ -274,9 +276,9 @@ def messages_are_placed_where_receivers_want_them(bench):
 
 def a_place_that_is_too_small(bench):
     channel = bench.channel()
-    sender(channel).send_bytes(bytes(3000), timeout=20)
+    sender(channel).send_bytes(bytes(3000), timeout=LIMIT)
     small = Message.create_from_mem(bench.pool.alloc(100))
-    error = raises(ChannelError, receiver(channel).recv, small, timeout=20)
+    error = raises(ChannelError, receiver(channel).recv, small, timeout=LIMIT)
     assert "INVALID_ARGUMENT" in str(error), error
     works(bench)
 
@@ -291,7 +293,7 @@ def messages_are_placed_where_senders_want_them(bench):
             said = subprocess.run(arguments(length + 50), stdout=subprocess.PIPE, text=True, timeout=LIMIT).stdout
             assert said == "placed\n", said
             # With libdragon the message is all of that memory.
-            got = receiver(channel).recv_bytes(timeout=20)
+            got = receiver(channel).recv_bytes(timeout=LIMIT)
             assert len(got) == length + 50 and got[:length] == bytes(at % 251 for at in range(length))
             said = subprocess.run(arguments(length - 50), stdout=subprocess.PIPE, text=True, timeout=LIMIT).stdout
             assert said == "send: DRAGON_INVALID_ARGUMENT\n", said
@@ -304,9 +306,9 @@ def marks_of_a_message_travel(bench):
     message = Message.create_alloc(bench.pool, 10, clientid=77, hints=88)
     message.bytes_memview()[:] = b"0123456789"
     handle = sender(channel)
-    handle.send(message, ownership=handle.copy_on_send, timeout=20)
+    handle.send(message, ownership=handle.copy_on_send, timeout=LIMIT)
     message.destroy()
-    got = receiver(channel).recv(timeout=20)
+    got = receiver(channel).recv(timeout=LIMIT)
     assert (got.tobytes(), got.clientid, got.hints) == (b"0123456789", 77, 88)
     got.destroy()
 
@@ -318,8 +320,8 @@ def sends_that_give_their_memory(bench):
             message = Message.create_alloc(bench.pool, size)
             message.bytes_memview()[:] = b"x" * size
             handle = sender(channel, mode)
-            handle.send(message, ownership=handle.transfer_ownership_on_send, timeout=20)
-            assert receiver(channel).recv_bytes(timeout=20) == b"x" * size
+            handle.send(message, ownership=handle.transfer_ownership_on_send, timeout=LIMIT)
+            assert receiver(channel).recv_bytes(timeout=LIMIT) == b"x" * size
             channel.destroy()
 
 
@@ -327,8 +329,8 @@ def payloads_larger_than_the_budgets(bench):
     data = os.urandom((3 * BUDGET << 20) // 2)
     for mode in (WHEN_BUFFERED, WHEN_DEPOSITED):
         channel = bench.channel()
-        sender(channel, mode).send_bytes(data, timeout=60)
-        assert receiver(channel).recv_bytes(timeout=60) == data
+        sender(channel, mode).send_bytes(data, timeout=LIMIT)
+        assert receiver(channel).recv_bytes(timeout=LIMIT) == data
         channel.destroy()
 
 
@@ -336,12 +338,12 @@ def what_is_not_answered_in_time_is_followed_by_what_is(bench):
     """The second send, and the second get, time out."""
     channel = bench.channel(capacity=1)
     put, take = sender(channel), receiver(channel)
-    put.send_bytes(b"first", timeout=20)
+    put.send_bytes(b"first", timeout=LIMIT)
     raises((ChannelSendTimeout, TimeoutError), put.send_bytes, b"second", timeout=0.05)
-    assert take.recv_bytes(timeout=20) == b"first"
+    assert take.recv_bytes(timeout=LIMIT) == b"first"
     raises((ChannelRecvTimeout, TimeoutError), take.recv_bytes, timeout=0.05)
-    put.send_bytes(b"third", timeout=20)
-    assert take.recv_bytes(timeout=20) == b"third"
+    put.send_bytes(b"third", timeout=LIMIT)
+    assert take.recv_bytes(timeout=LIMIT) == b"third"
 
 
 def time_limits(bench):
@@ -351,16 +353,16 @@ def time_limits(bench):
         begin = time.monotonic()
         raises((kinds, TimeoutError), take.recv_bytes, timeout=timeout)
         assert time.monotonic() - begin >= timeout
-    put.send_bytes(b"only", timeout=20)
+    put.send_bytes(b"only", timeout=LIMIT)
     for timeout, kinds in ((0, ChannelFull), (0.001, ChannelSendTimeout), (0.3, ChannelSendTimeout)):
         begin = time.monotonic()
         raises((kinds, TimeoutError), put.send_bytes, b"more", timeout=timeout)
         assert time.monotonic() - begin >= timeout
-    assert take.recv_bytes(timeout=20) == b"only"
+    assert take.recv_bytes(timeout=LIMIT) == b"only"
     raises(ChannelEmpty, take.recv_bytes, timeout=0)
 
 
-def poll(channel, event, timeout=20):
+def poll(channel, event, timeout=LIMIT):
     result = PollResult()
     try:
         channel.poll(event_mask=event, timeout=timeout, poll_result=result)
@@ -397,7 +399,7 @@ def a_poll_that_waits(bench):
     child = os.fork()
     if child == 0:
         die_with_parent()
-        os._exit(0 if channel.poll(timeout=20, event_mask=EventType.POLLIN) else 1)
+        os._exit(0 if channel.poll(timeout=LIMIT, event_mask=EventType.POLLIN) else 1)
     sender(bench.local(channel)).send_bytes(b"here")
     assert os.waitpid(child, 0)[1] == 0
 
@@ -430,7 +432,7 @@ def barriers(bench):
     if early == 0:
         die_with_parent()
         os._exit(poll(channel, EventType.POLLBARRIER)[1])
-    assert len(take.recv_bytes(timeout=20)) == len(take.recv_bytes(timeout=20)) > 0
+    assert len(take.recv_bytes(timeout=LIMIT)) == len(take.recv_bytes(timeout=LIMIT)) > 0
     assert os.waitpid(early, 0)[1] == 0
     assert poll(channel, EventType.POLLBARRIER_WAITERS) == (1, 0)
     assert poll(channel, EventType.POLLBARRIER_ABORT, 0)[1] == 0
@@ -446,11 +448,11 @@ def order_of_one_handle(bench):
         die_with_parent()
         put = sender(channel, WHEN_BUFFERED)
         for number in range(count):
-            put.send_bytes(number.to_bytes(4, "little") * (1 if number % 3 else 200), timeout=20)
+            put.send_bytes(number.to_bytes(4, "little") * (1 if number % 3 else 200), timeout=LIMIT)
         os._exit(0)
     take = receiver(channel)
     for number in range(count):
-        assert int.from_bytes(take.recv_bytes(timeout=20)[:4], "little") == number
+        assert int.from_bytes(take.recv_bytes(timeout=LIMIT)[:4], "little") == number
     assert os.waitpid(child, 0)[1] == 0
 
 
@@ -487,9 +489,9 @@ def clients_that_are_killed_while_they_send(bench):
             client.kill()
             client.wait()
             take = receiver(channel)
-            assert take.recv_bytes(timeout=20) == b"first"
+            assert take.recv_bytes(timeout=LIMIT) == b"first"
             if accepted:
-                assert take.recv_bytes(timeout=20) == bytes(size)
+                assert take.recv_bytes(timeout=LIMIT) == bytes(size)
             works(bench)
 
 
@@ -518,9 +520,9 @@ def a_channel_that_is_destroyed_meanwhile(bench):
     for what in ("get", "poll", "send"):
         channel = bench.channel(capacity=1)
         put, take = sender(channel), receiver(channel)
-        put.send_bytes(b"the agent knows it now", timeout=20)
+        put.send_bytes(b"the agent knows it now", timeout=LIMIT)
         if what != "send":
-            take.recv_bytes(timeout=20)
+            take.recv_bytes(timeout=LIMIT)
 
         def request():
             try:
@@ -551,13 +553,13 @@ def an_unknown_node(bench):
     there = Channel.attach(there)
     assert not there.is_local
     for call in (
-        lambda: sender(there).send_bytes(b"lost", timeout=20),
-        lambda: receiver(there).recv_bytes(timeout=20),
-        lambda: there.poll(timeout=20),
+        lambda: sender(there).send_bytes(b"lost", timeout=LIMIT),
+        lambda: receiver(there).recv_bytes(timeout=LIMIT),
+        lambda: there.poll(timeout=LIMIT),
     ):
         error = raises(ChannelError, call)
         assert "DRAGON_NOT_FOUND" in str(error), error
-    sender(there, WHEN_IMMEDIATE).send_bytes(b"lost", timeout=20)
+    sender(there, WHEN_IMMEDIATE).send_bytes(b"lost", timeout=LIMIT)
     eventually(lambda: "there is no such node" in bench.logged())
     works(bench)
 
@@ -565,7 +567,7 @@ def an_unknown_node(bench):
 def what_is_no_request(bench):
     for gateway in bench.gateways:
         for size in (0, 1, 7, 24, 100, 400, 1000, 5000):
-            sender(gateway).send_bytes(os.urandom(size) if size else b"\0", timeout=20)
+            sender(gateway).send_bytes(os.urandom(size) if size else b"\0", timeout=LIMIT)
     works(bench)
 
 
@@ -575,22 +577,22 @@ def a_gateway_that_is_full(bench):
     bench.pause()
     try:
         for number in range(GATEWAY_CAPACITY):
-            put.send_bytes(number.to_bytes(4, "little"), timeout=20)
+            put.send_bytes(number.to_bytes(4, "little"), timeout=LIMIT)
         error = raises(Exception, put.send_bytes, b"more", timeout=0.1)
         print(f"a full gateway: {error!r}", flush=True)
     finally:
         bench.agent.send_signal(signal.SIGCONT)
     take = receiver(channel)
     for number in range(GATEWAY_CAPACITY):
-        assert take.recv_bytes(timeout=20) == number.to_bytes(4, "little")
+        assert take.recv_bytes(timeout=LIMIT) == number.to_bytes(4, "little")
     raises(ChannelEmpty, take.recv_bytes, timeout=0)
 
 
 def node_updates(bench):
     Channel.ta_update_nodes([(5, int(ipaddress.ip_address("10.0.0.5"))), (6, int(ipaddress.ip_address("10.0.0.6")))])
     channel = bench.channel()
-    sender(channel).send_bytes(b"after it", timeout=20)
-    assert receiver(channel).recv_bytes(timeout=20) == b"after it"
+    sender(channel).send_bytes(b"after it", timeout=LIMIT)
+    assert receiver(channel).recv_bytes(timeout=LIMIT) == b"after it"
 
 
 def nothing_is_left_in_the_pool(bench):
@@ -598,16 +600,16 @@ def nothing_is_left_in_the_pool(bench):
         channel = bench.channel()
         put, take = sender(channel), receiver(channel)
         for size in (10, 1000, 100000):
-            put.send_bytes(bytes(size), timeout=20)
-            take.recv_bytes(timeout=20)
+            put.send_bytes(bytes(size), timeout=LIMIT)
+            take.recv_bytes(timeout=LIMIT)
         for mode in (WHEN_IMMEDIATE, WHEN_BUFFERED):
             for size in (10, 5000):
-                sender(channel, mode).send_bytes(bytes(size), timeout=20)
-                take.recv_bytes(timeout=20)
+                sender(channel, mode).send_bytes(bytes(size), timeout=LIMIT)
+                take.recv_bytes(timeout=LIMIT)
         handle = sender(channel)
         message = Message.create_alloc(bench.pool, 5000)
-        handle.send(message, ownership=handle.transfer_ownership_on_send, timeout=20)
-        take.recv_bytes(timeout=20)
+        handle.send(message, ownership=handle.transfer_ownership_on_send, timeout=LIMIT)
+        take.recv_bytes(timeout=LIMIT)
         channel.poll(timeout=0)
         raises(Exception, take.recv_bytes, timeout=0)
         for handle in (put, take):
@@ -644,19 +646,19 @@ def an_agent_that_is_killed(bench):
     ends the job."""
     channel = bench.channel()
     put = sender(channel)
-    put.send_bytes(b"0", timeout=20)
-    put.send_bytes(b"1", timeout=20)
+    put.send_bytes(b"0", timeout=LIMIT)
+    put.send_bytes(b"1", timeout=LIMIT)
     empty = bench.channel()
     taken = bench.until_asked(lambda: receiver(empty).recv_bytes(timeout=None))
     bench.pause()
     later = sender(channel, WHEN_IMMEDIATE)
-    later.send_bytes(b"2", timeout=20)
+    later.send_bytes(b"2", timeout=LIMIT)
     bench.agent.kill()
     bench.agent.wait()
     bench.start()
     works(bench)
     take = receiver(channel)
-    assert [take.recv_bytes(timeout=20) for _ in range(3)] == [b"0", b"1", b"2"]
+    assert [take.recv_bytes(timeout=LIMIT) for _ in range(3)] == [b"0", b"1", b"2"]
     raises(ChannelEmpty, take.recv_bytes, timeout=0)
     os.kill(taken, signal.SIGKILL)
     os.waitpid(taken, 0)
@@ -669,7 +671,7 @@ def an_unknown_version_is_refused(bench):
         (folder / "dragonhpc-0.14.1.dist-info").mkdir()
         shutil.copy(f"{facts.DRAGON_LIB_DIR}/libdragon.so", folder / "dragon/lib")
         environment = os.environ | {"LD_LIBRARY_PATH": str(folder / "dragon/lib")}
-        agent = subprocess.run([AGENT], stdin=subprocess.DEVNULL, env=environment, capture_output=True, text=True, timeout=60)
+        agent = subprocess.run([AGENT], stdin=subprocess.DEVNULL, env=environment, capture_output=True, text=True, timeout=LIMIT)
     assert agent.returncode == 1
     assert "dragonhpc 0.14.1; accepted: 0.15.0" in agent.stderr, agent.stderr
 
@@ -741,8 +743,8 @@ def main():
         for case in (*CASES, late.a_late_client, *LAST):
             if CHOSEN and case.__name__ not in CHOSEN:
                 continue
-            # SIGALRM ends this process, and with it all that it has started.
-            signal.alarm(LIMIT)
+            # Says where it hangs, and ends this process, and with it all that it has started.
+            faulthandler.dump_traceback_later(CASE, exit=True)
             try:
                 case(bench)
                 print(f"passed: {case.__name__}", flush=True)
@@ -750,7 +752,7 @@ def main():
                 traceback.print_exc()
                 print(f"FAILED: {case.__name__}", flush=True)
                 failed.append(case.__name__)
-            signal.alarm(0)
+            faulthandler.cancel_dump_traceback_later()
         bench.stop()
     finally:
         bench.close()

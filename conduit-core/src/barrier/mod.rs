@@ -28,7 +28,9 @@
 //! parity goes on alternating across the wrap; and when epoch 2²⁴, whose bits are zero, comes, no cell is left
 //! that has never been written, since every epoch writes every cell of its parity.
 
+pub(crate) mod calls;
 mod layout;
+pub(crate) mod state;
 #[cfg(test)]
 mod tests;
 mod value;

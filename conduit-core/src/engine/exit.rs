@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::parts::flow::When;
-use super::parts::system::Message;
-use super::{Engine, Error};
+use crate::engine::Engine;
+use crate::kernel::error::Error;
+use crate::kernel::system::Message;
+use crate::messages::flow::When;
 use crate::ni::Ni;
 use crate::threads::Mode;
 

@@ -1,7 +1,8 @@
 //! What an engine holds at the moment, for diagnosis: after all is synchronised and answered, nothing.
 
-use super::parts::job::send_tickets;
-use super::{Engine, Result};
+use crate::engine::Engine;
+use crate::kernel::error::Result;
+use crate::kernel::job::send_tickets;
 use crate::ni::Ni;
 use crate::threads::{Lock, Mode};
 
@@ -66,7 +67,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Whether something waits for a poll that tries it again; exact, also while another thread is at it.
-    pub(super) fn has_retries(&self) -> bool {
+    pub(crate) fn has_retries(&self) -> bool {
         self.job.wants_poll()
             || !self.system.is_empty()
             || !self.descriptors.are_released()

@@ -28,116 +28,85 @@
 //! or medium is one injected message, a long is a copy and a message. Where it is not, every operation goes that conduit's
 //! way: ticket, source role, operation id, message, completion event.
 
-mod atomic;
-mod attach;
-mod barrier;
-mod bound;
-mod collective;
-mod deliver;
-mod error;
 mod exit;
-mod explicit;
-mod implicit;
 mod in_use;
-mod options;
-mod parts;
 mod poll;
-mod prepared;
-mod reply;
-mod report;
-mod request;
-mod request_long;
-mod rma;
-mod signal;
+pub(crate) mod report;
 mod start;
-mod team;
-mod transfer;
-mod vis;
-mod waiting;
+pub(crate) mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-pub use atomic::AtomicRequest;
-pub use barrier::BarrierOutcome;
-pub use error::{Error, Result};
-pub use implicit::Class;
 pub use in_use::InUse;
-pub use options::{Blocking, Completion};
-pub use parts::backoff::Waiter;
-use parts::collectives::Collectives;
-pub use parts::collectives::{ReduceFunction, Reduction, Sync as CollectiveSync};
-pub use parts::handle::Handle;
-pub use parts::memory::{Bound, Segment};
-pub use parts::message::Payload;
-pub use parts::shared::SharedPtr;
-pub use prepared::{Prepared, PreparedReply};
-pub use rma::value_bytes;
-pub use team::Join;
 
+use credits::FlowControl;
+
+use crate::barrier::state::Barriers;
+use crate::collectives::state::Collectives;
+use crate::kernel::backoff::Backoff;
+use crate::kernel::chunks::{Descriptors, SendBuffer};
+use crate::kernel::control::Control;
+use crate::kernel::job::Job;
+use crate::kernel::operations::Operations;
+use crate::kernel::reports::Reports;
+use crate::kernel::system::System;
+use crate::kernel::{Error, Result, context, polling};
+use crate::memory::Memory;
+use crate::messages::Payload;
+use crate::messages::flow::Accounts;
+use crate::messages::handlers::Handlers;
+use crate::messages::inbox::AmSide;
+use crate::messages::kind::Kind;
+use crate::messages::replies::Replies;
+use crate::messages::reserve::ReplyReserve;
 use crate::ni::{EqId, Ni, Rank, Ready};
+use crate::rma::vis::transfers::Transfers;
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
-use credits::FlowControl;
-use parts::backoff::Backoff;
-use parts::barriers::Barriers;
-use parts::buffers::{Descriptors, SendBuffer};
-use parts::flow::Accounts;
-use parts::handlers::Handlers;
-use parts::inbox::AmSide;
-use parts::job::Job;
-use parts::kind::Kind;
-use parts::memory::Memory;
-use parts::operations::Operations;
-use parts::replies::Replies;
-use parts::reports::Reports;
-use parts::reserve::ReplyReserve;
-use parts::shared::Control;
-use parts::system::System;
-use parts::vis::Transfers;
 
 /// One rank's engine over one network.
 ///
 /// Every call may poll and run handlers, unless it says that it doesn't.
 pub struct Engine<N: Ni, M: Mode> {
-    job: Job<N>,
-    sys_eq: EqId,
-    safe_eq: EqId,
-    am_eq: EqId,
+    pub(crate) job: Job<N>,
+    pub(crate) sys_eq: EqId,
+    pub(crate) safe_eq: EqId,
+    pub(crate) am_eq: EqId,
     /// What the network calls them when they have something.
-    sys_ready: Ready,
-    safe_ready: Ready,
-    am_ready: Ready,
-    control: Control,
+    pub(crate) sys_ready: Ready,
+    pub(crate) safe_ready: Ready,
+    pub(crate) am_ready: Ready,
+    pub(crate) control: Control,
     /// Atomics on a mapped segment are the processor's, not the network's.
-    processor_atomics: bool,
-    req_sb: SendBuffer<M>,
-    replies: Replies<M>,
-    descriptors: Descriptors<M>,
-    operations: Operations<M>,
-    transfers: Transfers<M>,
-    credits: Accounts<M>,
-    am: M::Lock<AmSide>,
-    handlers: Handlers<Handler<N, M>>,
-    lids: M::Lock<am::lid::LidGenerator>,
-    barriers: Barriers<M>,
-    collectives: Collectives<M>,
-    system: System<M>,
-    memory: Memory,
+    pub(crate) processor_atomics: bool,
+    pub(crate) req_sb: SendBuffer<M>,
+    pub(crate) replies: Replies<M>,
+    pub(crate) descriptors: Descriptors<M>,
+    pub(crate) operations: Operations<M>,
+    pub(crate) transfers: Transfers<M>,
+    pub(crate) credits: Accounts<M>,
+    pub(crate) am: M::Lock<AmSide>,
+    pub(crate) handlers: Handlers<Handler<N, M>>,
+    pub(crate) lids: M::Lock<am::lid::LidGenerator>,
+    pub(crate) barriers: Barriers<M>,
+    pub(crate) collectives: Collectives<M>,
+    pub(crate) system: System<M>,
+    pub(crate) memory: Memory,
     /// Tells engines of one process apart, for the state that threads keep.
-    identity: u64,
+    pub(crate) identity: u64,
     /// The kind of the last reply. Held by whoever polls the queue of replies and completions.
-    safe: M::Lock<Kind>,
-    backoff: Backoff,
+    pub(crate) safe: M::Lock<Kind>,
+    pub(crate) backoff: Backoff,
     /// Where a setting asks for them.
-    reports: Option<Reports>,
-    _mode: M,
+    pub(crate) reports: Option<Reports>,
+    pub(crate) _mode: M,
 }
 
 type Function<N, M> = dyn Fn(&Call<'_, N, M>);
 
 /// What a client registers: called with each message for its id, on whatever thread polls.
-pub struct Handler<N: Ni, M: Mode>(Arc<Function<N, M>>);
+pub struct Handler<N: Ni, M: Mode>(pub(crate) Arc<Function<N, M>>);
 
 impl<N: Ni, M: Mode> Handler<N, M> {
     /// A handler that may run in every mode.
@@ -174,11 +143,11 @@ unsafe impl<N: Ni, M: Mode + Sync> Sync for Handler<N, M> {}
 
 /// A message in its handler's hands.
 pub struct Call<'a, N: Ni, M: Mode> {
-    engine: &'a Engine<N, M>,
-    token: &'a am::Token,
-    reserve: Option<&'a ReplyReserve>,
-    args: &'a [u32],
-    payload: Payload<'a>,
+    pub(crate) engine: &'a Engine<N, M>,
+    pub(crate) token: &'a am::Token,
+    pub(crate) reserve: Option<&'a ReplyReserve>,
+    pub(crate) args: &'a [u32],
+    pub(crate) payload: Payload<'a>,
 }
 
 impl<N: Ni, M: Mode> std::fmt::Debug for Call<'_, N, M> {
@@ -261,12 +230,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// In any build: what polls, may wait, or leaves memory of the caller with the network, is not for handlers, nor for between
     /// prepare and commit. It would leave out what is being served already, and might go on for ever.
     #[inline]
-    fn check_outside(&self, operation: &'static str, what: am::Operation) -> Result<()> {
+    pub(crate) fn check_outside(&self, operation: &'static str, what: am::Operation) -> Result<()> {
         self.job.check_context(operation, what)?;
         if self.is_in_handler() {
             return Err(self.job.not_allowed(operation, what, am::Context::Handler));
         }
-        if parts::context::is_prepared() {
+        if context::is_prepared() {
             return Err(self.job.not_allowed(operation, what, am::Context::Prepared));
         }
         Ok(())
@@ -274,9 +243,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Whether this thread is in a handler, or a function that reduces, in any build.
     #[inline]
-    fn is_in_handler(&self) -> bool {
+    pub(crate) fn is_in_handler(&self) -> bool {
         match M::PARALLEL {
-            true => parts::polling::is_inside(),
+            true => polling::is_inside(),
             // The one thread holds what it serves.
             false => {
                 self.am.try_lock().is_none()
@@ -304,7 +273,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     #[inline]
-    fn check_fault(&self) -> Result<()> {
+    pub(crate) fn check_fault(&self) -> Result<()> {
         if self.job.stands() {
             Ok(())
         } else {
@@ -314,7 +283,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Who is told of an error gets the memory back that a call or an operation has been given, so nothing may touch that any more.
     #[cold]
-    fn fault_error(&self) -> Result<()> {
+    pub(crate) fn fault_error(&self) -> Result<()> {
         self.job.check_process()?;
         self.abandon();
         match self.job.fault() {
@@ -337,7 +306,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Nothing touches memory of the program's after this: neither completions nor the network.
     #[cold]
-    fn abandon(&self) {
+    pub(crate) fn abandon(&self) {
         // What a child has of it is a copy, and threads that polled are not in it.
         if self.job.is_child() {
             return;

@@ -1,14 +1,15 @@
 //! The poll: all of SYS, some of SAFE, and AM only while what a reply needs is reserved.
 
-use super::parts::flow::When;
-use super::parts::inbox::{AmSide, Inbox, WAITING};
-use super::parts::kind::Kind;
-use super::parts::reserve::ReplyReserve;
-use super::parts::shuffle::Shuffle;
-use super::parts::system::Message;
-use super::parts::table::{index, tag};
-use super::parts::token::{Role, Token};
-use super::{Engine, Error, Result};
+use crate::engine::Engine;
+use crate::kernel::error::{Error, Result};
+use crate::kernel::portal_table::{index, tag};
+use crate::kernel::system::Message;
+use crate::kernel::token::{Role, Token};
+use crate::messages::flow::When;
+use crate::messages::inbox::{AmSide, Inbox, WAITING};
+use crate::messages::kind::Kind;
+use crate::messages::reserve::ReplyReserve;
+use crate::messages::shuffle::Shuffle;
 use crate::ni::{Event, Ni, Outcome, PutEvent, Rank, Ready, Sink};
 use crate::threads::{Lock, Mode};
 
@@ -128,13 +129,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// One poll; the number of events.
     #[inline]
-    pub(super) fn poll_once(&self) -> u32 {
+    pub(crate) fn poll_once(&self) -> u32 {
         self.poll_for(limit(self.job.settings.am_limit))
     }
 
     /// The poll of a rank that waits.
     #[inline]
-    pub(super) fn poll_waiting(&self) -> u32 {
+    pub(crate) fn poll_waiting(&self) -> u32 {
         self.poll_for(limit(self.job.settings.am_limit).saturating_mul(WAITING))
     }
 
@@ -191,7 +192,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             })
     }
 
-    pub(super) fn on_system_event(&self, event: &Event<'_>) {
+    pub(crate) fn on_system_event(&self, event: &Event<'_>) {
         let Event::Put(put) = event else { return };
         match Message::decode(put.match_bits, put.hdr_data) {
             Some(Message::Exit { code }) => {
@@ -215,7 +216,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Sends a system message now or with a later poll.
-    pub(super) fn send_system(&self, target: Rank, message: Message) {
+    pub(crate) fn send_system(&self, target: Rank, message: Message) {
         self.system.send(&self.job, target, message);
     }
 
@@ -228,7 +229,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// What could not be done before: system messages, descriptors to release, and what flow control has to ask for.
-    pub(super) fn retry(&self) {
+    pub(crate) fn retry(&self) {
         if self.job.is_child() {
             return;
         }
@@ -405,7 +406,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    pub(super) fn relink(&self, index: crate::ni::PtIndex, entry: crate::ni::MatchEntry) {
+    pub(crate) fn relink(&self, index: crate::ni::PtIndex, entry: crate::ni::MatchEntry) {
         if let Err(error) = self.job.ni.me_append(index, entry) {
             self.job.fail(error.into());
         }
@@ -486,7 +487,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// A put event's bytes as a body: in place, or in the chunk that it came to.
-    pub(super) fn body<'a>(&'a self, put: &PutEvent<'a>) -> Option<&'a [u8]> {
+    pub(crate) fn body<'a>(&'a self, put: &PutEvent<'a>) -> Option<&'a [u8]> {
         if put.tag == tag::RPL_RB {
             return Some(put.data);
         }

@@ -1,18 +1,18 @@
-//! What a rank says when it is asked what it waits for, see [`Reports`](super::parts::reports::Reports).
+//! What a rank says when it is asked what it waits for, see [`Reports`](crate::kernel::reports::Reports).
 
 use std::backtrace::Backtrace;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::Engine;
-use super::parts::handle::OpId;
+use crate::engine::Engine;
+use crate::kernel::handle::OpId;
 use crate::ni::{Ni, Rank};
 use crate::stderr;
 use crate::threads::Mode;
 
 /// What a call waits for.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Awaits {
+pub(crate) enum Awaits {
     /// The caller's condition.
     Condition,
     /// The end of an operation, or of a group of them.
@@ -69,7 +69,7 @@ fn add_stack(line: &mut String, asked: bool) {
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Says what a call has waited for, for so long, and what else is under way.
     #[cold]
-    pub(super) fn report(&self, operation: &str, awaits: Awaits, waited: Duration, stack: bool) {
+    pub(crate) fn report(&self, operation: &str, awaits: Awaits, waited: Duration, stack: bool) {
         let mut line = format!(
             "conduit: rank {} of {} has waited {:.1} s in {operation} {}",
             self.job.rank,
@@ -84,7 +84,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// The same where a program polls by itself.
     #[cold]
-    pub(super) fn report_polling(&self, stack: bool) {
+    pub(crate) fn report_polling(&self, stack: bool) {
         let (rank, size) = (self.job.rank, self.job.size);
         let mut line =
             format!("conduit: rank {rank} of {size} polls, and waits in no call of Conduit");

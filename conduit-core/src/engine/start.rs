@@ -10,28 +10,31 @@ use std::time::SystemTime;
 
 use credits::Plan;
 
-use super::parts::backoff::Backoff;
-use super::parts::barriers::Barriers;
-use super::parts::buffers::{Descriptors, SendBuffer};
-use super::parts::collectives::Collectives;
-use super::parts::flow::{Accounts, Flow, Statistics, When};
-use super::parts::handlers::Handlers;
-use super::parts::inbox::AmSide;
-use super::parts::job::Job;
-use super::parts::kind::Kind;
-use super::parts::memory::Memory;
-use super::parts::operations::Operations;
-use super::parts::replies::Replies;
-use super::parts::reports::Reports;
-use super::parts::shared::{Control, SharedPtr};
-use super::parts::shuffle::Shuffle;
-use super::parts::system::System;
-use super::parts::table::{CHUNKS, CONTROL, IGNORE, SELECT_RPL_RB, index, tag};
-use super::parts::vis::Transfers;
-use super::{Engine, Error, IDENTITY, Result};
-use super::{collective, signal, vis};
+use crate::barrier::state::Barriers;
 use crate::bootstrap::Bootstrap;
+use crate::collectives::calls as collective;
+use crate::collectives::state::Collectives;
+use crate::engine::{Engine, IDENTITY};
+use crate::kernel::backoff::Backoff;
+use crate::kernel::chunks::{Descriptors, SendBuffer};
+use crate::kernel::control::{Control, SharedPtr};
+use crate::kernel::error::{Error, Result};
+use crate::kernel::job::Job;
+use crate::kernel::operations::Operations;
+use crate::kernel::portal_table::{CHUNKS, CONTROL, IGNORE, SELECT_RPL_RB, index, tag};
+use crate::kernel::reports::Reports;
+use crate::kernel::system::System;
+use crate::memory::Memory;
+use crate::messages::flow::{Accounts, Flow, Statistics, When};
+use crate::messages::handlers::Handlers;
+use crate::messages::inbox::AmSide;
+use crate::messages::kind::Kind;
+use crate::messages::replies::Replies;
+use crate::messages::shuffle::Shuffle;
 use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Ready};
+use crate::rma::signal;
+use crate::rma::vis::handlers as vis;
+use crate::rma::vis::transfers::Transfers;
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
 
@@ -161,7 +164,7 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
             collectives: Collectives::new(
                 rank,
                 size,
-                am::limits::max_medium(chunk, super::collective::MOST_ARGS),
+                am::limits::max_medium(chunk, collective::MOST_ARGS),
             ),
             memory: Memory::default(),
             identity: IDENTITY.fetch_add(1, Relaxed),
@@ -303,12 +306,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// A ReqRB, as it is linked at start and again each time it has been drained.
-    pub(super) fn request_buffer(&self, bytes: usize) -> MatchEntry {
+    pub(crate) fn request_buffer(&self, bytes: usize) -> MatchEntry {
         self.managed(bytes, select::REQ_RB, tag::REQ_RB)
     }
 
     /// A buffer for injected replies.
-    pub(super) fn reply_buffer(&self) -> MatchEntry {
+    pub(crate) fn reply_buffer(&self) -> MatchEntry {
         // A rank has at most `sb_chunks` requests outstanding, each with one reply: mostly small ones, of which a buffer
         // holds about as many. But drained buffers are linked again after a poll only, and a reply that finds none is
         // lost: so one also holds the largest replies that a poll may take, and the others are there meanwhile.

@@ -1,18 +1,19 @@
-//! How a rank waits: it polls, and does in between what its [`Backoff`](super::parts::backoff::Backoff) says.
+//! How a rank waits: it polls, and does in between what its [`Backoff`](crate::kernel::backoff::Backoff) says.
 
 use std::time::Instant;
 
-use super::parts::backoff::{Duty, Pause, SLEEP, Waiter};
-use super::report::Awaits;
-use super::{Engine, Error, Result};
+use crate::engine::Engine;
+use crate::engine::report::Awaits;
+use crate::kernel::backoff::{Duty, Pause, SLEEP, Waiter};
+use crate::kernel::error::{Error, Result};
 use crate::ni::Ni;
 use crate::threads::Mode;
 
 /// Dropped only by a panic in a poll of a waiting call, mostly a handler's, or in a caller's function: the call is left, and its
 /// caller gets back what the operations have that it waits for.
-pub(super) struct Unwinding<'a, N: Ni, M: Mode> {
-    pub(super) engine: &'a Engine<N, M>,
-    pub(super) operation: &'static str,
+pub(crate) struct Unwinding<'a, N: Ni, M: Mode> {
+    pub(crate) engine: &'a Engine<N, M>,
+    pub(crate) operation: &'static str,
 }
 
 impl<N: Ni, M: Mode> Drop for Unwinding<'_, N, M> {
@@ -31,7 +32,7 @@ impl<N: Ni, M: Mode> Drop for Unwinding<'_, N, M> {
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Polls until `ready` gives a value. Refused in handlers.
     #[inline]
-    pub(super) fn wait_for<T>(
+    pub(crate) fn wait_for<T>(
         &self,
         operation: &'static str,
         awaits: Awaits,
@@ -177,7 +178,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// What a program that only polls is owed as well: now and then a look for dead peers, and a core for the others.
     #[inline]
-    pub(super) fn polled_idly(&self) {
+    pub(crate) fn polled_idly(&self) {
         let (yields, looks) = self.backoff.polled_idly();
         if yields {
             std::thread::yield_now();

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use am::handlers::Registration;
-use conduit_core::engine::{Blocking, Call, Completion, Engine, Handler, Payload};
+use conduit_core::engine::{Call, Engine, Handler};
+use conduit_core::kernel::{Blocking, Completion};
+use conduit_core::messages::Payload;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_ofi::Ofi;

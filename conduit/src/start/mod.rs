@@ -6,7 +6,8 @@ mod pmi;
 
 use conduit_core::bootstrap::{Alone, Bootstrap};
 use conduit_core::descriptors::occupy_standard_streams;
-use conduit_core::engine::{Engine, Error as EngineError};
+use conduit_core::engine::Engine;
+use conduit_core::kernel::Error as EngineError;
 use conduit_core::stderr;
 use conduit_core::threads::{Mode, Seq};
 

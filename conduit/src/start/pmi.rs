@@ -1,7 +1,7 @@
 //! The launcher's side channel by PMI-1.
 
 use conduit_core::bootstrap::{Bootstrap, BootstrapError};
-use conduit_core::engine::Error as EngineError;
+use conduit_core::kernel::Error as EngineError;
 use pmi::client::Connection;
 
 use crate::{Error, Result};

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use am::handlers::{Entry, Registration};
-use conduit_core::engine::{Blocking, Engine, Handler};
+use conduit_core::engine::{Engine, Handler};
+use conduit_core::kernel::Blocking;
 use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
@@ -101,7 +102,7 @@ impl Case<'_> {
         mut meeting: Meeting,
         settings: &Settings,
     ) -> Result<(), String> {
-        let text = |error: conduit_core::engine::Error| error.to_string();
+        let text = |error: conduit_core::kernel::Error| error.to_string();
         let engine = Engine::<_, Seq>::start(end, &mut meeting, settings).map_err(text)?;
         let panics: Handler<InTurn, Seq> = Handler::new(|_| panic!("a handler's last words"));
         let mut handlers = [Registration {
@@ -120,7 +121,7 @@ impl Case<'_> {
 
     fn caller(&self, engine: &Engine<InTurn, Seq>) -> Result<(), String> {
         // So that direct access is known where there is such a thing.
-        let text = |error: conduit_core::engine::Error| error.to_string();
+        let text = |error: conduit_core::kernel::Error| error.to_string();
         engine.put(1, 0, &[1; 8]).map_err(text)?;
         self.stage.set(Stage::Calls);
         let mut buffer = loop {

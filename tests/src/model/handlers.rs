@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use am::Category;
 use am::handlers::{Entry, Registration};
-use conduit_core::engine::{Call, Handler, Payload};
+use conduit_core::engine::{Call, Handler};
+use conduit_core::messages::Payload;
 use conduit_core::threads::Mode;
 
 use super::plan::{Part, Plan};
@@ -104,7 +105,7 @@ fn request<M: Mode>(
     }
     .map_err(|error| error.to_string())?;
     match call.reply_short(REPLY, &args) {
-        Err(conduit_core::engine::Error::Context { .. }) => Ok(()),
+        Err(conduit_core::kernel::Error::Context { .. }) => Ok(()),
         other => Err(format!("a second reply: {other:?}")),
     }
 }
@@ -128,7 +129,7 @@ fn reply<M: Mode>(
     }
     check(call, &answer, number, true)?;
     match call.reply_short(REPLY, &[0]) {
-        Err(conduit_core::engine::Error::Context { .. }) => Ok(()),
+        Err(conduit_core::kernel::Error::Context { .. }) => Ok(()),
         other => Err(format!("a reply from a reply's handler: {other:?}")),
     }
 }

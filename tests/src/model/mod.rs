@@ -135,7 +135,7 @@ fn one_rank<M: Mode>(
     settings: &Settings,
     most_polls: u32,
 ) -> Result<(), String> {
-    let text = |error: conduit_core::engine::Error| error.to_string();
+    let text = |error: conduit_core::kernel::Error| error.to_string();
     let engine = Engine::<_, M>::start(end, &mut meeting, settings).map_err(text)?;
     let log = Log::new(plan.messages.len());
     let mut registrations = handlers(engine.rank(), plan, &log);
@@ -182,7 +182,7 @@ struct Credits {
 }
 
 impl Credits {
-    fn of<M: Mode>(engine: &Engine<InTurn, M>) -> conduit_core::engine::Result<Credits> {
+    fn of<M: Mode>(engine: &Engine<InTurn, M>) -> conduit_core::kernel::Result<Credits> {
         let peers = (0..engine.size()).map(|peer| engine.credits(peer));
         let peers = peers.collect::<Result<Vec<_>, _>>()?;
         Ok(Credits {

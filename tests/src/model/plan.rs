@@ -5,8 +5,9 @@
 //! after it all writes are there.
 
 use am::Category;
+use conduit_core::atomics::AtomicRequest;
+use conduit_core::barrier::BarrierOutcome;
 use conduit_core::barrier::Value;
-use conduit_core::engine::{AtomicRequest, BarrierOutcome};
 
 use super::claims::{Cells, Claims};
 use super::planner::Planner;

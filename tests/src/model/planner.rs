@@ -1,7 +1,7 @@
 //! Fits each step of a round to what there is: places and lengths that exist, and nothing that conflicts.
 
 use am::{Category, limits};
-use conduit_core::engine::AtomicRequest;
+use conduit_core::atomics::AtomicRequest;
 use conduit_core::ni::{AtomicOp, AtomicType};
 
 use super::claims::{Cells, Claims};

@@ -3,7 +3,9 @@
 mod starts;
 mod sync;
 
-use conduit_core::engine::{Blocking, Class, Completion, Engine, Error, Handle, value_bytes};
+use conduit_core::engine::Engine;
+use conduit_core::kernel::{Blocking, Completion, Error, Handle};
+use conduit_core::rma::{Class, value_bytes};
 use conduit_core::threads::Mode;
 
 use super::handlers::{Log, REQUEST, same};

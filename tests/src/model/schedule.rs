@@ -1,8 +1,8 @@
 //! Random schedules: what each rank does, in rounds that end with a barrier.
 
 use am::Category;
-use conduit_core::engine::Class;
 use conduit_core::ni::{AtomicOp, AtomicType};
+use conduit_core::rma::Class;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use am::handlers::{Entry, Registration};
 use conduit_core::barrier::Value;
 use conduit_core::bootstrap::Bootstrap;
-use conduit_core::engine::{Blocking, Call, Class, Completion, Engine, Handler};
+use conduit_core::engine::{Call, Engine, Handler};
+use conduit_core::kernel::{Blocking, Completion};
+use conduit_core::rma::Class;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_tests::model::turns::{InTurn, Meeting, run};
@@ -116,7 +118,7 @@ fn on_each(
     let given = Rc::new(RefCell::new(vec![0; ranks as usize]));
     let results = given.clone();
     let body = move |end: Network, mut meeting: Meeting| {
-        let text = |error: conduit_core::engine::Error| error.to_string();
+        let text = |error: conduit_core::kernel::Error| error.to_string();
         let rank = Rank::start(end, &mut meeting, &settings).map_err(text)?;
         let handled = Arc::new(AtomicU32::new(0));
         let mut handlers = handlers(&handled);
@@ -162,7 +164,7 @@ fn handlers(handled: &Arc<AtomicU32>) -> Vec<Registration<Handler<Network, Seq>>
 }
 
 /// How often `start` succeeds before it says that it would have to wait; it never waits.
-fn until_refused(mut start: impl FnMut() -> conduit_core::engine::Result<bool>) -> u32 {
+fn until_refused(mut start: impl FnMut() -> conduit_core::kernel::Result<bool>) -> u32 {
     let mut count = 0;
     while start().expect("a call that is right") {
         count += 1;
@@ -172,7 +174,7 @@ fn until_refused(mut start: impl FnMut() -> conduit_core::engine::Result<bool>) 
 }
 
 /// What rank 0 can start towards rank 1 while that one does not poll.
-fn started(settings: Settings, start: fn(&Rank) -> conduit_core::engine::Result<bool>) -> u32 {
+fn started(settings: Settings, start: fn(&Rank) -> conduit_core::kernel::Result<bool>) -> u32 {
     on_each(2, settings, move |rank, meeting, _| {
         let count = match rank.rank() {
             0 => until_refused(|| start(rank)),
@@ -185,7 +187,7 @@ fn started(settings: Settings, start: fn(&Rank) -> conduit_core::engine::Result<
 }
 
 /// A put that needs a send ticket and nothing else that is scarce: its source lies in the segment.
-fn put_from_segment(rank: &Rank) -> conduit_core::engine::Result<bool> {
+fn put_from_segment(rank: &Rank) -> conduit_core::kernel::Result<bool> {
     let (base, _) = rank.segment()?;
     // SAFETY: in the segment, which nobody writes there.
     unsafe {

@@ -1,8 +1,10 @@
 //! The ways to start puts, gets and requests.
 
 use am::Category;
-use conduit_core::engine::{AtomicRequest, Blocking, Class, Completion};
+use conduit_core::atomics::AtomicRequest;
+use conduit_core::kernel::{Blocking, Completion};
 use conduit_core::ni::AtomicOp;
+use conduit_core::rma::Class;
 use conduit_core::threads::Mode;
 
 use super::{Done, Fetch, Kept, REQUEST, Rank, Sending, Source, Way, text};

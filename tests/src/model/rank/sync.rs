@@ -1,6 +1,7 @@
 //! The ways to synchronise.
 
-use conduit_core::engine::{Class, Error, Handle};
+use conduit_core::kernel::{Error, Handle};
+use conduit_core::rma::Class;
 use conduit_core::threads::Mode;
 
 use super::{Done, Rank, Sync, text};

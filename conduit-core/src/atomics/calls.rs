@@ -1,0 +1,418 @@
+//! Remote atomics on 32- and 64-bit numbers of a segment.
+//!
+//! On mapped memory the processor does them, which is atomic with what the network does at its owner.
+
+use crate::engine::Engine;
+use crate::engine::report::Awaits;
+use crate::kernel::control::SharedPtr;
+use crate::kernel::error::{Error, Result};
+use crate::kernel::handle::{Handle, OpId};
+use crate::kernel::operations::ResultPlace;
+use crate::kernel::options::{Blocking, Completion};
+use crate::kernel::portal_table::index;
+use crate::kernel::token::{Role, Token};
+use crate::memory::{Remote, Segment};
+use crate::ni::{Atomic, AtomicOp, AtomicType, Ni, NiError, Rank, Submit, apply_atomic};
+use crate::rma::implicit::Class;
+use crate::threads::Mode;
+
+/// What an atomic does: see [`AtomicOp`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AtomicRequest {
+    /// The operation.
+    pub op: AtomicOp,
+    /// The number's type.
+    pub ty: AtomicType,
+    /// The operand; the low half for 32-bit types.
+    pub operand: u64,
+    /// The comparand of [`AtomicOp::CompareSwap`].
+    pub comparand: u64,
+}
+
+/// What becomes of the old value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Old {
+    /// Nobody wants it.
+    Dropped,
+    /// It comes with the operation's end.
+    Kept,
+    /// It goes to memory of the caller.
+    To(SharedPtr),
+}
+
+impl Old {
+    /// The implicit operations that an atomic is one of.
+    fn class(self, op: AtomicOp) -> Class {
+        match (op, self) {
+            (AtomicOp::Set, Self::Dropped) => Class::PUTS,
+            (AtomicOp::Get, _) => Class::GETS,
+            _ => Class::ATOMICS,
+        }
+    }
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Whether the processor does the atomics on mapped memory; else the network does.
+    pub fn has_processor_atomics(&self) -> bool {
+        self.processor_atomics
+    }
+
+    /// Does an atomic and gives the value from before it.
+    #[inline]
+    pub fn atomic_fetch(&self, target: Rank, offset: usize, request: AtomicRequest) -> Result<u64> {
+        self.atomic_fetch_in("atomic_fetch", target, offset, request)
+    }
+
+    /// The same as a part of another call, whose name it has in errors and reports.
+    #[inline]
+    pub fn atomic_fetch_in(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+    ) -> Result<u64> {
+        let (old, wait) = (Old::Kept, Blocking::Wait);
+        match self.atomic_start(operation, target, offset, request, old, None, wait)? {
+            Started::Done(value) => Ok(value),
+            Started::Going(op) => self.wait_op(operation, op),
+            // Only an immediate atomic is not started.
+            Started::Refused => Ok(0),
+        }
+    }
+
+    /// Does an atomic and waits until it has been done.
+    #[inline]
+    pub fn atomic(&self, target: Rank, offset: usize, request: AtomicRequest) -> Result<()> {
+        self.atomic_in("atomic", target, offset, request)
+    }
+
+    #[inline]
+    pub(crate) fn atomic_in(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+    ) -> Result<()> {
+        let (old, wait) = (Old::Dropped, Blocking::Wait);
+        match self.atomic_start(operation, target, offset, request, old, None, wait)? {
+            Started::Going(op) => self.wait_op(operation, op).map(drop),
+            Started::Done(_) | Started::Refused => Ok(()),
+        }
+    }
+
+    /// Starts an atomic that doesn't fetch. `None`: not started.
+    #[inline]
+    pub fn atomic_nb(
+        &self,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+        completion: Completion,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        let operation = completion.name("atomic_nb", "atomic_nbi");
+        self.atomic_begin(
+            operation,
+            target,
+            offset,
+            request,
+            Old::Dropped,
+            completion,
+            blocking,
+        )
+    }
+
+    /// Starts an atomic whose old value comes to `result`, as bytes of the type's size in this machine's order. `None`: not
+    /// started.
+    ///
+    /// # Safety
+    /// `result` is valid for a write of that many bytes, and neither read nor written, until the handle, or this thread's
+    /// implicit operations (or access region), have been synchronised. It need not be aligned.
+    #[inline]
+    pub unsafe fn atomic_fetch_nb(
+        &self,
+        result: *mut u8,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+        completion: Completion,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        let operation = completion.name("atomic_fetch_nb", "atomic_fetch_nbi");
+        self.atomic_begin(
+            operation,
+            target,
+            offset,
+            request,
+            Old::To(SharedPtr(result)),
+            completion,
+            blocking,
+        )
+    }
+
+    #[inline]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the calls' own arguments, passed on"
+    )]
+    fn atomic_begin(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+        old: Old,
+        completion: Completion,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        let class = match completion {
+            Completion::Handle => None,
+            Completion::Implicit => Some(old.class(request.op)),
+        };
+        let started =
+            self.atomic_start(operation, target, offset, request, old, class, blocking)?;
+        Ok(match started {
+            Started::Done(value) => {
+                if let Old::To(base) = old {
+                    let ty = request.ty;
+                    // SAFETY: the promise of `atomic_fetch_nb`'s caller; the call has not returned.
+                    unsafe { ResultPlace { base, ty }.write(value) };
+                }
+                Some(Handle::DONE)
+            }
+            Started::Going(op) if class.is_none() => Some(Handle(Some(op))),
+            Started::Going(_) => Some(Handle::DONE),
+            Started::Refused => None,
+        })
+    }
+
+    /// Does an atomic on this rank's own segment, also in a handler, and gives the value from before it. Atomic with those
+    /// of all ranks.
+    ///
+    /// # Errors
+    /// A number outside of the segment or misaligned. In a handler, where the network's own atomics are used.
+    #[inline]
+    pub fn atomic_own(
+        &self,
+        operation: &'static str,
+        offset: usize,
+        request: AtomicRequest,
+    ) -> Result<u64> {
+        let place = self.own_number(operation, offset, request.ty)?;
+        if !self.processor_atomics {
+            return self.atomic_fetch_in(operation, self.job.rank, offset, request);
+        }
+        let AtomicRequest {
+            op,
+            ty,
+            operand,
+            comparand,
+        } = request;
+        // SAFETY: an aligned number of this rank's segment, which others access as in `atomic_start`.
+        Ok(unsafe { apply_atomic(place, op, ty, operand, comparand) })
+    }
+
+    /// A number of this rank's segment, where it is in this process.
+    #[inline]
+    fn own_number(
+        &self,
+        operation: &'static str,
+        offset: usize,
+        ty: AtomicType,
+    ) -> Result<*mut u8> {
+        let rank = self.job.rank;
+        let segment = self
+            .memory
+            .remote(&self.job, operation, rank, offset, ty.size())?;
+        aligned(operation, rank, segment, offset, ty.size())?;
+        self.own_range(operation, offset, ty.size())
+    }
+
+    /// Bytes of this rank's segment, where they are in this process.
+    ///
+    /// # Errors
+    /// They do not lie in the segment, or there is none that is not everything.
+    #[inline]
+    pub fn own_range(
+        &self,
+        operation: &'static str,
+        offset: usize,
+        length: usize,
+    ) -> Result<*mut u8> {
+        let rank = self.job.rank;
+        self.check_segments(operation)?;
+        self.memory
+            .remote(&self.job, operation, rank, offset, length)?;
+        let (own, _) = self.memory.own(&self.job, operation)?;
+        Ok(own.0.wrapping_add(offset))
+    }
+
+    /// Refuses everything, of which nobody knows whether a range is memory.
+    pub(crate) fn check_segments(&self, operation: &'static str) -> Result<()> {
+        match self.memory.is_everything() {
+            false => Ok(()),
+            true => Err(NiError::System {
+                operation,
+                rank: self.job.rank,
+                reason: "it needs segments that are not everything".to_owned(),
+            }
+            .into()),
+        }
+    }
+
+    /// The segment of a rank that has an aligned number there.
+    #[inline]
+    pub(crate) fn remote_number(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        ty: AtomicType,
+    ) -> Result<&Segment> {
+        let segment = self
+            .memory
+            .remote_access(&self.job, operation, target, offset, ty.size())?;
+        aligned(operation, target, segment, offset, ty.size())?;
+        Ok(segment)
+    }
+
+    /// `class`: the implicit operations that it belongs to; `None` if it has a handle.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "an atomic is all of these")]
+    fn atomic_start(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+        old: Old,
+        class: Option<Class>,
+        blocking: Blocking,
+    ) -> Result<Started> {
+        let segment = self.remote_number(operation, target, offset, request.ty)?;
+        let AtomicRequest {
+            op,
+            ty,
+            operand,
+            comparand,
+        } = request;
+        if self.processor_atomics && !segment.window.0.is_null() {
+            // SAFETY: the range lies in the window (`remote`), and is aligned: a window starts at a page, as the segment does, or is
+            // the segment. Others access it at the same time by atomics, or race by the program's own choice.
+            let old =
+                unsafe { apply_atomic(segment.window.0.add(offset), op, ty, operand, comparand) };
+            return Ok(Started::Done(old));
+        }
+        self.atomic_by_message(operation, target, offset, request, old, class, blocking)
+    }
+
+    /// An atomic on a number that is not mapped here.
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "an atomic is all of these")]
+    fn atomic_by_message(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        request: AtomicRequest,
+        old: Old,
+        class: Option<Class>,
+        blocking: Blocking,
+    ) -> Result<Started> {
+        self.check_outside(operation, am::Operation::Request)?;
+        self.check_fault()?;
+        let remote = Remote::segment(target, offset);
+        if target == self.job.rank
+            && let Some(address) = self.memory.address_at_once(remote)
+        {
+            let AtomicRequest {
+                op,
+                ty,
+                operand,
+                comparand,
+            } = request;
+            let number = std::ptr::with_exposed_provenance_mut(address);
+            // SAFETY: aligned (`remote_number`). That it is memory, and accessed by atomics, is the program's word, as with a put.
+            let old = unsafe { apply_atomic(number, op, ty, operand, comparand) };
+            return Ok(Started::Done(old));
+        }
+        // The ids first: to have none is an error that the caller may recover from, and then nothing else may be held.
+        let group = class
+            .map(|class| self.implicit_group(operation, class))
+            .transpose()?;
+        let id = self
+            .operations
+            .begin(&self.job, operation, group, Some(target))?;
+        self.memory.note_asked(id, remote, request.ty.size());
+        if let Old::To(base) = old {
+            let ty = request.ty;
+            self.operations.set_result(id, ResultPlace { base, ty });
+        }
+        match blocking {
+            Blocking::Wait => self.take_ticket(operation)?,
+            Blocking::Immediate => {
+                self.poll_once();
+                if !self.job.tickets.take(1) {
+                    self.operations.forget(id);
+                    return Ok(Started::Refused);
+                }
+            }
+        }
+        let atomic = Atomic {
+            op: request.op,
+            ty: request.ty,
+            operand: request.operand,
+            comparand: request.comparand,
+            fetch: old != Old::Dropped,
+            target,
+            index: index::RAR,
+            match_bits: remote.match_bits,
+            remote_offset: offset as u64,
+            eq: self.safe_eq,
+            token: Token::new(Role::Atomic, Some(id)).bits(),
+        };
+        match blocking {
+            Blocking::Wait => self.wait_for(operation, Awaits::Room(target), |engine| {
+                Ok((engine.job.ni.atomic(&atomic)? == Submit::Posted).then_some(()))
+            })?,
+            Blocking::Immediate => {
+                if self.job.ni.atomic(&atomic)? == Submit::Again {
+                    self.job.tickets.give(1);
+                    self.operations.forget(id);
+                    return Ok(Started::Refused);
+                }
+            }
+        }
+        Ok(Started::Going(id))
+    }
+}
+
+#[inline]
+fn aligned(
+    operation: &'static str,
+    rank: Rank,
+    segment: &Segment,
+    offset: usize,
+    size: usize,
+) -> Result<()> {
+    let address = (segment.address as usize).wrapping_add(offset);
+    match address.is_multiple_of(size) {
+        true => Ok(()),
+        false => Err(Error::Misaligned {
+            operation,
+            rank,
+            offset,
+            size,
+        }),
+    }
+}
+
+/// What became of an atomic.
+enum Started {
+    Done(u64),
+    Going(OpId),
+    /// It would have blocked.
+    Refused,
+}

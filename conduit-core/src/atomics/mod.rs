@@ -1,0 +1,5 @@
+//! Remote atomics.
+
+pub(crate) mod calls;
+
+pub use calls::AtomicRequest;

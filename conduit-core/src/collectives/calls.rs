@@ -1,0 +1,350 @@
+//! Collective operations: machines of [`crate::collectives`], whose messages are active messages of the library's own
+//! handlers.
+//!
+//! What arrives is given to the machine by the handlers; what it has to send goes out in every poll, as immediate
+//! requests, and stays with the machine as long as credits or the network have no room.
+
+use std::sync::Arc;
+
+use am::Context;
+use am::handlers::{Accepts, Entry, Registration};
+
+use crate::collectives::state::{CallerMemory, ReduceFunction, Reducer, Reduction, Sync, With};
+use crate::collectives::{Kind, Outgoing, Shape, TeamId, fold};
+use crate::engine::Engine;
+use crate::engine::waiting::Unwinding;
+use crate::engine::{Call, Handler};
+use crate::kernel::Handle;
+use crate::kernel::context;
+use crate::kernel::error::{Error, Result};
+use crate::kernel::options::{Blocking, Completion};
+use crate::messages::payload::Payload;
+use crate::ni::Ni;
+use crate::rma::implicit::Class;
+use crate::threads::Mode;
+
+/// Data of a part: team, part, signature, offset.
+const DATA: u8 = 1;
+/// A ready message: team, part, signature.
+const READY: u8 = 2;
+/// The reply to data whose sender is to be told that it was taken: team, part.
+const TAKEN: u8 = 3;
+
+/// Arguments of the longest of them. A team is two.
+pub(crate) const MOST_ARGS: usize = 5;
+
+/// The library's handlers. Their ids are part of the protocol.
+pub(crate) fn handlers<N: Ni + 'static, M: Mode>() -> [Registration<Handler<N, M>>; 3] {
+    let entry = |id, name, nargs, accepts, handler: fn(&Call<'_, N, M>)| Registration {
+        id,
+        entry: Entry {
+            handler: Handler(Arc::new(handler)),
+            accepts,
+            nargs: Some(nargs),
+            name: Some(name),
+        },
+    };
+    [
+        entry(
+            DATA,
+            "collective data",
+            MOST_ARGS as u8,
+            Accepts::MEDIUM | Accepts::REQUEST,
+            on_data,
+        ),
+        entry(
+            READY,
+            "collective ready",
+            4,
+            Accepts::SHORT | Accepts::REQUEST,
+            on_ready,
+        ),
+        entry(
+            TAKEN,
+            "collective taken",
+            3,
+            Accepts::SHORT | Accepts::REPLY,
+            on_taken,
+        ),
+    ]
+}
+
+fn on_data<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
+    // Others do not come here: the table has checked them.
+    let (&[first, count, part, signature, offset], Payload::Medium(payload)) =
+        (call.args(), call.payload())
+    else {
+        return;
+    };
+    let (engine, source) = (call.engine(), call.source());
+    let team = TeamId { first, count };
+    let told = engine
+        .collectives
+        .with_machine(engine.with(), team, source, |machine| {
+            machine.on_data(source, part, signature, offset, payload)
+        });
+    if told == Some(true)
+        && let Err(error) = call.reply_short(TAKEN, &[first, count, part])
+    {
+        engine.job.fail(error);
+    }
+}
+
+fn on_ready<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
+    if let &[first, count, part, signature] = call.args() {
+        let (engine, source) = (call.engine(), call.source());
+        let team = TeamId { first, count };
+        engine
+            .collectives
+            .with_machine(engine.with(), team, source, |machine| {
+                machine.on_ready(source, part, signature)
+            });
+    }
+}
+
+fn on_taken<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
+    if let &[first, count, part] = call.args() {
+        let (engine, source) = (call.engine(), call.source());
+        let team = TeamId { first, count };
+        engine
+            .collectives
+            .with_machine(engine.with(), team, source, |machine| {
+                machine.on_taken(source, part)
+            });
+    }
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Starts an operation that moves data and reduces none: a broadcast, where `bytes` bytes at `source` of the root come to
+    /// `result` of all ranks of a team; or one of blocks of `bytes` bytes, with as many of them as the team has ranks on the side
+    /// that has one for each: a scatter, gather, gather to all, or an exchange. At ranks that give or get nothing the pointer is
+    /// ignored.
+    ///
+    /// `source` may be `result` where a broadcast has both. Where a gather has both, `source` may be where its block belongs.
+    ///
+    /// Collective: all ranks of the team start the same operations in the same order. They go on with every poll of any
+    /// rank; several may be under way. Those with [`Completion::Implicit`] belong to this thread's implicit collectives, or to its
+    /// access region.
+    ///
+    /// # Errors
+    /// No such team or rank; more bytes than there are; all operation ids are in use.
+    ///
+    /// # Safety
+    /// Until the operation has ended, `result` is valid for writes of its bytes and `source` for reads, and nobody
+    /// else writes or, as for `result`, reads them. They overlap only as said.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a collective operation is all of these"
+    )]
+    pub unsafe fn move_nb(
+        &self,
+        team: TeamId,
+        kind: Kind,
+        result: *mut u8,
+        source: *const u8,
+        bytes: usize,
+        sync: Sync,
+        completion: Completion,
+    ) -> Result<Handle> {
+        let operation = completion.name("move_nb", "move_nbi");
+        if kind.reduces() {
+            return Err(self.refused(operation, "a reduction has elements".to_owned()));
+        }
+        let shape = Shape {
+            kind,
+            element: 1,
+            count: bytes,
+            meaning: 0,
+            in_order: false,
+        };
+        let memory = CallerMemory {
+            source,
+            result,
+            ..CallerMemory::nothing()
+        };
+        self.start_collective(operation, team, shape, memory, sync, completion)
+    }
+
+    /// Starts a barrier of a team: it ends at no rank before all have started it.
+    ///
+    /// Collective, as [`Engine::move_nb`]. The team of all ranks has a faster one, which knows nothing of this:
+    /// [`Engine::team_barrier_start`].
+    ///
+    /// # Errors
+    /// No such team; all operation ids are in use.
+    pub fn barrier_nb(&self, team: TeamId) -> Result<Handle> {
+        let (memory, sync) = (CallerMemory::nothing(), Sync::default());
+        let completion = Completion::Handle;
+        self.start_collective("barrier_nb", team, Shape::BARRIER, memory, sync, completion)
+    }
+
+    pub(crate) fn refused(&self, operation: &'static str, reason: String) -> Error {
+        Error::Collective {
+            operation,
+            rank: self.job.rank,
+            reason,
+        }
+    }
+
+    /// Starts a reduction: the elements of all ranks of a team are reduced, those of the same place with each other. The
+    /// result comes to one rank of the team, or to all (`to` is `None`). `source` may be `result`, on all ranks that get
+    /// the result or on none.
+    ///
+    /// Reducing the same data again gives the same bits, and all ranks get the same. Where it is in the order of the ranks, and the
+    /// result comes to one, each rank takes memory for a result while it is under way.
+    ///
+    /// Collective, as [`Engine::move_nb`].
+    ///
+    /// # Errors
+    /// No such rank; an operation that its type does not have; elements of no or of too many bytes; all operation ids are
+    /// in use.
+    ///
+    /// # Safety
+    /// As for [`Engine::move_nb`], with `count` elements of each; `result` is ignored at ranks that get none.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a collective operation is all of these"
+    )]
+    pub unsafe fn reduce_nb(
+        &self,
+        team: TeamId,
+        to: Option<u32>,
+        result: *mut u8,
+        source: *const u8,
+        count: usize,
+        reduction: Reduction,
+        completion: Completion,
+    ) -> Result<Handle> {
+        let operation = completion.name("reduce_nb", "reduce_nbi");
+        let refuse = |reason: String| self.refused(operation, reason);
+        let (element, meaning, reducer, in_order) = match reduction {
+            Reduction::Known(ty, op) => {
+                let fold = fold(ty, op).ok_or_else(|| refuse(format!("{ty:?} has no {op:?}")))?;
+                let meaning = 1 + (ty as u32) * 16 + op as u32;
+                (ty.size(), meaning, Reducer::Known(fold), false)
+            }
+            Reduction::Custom {
+                element,
+                function,
+                in_order,
+            } => {
+                let checks = self.job.has_checks();
+                let function: ReduceFunction = Box::new(move |left, right| {
+                    // As a handler that may not reply: the machine is in use.
+                    let _entered = checks.then(|| context::Entered::new(Context::ReplyHandler));
+                    function(left, right);
+                });
+                (element, 0, Reducer::Custom(function), in_order)
+            }
+        };
+        if element == 0 || element > Shape::MAX_ELEMENT || element.checked_mul(count).is_none() {
+            return Err(refuse(format!("{count} elements of {element} bytes")));
+        }
+        let mut shape = Shape {
+            kind: to.map_or(Kind::ReduceToAll, |root| Kind::ReduceToOne { root }),
+            element,
+            count,
+            meaning,
+            in_order,
+        };
+        let mut memory = CallerMemory {
+            source,
+            result,
+            reducer,
+            own: Vec::new(),
+        };
+        if let Some(root) = to.filter(|_| in_order) {
+            // The order has a root of its own. So the result goes to all, most of which have no use for it.
+            let team = self.team(team)?;
+            if root >= team.size {
+                return Err(refuse(format!(
+                    "rank {root} is not in a team of {} ranks",
+                    team.size
+                )));
+            }
+            shape.kind = Kind::ReduceToAll;
+            shape.meaning = !root;
+            if root != team.rank {
+                let bytes = element * count;
+                let room = memory.own.try_reserve_exact(bytes);
+                room.map_err(|error| refuse(format!("{bytes} bytes for the result: {error}")))?;
+                memory.own.resize(bytes, 0);
+                memory.result = memory.own.as_mut_ptr();
+            }
+        }
+        let sync = Sync::default();
+        self.start_collective(operation, team, shape, memory, sync, completion)
+    }
+
+    fn start_collective(
+        &self,
+        operation: &'static str,
+        team: TeamId,
+        shape: Shape,
+        memory: CallerMemory,
+        sync: Sync,
+        completion: Completion,
+    ) -> Result<Handle> {
+        self.check_outside(operation, am::Operation::Request)?;
+        self.check_fault()?;
+        let group = match completion {
+            Completion::Handle => None,
+            Completion::Implicit => Some(self.implicit_group(operation, Class::COLLECTIVES)?),
+        };
+        // Parts that came early are reduced at once, by the caller's function.
+        let unwinding = Unwinding {
+            engine: self,
+            operation,
+        };
+        let started =
+            self.collectives
+                .start(self.with(), operation, team, shape, memory, sync, group);
+        if started.is_ok() && self.collectives.has_outgoing() {
+            self.advance_collectives();
+        }
+        std::mem::forget(unwinding);
+        let op = started?;
+        self.check_fault()?;
+        if group.is_some() {
+            return Ok(Handle::DONE);
+        }
+        let ended = self.operations.take(&self.job, operation, op)?.is_some();
+        Ok(if ended {
+            Handle::DONE
+        } else {
+            Handle(Some(op))
+        })
+    }
+
+    fn with(&self) -> With<'_, N, M> {
+        With {
+            job: &self.job,
+            operations: &self.operations,
+            descriptors: &self.descriptors,
+        }
+    }
+
+    /// Sends what collective operations have to send, as far as there is room; how many messages that were.
+    #[cold]
+    pub(crate) fn advance_collectives(&self) -> u32 {
+        self.collectives
+            .advance(self.with(), |team, outgoing, payload| {
+                self.post_collective(team, outgoing, payload)
+            })
+    }
+
+    fn post_collective(&self, team: TeamId, outgoing: &Outgoing, payload: &[u8]) -> Result<bool> {
+        let (target, part, signature) = (outgoing.target, outgoing.part, outgoing.signature);
+        let TeamId { first, count } = team;
+        match outgoing.data {
+            None => {
+                let args = [first, count, part, signature];
+                self.request_short(target, READY, &args, Blocking::Immediate)
+            }
+            Some((offset, _)) => {
+                let args = [first, count, part, signature, offset as u32];
+                self.request_medium(target, DATA, &args, payload, Blocking::Immediate)
+            }
+        }
+    }
+}

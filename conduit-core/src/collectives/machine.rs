@@ -1,0 +1,841 @@
+//! The machine of one team. See [`super`].
+
+use std::collections::VecDeque;
+
+use crate::collectives::buffer::Pool;
+use crate::collectives::early::{Early, EarlyMessages};
+use crate::collectives::pair::Pair;
+use crate::collectives::part::{LinkId, Out, Part, Passing};
+use crate::collectives::tree::Tree;
+use crate::collectives::{Kind, Limits, Operand, Shape, Team, Violation};
+use crate::ni::Rank;
+
+/// An operation that has been started here.
+#[derive(Debug)]
+struct Operation<O> {
+    shape: Shape,
+    operand: O,
+    /// What is told of its end.
+    name: Option<u64>,
+    /// It begins when those before it are over.
+    waits: bool,
+    /// Bytes of which parts have been made.
+    split: usize,
+    /// Parts that have been made and are not over.
+    running: usize,
+}
+
+/// What is to be sent: to whom, and where in which part.
+#[derive(Clone, Copy, Debug)]
+struct Transfer {
+    part: u32,
+    link: LinkId,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Ready,
+    /// The data from this offset on.
+    Data {
+        from: usize,
+    },
+}
+
+/// A message to be sent: its words, and for data which bytes.
+#[derive(Debug)]
+#[must_use = "whether it has been sent is told by `Machine::sent`"]
+pub struct Outgoing {
+    /// The target, as the job counts.
+    pub target: Rank,
+    /// The part's number.
+    pub part: u32,
+    /// What all ranks must agree on about the part.
+    pub signature: u32,
+    /// Offset and length of the data within the part, in bytes; `None`: a ready message.
+    pub data: Option<(usize, usize)>,
+    transfer: Transfer,
+}
+
+/// What comes next in the window.
+enum Next {
+    Part(Box<Part>),
+    /// A part that this rank has nothing to do with, or no more.
+    Nothing {
+        operation: u64,
+    },
+}
+
+/// One rank's side of the collective operations of a team. See the [module](super).
+///
+/// Whenever a call has been made, hand out the [messages](Self::outgoing) and look for what [has ended](Self::ended).
+#[derive(Debug)]
+pub struct Machine<O> {
+    team: Team,
+    limits: Limits,
+    /// Started and not over; the first has the number `first_operation`. `None`: over.
+    operations: VecDeque<Option<Operation<O>>>,
+    first_operation: u64,
+    /// The operation of which the next part is made.
+    splitting: u64,
+    /// The window: parts under way; the first has the number `first_part`. `None`: over, or being handled.
+    parts: VecDeque<Option<Box<Part>>>,
+    first_part: u32,
+    early: EarlyMessages,
+    outbox: VecDeque<Transfer>,
+    ended: VecDeque<(u64, O)>,
+    pool: Pool,
+    /// Parts that are over, for those to come; at most a window of them.
+    #[expect(clippy::vec_box, reason = "it is the boxes that are kept")]
+    spare: Vec<Box<Part>>,
+}
+
+impl<O: Operand> Machine<O> {
+    /// The machine of a team before its first operation. All ranks need the same limits.
+    #[must_use]
+    pub fn new(team: Team, limits: Limits) -> Self {
+        let limits = limits.sane();
+        // Early data has a byte at least.
+        let records = limits.window as usize * team.size as usize + limits.early;
+        Self {
+            early: EarlyMessages::new(records, limits.early),
+            pool: Pool::new(limits.window as usize, limits.part),
+            spare: Vec::new(),
+            team,
+            limits,
+            operations: VecDeque::new(),
+            first_operation: 0,
+            splitting: 0,
+            parts: VecDeque::new(),
+            first_part: 0,
+            outbox: VecDeque::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
+    /// The team.
+    #[must_use]
+    pub fn team(&self) -> &Team {
+        &self.team
+    }
+
+    /// Nothing is under way here.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.operations.is_empty() && self.parts.is_empty() && self.ended.is_empty()
+    }
+
+    /// Starts an operation; `name`, if it has one, is given back when it [has ended](Self::ended). One that `waits` begins at this
+    /// rank when those before it are over here: after a barrier, when all ranks have come so far.
+    ///
+    /// # Errors
+    /// What has come for it from others does not fit it.
+    pub fn start(
+        &mut self,
+        shape: Shape,
+        operand: O,
+        name: Option<u64>,
+        waits: bool,
+    ) -> Result<(), Violation> {
+        self.operations.push_back(Some(Operation {
+            shape,
+            operand,
+            name,
+            waits,
+            split: 0,
+            running: 0,
+        }));
+        self.fill_window()
+    }
+
+    /// Takes an operation that has ended: its name, and its memory, which the machine will not touch again.
+    pub fn ended(&mut self) -> Option<(u64, O)> {
+        self.ended.pop_front()
+    }
+
+    /// Is there anything to be sent?
+    #[must_use]
+    pub fn has_outgoing(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// How many messages may be tried to be sent before one comes up again.
+    #[must_use]
+    pub fn outgoing_count(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// The next message to be sent. It counts as being sent until [`Machine::sent`]; there may be several.
+    pub fn outgoing(&mut self) -> Option<Outgoing> {
+        let transfer = self.outbox.pop_front()?;
+        let place = self.place(transfer.part)?;
+        let part = self.parts[place].as_deref_mut()?;
+        let passing = part.passing(transfer.link);
+        let (piece, len) = (part.piece, part.len);
+        let link = part.link(transfer.link)?;
+        let target = link.peer;
+        let data = match transfer.what {
+            What::Ready => None,
+            What::Data { from } => {
+                let length = piece.min(len - from);
+                if from + length == len {
+                    // Answers may come before `sent` is called.
+                    link.out = match passing {
+                        Some(Passing::Eager { told: true }) => Out::Sent,
+                        _ => Out::Done,
+                    };
+                }
+                Some((from, length))
+            }
+        };
+        part.in_hand += 1;
+        Some(Outgoing {
+            target,
+            part: part.number,
+            signature: part.signature,
+            data,
+            transfer,
+        })
+    }
+
+    /// The bytes of a message that is being sent. They stay where they are, unchanged, until [`Machine::sent`].
+    #[must_use]
+    pub fn payload(&self, outgoing: &Outgoing) -> &[u8] {
+        let found = outgoing.data.and_then(|(from, length)| {
+            let part = self.parts[self.place(outgoing.part)?].as_deref()?;
+            let operation = self.operation(part.operation)?;
+            Some(match (outgoing.transfer.link, &part.sum) {
+                (LinkId::Parent, Some(sum)) => &sum.bytes()[from..from + length],
+                (LinkId::Parent, None) => operation.operand.source(part.start + from, length),
+                (LinkId::Child(_), _) if part.kind.is_of_pairs() => {
+                    operation.operand.source(part.source + from, length)
+                }
+                (LinkId::Child(_), _) => operation.operand.result(part.start + from, length),
+            })
+        });
+        found.unwrap_or(&[])
+    }
+
+    /// Says whether a message has been sent. If not, it comes up again.
+    ///
+    /// # Errors
+    /// As for [`Machine::start`].
+    pub fn sent(&mut self, outgoing: Outgoing, sent: bool) -> Result<(), Violation> {
+        let Some(place) = self.place(outgoing.part) else {
+            return Ok(());
+        };
+        let Some(mut part) = self.parts[place].take() else {
+            return Ok(());
+        };
+        part.in_hand -= 1;
+        let mut transfer = outgoing.transfer;
+        let rest = match (&mut transfer.what, outgoing.data) {
+            (What::Data { from }, Some((_, length))) if sent => {
+                *from += length;
+                *from < part.len
+            }
+            _ => !sent,
+        };
+        if rest {
+            if let What::Data { .. } = transfer.what
+                && let Some(link) = part.link(transfer.link)
+            {
+                link.out = Out::Queued;
+            }
+            self.outbox.push_back(transfer);
+        }
+        self.put_back(place, part);
+        self.fill_window()
+    }
+
+    /// Data from `source`: bytes of a part from `offset` on. True: the source is to be told that it has been taken.
+    ///
+    /// # Errors
+    /// The message makes no sense here: another operation was started there, or the peer is faulty.
+    pub fn on_data(
+        &mut self,
+        source: Rank,
+        number: u32,
+        signature: u32,
+        offset: u32,
+        payload: &[u8],
+    ) -> Result<bool, Violation> {
+        let offset = offset as usize;
+        let Some(place) = self.place(number) else {
+            self.check_early(source, number)?;
+            if offset != 0 || payload.is_empty() || payload.len() > self.limits.eager {
+                return Err(unexpected(
+                    source,
+                    "data for a part that has not been started",
+                ));
+            }
+            let kept = self
+                .early
+                .data(source, number, signature, payload, &mut self.pool)?;
+            return Ok(kept && Kind::is_told(signature));
+        };
+        let Some(mut part) = self.parts[place].take() else {
+            return Err(unexpected(source, "data for a part that is over"));
+        };
+        let done = self.deliver(&mut part, source, signature, offset, payload);
+        self.put_back(place, part);
+        let told = done?;
+        self.fill_window()?;
+        Ok(told)
+    }
+
+    /// A ready message from `source`: it has room for a part's data, or wants it again.
+    ///
+    /// # Errors
+    /// As for [`Machine::on_data`].
+    pub fn on_ready(&mut self, source: Rank, number: u32, signature: u32) -> Result<(), Violation> {
+        let Some(place) = self.place(number) else {
+            self.check_early(source, number)?;
+            return self.early.ready(source, number, signature);
+        };
+        let Some(mut part) = self.parts[place].take() else {
+            return Err(unexpected(
+                source,
+                "a ready message for a part that is over",
+            ));
+        };
+        let done = self.make_ready(&mut part, source, signature);
+        self.put_back(place, part);
+        done
+    }
+
+    /// `source` has taken the data of an eager part.
+    ///
+    /// # Errors
+    /// As for [`Machine::on_data`].
+    pub fn on_taken(&mut self, source: Rank, number: u32) -> Result<(), Violation> {
+        let refusal = || unexpected(source, "word that data was taken which was not sent");
+        let place = self.place(number).ok_or_else(refusal)?;
+        let mut part = self.parts[place].take().ok_or_else(refusal)?;
+        let link = part.find_receiver(source).and_then(|id| part.link(id));
+        let waited = match link {
+            Some(link) if link.out == Out::Sent => {
+                link.out = Out::Done;
+                true
+            }
+            _ => false,
+        };
+        self.put_back(place, part);
+        if !waited {
+            return Err(refusal());
+        }
+        self.fill_window()
+    }
+
+    /// The kind of the part that comes first of those under way, and the ranks that have still to send something for it. For
+    /// diagnosis.
+    #[must_use]
+    pub fn lacks(&self) -> Option<(&'static str, Vec<Rank>)> {
+        let part = self.parts.iter().flatten().next()?;
+        Some((Kind::name_in(part.signature), part.lacks()))
+    }
+
+    /// A part's place in the window.
+    fn place(&self, number: u32) -> Option<usize> {
+        let place = number.wrapping_sub(self.first_part) as usize;
+        (place < self.parts.len()).then_some(place)
+    }
+
+    /// Numbers of parts wrap; what lies less than half their range ahead is still to come.
+    fn check_early(&self, source: Rank, number: u32) -> Result<(), Violation> {
+        let next = self.first_part.wrapping_add(self.parts.len() as u32);
+        if number.wrapping_sub(next) >= 1 << 31 {
+            return Err(unexpected(source, "a message for a part that is over"));
+        }
+        if self.team.from_job(source).is_some() {
+            Ok(())
+        } else {
+            Err(unexpected(
+                source,
+                "a message for a team that it is no member of",
+            ))
+        }
+    }
+
+    fn operation(&self, number: u64) -> Option<&Operation<O>> {
+        let place = usize::try_from(number.checked_sub(self.first_operation)?).ok()?;
+        self.operations.get(place)?.as_ref()
+    }
+
+    fn operation_mut(&mut self, number: u64) -> Option<&mut Operation<O>> {
+        let place = usize::try_from(number.checked_sub(self.first_operation)?).ok()?;
+        self.operations.get_mut(place)?.as_mut()
+    }
+
+    /// Makes parts as long as the window has room.
+    fn fill_window(&mut self) -> Result<(), Violation> {
+        while self.parts.len() < self.limits.window as usize {
+            let Some(next) = self.next_part() else {
+                break;
+            };
+            let place = self.parts.len();
+            self.parts.push_back(None);
+            match next {
+                Next::Part(part) => {
+                    let (part, done) = self.begin(part);
+                    self.put_back(place, part);
+                    done?;
+                }
+                Next::Nothing { operation } => self.part_over(operation),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next part of the operations that have been started; `None`: all have been made.
+    fn next_part(&mut self) -> Option<Next> {
+        let number = self.first_part.wrapping_add(self.parts.len() as u32);
+        let (limits, size) = (self.limits, self.team.size);
+        let operation = self.splitting;
+        let is_first = operation == self.first_operation;
+        let Operation {
+            shape,
+            split,
+            running,
+            waits,
+            ..
+        } = self.operation_mut(operation)?;
+        if *waits && !is_first {
+            return None;
+        }
+        let shape = *shape;
+        let (bytes, whole) = (shape.bytes(), limits.part_of(&shape));
+        let step = split.checked_div(bytes).unwrap_or(0);
+        let start = *split - step * bytes;
+        let len = whole.min(bytes - start);
+        *split += len;
+        *running += 1;
+        if *split == bytes * shape.steps(size) {
+            self.splitting += 1;
+        }
+        if len == 0 {
+            return Some(Next::Nothing { operation });
+        }
+        let index = (step * bytes.div_ceil(whole) + start / whole) as u32;
+        let (piece, gathers) = limits.piece_of(&shape);
+        let mut part = self.spare.pop().unwrap_or_default();
+        let mut children = std::mem::take(&mut part.children);
+        children.clear();
+        *part = Part {
+            number,
+            operation,
+            kind: shape.kind,
+            signature: shape.signature(index),
+            start,
+            source: 0,
+            len,
+            piece,
+            gathers,
+            eager: len <= limits.eager && len <= piece,
+            parent: None,
+            children,
+            sum: None,
+            turn: 0,
+            gathered: None,
+            got: 0,
+            is_reduced: false,
+            has_result: false,
+            in_hand: 0,
+        };
+        let team = &self.team;
+        if shape.kind.is_of_pairs() {
+            let Pair { to, from, own } = Pair::of(shape.kind, team, step as u32);
+            let at = |block: u32| block as usize * bytes + start;
+            if let Some((source, result)) = own
+                && let Some(operation) = self.operation_mut(operation)
+            {
+                operation.operand.copy(at(source), at(result), len);
+            }
+            if to.is_none() && from.is_none() {
+                self.spare.push(part);
+                return Some(Next::Nothing { operation });
+            }
+            let team = &self.team;
+            part.start = from.map_or(0, |(_, block)| at(block));
+            part.source = to.map_or(0, |(_, block)| at(block));
+            part.links(
+                from.map(|(rank, _)| team.job_rank(rank)),
+                to.into_iter().map(|(rank, _)| team.job_rank(rank)),
+            );
+            return Some(Next::Part(part));
+        }
+        let tree = match shape.kind {
+            Kind::ReduceToAll if shape.in_order => Tree::downwards(size),
+            // The parts of a long one have different roots, so that the ranks share the work.
+            Kind::ReduceToAll => Tree::new(size, index % size),
+            kind => Tree::new(size, kind.root().unwrap_or(0)),
+        };
+        part.links(
+            tree.parent(team.rank).map(|rank| team.job_rank(rank)),
+            tree.children(team.rank).map(|rank| team.job_rank(rank)),
+        );
+        Some(Next::Part(part))
+    }
+
+    /// A new part: what this rank has to do at once, and what has come for it before.
+    fn begin(&mut self, mut part: Box<Part>) -> (Box<Part>, Result<(), Violation>) {
+        let early = self.early.take(part.number);
+        let is_leaf = part.children.is_empty();
+        match part.kind {
+            Kind::Broadcast { .. } if part.parent.is_none() => {
+                self.have_source_as_result(&mut part)
+            }
+            Kind::Broadcast { .. } => {
+                if !part.eager {
+                    self.send_ready(&part, LinkId::Parent);
+                }
+            }
+            kind if kind.is_of_pairs() => {
+                if part.parent.is_none() {
+                    part.has_result = true;
+                } else if !part.eager {
+                    self.send_ready(&part, LinkId::Parent);
+                }
+                if !part.children.is_empty() {
+                    self.offer(&mut part, LinkId::Child(0));
+                }
+            }
+            _ if is_leaf => self.reduced(&mut part),
+            _ => {
+                if let Some(operation) = self
+                    .operations
+                    .get((part.operation - self.first_operation) as usize)
+                    && let Some(operation) = operation
+                {
+                    let source = operation.operand.source(part.start, part.len);
+                    part.sum = Some(self.pool.copy_of(source));
+                }
+                self.ask(&part);
+            }
+        }
+        for record in early {
+            let (source, signature) = (record.source, record.signature);
+            let done = match record.early {
+                Early::Data(buffer) => {
+                    let done = self.deliver(&mut part, source, signature, 0, buffer.bytes());
+                    self.pool.give(buffer);
+                    done.map(drop)
+                }
+                Early::Ready => self.make_ready(&mut part, source, signature),
+                Early::Refused => self
+                    .check(&part, source, signature, Part::find_sender)
+                    .map(|link| self.send_ready(&part, link)),
+            };
+            if done.is_err() {
+                return (part, done);
+            }
+        }
+        (part, Ok(()))
+    }
+
+    /// Which neighbour has sent a message about a part? It has to be one, and mean the same operation.
+    fn check(
+        &self,
+        part: &Part,
+        source: Rank,
+        signature: u32,
+        find: fn(&Part, Rank) -> Option<LinkId>,
+    ) -> Result<LinkId, Violation> {
+        if signature != part.signature {
+            return Err(Violation::Mismatch {
+                peer: source,
+                theirs: Kind::name_in(signature),
+                ours: Kind::name_in(part.signature),
+            });
+        }
+        find(part, source)
+            .ok_or_else(|| unexpected(source, "a message that is another rank's to send"))
+    }
+
+    fn deliver(
+        &mut self,
+        part: &mut Part,
+        source: Rank,
+        signature: u32,
+        offset: usize,
+        payload: &[u8],
+    ) -> Result<bool, Violation> {
+        let link = self.check(part, source, signature, Part::find_sender)?;
+        let fits = offset
+            .checked_add(payload.len())
+            .is_some_and(|end| end <= part.len);
+        if !fits || payload.is_empty() || (part.eager && payload.len() != part.len) {
+            return Err(unexpected(source, "data of another length"));
+        }
+        match link {
+            LinkId::Parent => self.deliver_result(part, source, offset, payload)?,
+            LinkId::Child(child) => self.deliver_operand(part, child, source, offset, payload)?,
+        }
+        let told = Kind::is_told(part.signature) && part.eager;
+        Ok(told)
+    }
+
+    /// Data on its way down.
+    fn deliver_result(
+        &mut self,
+        part: &mut Part,
+        source: Rank,
+        offset: usize,
+        payload: &[u8],
+    ) -> Result<(), Violation> {
+        let awaited = match part.kind {
+            Kind::ReduceToOne { .. } => false,
+            kind => part.is_reduced || !kind.reduces(),
+        };
+        if !awaited || part.has_result || payload.len() > part.len - part.got {
+            return Err(unexpected(source, "a result that nobody waits for"));
+        }
+        if let Some(operation) = self.operation_mut(part.operation) {
+            operation.operand.store(part.start + offset, payload);
+        }
+        part.got += payload.len();
+        if part.got == part.len {
+            self.have_result(part);
+        }
+        Ok(())
+    }
+
+    /// Data on its way up.
+    fn deliver_operand(
+        &mut self,
+        part: &mut Part,
+        child: usize,
+        source: Rank,
+        offset: usize,
+        payload: &[u8],
+    ) -> Result<(), Violation> {
+        let refusal = || unexpected(source, "an operand that nobody waits for");
+        if !part.kind.reduces() || child < part.turn {
+            return Err(refusal());
+        }
+        if child > part.turn {
+            let link = &mut part.children[child];
+            if !part.eager || link.parked.is_some() {
+                return Err(refusal());
+            }
+            link.parked = Some(self.pool.copy_of(payload));
+            return Ok(());
+        }
+        if payload.len() > part.len - part.got {
+            return Err(refusal());
+        }
+        part.got += payload.len();
+        let is_last = part.got == part.len;
+        if part.gathers {
+            if part.gathered.is_none() {
+                part.gathered = Some(self.pool.take(part.len));
+            }
+            if let Some(gathered) = &mut part.gathered {
+                gathered.bytes_mut()[offset..][..payload.len()].copy_from_slice(payload);
+            }
+            if is_last && let Some(gathered) = part.gathered.take() {
+                self.reduce(part, 0, gathered.bytes());
+                self.pool.give(gathered);
+            }
+        } else {
+            let element = self
+                .operation(part.operation)
+                .map_or(1, |operation| operation.shape.element);
+            if !offset.is_multiple_of(element) || !payload.len().is_multiple_of(element) {
+                return Err(unexpected(source, "data that ends within an element"));
+            }
+            self.reduce(part, offset, payload);
+        }
+        if is_last {
+            self.next_turn(part);
+        }
+        Ok(())
+    }
+
+    fn reduce(&mut self, part: &mut Part, offset: usize, payload: &[u8]) {
+        if let (Some(operation), Some(sum)) = (self.operation_mut(part.operation), &mut part.sum) {
+            let right = &mut sum.bytes_mut()[offset..][..payload.len()];
+            operation.operand.reduce(payload, right);
+        }
+    }
+
+    /// A child's data has been reduced: the next one's turn, and of those after it whose data is there already.
+    fn next_turn(&mut self, part: &mut Part) {
+        loop {
+            part.turn += 1;
+            part.got = 0;
+            let Some(link) = part.children.get_mut(part.turn) else {
+                return self.reduced(part);
+            };
+            let Some(parked) = link.parked.take() else {
+                return self.ask(part);
+            };
+            self.reduce(part, 0, parked.bytes());
+            self.pool.give(parked);
+        }
+    }
+
+    /// Lets the child whose turn it is send its data, if that has to be announced.
+    fn ask(&mut self, part: &Part) {
+        if !part.eager {
+            self.send_ready(part, LinkId::Child(part.turn));
+        }
+    }
+
+    fn send_ready(&mut self, part: &Part, link: LinkId) {
+        self.outbox.push_back(Transfer {
+            part: part.number,
+            link,
+            what: What::Ready,
+        });
+    }
+
+    /// This rank's subtree is reduced.
+    fn reduced(&mut self, part: &mut Part) {
+        part.is_reduced = true;
+        if part.parent.is_some() {
+            return self.offer(part, LinkId::Parent);
+        }
+        match part.sum.take() {
+            Some(sum) => {
+                if let Some(operation) = self.operation_mut(part.operation) {
+                    operation.operand.store(part.start, sum.bytes());
+                }
+                self.pool.give(sum);
+                self.have_result(part);
+            }
+            None => self.have_source_as_result(part),
+        }
+    }
+
+    fn have_source_as_result(&mut self, part: &mut Part) {
+        if let Some(operation) = self.operation_mut(part.operation) {
+            operation.operand.copy(part.start, part.start, part.len);
+        }
+        self.have_result(part);
+    }
+
+    fn have_result(&mut self, part: &mut Part) {
+        part.has_result = true;
+        if part.kind.is_of_pairs() {
+            return;
+        }
+        // The largest subtree first, as it takes longest.
+        for child in (0..part.children.len()).rev() {
+            self.offer(part, LinkId::Child(child));
+        }
+    }
+
+    /// Data for a neighbour is there: it goes out as soon as the neighbour allows it.
+    fn offer(&mut self, part: &mut Part, id: LinkId) {
+        let Some(passing) = part.passing(id) else {
+            return;
+        };
+        let number = part.number;
+        if let Some(link) = part.link(id)
+            && (passing != Passing::Announced || link.ready)
+        {
+            link.out = Out::Queued;
+            self.outbox.push_back(Transfer {
+                part: number,
+                link: id,
+                what: What::Data { from: 0 },
+            });
+        }
+    }
+
+    fn make_ready(
+        &mut self,
+        part: &mut Part,
+        source: Rank,
+        signature: u32,
+    ) -> Result<(), Violation> {
+        let id = self.check(part, source, signature, Part::find_receiver)?;
+        let (passing, has_data) = (part.passing(id), part.has_data(id));
+        let Some(link) = part.link(id) else {
+            return Ok(());
+        };
+        let allowed = match passing {
+            Some(Passing::Announced) => true,
+            // It has been sent, and was refused.
+            Some(Passing::Eager { .. }) => matches!(link.out, Out::Sent | Out::Done),
+            _ => false,
+        };
+        if !allowed || link.ready {
+            return Err(unexpected(source, "a ready message that nobody waits for"));
+        }
+        link.ready = true;
+        if has_data {
+            self.offer(part, id);
+        }
+        Ok(())
+    }
+
+    /// Puts a part back after it has been handled, or ends it. Its place is empty.
+    fn put_back(&mut self, place: usize, mut part: Box<Part>) {
+        if !part.is_over() {
+            self.parts[place] = Some(part);
+            return;
+        }
+        if let Some(sum) = part.sum.take() {
+            self.pool.give(sum);
+        }
+        let operation = part.operation;
+        self.spare.push(part);
+        self.part_over(operation);
+    }
+
+    /// A part of an operation is over; its place is empty.
+    fn part_over(&mut self, number: u64) {
+        while let Some(None) = self.parts.front() {
+            self.parts.pop_front();
+            self.first_part = self.first_part.wrapping_add(1);
+        }
+        let size = self.team.size;
+        let Some(operation) = self.operation_mut(number) else {
+            return;
+        };
+        operation.running -= 1;
+        let shape = operation.shape;
+        if operation.running > 0 || operation.split < shape.bytes() * shape.steps(size) {
+            return;
+        }
+        let place = (number - self.first_operation) as usize;
+        if let Some(operation) = self.operations[place].take()
+            && let Some(name) = operation.name
+        {
+            self.ended.push_back((name, operation.operand));
+        }
+        while let Some(None) = self.operations.front() {
+            self.operations.pop_front();
+            self.first_operation += 1;
+        }
+    }
+
+    /// Early messages and their bytes, for the tests' bounds.
+    #[cfg(test)]
+    pub(super) fn early(&self) -> (usize, usize) {
+        self.early.held()
+    }
+
+    /// Starts with another part's number than 0, for the tests of their wrap.
+    #[cfg(test)]
+    pub(super) fn starting_at(mut self, number: u32) -> Self {
+        self.first_part = number;
+        self
+    }
+
+    /// Nothing is left over.
+    #[cfg(test)]
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.operations.is_empty()
+            && self.parts.is_empty()
+            && self.outbox.is_empty()
+            && self.ended.is_empty()
+            && self.early.held() == (0, 0)
+    }
+}
+
+fn unexpected(peer: Rank, what: &'static str) -> Violation {
+    Violation::Unexpected { peer, what }
+}

@@ -1,0 +1,105 @@
+//! Who sends what to whom in operations that give each pair of ranks data of its own.
+//!
+//! Each takes as many steps as the team has ranks. In step *d* a rank sends at most one block, and gets at most one: where all
+//! send, to the rank *d* places on and from the one *d* places back, so that no rank is everybody's target at once; where one
+//! rank sends or gets, with the one *d* places from it. Step 0 is a rank's block for itself.
+
+use crate::collectives::{Kind, Team};
+
+/// What a rank does in a step: blocks are counted by rank, in the memory that holds one for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pair {
+    /// To whom in the team, and which block of the source.
+    pub(super) to: Option<(u32, u32)>,
+    /// From whom in the team, and which block of the result.
+    pub(super) from: Option<(u32, u32)>,
+    /// The block of the source that is this one of the result.
+    pub(super) own: Option<(u32, u32)>,
+}
+
+impl Pair {
+    /// `step` is below the team's size, as is the root.
+    pub(super) fn of(kind: Kind, team: &Team, step: u32) -> Self {
+        let (rank, size) = (team.rank, team.size);
+        let on = |from: u32| ((u64::from(from) + u64::from(step)) % u64::from(size)) as u32;
+        let back = ((u64::from(rank) + u64::from(size - step)) % u64::from(size)) as u32;
+        let mut pair = Self::default();
+        match kind {
+            Kind::Exchange => {
+                pair.to = Some((on(rank), on(rank)));
+                pair.from = Some((back, back));
+            }
+            Kind::GatherAll => {
+                pair.to = Some((on(rank), 0));
+                pair.from = Some((back, back));
+            }
+            Kind::Gather { root } => {
+                let source = on(root);
+                pair.to = (rank == source).then_some((root, 0));
+                pair.from = (rank == root).then_some((source, source));
+            }
+            Kind::Scatter { root } => {
+                let target = on(root);
+                pair.to = (rank == root).then_some((target, target));
+                pair.from = (rank == target).then_some((root, 0));
+            }
+            _ => {}
+        }
+        if step == 0 {
+            let (to, from) = (pair.to.take(), pair.from.take());
+            pair.own = to.zip(from).map(|(to, from)| (to.1, from.1));
+        }
+        pair
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every block goes once from where it is to where it belongs, and who sends is whom the other gets from.
+    #[test]
+    fn blocks_go_where_they_belong() {
+        for size in 1..9 {
+            let at = |rank| Team::of_job(rank, size);
+            for root in 0..size {
+                for kind in [
+                    Kind::Exchange,
+                    Kind::GatherAll,
+                    Kind::Gather { root },
+                    Kind::Scatter { root },
+                ] {
+                    let mut moved = Vec::new();
+                    for (rank, step) in (0..size).flat_map(|rank| (0..size).map(move |s| (rank, s)))
+                    {
+                        let pair = Pair::of(kind, &at(rank), step);
+                        if let Some((source, result)) = pair.own {
+                            moved.push((rank, source, rank, result));
+                        }
+                        if let Some((to, block)) = pair.to {
+                            let (from, place) = Pair::of(kind, &at(to), step).from.unwrap();
+                            assert_eq!(from, rank);
+                            moved.push((rank, block, to, place));
+                        }
+                        if let Some((from, _)) = pair.from {
+                            assert_eq!(Pair::of(kind, &at(from), step).to.unwrap().0, rank);
+                        }
+                    }
+                    moved.sort_unstable();
+                    let all = (0..size).flat_map(|from| (0..size).map(move |to| (from, to)));
+                    let expected: Vec<_> = all
+                        .filter_map(|(from, to)| match kind {
+                            Kind::Exchange => Some((from, to, to, from)),
+                            Kind::GatherAll => Some((from, 0, to, from)),
+                            Kind::Gather { root } => (to == root).then_some((from, 0, to, from)),
+                            _ => (from == root).then_some((from, to, to, 0)),
+                        })
+                        .collect();
+                    let mut expected = expected;
+                    expected.sort_unstable();
+                    assert_eq!(moved, expected, "{kind:?} of {size}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,532 @@
+//! The collective operations of a rank: machines of [`crate::collectives`] over callers' memory, one for each team, and who sends
+//! for them.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::collectives::{
+    DataType, Fold, Limits, Machine, Operand, Outgoing, ReduceOp, Shape, Team, TeamId, Violation,
+};
+use crate::kernel::chunks::Descriptors;
+use crate::kernel::error::{Error, Result};
+use crate::kernel::handle::OpId;
+use crate::kernel::job::Job;
+use crate::kernel::operations::Operations;
+use crate::ni::{Ni, Rank};
+use crate::threads::{Lock, Mode};
+
+/// How elements are reduced.
+pub enum Reduction {
+    /// By an operation that is known here.
+    Known(DataType, ReduceOp),
+    /// By the caller's function.
+    Custom {
+        /// Bytes of an element.
+        element: usize,
+        /// Associative, and commutative if not `in_order`. May be called by any thread that polls, also where other calls are refused.
+        function: ReduceFunction,
+        /// The elements of lower ranks are on the left.
+        in_order: bool,
+    },
+}
+
+/// Reduces whole elements one by one: the result replaces the second.
+pub type ReduceFunction = Box<dyn Fn(&[u8], &mut [u8]) + Send>;
+
+impl std::fmt::Debug for Reduction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Known(ty, op) => f.debug_tuple("Known").field(ty).field(op).finish(),
+            Self::Custom { element, .. } => f
+                .debug_struct("Custom")
+                .field("element", element)
+                .finish_non_exhaustive(),
+        }
+    }
+}
+
+pub(crate) enum Reducer {
+    Nothing,
+    Known(Fold),
+    Custom(ReduceFunction),
+}
+
+/// A caller's memory, from the start of an operation to its end.
+pub(crate) struct CallerMemory {
+    pub(crate) source: *const u8,
+    pub(crate) result: *mut u8,
+    pub(crate) reducer: Reducer,
+    /// What `result` points to, where that is not the caller's.
+    pub(crate) own: Vec<u8>,
+}
+
+impl CallerMemory {
+    /// That of a barrier, whose byte says nothing.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            source: std::ptr::null(),
+            result: std::ptr::null_mut(),
+            reducer: Reducer::Nothing,
+            own: Vec::new(),
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.result.is_null() && self.source.is_null()
+    }
+}
+
+/// What a barrier sends.
+const NOTHING: [u8; 1] = [0];
+
+// SAFETY: the memory is the caller's, who leaves it to the operation until its end, on whatever thread that runs: the
+// contract of `broadcast_nb` and `reduce_nb`. The function may be called from any thread (its type).
+unsafe impl Send for CallerMemory {}
+
+impl Operand for CallerMemory {
+    fn source(&self, offset: usize, len: usize) -> &[u8] {
+        if self.is_nothing() {
+            return &NOTHING;
+        }
+        // SAFETY: asked for only where this rank gives data, within its length, and only until the operation ends; so
+        // valid and left alone by the caller. In place, results are stored where operands have been sent already.
+        unsafe { std::slice::from_raw_parts(self.source.add(offset), len) }
+    }
+
+    fn result(&self, offset: usize, len: usize) -> &[u8] {
+        if self.is_nothing() {
+            return &NOTHING;
+        }
+        // SAFETY: as above; these bytes have been stored.
+        unsafe { std::slice::from_raw_parts(self.result.add(offset), len) }
+    }
+
+    fn store(&mut self, offset: usize, bytes: &[u8]) {
+        if self.is_nothing() {
+            return;
+        }
+        // SAFETY: as above, valid for writes. `bytes` is memory of the machine or of a message.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.result.add(offset), bytes.len())
+        };
+    }
+
+    fn copy(&mut self, from: usize, to: usize, len: usize) {
+        if self.is_nothing() {
+            return;
+        }
+        // SAFETY: as above, so both lie in what the caller has given.
+        let (from, to) = unsafe { (self.source.add(from), self.result.add(to)) };
+        if !std::ptr::eq(from, to) {
+            // SAFETY: as above. `copy`, as a caller may break the rule that they do not overlap otherwise.
+            unsafe { std::ptr::copy(from, to, len) };
+        }
+    }
+
+    fn reduce(&mut self, left: &[u8], right: &mut [u8]) {
+        match &self.reducer {
+            Reducer::Nothing => {}
+            Reducer::Known(fold) => fold(left, right),
+            Reducer::Custom(function) => function(left, right),
+        }
+    }
+}
+
+/// When an operation may touch memory that is not its own rank's alone: nothing else is needed for that of one's own, which no
+/// operation touches before it has been started there, nor after it has ended there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sync {
+    /// It touches no rank's memory before all ranks have started it.
+    pub before: bool,
+    /// It ends at no rank before it has touched all memory that it touches.
+    pub after: bool,
+}
+
+/// What a rank does in a team.
+struct Seat {
+    machine: Machine<CallerMemory>,
+    /// It is in [`Teams::sending`].
+    sends: bool,
+}
+
+impl Seat {
+    fn new(team: Team, limits: Limits) -> Self {
+        Self {
+            machine: Machine::new(team, limits),
+            sends: false,
+        }
+    }
+}
+
+/// The teams that a rank is in.
+struct Teams {
+    /// That of all ranks, which most operations are of.
+    job: Seat,
+    others: HashMap<TeamId, Seat>,
+    /// Those that have something to send.
+    sending: VecDeque<TeamId>,
+    /// How many names of teams this rank has given.
+    named: u32,
+}
+
+impl Teams {
+    fn seat(&mut self, team: TeamId) -> Option<&mut Seat> {
+        match team {
+            TeamId::JOB => Some(&mut self.job),
+            _ => self.others.get_mut(&team),
+        }
+    }
+}
+
+/// The collective operations of a rank.
+pub(crate) struct Collectives<M: Mode> {
+    teams: M::Lock<Teams>,
+    limits: Limits,
+    /// Who sends holds it. In it, where other threads may give memory back, is a copy of what is being sent.
+    sender: M::Lock<Vec<u8>>,
+    /// A machine has something to send. Changed with the machines locked.
+    outgoing: AtomicBool,
+}
+
+impl<M: Mode> Collectives<M> {
+    pub(crate) fn new(rank: Rank, size: u32, max_medium: usize) -> Self {
+        let limits = Limits::with_messages_of(max_medium);
+        Self {
+            teams: Lock::new(Teams {
+                job: Seat::new(Team::of_job(rank, size), limits),
+                others: HashMap::new(),
+                sending: VecDeque::new(),
+                named: 0,
+            }),
+            limits,
+            sender: Lock::new(Vec::new()),
+            outgoing: AtomicBool::new(false),
+        }
+    }
+
+    /// Is a machine in use? Only where one thread is inside at a time: then by its function that reduces.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        self.teams.try_lock().is_none()
+    }
+
+    /// Is there something to send? Every poll tries then.
+    #[inline]
+    pub(crate) fn has_outgoing(&self) -> bool {
+        self.outgoing.load(Relaxed)
+    }
+
+    /// The part that each team is at: the kind of its operation, and the ranks whose messages it lacks.
+    pub(crate) fn lack(&self) -> Vec<(&'static str, Vec<Rank>)> {
+        let teams = self.teams.try_lock();
+        let seats = teams
+            .iter()
+            .flat_map(|teams| std::iter::once(&teams.job).chain(teams.others.values()));
+        seats.filter_map(|seat| seat.machine.lacks()).collect()
+    }
+
+    /// A count for the name of a team whose first member is this rank: none comes twice.
+    pub(crate) fn name(&self) -> u32 {
+        let mut teams = self.teams.lock();
+        // 0 is the count of the job's team.
+        teams.named = teams.named.wrapping_add(1).max(1);
+        teams.named
+    }
+
+    /// This rank is in a team from here on.
+    pub(crate) fn enter(&self, team: Team) {
+        let (id, seat) = (team.id, Seat::new(team, self.limits));
+        self.teams.lock().others.insert(id, seat);
+    }
+
+    /// A team that this rank is in.
+    pub(crate) fn team<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        team: TeamId,
+    ) -> Result<Team> {
+        self.of_team(job, operation, team, Team::clone)
+    }
+
+    fn of_team<N: Ni, R>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        team: TeamId,
+        look: impl FnOnce(&Team) -> R,
+    ) -> Result<R> {
+        let mut teams = self.teams.lock();
+        match teams.seat(team) {
+            Some(seat) => Ok(look(seat.machine.team())),
+            None => Err(no_team(job.rank, operation, team)),
+        }
+    }
+
+    /// This rank leaves a team, in which nothing is under way here.
+    pub(crate) fn leave<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        team: TeamId,
+    ) -> Result<()> {
+        let refuse = |reason: &str| {
+            let reason = reason.to_owned();
+            Err(Error::Collective {
+                operation,
+                rank: job.rank,
+                reason,
+            })
+        };
+        let mut teams = self.teams.lock();
+        let Some(seat) = teams.seat(team) else {
+            return Err(no_team(job.rank, operation, team));
+        };
+        if team == TeamId::JOB {
+            return refuse("the team of all ranks stays");
+        }
+        if !seat.machine.is_idle() {
+            return refuse("operations of the team are under way");
+        }
+        teams.others.remove(&team);
+        Ok(())
+    }
+
+    /// Starts an operation of a team, a member of the `group` if there is one.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a collective operation is all of these"
+    )]
+    pub(crate) fn start<N: Ni>(
+        &self,
+        with: With<'_, N, M>,
+        operation: &'static str,
+        team: TeamId,
+        shape: Shape,
+        memory: CallerMemory,
+        sync: Sync,
+        group: Option<OpId>,
+    ) -> Result<OpId> {
+        let job = with.job;
+        let size = self.of_team(job, operation, team, |team| team.size)?;
+        if let Some(rank) = shape.kind.root()
+            && rank >= size
+        {
+            return Err(match team {
+                TeamId::JOB => Error::NoSuchRank {
+                    operation,
+                    rank,
+                    size,
+                },
+                _ => Error::Collective {
+                    operation,
+                    rank: job.rank,
+                    reason: format!("rank {rank} is not in a team of {size} ranks"),
+                },
+            });
+        }
+        if shape.bytes_in_all(size).is_none() {
+            let (count, element) = (shape.count, shape.element);
+            return Err(Error::Collective {
+                operation,
+                rank: job.rank,
+                reason: format!("{count} elements of {element} bytes for each of {size} ranks"),
+            });
+        }
+        let op = with.operations.begin(job, operation, group, None)?;
+        let name = Some(op.bits().into());
+        self.with_machine(with, team, job.rank, |machine| {
+            let meet = |machine: &mut Machine<_>, name| {
+                machine.start(
+                    Shape::BARRIER,
+                    CallerMemory::nothing(),
+                    name,
+                    name.is_some(),
+                )
+            };
+            if sync.before {
+                meet(machine, None)?;
+            }
+            machine.start(shape, memory, name.filter(|_| !sync.after), sync.before)?;
+            match sync.after {
+                true => meet(machine, name),
+                false => Ok(()),
+            }
+        });
+        Ok(op)
+    }
+
+    /// Does something with the machine of a team, and then what follows from it. `None`: nothing, as the job has failed,
+    /// or fails now. `source`: whose message it is about.
+    pub(crate) fn with_machine<N: Ni, R>(
+        &self,
+        with: With<'_, N, M>,
+        team: TeamId,
+        source: Rank,
+        act: impl FnOnce(&mut Machine<CallerMemory>) -> Result<R, Violation>,
+    ) -> Option<R> {
+        // Callers' memory may be touched.
+        let _polling = M::PARALLEL.then(|| with.job.polling.enter());
+        if !with.job.stands_for_all() {
+            return None;
+        }
+        let teams = if M::PARALLEL {
+            Some(self.teams.lock())
+        } else {
+            self.teams.try_lock()
+        };
+        let Some(mut teams) = teams else {
+            let reason = "a function that reduces has polled".to_owned();
+            with.job.fail(Error::Collective {
+                operation: "reduce_nb",
+                rank: with.job.rank,
+                reason,
+            });
+            return None;
+        };
+        let Some(seat) = teams.seat(team) else {
+            let TeamId { first, count } = team;
+            let reason = format!("it is about team {first}.{count}, in which this rank is not");
+            with.job.fail_by_message(source, reason);
+            return None;
+        };
+        let machine = &mut seat.machine;
+        let done = act(machine);
+        while let Some((name, _memory)) = machine.ended() {
+            if let Some(op) = OpId::from_bits(name as u32) {
+                with.operations.finish(with.job, with.descriptors, op);
+            }
+        }
+        if machine.has_outgoing() && !seat.sends {
+            seat.sends = true;
+            teams.sending.push_back(team);
+        }
+        self.outgoing.store(!teams.sending.is_empty(), Relaxed);
+        match done {
+            Ok(value) => Some(value),
+            Err(violation) => {
+                with.job.fail(Error::Protocol {
+                    rank: with.job.rank,
+                    peer: violation.peer(),
+                    reason: violation.to_string(),
+                });
+                None
+            }
+        }
+    }
+
+    /// The next team that has something to send; it comes up again as long as it has. Teams that were left are passed over.
+    fn next_sender(&self) -> Option<TeamId> {
+        let mut teams = self.teams.try_lock()?;
+        while let Some(team) = teams.sending.pop_front() {
+            if let Some(seat) = teams.seat(team) {
+                seat.sends = false;
+                return Some(team);
+            }
+        }
+        self.outgoing.store(false, Relaxed);
+        None
+    }
+
+    /// Sends what collective operations have to send, as far as there is room; how many messages that were. Part of every
+    /// poll.
+    #[cold]
+    pub(crate) fn advance<N: Ni>(
+        &self,
+        with: With<'_, N, M>,
+        mut send: impl FnMut(TeamId, &Outgoing, &[u8]) -> Result<bool>,
+    ) -> u32 {
+        // Somebody else sends, perhaps this thread further up: sending may poll.
+        let Some(mut copy) = self.sender.try_lock() else {
+            return 0;
+        };
+        let mut sent = 0;
+        let teams = self.teams.try_lock().map_or(0, |teams| teams.sending.len());
+        for _ in 0..teams {
+            let Some(team) = self.next_sender() else {
+                break;
+            };
+            sent += self.send_for(with, team, &mut copy, &mut send);
+        }
+        sent
+    }
+
+    /// Sends what a team has to send, as far as there is room; how many messages that were.
+    fn send_for<N: Ni>(
+        &self,
+        with: With<'_, N, M>,
+        team: TeamId,
+        copy: &mut Vec<u8>,
+        send: &mut impl FnMut(TeamId, &Outgoing, &[u8]) -> Result<bool>,
+    ) -> u32 {
+        // Each message is tried once; those that come up meanwhile have to wait for the next poll, so that one poll does not take
+        // for ever.
+        let (mut left, mut last, mut sent) = (None, None, 0);
+        loop {
+            let taken = self.with_machine(with, team, with.job.rank, |machine| {
+                if let Some((outgoing, sent)) = last.take() {
+                    machine.sent(outgoing, sent)?;
+                }
+                let left = left.get_or_insert_with(|| machine.outgoing_count());
+                let Some(rest) = left.checked_sub(1) else {
+                    return Ok(None);
+                };
+                *left = rest;
+                Ok(machine.outgoing().map(|outgoing| {
+                    let payload = machine.payload(&outgoing);
+                    if M::PARALLEL {
+                        // While this thread sends, another may fail in its wait and give the memory back.
+                        copy.clear();
+                        copy.extend_from_slice(payload);
+                    }
+                    let payload = std::ptr::from_ref(payload);
+                    (outgoing, payload)
+                }))
+            });
+            let Some(Some((outgoing, payload))) = taken else {
+                return sent;
+            };
+            let payload = if M::PARALLEL {
+                &copy[..]
+            } else {
+                // SAFETY: the machine keeps a message's bytes in place and unchanged until it is told that they were sent. They
+                // are its own or a caller's, who is this thread and inside of a call.
+                unsafe { &*payload }
+            };
+            match send(team, &outgoing, payload) {
+                Ok(posted) => {
+                    sent += u32::from(posted);
+                    last = Some((outgoing, posted));
+                }
+                Err(error) => {
+                    with.job.fail(error);
+                    return sent;
+                }
+            }
+        }
+    }
+}
+
+fn no_team(rank: Rank, operation: &'static str, team: TeamId) -> Error {
+    let TeamId { first, count } = team;
+    Error::Collective {
+        operation,
+        rank,
+        reason: format!("this rank is in no team {first}.{count}"),
+    }
+}
+
+/// What a machine's operations end with.
+pub(crate) struct With<'a, N: Ni, M: Mode> {
+    pub(crate) job: &'a Job<N>,
+    pub(crate) operations: &'a Operations<M>,
+    pub(crate) descriptors: &'a Descriptors<M>,
+}
+
+impl<N: Ni, M: Mode> Clone for With<'_, N, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<N: Ni, M: Mode> Copy for With<'_, N, M> {}

@@ -1,0 +1,207 @@
+//! Teams: how they are made of others', and left.
+//!
+//! All ranks of the parent tell each other, by one gather to all, how they take part; from that each works out the members of its
+//! own new team, so no more has to be said. A barrier of the parent comes last: who uses a new team finds all its members in it.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::collectives::CollectiveSync;
+use crate::collectives::{Kind, Members, Team, TeamId};
+use crate::engine::Engine;
+use crate::kernel::error::Result;
+use crate::kernel::{Completion, Handle};
+use crate::ni::{Ni, Rank};
+use crate::threads::Mode;
+
+const OPERATION: &str = "team_create";
+
+/// How a rank takes part in the making of teams.
+#[derive(Clone, Copy, Debug)]
+pub enum Join<'a> {
+    /// It will be in none.
+    None,
+    /// With all ranks that give the same color, in the order of keys, then of the parent.
+    Color {
+        /// Which team.
+        color: u32,
+        /// Where in it.
+        key: i32,
+    },
+    /// With these ranks of the job, in this order; the caller is one of them. All of them give the same list.
+    Members(&'a [Rank]),
+}
+
+/// What the ranks of the parent tell each other.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Told {
+    how: u32,
+    /// The color, or what the list of members comes down to.
+    which: u32,
+    key: i32,
+    /// The count in the new team's name, if this rank is its first.
+    count: u32,
+}
+
+impl Told {
+    const NONE: u32 = 0;
+    const COLOR: u32 = 1;
+    const MEMBERS: u32 = 2;
+
+    fn new(join: Join<'_>, count: u32) -> Self {
+        let (how, which, key) = match join {
+            Join::None => (Self::NONE, 0, 0),
+            Join::Color { color, key } => (Self::COLOR, color, key),
+            Join::Members(members) => (Self::MEMBERS, checksum(members), members.len() as i32),
+        };
+        Self {
+            how,
+            which,
+            key,
+            count,
+        }
+    }
+}
+
+/// FNV-1a: lists that differ rarely come down to the same.
+fn checksum(members: &[Rank]) -> u32 {
+    let bytes = members.as_bytes().iter();
+    bytes.fold(0x811c_9dc5, |sum, &byte| {
+        (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Makes teams of the ranks of a team, at most one with this rank in it. Waits until all of the parent have come; the new team
+    /// may be used at once.
+    ///
+    /// Collective over the parent. A team takes 4 bytes a member, 8 where its order is not the job's, and some 700 bytes.
+    ///
+    /// # Errors
+    /// No such parent; a list that names a rank twice, or one that is not in the parent, or not this rank, or ranks that give
+    /// another list. The others are not told.
+    pub fn team_create(&self, parent: TeamId, join: Join<'_>) -> Result<Option<Team>> {
+        let from = self.collectives.team(&self.job, OPERATION, parent)?;
+        if let Join::Members(members) = join {
+            self.check_members(&from, members)?;
+        }
+        let own = Told::new(join, self.collectives.name());
+        let mut told = vec![own; from.size as usize];
+        let (to, bytes) = (told.as_mut_bytes().as_mut_ptr(), size_of::<Told>());
+        let source = own.as_bytes().as_ptr();
+        // SAFETY: both live until the wait below has ended it, or has given the memory up.
+        let gathered = unsafe {
+            self.move_nb(
+                parent,
+                Kind::GatherAll,
+                to,
+                source,
+                bytes,
+                CollectiveSync::default(),
+                Completion::Handle,
+            )?
+        };
+        self.wait_in(OPERATION, gathered)?;
+        let team = self.team_of(&from, join, &told)?;
+        if let Some(team) = &team {
+            self.collectives.enter(team.clone());
+        }
+        self.team_meet(OPERATION, parent)?;
+        Ok(team)
+    }
+
+    /// Which team this rank is in, of those that the parent's ranks have asked for.
+    fn team_of(&self, parent: &Team, join: Join<'_>, told: &[Told]) -> Result<Option<Team>> {
+        let ranks: Box<[Rank]> = match join {
+            Join::None => return Ok(None),
+            Join::Color { color, .. } => {
+                let alike = |told: &&Told| told.how == Told::COLOR && told.which == color;
+                let with = (0..).zip(told).filter(|(_, told)| alike(told));
+                let mut with: Vec<(u32, &Told)> = with.collect();
+                with.sort_by_key(|(_, told)| told.key);
+                let ranks = with.iter().filter_map(|&(rank, _)| parent.to_job(rank));
+                ranks.collect()
+            }
+            Join::Members(members) => {
+                let own = Told::new(join, 0);
+                for &member in members {
+                    let told = self.told_by(parent, told, member)?;
+                    if (told.how, told.which, told.key) != (own.how, own.which, own.key) {
+                        let reason = format!("rank {member} has not given the same members");
+                        return Err(self.refused(OPERATION, reason));
+                    }
+                }
+                members.into()
+            }
+        };
+        let place = ranks.iter().position(|&rank| rank == self.job.rank);
+        let (Some(place), Some(&first)) = (place, ranks.first()) else {
+            return Err(self.refused(OPERATION, "this rank is not one of the members".to_owned()));
+        };
+        let count = self.told_by(parent, told, first)?.count;
+        Ok(Some(Team {
+            id: TeamId { first, count },
+            rank: place as u32,
+            size: ranks.len() as u32,
+            members: Members::these(ranks),
+        }))
+    }
+
+    fn told_by<'a>(&self, parent: &Team, told: &'a [Told], rank: Rank) -> Result<&'a Told> {
+        let place = parent.from_job(rank);
+        place
+            .and_then(|place| told.get(place as usize))
+            .ok_or_else(|| {
+                self.refused(
+                    OPERATION,
+                    format!("rank {rank} is not in the team it comes from"),
+                )
+            })
+    }
+
+    fn check_members(&self, parent: &Team, members: &[Rank]) -> Result<()> {
+        let mut sorted = members.to_vec();
+        sorted.sort_unstable();
+        if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            let reason = format!("rank {} is named twice", twice[0]);
+            return Err(self.refused(OPERATION, reason));
+        }
+        if let Some(rank) = members
+            .iter()
+            .find(|rank| parent.from_job(**rank).is_none())
+        {
+            let reason = format!("rank {rank} is not in the team it comes from");
+            return Err(self.refused(OPERATION, reason));
+        }
+        match members.contains(&self.job.rank) {
+            true => Ok(()),
+            false => Err(self.refused(OPERATION, "this rank is not one of the members".to_owned())),
+        }
+    }
+
+    /// A team that this rank is in.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn team(&self, team: TeamId) -> Result<Team> {
+        self.collectives.team(&self.job, "team", team)
+    }
+
+    /// Leaves a team, in which nothing is under way at this rank. Its other ranks do the same sometime; nobody waits.
+    ///
+    /// # Errors
+    /// No such team, or that of all ranks; operations are under way.
+    pub fn team_destroy(&self, team: TeamId) -> Result<()> {
+        self.job.check_process()?;
+        self.collectives.leave(&self.job, "team_destroy", team)
+    }
+
+    /// A barrier of a team, from start to end, as a part of another call.
+    pub fn team_meet(&self, operation: &'static str, team: TeamId) -> Result<()> {
+        if team == TeamId::JOB {
+            return self.team_barrier();
+        }
+        let started: Handle = self.barrier_nb(team)?;
+        self.wait_in(operation, started)
+    }
+}

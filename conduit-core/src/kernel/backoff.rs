@@ -1,0 +1,268 @@
+//! How long a rank spins, and when it yields and sleeps: rules without a clock.
+//!
+//! Spinning is the fastest where every rank has a core of its own; where there are more ranks than cores the settings
+//! make it yield at once. Sleeping is for long waits: an arriving message wakes the rank.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Idle polls before the first yield, unless set: about a millisecond, so that the wait for a message of some megabytes
+/// doesn't end in a sleep.
+const DEFAULT_SPIN: u32 = 100_000;
+
+/// Rounds of a wait between two looks whether it is to say what it waits for, and between two looks for a dead peer. Those in which
+/// something has come count too, so that traffic of others hides neither.
+const REPORT_INTERVAL: u16 = 1 << 8;
+const LIVENESS_INTERVAL: u16 = 1 << 14;
+
+/// A shorter spin than this says that ranks share cores. A program that waits by polling then has to let others run, too:
+/// every so many idle polls.
+const OVERSUBSCRIBED: u32 = 64;
+const POLLS_A_YIELD: u32 = 16;
+
+/// A yield that takes so long has given the core to somebody who computes and may do so for long, where a sleeper that is woken has it
+/// at once: the rank sleeps so many times instead of yielding.
+const LONG_YIELD: Duration = Duration::from_millis(1);
+const SLEEPS: u32 = 64;
+/// After a long yield so many are timed, later one in so many: timing costs a twentieth of a yield between ranks.
+const WARY: u32 = 64;
+const TIMED: u32 = 8;
+
+/// Less than the pauses of networks that nothing wakes. A timer of theirs may end a sleep sooner, which costs some yields.
+const SHORT_SLEEP: Duration = Duration::from_micros(40);
+/// Longest sleep between two polls.
+pub(crate) const SLEEP: Duration = Duration::from_millis(10);
+
+/// What to do after a poll that found nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// Poll again.
+    None,
+    /// Poll again after the processor's own pause.
+    Spin,
+    /// Yield the core.
+    Yield,
+    /// Yield the core, and tell how long that took.
+    TimedYield,
+    /// Sleep, tell how long that was, and look for dead peers.
+    Sleep,
+}
+
+/// What a wait has to do in a round besides its poll.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// Find out whether a wait may be where this one is.
+    CheckPlace,
+    /// Look whether it is to say what it waits for.
+    Report,
+    /// That, and look for dead peers.
+    CheckLiveness,
+}
+
+/// The state of one wait.
+///
+/// 8 bytes: the C interface's headers have room for so much.
+#[derive(Debug, Default)]
+pub struct Waiter {
+    idle: u32,
+    /// Rounds that have begun. Wraps.
+    rounds: u16,
+    /// Its number among the waits that last, see [`Reports`](crate::kernel::reports::Reports); 0: none.
+    pub(crate) number: u16,
+}
+
+impl Waiter {
+    /// A round begins: whether it has a [duty](Waiter::duty).
+    #[inline]
+    pub(crate) fn begins(&mut self) -> bool {
+        let due = self.rounds.is_multiple_of(REPORT_INTERVAL);
+        self.rounds = self.rounds.wrapping_add(1);
+        due
+    }
+
+    /// What the round has to do that has begun with one.
+    pub(crate) fn duty(&self) -> Duty {
+        match self.rounds.wrapping_sub(1) {
+            0 => Duty::CheckPlace,
+            round if round.is_multiple_of(LIVENESS_INTERVAL) => Duty::CheckLiveness,
+            _ => Duty::Report,
+        }
+    }
+
+    /// A poll has found something.
+    #[inline]
+    pub(crate) fn found(&mut self) {
+        self.idle = 0;
+    }
+}
+
+/// The rules of a rank, and what it has learned of its core.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    spin: u32,
+    yields: u32,
+    /// Polls that found nothing, of a program that only polls.
+    idle_polls: AtomicU32,
+    /// Yields since one took long, and times that the rank is yet to sleep instead.
+    yield_count: AtomicU32,
+    sleeps: AtomicU32,
+}
+
+impl Backoff {
+    /// Idle polls before the first yield, if that is set, and yields before the first sleep.
+    pub(crate) fn new(spin: Option<u32>, yields: u32) -> Self {
+        Self {
+            spin: spin.unwrap_or(DEFAULT_SPIN),
+            yields,
+            idle_polls: AtomicU32::new(0),
+            yield_count: AtomicU32::new(0),
+            sleeps: AtomicU32::new(0),
+        }
+    }
+
+    /// A poll of a wait has found nothing.
+    #[inline]
+    pub(crate) fn idle(&self, waiter: &mut Waiter) -> Pause {
+        waiter.idle = waiter.idle.saturating_add(1);
+        if waiter.idle > self.spin {
+            return self.idle_long(waiter);
+        }
+        // Without a pause at first: an answer is often only nanoseconds away.
+        match waiter.idle <= 64 {
+            true => Pause::None,
+            false => Pause::Spin,
+        }
+    }
+
+    #[cold]
+    fn idle_long(&self, waiter: &mut Waiter) -> Pause {
+        let sleeps = self.sleeps.load(Relaxed);
+        if sleeps > 0 || waiter.idle > self.spin.saturating_add(self.yields) {
+            self.sleeps.store(sleeps.saturating_sub(1), Relaxed);
+            return Pause::Sleep;
+        }
+        let count = self.yield_count.load(Relaxed).wrapping_add(1);
+        self.yield_count.store(count, Relaxed);
+        match count > WARY && !count.is_multiple_of(TIMED) {
+            true => Pause::Yield,
+            false => Pause::TimedYield,
+        }
+    }
+
+    /// A yield that was to be timed took so long.
+    pub(crate) fn yielded(&self, time: Duration) {
+        if time >= LONG_YIELD {
+            self.sleeps.store(SLEEPS, Relaxed);
+            self.yield_count.store(0, Relaxed);
+        }
+    }
+
+    /// A sleep took so long.
+    pub(crate) fn slept(&self, waiter: &mut Waiter, time: Duration) {
+        // Who was woken soon is likely to be needed again soon, and yields a while before it sleeps again.
+        let yields = match time < SHORT_SLEEP {
+            true => self.yields / 2,
+            false => self.yields,
+        };
+        waiter.idle = self.spin.saturating_add(yields);
+    }
+
+    /// What a program that only polls is owed as well: whether it is to yield now, and whether to look for dead peers.
+    #[inline]
+    pub(crate) fn polled_idly(&self) -> (bool, bool) {
+        let polls = self.idle_polls.load(Relaxed).wrapping_add(1);
+        self.idle_polls.store(polls, Relaxed);
+        let yields = self.spin < OVERSUBSCRIBED && polls.is_multiple_of(POLLS_A_YIELD);
+        (yields, polls.is_multiple_of(LIVENESS_INTERVAL.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pauses of a wait, those alike that follow each other counted.
+    fn pauses(backoff: &Backoff, waiter: &mut Waiter, count: u32) -> Vec<(Pause, u32)> {
+        let mut all: Vec<(Pause, u32)> = Vec::new();
+        for _ in 0..count {
+            let pause = backoff.idle(waiter);
+            if pause == Pause::Sleep {
+                backoff.slept(waiter, SLEEP);
+            }
+            match all.last_mut() {
+                Some((last, count)) if *last == pause => *count += 1,
+                _ => all.push((pause, 1)),
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_wait_spins_then_yields_then_sleeps() {
+        let backoff = Backoff::new(Some(100), 10);
+        let mut waiter = Waiter::default();
+        let expected = [
+            (Pause::None, 64),
+            (Pause::Spin, 36),
+            (Pause::TimedYield, 10),
+            (Pause::Sleep, 5),
+        ];
+        assert_eq!(pauses(&backoff, &mut waiter, 115), expected);
+        waiter.found();
+        assert_eq!(pauses(&backoff, &mut waiter, 64), [(Pause::None, 64)]);
+    }
+
+    #[test]
+    fn who_is_woken_soon_yields_before_it_sleeps_again() {
+        let backoff = Backoff::new(Some(0), 10);
+        let mut waiter = Waiter::default();
+        pauses(&backoff, &mut waiter, 11);
+        backoff.slept(&mut waiter, Duration::ZERO);
+        let expected = [(Pause::TimedYield, 5), (Pause::Sleep, 1)];
+        assert_eq!(pauses(&backoff, &mut waiter, 6), expected);
+    }
+
+    #[test]
+    fn a_long_yield_makes_the_rank_sleep_instead() {
+        let backoff = Backoff::new(Some(0), u32::MAX);
+        let mut waiter = Waiter::default();
+        assert_eq!(backoff.idle(&mut waiter), Pause::TimedYield);
+        backoff.yielded(LONG_YIELD);
+        let expected = [(Pause::Sleep, SLEEPS), (Pause::TimedYield, 1)];
+        assert_eq!(pauses(&backoff, &mut waiter, SLEEPS + 1), expected);
+    }
+
+    #[test]
+    fn yields_are_timed_often_at_first_and_seldom_later() {
+        let backoff = Backoff::new(Some(0), u32::MAX);
+        let mut waiter = Waiter::default();
+        let all = pauses(&backoff, &mut waiter, WARY + TIMED);
+        let expected = [
+            (Pause::TimedYield, WARY),
+            (Pause::Yield, TIMED - 1),
+            (Pause::TimedYield, 1),
+        ];
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn traffic_hides_neither_reports_nor_the_dead() {
+        let mut waiter = Waiter::default();
+        let mut duties = |rounds: u16| {
+            let due = (0..rounds).filter_map(|_| {
+                waiter.found();
+                waiter.begins().then(|| waiter.duty())
+            });
+            due.collect::<Vec<_>>()
+        };
+        assert_eq!(duties(1), [Duty::CheckPlace]);
+        assert_eq!(duties(REPORT_INTERVAL), [Duty::Report]);
+        let looks = duties(LIVENESS_INTERVAL);
+        let dead = looks.iter().filter(|duty| **duty == Duty::CheckLiveness);
+        assert_eq!((looks.len(), dead.count()), (64, 1));
+        // Also when the count has wrapped, which a look is left out for.
+        let looks = duties(u16::MAX);
+        let of = |duty| looks.iter().filter(|one| **one == duty).count();
+        assert_eq!((of(Duty::CheckPlace), of(Duty::CheckLiveness)), (1, 3));
+    }
+}

@@ -1,0 +1,285 @@
+//! What operations hold while they are under way: chunks of the send buffers, temporary descriptors.
+//!
+//! All are counted and limited (seed, "Recognized environment variables"); when they are used up, the caller polls.
+
+use crate::kernel::control::SharedPtr;
+use crate::kernel::job::Job;
+use crate::kernel::tickets::Tickets;
+use crate::ni::{MdId, Ni, Unlink};
+use crate::threads::{Lock, Mode};
+
+/// A send buffer (ReqSB or RplSB): chunks of one size in network memory, and the descriptor over all of them.
+pub(crate) struct SendBuffer<M: Mode> {
+    base: SharedPtr,
+    /// Bytes of a chunk.
+    chunk: usize,
+    /// Number of chunks.
+    count: u32,
+    pub(crate) md: MdId,
+    pool: M::Lock<ChunkPool>,
+}
+
+impl<M: Mode> SendBuffer<M> {
+    /// Over the `count * chunk` bytes at `base`, which `md` describes.
+    pub(crate) fn new(base: SharedPtr, chunk: usize, count: u32, md: MdId) -> Self {
+        Self {
+            base,
+            chunk,
+            count,
+            md,
+            pool: Lock::new(ChunkPool::new(count)),
+        }
+    }
+
+    /// A free chunk, which is the caller's until it is given back.
+    #[inline]
+    pub(crate) fn take(&self) -> Option<u32> {
+        self.pool.lock().take()
+    }
+
+    /// As many chunks as are free, up to `most`, each handed to `taken`.
+    pub(crate) fn take_up_to(&self, most: u32, mut taken: impl FnMut(u32)) {
+        let mut pool = self.pool.lock();
+        for chunk in std::iter::from_fn(|| pool.take()).take(most as usize) {
+            taken(chunk);
+        }
+    }
+
+    /// Gives a chunk back. One that is not held ends the job.
+    pub(crate) fn give<N: Ni>(&self, job: &Job<N>, chunk: u32) {
+        if !self.pool.lock().give(chunk) {
+            job.fail_by_message(job.rank, format!("chunk {chunk} was freed twice"));
+        }
+    }
+
+    /// Address of a chunk.
+    pub(crate) fn at(&self, chunk: u32) -> *mut u8 {
+        // In bounds: chunk numbers come from a pool of `count`, for which there is memory.
+        self.base.0.wrapping_add(self.offset(chunk))
+    }
+
+    /// Where a chunk begins in the buffer.
+    pub(crate) fn offset(&self, chunk: u32) -> usize {
+        chunk as usize * self.chunk
+    }
+
+    /// The same in units of 64 bytes, as messages name chunks.
+    pub(crate) fn units(&self, chunk: u32) -> u32 {
+        (self.offset(chunk) / 64) as u32
+    }
+
+    /// A chunk's number from its offset in units of 64 bytes; a wrong one from a peer gives a number that isn't held.
+    pub(crate) fn number(&self, units: u32) -> u32 {
+        (units as usize * 64 / self.chunk) as u32
+    }
+
+    /// Where `length` bytes at this offset are, if they lie in one chunk.
+    pub(crate) fn in_chunk(&self, offset: u64, length: usize) -> Option<*const u8> {
+        let offset = usize::try_from(offset).ok()?;
+        let in_one = offset < self.bytes() && length <= self.chunk - offset % self.chunk;
+        in_one.then(|| self.base.0.wrapping_add(offset).cast_const())
+    }
+
+    /// Number of chunks.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Bytes of all chunks.
+    pub(crate) fn bytes(&self) -> usize {
+        self.count as usize * self.chunk
+    }
+
+    /// Notes where a get that bounces through a chunk is to be copied.
+    pub(crate) fn set_bounce(&self, chunk: u32, bounce: Bounce) {
+        self.pool.lock().set_bounce(chunk, bounce);
+    }
+
+    /// Ends the get that bounces through a chunk, see [`ChunkPool::bounce`].
+    pub(crate) fn bounce(&self, chunk: u32) -> Bounce {
+        self.pool.lock().bounce(chunk)
+    }
+
+    /// No get that bounces through a chunk is copied any more.
+    pub(crate) fn forget_bounces(&self) {
+        self.pool.lock().forget_bounces();
+    }
+
+    /// Chunks that are not free.
+    pub(crate) fn held(&self) -> u32 {
+        self.pool.lock().held()
+    }
+}
+
+/// Temporary descriptors (TMPMD): tickets for them, and those whose release the network delays.
+#[derive(Debug)]
+pub(crate) struct Descriptors<M: Mode> {
+    pub(crate) tickets: Tickets,
+    /// At most as many as there are tickets.
+    unreleased: M::Lock<Vec<MdId>>,
+}
+
+impl<M: Mode> Descriptors<M> {
+    pub(crate) fn new(count: u32) -> Self {
+        Self {
+            tickets: Tickets::new(count),
+            unreleased: Lock::new(Vec::new()),
+        }
+    }
+
+    /// Releases one of which nothing is under way any more, now or with the next polls.
+    pub(crate) fn release<N: Ni>(&self, job: &Job<N>, md: MdId) {
+        if !self.is_released(job, md) {
+            self.unreleased.lock().push(md);
+            job.want_poll();
+        }
+    }
+
+    /// Tries again what the network has delayed.
+    pub(crate) fn release_delayed<N: Ni>(&self, job: &Job<N>) {
+        let mut unreleased = self.unreleased.lock();
+        unreleased.retain(|&md| !self.is_released(job, md));
+        if !unreleased.is_empty() {
+            job.want_poll();
+        }
+    }
+
+    /// Whether none waits to be released.
+    pub(crate) fn are_released(&self) -> bool {
+        self.unreleased.lock().is_empty()
+    }
+
+    fn is_released<N: Ni>(&self, job: &Job<N>, md: MdId) -> bool {
+        match job.ni.md_release(md) {
+            Ok(Unlink::InUse) => return false,
+            Ok(Unlink::Done) => self.tickets.give(1),
+            Err(error) => job.fail(error.into()),
+        }
+        true
+    }
+}
+
+/// The free chunks of a send buffer, last freed first used, so that a chunk is likely to be in the cache.
+///
+/// A chunk is known by its number; where it lies is its buffer's business.
+#[derive(Debug)]
+struct ChunkPool {
+    free: Vec<u32>,
+    /// Where a get that bounces through the chunk is to be copied.
+    bounce: Vec<Bounce>,
+    held: Vec<bool>,
+}
+
+/// The destination of a bounced get.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounce {
+    pub(crate) destination: *mut u8,
+    pub(crate) length: usize,
+}
+
+impl Bounce {
+    /// Nothing to copy.
+    const NONE: Self = Self {
+        destination: std::ptr::null_mut(),
+        length: 0,
+    };
+}
+
+// SAFETY: the pointer is only a note; who stores it has promised (`get` is unsafe) that it stays valid until the get has
+// completed, whichever thread completes it.
+unsafe impl Send for Bounce {}
+
+impl ChunkPool {
+    fn new(count: u32) -> Self {
+        Self {
+            free: (0..count).rev().collect(),
+            bounce: vec![Bounce::NONE; count as usize],
+            held: vec![false; count as usize],
+        }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let chunk = self.free.pop()?;
+        self.held[chunk as usize] = true;
+        Some(chunk)
+    }
+
+    /// Gives a chunk back. `false`: it was not held (a peer's message named a wrong one).
+    #[must_use]
+    fn give(&mut self, chunk: u32) -> bool {
+        match self.held.get_mut(chunk as usize) {
+            Some(held) if *held => {
+                *held = false;
+                self.free.push(chunk);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn set_bounce(&mut self, chunk: u32, bounce: Bounce) {
+        self.bounce[chunk as usize] = bounce;
+    }
+
+    /// Ends the get that bounces through a chunk: where its data is to be copied. [`Bounce::NONE`] if there is no such get:
+    /// the number has been at the peer, and must not lead to memory that is the caller's again.
+    fn bounce(&mut self, chunk: u32) -> Bounce {
+        let noted = self.bounce.get_mut(chunk as usize);
+        noted.map_or(Bounce::NONE, |noted| std::mem::replace(noted, Bounce::NONE))
+    }
+
+    /// No get that bounces through a chunk is copied any more.
+    fn forget_bounces(&mut self) {
+        self.bounce.fill(Bounce::NONE);
+    }
+
+    /// Chunks that are not free.
+    fn held(&self) -> u32 {
+        (self.held.len() - self.free.len()) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_is_given_back_once() {
+        let mut pool = ChunkPool::new(2);
+        let first = pool.take().unwrap();
+        let second = pool.take().unwrap();
+        assert_ne!(first, second);
+        assert_eq!(pool.take(), None);
+        assert!(pool.give(first));
+        assert!(!pool.give(first));
+        assert!(!pool.give(77));
+        assert_eq!(pool.take(), Some(first));
+        assert_eq!(pool.held(), 2);
+    }
+
+    #[test]
+    fn a_bounced_get_is_copied_once() {
+        let mut pool = ChunkPool::new(2);
+        let chunk = pool.take().unwrap();
+        let mut byte = 0_u8;
+        pool.set_bounce(
+            chunk,
+            Bounce {
+                destination: &raw mut byte,
+                length: 1,
+            },
+        );
+        assert_eq!(pool.bounce(chunk).length, 1);
+        assert_eq!(pool.bounce(chunk).length, 0);
+        assert_eq!(pool.bounce(77).length, 0);
+        pool.set_bounce(
+            chunk,
+            Bounce {
+                destination: &raw mut byte,
+                length: 1,
+            },
+        );
+        pool.forget_bounces();
+        assert_eq!(pool.bounce(chunk).length, 0);
+    }
+}

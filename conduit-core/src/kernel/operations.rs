@@ -1,0 +1,489 @@
+//! The table of operations under way: 24-bit compact ids, completion by counting.
+//!
+//! An operation counts its outstanding pieces. It is one of three kinds:
+//! - *explicit*: ends when its pieces have ended, then waits for its handle to be synchronised;
+//! - *member*: belongs to a group, tells the group when it ends and is gone;
+//! - *group*: a thread's implicit puts or gets, or an access region; its pieces are its members.
+//!
+//! Ids are 24 bits (seed, "The Implementation of GASNet Put and Get Operations"); the 8 bits above them are a generation
+//! that finds handles which have been synchronised already.
+
+use std::collections::BTreeMap;
+
+use crate::kernel::chunks::Descriptors;
+use crate::kernel::control::SharedPtr;
+use crate::kernel::error::{Error, Result};
+use crate::kernel::handle::{Handle, OpId};
+use crate::kernel::job::Job;
+use crate::ni::{AtomicType, MdId, Ni, Rank};
+use crate::threads::{Lock, Mode};
+
+/// What an operation has of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Held {
+    Nothing,
+    /// The temporary descriptor over its local memory, which is released when it ends.
+    Descriptor(MdId),
+    /// Where an atomic's old value goes, and its bytes.
+    Result(ResultPlace),
+}
+
+/// Where the old value of an atomic goes: memory of the caller, valid until the operation has been synchronised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ResultPlace {
+    pub(crate) base: SharedPtr,
+    pub(crate) ty: AtomicType,
+}
+
+impl ResultPlace {
+    /// # Safety
+    /// The operation that this is the place of has not been synchronised.
+    pub(crate) unsafe fn write(self, value: u64) {
+        let base = self.base.0;
+        // SAFETY: valid for a write of the type's size: the promise of who started the operation, which stands as it has
+        // not been synchronised. Its alignment is the caller's business.
+        unsafe {
+            match self.ty.size() {
+                4 => base.cast::<u32>().write_unaligned(value as u32),
+                _ => base.cast::<u64>().write_unaligned(value),
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Free { next: u32 },
+    Explicit,
+    Member { group: OpId },
+    Group { open: bool },
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    /// What a fetching atomic has brought; before that, and of all others, the peer ([`NO_PEER`]).
+    value: u64,
+    kind: Kind,
+    held: Held,
+    outstanding: u32,
+    generation: u8,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// The value of an operation of several peers.
+const NO_PEER: u64 = u64::MAX;
+
+/// The operations of a rank.
+#[derive(Debug)]
+pub(crate) struct Operations<M: Mode> {
+    table: M::Lock<Table>,
+    /// Collects operations that nobody waits for (long-async data).
+    pub(crate) detached: OpId,
+}
+
+impl<M: Mode> Operations<M> {
+    /// At most `limit`, one of them the rank's own. `None`: that is none.
+    pub(crate) fn new(limit: u32) -> Option<Self> {
+        let mut table = Table::new(limit);
+        let detached = table.begin_group(true)?;
+        Some(Self {
+            table: Lock::new(table),
+            detached,
+        })
+    }
+
+    /// A new operation. It is an error if all ids are in use: they come back when their owner synchronises them, which
+    /// waiting here would not bring about. `peer` is the rank that ends it; `None`: several do.
+    pub(crate) fn begin<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        group: Option<OpId>,
+        peer: Option<Rank>,
+    ) -> Result<OpId> {
+        let begun = self.table.lock().begin(group, peer);
+        begun.ok_or_else(|| self.exhausted(job, operation))
+    }
+
+    /// A new group, see [`Table::begin_group`].
+    pub(crate) fn begin_group<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        open: bool,
+    ) -> Result<OpId> {
+        let begun = self.table.lock().begin_group(open);
+        begun.ok_or_else(|| self.exhausted(job, operation))
+    }
+
+    #[cold]
+    fn exhausted<N: Ni>(&self, job: &Job<N>, operation: &'static str) -> Error {
+        Error::Exhausted {
+            operation,
+            rank: job.rank,
+            what: "operation ids",
+            limit: self.table.lock().limit.into(),
+            setting: "CONDUIT_MAX_OPERATIONS",
+        }
+    }
+
+    /// One more piece is outstanding.
+    pub(crate) fn add(&self, op: OpId) {
+        self.table.lock().add(op);
+    }
+
+    /// It has a temporary descriptor, which is released when it ends.
+    pub(crate) fn set_md(&self, op: OpId, md: MdId) {
+        self.table.lock().hold(op, Held::Descriptor(md));
+    }
+
+    /// Its old value goes to memory of the caller when it comes.
+    pub(crate) fn set_result(&self, op: OpId, place: ResultPlace) {
+        self.table.lock().hold(op, Held::Result(place));
+    }
+
+    /// What a fetching atomic has brought.
+    pub(crate) fn set_value(&self, op: OpId, value: u64) {
+        self.table.lock().set_value(op, value);
+    }
+
+    /// One piece has ended.
+    pub(crate) fn finish<N: Ni>(&self, job: &Job<N>, descriptors: &Descriptors<M>, op: OpId) {
+        let ended = self.table.lock().finish(op);
+        if let Some(Held::Descriptor(md)) = ended {
+            descriptors.release(job, md);
+        }
+    }
+
+    /// Gives back an operation of which nothing has been started.
+    pub(crate) fn forget(&self, op: OpId) {
+        let mut table = self.table.lock();
+        let _ = table.finish(op);
+        let _ = table.take(op);
+    }
+
+    /// Whether it has ended, or has been synchronised already.
+    pub(crate) fn has_ended(&self, op: OpId) -> bool {
+        self.table.lock().is_done(op) != Some(false)
+    }
+
+    /// Ends it if it is done, and gives its value (a fetching atomic's; otherwise any).
+    pub(crate) fn take<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        op: OpId,
+    ) -> Result<Option<u64>> {
+        let mut table = self.table.lock();
+        match table.is_done(op) {
+            Some(true) => Ok(table.take(op)),
+            Some(false) => Ok(None),
+            None => Err(Error::StaleHandle {
+                operation,
+                rank: job.rank,
+            }),
+        }
+    }
+
+    /// Ends those of the handles that are done: how many that were under way have ended, and whether none is under way any more.
+    pub(crate) fn sweep<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        handles: &mut [Handle],
+    ) -> Result<(usize, bool)> {
+        let (mut ended, mut all) = (0, true);
+        for handle in handles {
+            if let Some(op) = handle.0 {
+                if self.take(job, operation, op)?.is_some() {
+                    *handle = Handle::DONE;
+                    ended += 1;
+                } else {
+                    all = false;
+                }
+            }
+        }
+        Ok((ended, all))
+    }
+
+    /// Ends these groups if all their members have ended.
+    pub(crate) fn take_groups(&self, groups: &[Option<OpId>]) -> bool {
+        let mut table = self.table.lock();
+        let mut all = groups.iter().flatten();
+        if !all.all(|&group| table.outstanding(group) == 0) {
+            return false;
+        }
+        for &group in groups.iter().flatten() {
+            // A group of implicit operations is never open, so one without members has ended.
+            let _ = table.take(group);
+        }
+        true
+    }
+
+    /// Closes an access region: it ends with its last member.
+    pub(crate) fn close(&self, group: OpId) -> Handle {
+        self.table.lock().close(group);
+        Handle(Some(group))
+    }
+
+    /// How many operations of each peer have not ended, of those of a group or all; several peers' are `None`'s.
+    pub(crate) fn under_way(&self, of: Option<OpId>) -> Vec<(Option<Rank>, u32)> {
+        self.table.lock().under_way(of)
+    }
+
+    /// Operations and groups that exist, but for the rank's own.
+    pub(crate) fn live(&self) -> u32 {
+        self.table.lock().live().saturating_sub(1)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+struct Table {
+    slots: Vec<Slot>,
+    free: u32,
+    limit: u32,
+}
+
+impl Table {
+    fn new(limit: u32) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: NONE,
+            limit: limit.min(OpId::MAX),
+        }
+    }
+
+    fn allocate(&mut self, kind: Kind, outstanding: u32, value: u64) -> Option<OpId> {
+        let index = if self.free != NONE {
+            let index = self.free;
+            let Kind::Free { next } = self.slots[index as usize].kind else {
+                unreachable!("the free list holds free slots only")
+            };
+            self.free = next;
+            index
+        } else if (self.slots.len() as u32) < self.limit {
+            self.slots.push(Slot {
+                value: 0,
+                kind: Kind::Explicit,
+                held: Held::Nothing,
+                outstanding: 0,
+                generation: 0,
+            });
+            self.slots.len() as u32 - 1
+        } else {
+            return None;
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.kind = kind;
+        slot.outstanding = outstanding;
+        slot.held = Held::Nothing;
+        slot.value = value;
+        Some(OpId::new(index, slot.generation))
+    }
+
+    /// Starts an operation with one piece outstanding: its initiation, ended by [`Table::finish`].
+    /// `None`: all ids are in use.
+    fn begin(&mut self, group: Option<OpId>, peer: Option<Rank>) -> Option<OpId> {
+        let kind = match group {
+            Some(group) => Kind::Member { group },
+            None => Kind::Explicit,
+        };
+        let op = self.allocate(kind, 1, peer.map_or(NO_PEER, u64::from))?;
+        if let Some(group) = group {
+            self.add(group);
+        }
+        Some(op)
+    }
+
+    /// Starts a group without members. An open one does not end even when it has none.
+    fn begin_group(&mut self, open: bool) -> Option<OpId> {
+        self.allocate(Kind::Group { open }, 0, NO_PEER)
+    }
+
+    fn slot(&mut self, op: OpId) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(op.index())?;
+        (slot.generation == op.generation() && !matches!(slot.kind, Kind::Free { .. }))
+            .then_some(slot)
+    }
+
+    /// One more piece is outstanding.
+    fn add(&mut self, op: OpId) {
+        if let Some(slot) = self.slot(op) {
+            slot.outstanding += 1;
+        }
+    }
+
+    fn hold(&mut self, op: OpId, held: Held) {
+        if let Some(slot) = self.slot(op) {
+            slot.held = held;
+        }
+    }
+
+    fn set_value(&mut self, op: OpId, value: u64) {
+        if let Some(slot) = self.slot(op) {
+            slot.value = value;
+            if let Held::Result(place) = slot.held {
+                // SAFETY: it is in the table, so it has not been synchronised.
+                unsafe { place.write(value) };
+            }
+        }
+    }
+
+    /// A piece has ended. Gives what to free when it was the last.
+    fn finish(&mut self, op: OpId) -> Option<Held> {
+        let slot = self.slot(op)?;
+        slot.outstanding = slot.outstanding.checked_sub(1)?;
+        if slot.outstanding > 0 {
+            return None;
+        }
+        let held = slot.held;
+        if let Kind::Member { group } = slot.kind {
+            self.release(op);
+            self.finish(group);
+        }
+        Some(held)
+    }
+
+    fn release(&mut self, op: OpId) {
+        let free = self.free;
+        if let Some(slot) = self.slot(op) {
+            slot.kind = Kind::Free { next: free };
+            slot.generation = slot.generation.wrapping_add(1);
+            self.free = op.index() as u32;
+        }
+    }
+
+    /// Has it ended? `None`: the handle is stale.
+    fn is_done(&mut self, op: OpId) -> Option<bool> {
+        let slot = self.slot(op)?;
+        Some(slot.outstanding == 0 && slot.kind != Kind::Group { open: true })
+    }
+
+    /// How many operations of each peer have not ended: `of`, which may be a group, or all.
+    fn under_way(&self, of: Option<OpId>) -> Vec<(Option<Rank>, u32)> {
+        let mut counts = BTreeMap::new();
+        for (index, slot) in self.slots.iter().enumerate() {
+            let group = match slot.kind {
+                Kind::Explicit => None,
+                Kind::Member { group } => Some(group),
+                Kind::Free { .. } | Kind::Group { .. } => continue,
+            };
+            let own = OpId::new(index as u32, slot.generation);
+            if slot.outstanding > 0 && of.is_none_or(|of| of == own || group == Some(of)) {
+                // A piece is outstanding, so an atomic has not brought anything yet.
+                *counts.entry(Rank::try_from(slot.value).ok()).or_default() += 1;
+            }
+        }
+        counts.into_iter().collect()
+    }
+
+    /// Operations and groups that exist.
+    fn live(&self) -> u32 {
+        let free = |slot: &&Slot| !matches!(slot.kind, Kind::Free { .. });
+        self.slots.iter().filter(free).count() as u32
+    }
+
+    /// Pieces of a group that are outstanding, 0 for a stale id.
+    fn outstanding(&mut self, op: OpId) -> u32 {
+        self.slot(op).map_or(0, |slot| slot.outstanding)
+    }
+
+    /// Closes an access region: it ends with its last member.
+    fn close(&mut self, op: OpId) {
+        if let Some(slot) = self.slot(op) {
+            slot.kind = Kind::Group { open: false };
+        }
+    }
+
+    /// Forgets an operation that has ended, and gives its value. `None`: it has not, or the handle is stale.
+    fn take(&mut self, op: OpId) -> Option<u64> {
+        if self.is_done(op) != Some(true) {
+            return None;
+        }
+        let value = self.slot(op)?.value;
+        self.release(op);
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_explicit_operation_ends_with_its_last_piece_and_is_taken_once() {
+        let mut table = Table::new(4);
+        let op = table.begin(None, Some(3)).unwrap();
+        table.add(op);
+        table.hold(op, Held::Descriptor(MdId(7)));
+        assert_eq!(table.finish(op), None);
+        assert_eq!(table.is_done(op), Some(false));
+        assert_eq!(table.take(op), None);
+        assert_eq!(table.finish(op), Some(Held::Descriptor(MdId(7))));
+        table.set_value(op, 42);
+        assert_eq!(table.take(op), Some(42));
+        assert_eq!(table.is_done(op), None, "stale");
+        assert_eq!(
+            table.finish(op),
+            None,
+            "a late piece of a stale operation is ignored"
+        );
+    }
+
+    #[test]
+    fn a_group_ends_with_its_members_once_closed() {
+        let mut table = Table::new(4);
+        let group = table.begin_group(true).unwrap();
+        let member = table.begin(Some(group), Some(5)).unwrap();
+        let collective = table.begin(None, None).unwrap();
+        assert_eq!(table.outstanding(group), 1);
+        assert_eq!(table.under_way(Some(group)), [(Some(5), 1)]);
+        assert_eq!(table.under_way(None), [(None, 1), (Some(5), 1)]);
+        assert!(table.finish(collective).is_some());
+        assert!(table.finish(member).is_some());
+        assert_eq!(table.outstanding(group), 0);
+        assert_eq!(table.is_done(group), Some(false), "open");
+        table.close(group);
+        assert_eq!(table.is_done(group), Some(true));
+    }
+
+    #[test]
+    fn an_atomic_writes_its_value_where_it_was_told_to() {
+        let mut table = Table::new(4);
+        let group = table.begin_group(false).unwrap();
+        let mut words = [u64::MAX; 2];
+        for (ty, expected) in [
+            (AtomicType::F64, [u64::MAX, 0x1122_3344_5566_7788]),
+            (AtomicType::I32, [u64::MAX, 0x1122_3344_99aa_bbcc]),
+        ] {
+            let op = table.begin(Some(group), Some(3)).unwrap();
+            let base = SharedPtr(words.as_mut_ptr().wrapping_add(1).cast());
+            table.hold(op, Held::Result(ResultPlace { base, ty }));
+            let value = match ty.size() {
+                4 => 0x99aa_bbcc,
+                _ => expected[1],
+            };
+            table.set_value(op, value);
+            table.finish(op);
+            assert_eq!(words.map(u64::from_le), expected);
+            // A late value of an operation that has gone changes nothing.
+            table.set_value(op, 0);
+            assert_eq!(words, expected);
+        }
+    }
+
+    #[test]
+    fn ids_run_out_and_come_back() {
+        let mut table = Table::new(2);
+        let a = table.begin(None, Some(3)).unwrap();
+        let b = table.begin(None, Some(3)).unwrap();
+        assert!(table.begin(None, Some(3)).is_none());
+        table.finish(a);
+        table.take(a);
+        let c = table.begin(None, Some(3)).unwrap();
+        assert_ne!(a, c);
+        assert_ne!(b, c);
+    }
+}

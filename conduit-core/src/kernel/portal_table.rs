@@ -1,0 +1,42 @@
+//! The portal table of a rank: indices, regions, the names and selectors of match entries.
+
+use am::select;
+
+use crate::ni::RegionId;
+
+/// The portal table: one index per queue (`facts`: a target's queue belongs to its index).
+pub(crate) mod index {
+    use crate::ni::PtIndex;
+    /// The segment, for puts and gets. No queue.
+    pub(crate) const RAR: PtIndex = PtIndex(0);
+    /// Requests, and the data of long requests.
+    pub(crate) const AM: PtIndex = PtIndex(1);
+    /// Replies.
+    pub(crate) const SAFE: PtIndex = PtIndex(2);
+    /// System messages.
+    pub(crate) const SYS: PtIndex = PtIndex(3);
+}
+
+/// Names of match entries, given back in their events.
+pub(crate) mod tag {
+    pub(crate) const RAR: u64 = 0;
+    pub(crate) const RARAM: u64 = 1;
+    pub(crate) const CATCH_BASIN: u64 = 2;
+    pub(crate) const REQ_SB: u64 = 3;
+    pub(crate) const SYS: u64 = 4;
+    /// A request buffer; each has the same name, as each is appended again in the same way.
+    pub(crate) const REQ_RB: u64 = 5;
+    /// A reply buffer.
+    pub(crate) const RPL_RB: u64 = 6;
+}
+
+/// The selector of the locally managed buffers that injected replies arrive in. GASNet's portals-conduit has no
+/// such role: its replies always go to the requester's chunk. Here that is so only where a network cannot inject.
+pub(crate) const SELECT_RPL_RB: u8 = 6;
+
+pub(crate) const CONTROL: RegionId = RegionId(0);
+pub(crate) const CHUNKS: RegionId = RegionId(1);
+pub(crate) const SEGMENT: RegionId = RegionId(2);
+
+/// Match entries are selected by the low four bits; the others carry the operation.
+pub(crate) const IGNORE: u64 = !select::MASK;

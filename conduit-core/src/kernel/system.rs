@@ -1,0 +1,225 @@
+//! System messages.
+//!
+//! They have no body: everything is in the match bits and the header data. Match bits: selector (bits 0..4), message
+//! (bits 8..16), argument (bits 32..64). They are handled before anything else in a poll, and never need what isn't there.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use am::select;
+use credits::System as CreditMessage;
+
+use crate::kernel::error::Error;
+use crate::kernel::job::Job;
+use crate::kernel::portal_table::index;
+use crate::kernel::token::{Role, Token};
+use crate::ni::{Ack, Exchange, Inject, MdId, Ni, Put, Rank, Submit};
+use crate::threads::{Lock, Mode};
+
+/// A system message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// The sender ends the job with this code.
+    Exit { code: i32 },
+    /// Answer to [`Message::Exit`].
+    ExitSeen,
+    /// A word for a barrier cell.
+    BarrierCell { cell: u32, word: u64 },
+    /// SYS_CREDIT_REVOKE or SYS_CREDIT_RETURN.
+    Credit(CreditMessage),
+}
+
+impl Message {
+    fn encode(self) -> (u64, u64) {
+        let (message, argument, data) = match self {
+            Self::Exit { code } => (1, code as u32, 0),
+            Self::ExitSeen => (2, 0, 0),
+            Self::BarrierCell { cell, word } => (3, cell, word),
+            Self::Credit(CreditMessage::Revoke { end_of_epoch }) => (4, 0, end_of_epoch.into()),
+            Self::Credit(CreditMessage::Return {
+                credits,
+                end_of_epoch,
+            }) => (5, credits.into(), end_of_epoch.into()),
+        };
+        (
+            u64::from(select::SYS) | message << 8 | u64::from(argument) << 32,
+            data,
+        )
+    }
+
+    pub(crate) fn decode(match_bits: u64, hdr_data: u64) -> Option<Self> {
+        let argument = (match_bits >> 32) as u32;
+        match (match_bits >> 8) as u8 {
+            1 => Some(Self::Exit {
+                code: argument as i32,
+            }),
+            2 => Some(Self::ExitSeen),
+            3 => Some(Self::BarrierCell {
+                cell: argument,
+                word: hdr_data,
+            }),
+            4 => Some(Self::Credit(CreditMessage::Revoke {
+                end_of_epoch: hdr_data != 0,
+            })),
+            5 => Some(Self::Credit(CreditMessage::Return {
+                credits: argument.try_into().ok()?,
+                end_of_epoch: hdr_data != 0,
+            })),
+            _ => None,
+        }
+    }
+}
+
+/// System messages on their way out, and what has been counted of those that came.
+pub(crate) struct System<M: Mode> {
+    outbox: M::Lock<Outbox>,
+    /// Ranks that have answered [`Message::Exit`].
+    exit_answers: AtomicU64,
+    /// A descriptor for puts of nothing.
+    md: MdId,
+}
+
+/// What could not be sent yet; every poll tries again.
+#[derive(Debug)]
+struct Outbox {
+    messages: VecDeque<(Rank, Message)>,
+    limit: usize,
+}
+
+impl<M: Mode> System<M> {
+    /// `cells`: those of the barriers. For each rank there is room for an exit message and its answer, a revoke of credits and a
+    /// return.
+    pub(crate) fn new(size: u32, cells: usize, md: MdId) -> Self {
+        Self {
+            outbox: Lock::new(Outbox {
+                messages: VecDeque::new(),
+                limit: 4 * size as usize + 2 * cells + 16,
+            }),
+            exit_answers: AtomicU64::new(0),
+            md,
+        }
+    }
+
+    /// Sends a message now, or puts it into the outbox.
+    pub(crate) fn send<N: Ni>(&self, job: &Job<N>, target: Rank, message: Message) {
+        let mut outbox = self.outbox.lock();
+        if outbox.messages.is_empty() && self.post(job, target, message) {
+            return;
+        }
+        if outbox.messages.len() == outbox.limit {
+            let reason = format!("more than {} system messages wait to be sent", outbox.limit);
+            job.fail(Error::Protocol {
+                rank: job.rank,
+                peer: target,
+                reason,
+            });
+        } else {
+            outbox.messages.push_back((target, message));
+            job.want_poll();
+        }
+    }
+
+    /// Tries again what waits in the outbox; is it empty now?
+    pub(crate) fn flush<N: Ni>(&self, job: &Job<N>) -> bool {
+        // Who has it may put something in, and has perhaps asked for a poll already: that wish was taken back by who calls this.
+        let Some(mut outbox) = self.outbox.try_lock() else {
+            job.want_poll();
+            return false;
+        };
+        while let Some(&(target, message)) = outbox.messages.front() {
+            if !self.post(job, target, message) {
+                job.want_poll();
+                return false;
+            }
+            outbox.messages.pop_front();
+        }
+        true
+    }
+
+    /// `false`: the network has no room now.
+    fn post<N: Ni>(&self, job: &Job<N>, target: Rank, message: Message) -> bool {
+        let (match_bits, hdr_data) = message.encode();
+        let submitted = if job.ni.reach(target).inject_size > 0 {
+            job.ni.inject(&Inject {
+                target,
+                index: index::SYS,
+                exchange: Exchange::OneWay,
+                match_bits,
+                hdr_data,
+                head: &[],
+                body: &[],
+            })
+        } else {
+            if !job.tickets.take(1) {
+                return false;
+            }
+            let put = Put {
+                md: self.md,
+                local_offset: 0,
+                length: 0,
+                ack: Ack::Local,
+                target,
+                index: index::SYS,
+                match_bits,
+                remote_offset: 0,
+                hdr_data,
+                token: Token::new(Role::Ticket, None).bits(),
+            };
+            // SAFETY: no bytes are read.
+            let submitted = unsafe { job.ni.put(&put) };
+            if submitted != Ok(Submit::Posted) {
+                job.tickets.give(1);
+            }
+            submitted
+        };
+        match submitted {
+            Ok(submit) => submit == Submit::Posted,
+            Err(error) => {
+                job.fail(error.into());
+                true
+            }
+        }
+    }
+
+    /// Whether nothing waits in the outbox.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.outbox.lock().messages.is_empty()
+    }
+
+    /// A rank has answered [`Message::Exit`].
+    pub(crate) fn count_exit_answer(&self) {
+        self.exit_answers.fetch_add(1, Relaxed);
+    }
+
+    /// Ranks that have.
+    pub(crate) fn exit_answers(&self) -> u64 {
+        self.exit_answers.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn messages_survive(
+            code in any::<i32>(), cell in any::<u32>(), word in any::<u64>(), credits in any::<u16>(), end_of_epoch: bool,
+        ) {
+            for message in [
+                Message::Exit { code }, Message::ExitSeen, Message::BarrierCell { cell, word },
+                Message::Credit(CreditMessage::Revoke { end_of_epoch }), Message::Credit(CreditMessage::Return { credits, end_of_epoch }),
+            ] {
+                let (match_bits, hdr_data) = message.encode();
+                prop_assert_eq!(am::select::of(match_bits), select::SYS);
+                prop_assert_eq!(Message::decode(match_bits, hdr_data), Some(message));
+            }
+        }
+
+        #[test]
+        fn no_bits_panic(match_bits in any::<u64>(), hdr_data in any::<u64>()) {
+            let _ = Message::decode(match_bits, hdr_data);
+        }
+    }
+}

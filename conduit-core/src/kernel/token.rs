@@ -1,0 +1,92 @@
+//! The 64-bit name that an operation has on the network: what to free when its event comes, and whom to tell.
+//!
+//! | bits | field |
+//! |---|---|
+//! | 60..64 | role: what the event ends |
+//! | 32..60 | chunk number, for roles that hold one |
+//! | 0..32 | operation id with generation, 0 for none |
+
+use crate::kernel::handle::OpId;
+
+/// What the completion of a network operation frees, besides its send ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Nothing: the header of an active message, sent from a chunk that its reply frees; a system message.
+    Ticket,
+    /// A put bounced through this ReqSB chunk.
+    BouncedPut(u32),
+    /// A get bounced through this ReqSB chunk.
+    BouncedGet(u32),
+    /// The source or destination is the segment or a temporary descriptor, which the operation knows.
+    Direct,
+    /// A reply sent from this RplSB chunk.
+    Reply(u32),
+    /// An atomic; its old value comes with the event.
+    Atomic,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) role: Role,
+    pub(crate) op: Option<OpId>,
+}
+
+impl Token {
+    pub(crate) fn new(role: Role, op: Option<OpId>) -> Self {
+        Self { role, op }
+    }
+
+    pub(crate) fn bits(self) -> u64 {
+        let (role, aux) = match self.role {
+            Role::Ticket => (0, 0),
+            Role::BouncedPut(chunk) => (1, chunk),
+            Role::BouncedGet(chunk) => (2, chunk),
+            Role::Direct => (3, 0),
+            Role::Reply(chunk) => (4, chunk),
+            Role::Atomic => (5, 0),
+        };
+        role << 60 | u64::from(aux & 0x0FFF_FFFF) << 32 | u64::from(self.op.map_or(0, OpId::bits))
+    }
+
+    /// `None` for bits that [`Token::bits`] never made.
+    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
+        let aux = (bits >> 32) as u32 & 0x0FFF_FFFF;
+        let role = match bits >> 60 {
+            0 => Role::Ticket,
+            1 => Role::BouncedPut(aux),
+            2 => Role::BouncedGet(aux),
+            3 => Role::Direct,
+            4 => Role::Reply(aux),
+            5 => Role::Atomic,
+            _ => return None,
+        };
+        Some(Self {
+            role,
+            op: OpId::from_bits(bits as u32),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_token_survives(chunk in 0u32..1 << 28, op in any::<u32>()) {
+            let op = OpId::from_bits(op);
+            for role in [
+                Role::Ticket, Role::BouncedPut(chunk), Role::BouncedGet(chunk), Role::Direct, Role::Reply(chunk), Role::Atomic,
+            ] {
+                let token = Token::new(role, op);
+                prop_assert_eq!(Token::from_bits(token.bits()), Some(token));
+            }
+        }
+
+        #[test]
+        fn no_bits_panic(bits in any::<u64>()) {
+            let _ = Token::from_bits(bits);
+        }
+    }
+}

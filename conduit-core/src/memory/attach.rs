@@ -1,0 +1,194 @@
+//! Attach: a rank's segment, and where the others' are.
+
+use am::select;
+
+use crate::bootstrap::Bootstrap;
+use crate::fork::Wiped;
+use crate::kernel::control::SharedPtr;
+use crate::kernel::error::{Error, Result};
+use crate::kernel::job::Job;
+use crate::kernel::portal_table::{IGNORE, SEGMENT, index, tag};
+use crate::memory::{Memory, Segment, Segments};
+use crate::ni::{EqId, MatchEntry, MdId, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
+
+/// What a rank tells the others when it attaches.
+struct Announcement {
+    ok: bool,
+    len: u64,
+    address: u64,
+}
+
+impl Announcement {
+    fn encode(&self) -> [u8; 17] {
+        let mut bytes = [0; 17];
+        bytes[0] = self.ok.into();
+        bytes[1..9].copy_from_slice(&self.len.to_le_bytes());
+        bytes[9..17].copy_from_slice(&self.address.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (ok, rest) = bytes.split_first()?;
+        let (len, rest) = rest.split_first_chunk::<8>()?;
+        let (address, _) = rest.split_first_chunk::<8>()?;
+        Some(Self {
+            ok: *ok == 1,
+            len: u64::from_le_bytes(*len),
+            address: u64::from_le_bytes(*address),
+        })
+    }
+}
+
+impl Memory {
+    /// Takes part in the others' attach without a segment: all of them fail.
+    pub(crate) fn decline(bootstrap: &mut dyn Bootstrap) -> Result<()> {
+        let declined = Announcement {
+            ok: false,
+            len: 0,
+            address: 0,
+        };
+        bootstrap.allgather(&declined.encode())?;
+        Ok(())
+    }
+
+    /// Makes a segment of `bytes`, if the rank is `prepared` for one, and finds those of the others. Completions of operations from
+    /// it go to `eq`; `prepare` gets the new segment before the others know of it. Collective,
+    /// once.
+    pub(crate) fn attach<N: Ni>(
+        &self,
+        job: &Job<N>,
+        eq: EqId,
+        bootstrap: &mut dyn Bootstrap,
+        prepared: Result<()>,
+        bytes: usize,
+        prepare: &mut dyn FnMut(*mut u8, usize),
+    ) -> Result<()> {
+        let made = prepared.and_then(|()| Self::make(job, eq, bytes, prepare));
+        let announcement = match &made {
+            Ok(segment) => Announcement {
+                ok: true,
+                len: segment.len as u64,
+                address: segment
+                    .base
+                    .map_or(0, |base| base.0.expose_provenance() as u64),
+            },
+            Err(_) => Announcement {
+                ok: false,
+                len: 0,
+                address: 0,
+            },
+        };
+        let all = bootstrap.allgather(&announcement.encode())?;
+        let made = made?;
+        let mut of = Vec::with_capacity(all.len());
+        for (peer, bytes) in (0..).zip(&all) {
+            let announced = Announcement::decode(bytes)
+                .filter(|announced| announced.ok)
+                .ok_or_else(|| {
+                    Error::Bootstrap(format!("attach: rank {peer} could not attach its segment"))
+                })?;
+            of.push(Self::locate(job, peer, &announced)?);
+        }
+        let segments = Segments {
+            // SAFETY: zeros are a segment that is empty and not mapped.
+            of: unsafe { Wiped::new(of) },
+            own: made.base.unwrap_or(SharedPtr(std::ptr::null_mut())),
+            md: made.md,
+            process: None,
+        };
+        self.set(job, segments)?;
+        bootstrap.barrier()?;
+        Ok(())
+    }
+
+    pub(super) fn set<N: Ni>(&self, job: &Job<N>, segments: Segments) -> Result<()> {
+        self.segments
+            .set(segments)
+            .map_err(|_| Error::AlreadyAttached { rank: job.rank })
+    }
+
+    fn make<N: Ni>(
+        job: &Job<N>,
+        eq: EqId,
+        bytes: usize,
+        prepare: &mut dyn FnMut(*mut u8, usize),
+    ) -> Result<Made> {
+        if bytes == 0 {
+            return Ok(Made {
+                base: None,
+                len: 0,
+                md: None,
+            });
+        }
+        let region = job.ni.region_create_prepared(bytes, prepare)?;
+        debug_assert_eq!(
+            region.id, SEGMENT,
+            "regions are created in the same order on all ranks"
+        );
+        let entry = MatchEntry {
+            memory: MeMemory::Region {
+                region: region.id,
+                offset: 0,
+                len: region.len,
+            },
+            match_bits: select::RAR.into(),
+            ignore_bits: IGNORE,
+            source: None,
+            options: MeOptions::PUT | MeOptions::GET | MeOptions::ATOMIC,
+            events: MeEvents::empty(),
+            tag: tag::RAR,
+        };
+        job.ni.me_append(index::RAR, entry)?;
+        let raram = MatchEntry {
+            match_bits: select::RARAM.into(),
+            options: MeOptions::PUT,
+            events: MeEvents::OPERATION,
+            tag: tag::RARAM,
+            ..entry
+        };
+        job.ni.me_append(index::AM, raram)?;
+        // SAFETY: the segment is network memory that lives as long as the network. That local code doesn't change bytes
+        // under way is the contract of the calls that use this descriptor.
+        let md = unsafe { job.ni.md_bind(region.base, region.len, eq)? };
+        Ok(Made {
+            base: Some(SharedPtr(region.base)),
+            len: region.len,
+            md: Some(md),
+        })
+    }
+
+    /// Where a peer's segment is, from here.
+    fn locate<N: Ni>(job: &Job<N>, peer: Rank, announced: &Announcement) -> Result<Segment> {
+        let len = announced.len as usize;
+        let mut window = SharedPtr(std::ptr::null_mut());
+        if len > 0
+            && let Some(found) = job.ni.window(peer, SEGMENT)
+        {
+            if found.len < len {
+                let reason = format!(
+                    "announced a segment of {len} bytes, mapped are {}",
+                    found.len
+                );
+                return Err(NiError::BadPeer {
+                    operation: "attach",
+                    rank: peer,
+                    reason,
+                }
+                .into());
+            }
+            window = SharedPtr(found.base);
+        }
+        Ok(Segment {
+            window,
+            len,
+            address: announced.address,
+        })
+    }
+}
+
+/// This rank's segment, before the others know of it.
+struct Made {
+    base: Option<SharedPtr>,
+    len: usize,
+    md: Option<MdId>,
+}

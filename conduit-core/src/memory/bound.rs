@@ -1,0 +1,90 @@
+//! Memory of ranks besides their segments, which is theirs and not the network's: bound to a number, and known to those to whom it
+//! was published.
+
+use super::bound_memory::{Known, match_bits};
+use crate::kernel::error::{Error, Result};
+use crate::kernel::job::Job;
+use crate::kernel::portal_table::{index, tag};
+use crate::memory::description::Bound;
+use crate::memory::process::can_copy;
+use crate::memory::{Memory, Remote};
+use crate::ni::{MatchEntry, MeEvents, MeMemory, MeOptions, Ni, Rank};
+
+impl Memory {
+    /// Lets peers reach memory of this process; what is bound to the number 0 is its segment.
+    pub(crate) fn bind<N: Ni>(&self, job: &Job<N>, bound: Bound) -> Result<()> {
+        if bound.index == 0 {
+            return self.bind_segment(job, bound);
+        }
+        let entry = MatchEntry {
+            memory: MeMemory::Process {
+                base: bound.address,
+                len: bound.len as u64,
+            },
+            match_bits: match_bits(bound.index),
+            ignore_bits: 0,
+            source: None,
+            options: MeOptions::PUT | MeOptions::GET,
+            events: MeEvents::empty(),
+            tag: tag::RAR,
+        };
+        job.ni.me_append(index::RAR, entry)?;
+        Ok(())
+    }
+
+    /// Keeps what a rank has published.
+    pub(crate) fn know<N: Ni>(&self, job: &Job<N>, rank: Rank, bound: Bound) {
+        if bound.index == 0 {
+            return self.know_segment(job, rank, bound);
+        }
+        let at_once = rank == job.rank || bound.len > 0 && can_copy(job, rank, bound.address);
+        let mut all = self.bound.known.write();
+        let of_rank = all.entry(rank).or_default();
+        of_rank.retain(|known| known.bound.index != bound.index);
+        of_rank.push(Known { bound, at_once });
+    }
+
+    /// What a rank has published to this one.
+    pub(crate) fn bound(&self, rank: Rank, index: u16) -> Option<Bound> {
+        let found = self.bound.find(rank, |bound| bound.index == index);
+        found.map(|known| known.bound)
+    }
+
+    /// What a rank has published to this one that holds all of a range.
+    pub(crate) fn bound_at(&self, rank: Rank, address: u64, len: usize) -> Option<Bound> {
+        let found = self.bound.find(rank, |bound| bound.holds(address, len));
+        found.map(|known| known.bound)
+    }
+
+    /// Finds a range of bound memory by its address.
+    pub(crate) fn remote_bound<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        (rank, index): (Rank, u16),
+        address: u64,
+        length: usize,
+    ) -> Result<Remote> {
+        job.check_context(operation, am::Operation::Request)?;
+        let unbound = || Error::Unbound {
+            operation,
+            rank,
+            index,
+        };
+        let bound = self.bound(rank, index).ok_or_else(unbound)?;
+        if !bound.holds(address, length) {
+            return Err(Error::OutOfBound {
+                operation,
+                rank,
+                address,
+                length,
+                bound,
+            });
+        }
+        Ok(Remote {
+            target: rank,
+            match_bits: match_bits(index),
+            offset: (address - bound.address) as usize,
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! What a rank knows of memory besides the segments that was published to it.
+
+use std::collections::HashMap;
+
+use am::select;
+use parking_lot::RwLock;
+
+use super::{Bound, Remote};
+use crate::ni::Rank;
+
+/// Memory of a rank that was published here.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    pub(super) bound: Bound,
+    /// The system lets this process copy to and from it.
+    pub(super) at_once: bool,
+}
+
+/// 40 bytes for each that was published here.
+#[derive(Debug, Default)]
+pub(super) struct BoundMemory {
+    pub(super) known: RwLock<HashMap<Rank, Vec<Known>>>,
+}
+
+pub(super) fn match_bits(index: u16) -> u64 {
+    u64::from(select::BOUND) | u64::from(index) << select::BOUND_SHIFT
+}
+
+impl BoundMemory {
+    pub(super) fn find(&self, rank: Rank, which: impl Fn(&Bound) -> bool) -> Option<Known> {
+        let known = self.known.read();
+        let found = known.get(&rank)?.iter().find(|known| which(&known.bound));
+        found.copied()
+    }
+
+    fn known(&self, remote: Remote) -> Option<Known> {
+        let index = (remote.match_bits >> select::BOUND_SHIFT) as u16;
+        self.find(remote.target, |bound| bound.index == index)
+    }
+
+    /// Where the memory of a place begins at its owner.
+    pub(super) fn start(&self, remote: Remote) -> u64 {
+        self.known(remote).map_or(0, |known| known.bound.address)
+    }
+
+    /// The address of a place in bound memory, if it can be copied to and from at once.
+    pub(super) fn address_at_once(&self, remote: Remote) -> Option<usize> {
+        let known = self.known(remote)?;
+        let address = known.bound.address as usize;
+        known.at_once.then(|| address.wrapping_add(remote.offset))
+    }
+}

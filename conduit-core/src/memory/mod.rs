@@ -1,0 +1,258 @@
+//! Segments: where the memory of each rank is, and access to what is mapped here.
+
+mod attach;
+mod bound;
+mod bound_memory;
+pub(crate) mod calls;
+mod description;
+mod local;
+mod process;
+mod process_segments;
+pub(crate) mod published;
+mod ranges;
+mod remote;
+mod segment;
+
+use std::sync::OnceLock;
+
+use am::{Long, limits};
+
+use crate::fork::Wiped;
+use crate::kernel::control::SharedPtr;
+use crate::kernel::error::{Error, Result};
+use crate::kernel::job::Job;
+use crate::messages::payload::{Payload, ProtocolError};
+use crate::ni::{MdId, Ni, Rank};
+use crate::process_memory;
+use bound_memory::BoundMemory;
+pub use description::Bound;
+pub(crate) use local::{Local, Source};
+use process_segments::ProcessSegments;
+pub(crate) use remote::Remote;
+use segment::NO_SEGMENT;
+pub use segment::Segment;
+
+/// All segments, and the descriptor of one's own. 24 bytes a rank.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    /// Those that were attached. Empty ones in a child. None where they are memory of the processes.
+    of: Wiped<Segment>,
+    /// This rank's segment in this process, if it was attached.
+    own: SharedPtr,
+    /// RARSRC: the initiating side of this rank's segment. `None` for an empty segment.
+    md: Option<MdId>,
+    /// They are memory of the processes, and not the network's.
+    process: Option<ProcessSegments>,
+}
+
+impl Segments {
+    /// A rank's, if the job has the rank.
+    #[inline(always)]
+    fn get(&self, rank: Rank) -> Option<&Segment> {
+        match &self.process {
+            Some(process) => process.of(rank),
+            None => self.of.get(rank as usize),
+        }
+    }
+
+    /// This rank's: where it is in this process, and its bytes.
+    #[inline]
+    fn own(&self, rank: Rank) -> (SharedPtr, usize) {
+        let segment = self.get(rank).unwrap_or(&NO_SEGMENT);
+        match self.process {
+            Some(_) => (segment.window, segment.len),
+            None => (self.own, segment.len),
+        }
+    }
+
+    /// What [`Memory::remote`] finds where the segment was not attached, or is no such range. By itself, so that the rest is small
+    /// enough to be inlined.
+    #[cold]
+    #[inline(never)]
+    fn remote<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        rank: Rank,
+        offset: usize,
+        length: usize,
+    ) -> Result<&Segment> {
+        // There no segment has a byte.
+        if job.is_child() {
+            return Err(job.forked());
+        }
+        job.check_rank(operation, rank)?;
+        let segment = self.get(rank).unwrap_or(&NO_SEGMENT);
+        match segment.holds(offset, length) {
+            true => Ok(segment),
+            false => Err(Error::OutOfSegment {
+                operation,
+                rank,
+                offset,
+                length,
+                segment: segment.len,
+            }),
+        }
+    }
+
+    fn is_everything(&self) -> bool {
+        let process = self.process.as_ref();
+        process.is_some_and(|process| process.is_everything)
+    }
+}
+
+/// The segments of all ranks, once this one has attached.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    segments: OnceLock<Segments>,
+    /// Memory besides the segments.
+    bound: BoundMemory,
+}
+
+impl Memory {
+    /// Whether this rank has attached.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.segments.get().is_some()
+    }
+
+    pub(crate) fn segments<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+    ) -> Result<&Segments> {
+        match self.segments.get() {
+            Some(segments) => Ok(segments),
+            None => Err(Error::NotAttached {
+                operation,
+                rank: job.rank,
+            }),
+        }
+    }
+
+    /// Finds a remote range: rank in the job, attached, inside the segment.
+    #[inline]
+    pub(crate) fn remote<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        rank: Rank,
+        offset: usize,
+        length: usize,
+    ) -> Result<&Segment> {
+        let segments = self.segments(job, operation)?;
+        match segments.of.get(rank as usize) {
+            Some(segment) if segment.holds(offset, length) => Ok(segment),
+            _ => segments.remote(job, operation, rank, offset, length),
+        }
+    }
+
+    /// This rank's segment: where it is in this process, and its bytes.
+    ///
+    /// # Errors
+    /// There is none yet.
+    pub(crate) fn own<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+    ) -> Result<(SharedPtr, usize)> {
+        let segments = self.segments(job, operation)?;
+        match segments.own(job.rank) {
+            (_, 0) if segments.process.is_some() => Err(Error::NotAttached {
+                operation,
+                rank: job.rank,
+            }),
+            own => Ok(own),
+        }
+    }
+
+    /// The descriptor of this rank's segment and the place in it, if it holds all of a range of this process.
+    pub(crate) fn own_descriptor(
+        &self,
+        rank: Rank,
+        base: *const u8,
+        length: usize,
+    ) -> Option<(MdId, usize)> {
+        let segments = self.segments.get()?;
+        let (own, len) = segments.own(rank);
+        let within = base.addr().wrapping_sub(own.0.addr());
+        let holds = within < len && length <= len - within;
+        segments.md.filter(|_| holds).map(|md| (md, within))
+    }
+
+    /// As [`Memory::remote`], for a put, get or atomic: not in a handler (debug builds), also where it is only a copy.
+    #[inline]
+    pub(crate) fn remote_access<N: Ni>(
+        &self,
+        job: &Job<N>,
+        operation: &'static str,
+        rank: Rank,
+        offset: usize,
+        length: usize,
+    ) -> Result<&Segment> {
+        job.check_context(operation, am::Operation::Request)?;
+        self.remote(job, operation, rank, offset, length)
+    }
+
+    /// Where bytes for a peer's segment are to be copied to. `None`: that is not mapped, there are none, or they are not to go there.
+    #[inline(always)]
+    pub(crate) fn place_for(&self, target: Rank, offset: usize, length: usize) -> Option<*mut u8> {
+        let segment = self.segments.get()?.get(target)?;
+        let fits = segment.holds(offset, length)
+            && length > 0
+            && length <= limits::MAX_LONG
+            && !segment.window.0.is_null();
+        // SAFETY: within the segment, as just checked, all of which is mapped there.
+        fits.then(|| unsafe { segment.window.0.add(offset) })
+    }
+
+    /// The payload of a long whose data is at its destination, or will be: in this rank's segment, unless it is empty.
+    #[inline(always)]
+    pub(crate) fn placed_long<'a, N: Ni>(
+        &self,
+        job: &Job<N>,
+        long: &Long,
+    ) -> Result<Payload<'a>, ProtocolError> {
+        let (offset, length) = (long.dest, long.length);
+        if length > 0 {
+            let segments = self.segments.get().ok_or(ProtocolError::NotAttached)?;
+            let own = segments.own(job.rank).1 as u64;
+            if length > own || offset > own - length {
+                return Err(ProtocolError::OutOfSegment {
+                    offset,
+                    length,
+                    own,
+                });
+            }
+        }
+        let (offset, length) = (offset as usize, length as usize);
+        Ok(Payload::Long { offset, length })
+    }
+
+    /// As [`Memory::placed_long`], for one that is packed: puts its data there.
+    pub(crate) fn place_packed<N: Ni>(
+        &self,
+        job: &Job<N>,
+        long: &Long,
+        packed: &[u8],
+    ) -> Result<Payload<'static>, ProtocolError> {
+        let payload = self.placed_long(job, long)?;
+        let (offset, length) = (long.dest as usize, long.length as usize);
+        if length > 0 {
+            let segments = self.segments.get().ok_or(ProtocolError::NotAttached)?;
+            // `Long::read` has checked that a packed long carries its data.
+            let data = &packed[..length];
+            if segments.is_everything() {
+                if !process_memory::place(offset, data) {
+                    return Err(ProtocolError::NoMemory { offset, length });
+                }
+            } else {
+                let to = segments.own(job.rank).0.0.wrapping_add(offset);
+                // SAFETY: the range lies in this rank's segment, as just checked; `data` is a message's body, which never
+                // overlaps a segment. Others may access the range at the same time: that is a race of the program's own
+                // making, as with every put.
+                unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, length) };
+            }
+        }
+        Ok(payload)
+    }
+}

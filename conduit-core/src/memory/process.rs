@@ -1,0 +1,327 @@
+//! Segments that are memory of the ranks' processes and not the network's: everything, which all ranks attach together, or what a
+//! rank has bound to its first endpoint. They are mapped nowhere else.
+//!
+//! Where the network reaches a peer's memory ([`Capabilities::MEMORY`]), and the system lets it, a put or get is over when it
+//! returns. Elsewhere it goes by messages to an entry over that memory ([`MeMemory::Process`]), as to any segment, and ends later.
+//!
+//! Everything is GASNet's: each rank's segment is all memory of its process, offsets are addresses.
+
+use am::select;
+
+use super::process_segments::{ALL, Asked, ProcessSegments};
+use crate::bootstrap::Bootstrap;
+use crate::fork::Wiped;
+use crate::kernel::control::SharedPtr;
+use crate::kernel::error::{Error, Result};
+use crate::kernel::handle::OpId;
+use crate::kernel::job::Job;
+use crate::kernel::portal_table::{IGNORE, index, tag};
+use crate::memory::{Bound, Local, Memory, Remote, Segment, Segments};
+use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
+use crate::process_memory;
+use crate::shared;
+
+/// What is wrong with memory that the system does not let an operation use.
+const NOT_USABLE: &str = "not all of it is memory that can be used so";
+
+/// What peers read to find out whether the system lets them.
+static PROBE: u8 = 0;
+
+impl Segments {
+    fn of_processes<N: Ni>(job: &Job<N>, is_everything: bool) -> Self {
+        Self {
+            of: Wiped::EMPTY,
+            own: SharedPtr(std::ptr::null_mut()),
+            md: None,
+            process: Some(ProcessSegments::new(job.size, is_everything)),
+        }
+    }
+}
+
+impl Memory {
+    pub(super) fn process(&self) -> Option<&ProcessSegments> {
+        self.segments.get()?.process.as_ref()
+    }
+
+    /// Whether segments are memory of processes.
+    pub(crate) fn is_process(&self) -> bool {
+        self.process().is_some()
+    }
+
+    /// Whether segments are everything.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.process().is_some_and(|process| process.is_everything)
+    }
+
+    /// Makes all of every rank's memory its segment: offsets are then addresses of the target's process, and nothing is
+    /// allocated. Collective, once.
+    ///
+    /// # Errors
+    /// The network can't, the system does not let a process copy its own memory (then on all ranks), or there is a segment.
+    ///
+    /// # Safety
+    /// All calls of all ranks that write to this rank's segment write to memory of its process that is meant for it.
+    pub(crate) unsafe fn attach_everything<N: Ni>(
+        &self,
+        job: &Job<N>,
+        bootstrap: &mut dyn Bootstrap,
+    ) -> Result<()> {
+        let probe = (&raw const PROBE).expose_provenance() as u64;
+        let made = offer_memory(job, probe);
+        // No rank's is at 0.
+        let announced = if made.is_ok() { probe } else { 0 };
+        let all = bootstrap.allgather(&announced.to_le_bytes())?;
+        made?;
+        let segments = Segments::of_processes(job, true);
+        for (peer, bytes) in (0..).zip(&all) {
+            let announced = <[u8; 8]>::try_from(&bytes[..]).map_or(0, u64::from_le_bytes);
+            if announced == 0 {
+                return Err(Error::Bootstrap(format!(
+                    "attach: rank {peer} could not offer its memory"
+                )));
+            }
+            if let Some(process) = &segments.process {
+                process.set(job, peer, ALL, can_copy(job, peer, announced));
+            }
+        }
+        self.set(job, segments)?;
+        bootstrap.barrier()?;
+        Ok(())
+    }
+
+    /// Makes memory of this process its segment.
+    ///
+    /// # Errors
+    /// There are segments that were attached, or this rank has one already; the network can't.
+    pub(super) fn bind_segment<N: Ni>(&self, job: &Job<N>, bound: Bound) -> Result<()> {
+        let is_free = match self.segments.get() {
+            None => true,
+            Some(segments) => segments.process.as_ref().is_some_and(|process| {
+                !process.is_everything && process.of[job.rank as usize].get().is_none()
+            }),
+        };
+        if !is_free {
+            return Err(Error::AlreadyAttached { rank: job.rank });
+        }
+        let last = bound
+            .address
+            .wrapping_add((bound.len as u64).wrapping_sub(1));
+        // Messages are put there by this process itself.
+        if bound.len == 0
+            || ![bound.address, last]
+                .map(|at| at & !3)
+                .into_iter()
+                .all(process_memory::is_writable)
+        {
+            return Err(Error::NoMemory {
+                rank: job.rank,
+                address: bound.address as usize,
+                length: bound.len,
+                reason: NOT_USABLE.to_owned(),
+            });
+        }
+        offer(
+            job,
+            MeMemory::Process {
+                base: bound.address,
+                len: bound.len as u64,
+            },
+        )?;
+        self.know_segment(job, job.rank, bound);
+        Ok(())
+    }
+
+    /// Keeps which segment a rank has bound. What was attached is known since then.
+    pub(super) fn know_segment<N: Ni>(&self, job: &Job<N>, rank: Rank, bound: Bound) {
+        let segments = self
+            .segments
+            .get_or_init(|| Segments::of_processes(job, false));
+        let Some(process) = segments.process.as_ref().filter(|all| !all.is_everything) else {
+            return;
+        };
+        let window = match rank == job.rank {
+            true => std::ptr::with_exposed_provenance_mut(bound.address as usize),
+            false => std::ptr::null_mut(),
+        };
+        let segment = Segment {
+            window: SharedPtr(window),
+            len: bound.len,
+            address: bound.address,
+        };
+        process.set(job, rank, segment, can_copy(job, rank, bound.address));
+    }
+
+    /// The address of a place, where a transfer is over when it returns: in a segment that is memory of a process, or in memory that was
+    /// bound, if the target's memory can be reached.
+    pub(crate) fn address_at_once(&self, remote: Remote) -> Option<usize> {
+        if select::of(remote.match_bits) == select::BOUND {
+            return self.bound.address_at_once(remote);
+        }
+        let known = self.process()?.of.get(remote.target as usize)?.get()?;
+        let address = known.segment.address as usize;
+        known.at_once.then(|| address.wrapping_add(remote.offset))
+    }
+
+    /// Keeps what an operation by messages asks for: `length` bytes at a place.
+    pub(crate) fn note_asked(&self, op: OpId, remote: Remote, length: usize) {
+        if let Some(process) = self.process() {
+            let rank = remote.target;
+            let start = match select::of(remote.match_bits) {
+                select::BOUND => self.bound.start(remote),
+                _ => process.of(rank).map_or(0, |segment| segment.address),
+            };
+            let asked = Asked {
+                rank,
+                address: (start as usize).wrapping_add(remote.offset),
+                length,
+            };
+            process.asked.lock().insert(op.index(), asked);
+        }
+    }
+
+    /// Why an operation was answered that it is out of range, where segments are memory of processes.
+    #[cold]
+    pub(crate) fn no_memory_asked(&self, op: OpId) -> Option<Error> {
+        let process = self.process()?;
+        let asked = process.asked.lock().get(&op.index()).copied()?;
+        Some(Error::NoMemory {
+            rank: asked.rank,
+            address: asked.address,
+            length: asked.length,
+            reason: NOT_USABLE.to_owned(),
+        })
+    }
+
+    /// A transfer that is over when it returns, to or from an [address](Memory::address_at_once).
+    ///
+    /// # Safety
+    /// The local memory is valid as [`Local`] says; a range of this process is memory.
+    pub(crate) unsafe fn transfer_anywhere<N: Ni>(
+        &self,
+        job: &Job<N>,
+        target: Rank,
+        address: usize,
+        local: Local,
+    ) -> Result<()> {
+        match local {
+            // SAFETY: the caller's promise.
+            Local::Source(source) => unsafe {
+                self.store_anywhere(job, target, address, source.base, source.len)
+            },
+            // SAFETY: as above.
+            Local::Destination { base, len } => unsafe {
+                self.load_anywhere(job, base, target, address, len)
+            },
+            Local::Fill { byte, len } => {
+                let bytes = [byte; 4096];
+                for start in (0..len).step_by(bytes.len()) {
+                    let piece = bytes.len().min(len - start);
+                    // SAFETY: as above.
+                    unsafe {
+                        self.store_anywhere(job, target, address + start, bytes.as_ptr(), piece)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies to an [address](Memory::address_at_once) of a rank.
+    ///
+    /// # Safety
+    /// `source` is valid for reads of `len` bytes. In this process, `address` is valid for writes of as many.
+    pub(crate) unsafe fn store_anywhere<N: Ni>(
+        &self,
+        job: &Job<N>,
+        target: Rank,
+        address: usize,
+        source: *const u8,
+        len: usize,
+    ) -> Result<()> {
+        if target == job.rank {
+            let to = std::ptr::with_exposed_provenance_mut(address);
+            // SAFETY: the caller's promise. The two may overlap.
+            unsafe { shared::copy(source, to, len) };
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        let written = unsafe { job.ni.memory_write(target, address as u64, source, len) };
+        written.map_err(|reason| no_memory(target, address, len, reason))
+    }
+
+    /// The opposite of [`Memory::store_anywhere`].
+    ///
+    /// # Safety
+    /// `destination` is valid for writes of `len` bytes. In this process, `address` is valid for reads of as many.
+    unsafe fn load_anywhere<N: Ni>(
+        &self,
+        job: &Job<N>,
+        destination: *mut u8,
+        target: Rank,
+        address: usize,
+        len: usize,
+    ) -> Result<()> {
+        if target == job.rank {
+            let from: *const u8 = std::ptr::with_exposed_provenance(address);
+            // SAFETY: the caller's promise. The two may overlap.
+            unsafe { shared::copy(from, destination, len) };
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        let read = unsafe { job.ni.memory_read(destination, target, address as u64, len) };
+        read.map_err(|reason| no_memory(target, address, len, reason))
+    }
+}
+
+/// Lets peers reach all memory of this process by messages.
+fn offer_memory<N: Ni>(job: &Job<N>, probe: u64) -> Result<()> {
+    if !process_memory::is_readable(probe, 1) {
+        return Err(NiError::System {
+            operation: "attach",
+            rank: job.rank,
+            reason: "the system does not let a process copy its own memory (process_vm_readv), which a segment of \
+                     everything needs"
+                .to_owned(),
+        }
+        .into());
+    }
+    offer(job, MeMemory::EVERYTHING)
+}
+
+/// Lets peers reach memory of this process as its segment.
+fn offer<N: Ni>(job: &Job<N>, memory: MeMemory) -> Result<()> {
+    let entry = MatchEntry {
+        memory,
+        match_bits: select::RAR.into(),
+        ignore_bits: IGNORE,
+        source: None,
+        options: MeOptions::PUT | MeOptions::GET | MeOptions::ATOMIC,
+        events: MeEvents::empty(),
+        tag: tag::RAR,
+    };
+    job.ni.me_append(index::RAR, entry)?;
+    Ok(())
+}
+
+/// Whether this process may copy a peer's memory, of which an address is known: the network says so, and the system has no rules
+/// against it.
+pub(super) fn can_copy<N: Ni>(job: &Job<N>, peer: Rank, probe: u64) -> bool {
+    let mut byte = 0;
+    let reach = job.ni.reach(peer);
+    reach.capabilities.contains(Capabilities::MEMORY)
+        // SAFETY: one byte of our own.
+        && unsafe { job.ni.memory_read(&raw mut byte, peer, probe, 1) }.is_ok()
+}
+
+fn no_memory(rank: Rank, address: usize, length: usize, reason: NiError) -> Error {
+    let reason = match reason {
+        NiError::System { reason, .. } => reason,
+        other => other.to_string(),
+    };
+    Error::NoMemory {
+        rank,
+        address,
+        length,
+        reason,
+    }
+}

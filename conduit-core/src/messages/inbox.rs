@@ -1,0 +1,147 @@
+//! What arriving requests change: the reserve for their replies, longs of which one half has come, and what their senders get back.
+
+use std::sync::atomic::Ordering::Release;
+
+use am::lid::LidCache;
+
+use crate::kernel::control::Control;
+use crate::kernel::job::Job;
+use crate::messages::flow::{Accounts, Returned};
+use crate::messages::kind::Kind;
+use crate::messages::payload::PendingLong;
+use crate::messages::reserve::ReplyReserve;
+use crate::messages::shuffle::Shuffle;
+use crate::ni::{Ni, Rank};
+use crate::threads::Mode;
+
+/// A rank that waits takes as many times what a poll takes from the queue of requests before it looks at the others and at
+/// what it waits for.
+pub(crate) const WAITING: u32 = 4;
+
+/// The request side of the poll; one thread at a time has it.
+#[derive(Debug)]
+pub(crate) struct AmSide {
+    /// That of the last request.
+    pub(crate) last: Kind,
+    pub(crate) reserve: ReplyReserve,
+    pub(crate) inbox: Inbox,
+    /// Requests that are held back (`CONDUIT_SHUFFLE`).
+    pub(crate) shuffle: Option<Box<Shuffle>>,
+}
+
+/// What arriving requests change.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    /// Longs of which one half is still under way.
+    pub(crate) longs: LidCache<PendingLong>,
+    /// What this rank has given back to each peer by counter, and which peers have yet to be told.
+    returned: Box<[Returned]>,
+    /// Requests since the last look that need no reply message.
+    pending: PendingReturns,
+    pub(crate) untold: Vec<Rank>,
+    pub(crate) buffer_bytes: usize,
+}
+
+impl AmSide {
+    /// `longs`: most longs of which one half may be under way; `buffer_bytes`: the size of a request buffer.
+    pub(crate) fn new(
+        size: u32,
+        longs: usize,
+        buffer_bytes: usize,
+        am_limit: u32,
+        shuffle: Option<Box<Shuffle>>,
+    ) -> Self {
+        let inbox = Inbox {
+            longs: LidCache::new(longs),
+            returned: vec![Returned::default(); size as usize].into(),
+            pending: PendingReturns::default(),
+            untold: Vec::with_capacity(size.min(am_limit.saturating_mul(WAITING)) as usize),
+            buffer_bytes,
+        };
+        Self {
+            reserve: ReplyReserve::new(),
+            inbox,
+            last: Kind::none(),
+            shuffle,
+        }
+    }
+
+    /// Tickets and chunks that are ready for the next replies, and longs of which one half is there.
+    pub(crate) fn held(&self) -> (u32, u32, u32) {
+        (
+            self.reserve.tickets.get(),
+            self.reserve.count.get(),
+            self.inbox.longs.len() as u32,
+        )
+    }
+}
+
+impl Inbox {
+    /// Coalesces implied replies, one of which may have to tell that this rank has ended an epoch. Told at the end of the
+    /// poll.
+    #[inline]
+    pub(crate) fn give_back(&mut self, peer: Rank, ended: Returned, end_of_epoch: bool) {
+        let counter = &mut self.returned[peer as usize];
+        *counter = counter.and(ended);
+        if end_of_epoch {
+            *counter = counter.add_epoch();
+        }
+        if self.untold.last() != Some(&peer) && !self.untold.contains(&peer) {
+            self.untold.push(peer);
+        }
+    }
+
+    /// A request with a plain byte of so many credits has ended; granted with others of its peer.
+    #[inline(always)]
+    pub(crate) fn count<N: Ni, M: Mode>(
+        &mut self,
+        job: &Job<N>,
+        credits: &Accounts<M>,
+        source: Rank,
+        given: u8,
+    ) {
+        if self.pending.source != source {
+            self.grant_counted(job, credits);
+            self.pending.source = source;
+        }
+        self.pending.ended = self.pending.ended.add(1, given.into());
+    }
+
+    /// Grants what was counted.
+    #[inline(never)]
+    pub(crate) fn grant_counted<N: Ni, M: Mode>(&mut self, job: &Job<N>, credits: &Accounts<M>) {
+        if !self.pending.is_empty() {
+            let ended = std::mem::take(&mut self.pending.ended);
+            let source = self.pending.source;
+            let end_of_epoch =
+                credits.grant_plain(job, source, ended.since(Returned::default()).requests);
+            self.give_back(source, ended, end_of_epoch);
+        }
+    }
+
+    /// Writes the counters of coalesced returns where their peers will look.
+    #[inline(always)]
+    pub(crate) fn tell<N: Ni>(&mut self, job: &Job<N>, control: &Control) {
+        while let Some(peer) = self.untold.pop() {
+            if let Some(word) = control.returned_to(peer) {
+                // SYNC: Release, so that a peer that sees its credits back may rely on its request being handled.
+                word.store(self.returned[peer as usize].bits(), Release);
+                job.ni.notify(peer);
+            }
+        }
+    }
+}
+
+/// Requests of one mapped peer with plain credit bytes, whose handlers have run and not replied, not granted yet.
+#[derive(Debug, Default)]
+struct PendingReturns {
+    source: Rank,
+    ended: Returned,
+}
+
+impl PendingReturns {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.ended == Returned::default()
+    }
+}

@@ -1,0 +1,69 @@
+//! The kind of a message: what follows from its match bits but for the chunk. Found out once for messages that follow one another, as
+//! most do.
+
+use am::{Category, Flags, Header, HeaderError, Layout, NO_CHUNK, NO_LID, Role, Token};
+
+use crate::ni::{PutEvent, Rank};
+
+/// What holds for all messages with these match bits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kind {
+    bits: u32,
+    role: Role,
+    pub(crate) flags: Flags,
+    pub(crate) category: Category,
+    /// Its handler's.
+    pub(crate) id: u8,
+    pub(crate) layout: Layout,
+}
+
+/// What of the match bits is the same for a kind: all but the chunk.
+#[inline(always)]
+fn kind_bits(match_bits: u64) -> u32 {
+    match_bits as u32
+}
+
+impl Kind {
+    /// Of no message: bits of 0 are no active message's.
+    pub(crate) fn none() -> Self {
+        let header = Header {
+            flags: Flags::SHORT,
+            handler: 0,
+            nargs: 0,
+            credit: 0,
+            chunk: NO_CHUNK,
+            arg0: 0,
+            lid: NO_LID,
+        };
+        Self::of(0, &header).unwrap_or_else(|_| unreachable!("a short without arguments is one"))
+    }
+
+    pub(crate) fn of(match_bits: u64, header: &Header) -> Result<Self, HeaderError> {
+        Ok(Self {
+            bits: kind_bits(match_bits),
+            role: header.role(),
+            flags: header.flags,
+            category: header.category(),
+            id: header.handler,
+            layout: Layout::of(header)?,
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_of(&self, match_bits: u64) -> bool {
+        self.bits == kind_bits(match_bits)
+    }
+
+    /// The token of a message of this kind.
+    #[inline(always)]
+    pub(crate) fn token(&self, source: Rank, put: &PutEvent<'_>) -> Token {
+        Token {
+            source,
+            chunk: Header::chunk_in(put.match_bits),
+            replied: false.into(),
+            credit: Header::credit_in(put.hdr_data),
+            flags: self.flags,
+            role: self.role,
+        }
+    }
+}

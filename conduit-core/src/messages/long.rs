@@ -1,0 +1,277 @@
+//! Long requests: the data goes to the target's segment, then the handler runs.
+
+use am::{Category, DataHeader, Flags, Long, Role as AmRole, limits, select};
+use credits::Scale;
+
+use crate::engine::Engine;
+use crate::engine::report::Awaits;
+use crate::kernel::error::{Error, Result};
+use crate::kernel::options::Blocking;
+use crate::memory::{Remote, Source};
+use crate::messages::request::Request;
+use crate::ni::{Exchange, Ni, Rank};
+use crate::shared;
+use crate::threads::{Lock, Mode};
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// As [`Engine::request_short`], after placing the payload at `offset` of the target's segment. The payload may be
+    /// reused on return. Where it is empty, any `offset` will do: the handler gets it as it is.
+    #[inline]
+    pub fn request_long(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        payload: &[u8],
+        offset: usize,
+        blocking: Blocking,
+    ) -> Result<bool> {
+        const OPERATION: &str = "request_long";
+        let mapped = self.check_request(OPERATION, target, args)?;
+        let category = Category::Long;
+        let request = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
+        // SAFETY: the borrow keeps the payload valid and unchanged until this call returns; `wait` makes the call last
+        // until the bytes have been read.
+        unsafe { self.long(request, Source::of(payload), offset, true) }
+    }
+
+    /// As [`Engine::request_long`], for `length` bytes that the caller has placed at `offset` of the target's segment by
+    /// itself: where that is mapped here.
+    pub fn request_long_in_place(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        length: usize,
+        offset: usize,
+        blocking: Blocking,
+    ) -> Result<bool> {
+        const OPERATION: &str = "request_long_in_place";
+        let mapped = self.check_request(OPERATION, target, args)?;
+        let category = Category::Long;
+        let request = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
+        if length > 0 {
+            self.memory
+                .remote(&self.job, OPERATION, target, offset, length)?;
+        }
+        self.request(in_place(request, offset, length), Scale::SHORT_COST)
+    }
+
+    /// As [`Engine::request_long`], returning before the payload has been read.
+    ///
+    /// # Safety
+    /// `[base, base + len)` is valid for reads and not written until the request's reply has arrived (which its handler
+    /// therefore has to send).
+    pub unsafe fn request_long_async(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        (base, len): (*const u8, usize),
+        offset: usize,
+        blocking: Blocking,
+    ) -> Result<bool> {
+        const OPERATION: &str = "request_long_async";
+        let mapped = self.check_request(OPERATION, target, args)?;
+        let category = Category::Long;
+        let request = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
+        // SAFETY: the caller's promise.
+        unsafe { self.long(request, Source { base, len }, offset, false) }
+    }
+
+    /// # Safety
+    /// The source is valid and unchanged: until return if `wait`, otherwise until the reply.
+    #[inline]
+    pub(crate) unsafe fn long(
+        &self,
+        request: Request<'_>,
+        source: Source,
+        offset: usize,
+        wait: bool,
+    ) -> Result<bool> {
+        let Request {
+            operation,
+            target,
+            blocking,
+            ..
+        } = request;
+        let placed = in_place(request, offset, source.len);
+        if source.len == 0 {
+            // Places nothing, so it needs no segment: the handler gets the offset as it is.
+            return self.request(placed, Scale::SHORT_COST);
+        }
+        if source.len > limits::MAX_LONG {
+            return Err(Error::PayloadTooLong {
+                operation,
+                rank: target,
+                length: source.len,
+                limit: limits::MAX_LONG,
+            });
+        }
+        let segment = self
+            .memory
+            .remote(&self.job, operation, target, offset, source.len)?;
+        if !segment.window.0.is_null() {
+            // The copy must not be seen before the credits are there: a request that is refused for want of them has no effect. One
+            // that may not wait and finds no room in the queue has placed its bytes all the same.
+            let Some(byte) = self.take_credits(operation, target, Scale::SHORT_COST, blocking)?
+            else {
+                return Ok(false);
+            };
+            // SAFETY: `remote` has checked the range against the window, which is valid for writes; the source is
+            // the caller's promise. Overlap and races are the program's own, as for a put.
+            unsafe { shared::copy(source.base, segment.window.0.add(offset), source.len) };
+            return self.send(placed, byte, Exchange::ExpectsReply);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.long_by_messages(placed, source, offset, wait) }
+    }
+
+    /// To a segment that is not mapped.
+    ///
+    /// # Safety
+    /// As for [`Engine::long`].
+    #[inline(never)]
+    unsafe fn long_by_messages(
+        &self,
+        placed: Request<'_>,
+        source: Source,
+        offset: usize,
+        wait: bool,
+    ) -> Result<bool> {
+        let Request {
+            operation,
+            target,
+            args,
+            blocking,
+            ..
+        } = placed;
+        let packs = source.len <= limits::max_packed_long(self.job.chunk, args.len());
+        // Then there is no entry for data that travel by themselves.
+        let is_process = self.memory.is_process();
+        if packs && (self.job.settings.packed_long || is_process) {
+            let packed = Request {
+                // SAFETY: the caller's promise; the message's bytes are copied before this call returns.
+                payload: unsafe { source.slice() },
+                long: Some((long_at(offset, source.len), Flags::PACKED)),
+                ..placed
+            };
+            return self.request(packed, self.credits.scale.cost(packed.length()));
+        }
+        if is_process || source.len > self.job.ni.reach(target).max_message {
+            let at_once = self.memory.address_at_once(Remote::segment(target, offset));
+            if at_once.is_none() {
+                self.check_outside(operation, am::Operation::Request)?;
+            }
+            // More than one put, or one that may find no memory: the data goes first, as a put that is waited for, and the
+            // message says that it is there.
+            let cost = Scale::SHORT_COST;
+            let Some(byte) = self.take_credits(operation, target, cost, blocking)? else {
+                return Ok(false);
+            };
+            // SAFETY: the caller's promise, and of a range of this process the program's that it is memory; the range was
+            // checked when `segment` was found.
+            let stored = unsafe {
+                match at_once {
+                    Some(address) => self.memory.store_anywhere(
+                        &self.job,
+                        target,
+                        address,
+                        source.base,
+                        source.len,
+                    ),
+                    None => self.put_pieces_and_wait(operation, target, offset, source),
+                }
+            };
+            if stored.is_err() {
+                self.credits.flow.give_back(target, byte);
+            }
+            stored?;
+            return self.send(placed, byte, Exchange::ExpectsReply);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.long_in_two(placed, source, offset, wait) }
+    }
+
+    /// A long whose data travels by itself: a put to the target's segment and a header, paired there by their LID.
+    ///
+    /// # Safety
+    /// As for [`Engine::long`].
+    unsafe fn long_in_two(
+        &self,
+        placed: Request<'_>,
+        source: Source,
+        offset: usize,
+        wait: bool,
+    ) -> Result<bool> {
+        let Request {
+            operation,
+            target,
+            blocking,
+            ..
+        } = placed;
+        self.check_outside(operation, am::Operation::Request)?;
+        let Some(byte) = self.take_credits(operation, target, Scale::LONG_COST, blocking)? else {
+            return Ok(false);
+        };
+        let lid = self.lids.lock().generate();
+        let data = DataHeader {
+            role: AmRole::Request,
+            lid,
+        };
+        let group = (!wait).then_some(self.operations.detached);
+        // SAFETY: the caller's promise.
+        let op = unsafe {
+            self.send_long_data(
+                operation,
+                target,
+                source,
+                offset as u64,
+                data.encode(select::RARAM),
+                group,
+            )
+        };
+        let op = match op {
+            Ok(op) => op,
+            Err(error) => {
+                self.credits.flow.give_back(target, byte);
+                return Err(error);
+            }
+        };
+        let request = Request {
+            long: Some((long_at(offset, source.len), Flags::empty())),
+            lid,
+            blocking: Blocking::Wait,
+            ..placed
+        };
+        if let Err(error) = self.send(request, byte, Exchange::OneWay) {
+            // The data is under way, and nobody waits for it.
+            self.job.fail(error.clone());
+            self.check_fault()?;
+            return Err(error);
+        }
+        if wait {
+            self.wait_for(operation, Awaits::Operation(op), |engine| {
+                engine.operations.take(&engine.job, operation, op)
+            })?;
+        }
+        Ok(true)
+    }
+}
+
+/// A long whose `length` bytes are at `offset` of the target's segment when its message comes.
+#[inline(always)]
+fn in_place(request: Request<'_>, offset: usize, length: usize) -> Request<'_> {
+    Request {
+        long: Some((long_at(offset, length), Flags::DEST_IN_PLACE)),
+        ..request
+    }
+}
+
+#[inline(always)]
+fn long_at(offset: usize, length: usize) -> Long {
+    Long {
+        dest: offset as u64,
+        length: length as u64,
+    }
+}

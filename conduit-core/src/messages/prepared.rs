@@ -1,0 +1,305 @@
+//! Negotiated payload (GASNet-EX): a medium's payload is written where it is sent from, then committed or cancelled.
+//!
+//! A request's payload lies in a ReqSB chunk, a reply's in a RplSB chunk, which a mapped peer reads in place: no copy at
+//! all. Between preparing and the end the thread is restricted as in a reply handler.
+
+use std::marker::PhantomData;
+
+use am::{Body, Category, Context, Flags, Header, MAX_ARGS, NO_LID, Role as AmRole};
+use credits::CreditByte;
+
+use crate::engine::Call;
+use crate::engine::Engine;
+use crate::engine::report::Awaits;
+use crate::kernel::context::Entered;
+use crate::kernel::error::{Error, Result};
+use crate::kernel::options::Blocking;
+use crate::messages::reserve::ReplyReserve;
+use crate::ni::{Ni, Rank};
+use crate::threads::Mode;
+
+/// Room before the payload for the arguments, whose number is known at commit only.
+const ROOM: usize = Body::args_len(MAX_ARGS);
+
+/// A medium request's payload being written. Dropping it cancels it.
+#[must_use = "a prepared payload is sent by commit"]
+pub struct Prepared<'a, N: Ni, M: Mode> {
+    engine: &'a Engine<N, M>,
+    target: Rank,
+    chunk: u32,
+    size: usize,
+    byte: CreditByte,
+    ended: bool,
+    entered: Option<Entered>,
+    /// Stays on the thread that is restricted meanwhile.
+    thread: PhantomData<*const ()>,
+}
+
+impl<N: Ni, M: Mode> std::fmt::Debug for Prepared<'_, N, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared")
+            .field("target", &self.target)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Prepares a medium request of at least `least` and at most `most` bytes; the size granted lies between.
+    ///
+    /// `None`: it would have blocked ([`Blocking::Immediate`]).
+    pub fn prepare_medium(
+        &self,
+        target: Rank,
+        least: usize,
+        most: usize,
+        blocking: Blocking,
+    ) -> Result<Option<Prepared<'_, N, M>>> {
+        self.prepare("prepare_medium", target, least, most, blocking)
+    }
+
+    /// The same as a part of another call, whose name it has in errors and reports.
+    pub(crate) fn prepare(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        least: usize,
+        most: usize,
+        blocking: Blocking,
+    ) -> Result<Option<Prepared<'_, N, M>>> {
+        self.job.check_context(operation, am::Operation::Request)?;
+        self.job.check_rank(operation, target)?;
+        self.check_fault()?;
+        let limit = self.max_medium(MAX_ARGS);
+        if least > limit {
+            return Err(Error::PayloadTooLong {
+                operation,
+                rank: target,
+                length: least,
+                limit,
+            });
+        }
+        let size = most.clamp(least, limit.max(least));
+        let cost = self.credits.scale.cost(ROOM + size);
+        let Some(byte) = self.take_credits(operation, target, cost, blocking)? else {
+            return Ok(None);
+        };
+        let chunk = self.req_sb.take();
+        let chunk = match (chunk, blocking) {
+            (Some(chunk), _) => chunk,
+            (None, Blocking::Immediate) => {
+                self.credits.flow.give_back(target, byte);
+                return Ok(None);
+            }
+            (None, Blocking::Wait) => {
+                self.wait_for(operation, Awaits::Chunk, |engine| Ok(engine.req_sb.take()))?
+            }
+        };
+        let entered = Some(Entered::new(Context::Prepared));
+        Ok(Some(Prepared {
+            engine: self,
+            target,
+            chunk,
+            size,
+            byte,
+            ended: false,
+            entered,
+            thread: PhantomData,
+        }))
+    }
+}
+
+impl<N: Ni, M: Mode> Prepared<'_, N, M> {
+    /// Where the payload goes. Aligned to 16; what it holds before is unspecified but initialised.
+    pub fn payload(&mut self) -> &mut [u8] {
+        // SAFETY: the chunk is held by `self` alone and ROOM + size fit it (`max_medium`). It is zeroed network memory, so
+        // initialised; peers read it only after commit.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.engine.req_sb.at(self.chunk).add(ROOM), self.size)
+        }
+    }
+
+    /// Sends the first `len` bytes of the payload to `handler`.
+    pub fn commit(mut self, handler: u8, args: &[u32], len: usize) -> Result<()> {
+        const OPERATION: &str = "commit_medium";
+        let (engine, target) = (self.engine, self.target);
+        if args.len() > MAX_ARGS {
+            return Err(Error::TooManyArgs {
+                operation: OPERATION,
+                count: args.len(),
+                limit: MAX_ARGS,
+            });
+        }
+        if len > self.size {
+            let (length, limit) = (len, self.size);
+            return Err(Error::PayloadTooLong {
+                operation: OPERATION,
+                rank: target,
+                length,
+                limit,
+            });
+        }
+        engine.job.check_process()?;
+        self.entered = None;
+        let mut head = [0; ROOM];
+        let head_len = Body::write_args(args, &mut head);
+        let start = ROOM - head_len;
+        // SAFETY: before the payload, within the chunk that `self` holds.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                head.as_ptr(),
+                engine.req_sb.at(self.chunk).add(start),
+                head_len,
+            );
+        }
+        let header = Header {
+            flags: Flags::of(Category::Medium, AmRole::Request),
+            handler,
+            nargs: args.len() as u8,
+            credit: self.byte.bits(),
+            chunk: engine.req_sb.units(self.chunk),
+            arg0: args.first().copied().unwrap_or(0),
+            lid: NO_LID,
+        };
+        // From here on the chunk belongs to the request, whose reply frees it.
+        self.ended = true;
+        engine.put_request(
+            OPERATION,
+            target,
+            &header,
+            self.chunk,
+            start,
+            head_len + len,
+        )
+    }
+
+    /// Gives everything back without sending.
+    pub fn cancel(self) {}
+}
+
+impl<N: Ni, M: Mode> Drop for Prepared<'_, N, M> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.engine.req_sb.give(&self.engine.job, self.chunk);
+            self.engine.credits.flow.give_back(self.target, self.byte);
+        }
+    }
+}
+
+/// The payload of a medium reply being written. Dropping it cancels it.
+#[must_use = "a prepared payload is sent by commit"]
+pub struct PreparedReply<'a, N: Ni, M: Mode> {
+    call: &'a Call<'a, N, M>,
+    reserve: &'a ReplyReserve,
+    chunk: u32,
+    size: usize,
+    ended: bool,
+}
+
+impl<N: Ni, M: Mode> std::fmt::Debug for PreparedReply<'_, N, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PreparedReply")
+            .field("call", self.call)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<N: Ni, M: Mode> Call<'_, N, M> {
+    /// Prepares a medium reply of at least `least` and at most `most` bytes; the size granted lies between. It takes the
+    /// chunk that is reserved for the reply, so it never waits.
+    pub fn prepare_medium_reply(
+        &self,
+        least: usize,
+        most: usize,
+    ) -> Result<PreparedReply<'_, N, M>> {
+        const OPERATION: &str = "prepare_medium_reply";
+        let reserve = self.reserve(OPERATION)?;
+        let limit = self.engine.max_medium(MAX_ARGS);
+        if least > limit {
+            return Err(Error::PayloadTooLong {
+                operation: OPERATION,
+                rank: self.token.source,
+                length: least,
+                limit,
+            });
+        }
+        // A second one while the first is open finds none.
+        let Some(chunk) = reserve.take_chunk() else {
+            return Err(self.engine.replies.no_chunk().into());
+        };
+        Ok(PreparedReply {
+            call: self,
+            reserve,
+            chunk,
+            size: most.clamp(least, limit),
+            ended: false,
+        })
+    }
+}
+
+impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
+    /// Where the payload goes. Aligned to 16; what it holds before is unspecified but initialised.
+    pub fn payload(&mut self) -> &mut [u8] {
+        let at = self.call.engine.replies.buffer.at(self.chunk);
+        // SAFETY: the chunk is held by `self` alone and ROOM + size fit it (`max_medium`). It is zeroed network memory, so
+        // initialised; peers read it only after commit.
+        unsafe { std::slice::from_raw_parts_mut(at.add(ROOM), self.size) }
+    }
+
+    /// Replies with the first `len` bytes of the payload.
+    pub fn commit(mut self, handler: u8, args: &[u32], len: usize) -> Result<()> {
+        const OPERATION: &str = "commit_medium_reply";
+        let call = self.call;
+        let (engine, target) = (call.engine, call.token.source);
+        call.check_args(OPERATION, args)?;
+        if len > self.size {
+            let (length, limit) = (len, self.size);
+            return Err(Error::PayloadTooLong {
+                operation: OPERATION,
+                rank: target,
+                length,
+                limit,
+            });
+        }
+        let category = Category::Medium;
+        let (header, _) = call.open_reply(OPERATION, category, handler, args, Flags::empty())?;
+        let mut head = [0; ROOM];
+        let head_len = Body::write_args(args, &mut head);
+        let head = &head[..head_len];
+        if engine
+            .replies
+            .inject(&engine.job, target, &header, head, &self.payload()[..len])?
+        {
+            // The copy has left; dropping `self` gives the chunk back.
+            return Ok(());
+        }
+        let start = ROOM - head_len;
+        // SAFETY: before the payload, within the chunk that `self` holds.
+        unsafe {
+            let at = engine.replies.buffer.at(self.chunk).add(start);
+            std::ptr::copy_nonoverlapping(head.as_ptr(), at, head_len);
+        }
+        // From here on the chunk belongs to the reply, whose completion frees it.
+        self.ended = true;
+        engine.replies.send_in_chunk(
+            &engine.job,
+            target,
+            &header,
+            (self.chunk, start, head_len + len),
+            self.reserve,
+        );
+        Ok(())
+    }
+
+    /// Gives everything back without sending.
+    pub fn cancel(self) {}
+}
+
+impl<N: Ni, M: Mode> Drop for PreparedReply<'_, N, M> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.reserve.add_chunk(self.chunk);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Replies on their way out: injected, or from a chunk of the RplSB; never waiting.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use am::{Flags, Header, NO_LID, select};
+use credits::CreditByte;
+
+use crate::kernel::chunks::SendBuffer;
+use crate::kernel::error::Result;
+use crate::kernel::job::Job;
+use crate::kernel::portal_table::{SELECT_RPL_RB, index};
+use crate::kernel::token::{Role, Token};
+use crate::messages::head::MOST_HEAD;
+use crate::messages::reserve::{Deferred, MOST_RESERVED, ReplyReserve};
+use crate::ni::{Ack, Exchange, Inject, Ni, NiError, Put, Rank, Submit};
+use crate::threads::Mode;
+
+/// Bodies up to this size are injected everywhere; larger ones, to a peer that is not mapped here, are read from the replier's chunk,
+/// which its completion gives back. Up to here the copy costs less than the completion, and where a peer is mapped it always does: what
+/// is injected is copied once, just as into a chunk.
+const INLINE: usize = MOST_HEAD + 1024;
+
+/// The replies of a rank.
+pub(crate) struct Replies<M: Mode> {
+    /// RplSB: what is not injected lies here until it has been sent.
+    pub(crate) buffer: SendBuffer<M>,
+    /// A reply that the network would not take waits in the reserve.
+    waiting: AtomicBool,
+}
+
+impl<M: Mode> Replies<M> {
+    pub(crate) fn new(buffer: SendBuffer<M>) -> Self {
+        Self {
+            buffer,
+            waiting: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether a reply waits for the network to take it.
+    #[inline(always)]
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load(Relaxed)
+    }
+
+    /// Whether what the next request's reply may need is reserved.
+    #[inline(always)]
+    pub(crate) fn can_reply(&self, reserve: &ReplyReserve) -> bool {
+        !self.waiting.load(Relaxed) && reserve.replies() > 0
+    }
+
+    /// Fills the reserve as far as there are chunks and tickets; whether it can now send a reply without waiting.
+    #[inline]
+    pub(crate) fn fill<N: Ni>(&self, job: &Job<N>, reserve: &ReplyReserve) -> bool {
+        (reserve.replies() >= MOST_RESERVED && !self.waiting.load(Relaxed))
+            || self.refill(job, reserve)
+    }
+
+    #[cold]
+    fn refill<N: Ni>(&self, job: &Job<N>, reserve: &ReplyReserve) -> bool {
+        if self.waiting.load(Relaxed) && !self.send_all_deferred(job, reserve) {
+            return false;
+        }
+        let missing = MOST_RESERVED - reserve.count.get();
+        if missing > 0 {
+            self.buffer
+                .take_up_to(missing, |chunk| reserve.add_chunk(chunk));
+        }
+        while reserve.tickets.get() < MOST_RESERVED && job.tickets.take(1) {
+            reserve.give_ticket();
+        }
+        reserve.replies() > 0
+    }
+
+    /// Sends the replies that are still in the reserve; false if the network doesn't take them yet.
+    fn send_all_deferred<N: Ni>(&self, job: &Job<N>, reserve: &ReplyReserve) -> bool {
+        loop {
+            let Some(reply) = reserve.deferred.borrow_mut().pop() else {
+                self.waiting.store(false, Relaxed);
+                return true;
+            };
+            if !self.send_deferred(job, reply, reserve) {
+                return false;
+            }
+        }
+    }
+
+    /// The reply that a handler has not sent, to a request with these flags and this chunk.
+    pub(crate) fn send_implied<N: Ni>(
+        &self,
+        job: &Job<N>,
+        target: Rank,
+        flags: Flags,
+        chunk: u32,
+        back: CreditByte,
+        reserve: &ReplyReserve,
+    ) {
+        let header = Header {
+            flags: Flags::SHORT | Flags::IMPLIED | flags.intersection(Flags::NO_CHUNK),
+            handler: 0,
+            nargs: 0,
+            credit: back.bits(),
+            chunk,
+            arg0: 0,
+            lid: NO_LID,
+        };
+        if let Err(error) = self.send(job, target, &header, &[], &[], reserve) {
+            job.fail(error);
+        }
+    }
+
+    /// Injects a reply, or sends it from the chunk reserved, see [`INLINE`]; if the network takes neither now, the reply waits in
+    /// the chunk and no further request is looked at until it is gone.
+    #[inline(always)]
+    pub(crate) fn send<N: Ni>(
+        &self,
+        job: &Job<N>,
+        target: Rank,
+        header: &Header,
+        head: &[u8],
+        payload: &[u8],
+        reserve: &ReplyReserve,
+    ) -> Result<()> {
+        if self.inject(job, target, header, head, payload)? {
+            return Ok(());
+        }
+        self.send_from_chunk(job, target, header, head, payload, reserve)
+    }
+
+    /// Injects a reply, if it is one to inject, see [`INLINE`], and the network takes it now.
+    #[inline(always)]
+    pub(crate) fn inject<N: Ni>(
+        &self,
+        job: &Job<N>,
+        target: Rank,
+        header: &Header,
+        head: &[u8],
+        payload: &[u8],
+    ) -> Result<bool> {
+        let reach = job.ni.reach(target);
+        let (length, most) = (head.len() + payload.len(), reach.inject_size);
+        if most == 0 || length > most || (length > INLINE && !job.is_mapped(reach)) {
+            return Ok(false);
+        }
+        let (match_bits, hdr_data) = header.encode(SELECT_RPL_RB);
+        let inject = Inject {
+            target,
+            index: index::SAFE,
+            exchange: Exchange::IsReply,
+            match_bits,
+            hdr_data,
+            head,
+            body: payload,
+        };
+        Ok(job.ni.inject(&inject)? == Submit::Posted)
+    }
+
+    #[inline(never)]
+    fn send_from_chunk<N: Ni>(
+        &self,
+        job: &Job<N>,
+        target: Rank,
+        header: &Header,
+        head: &[u8],
+        payload: &[u8],
+        reserve: &ReplyReserve,
+    ) -> Result<()> {
+        let Some(chunk) = reserve.take_chunk() else {
+            // One reply per request, and the reserve is filled before each request: this cannot be.
+            return Err(self.no_chunk().into());
+        };
+        let length = head.len() + payload.len();
+        debug_assert!(
+            length <= job.chunk,
+            "the limit functions keep replies within a chunk"
+        );
+        // SAFETY: the chunk is held, `length` fits it (the limits of medium and packed long), and neither head nor payload
+        // lies in a free RplSB chunk.
+        unsafe {
+            let at = self.buffer.at(chunk);
+            std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
+            std::ptr::copy_nonoverlapping(payload.as_ptr(), at.add(head.len()), payload.len());
+        }
+        self.send_in_chunk(job, target, header, (chunk, 0, length), reserve);
+        Ok(())
+    }
+
+    #[cold]
+    pub(crate) fn no_chunk(&self) -> NiError {
+        NiError::Exhausted {
+            operation: "reply",
+            what: "RplSB chunks",
+            limit: self.buffer.count().into(),
+            setting: "GASNET_PORTAL_RPL_CHUNKS",
+        }
+    }
+
+    /// Sends `length` bytes from `start` of a chunk on.
+    pub(crate) fn send_in_chunk<N: Ni>(
+        &self,
+        job: &Job<N>,
+        target: Rank,
+        header: &Header,
+        (chunk, start, length): (u32, usize, usize),
+        reserve: &ReplyReserve,
+    ) {
+        let deferred = Deferred {
+            target,
+            header: *header,
+            chunk,
+            start,
+            length,
+        };
+        self.send_deferred(job, deferred, reserve);
+    }
+
+    fn defer(&self, reply: Deferred, reserve: &ReplyReserve) {
+        reserve.defer(reply);
+        self.waiting.store(true, Relaxed);
+    }
+
+    /// Puts a reply out of its chunk. `false`: not yet, it is in the reserve again.
+    fn send_deferred<N: Ni>(&self, job: &Job<N>, reply: Deferred, reserve: &ReplyReserve) -> bool {
+        let Deferred {
+            target,
+            ref header,
+            chunk,
+            start,
+            length,
+        } = reply;
+        if !reserve.take_ticket() && !job.tickets.take(1) {
+            self.defer(reply, reserve);
+            return false;
+        }
+        let to_buffer = header.flags.contains(Flags::NO_CHUNK);
+        let (match_bits, hdr_data) = header.encode(if to_buffer {
+            SELECT_RPL_RB
+        } else {
+            select::REQ_SB
+        });
+        let put = Put {
+            md: self.buffer.md,
+            local_offset: self.buffer.offset(chunk) + start,
+            length,
+            ack: Ack::Local,
+            target,
+            index: index::SAFE,
+            match_bits,
+            remote_offset: if to_buffer {
+                0
+            } else {
+                u64::from(header.chunk) * 64
+            },
+            hdr_data,
+            token: Token::new(Role::Reply(chunk), None).bits(),
+        };
+        // SAFETY: the chunk is held until the put's event, and nobody writes a held RplSB chunk.
+        match unsafe { job.ni.put(&put) } {
+            Ok(Submit::Posted) => true,
+            Ok(Submit::Again) => {
+                reserve.give_ticket();
+                self.defer(reply, reserve);
+                false
+            }
+            Err(error) => {
+                job.fail(error.into());
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! Requests: credits first, then the message in the cheapest way that the network offers.
+//!
+//! | peer | short, medium | long |
+//! |---|---|---|
+//! | mapped | one injected message | copy into the segment, then one injected message |
+//! | not mapped, network injects | one injected message if it fits, else from a chunk | packed if it fits, else a put of the data and a message |
+//! | network without inject | from a ReqSB chunk, which the reply frees | the same, from chunks |
+
+use am::{
+    Body, Category, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role as AmRole, limits, select,
+};
+use credits::{CreditByte, Scale};
+
+use crate::engine::Engine;
+use crate::engine::report::Awaits;
+use crate::kernel::error::{Error, Result};
+use crate::kernel::options::Blocking;
+use crate::kernel::portal_table::index;
+use crate::kernel::token::{Role, Token};
+use crate::memory::Remote;
+use crate::messages::head::{MOST_HEAD, head_in};
+use crate::ni::{Ack, Exchange, Inject, Ni, Put, Rank, Submit};
+use crate::threads::Mode;
+
+/// A request on its way out. It goes from hand to hand by value: what has to be in memory before a message can be written
+/// costs more than the message.
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) operation: &'static str,
+    pub(crate) category: Category,
+    pub(crate) target: Rank,
+    pub(crate) handler: u8,
+    pub(crate) args: &'a [u32],
+    /// What the message carries: a medium's bytes, or those of a long that is packed.
+    pub(crate) payload: &'a [u8],
+    /// Of a long: where its bytes are, how they get there, and what pairs them with this message if they come by themselves.
+    pub(crate) long: Option<(Long, Flags)>,
+    pub(crate) lid: u32,
+    /// Whether it goes straight into a queue of the target.
+    pub(crate) is_mapped: bool,
+    pub(crate) blocking: Blocking,
+}
+
+impl<'a> Request<'a> {
+    /// Of a category, with nothing but arguments.
+    #[inline(always)]
+    pub(crate) fn new(
+        operation: &'static str,
+        category: Category,
+        target: Rank,
+        handler: u8,
+        args: &'a [u32],
+        is_mapped: bool,
+        blocking: Blocking,
+    ) -> Self {
+        Self {
+            operation,
+            category,
+            target,
+            handler,
+            args,
+            payload: &[],
+            long: None,
+            lid: NO_LID,
+            is_mapped,
+            blocking,
+        }
+    }
+
+    /// Bytes of its message.
+    #[inline(always)]
+    pub(crate) fn length(&self) -> usize {
+        let head = Body::args_len(self.args.len());
+        head + self.long.map_or(0, |_| Long::LEN) + self.payload.len()
+    }
+
+    #[inline(always)]
+    fn header(&self, byte: CreditByte, chunk: Option<u32>) -> Header {
+        let flags = Flags::of(self.category, AmRole::Request);
+        let flags = flags.union(self.long.map_or(Flags::empty(), |(_, how)| how));
+        Header {
+            flags: match chunk {
+                Some(_) => flags,
+                None => flags.union(Flags::NO_CHUNK),
+            },
+            handler: self.handler,
+            nargs: self.args.len() as u8,
+            credit: byte.bits(),
+            chunk: chunk.unwrap_or(NO_CHUNK),
+            arg0: self.args.first().copied().unwrap_or(0),
+            lid: self.lid,
+        }
+    }
+
+    /// What goes before the payload.
+    #[inline(always)]
+    fn head<'b>(&self, space: &'b mut [u8; MOST_HEAD]) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        match self.category {
+            Category::Short => Body::of_short(self.args),
+            _ => head_in(space, self.args, self.long.map(|(long, _)| long)),
+        }
+    }
+
+    /// Hands it to the network as one message.
+    #[inline(always)]
+    fn inject<N: Ni>(
+        self,
+        ni: &N,
+        byte: CreditByte,
+        chunk: Option<u32>,
+        exchange: Exchange,
+    ) -> Result<bool> {
+        let (match_bits, hdr_data) = self.header(byte, chunk).encode(select::REQ_RB);
+        let mut space = [0; MOST_HEAD];
+        let inject = Inject {
+            target: self.target,
+            index: index::AM,
+            match_bits,
+            hdr_data,
+            head: self.head(&mut space),
+            body: self.payload,
+            exchange,
+        };
+        Ok(ni.inject(&inject)? == Submit::Posted)
+    }
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Most payload bytes of a medium with `nargs` arguments, request or reply, to any rank.
+    pub fn max_medium(&self, nargs: usize) -> usize {
+        limits::max_medium(self.job.chunk, nargs)
+    }
+
+    /// Refuses a medium's payload that does not leave room for all the arguments that there may be.
+    #[inline]
+    pub fn check_medium(&self, target: Rank, length: usize) -> Result<()> {
+        let limit = self.max_medium(MAX_ARGS);
+        match length <= limit {
+            true => Ok(()),
+            false => Err(Error::PayloadTooLong {
+                operation: "request_medium",
+                rank: target,
+                length,
+                limit,
+            }),
+        }
+    }
+
+    /// Refuses a rank that the job doesn't have.
+    pub fn check_rank(&self, operation: &'static str, rank: Rank) -> Result<()> {
+        self.job.check_rank(operation, rank)
+    }
+
+    /// Most bytes of a long request to `target`.
+    pub fn max_long_request(&self, _target: Rank) -> usize {
+        limits::MAX_LONG
+    }
+
+    /// Most bytes of a long reply to `target`: a reply may not wait, so where the requester's memory can't be written to at
+    /// once its data has to fit the message.
+    pub fn max_long_reply(&self, target: Rank) -> usize {
+        let at_once = match self.memory.is_process() {
+            true => self
+                .memory
+                .address_at_once(Remote::segment(target, 0))
+                .is_some(),
+            false => target < self.job.size && self.job.is_mapped(self.job.ni.reach(target)),
+        };
+        if at_once {
+            limits::MAX_LONG
+        } else {
+            limits::max_packed_long(self.job.chunk, MAX_ARGS)
+        }
+    }
+
+    /// Refuses a request that may not be sent; one comparison where nothing is to be refused. Gives whether the target is mapped.
+    #[inline(always)]
+    pub(crate) fn check_request(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        args: &[u32],
+    ) -> Result<bool> {
+        match self.job.is_short_cut(target) && args.len() <= MAX_ARGS {
+            true => Ok(true),
+            false => self.check_request_fully(operation, target, args.len()),
+        }
+    }
+
+    /// All checks; whether the target is mapped.
+    #[cold]
+    fn check_request_fully(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        count: usize,
+    ) -> Result<bool> {
+        self.job.check_context(operation, am::Operation::Request)?;
+        self.job.check_rank(operation, target)?;
+        if count > MAX_ARGS {
+            return Err(Error::TooManyArgs {
+                operation,
+                count,
+                limit: MAX_ARGS,
+            });
+        }
+        self.check_fault()?;
+        Ok(self.job.is_mapped(self.job.ni.reach(target)))
+    }
+
+    /// Runs handler `handler` at `target` with these arguments.
+    ///
+    /// `false`: not sent, as that would have blocked ([`Blocking::Immediate`]).
+    #[inline]
+    pub fn request_short(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        blocking: Blocking,
+    ) -> Result<bool> {
+        const OPERATION: &str = "request";
+        let mapped = self.check_request(OPERATION, target, args)?;
+        let category = Category::Short;
+        let short = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
+        self.request(short, Scale::SHORT_COST)
+    }
+
+    /// As [`Engine::request_short`], with a payload of at most [`Engine::max_medium`] bytes, which may be reused on return.
+    pub fn request_medium(
+        &self,
+        target: Rank,
+        handler: u8,
+        args: &[u32],
+        payload: &[u8],
+        blocking: Blocking,
+    ) -> Result<bool> {
+        const OPERATION: &str = "request_medium";
+        let mapped = self.check_request(OPERATION, target, args)?;
+        let category = Category::Medium;
+        let medium = Request {
+            payload,
+            ..Request::new(OPERATION, category, target, handler, args, mapped, blocking)
+        };
+        let (length, limit) = (payload.len(), self.max_medium(args.len()));
+        if length > limit {
+            return Err(Error::PayloadTooLong {
+                operation: OPERATION,
+                rank: target,
+                length,
+                limit,
+            });
+        }
+        self.request(medium, self.credits.scale.cost(medium.length()))
+    }
+
+    /// Takes a request's credits and sends it.
+    #[inline(always)]
+    pub(crate) fn request(&self, request: Request<'_>, cost: u8) -> Result<bool> {
+        let Request {
+            operation,
+            target,
+            blocking,
+            ..
+        } = request;
+        let mut exchange = Exchange::ExpectsReply;
+        let flood = || exchange = Exchange::OneWay;
+        let byte = match self.credits.flow.take_noting(target, cost, flood) {
+            Some(byte) => byte,
+            None => match self.wait_for_credits(operation, target, cost, blocking)? {
+                Some(byte) => byte,
+                None => return Ok(false),
+            },
+        };
+        self.send(request, byte, exchange)
+    }
+
+    /// Takes credits for a request; `None`: there are none and it may not wait.
+    #[inline]
+    pub(crate) fn take_credits(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        cost: u8,
+        blocking: Blocking,
+    ) -> Result<Option<CreditByte>> {
+        if let Some(byte) = self.credits.flow.take(target, cost) {
+            return Ok(Some(byte));
+        }
+        self.wait_for_credits(operation, target, cost, blocking)
+    }
+
+    #[cold]
+    fn wait_for_credits(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        cost: u8,
+        blocking: Blocking,
+    ) -> Result<Option<CreditByte>> {
+        let take = || {
+            self.credits
+                .take_collected(&self.job, &self.control, target, cost)
+        };
+        let byte = take()?;
+        if byte.is_some() || blocking == Blocking::Immediate {
+            return Ok(byte);
+        }
+        self.wait_for(operation, Awaits::Credits(target), |_| take())
+            .map(Some)
+    }
+
+    /// Sends the message of a request that has its credits. An immediate one that is not taken is given up, with its credits.
+    #[inline(always)]
+    pub(crate) fn send(
+        &self,
+        request: Request<'_>,
+        byte: CreditByte,
+        exchange: Exchange,
+    ) -> Result<bool> {
+        if request.is_mapped && request.inject(&self.job.ni, byte, None, exchange)? {
+            return Ok(true);
+        }
+        match request.is_mapped {
+            true => self.send_later(request, byte),
+            false => self.send_from_chunk(request, byte),
+        }
+    }
+
+    /// The target's queue is full for the moment.
+    #[cold]
+    fn send_later(&self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
+        if request.blocking == Blocking::Immediate {
+            self.credits.flow.give_back(request.target, byte);
+            return Ok(false);
+        }
+        self.wait_for(request.operation, Awaits::Room(request.target), |engine| {
+            let sent = request.inject(&engine.job.ni, byte, None, Exchange::OneWay)?;
+            Ok(sent.then_some(true))
+        })
+    }
+
+    /// To a peer that is not mapped: a chunk is held for the reply, and the message is sent from there if the network does not
+    /// inject so much. Waits for the network, and for a chunk.
+    #[cold]
+    fn send_from_chunk(&self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
+        let operation = request.operation;
+        let chunk = match self.req_sb.take() {
+            Some(chunk) => chunk,
+            None => self.wait_for(operation, Awaits::Chunk, |engine| Ok(engine.req_sb.take()))?,
+        };
+        let units = Some(self.req_sb.units(chunk));
+        let most = self.job.ni.reach(request.target).inject_size;
+        if most > 0 && request.length() <= most {
+            let inject = || request.inject(&self.job.ni, byte, units, Exchange::OneWay);
+            let sent = match inject() {
+                Ok(false) => self.wait_for(operation, Awaits::Room(request.target), |_| {
+                    Ok(inject()?.then_some(true))
+                }),
+                sent => sent,
+            };
+            if sent.is_err() {
+                self.req_sb.give(&self.job, chunk);
+                self.credits.flow.give_back(request.target, byte);
+            }
+            return sent;
+        }
+        let mut space = [0; MOST_HEAD];
+        let (head, payload) = (request.head(&mut space), request.payload);
+        // SAFETY: the chunk is held, and both fit a chunk: heads are at most `MOST_HEAD`, payloads are checked
+        // against `max_medium` and `max_packed_long`, which leave room for it.
+        unsafe {
+            let at = self.req_sb.at(chunk);
+            std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
+            std::ptr::copy_nonoverlapping(payload.as_ptr(), at.add(head.len()), payload.len());
+        }
+        let length = head.len() + payload.len();
+        let header = request.header(byte, units);
+        self.put_request(operation, request.target, &header, chunk, 0, length)?;
+        Ok(true)
+    }
+
+    /// Puts a request that lies in a chunk, from `start`.
+    pub(crate) fn put_request(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        header: &Header,
+        chunk: u32,
+        start: usize,
+        length: usize,
+    ) -> Result<()> {
+        let (match_bits, hdr_data) = header.encode(select::REQ_RB);
+        self.take_ticket(operation)?;
+        let put = Put {
+            md: self.req_sb.md,
+            local_offset: chunk as usize * self.job.chunk + start,
+            length,
+            ack: Ack::Local,
+            target,
+            index: index::AM,
+            match_bits,
+            remote_offset: 0,
+            hdr_data,
+            token: Token::new(Role::Ticket, None).bits(),
+        };
+        self.post_put(operation, &put)
+    }
+
+    /// Submits a put until the network takes it.
+    pub(crate) fn post_put(&self, operation: &'static str, put: &Put) -> Result<()> {
+        self.wait_for(operation, Awaits::Room(put.target), |engine| {
+            // SAFETY: whoever has made `put` keeps its source unchanged until the event: chunks are held until then,
+            // other memory is the caller's promise.
+            let submit = unsafe { engine.job.ni.put(put)? };
+            Ok((submit == Submit::Posted).then_some(()))
+        })
+    }
+}

@@ -1,0 +1,80 @@
+//! What replies need, taken before the requests are looked at.
+
+use std::cell::{Cell, RefCell};
+
+use am::Header;
+
+use crate::ni::Rank;
+
+/// Replies that can be sent before the reserve has to be filled again.
+pub(crate) const MOST_RESERVED: u32 = 8;
+
+/// What handlers' replies may use: taken before the requests are looked at, so that a reply never has to wait.
+///
+/// GASNet's portals-conduit asks for two send tickets, a TMPMD ticket and a RplSB chunk for each request. A reply here is always one
+/// message (a long reply is a copy and a message, or packed), so it is one ticket and one chunk.
+#[derive(Debug, Default)]
+pub(crate) struct ReplyReserve {
+    chunks: [Cell<u32>; MOST_RESERVED as usize],
+    pub(crate) count: Cell<u32>,
+    pub(crate) tickets: Cell<u32>,
+    /// Replies that the network would not take yet.
+    pub(crate) deferred: RefCell<Vec<Deferred>>,
+}
+
+impl ReplyReserve {
+    pub(crate) fn new() -> Self {
+        Self {
+            deferred: RefCell::new(Vec::with_capacity(MOST_RESERVED as usize)),
+            ..Self::default()
+        }
+    }
+
+    /// For how many replies there is what they need.
+    #[inline]
+    pub(crate) fn replies(&self) -> u32 {
+        self.count.get().min(self.tickets.get())
+    }
+
+    /// A chunk for a reply.
+    #[inline]
+    pub(crate) fn take_chunk(&self) -> Option<u32> {
+        let left = self.count.get().checked_sub(1)?;
+        self.count.set(left);
+        Some(self.chunks[left as usize].get())
+    }
+
+    pub(crate) fn add_chunk(&self, chunk: u32) {
+        let count = self.count.get();
+        self.chunks[count as usize].set(chunk);
+        self.count.set(count + 1);
+    }
+
+    /// A ticket for a reply.
+    #[inline]
+    pub(crate) fn take_ticket(&self) -> bool {
+        let left = self.tickets.get().checked_sub(1);
+        self.tickets.set(left.unwrap_or(0));
+        left.is_some()
+    }
+
+    /// A ticket that was not needed.
+    pub(crate) fn give_ticket(&self) {
+        self.tickets.set(self.tickets.get() + 1);
+    }
+
+    pub(crate) fn defer(&self, reply: Deferred) {
+        self.deferred.borrow_mut().push(reply);
+    }
+}
+
+/// A reply that lies in a chunk and waits for the network to take it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deferred {
+    pub(crate) target: Rank,
+    pub(crate) header: Header,
+    pub(crate) chunk: u32,
+    /// Where in the chunk it begins.
+    pub(crate) start: usize,
+    pub(crate) length: usize,
+}

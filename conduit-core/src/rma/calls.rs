@@ -1,0 +1,297 @@
+//! Puts and gets. A mapped peer's segment is stored to and loaded from here, in three steps: find the peer, check the
+//! range, copy. Everything else is in `transfer`.
+//!
+//! Remote places are given as offsets from the start of the target's segment.
+
+use crate::engine::Engine;
+use crate::engine::report::Awaits;
+use crate::kernel::error::{Error, Result};
+use crate::kernel::handle::Handle;
+use crate::kernel::options::{Blocking, Completion};
+use crate::memory::{Local, Remote, Source};
+use crate::ni::{Ni, Rank};
+use crate::rma::implicit::Class;
+use crate::rma::transfer::Transfer;
+use crate::threads::Mode;
+
+/// Widest value of a value call, bytes.
+const VALUE: usize = size_of::<u64>();
+
+/// The `bytes` (1 to 8) low-order bytes of a value in this machine's order, which a put of a value takes.
+///
+/// # Errors
+/// None or more than eight bytes.
+#[inline]
+pub fn value_bytes<'a>(
+    operation: &'static str,
+    value: &'a [u8; VALUE],
+    bytes: usize,
+) -> Result<&'a [u8]> {
+    let start = match cfg!(target_endian = "little") {
+        true => 0,
+        false => VALUE.wrapping_sub(bytes),
+    };
+    let end = start.wrapping_add(bytes);
+    match value.get(start..end) {
+        Some(low) if !low.is_empty() => Ok(low),
+        _ => Err(Error::ValueWidth { operation, bytes }),
+    }
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Copies `source` to `offset` of the target's segment; it is there when the call returns.
+    #[inline(always)]
+    pub fn put(&self, target: Rank, offset: usize, source: &[u8]) -> Result<()> {
+        let segment = self
+            .memory
+            .remote_access(&self.job, "put", target, offset, source.len())?;
+        // SAFETY: the range was checked by `remote`; the source is borrowed.
+        if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
+            return Ok(());
+        }
+        // SAFETY: the borrow outlives the call, which waits.
+        unsafe { self.put_pieces_and_wait("put", target, offset, Source::of(source)) }
+    }
+
+    /// Copies from `offset` of the target's segment to `destination`.
+    #[inline(always)]
+    pub fn get(&self, destination: &mut [u8], target: Rank, offset: usize) -> Result<()> {
+        let (base, len) = (destination.as_mut_ptr(), destination.len());
+        let segment = self
+            .memory
+            .remote_access(&self.job, "get", target, offset, len)?;
+        // SAFETY: the range was checked by `remote`; the destination is mutably borrowed.
+        if unsafe { segment.load(offset, base, len) } {
+            return Ok(());
+        }
+        let local = Local::Destination { base, len };
+        // SAFETY: the borrow outlives the call, which waits.
+        let started = unsafe {
+            self.transfer(
+                "get",
+                Remote::segment(target, offset),
+                local,
+                None,
+                Blocking::Wait,
+            )?
+        };
+        self.wait_transfer("get", started)
+    }
+
+    /// Starts a put whose source may be reused on return. `None`: not started, it would have blocked.
+    #[inline(always)]
+    pub fn put_nb(
+        &self,
+        target: Rank,
+        offset: usize,
+        source: &[u8],
+        completion: Completion,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        let operation = completion.name("put_nb", "put_nbi");
+        let segment =
+            self.memory
+                .remote_access(&self.job, operation, target, offset, source.len())?;
+        // SAFETY: as in `put`.
+        if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
+            return Ok(Some(Handle::DONE));
+        }
+        let local = Local::Source(Source::of(source));
+        // SAFETY: the source is valid during this call, which waits until the transfer does not read it any more.
+        unsafe {
+            self.start_transfer(
+                operation,
+                Remote::segment(target, offset),
+                local,
+                true,
+                completion,
+                blocking,
+            )
+        }
+    }
+
+    /// Starts a put that reads its source until it is synchronised. `None`: not started, it would have blocked.
+    ///
+    /// # Safety
+    /// `[source, source + len)` is valid for reads and not written until the handle, or this thread's implicit puts (or access
+    /// region), have been synchronised.
+    #[inline(always)]
+    pub unsafe fn put_nb_bulk(
+        &self,
+        target: Rank,
+        offset: usize,
+        source: *const u8,
+        len: usize,
+        completion: Completion,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        let operation = completion.name("put_nb_bulk", "put_nbi_bulk");
+        let segment = self
+            .memory
+            .remote_access(&self.job, operation, target, offset, len)?;
+        // SAFETY: range as in `put`; the source is the caller's promise.
+        if unsafe { segment.store(offset, source, len) } {
+            return Ok(Some(Handle::DONE));
+        }
+        let local = Local::Source(Source { base: source, len });
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.start_transfer(
+                operation,
+                Remote::segment(target, offset),
+                local,
+                false,
+                completion,
+                blocking,
+            )
+        }
+    }
+
+    /// Starts a get. `None`: not started, it would have blocked.
+    ///
+    /// # Safety
+    /// `[destination, destination + len)` is valid for writes and neither read nor written until the handle, or this thread's
+    /// implicit gets (or access region), have been synchronised.
+    #[inline(always)]
+    pub unsafe fn get_nb(
+        &self,
+        destination: *mut u8,
+        target: Rank,
+        offset: usize,
+        len: usize,
+        completion: Completion,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        let operation = completion.name("get_nb", "get_nbi");
+        let segment = self
+            .memory
+            .remote_access(&self.job, operation, target, offset, len)?;
+        // SAFETY: range as in `get`; the destination is the caller's promise.
+        if unsafe { segment.load(offset, destination, len) } {
+            return Ok(Some(Handle::DONE));
+        }
+        let base = destination;
+        let local = Local::Destination { base, len };
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.start_transfer(
+                operation,
+                Remote::segment(target, offset),
+                local,
+                false,
+                completion,
+                blocking,
+            )
+        }
+    }
+
+    /// Sets `len` bytes at `offset` of the target's segment, and waits.
+    pub fn memset(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
+        let (completion, blocking) = (Completion::Handle, Blocking::Wait);
+        let handle =
+            self.start_memset("memset", target, offset, byte, len, completion, blocking)?;
+        self.wait(handle.unwrap_or(Handle::DONE))
+    }
+
+    /// Starts setting `len` bytes at `offset` of the target's segment, which counts as a put. `None`: not started, it would have
+    /// blocked.
+    pub fn memset_nb(
+        &self,
+        target: Rank,
+        offset: usize,
+        byte: u8,
+        len: usize,
+        completion: Completion,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        let operation = completion.name("memset_nb", "memset_nbi");
+        self.start_memset(operation, target, offset, byte, len, completion, blocking)
+    }
+
+    /// Reads `bytes` (1 to 8) bytes, zero-extended, and waits.
+    #[inline]
+    pub fn get_value(&self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
+        let mut value = [0; VALUE];
+        value_bytes("get_value", &value, bytes)?;
+        let part = match cfg!(target_endian = "little") {
+            true => &mut value[..bytes],
+            false => &mut value[VALUE - bytes..],
+        };
+        self.get(part, target, offset)?;
+        Ok(u64::from_ne_bytes(value))
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the calls' own arguments, passed on"
+    )]
+    fn start_memset(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        byte: u8,
+        len: usize,
+        completion: Completion,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        let segment = self
+            .memory
+            .remote_access(&self.job, operation, target, offset, len)?;
+        if !segment.window.0.is_null() {
+            // SAFETY: the range lies in the window, as in `put`.
+            unsafe { std::ptr::write_bytes(segment.window.0.add(offset), byte, len) };
+            return Ok(Some(Handle::DONE));
+        }
+        let local = Local::Fill { byte, len };
+        // SAFETY: a fill reads no memory.
+        unsafe {
+            self.start_transfer(
+                operation,
+                Remote::segment(target, offset),
+                local,
+                false,
+                completion,
+                blocking,
+            )
+        }
+    }
+
+    /// Starts what is no copy to or from mapped memory. `reusable`: the local memory is not used any more on return.
+    ///
+    /// # Safety
+    /// As for [`Engine::transfer`]; where it is `reusable`, until return.
+    #[inline(never)]
+    pub(crate) unsafe fn start_transfer(
+        &self,
+        operation: &'static str,
+        remote: Remote,
+        local: Local,
+        reusable: bool,
+        completion: Completion,
+        blocking: Blocking,
+    ) -> Result<Option<Handle>> {
+        let class = match local {
+            Local::Source(_) | Local::Fill { .. } => Class::PUTS,
+            Local::Destination { .. } => Class::GETS,
+        };
+        let group = match completion {
+            Completion::Handle => None,
+            Completion::Implicit => Some(self.implicit_group(operation, class)?),
+        };
+        let started =
+            // SAFETY: the caller's promise.
+            unsafe { self.transfer(operation, remote, local, group, blocking)? };
+        if let Transfer::Started { op, copied: false } = started
+            && reusable
+        {
+            self.wait_for(operation, Awaits::Operation(op), |engine| {
+                Ok(engine.operations.has_ended(op).then_some(()))
+            })?;
+        }
+        Ok(started.handle().map(|handle| match completion {
+            Completion::Handle => handle,
+            Completion::Implicit => Handle::DONE,
+        }))
+    }
+}

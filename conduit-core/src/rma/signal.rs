@@ -1,0 +1,140 @@
+//! Put with signal: data for a segment, and an atomic there that is done once the data is in place.
+//!
+//! Where the target is mapped, a copy and a processor's atomic. Else a long to the library's own handler,
+//! which does the atomic at the target: one message if the data fits one. A network whose own atomics are
+//! used for the segment has to do this one too, after the put has ended.
+
+use am::Category;
+use am::handlers::{Accepts, Entry, Registration};
+
+use crate::atomics::calls::AtomicRequest;
+use crate::engine::{Call, Engine, Handler};
+use crate::kernel::error::Result;
+use crate::kernel::options::Blocking;
+use crate::memory::Source;
+use crate::messages::request::Request;
+use crate::ni::{AtomicOp, AtomicType, Ni, Rank, apply_atomic};
+use crate::threads::Mode;
+
+/// The handler: offset, operand (two words each, low half first), operation and type.
+const SIGNAL: u8 = 4;
+const WORDS: usize = 5;
+
+const OPERATION: &str = "put_signal";
+
+/// The library's handler. Its id is part of the protocol.
+pub(crate) fn handler<N: Ni + 'static, M: Mode>() -> Registration<Handler<N, M>> {
+    Registration {
+        id: SIGNAL,
+        entry: Entry {
+            handler: Handler(std::sync::Arc::new(on_signal)),
+            accepts: Accepts::LONG | Accepts::REQUEST,
+            nargs: Some(WORDS as u8),
+            name: Some("signal"),
+        },
+    }
+}
+
+fn encode(offset: usize, request: AtomicRequest) -> [u32; WORDS] {
+    let (offset, operand) = (offset as u64, request.operand);
+    let what = (request.op as u32) << 8 | request.ty as u32;
+    let halves = |word: u64| [word as u32, (word >> 32) as u32];
+    let ([a, b], [c, d]) = (halves(offset), halves(operand));
+    [a, b, c, d, what]
+}
+
+fn decode(words: &[u32]) -> Option<(usize, AtomicRequest)> {
+    let &[a, b, c, d, what] = words else {
+        return None;
+    };
+    let whole = |low, high| u64::from(low) | u64::from(high) << 32;
+    let request = AtomicRequest {
+        op: *AtomicOp::ALL.get((what >> 8) as usize)?,
+        ty: *AtomicType::ALL.get((what & 0xff) as usize)?,
+        operand: whole(c, d),
+        comparand: 0,
+    };
+    Some((whole(a, b) as usize, request))
+}
+
+fn on_signal<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
+    let engine = call.engine();
+    let done =
+        decode(call.args()).map(|(offset, request)| engine.atomic_own(OPERATION, offset, request));
+    let reason = match done {
+        Some(Ok(_)) => return,
+        Some(Err(error)) => error.to_string(),
+        None => "a signal of no operation that there is".to_owned(),
+    };
+    engine.job.fail_by_message(call.source(), reason);
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Copies `source` to `offset` of the target's segment and then does the atomic at `signal` there: who sees what
+    /// that has written sees the data. The source may be reused on return. When the atomic has been done is not told;
+    /// where the target is not mapped it is done by a poll of the target, as a handler runs.
+    ///
+    /// # Errors
+    /// A range outside of the segment, a misaligned integer, more than [`am::limits::MAX_LONG`] bytes by message.
+    pub fn put_signal(
+        &self,
+        target: Rank,
+        offset: usize,
+        source: &[u8],
+        signal: usize,
+        request: AtomicRequest,
+    ) -> Result<()> {
+        let segment =
+            self.memory
+                .remote_access(&self.job, OPERATION, target, offset, source.len())?;
+        let number = self.remote_number(OPERATION, target, signal, request.ty)?;
+        if !self.processor_atomics {
+            let source = Source::of(source);
+            // SAFETY: the range was checked; the source is borrowed, and the call waits.
+            unsafe { self.put_pieces_and_wait(OPERATION, target, offset, source) }?;
+            return self.atomic_in(OPERATION, target, signal, request);
+        }
+        // SAFETY: the range was checked; the source is borrowed.
+        if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
+            let AtomicRequest {
+                op, ty, operand, ..
+            } = request;
+            // SAFETY: an aligned number of the same window (`remote_number`); as in `Engine::atomic`.
+            unsafe { apply_atomic(number.window.0.add(signal), op, ty, operand, 0) };
+            // It waits for that, and nothing else wakes it.
+            self.job.ni.notify(target);
+            return Ok(());
+        }
+        self.check_segments(OPERATION)?;
+        let words = encode(signal, request);
+        let mapped = self.check_request(OPERATION, target, &words)?;
+        let (kind, wait) = (Category::Long, Blocking::Wait);
+        let request = Request::new(OPERATION, kind, target, SIGNAL, &words, mapped, wait);
+        // SAFETY: the source is borrowed, and the call lasts until it has been read.
+        unsafe { self.long(request, Source::of(source), offset, true) }.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_survives_its_encoding_and_others_are_refused() {
+        for op in AtomicOp::ALL {
+            for ty in AtomicType::ALL {
+                let request = AtomicRequest {
+                    op,
+                    ty,
+                    operand: 0x0123_4567_89ab_cdef,
+                    comparand: 0,
+                };
+                let words = encode(usize::MAX - 7, request);
+                assert_eq!(decode(&words), Some((usize::MAX - 7, request)));
+            }
+        }
+        assert_eq!(decode(&[0; 4]), None);
+        assert_eq!(decode(&[0, 0, 0, 0, 0xff]), None);
+        assert_eq!(decode(&[0, 0, 0, 0, 0xff00]), None);
+    }
+}

@@ -1,0 +1,399 @@
+//! Puts and gets by messages: a send ticket and a source role for each piece, one operation id for all.
+//!
+//! The local memory's role is that of GASNet's portals-conduit: RARSRC when it lies in this rank's segment, a ReqSB chunk when it fits one, a
+//! temporary descriptor (TMPMD) otherwise, or when all chunks are in use.
+
+use crate::engine::Engine;
+use crate::engine::report::Awaits;
+use crate::kernel::chunks::Bounce;
+use crate::kernel::error::Result;
+use crate::kernel::handle::{Handle, OpId};
+use crate::kernel::options::Blocking;
+use crate::kernel::portal_table::index;
+use crate::kernel::token::{Role, Token};
+use crate::memory::{Local, Remote, Source};
+use crate::ni::{Ack, Get, MdId, Ni, NiError, Put, Rank, Submit};
+use crate::threads::Mode;
+
+/// What became of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transfer {
+    /// It would have blocked.
+    NotStarted,
+    /// It is under way; `copied`: its local memory is not used any more (a put from chunks).
+    Started { op: OpId, copied: bool },
+    /// It is under way as a member of a group, or was empty: nothing of it has to be waited for by itself.
+    Member,
+}
+
+impl Transfer {
+    pub(crate) fn handle(self) -> Option<Handle> {
+        match self {
+            Self::NotStarted => None,
+            Self::Started { op, .. } => Some(Handle::from_bits(op.bits())),
+            Self::Member => Some(Handle::DONE),
+        }
+    }
+}
+
+/// Where one piece is sent from, or received into.
+enum Place {
+    /// A descriptor over the caller's memory, with the memory's offset in it.
+    Direct(MdId, usize),
+    Chunk(u32),
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Starts a put, a get or a fill of a range that has been checked.
+    ///
+    /// # Safety
+    /// The local memory is valid until the operation (or its group) has been synchronised: a source is not written, a
+    /// destination neither read nor written.
+    pub(crate) unsafe fn transfer(
+        &self,
+        operation: &'static str,
+        remote: Remote,
+        local: Local,
+        group: Option<OpId>,
+        blocking: Blocking,
+    ) -> Result<Transfer> {
+        let target = remote.target;
+        self.check_outside(operation, am::Operation::Request)?;
+        self.check_fault()?;
+        if local.len() == 0 {
+            // Nothing to move, and a rank without a segment has no entry that would take it.
+            return Ok(Transfer::Member);
+        }
+        if let Some(address) = self.memory.address_at_once(remote) {
+            // SAFETY: the caller's promise. Of a range of this very process it is the program's word that it is memory.
+            unsafe {
+                self.memory
+                    .transfer_anywhere(&self.job, target, address, local)?
+            };
+            return Ok(Transfer::Member);
+        }
+        let piece = self.job.ni.reach(target).max_message.min(match local {
+            Local::Fill { .. } => self.job.chunk,
+            _ => usize::MAX,
+        });
+        let pieces = local.len().div_ceil(piece.max(1));
+        if blocking == Blocking::Immediate {
+            // All its tickets at once, or all there are if it needs more: then it polls for the rest.
+            let needed = u32::try_from(pieces)
+                .unwrap_or(u32::MAX)
+                .min(self.most_tickets());
+            self.poll_once();
+            if self.job.tickets.free() < needed {
+                return Ok(Transfer::NotStarted);
+            }
+        }
+        let op = self
+            .operations
+            .begin(&self.job, operation, group, Some(target))?;
+        self.memory.note_asked(op, remote, local.len());
+        let posted =
+            // SAFETY: the caller's promise.
+            unsafe { self.post_pieces(operation, remote, &local, piece, pieces, op) };
+        let copied = match posted {
+            Ok(copied) => copied,
+            Err(error) => {
+                // Pieces are under way that the caller, who gets the error, does not wait for: nothing may touch its memory
+                // any more, which is what a fault brings about.
+                self.job.fail(error.clone());
+                self.check_fault()?;
+                return Err(error);
+            }
+        };
+        // The initiation itself was a piece, so that the operation could not end before all others were counted.
+        self.operations.finish(&self.job, &self.descriptors, op);
+        Ok(match group {
+            Some(_) if copied => Transfer::Member,
+            _ => Transfer::Started { op, copied },
+        })
+    }
+
+    /// All pieces of a transfer, one after the other. Says whether the local memory is not used any more.
+    ///
+    /// # Safety
+    /// As for [`Engine::transfer`].
+    unsafe fn post_pieces(
+        &self,
+        operation: &'static str,
+        remote: Remote,
+        local: &Local,
+        piece: usize,
+        pieces: usize,
+        op: OpId,
+    ) -> Result<bool> {
+        let mut copied = true;
+        let mut start = 0;
+        let mut md = None;
+        for _ in 0..pieces {
+            let length = piece.min(local.len() - start);
+            let place = self.place(operation, local, start, length, &mut md, op)?;
+            copied &= matches!(place, Place::Chunk(_));
+            // SAFETY: the caller's promise; the piece lies within the local memory.
+            unsafe {
+                self.post_piece(
+                    operation,
+                    Remote {
+                        offset: remote.offset + start,
+                        ..remote
+                    },
+                    length,
+                    local,
+                    start,
+                    &place,
+                    op,
+                )?
+            };
+            start += length;
+        }
+        Ok(copied)
+    }
+
+    fn most_tickets(&self) -> u32 {
+        match self.job.settings.msg_limit {
+            0 => u32::MAX,
+            // Some are always held for replies.
+            limit => (limit.saturating_sub(crate::messages::reserve::MOST_RESERVED) / 2).max(1),
+        }
+    }
+
+    pub(crate) fn take_ticket(&self, operation: &'static str) -> Result<()> {
+        if self.job.tickets.take(1) {
+            return Ok(());
+        }
+        self.wait_for(operation, Awaits::Ticket, |engine| {
+            Ok(engine.job.tickets.take(1).then_some(()))
+        })
+    }
+
+    /// Chooses the role of a piece's local memory and takes its ticket.
+    fn place(
+        &self,
+        operation: &'static str,
+        local: &Local,
+        start: usize,
+        length: usize,
+        md: &mut Option<MdId>,
+        op: OpId,
+    ) -> Result<Place> {
+        self.take_ticket(operation)?;
+        let Some(base) = local.base() else {
+            let chunk =
+                self.wait_for(operation, Awaits::Chunk, |engine| Ok(engine.req_sb.take()))?;
+            return Ok(Place::Chunk(chunk));
+        };
+        let own = self.memory.own_descriptor(self.job.rank, base, local.len());
+        if let Some((rarsrc, within)) = own {
+            return Ok(Place::Direct(rarsrc, within + start));
+        }
+        if let Some(md) = *md {
+            return Ok(Place::Direct(md, start));
+        }
+        if length <= self.job.chunk
+            && let Some(chunk) = self.req_sb.take()
+        {
+            return Ok(Place::Chunk(chunk));
+        }
+        self.wait_for(operation, Awaits::Descriptor, |engine| {
+            Ok(engine.descriptors.tickets.take(1).then_some(()))
+        })?;
+        // One descriptor over all of the memory serves every piece; it ends with the operation.
+        // SAFETY: valid until the operation is synchronised (the transfer's contract), which is after its last piece; the
+        // descriptor is released at the last piece.
+        let bound = self.wait_for(operation, Awaits::Descriptor, |engine| unsafe {
+            match engine.job.ni.md_bind(base, local.len(), engine.safe_eq) {
+                Ok(bound) => Ok(Some(bound)),
+                Err(NiError::Exhausted { .. }) => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        })?;
+        self.operations.set_md(op, bound);
+        *md = Some(bound);
+        Ok(Place::Direct(bound, start))
+    }
+
+    /// Submits one piece until the network takes it.
+    ///
+    /// # Safety
+    /// As for [`Engine::transfer`].
+    #[expect(clippy::too_many_arguments, reason = "a piece is all of these")]
+    unsafe fn post_piece(
+        &self,
+        operation: &'static str,
+        remote: Remote,
+        length: usize,
+        local: &Local,
+        start: usize,
+        place: &Place,
+        op: OpId,
+    ) -> Result<()> {
+        self.operations.add(op);
+        let (md, local_offset) = match *place {
+            Place::Direct(md, offset) => (md, offset),
+            Place::Chunk(chunk) => (self.req_sb.md, chunk as usize * self.job.chunk),
+        };
+        let Remote {
+            target,
+            match_bits,
+            offset,
+        } = remote;
+        match *local {
+            Local::Destination { base, .. } => {
+                let role = match *place {
+                    Place::Direct(..) => Role::Direct,
+                    Place::Chunk(chunk) => {
+                        // In bounds: a piece of the destination.
+                        let destination = base.wrapping_add(start);
+                        self.req_sb.set_bounce(
+                            chunk,
+                            Bounce {
+                                destination,
+                                length,
+                            },
+                        );
+                        Role::BouncedGet(chunk)
+                    }
+                };
+                let get = Get {
+                    md,
+                    local_offset,
+                    length,
+                    target,
+                    index: index::RAR,
+                    match_bits,
+                    remote_offset: offset as u64,
+                    token: Token::new(role, Some(op)).bits(),
+                };
+                // SAFETY: a held chunk, or the caller's promise.
+                self.wait_for(operation, Awaits::Room(target), |engine| unsafe {
+                    Ok((engine.job.ni.get(&get)? == Submit::Posted).then_some(()))
+                })
+            }
+            Local::Source(_) | Local::Fill { .. } => {
+                let role = match *place {
+                    Place::Direct(..) => Role::Direct,
+                    Place::Chunk(chunk) => {
+                        let at = self.req_sb.at(chunk);
+                        // SAFETY: the chunk is held and `length` at most a chunk; the source is the caller's promise.
+                        unsafe {
+                            match *local {
+                                Local::Source(source) => {
+                                    std::ptr::copy_nonoverlapping(
+                                        source.base.add(start),
+                                        at,
+                                        length,
+                                    );
+                                }
+                                Local::Fill { byte, .. } => std::ptr::write_bytes(at, byte, length),
+                                Local::Destination { .. } => {}
+                            }
+                        }
+                        Role::BouncedPut(chunk)
+                    }
+                };
+                self.post_put(
+                    operation,
+                    &Put {
+                        md,
+                        local_offset,
+                        length,
+                        ack: Ack::Remote,
+                        target,
+                        index: index::RAR,
+                        match_bits,
+                        remote_offset: offset as u64,
+                        hdr_data: 0,
+                        token: Token::new(role, Some(op)).bits(),
+                    },
+                )
+            }
+        }
+    }
+
+    /// Waits for a transfer that was started without a group. Not inlined, for the sake of those that need no wait.
+    #[inline(never)]
+    pub(crate) fn wait_transfer(&self, operation: &'static str, started: Transfer) -> Result<()> {
+        match started {
+            Transfer::Started { op, .. } => self.wait_op(operation, op).map(drop),
+            Transfer::NotStarted | Transfer::Member => Ok(()),
+        }
+    }
+
+    /// A blocking put by messages.
+    ///
+    /// # Safety
+    /// The source is valid and unchanged until return.
+    pub(crate) unsafe fn put_pieces_and_wait(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        offset: usize,
+        source: Source,
+    ) -> Result<()> {
+        self.job.check_context(operation, am::Operation::Request)?;
+        // SAFETY: the caller's promise.
+        let started = unsafe {
+            self.transfer(
+                operation,
+                Remote::segment(target, offset),
+                Local::Source(source),
+                None,
+                Blocking::Wait,
+            )?
+        };
+        self.wait_transfer(operation, started)
+    }
+
+    /// Sends the data of a long to the target's RARAM. Ends, as an operation, when the source may be reused.
+    ///
+    /// # Safety
+    /// The source is valid and unchanged until the operation has ended.
+    pub(crate) unsafe fn send_long_data(
+        &self,
+        operation: &'static str,
+        target: Rank,
+        source: Source,
+        remote_offset: u64,
+        (match_bits, hdr_data): (u64, u64),
+        group: Option<OpId>,
+    ) -> Result<OpId> {
+        let op = self
+            .operations
+            .begin(&self.job, operation, group, Some(target))?;
+        let local = Local::Source(source);
+        let place = self.place(operation, &local, 0, source.len, &mut None, op)?;
+        self.operations.add(op);
+        let (md, local_offset, role) = match place {
+            Place::Direct(md, offset) => (md, offset, Role::Direct),
+            Place::Chunk(chunk) => {
+                // SAFETY: the chunk is held, the length fits it (`place`), the source is the caller's promise.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(source.base, self.req_sb.at(chunk), source.len)
+                };
+                (
+                    self.req_sb.md,
+                    chunk as usize * self.job.chunk,
+                    Role::BouncedPut(chunk),
+                )
+            }
+        };
+        let put = Put {
+            md,
+            local_offset,
+            length: source.len,
+            ack: Ack::Local,
+            target,
+            index: index::AM,
+            match_bits,
+            remote_offset,
+            hdr_data,
+            token: Token::new(role, Some(op)).bits(),
+        };
+        self.post_put(operation, &put)?;
+        self.operations.finish(&self.job, &self.descriptors, op);
+        Ok(op)
+    }
+}

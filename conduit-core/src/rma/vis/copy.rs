@@ -1,0 +1,175 @@
+//! Copies within mapped memory.
+
+use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
+
+use crate::rma::vis::runs::collapse;
+use crate::rma::vis::{Pieces, Places, Shape};
+use crate::shared;
+
+/// Copies `count` runs of `len` bytes, each side's at its own distance from one another.
+///
+/// # Safety
+/// Runs of `from` are valid for reads, those of `to` for writes.
+#[inline]
+pub(crate) unsafe fn copy_rows(
+    (to, to_stride): (*mut u8, isize),
+    (from, from_stride): (*const u8, isize),
+    len: usize,
+    count: usize,
+) {
+    // SAFETY: the caller's promise; the reads and writes need no alignment. What is wrapped around lies after the last run.
+    unsafe {
+        match len {
+            1 => rows::<u8>(to, to_stride, from, from_stride, count),
+            2 => rows::<u16>(to, to_stride, from, from_stride, count),
+            4 => rows::<u32>(to, to_stride, from, from_stride, count),
+            8 => rows::<u64>(to, to_stride, from, from_stride, count),
+            16 => rows::<[u64; 2]>(to, to_stride, from, from_stride, count),
+            32 => rows::<[u64; 4]>(to, to_stride, from, from_stride, count),
+            64 => rows::<[u64; 8]>(to, to_stride, from, from_stride, count),
+            _ => {
+                let (mut to, mut from) = (to, from);
+                for _ in 0..count {
+                    shared::copy(from, to, len);
+                    to = to.wrapping_offset(to_stride);
+                    from = from.wrapping_offset(from_stride);
+                }
+            }
+        }
+    }
+}
+
+/// As [`copy_rows`], for runs of the size of a type that any bytes are one of.
+///
+/// # Safety
+/// As for [`copy_rows`].
+#[inline(always)]
+unsafe fn rows<T: Copy>(
+    mut to: *mut u8,
+    to_stride: isize,
+    mut from: *const u8,
+    from_stride: isize,
+    count: usize,
+) {
+    for _ in 0..count {
+        // SAFETY: the caller's promise.
+        unsafe {
+            to.cast::<T>()
+                .write_unaligned(from.cast::<T>().read_unaligned())
+        };
+        to = to.wrapping_offset(to_stride);
+        from = from.wrapping_offset(from_stride);
+    }
+}
+
+/// Copies all of a transfer, between places that are addresses.
+///
+/// # Safety
+/// All of `from` is valid for reads, all of `to` for writes; both have the same number of bytes. The provenance of their memory is
+/// exposed.
+pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
+    if let (
+        Shape::Strided {
+            strides: to_strides,
+            counts: to_counts,
+            element: to_element,
+        },
+        Shape::Strided {
+            strides: from_strides,
+            counts: from_counts,
+            element: from_element,
+        },
+    ) = (to.shape, from.shape)
+        && to_counts == from_counts
+        && (to_element, to.unit) == (from_element, from.unit)
+    {
+        if to_element == 0 || to_counts.contains(&0) {
+            return;
+        }
+        let (skipped, element) =
+            collapse([to_strides, from_strides], to_counts, to_element, to.unit);
+        let array = Array {
+            to: &to_strides[skipped..],
+            from: &from_strides[skipped..],
+            counts: &to_counts[skipped..],
+            unit: to.unit.cast_signed(),
+            element,
+        };
+        // SAFETY: the caller's promise.
+        return unsafe {
+            array.copy(
+                with_exposed_provenance_mut(to.origin),
+                with_exposed_provenance(from.origin),
+            )
+        };
+    }
+    // Ranges of one length need not be cut, and to put together those that lie side by side takes longer than to copy each.
+    if let (
+        Shape::Indexed { starts, len },
+        Shape::Indexed {
+            starts: from_starts,
+            len: from_len,
+        },
+    ) = (to.shape, from.shape)
+        && (len, to.unit) == (from_len, from.unit)
+    {
+        let at = |origin: usize, start: usize| origin.wrapping_add(start.wrapping_mul(to.unit));
+        let len = len.wrapping_mul(to.unit);
+        for (&to_start, &from_start) in starts.iter().zip(from_starts) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                shared::copy(
+                    with_exposed_provenance(at(from.origin, from_start)),
+                    with_exposed_provenance_mut(at(to.origin, to_start)),
+                    len,
+                )
+            };
+        }
+        return;
+    }
+    for piece in Pieces::new(to, from) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            shared::copy(
+                with_exposed_provenance(piece.remote),
+                with_exposed_provenance_mut(piece.local),
+                piece.len,
+            )
+        };
+    }
+}
+
+/// Two arrays of the same dimensions.
+#[derive(Clone, Copy)]
+struct Array<'a> {
+    to: &'a [isize],
+    from: &'a [isize],
+    counts: &'a [usize],
+    unit: isize,
+    element: usize,
+}
+
+impl Array<'_> {
+    /// # Safety
+    /// As for [`copy_all`].
+    unsafe fn copy(self, to: *mut u8, from: *const u8) {
+        let Some((&count, counts)) = self.counts.split_last() else {
+            // SAFETY: the caller's promise.
+            return unsafe { shared::copy(from, to, self.element) };
+        };
+        let outer = counts.len();
+        let to_stride = self.to[outer].wrapping_mul(self.unit);
+        let from_stride = self.from[outer].wrapping_mul(self.unit);
+        if outer == 0 {
+            // SAFETY: the caller's promise.
+            return unsafe { copy_rows((to, to_stride), (from, from_stride), self.element, count) };
+        }
+        let (mut to, mut from) = (to, from);
+        for _ in 0..count {
+            // SAFETY: the caller's promise: an array of a dimension less.
+            unsafe { Self { counts, ..self }.copy(to, from) };
+            to = to.wrapping_offset(to_stride);
+            from = from.wrapping_offset(from_stride);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The messages of ranges, and what their handlers do.
+
+use std::sync::Arc;
+
+use am::handlers::{Accepts, Entry, Registration};
+use am::{Category, Flags, Header, MAX_ARGS, NO_CHUNK, NO_LID, Role, Token};
+
+use crate::engine::{Call, Engine, Handler};
+use crate::kernel::error::Result;
+use crate::messages::payload::{Payload, ProtocolError};
+use crate::ni::Ni;
+use crate::threads::Mode;
+
+/// Bytes and where they go: the message's number, how many. The payload is the bytes and then the list.
+pub(crate) const PUT: u8 = 16;
+/// What is wanted: the message's number, how many bytes. The payload is the list.
+pub(crate) const GET: u8 = 17;
+/// The reply to a put: the message's number.
+const DONE: u8 = 18;
+/// The reply to a get: the message's number. The payload is the bytes.
+const DATA: u8 = 19;
+/// A put is complete: the client's handler that is to run with the payload.
+pub(crate) const COMPLETE: u8 = 20;
+
+/// The library's handlers. Their ids are part of the protocol.
+pub(crate) fn handlers<N: Ni + 'static, M: Mode>() -> [Registration<Handler<N, M>>; 5] {
+    const REQUEST: Accepts = Accepts::MEDIUM.union(Accepts::REQUEST);
+    let entry = |id, name, nargs, accepts, handler: fn(&Call<'_, N, M>)| Registration {
+        id,
+        entry: Entry {
+            handler: Handler(Arc::new(handler)),
+            accepts,
+            nargs: Some(nargs),
+            name: Some(name),
+        },
+    };
+    [
+        entry(PUT, "put of ranges", 2, REQUEST, on_put),
+        entry(GET, "get of ranges", 2, REQUEST, on_get),
+        entry(
+            DONE,
+            "ranges put",
+            1,
+            Accepts::SHORT | Accepts::REPLY,
+            on_answer,
+        ),
+        entry(
+            DATA,
+            "ranges got",
+            1,
+            Accepts::MEDIUM | Accepts::REPLY,
+            on_answer,
+        ),
+        entry(COMPLETE, "peer completion", 1, REQUEST, on_complete),
+    ]
+}
+
+// What the table of handlers has checked is not looked at again: others do not come here.
+
+fn on_put<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
+    let (&[number, data], Payload::Medium(payload)) = (call.args(), call.payload()) else {
+        return;
+    };
+    let engine = call.engine();
+    let Some((data, list)) = payload.split_at_checked(data as usize) else {
+        return engine.protocol_error(call.source(), ProtocolError::OutsideOfChunk);
+    };
+    match engine.memory.scatter(&engine.job, list, data) {
+        Ok(()) => engine.replied(call.reply_short(DONE, &[number])),
+        Err(error) => engine.protocol_error(call.source(), error),
+    }
+}
+
+fn on_get<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
+    let (&[number, data], Payload::Medium(list)) = (call.args(), call.payload()) else {
+        return;
+    };
+    let (engine, data) = (call.engine(), data as usize);
+    // `prepare_medium_reply` refuses it too, but its error doesn't blame the peer.
+    if data > engine.max_medium(MAX_ARGS) {
+        return engine.protocol_error(call.source(), ProtocolError::OutsideOfChunk);
+    }
+    let mut reply = match call.prepare_medium_reply(data, data) {
+        Ok(reply) => reply,
+        Err(error) => return engine.job.fail(error),
+    };
+    match engine.memory.gather(&engine.job, list, reply.payload()) {
+        Ok(()) => engine.replied(reply.commit(DATA, &[number], data)),
+        Err(error) => engine.protocol_error(call.source(), error),
+    }
+}
+
+fn on_answer<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
+    let &[number] = call.args() else {
+        return;
+    };
+    let data = match call.payload() {
+        Payload::Medium(data) => data,
+        _ => &[],
+    };
+    let engine = call.engine();
+    match engine.transfers.answer(number, call.source(), data) {
+        Ok(op) => engine
+            .operations
+            .finish(&engine.job, &engine.descriptors, op),
+        Err(error) => engine.protocol_error(call.source(), error),
+    }
+}
+
+/// Runs the client's handler as that of a reply, which may not be replied to.
+fn on_complete<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
+    let (&[id], payload @ Payload::Medium(_)) = (call.args(), call.payload()) else {
+        return;
+    };
+    let (engine, source) = (call.engine(), call.source());
+    let header = Header {
+        flags: Flags::of(Category::Medium, Role::Reply),
+        handler: id as u8,
+        nargs: 0,
+        credit: 0,
+        chunk: NO_CHUNK,
+        arg0: 0,
+        lid: NO_LID,
+    };
+    let registered = engine.handlers.get(header.handler);
+    let checked = registered
+        .filter(|_| u32::from(header.handler) == id)
+        .ok_or(ProtocolError::NoHandler { id: header.handler })
+        .and_then(|entry| Ok(entry.check(&header)?));
+    match checked {
+        Ok(()) => engine.run(header.handler, &Token::new(source, &header), payload),
+        Err(error) => engine.protocol_error(source, error),
+    }
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// A reply that cannot be sent ends the job: its requester waits for it.
+    fn replied(&self, sent: Result<()>) {
+        if let Err(error) = sent {
+            self.job.fail(error);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Puts and gets of memory that does not lie in one piece (GASNet's VIS: vector, indexed, strided), without I/O: what a caller
+//! describes, the runs of bytes that it comes to, and how runs travel in a message.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `runs` | a description as contiguous runs, the two sides of a transfer as pieces that lie in one piece on both |
+//! | `plan` | which pieces go into a message |
+//! | `wire` | runs in a message, as arithmetic progressions in variable-length integers |
+//! | `copy` | runs copied within mapped memory |
+
+pub(crate) mod calls;
+mod copy;
+pub(crate) mod handlers;
+mod plan;
+mod runs;
+#[cfg(test)]
+mod tests;
+pub(crate) mod transfers;
+mod wire;
+
+pub(crate) use copy::{copy_all, copy_rows};
+pub(crate) use plan::{Message, Room};
+pub(crate) use runs::{Piece, Pieces, overlapping};
+pub(crate) use wire::{Malformed, walk};
+
+/// One range of a vector, in units of its [`Places`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Block {
+    /// Where it begins.
+    pub start: usize,
+    /// How long it is.
+    pub len: usize,
+}
+
+/// What lies where, relative to an origin, in units.
+#[derive(Debug, Clone, Copy)]
+pub enum Shape<'a> {
+    /// Ranges of any length.
+    Vector(&'a [Block]),
+    /// Ranges of the same length.
+    Indexed {
+        /// Where they begin.
+        starts: &'a [usize],
+        /// How long each of them is.
+        len: usize,
+    },
+    /// An array of any number of dimensions, the fastest one first. Without dimensions it is one element, with a count of 0 it
+    /// is none.
+    Strided {
+        /// How far the next element of each dimension is away.
+        strides: &'a [isize],
+        /// Elements in each dimension.
+        counts: &'a [usize],
+        /// How long an element is.
+        element: usize,
+    },
+}
+
+/// One side of a transfer: ranges of memory, in the order in which their bytes are transferred.
+#[derive(Debug, Clone, Copy)]
+pub struct Places<'a> {
+    /// What the shape's starts are relative to: an address, or an offset in a segment.
+    pub origin: usize,
+    /// Bytes of a unit of the shape's starts, lengths and strides.
+    pub unit: usize,
+    /// The ranges.
+    pub shape: Shape<'a>,
+}
+
+/// A range that does not fit where it should: its first byte, and how many it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outside {
+    /// Where it begins. Wrapped around if that is no place at all.
+    pub start: usize,
+    /// Its bytes.
+    pub len: usize,
+}
+
+impl<'a> Places<'a> {
+    /// All bytes; `None`: more than there can be, or as many counts as strides are wanted.
+    pub fn bytes(&self) -> Option<usize> {
+        let units = match self.shape {
+            Shape::Vector(blocks) => blocks
+                .iter()
+                .try_fold(0_usize, |sum, block| sum.checked_add(block.len)),
+            Shape::Indexed { starts, len } => starts.len().checked_mul(len),
+            Shape::Strided {
+                strides,
+                counts,
+                element,
+            } => {
+                if strides.len() != counts.len() {
+                    return None;
+                }
+                // A count of 0 after ones whose product is too large is still nothing.
+                if counts.contains(&0) {
+                    return Some(0);
+                }
+                counts
+                    .iter()
+                    .try_fold(element, |product, &count| product.checked_mul(count))
+            }
+        };
+        units?.checked_mul(self.unit)
+    }
+
+    /// Finds the first range that does not lie in `[0, limit)`. Empty ones lie everywhere.
+    ///
+    /// # Errors
+    /// That range.
+    pub fn check(&self, limit: usize) -> Result<(), Outside> {
+        match self.shape {
+            Shape::Vector(blocks) => blocks
+                .iter()
+                .try_for_each(|block| self.check_range(block.start, block.len, limit)),
+            Shape::Indexed { starts, len } => starts
+                .iter()
+                .try_for_each(|&start| self.check_range(start, len, limit)),
+            Shape::Strided {
+                strides,
+                counts,
+                element,
+            } => {
+                if element == 0 || counts.contains(&0) {
+                    return Ok(());
+                }
+                let outside = Outside {
+                    start: self.origin,
+                    len: element.saturating_mul(self.unit),
+                };
+                let (low, high) = extent(strides, counts).ok_or(outside)?;
+                let unit = self.unit as i128;
+                let low = low.checked_mul(unit).ok_or(outside)?;
+                let high = high.checked_mul(unit).ok_or(outside)?;
+                let last = high.checked_add(element as i128 * unit).ok_or(outside)?;
+                let origin = self.origin as i128;
+                let low = low.checked_add(origin).ok_or(outside)?;
+                let last = last.checked_add(origin).ok_or(outside)?;
+                if low < 0 || last > limit as i128 {
+                    return Err(Outside {
+                        start: low as usize,
+                        len: usize::try_from(last - low).unwrap_or(usize::MAX),
+                    });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn check_range(&self, start: usize, len: usize, limit: usize) -> Result<(), Outside> {
+        if len == 0 {
+            return Ok(());
+        }
+        // In C, units are bytes, and an address below the origin wraps around to one that no limit holds.
+        let place = start
+            .checked_mul(self.unit)
+            .map(|start| self.origin.wrapping_add(start));
+        let bytes = len.checked_mul(self.unit);
+        match (place, bytes) {
+            (Some(place), Some(bytes)) if bytes <= limit && place <= limit - bytes => Ok(()),
+            _ => Err(Outside {
+                start: self.origin.wrapping_add(start.wrapping_mul(self.unit)),
+                len: len.saturating_mul(self.unit),
+            }),
+        }
+    }
+}
+
+/// The first unit of the lowest and of the highest element, relative to the first one.
+fn extent(strides: &[isize], counts: &[usize]) -> Option<(i128, i128)> {
+    let mut extent = (0_i128, 0_i128);
+    for (&stride, &count) in strides.iter().zip(counts) {
+        let last = (stride as i128).checked_mul(count as i128 - 1)?;
+        let end = if last < 0 {
+            &mut extent.0
+        } else {
+            &mut extent.1
+        };
+        *end = end.checked_add(last)?;
+    }
+    Some(extent)
+}
