@@ -1,4 +1,5 @@
-//! What a rank needs from whoever started it, before the network works: its place, an exchange, a barrier.
+//! What a rank needs from whoever started it, before the network works: its place, an exchange, a
+//! barrier.
 //!
 //! The facade implements it over PMI; tests implement it in memory.
 

@@ -1,11 +1,12 @@
 //! Children of a rank's process: how a network finds out that it is in one.
 //!
-//! A child that `fork` makes has all that the rank has: its sockets, its rings in shared memory, its keys and the numbers of its
-//! next packets. What it sent would be taken for the rank's, under nonces that the rank uses too, and what it received would be lost
-//! to the rank. So it may use none of it; it may `exec`, or end by `_exit`. Whatever is looked at before the network is used
-//! lies in memory that a child finds zeroed ([`Pages`]), and zeros mean no. That costs the rank no instruction where it looks at
-//! something anyway, nor a system call. A child that shares the rank's memory until it calls `exec` (`vfork`, `posix_spawn`)
-//! wipes nothing.
+//! A child that `fork` makes has all that the rank has: its sockets, its rings in shared memory,
+//! its keys and the numbers of its next packets. What it sent would be taken for the rank's, under
+//! nonces that the rank uses too, and what it received would be lost to the rank. So it may use
+//! none of it; it may `exec`, or end by `_exit`. Whatever is looked at before the network is used
+//! lies in memory that a child finds zeroed ([`Pages`]), and zeros mean no. That costs the rank no
+//! instruction where it looks at something anyway, nor a system call. A child that shares the
+//! rank's memory until it calls `exec` (`vfork`, `posix_spawn`) wipes nothing.
 
 mod pages;
 
@@ -53,7 +54,8 @@ impl<T> Wiped<T> {
             len: places.len(),
             of: PhantomData,
         };
-        // SAFETY: the pages have room for all of them, are aligned as pages are, and are no part of the vector.
+        // SAFETY: the pages have room for all of them, are aligned as pages are, and are no part of
+        // the vector.
         unsafe {
             (table.first()).copy_from_nonoverlapping(NonNull::from(&*places).cast(), table.len)
         };
@@ -71,10 +73,11 @@ impl<T> Deref for Wiped<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: `new` has written so many places, or there are none, and `first` is aligned; the pages are there for as long as
-        // `self` is. Nothing writes them behind this reference but what makes a child: before `fork` returns there, they are
-        // zeros, which are values (`new`). A thread that has looked before and is the child's now may go by what it has seen, which
-        // is a value as well; so it is refused only from the next look on.
+        // SAFETY: `new` has written so many places, or there are none, and `first` is aligned; the
+        // pages are there for as long as `self` is. Nothing writes them behind this reference but
+        // what makes a child: before `fork` returns there, they are zeros, which are values
+        // (`new`). A thread that has looked before and is the child's now may go by what it has
+        // seen, which is a value as well; so it is refused only from the next look on.
         unsafe { std::slice::from_raw_parts(self.first().as_ptr(), self.len) }
     }
 }
@@ -89,7 +92,8 @@ const CHILD: u8 = 0;
 const STANDS: u8 = 1;
 const FALLEN: u8 = 2;
 
-/// Whether a rank may go on, found out by one comparison: not after it has failed, and not in a child.
+/// Whether a rank may go on, found out by one comparison: not after it has failed, and not in a
+/// child.
 #[derive(Debug)]
 pub struct Standing(Wiped<AtomicU8>);
 
@@ -139,7 +143,8 @@ mod tests {
 
     /// What `look` finds in a child, as its exit code.
     pub(super) fn in_a_child(look: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child of a process with threads calls only `look`, which loads and compares, and `_exit`.
+        // SAFETY: the child of a process with threads calls only `look`, which loads and compares,
+        // and `_exit`.
         let child = unsafe { libc::fork() };
         assert!(child >= 0, "{}", std::io::Error::last_os_error());
         if child == 0 {

@@ -1,4 +1,5 @@
-//! The Ni contract, which every network implements, and the engine, which is written once on top of it.
+//! The Ni contract, which every network implements, and the engine, which is written once on top of
+//! it.
 
 pub mod atomics;
 pub mod barrier;

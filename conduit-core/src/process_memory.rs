@@ -1,5 +1,5 @@
-//! Memory of a process by its address, copied by the system (cross-memory attach): an address that is no memory is an error, not
-//! a fault. One copy and one system call.
+//! Memory of a process by its address, copied by the system (cross-memory attach): an address that
+//! is no memory is an error, not a fault. One copy and one system call.
 //!
 //! A process may do this to itself always, to another one as the system's rules for debuggers say.
 
@@ -27,13 +27,11 @@ pub fn this() -> Pid {
 
 /// Copies `len` bytes to an address of a process.
 ///
-/// # Errors
-/// The system's: the range is not memory that can be written, there is no such process, or it may not be touched. Some of the bytes
-/// may have been written.
+/// # Errors The system's: the range is not memory that can be written, there is no such process, or
+/// it may not be touched. Some of the bytes may have been written.
 ///
-/// # Safety
-/// `source` is valid for reads of `len` bytes. That nobody of this process relies on what is at the address is the word of who
-/// gave it.
+/// # Safety `source` is valid for reads of `len` bytes. That nobody of this process relies on what
+/// is at the address is the word of who gave it.
 pub unsafe fn write(process: Pid, address: u64, source: *const u8, len: usize) -> io::Result<()> {
     // SAFETY: the call only reads the local memory: the caller's promise.
     unsafe {
@@ -84,7 +82,8 @@ pub fn is_readable(address: u64, len: usize) -> bool {
             iov_base: bytes.as_mut_ptr().cast(),
             iov_len: vectors.len(),
         };
-        // SAFETY: `here` describes as many bytes of our own as there are vectors; all live during the call.
+        // SAFETY: `here` describes as many bytes of our own as there are vectors; all live during
+        // the call.
         let read = unsafe {
             libc::process_vm_readv(
                 this(),
@@ -104,8 +103,8 @@ pub fn is_readable(address: u64, len: usize) -> bool {
 
 /// Whether the 4 bytes at an address, a multiple of 4, can be written in this process now.
 pub fn is_writable(address: u64) -> bool {
-    // The system adds 0 to them, atomically, and tells if it can't. Whoever waits for the word as a futex may be woken in vain, which
-    // futexes allow.
+    // The system adds 0 to them, atomically, and tells if it can't. Whoever waits for the word as a
+    // futex may be woken in vain, which futexes allow.
     const ADD_NOTHING: libc::c_int = libc::FUTEX_OP_ADD << 28 | libc::FUTEX_OP_CMP_EQ << 24 | 0x7ff;
     static NOBODY: AtomicU32 = AtomicU32::new(0);
     // Fits: an address of this process, or the system refuses it.
@@ -147,8 +146,8 @@ unsafe fn copy(
             iov_base: std::ptr::without_provenance_mut((address as usize).wrapping_add(moved)),
             iov_len: len - moved,
         };
-        // SAFETY: both vectors have one element and live during the call; the local memory is the caller's promise; the
-        // system checks the remote range.
+        // SAFETY: both vectors have one element and live during the call; the local memory is the
+        // caller's promise; the system checks the remote range.
         let result = unsafe { call(process, &raw const here, 1, &raw const there, 1, 0) };
         match usize::try_from(result) {
             Ok(some) if some > 0 => moved += some,
@@ -165,7 +164,8 @@ unsafe fn copy(
 
 /// Puts a message's bytes at an address of this process; false if that is no memory.
 pub(crate) fn place(address: usize, bytes: &[u8]) -> bool {
-    // SAFETY: the bytes of a slice; what is at the address is the word of whoever has attached everything.
+    // SAFETY: the bytes of a slice; what is at the address is the word of whoever has attached
+    // everything.
     unsafe { write(this(), address as u64, bytes.as_ptr(), bytes.len()) }.is_ok()
 }
 

@@ -6,8 +6,8 @@
 //! | [`ParSync`] | any thread, one at a time | `Send`, not `Sync` |
 //! | [`Par`] | any number of threads at once | `Send` and `Sync` |
 //!
-//! State that a mode shares sits in the mode's [`Lock`]: a `RefCell` where one thread is inside at a time, a mutex
-//! in [`Par`]. The compiler then derives `Send` and `Sync` of everything above.
+//! State that a mode shares sits in the mode's [`Lock`]: a `RefCell` where one thread is inside at
+//! a time, a mutex in [`Par`]. The compiler then derives `Send` and `Sync` of everything above.
 
 use std::cell::{RefCell, RefMut};
 use std::fmt::Debug;
@@ -34,9 +34,11 @@ pub trait Lock<T> {
         Self: 'a;
     /// Wraps a value.
     fn new(value: T) -> Self;
-    /// Access, or `None` when it is held already: by another thread, or further up this thread's own stack.
+    /// Access, or `None` when it is held already: by another thread, or further up this thread's
+    /// own stack.
     fn try_lock(&self) -> Option<Self::Guard<'_>>;
-    /// Access, waiting for another thread if need be. Never call it where this thread may hold the lock already.
+    /// Access, waiting for another thread if need be. Never call it where this thread may hold the
+    /// lock already.
     fn lock(&self) -> Self::Guard<'_>;
 }
 
@@ -107,8 +109,8 @@ impl Mode for Par {
     const PARALLEL: bool = true;
 }
 
-/// A mode in which a handler of this type may run. In [`Seq`] every handler may, as the one thread that makes all calls runs it and
-/// drops it; in the others handlers are `Send` and `Sync`.
+/// A mode in which a handler of this type may run. In [`Seq`] every handler may, as the one thread
+/// that makes all calls runs it and drops it; in the others handlers are `Send` and `Sync`.
 ///
 /// # Safety
 /// A mode that is `Send` or `Sync` runs only what is both. Those below are all that is needed.

@@ -1,6 +1,7 @@
 //! Remote atomics on 32- and 64-bit numbers of a segment.
 //!
-//! On mapped memory the processor does them, which is atomic with what the network does at its owner.
+//! On mapped memory the processor does them, which is atomic with what the network does at its
+//! owner.
 
 use crate::engine::Engine;
 use crate::engine::report::Awaits;
@@ -124,12 +125,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         )
     }
 
-    /// Starts an atomic whose old value comes to `result`, as bytes of the type's size in this machine's order. `None`: not
-    /// started.
+    /// Starts an atomic whose old value comes to `result`, as bytes of the type's size in this
+    /// machine's order. `None`: not started.
     ///
-    /// # Safety
-    /// `result` is valid for a write of that many bytes, and neither read nor written, until the handle, or this thread's
-    /// implicit operations (or access region), have been synchronised. It need not be aligned.
+    /// # Safety `result` is valid for a write of that many bytes, and neither read nor written,
+    /// until the handle, or this thread's implicit operations (or access region), have been
+    /// synchronised. It need not be aligned.
     #[inline]
     pub unsafe fn atomic_fetch_nb(
         &self,
@@ -188,11 +189,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         })
     }
 
-    /// Does an atomic on this rank's own segment, also in a handler, and gives the value from before it. Atomic with those
-    /// of all ranks.
+    /// Does an atomic on this rank's own segment, also in a handler, and gives the value from
+    /// before it. Atomic with those of all ranks.
     ///
-    /// # Errors
-    /// A number outside of the segment or misaligned. In a handler, where the network's own atomics are used.
+    /// # Errors A number outside of the segment or misaligned. In a handler, where the network's
+    /// own atomics are used.
     #[inline]
     pub fn atomic_own(
         &self,
@@ -210,7 +211,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             operand,
             comparand,
         } = request;
-        // SAFETY: an aligned number of this rank's segment, which others access as in `atomic_start`.
+        // SAFETY: an aligned number of this rank's segment, which others access as in
+        // `atomic_start`.
         Ok(unsafe { apply_atomic(place, op, ty, operand, comparand) })
     }
 
@@ -299,8 +301,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             comparand,
         } = request;
         if self.processor_atomics && !segment.window.0.is_null() {
-            // SAFETY: the range lies in the window (`remote`), and is aligned: a window starts at a page, as the segment does, or is
-            // the segment. Others access it at the same time by atomics, or race by the program's own choice.
+            // SAFETY: the range lies in the window (`remote`), and is aligned: a window starts at a
+            // page, as the segment does, or is the segment. Others access it at the same time by
+            // atomics, or race by the program's own choice.
             let old =
                 unsafe { apply_atomic(segment.window.0.add(offset), op, ty, operand, comparand) };
             return Ok(Started::Done(old));
@@ -334,11 +337,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 comparand,
             } = request;
             let number = std::ptr::with_exposed_provenance_mut(address);
-            // SAFETY: aligned (`remote_number`). That it is memory, and accessed by atomics, is the program's word, as with a put.
+            // SAFETY: aligned (`remote_number`). That it is memory, and accessed by atomics, is the
+            // program's word, as with a put.
             let old = unsafe { apply_atomic(number, op, ty, operand, comparand) };
             return Ok(Started::Done(old));
         }
-        // The ids first: to have none is an error that the caller may recover from, and then nothing else may be held.
+        // The ids first: to have none is an error that the caller may recover from, and then
+        // nothing else may be held.
         let group = class
             .map(|class| self.implicit_group(operation, class))
             .transpose()?;

@@ -1,8 +1,9 @@
 //! Calls on barriers; and quiescence: barriers after which no message is under way.
 //!
-//! No count has to travel for it. Every request is answered once, by a reply or by credits in a counter, so its sender knows
-//! when it has been handled; and handlers send none. So none is under way once each rank has found all of its own answered and
-//! arrived at a barrier. Handlers may go on after their replies: the second barrier is arrived at outside of them.
+//! No count has to travel for it. Every request is answered once, by a reply or by credits in a
+//! counter, so its sender knows when it has been handled; and handlers send none. So none is under
+//! way once each rank has found all of its own answered and arrived at a barrier. Handlers may go
+//! on after their replies: the second barrier is arrived at outside of them.
 
 use crate::barrier::{BarrierOutcome, Value};
 
@@ -22,7 +23,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Starts a barrier: this rank has arrived. Stores before it are seen by all ranks after their wait.
+    /// Starts a barrier: this rank has arrived. Stores before it are seen by all ranks after their
+    /// wait.
     pub fn barrier_notify(&self, value: Value) -> Result<()> {
         self.arrive("barrier_notify", value)
     }
@@ -45,7 +47,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         })
     }
 
-    /// As [`Engine::barrier_wait`], after one poll and without waiting; `None`: not all have arrived.
+    /// As [`Engine::barrier_wait`], after one poll and without waiting; `None`: not all have
+    /// arrived.
     pub fn barrier_try(&self, value: Value) -> Result<Option<BarrierOutcome>> {
         self.poll()?;
         self.barrier_test(value)
@@ -75,8 +78,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.barriers.last()
     }
 
-    /// Starts a barrier of all ranks as a team: without ids, independent of the split-phase barrier. Several may be under
-    /// way; they end in the order in which they were started. Gives its number, from 1.
+    /// Starts a barrier of all ranks as a team: without ids, independent of the split-phase
+    /// barrier. Several may be under way; they end in the order in which they were started. Gives
+    /// its number, from 1.
     pub fn team_barrier_start(&self) -> Result<u64> {
         self.check_outside(TEAM_BARRIER, am::Operation::Request)?;
         self.check_fault()?;
@@ -102,16 +106,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.team_barrier_wait(number)
     }
 
-    /// Waits until all ranks have called it and all messages sent before, by any of them, have been handled: requests and
-    /// their replies. Collective. Threads that go on sending meanwhile make it wait for theirs too.
+    /// Waits until all ranks have called it and all messages sent before, by any of them, have been
+    /// handled: requests and their replies. Collective. Threads that go on sending meanwhile make
+    /// it wait for theirs too.
     ///
-    /// Two [barriers](Engine::barrier), so not between notify and wait; where no request is under way nothing else. They agree
-    /// with no others: where some ranks have called a barrier, or [`Engine::finish`], all get a mismatch.
+    /// Two [barriers](Engine::barrier), so not between notify and wait; where no request is under
+    /// way nothing else. They agree with no others: where some ranks have called a barrier, or
+    /// [`Engine::finish`], all get a mismatch.
     pub fn quiesce(&self) -> Result<BarrierOutcome> {
         self.quiesce_as("quiesce", Value::Quiesce)
     }
 
-    /// As [`Engine::quiesce`], and agrees with itself only: the last that the ranks do with each other.
+    /// As [`Engine::quiesce`], and agrees with itself only: the last that the ranks do with each
+    /// other.
     pub fn finish(&self) -> Result<BarrierOutcome> {
         self.quiesce_as("finish", Value::Finish)
     }

@@ -1,6 +1,7 @@
 //! Where a rank's barrier cells lie, and who stores to them.
 
-/// Words in a cache line of 64 bytes. Every round starts a line of its own, so that a waiting rank polls one line.
+/// Words in a cache line of 64 bytes. Every round starts a line of its own, so that a waiting rank
+/// polls one line.
 const LINE_WORDS: usize = 8;
 
 /// The least radix: each round one message.
@@ -21,8 +22,9 @@ pub struct CellIndex {
 
 /// The shape of a dissemination among `size` ranks: its rounds, and where their cells lie.
 ///
-/// Cells are ordered by parity, round, slot. A round takes `radix − 1` words, padded to whole lines of 64 bytes; the
-/// first cell has to be placed on such a line. All ranks need the same size and radix.
+/// Cells are ordered by parity, round, slot. A round takes `radix − 1` words, padded to whole lines
+/// of 64 bytes; the first cell has to be placed on such a line. All ranks need the same size and
+/// radix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     size: u32,
@@ -84,7 +86,8 @@ impl Layout {
         line * self.round_words + cell.slot as usize - 1
     }
 
-    /// Which cell lies at a position; `None` for padding and beyond the end, where no peer has business to store.
+    /// Which cell lies at a position; `None` for padding and beyond the end, where no peer has
+    /// business to store.
     #[must_use]
     pub fn at(&self, position: usize) -> Option<CellIndex> {
         if position >= self.cells() {
@@ -101,18 +104,21 @@ impl Layout {
 
     /// `radix^round`: how far the nearest partner of a round is.
     pub(super) fn distance(&self, round: u32) -> u32 {
-        // Only asked for a round that exists, whose distance is below the size; saturation is for any other.
+        // Only asked for a round that exists, whose distance is below the size; saturation is for
+        // any other.
         self.radix.saturating_pow(round)
     }
 
-    /// Messages that a rank sends and gets in the round of this distance: all `j < radix` with `j · distance < size`.
+    /// Messages that a rank sends and gets in the round of this distance: all `j < radix` with `j ·
+    /// distance < size`.
     #[inline]
     pub(super) fn fan_out(&self, distance: u32) -> u32 {
         ((self.size - 1) / distance).min(self.radix - 1)
     }
 }
 
-/// Number of cells (words of 64 bits) that each of `size` ranks provides for barriers of this radix.
+/// Number of cells (words of 64 bits) that each of `size` ranks provides for barriers of this
+/// radix.
 #[must_use]
 pub fn cell_count(size: u32, radix: u32) -> usize {
     Layout::new(size, radix).cells()

@@ -1,32 +1,34 @@
 //! The split-phase barrier, as a state machine without I/O: start from [`Barrier`].
 //!
-//! # Algorithm
-//! Dissemination of radix *r* (Hensgen, Finkel and Manber's barrier, generalised from 2): in round *k* rank *i* sends
-//! what it knows to the ranks (*i* + *j*·*rᵏ*) mod *n* for *j* = 1 … *r* − 1 while *j*·*rᵏ* < *n*, and goes on to the
-//! next round when it has the messages of its own partners. After the last round everybody knows of everybody.
-//! What is known is a [`Value`]; [merging](Value::merge) is idempotent, so it does no harm that a rank's value
-//! reaches another along several ways when *n* is no power of *r*.
+//! # Algorithm Dissemination of radix *r* (Hensgen, Finkel and Manber's barrier, generalised from
+//! 2): in round *k* rank *i* sends what it knows to the ranks (*i* + *j*·*rᵏ*) mod *n* for *j* = 1
+//! … *r* − 1 while *j*·*rᵏ* < *n*, and goes on to the next round when it has the messages of its
+//! own partners. After the last round everybody knows of everybody. What is known is a [`Value`];
+//! [merging](Value::merge) is idempotent, so it does no harm that a rank's value reaches another
+//! along several ways when *n* is no power of *r*.
 //!
-//! # Cells
-//! A message is one word of 64 bits, to be stored in one *cell* of the receiver: by the sender where the receiver's
-//! memory is mapped, else by the receiver's handler of the system message. [`Layout`] says where. The store has to
-//! be a release and the load an acquire; then everything that any rank wrote before its notify is visible to every
-//! rank after its wait, because each hop of the dissemination passes on what it acquired.
+//! # Cells A message is one word of 64 bits, to be stored in one *cell* of the receiver: by the
+//! sender where the receiver's memory is mapped, else by the receiver's handler of the system
+//! message. [`Layout`] says where. The store has to be a release and the load an acquire; then
+//! everything that any rank wrote before its notify is visible to every rank after its wait,
+//! because each hop of the dissemination passes on what it acquired.
 //!
-//! A cell counts only when the epoch in it is the machine's own, so cells are never cleared. The first epoch is 1:
-//! zeroed memory counts for nothing.
+//! A cell counts only when the epoch in it is the machine's own, so cells are never cleared. The
+//! first epoch is 1: zeroed memory counts for nothing.
 //!
-//! # Why two sets of cells are enough
-//! Each cell has one writer, which stores once per epoch to the set of the epoch's parity. Suppose a sender stores
-//! for epoch *e* + 2. It has been notified of *e* + 2, so it has completed *e* + 1, so the receiver has notified
-//! *e* + 1, and a rank notifies only after it completed the epoch before: the receiver has completed *e*. For that it
-//! took every cell of *e* of its own, so the store for *e* + 2 destroys nothing that is still needed, and no message
-//! of *e* to that cell can be on its way any more to arrive later. Therefore a rank in epoch *e* finds in a cell of
-//! its parity either the word of *e* or that of *e* − 2 (or zero in the first two epochs), and never another.
+//! # Why two sets of cells are enough Each cell has one writer, which stores once per epoch to the
+//! set of the epoch's parity. Suppose a sender stores for epoch *e* + 2. It has been notified of
+//! *e* + 2, so it has completed *e* + 1, so the receiver has notified *e* + 1, and a rank notifies
+//! only after it completed the epoch before: the receiver has completed *e*. For that it took every
+//! cell of *e* of its own, so the store for *e* + 2 destroys nothing that is still needed, and no
+//! message of *e* to that cell can be on its way any more to arrive later. Therefore a rank in
+//! epoch *e* finds in a cell of its parity either the word of *e* or that of *e* − 2 (or zero in
+//! the first two epochs), and never another.
 //!
-//! This is also why the 24 bits of epoch may wrap: they only tell *e* from *e* − 2. The number of epochs is even, so
-//! parity goes on alternating across the wrap; and when epoch 2²⁴, whose bits are zero, comes, no cell is left
-//! that has never been written, since every epoch writes every cell of its parity.
+//! This is also why the 24 bits of epoch may wrap: they only tell *e* from *e* − 2. The number of
+//! epochs is even, so parity goes on alternating across the wrap; and when epoch 2²⁴, whose bits
+//! are zero, comes, no cell is left that has never been written, since every epoch writes every
+//! cell of its parity.
 
 pub(crate) mod calls;
 mod layout;
@@ -47,7 +49,8 @@ pub enum BarrierError {
         /// The calling rank.
         rank: u32,
     },
-    /// [`Value::Quiesce`] or [`Value::Finish`] while a barrier that was notified has not been waited for.
+    /// [`Value::Quiesce`] or [`Value::Finish`] while a barrier that was notified has not been
+    /// waited for.
     #[error("rank {rank}: a barrier has been notified, and seen no wait or successful try since")]
     Between {
         /// The calling rank.
@@ -66,7 +69,8 @@ pub enum BarrierError {
 pub enum BarrierOutcome {
     /// All ids were the same, and this one; `None` when all ranks were anonymous.
     Match(Option<u32>),
-    /// Ids differed, or a rank asked for a mismatch (`GASNET_ERR_BARRIER_MISMATCH`); or calls met that are not the same.
+    /// Ids differed, or a rank asked for a mismatch (`GASNET_ERR_BARRIER_MISMATCH`); or calls met
+    /// that are not the same.
     Mismatch(Calls),
 }
 
@@ -92,9 +96,9 @@ enum Phase {
 
 /// One rank's part in the barriers of a job. See the [module](self) for the algorithm.
 ///
-/// Call [`notify`](Self::notify); then [`advance`](Self::advance) whenever the rank polls, until it says that the
-/// barrier is complete; then [`finish`](Self::finish). The messages that `notify` and `advance` hand out must all reach
-/// their cells, each once, in any order.
+/// Call [`notify`](Self::notify); then [`advance`](Self::advance) whenever the rank polls, until it
+/// says that the barrier is complete; then [`finish`](Self::finish). The messages that `notify` and
+/// `advance` hand out must all reach their cells, each once, in any order.
 #[derive(Clone, Debug)]
 pub struct Barrier {
     layout: Layout,
@@ -113,7 +117,8 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// The machine of `rank`, one of `size`, before the first barrier. `size` and `radix` as for [`Layout::new`].
+    /// The machine of `rank`, one of `size`, before the first barrier. `size` and `radix` as for
+    /// [`Layout::new`].
     #[must_use]
     pub fn new(rank: u32, size: u32, radix: u32) -> Self {
         let layout = Layout::new(size, radix);
@@ -142,11 +147,11 @@ impl Barrier {
         self.layout.cells()
     }
 
-    /// Starts a barrier with this rank's value. `send` gets each message: target rank, cell there, word.
+    /// Starts a barrier with this rank's value. `send` gets each message: target rank, cell there,
+    /// word.
     ///
-    /// # Errors
-    /// [`BarrierError::NotifyTwice`] or [`BarrierError::Between`] when the barrier before has not been
-    /// [finished](Self::finish).
+    /// # Errors [`BarrierError::NotifyTwice`] or [`BarrierError::Between`] when the barrier before
+    /// has not been [finished](Self::finish).
     #[inline]
     pub fn notify(
         &mut self,
@@ -174,11 +179,11 @@ impl Barrier {
         Ok(())
     }
 
-    /// Takes what has arrived and moves on as many rounds as that allows. `cell` loads one of this rank's cells (with
-    /// acquire ordering); `send` is as for [`notify`](Self::notify).
+    /// Takes what has arrived and moves on as many rounds as that allows. `cell` loads one of this
+    /// rank's cells (with acquire ordering); `send` is as for [`notify`](Self::notify).
     ///
-    /// True when the barrier is complete and can be [finished](Self::finish); false while it is pending, and when
-    /// none has been notified.
+    /// True when the barrier is complete and can be [finished](Self::finish); false while it is
+    /// pending, and when none has been notified.
     #[inline]
     pub fn advance(
         &mut self,
@@ -208,7 +213,8 @@ impl Barrier {
         self.phase == Phase::Complete
     }
 
-    /// True from notify until the barrier is complete: [`advance`](Self::advance) has something to do.
+    /// True from notify until the barrier is complete: [`advance`](Self::advance) has something to
+    /// do.
     #[inline]
     #[must_use]
     pub fn is_pending(&self) -> bool {
@@ -222,7 +228,8 @@ impl Barrier {
         self.phase != Phase::Idle
     }
 
-    /// A rank whose message is missing, while the barrier is pending. It may be late itself, or wait for another.
+    /// A rank whose message is missing, while the barrier is pending. It may be late itself, or
+    /// wait for another.
     #[must_use]
     pub fn waits_for(&self) -> Option<u32> {
         let behind = (self.phase == Phase::Pending).then(|| self.slot * self.distance)?;
@@ -235,9 +242,10 @@ impl Barrier {
 
     /// Ends a complete barrier (the wait or try side); `None` while it is not complete.
     ///
-    /// `value` is what the caller gives to wait. An id there must be the one all ranks agreed on, if there is one; the
-    /// caller may be anonymous in notify and named in wait, and the reverse (GASNet-EX allows both). A mismatch of
-    /// this kind is seen by this caller only, and the barrier is over all the same.
+    /// `value` is what the caller gives to wait. An id there must be the one all ranks agreed on,
+    /// if there is one; the caller may be anonymous in notify and named in wait, and the reverse
+    /// (GASNet-EX allows both). A mismatch of this kind is seen by this caller only, and the
+    /// barrier is over all the same.
     ///
     /// # Errors
     /// [`BarrierError::NoNotify`] when no barrier has been notified.
@@ -257,8 +265,8 @@ impl Barrier {
         }
     }
 
-    /// How the barrier completed last ended for all ranks, whatever was given to wait; `None` before the first
-    /// (`gasnet_barrier_result`).
+    /// How the barrier completed last ended for all ranks, whatever was given to wait; `None`
+    /// before the first (`gasnet_barrier_result`).
     #[must_use]
     pub fn last(&self) -> Option<BarrierOutcome> {
         self.last

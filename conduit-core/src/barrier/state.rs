@@ -1,9 +1,10 @@
 //! The barriers: machines of [`crate::barrier`] over cells in the control regions.
 //!
-//! A mapped peer's cell is stored to directly; another's is reached by a system message that stores it there.
+//! A mapped peer's cell is stored to directly; another's is reached by a system message that stores
+//! it there.
 //!
-//! There are two, independent of each other: GASNet-1's split-phase barrier, which quiescence uses too, and that of all ranks as a
-//! team, which GASNet-EX allows to be under way at the same time.
+//! There are two, independent of each other: GASNet-1's split-phase barrier, which quiescence uses
+//! too, and that of all ranks as a team, which GASNet-EX allows to be under way at the same time.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -25,7 +26,8 @@ struct Side<M: Mode> {
     cells: usize,
 }
 
-/// A barrier that runs again and again, and how many of them have been asked for (the team's, which may be several).
+/// A barrier that runs again and again, and how many of them have been asked for (the team's, which
+/// may be several).
 struct Machine {
     barrier: Barrier,
     started: u64,
@@ -76,7 +78,8 @@ impl<M: Mode> Barriers<M> {
         self.sides.iter().any(|side| side.running.load(Relaxed))
     }
 
-    /// For each barrier under way a rank whose message it lacks, which may itself wait for another's.
+    /// For each barrier under way a rank whose message it lacks, which may itself wait for
+    /// another's.
     pub(crate) fn lack(&self) -> Vec<Rank> {
         let machines = self.sides.iter().map(|side| side.machine.lock());
         let mut lack: Vec<_> = machines
@@ -97,7 +100,8 @@ impl<M: Mode> Barriers<M> {
         side.arrive(cells, operation, &mut side.machine.lock().barrier, value)
     }
 
-    /// Ends the split-phase barrier if all have arrived, comparing `value` with what they agreed on.
+    /// Ends the split-phase barrier if all have arrived, comparing `value` with what they agreed
+    /// on.
     pub(crate) fn finish<N: Ni>(
         &self,
         cells: &Cells<'_, N, M>,
@@ -136,8 +140,8 @@ impl<M: Mode> Barriers<M> {
         Ok(machine.ended >= number)
     }
 
-    /// Moves barriers on; true when that completed one. Part of every poll, so that a rank that only polls passes the
-    /// messages of others on.
+    /// Moves barriers on; true when that completed one. Part of every poll, so that a rank that
+    /// only polls passes the messages of others on.
     pub(crate) fn advance<N: Ni>(&self, cells: &Cells<'_, N, M>) -> bool {
         let mut ended = false;
         if cells.job.is_child() {
@@ -185,8 +189,8 @@ impl<M: Mode> Side<M> {
     fn step<N: Ni>(&self, cells: &Cells<'_, N, M>, barrier: &mut Barrier) -> bool {
         let was_pending = barrier.is_pending();
         if was_pending {
-            // SYNC: Acquire, pairs with the Release in `Cells::send` and `Cells::receive`: what a rank did before notify is
-            // seen after wait.
+            // SYNC: Acquire, pairs with the Release in `Cells::send` and `Cells::receive`: what a
+            // rank did before notify is seen after wait.
             barrier.advance(
                 |cell| cells.control.cell(self.cells + cell).load(Acquire),
                 |target, cell, word| cells.send(target, self.cells + cell, word),
@@ -196,7 +200,8 @@ impl<M: Mode> Side<M> {
         was_pending && !barrier.is_pending()
     }
 
-    /// Moves the team's barriers on: this rank arrives at the next one when it has left the one before.
+    /// Moves the team's barriers on: this rank arrives at the next one when it has left the one
+    /// before.
     fn step_team<N: Ni>(&self, cells: &Cells<'_, N, M>, machine: &mut Machine) -> Result<bool> {
         let mut ended = false;
         while machine.started > machine.ended {

@@ -51,12 +51,13 @@ pub enum Value {
     Anonymous,
     /// An id; GASNet's `int` by its bits, see [`Value::named`].
     Named(u32),
-    /// One of the two barriers of a rank that waits until all messages have been handled: agrees with nothing else.
+    /// One of the two barriers of a rank that waits until all messages have been handled: agrees
+    /// with nothing else.
     Quiesce,
     /// The same at the job's end.
     Finish,
-    /// What does not agree: the calls that have met. [`Calls::BARRIER`] alone: two ids that differ, or a rank that asked for
-    /// this outcome (`GASNET_BARRIERFLAG_MISMATCH`).
+    /// What does not agree: the calls that have met. [`Calls::BARRIER`] alone: two ids that differ,
+    /// or a rank that asked for this outcome (`GASNET_BARRIERFLAG_MISMATCH`).
     Mismatch(Calls),
 }
 
@@ -68,11 +69,11 @@ impl Value {
         Self::Named(id.cast_unsigned())
     }
 
-    /// The join of two values: anonymous gives way to an id, others that differ are a mismatch, and a mismatch stays and
-    /// gathers what it meets.
+    /// The join of two values: anonymous gives way to an id, others that differ are a mismatch, and
+    /// a mismatch stays and gathers what it meets.
     ///
-    /// Commutative, associative and idempotent, so that the order in which values arrive does not matter, nor that
-    /// the last round of a dissemination brings some of them twice.
+    /// Commutative, associative and idempotent, so that the order in which values arrive does not
+    /// matter, nor that the last round of a dissemination brings some of them twice.
     #[inline]
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
@@ -94,8 +95,8 @@ impl Value {
         }
     }
 
-    /// The word that carries this value in an epoch: epoch in the upper 24 bits, then 8 bits that say which kind of
-    /// value, then 32 bits of id or, of a mismatch, calls.
+    /// The word that carries this value in an epoch: epoch in the upper 24 bits, then 8 bits that
+    /// say which kind of value, then 32 bits of id or, of a mismatch, calls.
     #[inline]
     pub(super) fn word(self, epoch: u64) -> u64 {
         let (flags, id) = match self {
@@ -108,8 +109,8 @@ impl Value {
         (epoch & EPOCH_MASK) << 40 | u64::from(flags) << 32 | u64::from(id)
     }
 
-    /// The value in a word, or `None` when the word is not of this epoch. A kind that no rank sends counts as a
-    /// mismatch: that ends the barrier with an outcome that the caller sees.
+    /// The value in a word, or `None` when the word is not of this epoch. A kind that no rank sends
+    /// counts as a mismatch: that ends the barrier with an outcome that the caller sees.
     #[inline]
     pub(super) fn from_word(word: u64, epoch: u64) -> Option<Self> {
         if word >> 40 != epoch & EPOCH_MASK {

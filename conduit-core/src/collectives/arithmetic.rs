@@ -47,10 +47,12 @@ pub enum ReduceOp {
     Xor,
 }
 
-/// Reduces two vectors of as many whole elements, element by element; the result replaces the second.
+/// Reduces two vectors of as many whole elements, element by element; the result replaces the
+/// second.
 pub type Fold = fn(&[u8], &mut [u8]);
 
-/// The function for an operation; `None`: it is not defined for the type (bits of floating-point numbers).
+/// The function for an operation; `None`: it is not defined for the type (bits of floating-point
+/// numbers).
 #[must_use]
 pub fn fold(ty: DataType, op: ReduceOp) -> Option<Fold> {
     macro_rules! integers {
@@ -95,15 +97,24 @@ pub fn fold(ty: DataType, op: ReduceOp) -> Option<Fold> {
     macro_rules! floats {
         ($t:ty) => {
             match op {
-                ReduceOp::Add => Some(|l, r| each(l, r, <$t>::from_ne_bytes, <$t>::to_ne_bytes, |x, y| x + y)),
-                ReduceOp::Mult => Some(|l, r| each(l, r, <$t>::from_ne_bytes, <$t>::to_ne_bytes, |x, y| x * y)),
-                // One instruction of most processors, which `f32::min` with its rule for NaN is not.
-                ReduceOp::Min => {
-                    Some(|l, r| each(l, r, <$t>::from_ne_bytes, <$t>::to_ne_bytes, |x, y| if x < y { x } else { y }))
+                ReduceOp::Add => {
+                    Some(|l, r| each(l, r, <$t>::from_ne_bytes, <$t>::to_ne_bytes, |x, y| x + y))
                 }
-                ReduceOp::Max => {
-                    Some(|l, r| each(l, r, <$t>::from_ne_bytes, <$t>::to_ne_bytes, |x, y| if x > y { x } else { y }))
+                ReduceOp::Mult => {
+                    Some(|l, r| each(l, r, <$t>::from_ne_bytes, <$t>::to_ne_bytes, |x, y| x * y))
                 }
+                // One instruction of most processors, which `f32::min` with its rule for NaN is
+                // not.
+                ReduceOp::Min => Some(|l, r| {
+                    each(l, r, <$t>::from_ne_bytes, <$t>::to_ne_bytes, |x, y| {
+                        if x < y { x } else { y }
+                    })
+                }),
+                ReduceOp::Max => Some(|l, r| {
+                    each(l, r, <$t>::from_ne_bytes, <$t>::to_ne_bytes, |x, y| {
+                        if x > y { x } else { y }
+                    })
+                }),
                 ReduceOp::And | ReduceOp::Or | ReduceOp::Xor => None,
             }
         };

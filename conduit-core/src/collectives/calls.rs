@@ -1,8 +1,9 @@
-//! Collective operations: machines of [`crate::collectives`], whose messages are active messages of the library's own
-//! handlers.
+//! Collective operations: machines of [`crate::collectives`], whose messages are active messages of
+//! the library's own handlers.
 //!
-//! What arrives is given to the machine by the handlers; what it has to send goes out in every poll, as immediate
-//! requests, and stays with the machine as long as credits or the network have no room.
+//! What arrives is given to the machine by the handlers; what it has to send goes out in every
+//! poll, as immediate requests, and stays with the machine as long as credits or the network have
+//! no room.
 
 use std::sync::Arc;
 
@@ -115,23 +116,25 @@ fn on_taken<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Starts an operation that moves data and reduces none: a broadcast, where `bytes` bytes at `source` of the root come to
-    /// `result` of all ranks of a team; or one of blocks of `bytes` bytes, with as many of them as the team has ranks on the side
-    /// that has one for each: a scatter, gather, gather to all, or an exchange. At ranks that give or get nothing the pointer is
-    /// ignored.
+    /// Starts an operation that moves data and reduces none: a broadcast, where `bytes` bytes at
+    /// `source` of the root come to `result` of all ranks of a team; or one of blocks of `bytes`
+    /// bytes, with as many of them as the team has ranks on the side that has one for each: a
+    /// scatter, gather, gather to all, or an exchange. At ranks that give or get nothing the
+    /// pointer is ignored.
     ///
-    /// `source` may be `result` where a broadcast has both. Where a gather has both, `source` may be where its block belongs.
+    /// `source` may be `result` where a broadcast has both. Where a gather has both, `source` may
+    /// be where its block belongs.
     ///
-    /// Collective: all ranks of the team start the same operations in the same order. They go on with every poll of any
-    /// rank; several may be under way. Those with [`Completion::Implicit`] belong to this thread's implicit collectives, or to its
-    /// access region.
+    /// Collective: all ranks of the team start the same operations in the same order. They go on
+    /// with every poll of any rank; several may be under way. Those with [`Completion::Implicit`]
+    /// belong to this thread's implicit collectives, or to its access region.
     ///
     /// # Errors
     /// No such team or rank; more bytes than there are; all operation ids are in use.
     ///
-    /// # Safety
-    /// Until the operation has ended, `result` is valid for writes of its bytes and `source` for reads, and nobody
-    /// else writes or, as for `result`, reads them. They overlap only as said.
+    /// # Safety Until the operation has ended, `result` is valid for writes of its bytes and
+    /// `source` for reads, and nobody else writes or, as for `result`, reads them. They overlap
+    /// only as said.
     #[expect(
         clippy::too_many_arguments,
         reason = "a collective operation is all of these"
@@ -167,8 +170,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Starts a barrier of a team: it ends at no rank before all have started it.
     ///
-    /// Collective, as [`Engine::move_nb`]. The team of all ranks has a faster one, which knows nothing of this:
-    /// [`Engine::team_barrier_start`].
+    /// Collective, as [`Engine::move_nb`]. The team of all ranks has a faster one, which knows
+    /// nothing of this: [`Engine::team_barrier_start`].
     ///
     /// # Errors
     /// No such team; all operation ids are in use.
@@ -186,21 +189,21 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Starts a reduction: the elements of all ranks of a team are reduced, those of the same place with each other. The
-    /// result comes to one rank of the team, or to all (`to` is `None`). `source` may be `result`, on all ranks that get
-    /// the result or on none.
+    /// Starts a reduction: the elements of all ranks of a team are reduced, those of the same place
+    /// with each other. The result comes to one rank of the team, or to all (`to` is `None`).
+    /// `source` may be `result`, on all ranks that get the result or on none.
     ///
-    /// Reducing the same data again gives the same bits, and all ranks get the same. Where it is in the order of the ranks, and the
-    /// result comes to one, each rank takes memory for a result while it is under way.
+    /// Reducing the same data again gives the same bits, and all ranks get the same. Where it is in
+    /// the order of the ranks, and the result comes to one, each rank takes memory for a result
+    /// while it is under way.
     ///
     /// Collective, as [`Engine::move_nb`].
     ///
-    /// # Errors
-    /// No such rank; an operation that its type does not have; elements of no or of too many bytes; all operation ids are
-    /// in use.
+    /// # Errors No such rank; an operation that its type does not have; elements of no or of too
+    /// many bytes; all operation ids are in use.
     ///
-    /// # Safety
-    /// As for [`Engine::move_nb`], with `count` elements of each; `result` is ignored at ranks that get none.
+    /// # Safety As for [`Engine::move_nb`], with `count` elements of each; `result` is ignored at
+    /// ranks that get none.
     #[expect(
         clippy::too_many_arguments,
         reason = "a collective operation is all of these"
@@ -254,7 +257,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             own: Vec::new(),
         };
         if let Some(root) = to.filter(|_| in_order) {
-            // The order has a root of its own. So the result goes to all, most of which have no use for it.
+            // The order has a root of its own. So the result goes to all, most of which have no use
+            // for it.
             let team = self.team(team)?;
             if root >= team.size {
                 return Err(refuse(format!(
@@ -324,7 +328,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Sends what collective operations have to send, as far as there is room; how many messages that were.
+    /// Sends what collective operations have to send, as far as there is room; how many messages
+    /// that were.
     #[cold]
     pub(crate) fn advance_collectives(&self) -> u32 {
         self.collectives

@@ -68,7 +68,8 @@ enum Next {
 
 /// One rank's side of the collective operations of a team. See the [module](super).
 ///
-/// Whenever a call has been made, hand out the [messages](Self::outgoing) and look for what [has ended](Self::ended).
+/// Whenever a call has been made, hand out the [messages](Self::outgoing) and look for what [has
+/// ended](Self::ended).
 #[derive(Debug)]
 pub struct Machine<O> {
     team: Team,
@@ -78,7 +79,8 @@ pub struct Machine<O> {
     first_operation: u64,
     /// The operation of which the next part is made.
     splitting: u64,
-    /// The window: parts under way; the first has the number `first_part`. `None`: over, or being handled.
+    /// The window: parts under way; the first has the number `first_part`. `None`: over, or being
+    /// handled.
     parts: VecDeque<Option<Box<Part>>>,
     first_part: u32,
     early: EarlyMessages,
@@ -125,8 +127,9 @@ impl<O: Operand> Machine<O> {
         self.operations.is_empty() && self.parts.is_empty() && self.ended.is_empty()
     }
 
-    /// Starts an operation; `name`, if it has one, is given back when it [has ended](Self::ended). One that `waits` begins at this
-    /// rank when those before it are over here: after a barrier, when all ranks have come so far.
+    /// Starts an operation; `name`, if it has one, is given back when it [has ended](Self::ended).
+    /// One that `waits` begins at this rank when those before it are over here: after a barrier,
+    /// when all ranks have come so far.
     ///
     /// # Errors
     /// What has come for it from others does not fit it.
@@ -148,7 +151,8 @@ impl<O: Operand> Machine<O> {
         self.fill_window()
     }
 
-    /// Takes an operation that has ended: its name, and its memory, which the machine will not touch again.
+    /// Takes an operation that has ended: its name, and its memory, which the machine will not
+    /// touch again.
     pub fn ended(&mut self) -> Option<(u64, O)> {
         self.ended.pop_front()
     }
@@ -165,7 +169,8 @@ impl<O: Operand> Machine<O> {
         self.outbox.len()
     }
 
-    /// The next message to be sent. It counts as being sent until [`Machine::sent`]; there may be several.
+    /// The next message to be sent. It counts as being sent until [`Machine::sent`]; there may be
+    /// several.
     pub fn outgoing(&mut self) -> Option<Outgoing> {
         let transfer = self.outbox.pop_front()?;
         let place = self.place(transfer.part)?;
@@ -198,7 +203,8 @@ impl<O: Operand> Machine<O> {
         })
     }
 
-    /// The bytes of a message that is being sent. They stay where they are, unchanged, until [`Machine::sent`].
+    /// The bytes of a message that is being sent. They stay where they are, unchanged, until
+    /// [`Machine::sent`].
     #[must_use]
     pub fn payload(&self, outgoing: &Outgoing) -> &[u8] {
         let found = outgoing.data.and_then(|(from, length)| {
@@ -248,7 +254,8 @@ impl<O: Operand> Machine<O> {
         self.fill_window()
     }
 
-    /// Data from `source`: bytes of a part from `offset` on. True: the source is to be told that it has been taken.
+    /// Data from `source`: bytes of a part from `offset` on. True: the source is to be told that it
+    /// has been taken.
     ///
     /// # Errors
     /// The message makes no sense here: another operation was started there, or the peer is faulty.
@@ -327,8 +334,8 @@ impl<O: Operand> Machine<O> {
         self.fill_window()
     }
 
-    /// The kind of the part that comes first of those under way, and the ranks that have still to send something for it. For
-    /// diagnosis.
+    /// The kind of the part that comes first of those under way, and the ranks that have still to
+    /// send something for it. For diagnosis.
     #[must_use]
     pub fn lacks(&self) -> Option<(&'static str, Vec<Rank>)> {
         let part = self.parts.iter().flatten().next()?;
@@ -533,7 +540,8 @@ impl<O: Operand> Machine<O> {
         (part, Ok(()))
     }
 
-    /// Which neighbour has sent a message about a part? It has to be one, and mean the same operation.
+    /// Which neighbour has sent a message about a part? It has to be one, and mean the same
+    /// operation.
     fn check(
         &self,
         part: &Part,
@@ -659,7 +667,8 @@ impl<O: Operand> Machine<O> {
         }
     }
 
-    /// A child's data has been reduced: the next one's turn, and of those after it whose data is there already.
+    /// A child's data has been reduced: the next one's turn, and of those after it whose data is
+    /// there already.
     fn next_turn(&mut self, part: &mut Part) {
         loop {
             part.turn += 1;

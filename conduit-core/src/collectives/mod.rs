@@ -1,47 +1,53 @@
 //! The collective operations of a team, as a state machine without I/O: start from [`Machine`].
 //!
-//! # Algorithm
-//! Data moves along a binomial tree whose root is the operation's: a broadcast down, a reduction to one rank up, a
-//! reduction to all ranks up and then down. Each rank reduces its own data with that of its children in their order, so
-//! a reduction of the same data gives the same bits every time, and all ranks get the same. One that keeps the ranks' order has the
-//! last rank for its root, and each rank's children below it: then whoever has reduced a subtree has ranks that follow one another,
-//! and the child's come before its own. Where each pair of ranks has data
-//! of its own (scatter, gather, exchange), that goes from the one to the other, step by step: `pair`.
+//! # Algorithm Data moves along a binomial tree whose root is the operation's: a broadcast down, a
+//! reduction to one rank up, a reduction to all ranks up and then down. Each rank reduces its own
+//! data with that of its children in their order, so a reduction of the same data gives the same
+//! bits every time, and all ranks get the same. One that keeps the ranks' order has the last rank
+//! for its root, and each rank's children below it: then whoever has reduced a subtree has ranks
+//! that follow one another, and the child's come before its own. Where each pair of ranks has data
+//! of its own (scatter, gather, exchange), that goes from the one to the other, step by step:
+//! `pair`.
 //!
-//! An operation is split into *parts* of at most [`Limits::part`] bytes (one element, if that is larger). A part is what
-//! the protocol knows: the parts of a team are numbered in the order in which all ranks start its operations, and
-//! at each rank at most [`Limits::window`] of them are under way. The others wait in their operations until the oldest
-//! part is over. Within the window parts go on independently, so a long operation fills the tree as a pipeline, and a
-//! short one behind another does not wait for it. The parts of a long reduction to all have different roots, so that
-//! ranks share the work, if the order of the ranks does not matter.
+//! An operation is split into *parts* of at most [`Limits::part`] bytes (one element, if that is
+//! larger). A part is what the protocol knows: the parts of a team are numbered in the order in
+//! which all ranks start its operations, and at each rank at most [`Limits::window`] of them are
+//! under way. The others wait in their operations until the oldest part is over. Within the window
+//! parts go on independently, so a long operation fills the tree as a pipeline, and a short one
+//! behind another does not wait for it. The parts of a long reduction to all have different roots,
+//! so that ranks share the work, if the order of the ranks does not matter.
 //!
-//! A rank that has started a part answers for it whenever its [`Machine`] is given messages; nobody has to wait for
-//! an operation for the others to go on.
+//! A rank that has started a part answers for it whenever its [`Machine`] is given messages; nobody
+//! has to wait for an operation for the others to go on.
 //!
 //! # Who may send what, and why memory is bounded
 //! A rank may be far behind its neighbours in the tree. What they send must then not pile up at it:
 //!
-//! - *Long parts are announced.* Data is sent only after a ready message from its receiver, which has started the part
-//!   and has its memory: for a broadcast the caller's, for a reduction one buffer for the part's sum, into which children
-//!   are let one by one.
-//! - *Short parts* (at most [`Limits::eager`] bytes) *are eager.* They are sent at once. A receiver that has not started
-//!   the part keeps the data, up to [`Limits::early`] bytes in all, and *refuses* what is more: it remembers only that it
-//!   has, and sends a ready message when it starts the part. The sender keeps the data until it is told that it was
-//!   taken (a broadcast, a reduction to one) or has the result that it was needed for (a reduction to all).
-//! - *Results of a reduction to all* are sent without asking, as whoever has sent its operand waits for the result.
+//! - *Long parts are announced.* Data is sent only after a ready message from its receiver, which
+//!   has started the part and has its memory: for a broadcast the caller's, for a reduction one
+//!   buffer for the part's sum, into which children are let one by one.
+//! - *Short parts* (at most [`Limits::eager`] bytes) *are eager.* They are sent at once. A receiver
+//!   that has not started the part keeps the data, up to [`Limits::early`] bytes in all, and
+//!   *refuses* what is more: it remembers only that it has, and sends a ready message when it
+//!   starts the part. The sender keeps the data until it is told that it was taken (a broadcast, a
+//!   reduction to one) or has the result that it was needed for (a reduction to all).
+//! - *Results of a reduction to all* are sent without asking, as whoever has sent its operand waits
+//!   for the result.
 //!
-//! A ready message and a refusal are each about a part that is still under way at the other side, since it is not over
-//! there before this side has answered. So a rank remembers at most `window` of them for each rank of the team (in fact:
-//! for each that is its neighbour in some tree), a few words each. With what is kept, a rank has at most
+//! A ready message and a refusal are each about a part that is still under way at the other side,
+//! since it is not over there before this side has answered. So a rank remembers at most `window`
+//! of them for each rank of the team (in fact: for each that is its neighbour in some tree), a few
+//! words each. With what is kept, a rank has at most
 //!
-//! - `window` sums of `part` bytes, and as many operands being put together where one element is larger than a message;
+//! - `window` sums of `part` bytes, and as many operands being put together where one element is
+//!   larger than a message;
 //! - for each part of the window and child `eager` bytes that came before their turn;
 //! - `early` bytes for parts that it has not started.
 //!
-//! # Why it ends
-//! Messages are about parts in the window of both ends or behind at one; each part needs at each rank a bounded number
-//! of messages, none of which waits for another part. The oldest part that is not over somewhere is, once all ranks have
-//! started its operation, in every rank's window or over, so its messages are answered, and it ends.
+//! # Why it ends Messages are about parts in the window of both ends or behind at one; each part
+//! needs at each rank a bounded number of messages, none of which waits for another part. The
+//! oldest part that is not over somewhere is, once all ranks have started its operation, in every
+//! rank's window or over, so its messages are answered, and it ends.
 
 mod arithmetic;
 mod buffer;
@@ -179,15 +185,16 @@ impl Kind {
 pub struct Shape {
     /// What is done.
     pub kind: Kind,
-    /// Bytes of an element, which is never split between two calls of [`Operand::reduce`]; 1 where nothing is reduced. At most
-    /// [`Shape::MAX_ELEMENT`], not 0.
+    /// Bytes of an element, which is never split between two calls of [`Operand::reduce`]; 1 where
+    /// nothing is reduced. At most [`Shape::MAX_ELEMENT`], not 0.
     pub element: usize,
     /// Elements of each rank; where each pair of ranks has its own, of each pair.
     pub count: usize,
     /// What the elements are and how they are reduced, as any number: only compared.
     pub meaning: u32,
-    /// The elements of a [reduction to all](Kind::ReduceToAll) are reduced in the order of the ranks: those of the lower ranks are on
-    /// the left. Otherwise the order is any, the same each time.
+    /// The elements of a [reduction to all](Kind::ReduceToAll) are reduced in the order of the
+    /// ranks: those of the lower ranks are on the left. Otherwise the order is any, the same each
+    /// time.
     pub in_order: bool,
 }
 
@@ -208,7 +215,8 @@ impl Shape {
         self.element.saturating_mul(self.count)
     }
 
-    /// Bytes of the longer of a rank's two vectors in a team of this size; `None`: more than there are.
+    /// Bytes of the longer of a rank's two vectors in a team of this size; `None`: more than there
+    /// are.
     pub(crate) fn bytes_in_all(&self, size: u32) -> Option<usize> {
         let bytes = self.element.checked_mul(self.count)?;
         bytes.checked_mul(self.steps(size))
@@ -248,14 +256,16 @@ pub trait Operand {
     fn result(&self, offset: usize, len: usize) -> &[u8];
     /// Stores bytes of the result. Never asked for at ranks that get none.
     fn store(&mut self, offset: usize, bytes: &[u8]);
-    /// Makes bytes of the source, from one offset on, bytes of the result, from another on; nothing, where they are the same memory.
+    /// Makes bytes of the source, from one offset on, bytes of the result, from another on;
+    /// nothing, where they are the same memory.
     fn copy(&mut self, from: usize, to: usize, len: usize);
-    /// Reduces whole elements, one by one; the result replaces `right`. Both are aligned to 16 bytes, if elements are,
-    /// and do not overlap.
+    /// Reduces whole elements, one by one; the result replaces `right`. Both are aligned to 16
+    /// bytes, if elements are, and do not overlap.
     fn reduce(&mut self, left: &[u8], right: &mut [u8]);
 }
 
-/// Bounds of a [`Machine`]; all ranks of a team need the same. See the [module](self) for what memory they allow.
+/// Bounds of a [`Machine`]; all ranks of a team need the same. See the [module](self) for what
+/// memory they allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a part.

@@ -1,8 +1,9 @@
 //! Who sends what to whom in operations that give each pair of ranks data of its own.
 //!
-//! Each takes as many steps as the team has ranks. In step *d* a rank sends at most one block, and gets at most one: where all
-//! send, to the rank *d* places on and from the one *d* places back, so that no rank is everybody's target at once; where one
-//! rank sends or gets, with the one *d* places from it. Step 0 is a rank's block for itself.
+//! Each takes as many steps as the team has ranks. In step *d* a rank sends at most one block, and
+//! gets at most one: where all send, to the rank *d* places on and from the one *d* places back, so
+//! that no rank is everybody's target at once; where one rank sends or gets, with the one *d*
+//! places from it. Step 0 is a rank's block for itself.
 
 use crate::collectives::{Kind, Team};
 
@@ -57,7 +58,8 @@ impl Pair {
 mod tests {
     use super::*;
 
-    /// Every block goes once from where it is to where it belongs, and who sends is whom the other gets from.
+    /// Every block goes once from where it is to where it belongs, and who sends is whom the other
+    /// gets from.
     #[test]
     fn blocks_go_where_they_belong() {
         for size in 1..9 {

@@ -9,8 +9,8 @@ use crate::ni::Rank;
 pub(super) enum Passing {
     /// After the receiver's ready message.
     Announced,
-    /// At once. The receiver may have to refuse it, and asks for it by a ready message later. `told`: it tells when it
-    /// has taken it, as nothing else would.
+    /// At once. The receiver may have to refuse it, and asks for it by a ready message later.
+    /// `told`: it tells when it has taken it, as nothing else would.
     Eager { told: bool },
     /// At once: the receiver is known to wait for it.
     Expected,
@@ -84,7 +84,8 @@ pub(super) struct Part {
     pub(super) children: Vec<Link>,
     /// What is known of the result of a reduction; ranks without children have none.
     pub(super) sum: Option<Buffer>,
-    /// The child whose data is reduced now, in the order of the list, so that the order is always the same.
+    /// The child whose data is reduced now, in the order of the list, so that the order is always
+    /// the same.
     pub(super) turn: usize,
     /// The data of the child whose turn it is, while it is put together.
     pub(super) gathered: Option<Buffer>,
@@ -104,7 +105,8 @@ impl Part {
         self.children.extend(children.map(Link::new));
     }
 
-    /// The link of a peer that has sent data. Of pairs, where one rank may be on both sides, data comes from the parent.
+    /// The link of a peer that has sent data. Of pairs, where one rank may be on both sides, data
+    /// comes from the parent.
     pub(super) fn find_sender(&self, peer: Rank) -> Option<LinkId> {
         if self.parent.as_ref().is_some_and(|link| link.peer == peer) {
             return Some(LinkId::Parent);
@@ -115,7 +117,8 @@ impl Part {
         }
     }
 
-    /// The link of a peer that has answered, or asks for, data of this rank. Of pairs that is a child.
+    /// The link of a peer that has answered, or asks for, data of this rank. Of pairs that is a
+    /// child.
     pub(super) fn find_receiver(&self, peer: Rank) -> Option<LinkId> {
         match self.kind.is_of_pairs() {
             true => self.find_child(peer),

@@ -1,5 +1,5 @@
-//! The collective operations of a rank: machines of [`crate::collectives`] over callers' memory, one for each team, and who sends
-//! for them.
+//! The collective operations of a rank: machines of [`crate::collectives`] over callers' memory,
+//! one for each team, and who sends for them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -23,7 +23,8 @@ pub enum Reduction {
     Custom {
         /// Bytes of an element.
         element: usize,
-        /// Associative, and commutative if not `in_order`. May be called by any thread that polls, also where other calls are refused.
+        /// Associative, and commutative if not `in_order`. May be called by any thread that polls,
+        /// also where other calls are refused.
         function: ReduceFunction,
         /// The elements of lower ranks are on the left.
         in_order: bool,
@@ -79,8 +80,9 @@ impl CallerMemory {
 /// What a barrier sends.
 const NOTHING: [u8; 1] = [0];
 
-// SAFETY: the memory is the caller's, who leaves it to the operation until its end, on whatever thread that runs: the
-// contract of `broadcast_nb` and `reduce_nb`. The function may be called from any thread (its type).
+// SAFETY: the memory is the caller's, who leaves it to the operation until its end, on whatever
+// thread that runs: the contract of `broadcast_nb` and `reduce_nb`. The function may be called from
+// any thread (its type).
 unsafe impl Send for CallerMemory {}
 
 impl Operand for CallerMemory {
@@ -88,8 +90,9 @@ impl Operand for CallerMemory {
         if self.is_nothing() {
             return &NOTHING;
         }
-        // SAFETY: asked for only where this rank gives data, within its length, and only until the operation ends; so
-        // valid and left alone by the caller. In place, results are stored where operands have been sent already.
+        // SAFETY: asked for only where this rank gives data, within its length, and only until the
+        // operation ends; so valid and left alone by the caller. In place, results are stored where
+        // operands have been sent already.
         unsafe { std::slice::from_raw_parts(self.source.add(offset), len) }
     }
 
@@ -118,7 +121,8 @@ impl Operand for CallerMemory {
         // SAFETY: as above, so both lie in what the caller has given.
         let (from, to) = unsafe { (self.source.add(from), self.result.add(to)) };
         if !std::ptr::eq(from, to) {
-            // SAFETY: as above. `copy`, as a caller may break the rule that they do not overlap otherwise.
+            // SAFETY: as above. `copy`, as a caller may break the rule that they do not overlap
+            // otherwise.
             unsafe { std::ptr::copy(from, to, len) };
         }
     }
@@ -132,8 +136,9 @@ impl Operand for CallerMemory {
     }
 }
 
-/// When an operation may touch memory that is not its own rank's alone: nothing else is needed for that of one's own, which no
-/// operation touches before it has been started there, nor after it has ended there.
+/// When an operation may touch memory that is not its own rank's alone: nothing else is needed for
+/// that of one's own, which no operation touches before it has been started there, nor after it has
+/// ended there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sync {
     /// It touches no rank's memory before all ranks have started it.
@@ -182,7 +187,8 @@ impl Teams {
 pub(crate) struct Collectives<M: Mode> {
     teams: M::Lock<Teams>,
     limits: Limits,
-    /// Who sends holds it. In it, where other threads may give memory back, is a copy of what is being sent.
+    /// Who sends holds it. In it, where other threads may give memory back, is a copy of what is
+    /// being sent.
     sender: M::Lock<Vec<u8>>,
     /// A machine has something to send. Changed with the machines locked.
     outgoing: AtomicBool,
@@ -204,7 +210,8 @@ impl<M: Mode> Collectives<M> {
         }
     }
 
-    /// Is a machine in use? Only where one thread is inside at a time: then by its function that reduces.
+    /// Is a machine in use? Only where one thread is inside at a time: then by its function that
+    /// reduces.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.teams.try_lock().is_none()
@@ -216,7 +223,8 @@ impl<M: Mode> Collectives<M> {
         self.outgoing.load(Relaxed)
     }
 
-    /// The part that each team is at: the kind of its operation, and the ranks whose messages it lacks.
+    /// The part that each team is at: the kind of its operation, and the ranks whose messages it
+    /// lacks.
     pub(crate) fn lack(&self) -> Vec<(&'static str, Vec<Rank>)> {
         let teams = self.teams.try_lock();
         let seats = teams
@@ -356,8 +364,8 @@ impl<M: Mode> Collectives<M> {
         Ok(op)
     }
 
-    /// Does something with the machine of a team, and then what follows from it. `None`: nothing, as the job has failed,
-    /// or fails now. `source`: whose message it is about.
+    /// Does something with the machine of a team, and then what follows from it. `None`: nothing,
+    /// as the job has failed, or fails now. `source`: whose message it is about.
     pub(crate) fn with_machine<N: Ni, R>(
         &self,
         with: With<'_, N, M>,
@@ -415,7 +423,8 @@ impl<M: Mode> Collectives<M> {
         }
     }
 
-    /// The next team that has something to send; it comes up again as long as it has. Teams that were left are passed over.
+    /// The next team that has something to send; it comes up again as long as it has. Teams that
+    /// were left are passed over.
     fn next_sender(&self) -> Option<TeamId> {
         let mut teams = self.teams.try_lock()?;
         while let Some(team) = teams.sending.pop_front() {
@@ -428,8 +437,8 @@ impl<M: Mode> Collectives<M> {
         None
     }
 
-    /// Sends what collective operations have to send, as far as there is room; how many messages that were. Part of every
-    /// poll.
+    /// Sends what collective operations have to send, as far as there is room; how many messages
+    /// that were. Part of every poll.
     #[cold]
     pub(crate) fn advance<N: Ni>(
         &self,
@@ -459,8 +468,8 @@ impl<M: Mode> Collectives<M> {
         copy: &mut Vec<u8>,
         send: &mut impl FnMut(TeamId, &Outgoing, &[u8]) -> Result<bool>,
     ) -> u32 {
-        // Each message is tried once; those that come up meanwhile have to wait for the next poll, so that one poll does not take
-        // for ever.
+        // Each message is tried once; those that come up meanwhile have to wait for the next poll,
+        // so that one poll does not take for ever.
         let (mut left, mut last, mut sent) = (None, None, 0);
         loop {
             let taken = self.with_machine(with, team, with.job.rank, |machine| {
@@ -475,7 +484,8 @@ impl<M: Mode> Collectives<M> {
                 Ok(machine.outgoing().map(|outgoing| {
                     let payload = machine.payload(&outgoing);
                     if M::PARALLEL {
-                        // While this thread sends, another may fail in its wait and give the memory back.
+                        // While this thread sends, another may fail in its wait and give the memory
+                        // back.
                         copy.clear();
                         copy.extend_from_slice(payload);
                     }
@@ -489,8 +499,9 @@ impl<M: Mode> Collectives<M> {
             let payload = if M::PARALLEL {
                 &copy[..]
             } else {
-                // SAFETY: the machine keeps a message's bytes in place and unchanged until it is told that they were sent. They
-                // are its own or a caller's, who is this thread and inside of a call.
+                // SAFETY: the machine keeps a message's bytes in place and unchanged until it is
+                // told that they were sent. They are its own or a caller's, who is this thread and
+                // inside of a call.
                 unsafe { &*payload }
             };
             match send(team, &outgoing, payload) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::ni::Rank;
 
-/// A team's name, the same at all its ranks and no other team's at any of them: the job's rank of its first member, and how
-/// many names that one had given before.
+/// A team's name, the same at all its ranks and no other team's at any of them: the job's rank of
+/// its first member, and how many names that one had given before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TeamId {
     /// The job's rank of the first member.

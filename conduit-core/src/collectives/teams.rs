@@ -1,7 +1,8 @@
 //! Teams: how they are made of others', and left.
 //!
-//! All ranks of the parent tell each other, by one gather to all, how they take part; from that each works out the members of its
-//! own new team, so no more has to be said. A barrier of the parent comes last: who uses a new team finds all its members in it.
+//! All ranks of the parent tell each other, by one gather to all, how they take part; from that
+//! each works out the members of its own new team, so no more has to be said. A barrier of the
+//! parent comes last: who uses a new team finds all its members in it.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -27,7 +28,8 @@ pub enum Join<'a> {
         /// Where in it.
         key: i32,
     },
-    /// With these ranks of the job, in this order; the caller is one of them. All of them give the same list.
+    /// With these ranks of the job, in this order; the caller is one of them. All of them give the
+    /// same list.
     Members(&'a [Rank]),
 }
 
@@ -72,14 +74,14 @@ fn checksum(members: &[Rank]) -> u32 {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Makes teams of the ranks of a team, at most one with this rank in it. Waits until all of the parent have come; the new team
-    /// may be used at once.
+    /// Makes teams of the ranks of a team, at most one with this rank in it. Waits until all of the
+    /// parent have come; the new team may be used at once.
     ///
-    /// Collective over the parent. A team takes 4 bytes a member, 8 where its order is not the job's, and some 700 bytes.
+    /// Collective over the parent. A team takes 4 bytes a member, 8 where its order is not the
+    /// job's, and some 700 bytes.
     ///
-    /// # Errors
-    /// No such parent; a list that names a rank twice, or one that is not in the parent, or not this rank, or ranks that give
-    /// another list. The others are not told.
+    /// # Errors No such parent; a list that names a rank twice, or one that is not in the parent,
+    /// or not this rank, or ranks that give another list. The others are not told.
     pub fn team_create(&self, parent: TeamId, join: Join<'_>) -> Result<Option<Team>> {
         let from = self.collectives.team(&self.job, OPERATION, parent)?;
         if let Join::Members(members) = join {
@@ -187,7 +189,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.collectives.team(&self.job, "team", team)
     }
 
-    /// Leaves a team, in which nothing is under way at this rank. Its other ranks do the same sometime; nobody waits.
+    /// Leaves a team, in which nothing is under way at this rank. Its other ranks do the same
+    /// sometime; nobody waits.
     ///
     /// # Errors
     /// No such team, or that of all ranks; operations are under way.

@@ -27,7 +27,8 @@ struct Memory {
     in_order: bool,
 }
 
-/// Two functions `x -> a x + b` of numbers below 16, each in a byte, the one after the other: not the same the other way around.
+/// Two functions `x -> a x + b` of numbers below 16, each in a byte, the one after the other: not
+/// the same the other way around.
 fn after(left: u8, right: u8) -> u8 {
     let (a, b) = (left >> 4, left & 15);
     let (c, d) = (right >> 4, right & 15);
@@ -71,7 +72,8 @@ impl Operand for Memory {
     }
 }
 
-/// An element is a number below 256, whose bytes are its rotations: whoever splits it gets another number.
+/// An element is a number below 256, whose bytes are its rotations: whoever splits it gets another
+/// number.
 fn byte_of(value: u8, place: u32) -> u8 {
     value.rotate_left(place)
 }
@@ -241,8 +243,8 @@ impl World {
         self.most_early = (self.most_early.0.max(records), self.most_early.1.max(bytes));
     }
 
-    /// A rank takes its next message; then that goes out or finds no room; then the machine is told. Answers to it may come
-    /// between the last two.
+    /// A rank takes its next message; then that goes out or finds no room; then the machine is
+    /// told. Answers to it may come between the last two.
     fn send(&mut self, rank: usize, goes: bool) -> Result<(), Violation> {
         let Some((outgoing, posted)) = self.sending[rank].take() else {
             self.sending[rank] = self.ranks[rank]
@@ -323,7 +325,8 @@ impl World {
     fn step(&mut self, random: &mut Random, laggard: usize) -> Result<bool, Violation> {
         let ranks = self.ranks.len();
         for attempt in 0.. {
-            // A rank that lags behind the others starts something only when nothing else may be left.
+            // A rank that lags behind the others starts something only when nothing else may be
+            // left.
             let patient = attempt < 20 * ranks;
             let rank = random.below(ranks);
             match random.below(4) {

@@ -2,8 +2,9 @@
 
 /// A binomial tree over the ranks of a team.
 ///
-/// Ranks are counted from the root: `v = (rank - root) mod size`. A rank's parent has the lowest one of `v`'s bits replaced by a
-/// zero, so a rank has at most log₂(size) children, and that many steps at most lie between it and the root.
+/// Ranks are counted from the root: `v = (rank - root) mod size`. A rank's parent has the lowest
+/// one of `v`'s bits replaced by a zero, so a rank has at most log₂(size) children, and that many
+/// steps at most lie between it and the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tree {
     size: u32,
@@ -24,8 +25,8 @@ impl Tree {
         }
     }
 
-    /// The one whose root is the last rank, and whose subtrees are those below, in order: that of a rank's first child ends just below
-    /// the rank, and each other one's below the one before it.
+    /// The one whose root is the last rank, and whose subtrees are those below, in order: that of a
+    /// rank's first child ends just below the rank, and each other one's below the one before it.
     pub(super) fn downwards(size: u32) -> Self {
         Self {
             downwards: true,

@@ -48,7 +48,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.job.exit_code()
     }
 
-    /// Serves what is still waiting to go out, for at most `timeout`: answers of a rank that is about to end.
+    /// Serves what is still waiting to go out, for at most `timeout`: answers of a rank that is
+    /// about to end.
     pub fn drain(&self, timeout: Duration) {
         let end = Instant::now() + timeout;
         while self.has_retries() && Instant::now() < end {

@@ -1,4 +1,5 @@
-//! What an engine holds at the moment, for diagnosis: after all is synchronised and answered, nothing.
+//! What an engine holds at the moment, for diagnosis: after all is synchronised and answered,
+//! nothing.
 
 use crate::engine::Engine;
 use crate::kernel::error::Result;
@@ -6,7 +7,8 @@ use crate::kernel::job::send_tickets;
 use crate::ni::Ni;
 use crate::threads::{Lock, Mode};
 
-/// What operations and messages under way hold. What a rank always keeps ready for its next reply is not counted.
+/// What operations and messages under way hold. What a rank always keeps ready for its next reply
+/// is not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InUse {
     /// Send tickets (`GASNET_PORTAL_MSG_LIMIT`).
@@ -35,7 +37,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     pub fn in_use(&self) -> Result<InUse> {
         self.credits
             .collect_of(&self.job, &self.control, 0..self.job.size)?;
-        // Another thread, or a handler's caller further up this thread's stack, may be serving requests.
+        // Another thread, or a handler's caller further up this thread's stack, may be serving
+        // requests.
         let (ready_ticket, ready_chunk, half_longs) = match self.am.try_lock() {
             Some(side) => side.held(),
             None => (0, 0, 0),
@@ -66,7 +69,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(!waits && self.in_use()? == InUse::default())
     }
 
-    /// Whether something waits for a poll that tries it again; exact, also while another thread is at it.
+    /// Whether something waits for a poll that tries it again; exact, also while another thread is
+    /// at it.
     pub(crate) fn has_retries(&self) -> bool {
         self.job.wants_poll()
             || !self.system.is_empty()

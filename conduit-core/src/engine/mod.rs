@@ -24,9 +24,10 @@
 //! | `explicit`, `implicit`, `barrier`, `collective`, `team`, `in_use` | what callers wait for, by handle or for their thread, and ask |
 //! | `error`, `options` | what calls refuse; what they take besides |
 //!
-//! Where a peer's memory is mapped, the roles that GASNet's portals-conduit gives to memory collapse: a put is a copy, a short
-//! or medium is one injected message, a long is a copy and a message. Where it is not, every operation goes that conduit's
-//! way: ticket, source role, operation id, message, completion event.
+//! Where a peer's memory is mapped, the roles that GASNet's portals-conduit gives to memory
+//! collapse: a put is a copy, a short or medium is one injected message, a long is a copy and a
+//! message. Where it is not, every operation goes that conduit's way: ticket, source role,
+//! operation id, message, completion event.
 
 mod exit;
 mod in_use;
@@ -135,8 +136,8 @@ impl<N: Ni, M: Mode> std::fmt::Debug for Handler<N, M> {
     }
 }
 
-// SAFETY: a mode that is `Send` is not `Seq`. In the others functions are `Send` and `Sync`: `new` demands it, as `of_mode` does by
-// `Runs`, and this crate's own handlers hold nothing else.
+// SAFETY: a mode that is `Send` is not `Seq`. In the others functions are `Send` and `Sync`: `new`
+// demands it, as `of_mode` does by `Runs`, and this crate's own handlers hold nothing else.
 unsafe impl<N: Ni, M: Mode + Send> Send for Handler<N, M> {}
 // SAFETY: as above.
 unsafe impl<N: Ni, M: Mode + Sync> Sync for Handler<N, M> {}
@@ -184,8 +185,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.token.role == am::Role::Request
     }
 
-    /// The engine that runs the handler. What a handler may not do with it is refused with checks; without, what polls or has to
-    /// wait is.
+    /// The engine that runs the handler. What a handler may not do with it is refused with checks;
+    /// without, what polls or has to wait is.
     #[inline]
     pub fn engine(&self) -> &'a Engine<N, M> {
         self.engine
@@ -227,8 +228,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         &self.job.settings
     }
 
-    /// In any build: what polls, may wait, or leaves memory of the caller with the network, is not for handlers, nor for between
-    /// prepare and commit. It would leave out what is being served already, and might go on for ever.
+    /// In any build: what polls, may wait, or leaves memory of the caller with the network, is not
+    /// for handlers, nor for between prepare and commit. It would leave out what is being served
+    /// already, and might go on for ever.
     #[inline]
     pub(crate) fn check_outside(&self, operation: &'static str, what: am::Operation) -> Result<()> {
         self.job.check_context(operation, what)?;
@@ -260,8 +262,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.job.fault()
     }
 
-    /// This rank has left the network: calls that would use it are refused from here on, and nothing of it touches memory of callers
-    /// any more.
+    /// This rank has left the network: calls that would use it are refused from here on, and
+    /// nothing of it touches memory of callers any more.
     pub fn retire(&self) {
         self.job.fail(Error::Finished);
         self.abandon();
@@ -281,7 +283,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Who is told of an error gets the memory back that a call or an operation has been given, so nothing may touch that any more.
+    /// Who is told of an error gets the memory back that a call or an operation has been given, so
+    /// nothing may touch that any more.
     #[cold]
     pub(crate) fn fault_error(&self) -> Result<()> {
         self.job.check_process()?;
@@ -292,7 +295,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Whether this process is a child of the rank's, in which nothing of the network may be used: see [`crate::fork`].
+    /// Whether this process is a child of the rank's, in which nothing of the network may be used:
+    /// see [`crate::fork`].
     #[inline]
     pub fn is_child(&self) -> bool {
         self.job.is_child()

@@ -37,7 +37,8 @@ impl<N: Ni, M: Mode> Sink for ReplyEvents<'_, N, M> {
     }
 }
 
-/// Where the events of the request queue go. A type of its own, and not a closure, so that it is inlined into the network's loop.
+/// Where the events of the request queue go. A type of its own, and not a closure, so that it is
+/// inlined into the network's loop.
 struct RequestEvents<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
     last: &'a mut Kind,
@@ -79,7 +80,8 @@ impl<N: Ni, M: Mode> Sink for RequestEvents<'_, N, M> {
     }
 }
 
-/// Where the events of the request queue go while requests are held back: what runs handlers is put aside.
+/// Where the events of the request queue go while requests are held back: what runs handlers is put
+/// aside.
 struct HeldBack<'a, N: Ni, M: Mode> {
     events: RequestEvents<'a, N, M>,
     shuffle: &'a mut Shuffle,
@@ -220,7 +222,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.system.send(&self.job, target, message);
     }
 
-    /// What no event will tell of: tries again what could not be done before, and handles requests that were held back.
+    /// What no event will tell of: tries again what could not be done before, and handles requests
+    /// that were held back.
     #[cold]
     #[inline(never)]
     fn do_what_waits(&self) -> u32 {
@@ -228,7 +231,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.handle_held()
     }
 
-    /// What could not be done before: system messages, descriptors to release, and what flow control has to ask for.
+    /// What could not be done before: system messages, descriptors to release, and what flow
+    /// control has to ask for.
     pub(crate) fn retry(&self) {
         if self.job.is_child() {
             return;
@@ -237,7 +241,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.job.end_when_due();
         self.descriptors.release_delayed(&self.job);
         if self.system.flush(&self.job) {
-            // What is not wanted or possible now comes up again with the next request that is short of credits.
+            // What is not wanted or possible now comes up again with the next request that is short
+            // of credits.
             while let Some((peer, message)) = self.credits.next_message(&self.job) {
                 self.send_system(peer, Message::Credit(message));
             }
@@ -255,8 +260,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// After a fault only system messages are served. A call that fails gives its caller's buffers back although
-    /// operations on them may be under way, so no completion may touch them any more.
+    /// After a fault only system messages are served. A call that fails gives its caller's buffers
+    /// back although operations on them may be under way, so no completion may touch them any more.
     #[cold]
     fn poll_after_fault(&self) -> u32 {
         if self.job.is_child() {
@@ -271,7 +276,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline]
     fn poll_safe(&self) -> u32 {
         let most = limit(self.job.settings.safe_limit);
-        // Another thread that polls the queue has it; one that is not polled can't be polled here either.
+        // Another thread that polls the queue has it; one that is not polled can't be polled here
+        // either.
         let Some(mut last) = self.safe.try_lock() else {
             return 0;
         };
@@ -319,7 +325,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 },
             );
             if self.replies.can_reply(reserve) {
-                // So the network has stopped by itself. Should it have left anything, the next poll gets it.
+                // So the network has stopped by itself. Should it have left anything, the next poll
+                // gets it.
                 break;
             }
         }
@@ -336,7 +343,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// With `CONDUIT_SHUFFLE`: takes what the network has and there is room for. The rest of this poll, and later ones, handle it.
+    /// With `CONDUIT_SHUFFLE`: takes what the network has and there is room for. The rest of this
+    /// poll, and later ones, handle it.
     #[cold]
     #[inline(never)]
     fn hold_back(&self, mut sink: HeldBack<'_, N, M>) -> u32 {
@@ -349,8 +357,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         events
     }
 
-    /// Handles requests that have been held back for long enough. While some are held there is more to do: who waits does not
-    /// sleep then.
+    /// Handles requests that have been held back for long enough. While some are held there is more
+    /// to do: who waits does not sleep then.
     fn handle_held(&self) -> u32 {
         if self.job.settings.shuffle.is_none() || self.job.is_child() {
             return 0;
@@ -400,7 +408,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             self.job.want_poll();
         }
         match can_reply {
-            // Not asleep while some are held, but not as if something had come either if nothing can be handled.
+            // Not asleep while some are held, but not as if something had come either if nothing
+            // can be handled.
             true => events.max(1),
             false => events,
         }
@@ -462,9 +471,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Role::BouncedPut(chunk) => self.req_sb.give(&self.job, chunk),
             Role::BouncedGet(chunk) => {
                 let bounce = self.req_sb.bounce(chunk);
-                // SAFETY: the chunk was held by this get, which has ended, so its first `length` bytes are initialised and
-                // nobody writes them; `length` is at most a chunk; the caller of the get keeps the destination valid until
-                // the get is synchronised, which happens only after `finish` below.
+                // SAFETY: the chunk was held by this get, which has ended, so its first `length`
+                // bytes are initialised and nobody writes them; `length` is at most a chunk; the
+                // caller of the get keeps the destination valid until the get is synchronised,
+                // which happens only after `finish` below.
                 unsafe {
                     std::ptr::copy_nonoverlapping(
                         self.req_sb.at(chunk),
@@ -492,9 +502,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Some(put.data);
         }
         let first = self.req_sb.in_chunk(put.offset, put.length)?;
-        // SAFETY: inside the ReqSB chunks, as just checked. The network has written these bytes before this event; the
-        // chunk belongs to the request that this reply answers and is freed after the handler, so nobody writes it while
-        // the slice lives (a peer that does breaks the protocol and the job with it).
+        // SAFETY: inside the ReqSB chunks, as just checked. The network has written these bytes
+        // before this event; the chunk belongs to the request that this reply answers and is freed
+        // after the handler, so nobody writes it while the slice lives (a peer that does breaks the
+        // protocol and the job with it).
         Some(unsafe { std::slice::from_raw_parts(first, put.length) })
     }
 }

@@ -1,4 +1,5 @@
-//! What a rank says when it is asked what it waits for, see [`Reports`](crate::kernel::reports::Reports).
+//! What a rank says when it is asked what it waits for, see
+//! [`Reports`](crate::kernel::reports::Reports).
 
 use std::backtrace::Backtrace;
 use std::fmt::Write as _;

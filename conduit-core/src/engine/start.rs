@@ -1,7 +1,7 @@
 //! Start of a rank's engine: its memory, queues, match lists and descriptors.
 //!
-//! Regions are created in the same order on all ranks, so their numbers are known without exchange: control, chunks,
-//! segment.
+//! Regions are created in the same order on all ranks, so their numbers are known without exchange:
+//! control, chunks, segment.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -38,17 +38,19 @@ use crate::rma::vis::transfers::Transfers;
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
 
-/// Slots of the queue that requests arrive in, where a source has a queue of its own for each: so many wait at least.
+/// Slots of the queue that requests arrive in, where a source has a queue of its own for each: so
+/// many wait at least.
 const AM_SLOTS: usize = 4096;
-/// Ranks up to which a network may give each source a queue of its own ([`Ni::eq_create`] leaves that to it).
+/// Ranks up to which a network may give each source a queue of its own ([`Ni::eq_create`] leaves
+/// that to it).
 const OWN_QUEUES: u32 = 32;
 /// Reply buffers that injected replies fill in turn.
 const REPLY_BUFFERS: u32 = 3;
 
-/// Slots of the queue of replies and completions. Its room is this rank's own affair (the Ni contract), as a target that
-/// finds it full takes nothing more from this rank: so there is room for all that this rank can have under way. That is
-/// for each request a reply (at most four slots in the queue, otherwise one), for each reply sent a completion, and for
-/// each send ticket one.
+/// Slots of the queue of replies and completions. Its room is this rank's own affair (the Ni
+/// contract), as a target that finds it full takes nothing more from this rank: so there is room
+/// for all that this rank can have under way. That is for each request a reply (at most four slots
+/// in the queue, otherwise one), for each reply sent a completion, and for each send ticket one.
 fn safe_slots(size: u32, plan: &Plan, settings: &Settings) -> usize {
     let requests = if plan.flow_control() && size <= OWN_QUEUES {
         let most = if plan.dynamic() {
@@ -76,7 +78,8 @@ fn name() -> u64 {
 }
 
 impl<N: Ni + 'static, M: Mode> Engine<N, M> {
-    /// Sets up this rank on a network that has started. Collective: returns when all ranks can be sent to.
+    /// Sets up this rank on a network that has started. Collective: returns when all ranks can be
+    /// sent to.
     pub fn start(ni: N, bootstrap: &mut dyn Bootstrap, settings: &Settings) -> Result<Self> {
         let (rank, size) = (ni.rank(), ni.size());
         let chunk = settings.chunk_bytes();
@@ -99,7 +102,8 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
         let chunks =
             ni.region_create((settings.sb_chunks + settings.rpl_chunks) as usize * chunk)?;
 
-        // From each peer at most two messages about credits, a revoke and a return, and two about the end of the job.
+        // From each peer at most two messages about credits, a revoke and a return, and two about
+        // the end of the job.
         let sys_eq = ni.eq_create(4 * size as usize + 10)?;
         let safe_eq = ni.eq_create(safe_slots(size, &plan, settings))?;
         let am_eq = ni.eq_create(AM_SLOTS)?;
@@ -108,8 +112,8 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
         ni.pt_open(index::SAFE, Some(safe_eq))?;
         ni.pt_open(index::SYS, Some(sys_eq))?;
 
-        // SAFETY: the chunk region is network memory that lives as long as `ni`; chunks are accessed only by who holds
-        // them (`ChunkPool`).
+        // SAFETY: the chunk region is network memory that lives as long as `ni`; chunks are
+        // accessed only by who holds them (`ChunkPool`).
         let send_buffer = |first: u32, count: u32| unsafe {
             let base = chunks.base.add(first as usize * chunk);
             let md = ni.md_bind(base, count as usize * chunk, safe_eq)?;
@@ -188,8 +192,8 @@ impl<N: Ni + 'static, M: Mode> Engine<N, M> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Ranks can work together only if they agree on some settings. Also the barrier after which all can be sent to. Gives
-    /// a name for the job, which is rank 0's word.
+    /// Ranks can work together only if they agree on some settings. Also the barrier after which
+    /// all can be sent to. Gives a name for the job, which is rank 0's word.
     fn compare_settings(&self, bootstrap: &mut dyn Bootstrap) -> Result<u64> {
         let own = self.agreement();
         let mut bytes: Vec<u8> = own
@@ -242,7 +246,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             ),
             // What the credit byte says.
             ("CONDUIT_CREDIT_DOUBLING", settings.credit_doubling.into()),
-            // What a rank may send to a peer follows from its own settings: they have to be the peer's.
+            // What a rank may send to a peer follows from its own settings: they have to be the
+            // peer's.
             (
                 "GASNET_PORTAL_AMRECV_SPACE",
                 settings.amrecv_space.unwrap_or(0) as u64,
@@ -254,7 +259,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         ]
     }
 
-    /// Fills the match lists. `facts`: system messages, request buffers with the catch basin behind them, reply chunks.
+    /// Fills the match lists. `facts`: system messages, request buffers with the catch basin behind
+    /// them, reply chunks.
     fn link_lists(&self, plan: &Plan) -> Result<()> {
         let entry = MatchEntry {
             memory: MeMemory::Nothing,
@@ -282,7 +288,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             ..entry
         };
         self.job.ni.me_append(index::AM, basin)?;
-        // A reply that finds no buffer would be lost and its requester wait for ever, so that is to be seen.
+        // A reply that finds no buffer would be lost and its requester wait for ever, so that is to
+        // be seen.
         let no_buffer = MatchEntry {
             match_bits: SELECT_RPL_RB.into(),
             ..basin
@@ -312,9 +319,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// A buffer for injected replies.
     pub(crate) fn reply_buffer(&self) -> MatchEntry {
-        // A rank has at most `sb_chunks` requests outstanding, each with one reply: mostly small ones, of which a buffer
-        // holds about as many. But drained buffers are linked again after a poll only, and a reply that finds none is
-        // lost: so one also holds the largest replies that a poll may take, and the others are there meanwhile.
+        // A rank has at most `sb_chunks` requests outstanding, each with one reply: mostly small
+        // ones, of which a buffer holds about as many. But drained buffers are linked again after a
+        // poll only, and a reply that finds none is lost: so one also holds the largest replies
+        // that a poll may take, and the others are there meanwhile.
         let outstanding = self.job.settings.sb_chunks;
         let at_once = match self.job.settings.safe_limit {
             0 => outstanding,

@@ -1,4 +1,5 @@
-//! How a rank waits: it polls, and does in between what its [`Backoff`](crate::kernel::backoff::Backoff) says.
+//! How a rank waits: it polls, and does in between what its
+//! [`Backoff`](crate::kernel::backoff::Backoff) says.
 
 use std::time::Instant;
 
@@ -9,8 +10,8 @@ use crate::kernel::error::{Error, Result};
 use crate::ni::Ni;
 use crate::threads::Mode;
 
-/// Dropped only by a panic in a poll of a waiting call, mostly a handler's, or in a caller's function: the call is left, and its
-/// caller gets back what the operations have that it waits for.
+/// Dropped only by a panic in a poll of a waiting call, mostly a handler's, or in a caller's
+/// function: the call is left, and its caller gets back what the operations have that it waits for.
 pub(crate) struct Unwinding<'a, N: Ni, M: Mode> {
     pub(crate) engine: &'a Engine<N, M>,
     pub(crate) operation: &'static str,
@@ -50,8 +51,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// One round of a wait: a poll and, if that found nothing, what is due then. Inlined by force, as a call
-    /// costs each message 27 instructions of 1,340.
+    /// One round of a wait: a poll and, if that found nothing, what is due then. Inlined by force,
+    /// as a call costs each message 27 instructions of 1,340.
     #[inline(always)]
     fn wait_once(
         &self,
@@ -113,8 +114,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Refused like a poll. What waits may be half done, so this ends the job; what leaves memory of the caller with the network
-    /// has been refused before.
+    /// Refused like a poll. What waits may be half done, so this ends the job; what leaves memory
+    /// of the caller with the network has been refused before.
     #[inline(never)]
     fn check_wait(&self, operation: &'static str) -> Result<()> {
         let checked = self.check_outside(operation, am::Operation::Block);
@@ -128,12 +129,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         checked
     }
 
-    /// One round of [`Engine::wait_until`], for loops that test their condition themselves; `waiter` is that of the loop.
+    /// One round of [`Engine::wait_until`], for loops that test their condition themselves;
+    /// `waiter` is that of the loop.
     pub fn wait_step(&self, waiter: &mut Waiter) -> Result<()> {
         self.wait_once("wait_until", Awaits::Condition, waiter)
     }
 
-    /// Polls, and waits in between, until the condition holds. For conditions that handlers or peers' puts make true.
+    /// Polls, and waits in between, until the condition holds. For conditions that handlers or
+    /// peers' puts make true.
     pub fn wait_until(&self, condition: impl FnMut() -> bool) -> Result<()> {
         self.wait_until_in("wait_until", condition)
     }
@@ -176,7 +179,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(())
     }
 
-    /// What a program that only polls is owed as well: now and then a look for dead peers, and a core for the others.
+    /// What a program that only polls is owed as well: now and then a look for dead peers, and a
+    /// core for the others.
     #[inline]
     pub(crate) fn polled_idly(&self) {
         let (yields, looks) = self.backoff.polled_idly();

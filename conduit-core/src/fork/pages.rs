@@ -1,8 +1,9 @@
 //! Memory that a child finds zeroed.
 //!
-//! The system does that (`MADV_WIPEONFORK`), however the child is made. Where it refuses (Linux before 4.14, gVisor) a handler does it that
-//! the C library's `fork` runs in the child; a bare `clone` runs none. The handler takes no lock, since another thread may be anywhere
-//! in here when a child is made, and only looks at ranges that are never freed.
+//! The system does that (`MADV_WIPEONFORK`), however the child is made. Where it refuses (Linux
+//! before 4.14, gVisor) a handler does it that the C library's `fork` runs in the child; a bare
+//! `clone` runs none. The handler takes no lock, since another thread may be anywhere in here when
+//! a child is made, and only looks at ranges that are never freed.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::iter;
@@ -26,7 +27,8 @@ impl Pages {
         }
     }
 
-    /// For a value of this layout, which is not empty. Ends the process as a vector does when the system has no memory left.
+    /// For a value of this layout, which is not empty. Ends the process as a vector does when the
+    /// system has no memory left.
     ///
     /// # Panics
     /// If the layout is empty, or aligned to more than a page.
@@ -123,7 +125,8 @@ fn is_handled(pages: &Pages) -> bool {
         taken.is_ok()
     };
     let range = ranges().find(is_taken).unwrap_or_else(|| add(pages.bytes));
-    // SYNC: Release, so that whoever sees the range sees its length. A child sees the mapping too: it was there before.
+    // SYNC: Release, so that whoever sees the range sees its length. A child sees the mapping too:
+    // it was there before.
     range.start.store(pages.start.as_ptr(), Release);
     true
 }
@@ -150,8 +153,9 @@ extern "C" fn wipe() {
     for range in ranges() {
         let start = range.start.load(Acquire);
         if !start.is_null() {
-            // SAFETY: a mapping of so many bytes: the rank enters it when it is there, and takes it out before it goes. No other
-            // thread is in this process, and this one is in `fork`. That zeros are values is what its owner has promised.
+            // SAFETY: a mapping of so many bytes: the rank enters it when it is there, and takes it
+            // out before it goes. No other thread is in this process, and this one is in `fork`.
+            // That zeros are values is what its owner has promised.
             unsafe { ptr::write_bytes(start, 0, range.bytes.load(Relaxed)) };
         }
     }

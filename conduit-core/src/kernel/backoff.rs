@@ -1,34 +1,38 @@
 //! How long a rank spins, and when it yields and sleeps: rules without a clock.
 //!
-//! Spinning is the fastest where every rank has a core of its own; where there are more ranks than cores the settings
-//! make it yield at once. Sleeping is for long waits: an arriving message wakes the rank.
+//! Spinning is the fastest where every rank has a core of its own; where there are more ranks than
+//! cores the settings make it yield at once. Sleeping is for long waits: an arriving message wakes
+//! the rank.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Idle polls before the first yield, unless set: about a millisecond, so that the wait for a message of some megabytes
-/// doesn't end in a sleep.
+/// Idle polls before the first yield, unless set: about a millisecond, so that the wait for a
+/// message of some megabytes doesn't end in a sleep.
 const DEFAULT_SPIN: u32 = 100_000;
 
-/// Rounds of a wait between two looks whether it is to say what it waits for, and between two looks for a dead peer. Those in which
-/// something has come count too, so that traffic of others hides neither.
+/// Rounds of a wait between two looks whether it is to say what it waits for, and between two looks
+/// for a dead peer. Those in which something has come count too, so that traffic of others hides
+/// neither.
 const REPORT_INTERVAL: u16 = 1 << 8;
 const LIVENESS_INTERVAL: u16 = 1 << 14;
 
-/// A shorter spin than this says that ranks share cores. A program that waits by polling then has to let others run, too:
-/// every so many idle polls.
+/// A shorter spin than this says that ranks share cores. A program that waits by polling then has
+/// to let others run, too: every so many idle polls.
 const OVERSUBSCRIBED: u32 = 64;
 const POLLS_A_YIELD: u32 = 16;
 
-/// A yield that takes so long has given the core to somebody who computes and may do so for long, where a sleeper that is woken has it
-/// at once: the rank sleeps so many times instead of yielding.
+/// A yield that takes so long has given the core to somebody who computes and may do so for long,
+/// where a sleeper that is woken has it at once: the rank sleeps so many times instead of yielding.
 const LONG_YIELD: Duration = Duration::from_millis(1);
 const SLEEPS: u32 = 64;
-/// After a long yield so many are timed, later one in so many: timing costs a twentieth of a yield between ranks.
+/// After a long yield so many are timed, later one in so many: timing costs a twentieth of a yield
+/// between ranks.
 const WARY: u32 = 64;
 const TIMED: u32 = 8;
 
-/// Less than the pauses of networks that nothing wakes. A timer of theirs may end a sleep sooner, which costs some yields.
+/// Less than the pauses of networks that nothing wakes. A timer of theirs may end a sleep sooner,
+/// which costs some yields.
 const SHORT_SLEEP: Duration = Duration::from_micros(40);
 /// Longest sleep between two polls.
 pub(crate) const SLEEP: Duration = Duration::from_millis(10);
@@ -67,7 +71,8 @@ pub struct Waiter {
     idle: u32,
     /// Rounds that have begun. Wraps.
     rounds: u16,
-    /// Its number among the waits that last, see [`Reports`](crate::kernel::reports::Reports); 0: none.
+    /// Its number among the waits that last, see [`Reports`](crate::kernel::reports::Reports); 0:
+    /// none.
     pub(crate) number: u16,
 }
 
@@ -159,7 +164,8 @@ impl Backoff {
 
     /// A sleep took so long.
     pub(crate) fn slept(&self, waiter: &mut Waiter, time: Duration) {
-        // Who was woken soon is likely to be needed again soon, and yields a while before it sleeps again.
+        // Who was woken soon is likely to be needed again soon, and yields a while before it sleeps
+        // again.
         let yields = match time < SHORT_SLEEP {
             true => self.yields / 2,
             false => self.yields,
@@ -167,7 +173,8 @@ impl Backoff {
         waiter.idle = self.spin.saturating_add(yields);
     }
 
-    /// What a program that only polls is owed as well: whether it is to yield now, and whether to look for dead peers.
+    /// What a program that only polls is owed as well: whether it is to yield now, and whether to
+    /// look for dead peers.
     #[inline]
     pub(crate) fn polled_idly(&self) -> (bool, bool) {
         let polls = self.idle_polls.load(Relaxed).wrapping_add(1);

@@ -1,6 +1,8 @@
-//! What operations hold while they are under way: chunks of the send buffers, temporary descriptors.
+//! What operations hold while they are under way: chunks of the send buffers, temporary
+//! descriptors.
 //!
-//! All are counted and limited (seed, "Recognized environment variables"); when they are used up, the caller polls.
+//! All are counted and limited (seed, "Recognized environment variables"); when they are used up,
+//! the caller polls.
 
 use crate::kernel::control::SharedPtr;
 use crate::kernel::job::Job;
@@ -8,7 +10,8 @@ use crate::kernel::tickets::Tickets;
 use crate::ni::{MdId, Ni, Unlink};
 use crate::threads::{Lock, Mode};
 
-/// A send buffer (ReqSB or RplSB): chunks of one size in network memory, and the descriptor over all of them.
+/// A send buffer (ReqSB or RplSB): chunks of one size in network memory, and the descriptor over
+/// all of them.
 pub(crate) struct SendBuffer<M: Mode> {
     base: SharedPtr,
     /// Bytes of a chunk.
@@ -68,7 +71,8 @@ impl<M: Mode> SendBuffer<M> {
         (self.offset(chunk) / 64) as u32
     }
 
-    /// A chunk's number from its offset in units of 64 bytes; a wrong one from a peer gives a number that isn't held.
+    /// A chunk's number from its offset in units of 64 bytes; a wrong one from a peer gives a
+    /// number that isn't held.
     pub(crate) fn number(&self, units: u32) -> u32 {
         (units as usize * 64 / self.chunk) as u32
     }
@@ -159,7 +163,8 @@ impl<M: Mode> Descriptors<M> {
     }
 }
 
-/// The free chunks of a send buffer, last freed first used, so that a chunk is likely to be in the cache.
+/// The free chunks of a send buffer, last freed first used, so that a chunk is likely to be in the
+/// cache.
 ///
 /// A chunk is known by its number; where it lies is its buffer's business.
 #[derive(Debug)]
@@ -185,8 +190,8 @@ impl Bounce {
     };
 }
 
-// SAFETY: the pointer is only a note; who stores it has promised (`get` is unsafe) that it stays valid until the get has
-// completed, whichever thread completes it.
+// SAFETY: the pointer is only a note; who stores it has promised (`get` is unsafe) that it stays
+// valid until the get has completed, whichever thread completes it.
 unsafe impl Send for Bounce {}
 
 impl ChunkPool {
@@ -221,8 +226,9 @@ impl ChunkPool {
         self.bounce[chunk as usize] = bounce;
     }
 
-    /// Ends the get that bounces through a chunk: where its data is to be copied. [`Bounce::NONE`] if there is no such get:
-    /// the number has been at the peer, and must not lead to memory that is the caller's again.
+    /// Ends the get that bounces through a chunk: where its data is to be copied. [`Bounce::NONE`]
+    /// if there is no such get: the number has been at the peer, and must not lead to memory that
+    /// is the caller's again.
     fn bounce(&mut self, chunk: u32) -> Bounce {
         let noted = self.bounce.get_mut(chunk as usize);
         noted.map_or(Bounce::NONE, |noted| std::mem::replace(noted, Bounce::NONE))

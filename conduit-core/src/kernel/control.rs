@@ -12,8 +12,8 @@ unsafe impl Send for SharedPtr {}
 // SAFETY: as above.
 unsafe impl Sync for SharedPtr {}
 
-/// A rank's control region, and those of the peers that are mapped here: the barriers' cells, then for each rank the
-/// counter of what it has given back ([`crate::messages::flow::Returned`]).
+/// A rank's control region, and those of the peers that are mapped here: the barriers' cells, then
+/// for each rank the counter of what it has given back ([`crate::messages::flow::Returned`]).
 ///
 /// 8 bytes a rank, and the cells.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ impl Control {
         }
     }
 
-    /// Notes where those of the peers are mapped here, as `find` says: nothing of a peer that is not, the window or that there is none of
-    /// one that is.
+    /// Notes where those of the peers are mapped here, as `find` says: nothing of a peer that is
+    /// not, the window or that there is none of one that is.
     ///
     /// # Errors
     /// A peer that shows less than there must be.
@@ -63,9 +63,10 @@ impl Control {
     }
 
     fn word(&self, base: SharedPtr, index: usize) -> &AtomicU64 {
-        // SAFETY: `base` is a control region, which lives as long as the network, and so as the engine that owns both it and
-        // `self`; it is only ever accessed as atomic words, `index` is one of those that `start` has made (cells + ranks), which
-        // the callers see to, and the region is page-aligned.
+        // SAFETY: `base` is a control region, which lives as long as the network, and so as the
+        // engine that owns both it and `self`; it is only ever accessed as atomic words, `index` is
+        // one of those that `start` has made (cells + ranks), which the callers see to, and the
+        // region is page-aligned.
         unsafe { AtomicU64::from_ptr(base.0.cast::<u64>().add(index)) }
     }
 

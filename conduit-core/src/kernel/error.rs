@@ -8,8 +8,9 @@ use crate::settings::InJobError;
 /// The result of an engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong above the network. Each names the rank or setting that it concerns, and has the operation as it is
-/// called here; its text leaves out that and the calling rank, which the layer above says in its own words.
+/// Everything that can go wrong above the network. Each names the rank or setting that it concerns,
+/// and has the operation as it is called here; its text leaves out that and the calling rank, which
+/// the layer above says in its own words.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -194,7 +195,8 @@ pub enum Error {
         /// The page size.
         page: usize,
     },
-    /// A call that is not allowed where it was made: from a handler, a second reply, … (some in debug builds only).
+    /// A call that is not allowed where it was made: from a handler, a second reply, … (some in
+    /// debug builds only).
     #[error("{reason}")]
     Context {
         /// The call.

@@ -29,8 +29,8 @@ impl OpId {
     }
 }
 
-/// An operation under way. Has to be synchronised: until then it keeps an operation id, and memory that it uses is not
-/// the caller's.
+/// An operation under way. Has to be synchronised: until then it keeps an operation id, and memory
+/// that it uses is not the caller's.
 ///
 /// Dropping it does neither harm nor good: the operation goes on, and its id stays in use.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,8 +52,9 @@ impl Handle {
         self.0.map_or(0, OpId::bits)
     }
 
-    /// The handle of a number from [`Handle::into_bits`], used once. Another number gives a stale handle, which is an error
-    /// when it is synchronised, or somebody else's operation, which is then lost to its owner.
+    /// The handle of a number from [`Handle::into_bits`], used once. Another number gives a stale
+    /// handle, which is an error when it is synchronised, or somebody else's operation, which is
+    /// then lost to its owner.
     pub fn from_bits(bits: u32) -> Self {
         Self(OpId::from_bits(bits))
     }

@@ -1,4 +1,5 @@
-//! A rank's place in its job: the network that connects it, its settings, and whether the job goes on.
+//! A rank's place in its job: the network that connects it, its settings, and whether the job goes
+//! on.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,14 +21,15 @@ pub(crate) struct Job<N: Ni> {
     pub(crate) settings: Settings,
     /// Bytes of a chunk of the send buffers.
     pub(crate) chunk: usize,
-    /// By rank: requests to it need no check and go straight into a queue that is mapped here. None does once the job has failed, with
-    /// checks, or in a child. 1 byte a rank.
+    /// By rank: requests to it need no check and go straight into a queue that is mapped here. None
+    /// does once the job has failed, with checks, or in a child. 1 byte a rank.
     short_cuts: Wiped<AtomicBool>,
     /// Send tickets: for messages whose bytes are still this rank's memory's.
     pub(crate) tickets: Tickets,
     /// Who is inside a poll, in PAR.
     pub(crate) polling: Polling,
-    /// Falls when something has gone wrong for good, which `fault` tells. Whoever calls looks at it.
+    /// Falls when something has gone wrong for good, which `fault` tells. Whoever calls looks at
+    /// it.
     standing: Standing,
     fault: OnceLock<Error>,
     /// The rank that ends the job, its code, and when this rank ends for it.
@@ -67,7 +69,8 @@ impl<N: Ni> Job<N> {
         }
     }
 
-    /// Whether callers are checked. Never in optimised builds, where looking for it would cost every call.
+    /// Whether callers are checked. Never in optimised builds, where looking for it would cost
+    /// every call.
     #[inline(always)]
     pub(crate) fn has_checks(&self) -> bool {
         cfg!(debug_assertions) && self.settings.checks
@@ -154,7 +157,8 @@ impl<N: Ni> Job<N> {
         });
     }
 
-    /// Something could not be done now and no event will tell when it can: each poll is to try again.
+    /// Something could not be done now and no event will tell when it can: each poll is to try
+    /// again.
     #[inline]
     pub(crate) fn want_poll(&self) {
         self.wants_poll.store(true, Relaxed);
@@ -166,9 +170,9 @@ impl<N: Ni> Job<N> {
         self.wants_poll.load(Relaxed)
     }
 
-    /// A poll tries all of it now. What can't be done yet, or can't be looked at now, asks for the next one; so what another thread
-    /// adds meanwhile is either found by this poll or asks for another. Until this one is through, the flag alone does not tell
-    /// whether something waits.
+    /// A poll tries all of it now. What can't be done yet, or can't be looked at now, asks for the
+    /// next one; so what another thread adds meanwhile is either found by this poll or asks for
+    /// another. Until this one is through, the flag alone does not tell whether something waits.
     pub(crate) fn begin_retries(&self) {
         self.wants_poll.store(false, Relaxed);
     }
@@ -190,7 +194,8 @@ impl<N: Ni> Job<N> {
         self.standing.stands_for_all()
     }
 
-    /// Whether this process is a child of the rank's, in which nothing of the network may be used: see [`crate::fork`].
+    /// Whether this process is a child of the rank's, in which nothing of the network may be used:
+    /// see [`crate::fork`].
     #[inline]
     pub(crate) fn is_child(&self) -> bool {
         self.standing.is_child()
@@ -228,7 +233,8 @@ impl<N: Ni> Job<N> {
         short_cut.is_some_and(|short_cut| short_cut.load(Relaxed))
     }
 
-    /// Whether replies from a peer that is reached so need no chunk, and implied ones are coalesced.
+    /// Whether replies from a peer that is reached so need no chunk, and implied ones are
+    /// coalesced.
     #[inline]
     pub(crate) fn is_mapped(&self, reach: &Reach) -> bool {
         reach.capabilities.contains(Capabilities::WINDOW) && reach.inject_size >= self.chunk

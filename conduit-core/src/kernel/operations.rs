@@ -5,8 +5,8 @@
 //! - *member*: belongs to a group, tells the group when it ends and is gone;
 //! - *group*: a thread's implicit puts or gets, or an access region; its pieces are its members.
 //!
-//! Ids are 24 bits (seed, "The Implementation of GASNet Put and Get Operations"); the 8 bits above them are a generation
-//! that finds handles which have been synchronised already.
+//! Ids are 24 bits (seed, "The Implementation of GASNet Put and Get Operations"); the 8 bits above
+//! them are a generation that finds handles which have been synchronised already.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,8 @@ enum Held {
     Result(ResultPlace),
 }
 
-/// Where the old value of an atomic goes: memory of the caller, valid until the operation has been synchronised.
+/// Where the old value of an atomic goes: memory of the caller, valid until the operation has been
+/// synchronised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ResultPlace {
     pub(crate) base: SharedPtr,
@@ -40,8 +41,8 @@ impl ResultPlace {
     /// The operation that this is the place of has not been synchronised.
     pub(crate) unsafe fn write(self, value: u64) {
         let base = self.base.0;
-        // SAFETY: valid for a write of the type's size: the promise of who started the operation, which stands as it has
-        // not been synchronised. Its alignment is the caller's business.
+        // SAFETY: valid for a write of the type's size: the promise of who started the operation,
+        // which stands as it has not been synchronised. Its alignment is the caller's business.
         unsafe {
             match self.ty.size() {
                 4 => base.cast::<u32>().write_unaligned(value as u32),
@@ -93,8 +94,9 @@ impl<M: Mode> Operations<M> {
         })
     }
 
-    /// A new operation. It is an error if all ids are in use: they come back when their owner synchronises them, which
-    /// waiting here would not bring about. `peer` is the rank that ends it; `None`: several do.
+    /// A new operation. It is an error if all ids are in use: they come back when their owner
+    /// synchronises them, which waiting here would not bring about. `peer` is the rank that ends
+    /// it; `None`: several do.
     pub(crate) fn begin<N: Ni>(
         &self,
         job: &Job<N>,
@@ -186,7 +188,8 @@ impl<M: Mode> Operations<M> {
         }
     }
 
-    /// Ends those of the handles that are done: how many that were under way have ended, and whether none is under way any more.
+    /// Ends those of the handles that are done: how many that were under way have ended, and
+    /// whether none is under way any more.
     pub(crate) fn sweep<N: Ni>(
         &self,
         job: &Job<N>,
@@ -227,7 +230,8 @@ impl<M: Mode> Operations<M> {
         Handle(Some(group))
     }
 
-    /// How many operations of each peer have not ended, of those of a group or all; several peers' are `None`'s.
+    /// How many operations of each peer have not ended, of those of a group or all; several peers'
+    /// are `None`'s.
     pub(crate) fn under_way(&self, of: Option<OpId>) -> Vec<(Option<Rank>, u32)> {
         self.table.lock().under_way(of)
     }
@@ -397,7 +401,8 @@ impl Table {
         }
     }
 
-    /// Forgets an operation that has ended, and gives its value. `None`: it has not, or the handle is stale.
+    /// Forgets an operation that has ended, and gives its value. `None`: it has not, or the handle
+    /// is stale.
     fn take(&mut self, op: OpId) -> Option<u64> {
         if self.is_done(op) != Some(true) {
             return None;

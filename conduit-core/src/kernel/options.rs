@@ -6,9 +6,10 @@ pub enum Blocking {
     /// Poll until it can start.
     #[default]
     Wait,
-    /// Don't start if that would block (GASNet-EX's immediate flag). Exact for everything on mapped memory. Where
-    /// operations are messages, what is looked at is credits and send tickets; a chunk, or a piece of a transfer that needs
-    /// more pieces than there are tickets, may still be waited for, which ends as soon as operations under way do.
+    /// Don't start if that would block (GASNet-EX's immediate flag). Exact for everything on mapped
+    /// memory. Where operations are messages, what is looked at is credits and send tickets; a
+    /// chunk, or a piece of a transfer that needs more pieces than there are tickets, may still be
+    /// waited for, which ends as soon as operations under way do.
     Immediate,
 }
 
@@ -17,8 +18,8 @@ pub enum Blocking {
 pub enum Completion {
     /// By its handle.
     Handle,
-    /// With the others of this thread: it belongs to its implicit puts or gets, or to its open access region. The handle is
-    /// [`Handle::DONE`](crate::kernel::Handle::DONE).
+    /// With the others of this thread: it belongs to its implicit puts or gets, or to its open
+    /// access region. The handle is [`Handle::DONE`](crate::kernel::Handle::DONE).
     Implicit,
 }
 

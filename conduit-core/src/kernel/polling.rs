@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering::SeqCst;
 
 /// Counts the threads that are inside a poll, in [`crate::threads::Par`].
 ///
-/// A call that fails gives its caller's buffers back, so no completion may touch them any more. A thread that polls has
-/// either seen the fault and touches none, or is counted here, and the failing call waits until it is out. (SYNC: the
-/// count goes up before the look at the fault, the fault is recorded before the look at the count, all sequentially
-/// consistent: one of the two is seen.)
+/// A call that fails gives its caller's buffers back, so no completion may touch them any more. A
+/// thread that polls has either seen the fault and touches none, or is counted here, and the
+/// failing call waits until it is out. (SYNC: the count goes up before the look at the fault, the
+/// fault is recorded before the look at the count, all sequentially consistent: one of the two is
+/// seen.)
 #[derive(Debug, Default)]
 pub(crate) struct Polling {
     threads: AtomicU32,

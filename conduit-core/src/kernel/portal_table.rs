@@ -30,8 +30,9 @@ pub(crate) mod tag {
     pub(crate) const RPL_RB: u64 = 6;
 }
 
-/// The selector of the locally managed buffers that injected replies arrive in. GASNet's portals-conduit has no
-/// such role: its replies always go to the requester's chunk. Here that is so only where a network cannot inject.
+/// The selector of the locally managed buffers that injected replies arrive in. GASNet's
+/// portals-conduit has no such role: its replies always go to the requester's chunk. Here that is
+/// so only where a network cannot inject.
 pub(crate) const SELECT_RPL_RB: u8 = 6;
 
 pub(crate) const CONTROL: RegionId = RegionId(0);

@@ -1,7 +1,8 @@
-//! When a rank says what it waits for: at a time limit (`CONDUIT_WAIT_REPORT`), and at a signal (`CONDUIT_REPORT_SIGNAL`).
+//! When a rank says what it waits for: at a time limit (`CONDUIT_WAIT_REPORT`), and at a signal
+//! (`CONDUIT_REPORT_SIGNAL`).
 //!
-//! A wait is looked at every some hundred polls, and where it sleeps. The rules have no clock. The thread reads the signal from a
-//! socket and answers for a rank in which nothing waits.
+//! A wait is looked at every some hundred polls, and where it sleeps. The rules have no clock. The
+//! thread reads the signal from a socket and answers for a rank in which nothing waits.
 
 use std::backtrace::Backtrace;
 use std::io::Read as _;
@@ -23,10 +24,12 @@ use crate::stderr;
 /// Waits that are known at a time, a power of two; of more than that the oldest begin anew.
 const MOST_WAITS: u16 = 256;
 
-/// A wait that was not looked at for so long has ended, though nobody has said so: the caller's own loop was left.
+/// A wait that was not looked at for so long has ended, though nobody has said so: the caller's own
+/// loop was left.
 const GONE: Duration = Duration::from_secs(10);
 
-/// How long the thread leaves an answer to waits: all that is well looks at the state a hundred times as often.
+/// How long the thread leaves an answer to waits: all that is well looks at the state a hundred
+/// times as often.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A wait that has been looked at.
@@ -285,7 +288,8 @@ impl Shared {
         state.over = state.asked;
         let none = open(&mut state);
         state.answered = state.asked;
-        // Nothing may be asked of another thread's stack from within its process: it may hold the lock that a look at it needs.
+        // Nothing may be asked of another thread's stack from within its process: it may hold the
+        // lock that a look at it needs.
         let process = std::process::id();
         none.then(|| match with_stack {
             true => {

@@ -1,7 +1,8 @@
 //! System messages.
 //!
-//! They have no body: everything is in the match bits and the header data. Match bits: selector (bits 0..4), message
-//! (bits 8..16), argument (bits 32..64). They are handled before anything else in a poll, and never need what isn't there.
+//! They have no body: everything is in the match bits and the header data. Match bits: selector
+//! (bits 0..4), message (bits 8..16), argument (bits 32..64). They are handled before anything else
+//! in a poll, and never need what isn't there.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -87,8 +88,8 @@ struct Outbox {
 }
 
 impl<M: Mode> System<M> {
-    /// `cells`: those of the barriers. For each rank there is room for an exit message and its answer, a revoke of credits and a
-    /// return.
+    /// `cells`: those of the barriers. For each rank there is room for an exit message and its
+    /// answer, a revoke of credits and a return.
     pub(crate) fn new(size: u32, cells: usize, md: MdId) -> Self {
         Self {
             outbox: Lock::new(Outbox {
@@ -121,7 +122,8 @@ impl<M: Mode> System<M> {
 
     /// Tries again what waits in the outbox; is it empty now?
     pub(crate) fn flush<N: Ni>(&self, job: &Job<N>) -> bool {
-        // Who has it may put something in, and has perhaps asked for a poll already: that wish was taken back by who calls this.
+        // Who has it may put something in, and has perhaps asked for a poll already: that wish was
+        // taken back by who calls this.
         let Some(mut outbox) = self.outbox.try_lock() else {
             job.want_poll();
             return false;

@@ -1,4 +1,5 @@
-//! The 64-bit name that an operation has on the network: what to free when its event comes, and whom to tell.
+//! The 64-bit name that an operation has on the network: what to free when its event comes, and
+//! whom to tell.
 //!
 //! | bits | field |
 //! |---|---|
@@ -11,13 +12,15 @@ use crate::kernel::handle::OpId;
 /// What the completion of a network operation frees, besides its send ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Nothing: the header of an active message, sent from a chunk that its reply frees; a system message.
+    /// Nothing: the header of an active message, sent from a chunk that its reply frees; a system
+    /// message.
     Ticket,
     /// A put bounced through this ReqSB chunk.
     BouncedPut(u32),
     /// A get bounced through this ReqSB chunk.
     BouncedGet(u32),
-    /// The source or destination is the segment or a temporary descriptor, which the operation knows.
+    /// The source or destination is the segment or a temporary descriptor, which the operation
+    /// knows.
     Direct,
     /// A reply sent from this RplSB chunk.
     Reply(u32),

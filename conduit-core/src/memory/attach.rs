@@ -51,9 +51,9 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes a segment of `bytes`, if the rank is `prepared` for one, and finds those of the others. Completions of operations from
-    /// it go to `eq`; `prepare` gets the new segment before the others know of it. Collective,
-    /// once.
+    /// Makes a segment of `bytes`, if the rank is `prepared` for one, and finds those of the
+    /// others. Completions of operations from it go to `eq`; `prepare` gets the new segment before
+    /// the others know of it. Collective, once.
     pub(crate) fn attach<N: Ni>(
         &self,
         job: &Job<N>,
@@ -147,8 +147,8 @@ impl Memory {
             ..entry
         };
         job.ni.me_append(index::AM, raram)?;
-        // SAFETY: the segment is network memory that lives as long as the network. That local code doesn't change bytes
-        // under way is the contract of the calls that use this descriptor.
+        // SAFETY: the segment is network memory that lives as long as the network. That local code
+        // doesn't change bytes under way is the contract of the calls that use this descriptor.
         let md = unsafe { job.ni.md_bind(region.base, region.len, eq)? };
         Ok(Made {
             base: Some(SharedPtr(region.base)),

@@ -1,5 +1,5 @@
-//! Memory of ranks besides their segments, which is theirs and not the network's: bound to a number, and known to those to whom it
-//! was published.
+//! Memory of ranks besides their segments, which is theirs and not the network's: bound to a
+//! number, and known to those to whom it was published.
 
 use super::bound_memory::{Known, match_bits};
 use crate::kernel::error::{Error, Result};

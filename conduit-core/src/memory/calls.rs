@@ -10,7 +10,8 @@ use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Registers handlers and attaches a segment of `bytes` (rounded up to whole pages). Collective, once.
+    /// Registers handlers and attaches a segment of `bytes` (rounded up to whole pages).
+    /// Collective, once.
     ///
     /// A rank that cannot attach makes all ranks fail, each with an error.
     pub fn attach(
@@ -60,14 +61,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// As [`Engine::attach`] with all of every rank's memory for its segment: offsets are then addresses of the target's process,
-    /// and nothing is allocated or registered. Collective, once.
+    /// As [`Engine::attach`] with all of every rank's memory for its segment: offsets are then
+    /// addresses of the target's process, and nothing is allocated or registered. Collective, once.
     ///
-    /// # Errors
-    /// The network can't, the system does not let a process copy its own memory (then on all ranks), or there is a segment.
+    /// # Errors The network can't, the system does not let a process copy its own memory (then on
+    /// all ranks), or there is a segment.
     ///
-    /// # Safety
-    /// All calls of all ranks that write to this rank's segment write to memory of its process that is meant for it.
+    /// # Safety All calls of all ranks that write to this rank's segment write to memory of its
+    /// process that is meant for it.
     pub unsafe fn attach_everything(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
         self.job.check_process()?;
         // SAFETY: the caller's promise.
@@ -87,8 +88,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok((base.0, len))
     }
 
-    /// A rank's segment. It stays where it is as long as the engine lives; one of no bytes may yet become one of some, where ranks
-    /// [bind](Engine::bind) their own.
+    /// A rank's segment. It stays where it is as long as the engine lives; one of no bytes may yet
+    /// become one of some, where ranks [bind](Engine::bind) their own.
     pub fn segment_of(&self, rank: Rank) -> Result<Segment> {
         self.job.check_process()?;
         self.memory

@@ -35,7 +35,8 @@ pub use segment::Segment;
 /// All segments, and the descriptor of one's own. 24 bytes a rank.
 #[derive(Debug)]
 pub(crate) struct Segments {
-    /// Those that were attached. Empty ones in a child. None where they are memory of the processes.
+    /// Those that were attached. Empty ones in a child. None where they are memory of the
+    /// processes.
     of: Wiped<Segment>,
     /// This rank's segment in this process, if it was attached.
     own: SharedPtr,
@@ -65,8 +66,8 @@ impl Segments {
         }
     }
 
-    /// What [`Memory::remote`] finds where the segment was not attached, or is no such range. By itself, so that the rest is small
-    /// enough to be inlined.
+    /// What [`Memory::remote`] finds where the segment was not attached, or is no such range. By
+    /// itself, so that the rest is small enough to be inlined.
     #[cold]
     #[inline(never)]
     fn remote<N: Ni>(
@@ -165,7 +166,8 @@ impl Memory {
         }
     }
 
-    /// The descriptor of this rank's segment and the place in it, if it holds all of a range of this process.
+    /// The descriptor of this rank's segment and the place in it, if it holds all of a range of
+    /// this process.
     pub(crate) fn own_descriptor(
         &self,
         rank: Rank,
@@ -179,7 +181,8 @@ impl Memory {
         segments.md.filter(|_| holds).map(|md| (md, within))
     }
 
-    /// As [`Memory::remote`], for a put, get or atomic: not in a handler (debug builds), also where it is only a copy.
+    /// As [`Memory::remote`], for a put, get or atomic: not in a handler (debug builds), also where
+    /// it is only a copy.
     #[inline]
     pub(crate) fn remote_access<N: Ni>(
         &self,
@@ -193,7 +196,8 @@ impl Memory {
         self.remote(job, operation, rank, offset, length)
     }
 
-    /// Where bytes for a peer's segment are to be copied to. `None`: that is not mapped, there are none, or they are not to go there.
+    /// Where bytes for a peer's segment are to be copied to. `None`: that is not mapped, there are
+    /// none, or they are not to go there.
     #[inline(always)]
     pub(crate) fn place_for(&self, target: Rank, offset: usize, length: usize) -> Option<*mut u8> {
         let segment = self.segments.get()?.get(target)?;
@@ -205,7 +209,8 @@ impl Memory {
         fits.then(|| unsafe { segment.window.0.add(offset) })
     }
 
-    /// The payload of a long whose data is at its destination, or will be: in this rank's segment, unless it is empty.
+    /// The payload of a long whose data is at its destination, or will be: in this rank's segment,
+    /// unless it is empty.
     #[inline(always)]
     pub(crate) fn placed_long<'a, N: Ni>(
         &self,
@@ -247,9 +252,9 @@ impl Memory {
                 }
             } else {
                 let to = segments.own(job.rank).0.0.wrapping_add(offset);
-                // SAFETY: the range lies in this rank's segment, as just checked; `data` is a message's body, which never
-                // overlaps a segment. Others may access the range at the same time: that is a race of the program's own
-                // making, as with every put.
+                // SAFETY: the range lies in this rank's segment, as just checked; `data` is a
+                // message's body, which never overlaps a segment. Others may access the range at
+                // the same time: that is a race of the program's own making, as with every put.
                 unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, length) };
             }
         }

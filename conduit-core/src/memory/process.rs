@@ -1,8 +1,10 @@
-//! Segments that are memory of the ranks' processes and not the network's: everything, which all ranks attach together, or what a
-//! rank has bound to its first endpoint. They are mapped nowhere else.
+//! Segments that are memory of the ranks' processes and not the network's: everything, which all
+//! ranks attach together, or what a rank has bound to its first endpoint. They are mapped nowhere
+//! else.
 //!
-//! Where the network reaches a peer's memory ([`Capabilities::MEMORY`]), and the system lets it, a put or get is over when it
-//! returns. Elsewhere it goes by messages to an entry over that memory ([`MeMemory::Process`]), as to any segment, and ends later.
+//! Where the network reaches a peer's memory ([`Capabilities::MEMORY`]), and the system lets it, a
+//! put or get is over when it returns. Elsewhere it goes by messages to an entry over that memory
+//! ([`MeMemory::Process`]), as to any segment, and ends later.
 //!
 //! Everything is GASNet's: each rank's segment is all memory of its process, offsets are addresses.
 
@@ -53,14 +55,14 @@ impl Memory {
         self.process().is_some_and(|process| process.is_everything)
     }
 
-    /// Makes all of every rank's memory its segment: offsets are then addresses of the target's process, and nothing is
-    /// allocated. Collective, once.
+    /// Makes all of every rank's memory its segment: offsets are then addresses of the target's
+    /// process, and nothing is allocated. Collective, once.
     ///
-    /// # Errors
-    /// The network can't, the system does not let a process copy its own memory (then on all ranks), or there is a segment.
+    /// # Errors The network can't, the system does not let a process copy its own memory (then on
+    /// all ranks), or there is a segment.
     ///
-    /// # Safety
-    /// All calls of all ranks that write to this rank's segment write to memory of its process that is meant for it.
+    /// # Safety All calls of all ranks that write to this rank's segment write to memory of its
+    /// process that is meant for it.
     pub(crate) unsafe fn attach_everything<N: Ni>(
         &self,
         job: &Job<N>,
@@ -151,8 +153,8 @@ impl Memory {
         process.set(job, rank, segment, can_copy(job, rank, bound.address));
     }
 
-    /// The address of a place, where a transfer is over when it returns: in a segment that is memory of a process, or in memory that was
-    /// bound, if the target's memory can be reached.
+    /// The address of a place, where a transfer is over when it returns: in a segment that is
+    /// memory of a process, or in memory that was bound, if the target's memory can be reached.
     pub(crate) fn address_at_once(&self, remote: Remote) -> Option<usize> {
         if select::of(remote.match_bits) == select::BOUND {
             return self.bound.address_at_once(remote);
@@ -179,7 +181,8 @@ impl Memory {
         }
     }
 
-    /// Why an operation was answered that it is out of range, where segments are memory of processes.
+    /// Why an operation was answered that it is out of range, where segments are memory of
+    /// processes.
     #[cold]
     pub(crate) fn no_memory_asked(&self, op: OpId) -> Option<Error> {
         let process = self.process()?;
@@ -228,8 +231,8 @@ impl Memory {
 
     /// Copies to an [address](Memory::address_at_once) of a rank.
     ///
-    /// # Safety
-    /// `source` is valid for reads of `len` bytes. In this process, `address` is valid for writes of as many.
+    /// # Safety `source` is valid for reads of `len` bytes. In this process, `address` is valid for
+    /// writes of as many.
     pub(crate) unsafe fn store_anywhere<N: Ni>(
         &self,
         job: &Job<N>,
@@ -251,8 +254,8 @@ impl Memory {
 
     /// The opposite of [`Memory::store_anywhere`].
     ///
-    /// # Safety
-    /// `destination` is valid for writes of `len` bytes. In this process, `address` is valid for reads of as many.
+    /// # Safety `destination` is valid for writes of `len` bytes. In this process, `address` is
+    /// valid for reads of as many.
     unsafe fn load_anywhere<N: Ni>(
         &self,
         job: &Job<N>,
@@ -303,8 +306,8 @@ fn offer<N: Ni>(job: &Job<N>, memory: MeMemory) -> Result<()> {
     Ok(())
 }
 
-/// Whether this process may copy a peer's memory, of which an address is known: the network says so, and the system has no rules
-/// against it.
+/// Whether this process may copy a peer's memory, of which an address is known: the network says
+/// so, and the system has no rules against it.
 pub(super) fn can_copy<N: Ni>(job: &Job<N>, peer: Rank, probe: u64) -> bool {
     let mut byte = 0;
     let reach = job.ni.reach(peer);

@@ -39,8 +39,9 @@ pub(super) struct ProcessSegments {
     pub(super) is_everything: bool,
     /// As they come to be known. 40 bytes a rank.
     pub(super) of: Box<[OnceLock<Known>]>,
-    /// What operations by messages have asked for, for the error if there is no such memory: the completion names the operation
-    /// only. By place in the table of operations, so no more than were ever under way at once. 24 bytes each.
+    /// What operations by messages have asked for, for the error if there is no such memory: the
+    /// completion names the operation only. By place in the table of operations, so no more than
+    /// were ever under way at once. 24 bytes each.
     pub(super) asked: Mutex<HashMap<usize, Asked>>,
 }
 

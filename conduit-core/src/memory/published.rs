@@ -1,6 +1,8 @@
-//! Memory of processes besides segments that were attached: bound to a number by its owner, published to a team, put to and got from by address.
+//! Memory of processes besides segments that were attached: bound to a number by its owner,
+//! published to a team, put to and got from by address.
 //!
-//! On a host it is reached by the system's cross-memory attach, where that is allowed; else by messages to a match entry over it.
+//! On a host it is reached by the system's cross-memory attach, where that is allowed; else by
+//! messages to a match entry over it.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -37,23 +39,25 @@ impl Told {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Binds memory of this process to a number, by which peers to whom it is [published](Engine::publish_bound) put to it and get
-    /// from it. Once for each number.
+    /// Binds memory of this process to a number, by which peers to whom it is
+    /// [published](Engine::publish_bound) put to it and get from it. Once for each number.
     ///
-    /// What is bound to 0 is this rank's segment, in a job that attaches none: all that reaches segments reaches it.
+    /// What is bound to 0 is this rank's segment, in a job that attaches none: all that reaches
+    /// segments reaches it.
     ///
-    /// # Errors
-    /// The network does not reach memory that is not its own. As the segment: there is one, or it is no memory.
+    /// # Errors The network does not reach memory that is not its own. As the segment: there is
+    /// one, or it is no memory.
     ///
-    /// # Safety
-    /// Until the engine has been dropped, nothing of this process relies on what the memory holds but as on memory that peers write.
-    /// What is bound to 0 is memory as long. Of the rest, that it may be no memory does no harm.
+    /// # Safety Until the engine has been dropped, nothing of this process relies on what the
+    /// memory holds but as on memory that peers write. What is bound to 0 is memory as long. Of the
+    /// rest, that it may be no memory does no harm.
     pub unsafe fn bind(&self, bound: Bound) -> Result<()> {
         self.job.check_process()?;
         self.memory.bind(&self.job, bound)
     }
 
-    /// Tells all ranks of a team what this rank has bound, and learns what they have. Waits for all of them.
+    /// Tells all ranks of a team what this rank has bound, and learns what they have. Waits for all
+    /// of them.
     ///
     /// Collective over the team; each rank gives what it likes of what is its own.
     pub fn publish_bound(&self, team: TeamId, own: &[Bound]) -> Result<()> {
@@ -121,13 +125,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.memory.bound_at(rank, address, len)
     }
 
-    /// Starts a put to bound memory. `reusable`: the source may be reused on return. `None`: not started, it would have blocked.
+    /// Starts a put to bound memory. `reusable`: the source may be reused on return. `None`: not
+    /// started, it would have blocked.
     ///
     /// # Errors
     /// There is no such memory that was published here, or the range does not lie in it.
     ///
-    /// # Safety
-    /// `[source, source + len)` is valid for reads, and not written until return, or the operation has been synchronised.
+    /// # Safety `[source, source + len)` is valid for reads, and not written until return, or the
+    /// operation has been synchronised.
     #[expect(clippy::too_many_arguments, reason = "a put is all of these")]
     pub unsafe fn bound_put_nb(
         &self,
@@ -153,8 +158,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// As [`Engine::bound_put_nb`].
     ///
-    /// # Safety
-    /// `[destination, destination + len)` is valid for writes, and neither read nor written until the operation has been synchronised.
+    /// # Safety `[destination, destination + len)` is valid for writes, and neither read nor
+    /// written until the operation has been synchronised.
     pub unsafe fn bound_get_nb(
         &self,
         destination: *mut u8,

@@ -1,4 +1,5 @@
-//! Ranges of this rank's segment that a message lists: its data is put there, or what is there is taken for a reply.
+//! Ranges of this rank's segment that a message lists: its data is put there, or what is there is
+//! taken for a reply.
 
 use crate::kernel::job::Job;
 use crate::memory::Memory;
@@ -34,8 +35,9 @@ impl Memory {
             }
             let to = own.0.wrapping_add(offset);
             let from = data[at..].as_ptr();
-            // SAFETY: `walk` has checked that all runs lie in this rank's segment and that the data has their bytes. It is a
-            // message's, which never overlaps a segment. Races are the program's own, as with every put.
+            // SAFETY: `walk` has checked that all runs lie in this rank's segment and that the data
+            // has their bytes. It is a message's, which never overlaps a segment. Races are the
+            // program's own, as with every put.
             unsafe { copy_rows((to, stride), (from, len as isize), len, count) };
             Ok(())
         })

@@ -32,20 +32,20 @@ impl Segment {
 
     /// Stores to the segment if it is mapped here. `false`: it is not, and nothing has happened.
     ///
-    /// # Safety
-    /// `[offset, offset + len)` lies in the segment (`Memory::remote` has checked it) and `source` is valid for reads of
-    /// `len` bytes.
+    /// # Safety `[offset, offset + len)` lies in the segment (`Memory::remote` has checked it) and
+    /// `source` is valid for reads of `len` bytes.
     #[inline(always)]
     pub(crate) unsafe fn store(&self, offset: usize, source: *const u8, len: usize) -> bool {
         if self.window.0.is_null() {
             return false;
         }
-        // SYNC: what this rank has put before is seen by whoever sees this, for whom it may be a flag. (The C interface's inline puts
-        // do the same. No instruction on x86-64.)
+        // SYNC: what this rank has put before is seen by whoever sees this, for whom it may be a
+        // flag. (The C interface's inline puts do the same. No instruction on x86-64.)
         fence(Release);
-        // SAFETY: the range lies in the window, which is valid for writes as long as the network lives. The source may lie
-        // in the same segment, hence `copy`. Other ranks may access the range at the same time: GASNet leaves the result of
-        // such races open; no reference to it exists here.
+        // SAFETY: the range lies in the window, which is valid for writes as long as the network
+        // lives. The source may lie in the same segment, hence `copy`. Other ranks may access the
+        // range at the same time: GASNet leaves the result of such races open; no reference to it
+        // exists here.
         unsafe { shared::copy(source, self.window.0.add(offset), len) };
         true
     }

@@ -21,8 +21,8 @@ use crate::threads::Mode;
 /// Match bits and header data.
 type Words = (u64, u64);
 
-/// Dropped only by a handler's panic, which ends the job: nobody may run the same message again, and threads that wait
-/// for what it should have brought must hear of it.
+/// Dropped only by a handler's panic, which ends the job: nobody may run the same message again,
+/// and threads that wait for what it should have brought must hear of it.
 struct Panicking<'a, N: Ni, M: Mode>(&'a Engine<N, M>, u8);
 
 impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
@@ -41,7 +41,8 @@ impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Registers more handlers; ids that were [`am::handlers::AUTOMATIC`] are written back. Local, does not poll.
+    /// Registers more handlers; ids that were [`am::handlers::AUTOMATIC`] are written back. Local,
+    /// does not poll.
     pub fn register(&self, list: &mut [Registration<Handler<N, M>>]) -> Result<()>
     where
         N: 'static,
@@ -63,7 +64,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.enter(|table| table.register_reserved(&entered))
     }
 
-    /// With checks each handler says where its thread is. Found out here, so that without them a call costs nothing for it.
+    /// With checks each handler says where its thread is. Found out here, so that without them a
+    /// call costs nothing for it.
     fn checked(&self, list: &[Registration<Handler<N, M>>]) -> Vec<Registration<Handler<N, M>>>
     where
         N: 'static,
@@ -135,7 +137,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Finds out the kind of a message, which came where only those of a role may. False: it is none, which has ended the job.
+    /// Finds out the kind of a message, which came where only those of a role may. False: it is
+    /// none, which has ended the job.
     #[inline(never)]
     fn learn_kind(&self, source: Rank, words: Words, role: Role, last: &mut Kind) -> bool {
         match self.find_kind(words, role) {
@@ -167,8 +170,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(Kind::of(words.0, &header)?)
     }
 
-    /// What the handler of a message is called with. The data of a long is put to its place, if the message carries it. `None`: the
-    /// message is malformed.
+    /// What the handler of a message is called with. The data of a long is put to its place, if the
+    /// message carries it. `None`: the message is malformed.
     #[inline(always)]
     fn parts<'a>(
         &self,
@@ -220,12 +223,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 _ => Err(HeaderError::Misaligned.into()),
             }
         };
-        // A second look that finds nothing wrong has seen something else: the message is lost all the same.
+        // A second look that finds nothing wrong has seen something else: the message is lost all
+        // the same.
         let found = check().err();
         self.protocol_error(source, found.unwrap_or(HeaderError::Misaligned.into()));
     }
 
-    /// Runs a handler, of whose kind of message it is known that there is one. A panic of it ends the job.
+    /// Runs a handler, of whose kind of message it is known that there is one. A panic of it ends
+    /// the job.
     #[inline(always)]
     fn call(
         &self,
@@ -322,7 +327,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// What a request is owed whose handler has sent no reply. In the common case it is counted, with others of its sender.
+    /// What a request is owed whose handler has sent no reply. In the common case it is counted,
+    /// with others of its sender.
     #[inline(always)]
     fn end_request(&self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
         let byte = CreditByte::from_bits(token.credit);

@@ -7,13 +7,15 @@ use am::handlers::{Entry, RegisterError, Table};
 
 type Tables<H> = Vec<Arc<Table<H>>>;
 
-/// The table of handlers, replaced as a whole by each registration so that a call reads it without a lock.
+/// The table of handlers, replaced as a whole by each registration so that a call reads it without
+/// a lock.
 ///
-/// Replaced tables are kept until the end, as a handler may be running out of one. A registration is a rare event (once,
-/// or a few times in GASNet-EX), a table has 256 entries.
+/// Replaced tables are kept until the end, as a handler may be running out of one. A registration
+/// is a rare event (once, or a few times in GASNet-EX), a table has 256 entries.
 pub(crate) struct Handlers<H> {
     current: AtomicPtr<Table<H>>,
-    /// The owners of what `current` has ever pointed at. Not boxes: a box that is moved claims its contents for itself alone.
+    /// The owners of what `current` has ever pointed at. Not boxes: a box that is moved claims its
+    /// contents for itself alone.
     all: Mutex<Tables<H>>,
 }
 
@@ -29,7 +31,8 @@ impl<H: Clone> Handlers<H> {
     #[inline(always)]
     pub(crate) fn get(&self, id: u8) -> Option<&Entry<H>> {
         let table = self.current.load(Acquire);
-        // SAFETY: null, or a table of `all`, none of which is dropped or changed while `self` lives.
+        // SAFETY: null, or a table of `all`, none of which is dropped or changed while `self`
+        // lives.
         unsafe { table.as_ref() }?.get(id)
     }
 

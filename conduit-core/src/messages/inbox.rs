@@ -1,4 +1,5 @@
-//! What arriving requests change: the reserve for their replies, longs of which one half has come, and what their senders get back.
+//! What arriving requests change: the reserve for their replies, longs of which one half has come,
+//! and what their senders get back.
 
 use std::sync::atomic::Ordering::Release;
 
@@ -14,8 +15,8 @@ use crate::messages::shuffle::Shuffle;
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
 
-/// A rank that waits takes as many times what a poll takes from the queue of requests before it looks at the others and at
-/// what it waits for.
+/// A rank that waits takes as many times what a poll takes from the queue of requests before it
+/// looks at the others and at what it waits for.
 pub(crate) const WAITING: u32 = 4;
 
 /// The request side of the poll; one thread at a time has it.
@@ -43,7 +44,8 @@ pub(crate) struct Inbox {
 }
 
 impl AmSide {
-    /// `longs`: most longs of which one half may be under way; `buffer_bytes`: the size of a request buffer.
+    /// `longs`: most longs of which one half may be under way; `buffer_bytes`: the size of a
+    /// request buffer.
     pub(crate) fn new(
         size: u32,
         longs: usize,
@@ -66,7 +68,8 @@ impl AmSide {
         }
     }
 
-    /// Tickets and chunks that are ready for the next replies, and longs of which one half is there.
+    /// Tickets and chunks that are ready for the next replies, and longs of which one half is
+    /// there.
     pub(crate) fn held(&self) -> (u32, u32, u32) {
         (
             self.reserve.tickets.get(),
@@ -77,8 +80,8 @@ impl AmSide {
 }
 
 impl Inbox {
-    /// Coalesces implied replies, one of which may have to tell that this rank has ended an epoch. Told at the end of the
-    /// poll.
+    /// Coalesces implied replies, one of which may have to tell that this rank has ended an epoch.
+    /// Told at the end of the poll.
     #[inline]
     pub(crate) fn give_back(&mut self, peer: Rank, ended: Returned, end_of_epoch: bool) {
         let counter = &mut self.returned[peer as usize];
@@ -124,7 +127,8 @@ impl Inbox {
     pub(crate) fn tell<N: Ni>(&mut self, job: &Job<N>, control: &Control) {
         while let Some(peer) = self.untold.pop() {
             if let Some(word) = control.returned_to(peer) {
-                // SYNC: Release, so that a peer that sees its credits back may rely on its request being handled.
+                // SYNC: Release, so that a peer that sees its credits back may rely on its request
+                // being handled.
                 word.store(self.returned[peer as usize].bits(), Release);
                 job.ni.notify(peer);
             }
@@ -132,7 +136,8 @@ impl Inbox {
     }
 }
 
-/// Requests of one mapped peer with plain credit bytes, whose handlers have run and not replied, not granted yet.
+/// Requests of one mapped peer with plain credit bytes, whose handlers have run and not replied,
+/// not granted yet.
 #[derive(Debug, Default)]
 struct PendingReturns {
     source: Rank,

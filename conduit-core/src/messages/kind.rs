@@ -1,5 +1,5 @@
-//! The kind of a message: what follows from its match bits but for the chunk. Found out once for messages that follow one another, as
-//! most do.
+//! The kind of a message: what follows from its match bits but for the chunk. Found out once for
+//! messages that follow one another, as most do.
 
 use am::{Category, Flags, Header, HeaderError, Layout, NO_CHUNK, NO_LID, Role, Token};
 

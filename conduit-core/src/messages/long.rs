@@ -14,8 +14,9 @@ use crate::shared;
 use crate::threads::{Lock, Mode};
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// As [`Engine::request_short`], after placing the payload at `offset` of the target's segment. The payload may be
-    /// reused on return. Where it is empty, any `offset` will do: the handler gets it as it is.
+    /// As [`Engine::request_short`], after placing the payload at `offset` of the target's segment.
+    /// The payload may be reused on return. Where it is empty, any `offset` will do: the handler
+    /// gets it as it is.
     #[inline]
     pub fn request_long(
         &self,
@@ -30,13 +31,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let mapped = self.check_request(OPERATION, target, args)?;
         let category = Category::Long;
         let request = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
-        // SAFETY: the borrow keeps the payload valid and unchanged until this call returns; `wait` makes the call last
-        // until the bytes have been read.
+        // SAFETY: the borrow keeps the payload valid and unchanged until this call returns; `wait`
+        // makes the call last until the bytes have been read.
         unsafe { self.long(request, Source::of(payload), offset, true) }
     }
 
-    /// As [`Engine::request_long`], for `length` bytes that the caller has placed at `offset` of the target's segment by
-    /// itself: where that is mapped here.
+    /// As [`Engine::request_long`], for `length` bytes that the caller has placed at `offset` of
+    /// the target's segment by itself: where that is mapped here.
     pub fn request_long_in_place(
         &self,
         target: Rank,
@@ -59,9 +60,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// As [`Engine::request_long`], returning before the payload has been read.
     ///
-    /// # Safety
-    /// `[base, base + len)` is valid for reads and not written until the request's reply has arrived (which its handler
-    /// therefore has to send).
+    /// # Safety `[base, base + len)` is valid for reads and not written until the request's reply
+    /// has arrived (which its handler therefore has to send).
     pub unsafe fn request_long_async(
         &self,
         target: Rank,
@@ -112,14 +112,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             .memory
             .remote(&self.job, operation, target, offset, source.len)?;
         if !segment.window.0.is_null() {
-            // The copy must not be seen before the credits are there: a request that is refused for want of them has no effect. One
-            // that may not wait and finds no room in the queue has placed its bytes all the same.
+            // The copy must not be seen before the credits are there: a request that is refused for
+            // want of them has no effect. One that may not wait and finds no room in the queue has
+            // placed its bytes all the same.
             let Some(byte) = self.take_credits(operation, target, Scale::SHORT_COST, blocking)?
             else {
                 return Ok(false);
             };
-            // SAFETY: `remote` has checked the range against the window, which is valid for writes; the source is
-            // the caller's promise. Overlap and races are the program's own, as for a put.
+            // SAFETY: `remote` has checked the range against the window, which is valid for writes;
+            // the source is the caller's promise. Overlap and races are the program's own, as for a
+            // put.
             unsafe { shared::copy(source.base, segment.window.0.add(offset), source.len) };
             return self.send(placed, byte, Exchange::ExpectsReply);
         }
@@ -151,7 +153,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let is_process = self.memory.is_process();
         if packs && (self.job.settings.packed_long || is_process) {
             let packed = Request {
-                // SAFETY: the caller's promise; the message's bytes are copied before this call returns.
+                // SAFETY: the caller's promise; the message's bytes are copied before this call
+                // returns.
                 payload: unsafe { source.slice() },
                 long: Some((long_at(offset, source.len), Flags::PACKED)),
                 ..placed
@@ -163,14 +166,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             if at_once.is_none() {
                 self.check_outside(operation, am::Operation::Request)?;
             }
-            // More than one put, or one that may find no memory: the data goes first, as a put that is waited for, and the
-            // message says that it is there.
+            // More than one put, or one that may find no memory: the data goes first, as a put that
+            // is waited for, and the message says that it is there.
             let cost = Scale::SHORT_COST;
             let Some(byte) = self.take_credits(operation, target, cost, blocking)? else {
                 return Ok(false);
             };
-            // SAFETY: the caller's promise, and of a range of this process the program's that it is memory; the range was
-            // checked when `segment` was found.
+            // SAFETY: the caller's promise, and of a range of this process the program's that it is
+            // memory; the range was checked when `segment` was found.
             let stored = unsafe {
                 match at_once {
                     Some(address) => self.memory.store_anywhere(
@@ -193,7 +196,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         unsafe { self.long_in_two(placed, source, offset, wait) }
     }
 
-    /// A long whose data travels by itself: a put to the target's segment and a header, paired there by their LID.
+    /// A long whose data travels by itself: a put to the target's segment and a header, paired
+    /// there by their LID.
     ///
     /// # Safety
     /// As for [`Engine::long`].

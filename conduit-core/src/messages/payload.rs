@@ -11,19 +11,23 @@ use crate::rma::vis::Malformed;
 pub enum Payload<'a> {
     /// A short carries nothing.
     None,
-    /// A medium's bytes, in place, aligned to 16, only as long as the handler runs. Where the sender's process has the same memory
-    /// mapped this relies on it not to write there again before: see "What is safe" of the crate `conduit`.
+    /// A medium's bytes, in place, aligned to 16, only as long as the handler runs. Where the
+    /// sender's process has the same memory mapped this relies on it not to write there again
+    /// before: see "What is safe" of the crate `conduit`.
     Medium(&'a [u8]),
-    /// A long's bytes lie in this rank's segment. Peers may write there at any time, so they are not lent as a slice.
+    /// A long's bytes lie in this rank's segment. Peers may write there at any time, so they are
+    /// not lent as a slice.
     Long {
-        /// First byte, from the segment's start. Of an empty payload what its sender has said, which may be anything.
+        /// First byte, from the segment's start. Of an empty payload what its sender has said,
+        /// which may be anything.
         offset: usize,
         /// Bytes.
         length: usize,
     },
 }
 
-/// What is wrong with a message that has arrived. All of it is the sender's fault, and ends the job.
+/// What is wrong with a message that has arrived. All of it is the sender's fault, and ends the
+/// job.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub(crate) enum ProtocolError {
     #[error(transparent)]

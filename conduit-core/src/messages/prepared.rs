@@ -1,7 +1,9 @@
-//! Negotiated payload (GASNet-EX): a medium's payload is written where it is sent from, then committed or cancelled.
+//! Negotiated payload (GASNet-EX): a medium's payload is written where it is sent from, then
+//! committed or cancelled.
 //!
-//! A request's payload lies in a ReqSB chunk, a reply's in a RplSB chunk, which a mapped peer reads in place: no copy at
-//! all. Between preparing and the end the thread is restricted as in a reply handler.
+//! A request's payload lies in a ReqSB chunk, a reply's in a RplSB chunk, which a mapped peer reads
+//! in place: no copy at all. Between preparing and the end the thread is restricted as in a reply
+//! handler.
 
 use std::marker::PhantomData;
 
@@ -45,7 +47,8 @@ impl<N: Ni, M: Mode> std::fmt::Debug for Prepared<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Prepares a medium request of at least `least` and at most `most` bytes; the size granted lies between.
+    /// Prepares a medium request of at least `least` and at most `most` bytes; the size granted
+    /// lies between.
     ///
     /// `None`: it would have blocked ([`Blocking::Immediate`]).
     pub fn prepare_medium(
@@ -112,8 +115,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 impl<N: Ni, M: Mode> Prepared<'_, N, M> {
     /// Where the payload goes. Aligned to 16; what it holds before is unspecified but initialised.
     pub fn payload(&mut self) -> &mut [u8] {
-        // SAFETY: the chunk is held by `self` alone and ROOM + size fit it (`max_medium`). It is zeroed network memory, so
-        // initialised; peers read it only after commit.
+        // SAFETY: the chunk is held by `self` alone and ROOM + size fit it (`max_medium`). It is
+        // zeroed network memory, so initialised; peers read it only after commit.
         unsafe {
             std::slice::from_raw_parts_mut(self.engine.req_sb.at(self.chunk).add(ROOM), self.size)
         }
@@ -206,8 +209,8 @@ impl<N: Ni, M: Mode> std::fmt::Debug for PreparedReply<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> Call<'_, N, M> {
-    /// Prepares a medium reply of at least `least` and at most `most` bytes; the size granted lies between. It takes the
-    /// chunk that is reserved for the reply, so it never waits.
+    /// Prepares a medium reply of at least `least` and at most `most` bytes; the size granted lies
+    /// between. It takes the chunk that is reserved for the reply, so it never waits.
     pub fn prepare_medium_reply(
         &self,
         least: usize,
@@ -242,8 +245,8 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
     /// Where the payload goes. Aligned to 16; what it holds before is unspecified but initialised.
     pub fn payload(&mut self) -> &mut [u8] {
         let at = self.call.engine.replies.buffer.at(self.chunk);
-        // SAFETY: the chunk is held by `self` alone and ROOM + size fit it (`max_medium`). It is zeroed network memory, so
-        // initialised; peers read it only after commit.
+        // SAFETY: the chunk is held by `self` alone and ROOM + size fit it (`max_medium`). It is
+        // zeroed network memory, so initialised; peers read it only after commit.
         unsafe { std::slice::from_raw_parts_mut(at.add(ROOM), self.size) }
     }
 

@@ -15,9 +15,10 @@ use crate::messages::reserve::{Deferred, MOST_RESERVED, ReplyReserve};
 use crate::ni::{Ack, Exchange, Inject, Ni, NiError, Put, Rank, Submit};
 use crate::threads::Mode;
 
-/// Bodies up to this size are injected everywhere; larger ones, to a peer that is not mapped here, are read from the replier's chunk,
-/// which its completion gives back. Up to here the copy costs less than the completion, and where a peer is mapped it always does: what
-/// is injected is copied once, just as into a chunk.
+/// Bodies up to this size are injected everywhere; larger ones, to a peer that is not mapped here,
+/// are read from the replier's chunk, which its completion gives back. Up to here the copy costs
+/// less than the completion, and where a peer is mapped it always does: what is injected is copied
+/// once, just as into a chunk.
 const INLINE: usize = MOST_HEAD + 1024;
 
 /// The replies of a rank.
@@ -48,7 +49,8 @@ impl<M: Mode> Replies<M> {
         !self.waiting.load(Relaxed) && reserve.replies() > 0
     }
 
-    /// Fills the reserve as far as there are chunks and tickets; whether it can now send a reply without waiting.
+    /// Fills the reserve as far as there are chunks and tickets; whether it can now send a reply
+    /// without waiting.
     #[inline]
     pub(crate) fn fill<N: Ni>(&self, job: &Job<N>, reserve: &ReplyReserve) -> bool {
         (reserve.replies() >= MOST_RESERVED && !self.waiting.load(Relaxed))
@@ -108,8 +110,9 @@ impl<M: Mode> Replies<M> {
         }
     }
 
-    /// Injects a reply, or sends it from the chunk reserved, see [`INLINE`]; if the network takes neither now, the reply waits in
-    /// the chunk and no further request is looked at until it is gone.
+    /// Injects a reply, or sends it from the chunk reserved, see [`INLINE`]; if the network takes
+    /// neither now, the reply waits in the chunk and no further request is looked at until it is
+    /// gone.
     #[inline(always)]
     pub(crate) fn send<N: Ni>(
         &self,
@@ -173,8 +176,8 @@ impl<M: Mode> Replies<M> {
             length <= job.chunk,
             "the limit functions keep replies within a chunk"
         );
-        // SAFETY: the chunk is held, `length` fits it (the limits of medium and packed long), and neither head nor payload
-        // lies in a free RplSB chunk.
+        // SAFETY: the chunk is held, `length` fits it (the limits of medium and packed long), and
+        // neither head nor payload lies in a free RplSB chunk.
         unsafe {
             let at = self.buffer.at(chunk);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());

@@ -30,7 +30,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         )
     }
 
-    /// Replies with a medium of at most [`Engine::max_medium`](crate::engine::Engine::max_medium) bytes.
+    /// Replies with a medium of at most [`Engine::max_medium`](crate::engine::Engine::max_medium)
+    /// bytes.
     #[inline]
     pub fn reply_medium(&self, handler: u8, args: &[u32], payload: &[u8]) -> Result<()> {
         let limit = self.engine.max_medium(args.len());
@@ -45,8 +46,9 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         )
     }
 
-    /// Replies with a long of at most [`Engine::max_long_reply`](crate::engine::Engine::max_long_reply) bytes to `offset` of the requester's segment (any offset
-    /// for an empty one: the handler gets it as it is).
+    /// Replies with a long of at most
+    /// [`Engine::max_long_reply`](crate::engine::Engine::max_long_reply) bytes to `offset` of the
+    /// requester's segment (any offset for an empty one: the handler gets it as it is).
     pub fn reply_long(
         &self,
         handler: u8,
@@ -117,8 +119,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.reply(operation, Category::Long, handler, args, &[], long)
     }
 
-    /// Replies with a long of `length` bytes that the caller has placed at `offset` of the requester's segment by itself:
-    /// where that is mapped here.
+    /// Replies with a long of `length` bytes that the caller has placed at `offset` of the
+    /// requester's segment by itself: where that is mapped here.
     pub fn reply_long_in_place(
         &self,
         handler: u8,
@@ -200,8 +202,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         )
     }
 
-    /// The header of the one reply to this request, which is on its way from here on, and what is reserved for it. The
-    /// arguments have been checked.
+    /// The header of the one reply to this request, which is on its way from here on, and what is
+    /// reserved for it. The arguments have been checked.
     #[inline(always)]
     pub(crate) fn open_reply(
         &self,

@@ -22,8 +22,8 @@ use crate::messages::head::{MOST_HEAD, head_in};
 use crate::ni::{Ack, Exchange, Inject, Ni, Put, Rank, Submit};
 use crate::threads::Mode;
 
-/// A request on its way out. It goes from hand to hand by value: what has to be in memory before a message can be written
-/// costs more than the message.
+/// A request on its way out. It goes from hand to hand by value: what has to be in memory before a
+/// message can be written costs more than the message.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) operation: &'static str,
@@ -33,7 +33,8 @@ pub(crate) struct Request<'a> {
     pub(crate) args: &'a [u32],
     /// What the message carries: a medium's bytes, or those of a long that is packed.
     pub(crate) payload: &'a [u8],
-    /// Of a long: where its bytes are, how they get there, and what pairs them with this message if they come by themselves.
+    /// Of a long: where its bytes are, how they get there, and what pairs them with this message if
+    /// they come by themselves.
     pub(crate) long: Option<(Long, Flags)>,
     pub(crate) lid: u32,
     /// Whether it goes straight into a queue of the target.
@@ -159,8 +160,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         limits::MAX_LONG
     }
 
-    /// Most bytes of a long reply to `target`: a reply may not wait, so where the requester's memory can't be written to at
-    /// once its data has to fit the message.
+    /// Most bytes of a long reply to `target`: a reply may not wait, so where the requester's
+    /// memory can't be written to at once its data has to fit the message.
     pub fn max_long_reply(&self, target: Rank) -> usize {
         let at_once = match self.memory.is_process() {
             true => self
@@ -176,7 +177,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Refuses a request that may not be sent; one comparison where nothing is to be refused. Gives whether the target is mapped.
+    /// Refuses a request that may not be sent; one comparison where nothing is to be refused. Gives
+    /// whether the target is mapped.
     #[inline(always)]
     pub(crate) fn check_request(
         &self,
@@ -229,7 +231,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.request(short, Scale::SHORT_COST)
     }
 
-    /// As [`Engine::request_short`], with a payload of at most [`Engine::max_medium`] bytes, which may be reused on return.
+    /// As [`Engine::request_short`], with a payload of at most [`Engine::max_medium`] bytes, which
+    /// may be reused on return.
     pub fn request_medium(
         &self,
         target: Rank,
@@ -313,7 +316,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             .map(Some)
     }
 
-    /// Sends the message of a request that has its credits. An immediate one that is not taken is given up, with its credits.
+    /// Sends the message of a request that has its credits. An immediate one that is not taken is
+    /// given up, with its credits.
     #[inline(always)]
     pub(crate) fn send(
         &self,
@@ -343,8 +347,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         })
     }
 
-    /// To a peer that is not mapped: a chunk is held for the reply, and the message is sent from there if the network does not
-    /// inject so much. Waits for the network, and for a chunk.
+    /// To a peer that is not mapped: a chunk is held for the reply, and the message is sent from
+    /// there if the network does not inject so much. Waits for the network, and for a chunk.
     #[cold]
     fn send_from_chunk(&self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
         let operation = request.operation;
@@ -370,8 +374,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         let mut space = [0; MOST_HEAD];
         let (head, payload) = (request.head(&mut space), request.payload);
-        // SAFETY: the chunk is held, and both fit a chunk: heads are at most `MOST_HEAD`, payloads are checked
-        // against `max_medium` and `max_packed_long`, which leave room for it.
+        // SAFETY: the chunk is held, and both fit a chunk: heads are at most `MOST_HEAD`, payloads
+        // are checked against `max_medium` and `max_packed_long`, which leave room for it.
         unsafe {
             let at = self.req_sb.at(chunk);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
@@ -413,8 +417,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Submits a put until the network takes it.
     pub(crate) fn post_put(&self, operation: &'static str, put: &Put) -> Result<()> {
         self.wait_for(operation, Awaits::Room(put.target), |engine| {
-            // SAFETY: whoever has made `put` keeps its source unchanged until the event: chunks are held until then,
-            // other memory is the caller's promise.
+            // SAFETY: whoever has made `put` keeps its source unchanged until the event: chunks are
+            // held until then, other memory is the caller's promise.
             let submit = unsafe { engine.job.ni.put(put)? };
             Ok((submit == Submit::Posted).then_some(()))
         })

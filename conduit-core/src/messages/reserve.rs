@@ -9,10 +9,12 @@ use crate::ni::Rank;
 /// Replies that can be sent before the reserve has to be filled again.
 pub(crate) const MOST_RESERVED: u32 = 8;
 
-/// What handlers' replies may use: taken before the requests are looked at, so that a reply never has to wait.
+/// What handlers' replies may use: taken before the requests are looked at, so that a reply never
+/// has to wait.
 ///
-/// GASNet's portals-conduit asks for two send tickets, a TMPMD ticket and a RplSB chunk for each request. A reply here is always one
-/// message (a long reply is a copy and a message, or packed), so it is one ticket and one chunk.
+/// GASNet's portals-conduit asks for two send tickets, a TMPMD ticket and a RplSB chunk for each
+/// request. A reply here is always one message (a long reply is a copy and a message, or packed),
+/// so it is one ticket and one chunk.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyReserve {
     chunks: [Cell<u32>; MOST_RESERVED as usize],

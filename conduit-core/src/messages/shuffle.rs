@@ -1,14 +1,18 @@
-//! Requests in an order drawn from a seed: for tests of programs that may rely on none (`CONDUIT_SHUFFLE`).
+//! Requests in an order drawn from a seed: for tests of programs that may rely on none
+//! (`CONDUIT_SHUFFLE`).
 //!
-//! Arriving requests are copied and held back, each for a drawn number of polls. Those that are due in the same poll go in a drawn
-//! order too. A state machine without a network: what is held and when it goes follows from the seed, the arrivals and the polls.
+//! Arriving requests are copied and held back, each for a drawn number of polls. Those that are due
+//! in the same poll go in a drawn order too. A state machine without a network: what is held and
+//! when it goes follows from the seed, the arrivals and the polls.
 
 use crate::ni::PutEvent;
 
-/// Requests that are held back at most; the network keeps those behind them. With the largest chunks they take 17 MiB.
+/// Requests that are held back at most; the network keeps those behind them. With the largest
+/// chunks they take 17 MiB.
 pub(crate) const MOST_HELD: usize = 256;
-/// A request is held back for less than two to the power of this many polls. Mostly for few, so that a request that is waited for
-/// comes soon; at times for long, so that one that is sent much later overtakes it.
+/// A request is held back for less than two to the power of this many polls. Mostly for few, so
+/// that a request that is waited for comes soon; at times for long, so that one that is sent much
+/// later overtakes it.
 const LONGEST: u32 = 8;
 
 /// What requests hold their bytes in: a payload has to be aligned to 16.
@@ -93,7 +97,8 @@ impl Shuffle {
         Some(self.held.swap_remove(place))
     }
 
-    /// A number below `end`, by SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+    /// A number below `end`, by SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+    /// generators, 2014).
     fn draw(&mut self, end: u32) -> u32 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,8 +1,8 @@
 //! What each [`AtomicOp`] does to a number in shared memory.
 //!
-//! A network that lets the target's processor do atomics, and the engine where the target's memory is mapped here, call
-//! the same function: both then go through the processor's own atomic instructions, so that either kind is atomic towards
-//! the other.
+//! A network that lets the target's processor do atomics, and the engine where the target's memory
+//! is mapped here, call the same function: both then go through the processor's own atomic
+//! instructions, so that either kind is atomic towards the other.
 
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -11,12 +11,12 @@ use crate::process_memory;
 
 /// Does `op` on the number at `ptr` as one indivisible step and gives its old value.
 ///
-/// `operand` and `comparand` are taken modulo the type's size; a 32-bit old value comes back zero-extended. Acts as a
-/// release and an acquire ([`AtomicOp::Get`]: acquire only).
+/// `operand` and `comparand` are taken modulo the type's size; a 32-bit old value comes back
+/// zero-extended. Acts as a release and an acquire ([`AtomicOp::Get`]: acquire only).
 ///
-/// # Safety
-/// `ptr` is aligned to [`AtomicType::size`] and valid for reads and writes of that many bytes; during the call it
-/// is accessed by atomic instructions of the same size only, in this and in all other processes.
+/// # Safety `ptr` is aligned to [`AtomicType::size`] and valid for reads and writes of that many
+/// bytes; during the call it is accessed by atomic instructions of the same size only, in this and
+/// in all other processes.
 #[inline]
 pub unsafe fn apply_atomic(
     ptr: *mut u8,
@@ -25,7 +25,8 @@ pub unsafe fn apply_atomic(
     operand: u64,
     comparand: u64,
 ) -> u64 {
-    /// Minimum and maximum follow the sign, so each type has its own arm; the rest is the same for all.
+    /// Minimum and maximum follow the sign, so each type has its own arm; the rest is the same for
+    /// all.
     macro_rules! apply {
         ($atomic:ty, $int:ty, $unsigned:ty) => {{
             // SAFETY: alignment, validity and atomic-only access are the caller's duty (see above).
@@ -72,11 +73,11 @@ pub unsafe fn apply_atomic(
     }
 }
 
-/// As [`apply_atomic`] on a number of this process by its address. `None`, and nothing has been done: the address is no multiple of
-/// the type's size, or no memory that can be written.
+/// As [`apply_atomic`] on a number of this process by its address. `None`, and nothing has been
+/// done: the address is no multiple of the type's size, or no memory that can be written.
 ///
-/// # Safety
-/// That the number is accessed by atomics only, and that it stays memory during the call, is the word of whoever has given the address.
+/// # Safety That the number is accessed by atomics only, and that it stays memory during the call,
+/// is the word of whoever has given the address.
 pub unsafe fn apply_atomic_at(
     address: u64,
     op: AtomicOp,
@@ -93,7 +94,8 @@ pub unsafe fn apply_atomic_at(
     Some(unsafe { apply_atomic(number, op, ty, operand, comparand) })
 }
 
-/// [`apply_atomic`] of floats: arithmetic and order by compare-and-swap of the bits, the rest as of integers.
+/// [`apply_atomic`] of floats: arithmetic and order by compare-and-swap of the bits, the rest as of
+/// integers.
 ///
 /// # Safety
 /// As for [`apply_atomic`].
@@ -170,7 +172,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Floats in the arithmetic of their type, the rest in that of 128 bits: widen by the type's sign, compute, cut.
+    /// Floats in the arithmetic of their type, the rest in that of 128 bits: widen by the type's
+    /// sign, compute, cut.
     fn model(op: AtomicOp, ty: AtomicType, x: u64, a: u64, c: u64) -> u64 {
         if op.is_arithmetic() {
             match ty {
@@ -218,7 +221,8 @@ mod tests {
         cut(ty, new as u64)
     }
 
-    /// Sums and products of two `f32` are exact in `f64`, or rounded in a way that does no harm to the rounding to `f32`.
+    /// Sums and products of two `f32` are exact in `f64`, or rounded in a way that does no harm to
+    /// the rounding to `f32`.
     fn float(op: AtomicOp, x: f64, a: f64, narrow: fn(f64) -> u64) -> u64 {
         narrow(match op {
             AtomicOp::Add => x + a,

@@ -1,4 +1,5 @@
-//! What event queues deliver. An enum by kind, so that no field can be read that an event doesn't have.
+//! What event queues deliver. An enum by kind, so that no field can be read that an event doesn't
+//! have.
 
 use super::{PtIndex, Rank};
 
@@ -9,9 +10,9 @@ pub enum Outcome {
     Done,
     /// No entry matched; nothing was moved.
     NoMatch,
-    /// The offset lies outside the region entry that matches otherwise, or an atomic's address is not aligned; nothing
-    /// was moved, the entry is not used up, and no other one is tried. Or it is an address of a
-    /// [process](super::MeMemory::Process) that is no memory.
+    /// The offset lies outside the region entry that matches otherwise, or an atomic's address is
+    /// not aligned; nothing was moved, the entry is not used up, and no other one is tried. Or it
+    /// is an address of a [process](super::MeMemory::Process) that is no memory.
     OutOfRange,
 }
 
@@ -34,8 +35,8 @@ pub struct PutEvent<'a> {
     pub length: usize,
     /// Bytes that were sent.
     pub requested: usize,
-    /// The bytes, in place: of a [`Managed`](super::MeMemory::Managed) entry only (empty otherwise), and only during
-    /// delivery. Aligned to 16.
+    /// The bytes, in place: of a [`Managed`](super::MeMemory::Managed) entry only (empty
+    /// otherwise), and only during delivery. Aligned to 16.
     pub data: &'a [u8],
 }
 
@@ -76,12 +77,14 @@ pub enum Event<'a> {
         /// Where.
         offset: u64,
     },
-    /// An entry has unlinked itself: it was used once, or it is full. Its data may still be in delivery.
+    /// An entry has unlinked itself: it was used once, or it is full. Its data may still be in
+    /// delivery.
     Unlinked {
         /// The entry's name.
         tag: u64,
     },
-    /// All messages of an unlinked managed entry have been delivered; its space may be appended again.
+    /// All messages of an unlinked managed entry have been delivered; its space may be appended
+    /// again.
     Free {
         /// The entry's name.
         tag: u64,

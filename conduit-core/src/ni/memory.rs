@@ -32,8 +32,8 @@ pub struct Region {
     pub len: usize,
 }
 
-// SAFETY: a region is a name for memory that lives as long as its network; the pointer gives no access that `unsafe`
-// code doesn't take on itself.
+// SAFETY: a region is a name for memory that lives as long as its network; the pointer gives no
+// access that `unsafe` code doesn't take on itself.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -41,8 +41,8 @@ unsafe impl Sync for Region {}
 /// A region of a peer as it is mapped here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Its first byte in this process. Valid for reads and writes as long as the network lives; shared with other
-    /// processes, so plain references into it are never formed.
+    /// Its first byte in this process. Valid for reads and writes as long as the network lives;
+    /// shared with other processes, so plain references into it are never formed.
     pub base: *mut u8,
     /// Its bytes.
     pub len: usize,
@@ -56,8 +56,9 @@ unsafe impl Sync for Window {}
 /// What a match entry's messages go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MeMemory {
-    /// Space of the network's own, filled in order of arrival; the initiator's offset is ignored. The entry unlinks itself
-    /// when fewer than `min_free` bytes are left, which is checked after each message.
+    /// Space of the network's own, filled in order of arrival; the initiator's offset is ignored.
+    /// The entry unlinks itself when fewer than `min_free` bytes are left, which is checked after
+    /// each message.
     Managed {
         /// Bytes it holds. Each message counts with its length rounded up to 64.
         bytes: usize,
@@ -73,11 +74,13 @@ pub enum MeMemory {
         /// Bytes.
         len: usize,
     },
-    /// A range of this process's memory that need not be the network's; the initiator's offset counts from its start. The processor
-    /// does its atomics. Beyond the range, and where an address is no memory, or may not be written, the outcome is
+    /// A range of this process's memory that need not be the network's; the initiator's offset
+    /// counts from its start. The processor does its atomics. Beyond the range, and where an
+    /// address is no memory, or may not be written, the outcome is
     /// [`OutOfRange`](super::Outcome::OutOfRange), and a part may have been moved.
     ///
-    /// Who appends such an entry answers for what peers write: that nothing of this process relies on what is there.
+    /// Who appends such an entry answers for what peers write: that nothing of this process relies
+    /// on what is there.
     Process {
         /// Its first address.
         base: u64,
@@ -116,15 +119,16 @@ bitflags::bitflags! {
         const USE_ONCE = 8;
         /// A message that doesn't fit is cut; without it, such a message doesn't match.
         const TRUNCATE = 16;
-        /// The entry stands behind all entries without this option, whenever those were appended (Portals 4's overflow
-        /// list): the catch basin behind buffers that are linked again and again. An initiator may be told
-        /// [`NoMatch`](super::Outcome::NoMatch) of what it took.
+        /// The entry stands behind all entries without this option, whenever those were appended
+        /// (Portals 4's overflow list): the catch basin behind buffers that are linked again and
+        /// again. An initiator may be told [`NoMatch`](super::Outcome::NoMatch) of what it took.
         const OVERFLOW = 32;
     }
     /// Which events an entry raises on its index's queue.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct MeEvents: u8 {
-        /// [`Event::Put`](super::Event::Put), [`Event::Get`](super::Event::Get), [`Event::Atomic`](super::Event::Atomic).
+        /// [`Event::Put`](super::Event::Put), [`Event::Get`](super::Event::Get),
+        /// [`Event::Atomic`](super::Event::Atomic).
         const OPERATION = 1;
         /// [`Event::Unlinked`](super::Event::Unlinked) and [`Event::Free`](super::Event::Free).
         const LINK = 2;
@@ -133,8 +137,8 @@ bitflags::bitflags! {
 
 /// An element of a match list.
 ///
-/// A message matches when `(message.match_bits ^ match_bits) & !ignore_bits == 0`, its source is allowed, its kind is, and
-/// it fits (or may be cut). The first such entry in list order takes it.
+/// A message matches when `(message.match_bits ^ match_bits) & !ignore_bits == 0`, its source is
+/// allowed, its kind is, and it fits (or may be cut). The first such entry in list order takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MatchEntry {
     /// Where messages go.
@@ -153,7 +157,8 @@ pub struct MatchEntry {
     pub tag: u64,
 }
 
-/// What networks agree by that share an entry which one message may use: the first that takes it has it.
+/// What networks agree by that share an entry which one message may use: the first that takes it
+/// has it.
 #[derive(Debug, Clone, Default)]
 pub struct Claim(Arc<AtomicBool>);
 

@@ -15,9 +15,11 @@ pub enum Submit {
 /// Which completion of a put is told to its initiator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ack {
-    /// [`Event::Send`](super::Event::Send): the source may be reused; nothing is known of the target.
+    /// [`Event::Send`](super::Event::Send): the source may be reused; nothing is known of the
+    /// target.
     Local,
-    /// [`Event::Ack`](super::Event::Ack): the target has it, or has refused it. Implies the source may be reused.
+    /// [`Event::Ack`](super::Event::Ack): the target has it, or has refused it. Implies the source
+    /// may be reused.
     Remote,
 }
 
@@ -28,7 +30,8 @@ pub struct Put {
     pub md: MdId,
     /// First byte within it.
     pub local_offset: usize,
-    /// Bytes, at most [`super::Reach::max_message`], or [`super::Reach::max_managed`] to a managed entry.
+    /// Bytes, at most [`super::Reach::max_message`], or [`super::Reach::max_managed`] to a managed
+    /// entry.
     pub length: usize,
     /// Which event tells the initiator.
     pub ack: Ack,
@@ -48,14 +51,16 @@ pub struct Put {
 
 /// A put of bytes given in two pieces, copied before the call returns. See [`super::Ni::inject`].
 ///
-/// In this order, with the two words apart: two of eight bytes side by side are read as one of sixteen, which has to wait until
-/// both, written just before, have left the processor's store buffer.
+/// In this order, with the two words apart: two of eight bytes side by side are read as one of
+/// sixteen, which has to wait until both, written just before, have left the processor's store
+/// buffer.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Inject<'a> {
     /// Bits that select the entry and carry the rest.
     pub match_bits: u64,
-    /// First piece. A multiple of 16 bytes when the second is not empty, so that the second stays aligned.
+    /// First piece. A multiple of 16 bytes when the second is not empty, so that the second stays
+    /// aligned.
     pub head: &'a [u8],
     /// 64 bits that reach the target's event.
     pub hdr_data: u64,
@@ -69,13 +74,14 @@ pub struct Inject<'a> {
     pub exchange: Exchange,
 }
 
-/// Whether a short message is a request that expects a short reply, or that reply. A network may let the two
-/// share memory. A hint: every message arrives whatever it says.
+/// Whether a short message is a request that expects a short reply, or that reply. A network may
+/// let the two share memory. A hint: every message arrives whatever it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exchange {
     /// Neither, as far as is known; often one of many.
     OneWay,
-    /// The target is likely to send a message of a few bytes, [`Self::IsReply`], while it handles this one.
+    /// The target is likely to send a message of a few bytes, [`Self::IsReply`], while it handles
+    /// this one.
     ExpectsReply,
     /// It goes to the source of a message that is being delivered.
     IsReply,
@@ -175,7 +181,8 @@ pub enum AtomicOp {
     Sub,
     /// `x * a`.
     Mult,
-    /// The smaller, by the type's sign: `x` if `x < a`, else `a` (of floats that are not ordered, `a`).
+    /// The smaller, by the type's sign: `x` if `x < a`, else `a` (of floats that are not ordered,
+    /// `a`).
     Min,
     /// The larger, by the type's sign: `x` if `x > a`, else `a`.
     Max,

@@ -62,12 +62,13 @@ impl Ready {
     }
 }
 
-/// Takes the events of a poll: what a closure is to [`super::Ni::poll`], with a say in how it is compiled.
+/// Takes the events of a poll: what a closure is to [`super::Ni::poll`], with a say in how it is
+/// compiled.
 pub trait Sink {
     /// The next event.
     fn event(&mut self, event: Event<'_>);
-    /// Whether it can take another event. If not, the poll ends as at its limit; what follows from an event that was taken
-    /// ([`Event::Unlinked`], [`Event::Free`]) may still come.
+    /// Whether it can take another event. If not, the poll ends as at its limit; what follows from
+    /// an event that was taken ([`Event::Unlinked`], [`Event::Free`]) may still come.
     #[inline]
     fn is_ready(&self) -> bool {
         true

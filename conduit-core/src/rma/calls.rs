@@ -1,5 +1,5 @@
-//! Puts and gets. A mapped peer's segment is stored to and loaded from here, in three steps: find the peer, check the
-//! range, copy. Everything else is in `transfer`.
+//! Puts and gets. A mapped peer's segment is stored to and loaded from here, in three steps: find
+//! the peer, check the range, copy. Everything else is in `transfer`.
 //!
 //! Remote places are given as offsets from the start of the target's segment.
 
@@ -17,7 +17,8 @@ use crate::threads::Mode;
 /// Widest value of a value call, bytes.
 const VALUE: usize = size_of::<u64>();
 
-/// The `bytes` (1 to 8) low-order bytes of a value in this machine's order, which a put of a value takes.
+/// The `bytes` (1 to 8) low-order bytes of a value in this machine's order, which a put of a value
+/// takes.
 ///
 /// # Errors
 /// None or more than eight bytes.
@@ -78,7 +79,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.wait_transfer("get", started)
     }
 
-    /// Starts a put whose source may be reused on return. `None`: not started, it would have blocked.
+    /// Starts a put whose source may be reused on return. `None`: not started, it would have
+    /// blocked.
     #[inline(always)]
     pub fn put_nb(
         &self,
@@ -97,7 +99,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(Some(Handle::DONE));
         }
         let local = Local::Source(Source::of(source));
-        // SAFETY: the source is valid during this call, which waits until the transfer does not read it any more.
+        // SAFETY: the source is valid during this call, which waits until the transfer does not
+        // read it any more.
         unsafe {
             self.start_transfer(
                 operation,
@@ -110,11 +113,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Starts a put that reads its source until it is synchronised. `None`: not started, it would have blocked.
+    /// Starts a put that reads its source until it is synchronised. `None`: not started, it would
+    /// have blocked.
     ///
-    /// # Safety
-    /// `[source, source + len)` is valid for reads and not written until the handle, or this thread's implicit puts (or access
-    /// region), have been synchronised.
+    /// # Safety `[source, source + len)` is valid for reads and not written until the handle, or
+    /// this thread's implicit puts (or access region), have been synchronised.
     #[inline(always)]
     pub unsafe fn put_nb_bulk(
         &self,
@@ -149,9 +152,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Starts a get. `None`: not started, it would have blocked.
     ///
-    /// # Safety
-    /// `[destination, destination + len)` is valid for writes and neither read nor written until the handle, or this thread's
-    /// implicit gets (or access region), have been synchronised.
+    /// # Safety `[destination, destination + len)` is valid for writes and neither read nor written
+    /// until the handle, or this thread's implicit gets (or access region), have been synchronised.
     #[inline(always)]
     pub unsafe fn get_nb(
         &self,
@@ -193,8 +195,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.wait(handle.unwrap_or(Handle::DONE))
     }
 
-    /// Starts setting `len` bytes at `offset` of the target's segment, which counts as a put. `None`: not started, it would have
-    /// blocked.
+    /// Starts setting `len` bytes at `offset` of the target's segment, which counts as a put.
+    /// `None`: not started, it would have blocked.
     pub fn memset_nb(
         &self,
         target: Rank,
@@ -257,7 +259,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Starts what is no copy to or from mapped memory. `reusable`: the local memory is not used any more on return.
+    /// Starts what is no copy to or from mapped memory. `reusable`: the local memory is not used
+    /// any more on return.
     ///
     /// # Safety
     /// As for [`Engine::transfer`]; where it is `reusable`, until return.

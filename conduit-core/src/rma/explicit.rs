@@ -23,14 +23,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Waits for an operation, and gives its value (a fetching atomic's; of others it means nothing).
+    /// Waits for an operation, and gives its value (a fetching atomic's; of others it means
+    /// nothing).
     pub(crate) fn wait_op(&self, operation: &'static str, op: OpId) -> Result<u64> {
         self.wait_for(operation, Awaits::Operation(op), |engine| {
             engine.operations.take(&engine.job, operation, op)
         })
     }
 
-    /// Ends an operation if it is done; gives the handle back if not. Polls once unless it is done already.
+    /// Ends an operation if it is done; gives the handle back if not. Polls once unless it is done
+    /// already.
     #[inline]
     pub fn try_wait(&self, handle: Handle) -> Result<Option<Handle>> {
         let Some(op) = handle.0 else {
@@ -56,10 +58,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         })
     }
 
-    /// Has the operation ended, or has its handle been synchronised already? Ends nothing, does not poll.
+    /// Has the operation ended, or has its handle been synchronised already? Ends nothing, does not
+    /// poll.
     ///
-    /// For parts of an operation that are done when it is (GASNet-EX's leaf events): `handle` is a second one of the
-    /// same number.
+    /// For parts of an operation that are done when it is (GASNet-EX's leaf events): `handle` is a
+    /// second one of the same number.
     pub fn has_ended(&self, handle: &Handle) -> bool {
         handle.0.is_none_or(|op| self.operations.has_ended(op))
     }
@@ -75,8 +78,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         })
     }
 
-    /// Waits for at least one that was under way, unless none was; those that have ended become [`Handle::DONE`]. Gives
-    /// how many have ended.
+    /// Waits for at least one that was under way, unless none was; those that have ended become
+    /// [`Handle::DONE`]. Gives how many have ended.
     pub fn wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
         self.wait_for("wait_some", Awaits::Operations, |engine| {
             let (ended, all) = engine.operations.sweep(&engine.job, "wait_some", handles)?;

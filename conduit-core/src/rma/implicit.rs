@@ -1,7 +1,8 @@
-//! Implicit handles: operations that belong to the thread that started them, synchronised together; access regions.
+//! Implicit handles: operations that belong to the thread that started them, synchronised together;
+//! access regions.
 //!
-//! A thread's implicit puts, gets and atomics are a group of operations each, an access region is one more. Operations
-//! on mapped memory have ended when they return and never come here.
+//! A thread's implicit puts, gets and atomics are a group of operations each, an access region is
+//! one more. Operations on mapped memory have ended when they return and never come here.
 
 use std::cell::RefCell;
 
@@ -111,15 +112,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(group)
     }
 
-    /// From here on, this thread's implicit operations belong to the region and not to its implicit set.
+    /// From here on, this thread's implicit operations belong to the region and not to its implicit
+    /// set.
     ///
     /// Regions do not nest.
     pub fn begin_region(&self) -> Result<()> {
         self.open_region("begin_region", false)
     }
 
-    /// As [`Engine::begin_region`], for a region that only [`Engine::end_scope`] ends. So its operations can't be taken
-    /// from whoever relies on having waited for them.
+    /// As [`Engine::begin_region`], for a region that only [`Engine::end_scope`] ends. So its
+    /// operations can't be taken from whoever relies on having waited for them.
     pub fn begin_scope(&self) -> Result<()> {
         self.open_region("begin_scope", true)
     }
@@ -164,8 +166,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(self.operations.close(group))
     }
 
-    /// Ends this thread's region, also that of a scope, and waits for all its operations. After an error none of them
-    /// touches its local memory any more, as the job has failed.
+    /// Ends this thread's region, also that of a scope, and waits for all its operations. After an
+    /// error none of them touches its local memory any more, as the job has failed.
     pub fn end_scope(&self) -> Result<()> {
         let region = with(self.identity, |implicit| {
             std::mem::take(&mut implicit.region)
@@ -177,8 +179,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(());
         };
         let handle = self.operations.close(group);
-        // A payload that was prepared and is still open would have the wait refused. This one may not be: the caller's buffers
-        // are the network's until it is over.
+        // A payload that was prepared and is still open would have the wait refused. This one may
+        // not be: the caller's buffers are the network's until it is over.
         let _outside = Entered::new(am::Context::Outside);
         self.wait_in("scope", handle)
     }
@@ -212,7 +214,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         })
     }
 
-    /// Whether these groups have ended. If so they are gone: a thread that has synchronised holds no operation id.
+    /// Whether these groups have ended. If so they are gone: a thread that has synchronised holds
+    /// no operation id.
     fn implicit_done(&self, groups: [Option<OpId>; CLASSES]) -> bool {
         if !self.operations.take_groups(&groups) {
             return false;

@@ -1,8 +1,8 @@
 //! Put with signal: data for a segment, and an atomic there that is done once the data is in place.
 //!
-//! Where the target is mapped, a copy and a processor's atomic. Else a long to the library's own handler,
-//! which does the atomic at the target: one message if the data fits one. A network whose own atomics are
-//! used for the segment has to do this one too, after the put has ended.
+//! Where the target is mapped, a copy and a processor's atomic. Else a long to the library's own
+//! handler, which does the atomic at the target: one message if the data fits one. A network whose
+//! own atomics are used for the segment has to do this one too, after the put has ended.
 
 use am::Category;
 use am::handlers::{Accepts, Entry, Registration};
@@ -70,12 +70,13 @@ fn on_signal<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Copies `source` to `offset` of the target's segment and then does the atomic at `signal` there: who sees what
-    /// that has written sees the data. The source may be reused on return. When the atomic has been done is not told;
-    /// where the target is not mapped it is done by a poll of the target, as a handler runs.
+    /// Copies `source` to `offset` of the target's segment and then does the atomic at `signal`
+    /// there: who sees what that has written sees the data. The source may be reused on return.
+    /// When the atomic has been done is not told; where the target is not mapped it is done by a
+    /// poll of the target, as a handler runs.
     ///
-    /// # Errors
-    /// A range outside of the segment, a misaligned integer, more than [`am::limits::MAX_LONG`] bytes by message.
+    /// # Errors A range outside of the segment, a misaligned integer, more than
+    /// [`am::limits::MAX_LONG`] bytes by message.
     pub fn put_signal(
         &self,
         target: Rank,
@@ -99,7 +100,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let AtomicRequest {
                 op, ty, operand, ..
             } = request;
-            // SAFETY: an aligned number of the same window (`remote_number`); as in `Engine::atomic`.
+            // SAFETY: an aligned number of the same window (`remote_number`); as in
+            // `Engine::atomic`.
             unsafe { apply_atomic(number.window.0.add(signal), op, ty, operand, 0) };
             // It waits for that, and nothing else wakes it.
             self.job.ni.notify(target);

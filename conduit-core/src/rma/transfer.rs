@@ -1,7 +1,9 @@
-//! Puts and gets by messages: a send ticket and a source role for each piece, one operation id for all.
+//! Puts and gets by messages: a send ticket and a source role for each piece, one operation id for
+//! all.
 //!
-//! The local memory's role is that of GASNet's portals-conduit: RARSRC when it lies in this rank's segment, a ReqSB chunk when it fits one, a
-//! temporary descriptor (TMPMD) otherwise, or when all chunks are in use.
+//! The local memory's role is that of GASNet's portals-conduit: RARSRC when it lies in this rank's
+//! segment, a ReqSB chunk when it fits one, a temporary descriptor (TMPMD) otherwise, or when all
+//! chunks are in use.
 
 use crate::engine::Engine;
 use crate::engine::report::Awaits;
@@ -22,7 +24,8 @@ pub(crate) enum Transfer {
     NotStarted,
     /// It is under way; `copied`: its local memory is not used any more (a put from chunks).
     Started { op: OpId, copied: bool },
-    /// It is under way as a member of a group, or was empty: nothing of it has to be waited for by itself.
+    /// It is under way as a member of a group, or was empty: nothing of it has to be waited for by
+    /// itself.
     Member,
 }
 
@@ -46,9 +49,8 @@ enum Place {
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Starts a put, a get or a fill of a range that has been checked.
     ///
-    /// # Safety
-    /// The local memory is valid until the operation (or its group) has been synchronised: a source is not written, a
-    /// destination neither read nor written.
+    /// # Safety The local memory is valid until the operation (or its group) has been synchronised:
+    /// a source is not written, a destination neither read nor written.
     pub(crate) unsafe fn transfer(
         &self,
         operation: &'static str,
@@ -65,7 +67,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(Transfer::Member);
         }
         if let Some(address) = self.memory.address_at_once(remote) {
-            // SAFETY: the caller's promise. Of a range of this very process it is the program's word that it is memory.
+            // SAFETY: the caller's promise. Of a range of this very process it is the program's
+            // word that it is memory.
             unsafe {
                 self.memory
                     .transfer_anywhere(&self.job, target, address, local)?
@@ -78,7 +81,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         });
         let pieces = local.len().div_ceil(piece.max(1));
         if blocking == Blocking::Immediate {
-            // All its tickets at once, or all there are if it needs more: then it polls for the rest.
+            // All its tickets at once, or all there are if it needs more: then it polls for the
+            // rest.
             let needed = u32::try_from(pieces)
                 .unwrap_or(u32::MAX)
                 .min(self.most_tickets());
@@ -97,14 +101,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let copied = match posted {
             Ok(copied) => copied,
             Err(error) => {
-                // Pieces are under way that the caller, who gets the error, does not wait for: nothing may touch its memory
-                // any more, which is what a fault brings about.
+                // Pieces are under way that the caller, who gets the error, does not wait for:
+                // nothing may touch its memory any more, which is what a fault brings about.
                 self.job.fail(error.clone());
                 self.check_fault()?;
                 return Err(error);
             }
         };
-        // The initiation itself was a piece, so that the operation could not end before all others were counted.
+        // The initiation itself was a piece, so that the operation could not end before all others
+        // were counted.
         self.operations.finish(&self.job, &self.descriptors, op);
         Ok(match group {
             Some(_) if copied => Transfer::Member,
@@ -112,7 +117,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         })
     }
 
-    /// All pieces of a transfer, one after the other. Says whether the local memory is not used any more.
+    /// All pieces of a transfer, one after the other. Says whether the local memory is not used any
+    /// more.
     ///
     /// # Safety
     /// As for [`Engine::transfer`].
@@ -201,8 +207,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Ok(engine.descriptors.tickets.take(1).then_some(()))
         })?;
         // One descriptor over all of the memory serves every piece; it ends with the operation.
-        // SAFETY: valid until the operation is synchronised (the transfer's contract), which is after its last piece; the
-        // descriptor is released at the last piece.
+        // SAFETY: valid until the operation is synchronised (the transfer's contract), which is
+        // after its last piece; the descriptor is released at the last piece.
         let bound = self.wait_for(operation, Awaits::Descriptor, |engine| unsafe {
             match engine.job.ni.md_bind(base, local.len(), engine.safe_eq) {
                 Ok(bound) => Ok(Some(bound)),
@@ -277,7 +283,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     Place::Direct(..) => Role::Direct,
                     Place::Chunk(chunk) => {
                         let at = self.req_sb.at(chunk);
-                        // SAFETY: the chunk is held and `length` at most a chunk; the source is the caller's promise.
+                        // SAFETY: the chunk is held and `length` at most a chunk; the source is the
+                        // caller's promise.
                         unsafe {
                             match *local {
                                 Local::Source(source) => {
@@ -313,7 +320,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Waits for a transfer that was started without a group. Not inlined, for the sake of those that need no wait.
+    /// Waits for a transfer that was started without a group. Not inlined, for the sake of those
+    /// that need no wait.
     #[inline(never)]
     pub(crate) fn wait_transfer(&self, operation: &'static str, started: Transfer) -> Result<()> {
         match started {
@@ -347,7 +355,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.wait_transfer(operation, started)
     }
 
-    /// Sends the data of a long to the target's RARAM. Ends, as an operation, when the source may be reused.
+    /// Sends the data of a long to the target's RARAM. Ends, as an operation, when the source may
+    /// be reused.
     ///
     /// # Safety
     /// The source is valid and unchanged until the operation has ended.
@@ -369,7 +378,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let (md, local_offset, role) = match place {
             Place::Direct(md, offset) => (md, offset, Role::Direct),
             Place::Chunk(chunk) => {
-                // SAFETY: the chunk is held, the length fits it (`place`), the source is the caller's promise.
+                // SAFETY: the chunk is held, the length fits it (`place`), the source is the
+                // caller's promise.
                 unsafe {
                     std::ptr::copy_nonoverlapping(source.base, self.req_sb.at(chunk), source.len)
                 };

@@ -9,9 +9,10 @@ mod wide;
 
 /// Copies `len` bytes. The two ranges may overlap.
 ///
-/// 1, 2, 4 or 8 bytes are one load and one store, as they are for GASNet's clients, which hand over locks that way. The C library's
-/// copy of a length known at run time may store such a word twice: whoever sees the first store and answers it by one of
-/// its own would have that overwritten by the second.
+/// 1, 2, 4 or 8 bytes are one load and one store, as they are for GASNet's clients, which hand over
+/// locks that way. The C library's copy of a length known at run time may store such a word twice:
+/// whoever sees the first store and answers it by one of its own would have that overwritten by the
+/// second.
 ///
 /// # Safety
 /// `from` is valid for reads of `len` bytes, `to` for writes of as many.
@@ -46,7 +47,8 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
     unsafe { copy_by(long::is_there(), long::copy, from, to, len) }
 }
 
-/// Copies in a way that wants ranges without a common byte, where it is there and they are such; otherwise as the C library does.
+/// Copies in a way that wants ranges without a common byte, where it is there and they are such;
+/// otherwise as the C library does.
 ///
 /// # Safety
 /// As for [`copy`]; `way` copies what has no byte in common with its destination if it `is_there`.
@@ -70,8 +72,8 @@ unsafe fn copy_by(
 
 /// As [`copy`], to memory of this process alone: a get.
 ///
-/// A put goes another way, since a copy by registers is the slower one by a half where another processor has read the
-/// destination's lines.
+/// A put goes another way, since a copy by registers is the slower one by a half where another
+/// processor has read the destination's lines.
 ///
 /// # Safety
 /// As for [`copy`].
@@ -104,7 +106,8 @@ mod tests {
 
     const ROUNDS: u64 = 200_000;
 
-    /// Copies each of these lengths between places of any alignment: all bytes have to come, and those around to stay.
+    /// Copies each of these lengths between places of any alignment: all bytes have to come, and
+    /// those around to stay.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     pub(super) fn copies_exactly(
         lengths: impl Iterator<Item = usize> + Clone,

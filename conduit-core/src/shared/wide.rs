@@ -1,19 +1,22 @@
 //! A copy of some KiB by the widest registers.
 //!
-//! Beyond 2 KiB or so the C library leaves a copy to one instruction of the processor. That one moves half of what the first
-//! cache could, and takes as long to begin as 1 KiB takes. It is best for many bytes, and where another processor has the
-//! destination's lines, since it need not fetch what it overwrites whole.
+//! Beyond 2 KiB or so the C library leaves a copy to one instruction of the processor. That one
+//! moves half of what the first cache could, and takes as long to begin as 1 KiB takes. It is best
+//! for many bytes, and where another processor has the destination's lines, since it need not fetch
+//! what it overwrites whole.
 
 /// Bytes of a register.
 const REGISTER: usize = 64;
 /// Bytes that a turn moves.
 const TURN: usize = 4 * REGISTER;
-/// Lengths, in bytes, that are copied here: those at which it is ahead, also where not all is in the first cache.
+/// Lengths, in bytes, that are copied here: those at which it is ahead, also where not all is in
+/// the first cache.
 pub(super) const LENGTHS: std::ops::RangeInclusive<usize> = 2049..=8192;
 
 const _: () = assert!(*LENGTHS.start() > TURN + REGISTER);
 
-/// Whether this processor can, and does not slow down for it as the first that could did: these had no such permutations.
+/// Whether this processor can, and does not slow down for it as the first that could did: these had
+/// no such permutations.
 #[inline]
 pub(super) fn is_there() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vbmi2")
@@ -21,18 +24,19 @@ pub(super) fn is_there() -> bool {
 
 /// Copies `len` bytes, one of [`LENGTHS`].
 ///
-/// # Safety
-/// `from` is valid for reads of `len` bytes, `to` for writes of as many, and the ranges have no byte in common.
-/// [`is_there`] is true.
+/// # Safety `from` is valid for reads of `len` bytes, `to` for writes of as many, and the ranges
+/// have no byte in common. [`is_there`] is true.
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     debug_assert!(LENGTHS.contains(&len));
-    // Up to the next place of the destination that is aligned. The first register's bytes cover the way there.
+    // Up to the next place of the destination that is aligned. The first register's bytes cover the
+    // way there.
     let lead = REGISTER - to.addr() % REGISTER;
-    // SAFETY: the length is more than a register and a turn. A register at the start and a turn at the end cover what the
-    // aligned turns between leave; these begin within the first register and at least one byte before the last turn's
-    // start, so they end within the range. Ranges without a common byte may be read and written in any order. The registers
-    // exist by the function's feature.
+    // SAFETY: the length is more than a register and a turn. A register at the start and a turn at
+    // the end cover what the aligned turns between leave; these begin within the first register and
+    // at least one byte before the last turn's start, so they end within the range. Ranges without
+    // a common byte may be read and written in any order. The registers exist by the function's
+    // feature.
     unsafe {
         std::arch::asm!(
             "vmovdqu64 zmm16, [{from}]",

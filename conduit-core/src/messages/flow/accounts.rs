@@ -1,4 +1,5 @@
-//! The credits of a rank: flow control, the counters by which mapped peers give back, and the file that tells where they are.
+//! The credits of a rank: flow control, the counters by which mapped peers give back, and the file
+//! that tells where they are.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Acquire;
@@ -34,7 +35,8 @@ impl<M: Mode> Accounts<M> {
         Ok(self.flow.take_collected(target, cost))
     }
 
-    /// Reads what `target` has given back by counter; all peers' counters if it is the budget that is spent.
+    /// Reads what `target` has given back by counter; all peers' counters if it is the budget that
+    /// is spent.
     pub(crate) fn collect<N: Ni>(
         &self,
         job: &Job<N>,
@@ -76,7 +78,8 @@ impl<M: Mode> Accounts<M> {
         back
     }
 
-    /// The same for several requests with plain bytes: whether one reply has to say that this rank has ended an epoch.
+    /// The same for several requests with plain bytes: whether one reply has to say that this rank
+    /// has ended an epoch.
     #[inline]
     pub(crate) fn grant_plain<N: Ni>(&self, job: &Job<N>, source: Rank, requests: u32) -> bool {
         let (end_of_epoch, has_system) = self.flow.grant_plain(source, requests);

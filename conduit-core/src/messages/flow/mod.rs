@@ -1,8 +1,9 @@
 //! Flow control of requests: credits, the budget of outstanding requests, and coalesced returns.
 //!
-//! A reply brings its request's credits back. Where a handler sends none and nothing else has to travel, the implied reply
-//! is coalesced: the target adds the credits to a counter in the requester's control region, which it alone writes, and
-//! the requester reads the counter when it runs short. The algorithm sees the same credits as with a message for each.
+//! A reply brings its request's credits back. Where a handler sends none and nothing else has to
+//! travel, the implied reply is coalesced: the target adds the credits to a counter in the
+//! requester's control region, which it alone writes, and the requester reads the counter when it
+//! runs short. The algorithm sees the same credits as with a message for each.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -23,7 +24,8 @@ pub(crate) use statistics::{Statistics, When};
 
 /// What this rank lends its peers and they lend it.
 ///
-/// In PAR the peers are dealt out to parts with a lock each, so that threads which talk to different peers seldom meet.
+/// In PAR the peers are dealt out to parts with a lock each, so that threads which talk to
+/// different peers seldom meet.
 #[derive(Debug)]
 pub(crate) struct Flow<M: Mode> {
     parts: Box<[M::Lock<Part<M>>]>,
@@ -31,7 +33,8 @@ pub(crate) struct Flow<M: Mode> {
     mask: u32,
     /// Its bits.
     shift: u32,
-    /// The part that may ask a peer for credits first: each in turn, else the peers of the last are never asked.
+    /// The part that may ask a peer for credits first: each in turn, else the peers of the last are
+    /// never asked.
     turn: AtomicU32,
     /// Requests without a reply yet, to all peers.
     outstanding: AtomicU32,
@@ -41,9 +44,11 @@ pub(crate) struct Flow<M: Mode> {
 #[derive(Debug)]
 struct Part<M: Mode> {
     policy: Policy<M::Bank>,
-    /// What has been read from each peer's counter, by the peer's place in the part. 8 bytes per rank.
+    /// What has been read from each peer's counter, by the peer's place in the part. 8 bytes per
+    /// rank.
     seen: Box<[Returned]>,
-    /// Up to how many credits in flight to a peer its counter need not be read again. 2 bytes per rank.
+    /// Up to how many credits in flight to a peer its counter need not be read again. 2 bytes per
+    /// rank.
     trusted: Box<[u16]>,
     cache: CreditCache,
 }
@@ -51,24 +56,28 @@ struct Part<M: Mode> {
 /// Most credits that are reserved for requests to come.
 const MOST_CACHED: u32 = 64;
 
-/// Credits for requests to the peer that the last one went to, each with its place in the budget: reserved while they
-/// are [ready](FlowControl::ready), so that a request needs no look at the rules. The rules are told how many were taken
-/// before they are asked for anything else; so they see what they would have seen.
+/// Credits for requests to the peer that the last one went to, each with its place in the budget:
+/// reserved while they are [ready](FlowControl::ready), so that a request needs no look at the
+/// rules. The rules are told how many were taken before they are asked for anything else; so they
+/// see what they would have seen.
 #[derive(Debug, Clone, Copy, Default)]
 struct CreditCache {
-    /// The last request went to `peer`, and the rules have not been asked for anything since. Only then is another likely to
-    /// follow: credits are reserved for a flood, not for requests that wait for their replies.
+    /// The last request went to `peer`, and the rules have not been asked for anything since. Only
+    /// then is another likely to follow: credits are reserved for a flood, not for requests that
+    /// wait for their replies.
     again: bool,
     peer: Rank,
     /// Not taken yet.
     left: u32,
     reserved: u32,
     requests: u32,
-    /// The byte that tells and asks nothing and has as many credits as the last request took. While `again`, with nothing reserved.
+    /// The byte that tells and asks nothing and has as many credits as the last request took. While
+    /// `again`, with nothing reserved.
     last: CreditByte,
-    /// What `peer` has given back with a reply to that, and the place in the budget: kept for the next request, as in a round trip it
-    /// goes to the same peer and takes the same. The rules then need not be told of either, for they would be where they are. Once they
-    /// are asked for anything else they are told first. Not while `again`, nor with anything reserved.
+    /// What `peer` has given back with a reply to that, and the place in the budget: kept for the
+    /// next request, as in a round trip it goes to the same peer and takes the same. The rules then
+    /// need not be told of either, for they would be where they are. Once they are asked for
+    /// anything else they are told first. Not while `again`, nor with anything reserved.
     recycled: Option<CreditByte>,
 }
 
@@ -84,9 +93,10 @@ impl CreditCache {
 }
 
 impl<M: Mode> Part<M> {
-    /// Should the peer's counter be read before these credits are taken? Without it the request would stall, or be the
-    /// most in flight of late; and that it really is shows only when the counter has been read. While use grows, each
-    /// reading is good for an eighth of what is lent: for so much, use may be taken for higher than it is.
+    /// Should the peer's counter be read before these credits are taken? Without it the request
+    /// would stall, or be the most in flight of late; and that it really is shows only when the
+    /// counter has been read. While use grows, each reading is good for an eighth of what is lent:
+    /// for so much, use may be taken for higher than it is.
     fn is_stale(&self, peer: Rank, place: usize, credits: u8) -> bool {
         let policy = &self.policy;
         policy.is_stale(peer, credits)
@@ -212,7 +222,8 @@ impl<M: Mode> Flow<M> {
         let some = |outstanding: u32| most.min(self.limit.saturating_sub(outstanding));
         let outstanding = self.outstanding.load(Relaxed);
         if !M::PARALLEL {
-            // One thread at a time: no need for a locked operation, which would wait for all stores before it.
+            // One thread at a time: no need for a locked operation, which would wait for all stores
+            // before it.
             self.outstanding
                 .store(outstanding + some(outstanding), Relaxed);
             return some(outstanding);
@@ -235,8 +246,8 @@ impl<M: Mode> Flow<M> {
         }
     }
 
-    /// Credits and a place in the budget, or neither. `None` may also mean that the peer's counter ought to be read
-    /// first, see [`Flow::take_collected`].
+    /// Credits and a place in the budget, or neither. `None` may also mean that the peer's counter
+    /// ought to be read first, see [`Flow::take_collected`].
     #[inline(always)]
     pub(crate) fn take(&self, peer: Rank, credits: u8) -> Option<CreditByte> {
         self.take_noting(peer, credits, || ())
@@ -310,7 +321,8 @@ impl<M: Mode> Flow<M> {
         Some(byte)
     }
 
-    /// The same, after the peer's counter has been read. A request that gets no credits has stalled.
+    /// The same, after the peer's counter has been read. A request that gets no credits has
+    /// stalled.
     #[inline]
     pub(crate) fn take_collected(&self, peer: Rank, credits: u8) -> Option<CreditByte> {
         let mut part = self.part(peer);
@@ -337,7 +349,8 @@ impl<M: Mode> Flow<M> {
         self.end_requests(1);
     }
 
-    /// A request from `peer` has been handled: the byte for its reply, and whether system messages are to be sent.
+    /// A request from `peer` has been handled: the byte for its reply, and whether system messages
+    /// are to be sent.
     #[inline]
     pub(crate) fn grant(&self, peer: Rank, byte: CreditByte) -> (CreditByte, bool) {
         let mut part = self.part(peer);
@@ -345,8 +358,9 @@ impl<M: Mode> Flow<M> {
         (back, part.policy.has_system())
     }
 
-    /// As many requests from `peer`, all with plain bytes, have been handled: whether one of the replies has to say that this
-    /// rank has ended an epoch, and whether system messages are to be sent.
+    /// As many requests from `peer`, all with plain bytes, have been handled: whether one of the
+    /// replies has to say that this rank has ended an epoch, and whether system messages are to be
+    /// sent.
     #[inline]
     pub(crate) fn grant_plain(&self, peer: Rank, requests: u32) -> (bool, bool) {
         let mut part = self.part(peer);

@@ -1,8 +1,8 @@
 //! What a peer has given back, as a count that the requester reads.
 
-/// A running count of what a peer has given back, in one word: credits (24 bits), requests (24), and for how many of them
-/// the reply tells that the peer has ended an epoch (16). All wrap. A rank never has as many requests outstanding, so the
-/// difference of two counts is what came between.
+/// A running count of what a peer has given back, in one word: credits (24 bits), requests (24),
+/// and for how many of them the reply tells that the peer has ended an epoch (16). All wrap. A rank
+/// never has as many requests outstanding, so the difference of two counts is what came between.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Returned(u64);
 
@@ -31,7 +31,8 @@ impl Returned {
         self.and(Self(1 << (2 * Self::BITS)))
     }
 
-    /// Both. One sum: what a field carries into the next one, the difference of two counts takes out again.
+    /// Both. One sum: what a field carries into the next one, the difference of two counts takes
+    /// out again.
     #[inline]
     pub(crate) fn and(self, other: Self) -> Self {
         Self(self.0.wrapping_add(other.0))

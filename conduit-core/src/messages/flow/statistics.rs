@@ -1,5 +1,5 @@
-//! Where the credits are, written to a file per rank at each end of an epoch (`GASNET_PORTAL_CREDIT_STATS`). The format is
-//! [`credits::statistics`]'s.
+//! Where the credits are, written to a file per rank at each end of an epoch
+//! (`GASNET_PORTAL_CREDIT_STATS`). The format is [`credits::statistics`]'s.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -91,7 +91,8 @@ impl Statistics {
         }
     }
 
-    /// Writes the state of the credits; at [`When::Epoch`] if an epoch has ended since the last time.
+    /// Writes the state of the credits; at [`When::Epoch`] if an epoch has ended since the last
+    /// time.
     pub(crate) fn write<M: Mode>(&mut self, flow: &Flow<M>, rank: Rank, size: u32, when: When) {
         let (epoch, received, banked) = flow.look(rank, |policy| {
             let (epoch, received) = match policy.as_dynamic() {
@@ -126,7 +127,8 @@ impl Statistics {
         }
     }
 
-    /// Writes the rows of an epoch to the file, at once: a rank that is killed should leave what it has seen.
+    /// Writes the rows of an epoch to the file, at once: a rank that is killed should leave what it
+    /// has seen.
     fn write_rows(&mut self, rank: &RankRow, peers: impl Iterator<Item = PeerRow>) {
         let Some(file) = &mut self.file else { return };
         let written = match self.recorder.epoch(rank, peers, &mut self.text) {

@@ -390,7 +390,8 @@ fn what_comes_back_is_kept_until_something_else_is_asked() {
     assert_eq!(flow.outstanding(), 1);
 }
 
-/// The parts share the bank, so that an epoch may have ended in another one, which the next request has to tell.
+/// The parts share the bank, so that an epoch may have ended in another one, which the next request
+/// has to tell.
 #[test]
 fn with_several_threads_nothing_is_kept() {
     let plan = plan(3, &with_short_epochs());

@@ -1,9 +1,10 @@
-//! Puts and gets of many ranges (GASNet's vector, indexed and strided ones). To and from a mapped peer they are copies. Otherwise their
-//! pieces go together, as many as fit, in messages of the library's own handlers: a put's with their bytes, to which
-//! the answer is short, a get's as a list, to which the bytes are the answer. Large pieces go by themselves, as any put or get.
+//! Puts and gets of many ranges (GASNet's vector, indexed and strided ones). To and from a mapped
+//! peer they are copies. Otherwise their pieces go together, as many as fit, in messages of the
+//! library's own handlers: a put's with their bytes, to which the answer is short, a get's as a
+//! list, to which the bytes are the answer. Large pieces go by themselves, as any put or get.
 //!
-//! Nothing is kept of what is put, and of a get only where the bytes go, message by message. So what is under way is bounded
-//! as messages are: by credits and chunks.
+//! Nothing is kept of what is put, and of a get only where the bytes go, message by message. So
+//! what is under way is bounded as messages are: by credits and chunks.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::fence;
@@ -61,15 +62,16 @@ struct ByMessage<'a> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Copies ranges of this process's memory, places that are addresses, to ranges of the target's segment, places that are
-    /// offsets; it is there when the call returns. Both sides are of the same number of bytes, whatever their shapes.
+    /// Copies ranges of this process's memory, places that are addresses, to ranges of the target's
+    /// segment, places that are offsets; it is there when the call returns. Both sides are of the
+    /// same number of bytes, whatever their shapes.
     ///
-    /// # Errors
-    /// No such rank; ranges outside of the segment; sides that differ in their bytes, or a side whose counts do not go with its
-    /// strides; in a handler; with checks, ranges that are written and overlap. Nothing has been written then.
+    /// # Errors No such rank; ranges outside of the segment; sides that differ in their bytes, or a
+    /// side whose counts do not go with its strides; in a handler; with checks, ranges that are
+    /// written and overlap. Nothing has been written then.
     ///
-    /// # Safety
-    /// All of `local` is valid for reads and not written until return, and has exposed its provenance.
+    /// # Safety All of `local` is valid for reads and not written until return, and has exposed its
+    /// provenance.
     pub unsafe fn put_ranges(
         &self,
         target: Rank,
@@ -87,13 +89,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         unsafe { self.move_ranges_and_wait(&transfer) }
     }
 
-    /// Copies ranges of the target's segment to ranges of this process's memory, as [`Engine::put_ranges`] the other way.
+    /// Copies ranges of the target's segment to ranges of this process's memory, as
+    /// [`Engine::put_ranges`] the other way.
     ///
     /// # Errors
     /// As for [`Engine::put_ranges`].
     ///
-    /// # Safety
-    /// All of `local` is valid for writes and used by nobody else until return, and has exposed its provenance.
+    /// # Safety All of `local` is valid for writes and used by nobody else until return, and has
+    /// exposed its provenance.
     pub unsafe fn get_ranges(
         &self,
         local: &Places<'_>,
@@ -111,14 +114,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         unsafe { self.move_ranges_and_wait(&transfer) }
     }
 
-    /// Starts a put of ranges. The descriptions of the places are used only during the call. `None`: not started, it would have
-    /// blocked; one that has been started may wait for room for what does not fit its first message.
+    /// Starts a put of ranges. The descriptions of the places are used only during the call.
+    /// `None`: not started, it would have blocked; one that has been started may wait for room for
+    /// what does not fit its first message.
     ///
     /// # Errors
     /// As for [`Engine::put_ranges`].
     ///
-    /// # Safety
-    /// As for [`Engine::put_ranges`], until the handle, or this thread's implicit puts (or access region), have been synchronised.
+    /// # Safety As for [`Engine::put_ranges`], until the handle, or this thread's implicit puts (or
+    /// access region), have been synchronised.
     pub unsafe fn put_ranges_nb(
         &self,
         target: Rank,
@@ -143,8 +147,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// As for [`Engine::put_ranges`].
     ///
-    /// # Safety
-    /// As for [`Engine::get_ranges`], until the handle, or this thread's implicit gets (or access region), have been synchronised.
+    /// # Safety As for [`Engine::get_ranges`], until the handle, or this thread's implicit gets (or
+    /// access region), have been synchronised.
     pub unsafe fn get_ranges_nb(
         &self,
         local: &Places<'_>,
@@ -164,7 +168,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         unsafe { self.move_ranges(&transfer, completion, blocking) }
     }
 
-    /// Has `handler` of the target's client run there with these bytes, as the handler of a reply: a medium without arguments.
+    /// Has `handler` of the target's client run there with these bytes, as the handler of a reply:
+    /// a medium without arguments.
     ///
     /// # Errors
     /// As for [`Engine::request_medium`].
@@ -182,8 +187,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.wait_in(transfer.operation, started.unwrap_or(Handle::DONE))
     }
 
-    /// # Safety
-    /// The local places are valid as [`Local`] says for this way, until the operation has been synchronised.
+    /// # Safety The local places are valid as [`Local`] says for this way, until the operation has
+    /// been synchronised.
     unsafe fn move_ranges(
         &self,
         transfer: &Transfer<'_>,
@@ -215,8 +220,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             origin: window.expose_provenance().wrapping_add(remote.origin),
             ..*remote
         };
-        // SAFETY: the remote ranges lie in the window, as just checked, the local ones are the caller's promise. Fences and races are
-        // as in `Segment::store` and `load`.
+        // SAFETY: the remote ranges lie in the window, as just checked, the local ones are the
+        // caller's promise. Fences and races are as in `Segment::store` and `load`.
         unsafe {
             match way {
                 Way::Put => {
@@ -265,8 +270,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(there)
     }
 
-    /// Refuses to write a byte twice: which of the two would stay is not said. Of local ranges the place is an address, of remote
-    /// ones an offset.
+    /// Refuses to write a byte twice: which of the two would stay is not said. Of local ranges the
+    /// place is an address, of remote ones an offset.
     fn check_disjoint(&self, transfer: &Transfer<'_>) -> Result<()> {
         let (side, written) = match transfer.way {
             Way::Put => ("remote", transfer.remote),
@@ -308,7 +313,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             for piece in pieces {
                 let local = transfer.local(&piece);
                 let address = start.wrapping_add(piece.remote);
-                // SAFETY: the caller's promise. Of a range of this very process it is the program's word that it is memory.
+                // SAFETY: the caller's promise. Of a range of this very process it is the program's
+                // word that it is memory.
                 unsafe {
                     self.memory
                         .transfer_anywhere(&self.job, target, address, local)?
@@ -350,7 +356,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 return Ok(None);
             }
             Err(error) => {
-                // As for a transfer in pieces: some are under way, and the caller doesn't wait for them.
+                // As for a transfer in pieces: some are under way, and the caller doesn't wait for
+                // them.
                 self.job.fail(error.clone());
                 self.check_fault()?;
                 return Err(error);
@@ -364,7 +371,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }))
     }
 
-    /// Sends all messages of a transfer, one after the other. `false`: the first would have had to wait, and may not.
+    /// Sends all messages of a transfer, one after the other. `false`: the first would have had to
+    /// wait, and may not.
     ///
     /// # Safety
     /// As for [`Engine::move_ranges`].
@@ -406,7 +414,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Sends a message, whose pieces are those from `first` on that are not large. `false`: it would have had to wait.
+    /// Sends a message, whose pieces are those from `first` on that are not large. `false`: it
+    /// would have had to wait.
     ///
     /// # Safety
     /// As for [`Engine::move_ranges`].

@@ -17,7 +17,8 @@ pub(crate) unsafe fn copy_rows(
     len: usize,
     count: usize,
 ) {
-    // SAFETY: the caller's promise; the reads and writes need no alignment. What is wrapped around lies after the last run.
+    // SAFETY: the caller's promise; the reads and writes need no alignment. What is wrapped around
+    // lies after the last run.
     unsafe {
         match len {
             1 => rows::<u8>(to, to_stride, from, from_stride, count),
@@ -64,9 +65,8 @@ unsafe fn rows<T: Copy>(
 
 /// Copies all of a transfer, between places that are addresses.
 ///
-/// # Safety
-/// All of `from` is valid for reads, all of `to` for writes; both have the same number of bytes. The provenance of their memory is
-/// exposed.
+/// # Safety All of `from` is valid for reads, all of `to` for writes; both have the same number of
+/// bytes. The provenance of their memory is exposed.
 pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
     if let (
         Shape::Strided {
@@ -103,7 +103,8 @@ pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
             )
         };
     }
-    // Ranges of one length need not be cut, and to put together those that lie side by side takes longer than to copy each.
+    // Ranges of one length need not be cut, and to put together those that lie side by side takes
+    // longer than to copy each.
     if let (
         Shape::Indexed { starts, len },
         Shape::Indexed {

@@ -11,7 +11,8 @@ use crate::messages::payload::{Payload, ProtocolError};
 use crate::ni::Ni;
 use crate::threads::Mode;
 
-/// Bytes and where they go: the message's number, how many. The payload is the bytes and then the list.
+/// Bytes and where they go: the message's number, how many. The payload is the bytes and then the
+/// list.
 pub(crate) const PUT: u8 = 16;
 /// What is wanted: the message's number, how many bytes. The payload is the list.
 pub(crate) const GET: u8 = 17;

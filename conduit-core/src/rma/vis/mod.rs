@@ -1,5 +1,6 @@
-//! Puts and gets of memory that does not lie in one piece (GASNet's VIS: vector, indexed, strided), without I/O: what a caller
-//! describes, the runs of bytes that it comes to, and how runs travel in a message.
+//! Puts and gets of memory that does not lie in one piece (GASNet's VIS: vector, indexed, strided),
+//! without I/O: what a caller describes, the runs of bytes that it comes to, and how runs travel in
+//! a message.
 //!
 //! | file | subject |
 //! |---|---|
@@ -45,8 +46,8 @@ pub enum Shape<'a> {
         /// How long each of them is.
         len: usize,
     },
-    /// An array of any number of dimensions, the fastest one first. Without dimensions it is one element, with a count of 0 it
-    /// is none.
+    /// An array of any number of dimensions, the fastest one first. Without dimensions it is one
+    /// element, with a count of 0 it is none.
     Strided {
         /// How far the next element of each dimension is away.
         strides: &'a [isize],
@@ -153,7 +154,8 @@ impl<'a> Places<'a> {
         if len == 0 {
             return Ok(());
         }
-        // In C, units are bytes, and an address below the origin wraps around to one that no limit holds.
+        // In C, units are bytes, and an address below the origin wraps around to one that no limit
+        // holds.
         let place = start
             .checked_mul(self.unit)
             .map(|start| self.origin.wrapping_add(start));

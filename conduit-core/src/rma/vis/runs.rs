@@ -26,8 +26,8 @@ enum Rest<'a> {
     Rows(Rows<'a>),
 }
 
-/// An array by rows, those along its fastest dimension. Dimensions within which elements follow one another have become part of
-/// the element.
+/// An array by rows, those along its fastest dimension. Dimensions within which elements follow one
+/// another have become part of the element.
 #[derive(Debug, Clone)]
 struct Rows<'a> {
     strides: &'a [isize],
@@ -42,8 +42,9 @@ struct Rows<'a> {
     rows: usize,
 }
 
-/// The dimensions that are left, as the number of those to leave out and the element that they make, bytes: those within which
-/// elements follow one another on each side, and those of one element.
+/// The dimensions that are left, as the number of those to leave out and the element that they
+/// make, bytes: those within which elements follow one another on each side, and those of one
+/// element.
 pub(super) fn collapse(
     sides: [&[isize]; 2],
     counts: &[usize],

@@ -346,7 +346,8 @@ fn rows_cost_a_few_bytes_whatever_their_length() {
         encoder.finish().len()
     };
     assert_eq!(list(&[8000], &[1000]), 6);
-    // Of a plane of a cube, each row is a progression of its own only where it does not go on as the one before.
+    // Of a plane of a cube, each row is a progression of its own only where it does not go on as
+    // the one before.
     assert_eq!(list(&[64, 64_000], &[1000, 5]), 6);
     assert!(list(&[64, 70_000], &[100, 50]) <= 50 * 8);
 }

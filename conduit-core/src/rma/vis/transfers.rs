@@ -1,4 +1,5 @@
-//! Messages of puts and gets of many ranges that have not been answered, and where what gets bring goes.
+//! Messages of puts and gets of many ranges that have not been answered, and where what gets bring
+//! goes.
 
 use crate::kernel::handle::OpId;
 use crate::messages::payload::ProtocolError;
@@ -27,7 +28,8 @@ struct Slot {
     list: Vec<u8>,
 }
 
-/// As many places as there were messages under way at once, which what a rank may have outstanding bounds.
+/// As many places as there were messages under way at once, which what a rank may have outstanding
+/// bounds.
 #[derive(Debug, Default)]
 struct Slots {
     all: Vec<Slot>,
@@ -50,7 +52,8 @@ impl<M: Mode> Transfers<M> {
         }
     }
 
-    /// Room to put a message together. It is given [back](Self::give_room) so that its memory is used again.
+    /// Room to put a message together. It is given [back](Self::give_room) so that its memory is
+    /// used again.
     pub(crate) fn take_room(&self) -> Message {
         self.room.lock().take().unwrap_or_default()
     }
@@ -59,7 +62,8 @@ impl<M: Mode> Transfers<M> {
         *self.room.lock() = Some(room);
     }
 
-    /// A message of an operation is about to be sent: its number. What a get brings, `brings` bytes, goes to the places of the list.
+    /// A message of an operation is about to be sent: its number. What a get brings, `brings`
+    /// bytes, goes to the places of the list.
     pub(crate) fn add(&self, op: OpId, target: Rank, brings: usize, list: &[u8]) -> u32 {
         let mut slots = self.slots.lock();
         let slots = &mut *slots;
@@ -74,7 +78,8 @@ impl<M: Mode> Transfers<M> {
         u32::from(slot.generation) << PLACE | place
     }
 
-    /// A message has been answered, with the bytes that it brings: these go to their places. Gives the operation that it was of.
+    /// A message has been answered, with the bytes that it brings: these go to their places. Gives
+    /// the operation that it was of.
     pub(crate) fn answer(
         &self,
         number: u32,
@@ -99,8 +104,8 @@ impl<M: Mode> Transfers<M> {
         walk(&slot.list, usize::MAX, data.len(), |group, at| {
             let to = std::ptr::with_exposed_provenance_mut(group.start as usize);
             let (len, count) = (group.len as usize, group.count as usize);
-            // SAFETY: places of the caller's, valid for writes until the operation has ended, which it has not; the data holds
-            // all runs of the group.
+            // SAFETY: places of the caller's, valid for writes until the operation has ended, which
+            // it has not; the data holds all runs of the group.
             unsafe {
                 copy_rows(
                     (to, group.stride as isize),

@@ -1,5 +1,5 @@
-//! Runs in a message: arithmetic progressions of runs of the same length, as variable-length integers (LEB128, signed ones
-//! zigzag).
+//! Runs in a message: arithmetic progressions of runs of the same length, as variable-length
+//! integers (LEB128, signed ones zigzag).
 //!
 //! | field | when | meaning |
 //! |---|---|---|
@@ -8,7 +8,8 @@
 //! | count | repeated | runs, at least 2 |
 //! | stride, signed | repeated | from a run to the next one |
 //!
-//! So rows of arrays cost the same whatever their length, and scattered runs that are not far apart a few bytes each.
+//! So rows of arrays cost the same whatever their length, and scattered runs that are not far apart
+//! a few bytes each.
 
 use crate::rma::vis::runs::Run;
 
@@ -227,9 +228,11 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Reads a list of runs that lie in `[0, own)` and have `data` bytes, group by group, each with the place of its bytes in the data.
+/// Reads a list of runs that lie in `[0, own)` and have `data` bytes, group by group, each with the
+/// place of its bytes in the data.
 ///
-/// Checked one by one, as a list in mapped memory may change under way: what is given to `each` has been checked itself.
+/// Checked one by one, as a list in mapped memory may change under way: what is given to `each` has
+/// been checked itself.
 pub(crate) fn walk<E: From<Malformed>>(
     list: &[u8],
     own: usize,
