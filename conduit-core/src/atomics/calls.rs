@@ -3,6 +3,7 @@
 //! On mapped memory the processor does them, which is atomic with what the network does at its
 //! owner.
 
+use super::AtomicRequest;
 use crate::engine::Engine;
 use crate::engine::report::Awaits;
 use crate::kernel::control::SharedPtr;
@@ -16,19 +17,6 @@ use crate::memory::{Remote, Segment};
 use crate::ni::{Atomic, AtomicOp, AtomicType, Ni, NiError, Rank, Submit, apply_atomic};
 use crate::rma::implicit::Class;
 use crate::threads::Mode;
-
-/// What an atomic does: see [`AtomicOp`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AtomicRequest {
-    /// The operation.
-    pub op: AtomicOp,
-    /// The number's type.
-    pub ty: AtomicType,
-    /// The operand; the low half for 32-bit types.
-    pub operand: u64,
-    /// The comparand of [`AtomicOp::CompareSwap`].
-    pub comparand: u64,
-}
 
 /// What becomes of the old value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +43,7 @@ impl Old {
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Whether the processor does the atomics on mapped memory; else the network does.
     pub fn has_processor_atomics(&self) -> bool {
-        self.processor_atomics
+        self.atomics.by_processor
     }
 
     /// Does an atomic and gives the value from before it.
@@ -202,8 +190,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         request: AtomicRequest,
     ) -> Result<u64> {
         let place = self.own_number(operation, offset, request.ty)?;
-        if !self.processor_atomics {
-            return self.atomic_fetch_in(operation, self.job.rank, offset, request);
+        if !self.atomics.by_processor {
+            return self.atomic_fetch_in(operation, self.kernel.job.rank, offset, request);
         }
         let AtomicRequest {
             op,
@@ -224,10 +212,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         offset: usize,
         ty: AtomicType,
     ) -> Result<*mut u8> {
-        let rank = self.job.rank;
+        let rank = self.kernel.job.rank;
         let segment = self
             .memory
-            .remote(&self.job, operation, rank, offset, ty.size())?;
+            .remote(&self.kernel, operation, rank, offset, ty.size())?;
         aligned(operation, rank, segment, offset, ty.size())?;
         self.own_range(operation, offset, ty.size())
     }
@@ -243,11 +231,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         offset: usize,
         length: usize,
     ) -> Result<*mut u8> {
-        let rank = self.job.rank;
+        let rank = self.kernel.job.rank;
         self.check_segments(operation)?;
         self.memory
-            .remote(&self.job, operation, rank, offset, length)?;
-        let (own, _) = self.memory.own(&self.job, operation)?;
+            .remote(&self.kernel, operation, rank, offset, length)?;
+        let (own, _) = self.memory.own(&self.kernel, operation)?;
         Ok(own.0.wrapping_add(offset))
     }
 
@@ -257,7 +245,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             false => Ok(()),
             true => Err(NiError::System {
                 operation,
-                rank: self.job.rank,
+                rank: self.kernel.job.rank,
                 reason: "it needs segments that are not everything".to_owned(),
             }
             .into()),
@@ -273,9 +261,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         offset: usize,
         ty: AtomicType,
     ) -> Result<&Segment> {
-        let segment = self
-            .memory
-            .remote_access(&self.job, operation, target, offset, ty.size())?;
+        let segment =
+            self.memory
+                .remote_access(&self.kernel, operation, target, offset, ty.size())?;
         aligned(operation, target, segment, offset, ty.size())?;
         Ok(segment)
     }
@@ -300,7 +288,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             operand,
             comparand,
         } = request;
-        if self.processor_atomics && !segment.window.0.is_null() {
+        if self.atomics.by_processor && !segment.window.0.is_null() {
             // SAFETY: the range lies in the window (`remote`), and is aligned: a window starts at a
             // page, as the segment does, or is the segment. Others access it at the same time by
             // atomics, or race by the program's own choice.
@@ -327,7 +315,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
         let remote = Remote::segment(target, offset);
-        if target == self.job.rank
+        if target == self.kernel.job.rank
             && let Some(address) = self.memory.address_at_once(remote)
         {
             let AtomicRequest {
@@ -347,20 +335,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let group = class
             .map(|class| self.implicit_group(operation, class))
             .transpose()?;
-        let id = self
-            .operations
-            .begin(&self.job, operation, group, Some(target))?;
+        let id = self.kernel.begin(operation, group, Some(target))?;
         self.memory.note_asked(id, remote, request.ty.size());
         if let Old::To(base) = old {
             let ty = request.ty;
-            self.operations.set_result(id, ResultPlace { base, ty });
+            self.kernel
+                .operations
+                .set_result(id, ResultPlace { base, ty });
         }
         match blocking {
             Blocking::Wait => self.take_ticket(operation)?,
             Blocking::Immediate => {
                 self.poll_once();
-                if !self.job.tickets.take(1) {
-                    self.operations.forget(id);
+                if !self.kernel.job.tickets.take(1) {
+                    self.kernel.operations.forget(id);
                     return Ok(Started::Refused);
                 }
             }
@@ -375,17 +363,17 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             index: index::RAR,
             match_bits: remote.match_bits,
             remote_offset: offset as u64,
-            eq: self.safe_eq,
+            eq: self.kernel.queues.safe,
             token: Token::new(Role::Atomic, Some(id)).bits(),
         };
         match blocking {
             Blocking::Wait => self.wait_for(operation, Awaits::Room(target), |engine| {
-                Ok((engine.job.ni.atomic(&atomic)? == Submit::Posted).then_some(()))
+                Ok((engine.kernel.job.ni.atomic(&atomic)? == Submit::Posted).then_some(()))
             })?,
             Blocking::Immediate => {
-                if self.job.ni.atomic(&atomic)? == Submit::Again {
-                    self.job.tickets.give(1);
-                    self.operations.forget(id);
+                if self.kernel.job.ni.atomic(&atomic)? == Submit::Again {
+                    self.kernel.job.tickets.give(1);
+                    self.kernel.operations.forget(id);
                     return Ok(Started::Refused);
                 }
             }

@@ -1,5 +1,39 @@
-//! Remote atomics.
+//! Remote atomics on 32- and 64-bit numbers of a segment.
+//!
+//! On mapped memory the processor does them, unless the network has its own: then all of them are
+//! the network's, as only those are atomic with each other.
 
 pub(crate) mod calls;
 
-pub use calls::AtomicRequest;
+use crate::kernel::Kernel;
+use crate::ni::{AtomicOp, AtomicType, Capabilities, Ni};
+use crate::threads::Mode;
+
+/// What an atomic does: see [`AtomicOp`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AtomicRequest {
+    /// The operation.
+    pub op: AtomicOp,
+    /// The number's type.
+    pub ty: AtomicType,
+    /// The operand; the low half for 32-bit types.
+    pub operand: u64,
+    /// The comparand of [`AtomicOp::CompareSwap`].
+    pub comparand: u64,
+}
+
+/// Who does a rank's atomics.
+#[derive(Debug)]
+pub(crate) struct Atomics {
+    /// On mapped memory the processor, not the network.
+    pub(crate) by_processor: bool,
+}
+
+impl Atomics {
+    pub(crate) fn of<N: Ni, M: Mode>(kernel: &Kernel<N, M>) -> Self {
+        let capabilities = kernel.job.ni.reach(kernel.job.rank).capabilities;
+        Self {
+            by_processor: !capabilities.contains(Capabilities::NATIVE_ATOMICS),
+        }
+    }
+}

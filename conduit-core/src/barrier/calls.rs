@@ -7,7 +7,7 @@
 
 use crate::barrier::{BarrierOutcome, Value};
 
-use crate::barrier::state::{Cells, TEAM_BARRIER};
+use crate::barrier::state::TEAM_BARRIER;
 use crate::engine::Engine;
 use crate::engine::report::Awaits;
 use crate::kernel::error::Result;
@@ -15,14 +15,6 @@ use crate::ni::Ni;
 use crate::threads::{Lock, Mode};
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    pub(crate) fn cells(&self) -> Cells<'_, N, M> {
-        Cells {
-            job: &self.job,
-            control: &self.control,
-            system: &self.system,
-        }
-    }
-
     /// Starts a barrier: this rank has arrived. Stores before it are seen by all ranks after their
     /// wait.
     pub fn barrier_notify(&self, value: Value) -> Result<()> {
@@ -32,7 +24,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn arrive(&self, operation: &'static str, value: Value) -> Result<()> {
         self.check_outside(operation, am::Operation::Request)?;
         self.check_fault()?;
-        self.barriers.notify(&self.cells(), operation, value)
+        self.barriers.notify(&self.kernel, operation, value)
     }
 
     /// Waits until all ranks have arrived. `value` is compared with what they agreed on.
@@ -42,8 +34,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     fn await_barrier(&self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
         self.wait_for(operation, Awaits::Barrier, |engine| {
-            engine.job.check_process()?;
-            engine.barriers.finish(&engine.cells(), operation, value)
+            engine.kernel.job.check_process()?;
+            engine.barriers.finish(&engine.kernel, operation, value)
         })
     }
 
@@ -56,8 +48,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// As [`Engine::barrier_try`], without polling.
     pub fn barrier_test(&self, value: Value) -> Result<Option<BarrierOutcome>> {
-        self.job.check_process()?;
-        self.barriers.finish(&self.cells(), "barrier_try", value)
+        self.kernel.job.check_process()?;
+        self.barriers.finish(&self.kernel, "barrier_try", value)
     }
 
     /// Notify and wait.
@@ -84,13 +76,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     pub fn team_barrier_start(&self) -> Result<u64> {
         self.check_outside(TEAM_BARRIER, am::Operation::Request)?;
         self.check_fault()?;
-        self.barriers.start_team(&self.cells())
+        self.barriers.start_team(&self.kernel)
     }
 
     /// Has the team's barrier of this number ended? Does not poll.
     pub fn team_barrier_over(&self, number: u64) -> Result<bool> {
-        self.job.check_process()?;
-        self.barriers.is_team_over(&self.cells(), number)
+        self.kernel.job.check_process()?;
+        self.barriers.is_team_over(&self.kernel, number)
     }
 
     /// Waits for the team's barrier of this number.
@@ -127,7 +119,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.check_outside(operation, am::Operation::Block)?;
         self.wait_for(operation, Awaits::Answers, |engine| {
             // In PAR another thread may be running the handler of a reply that is settled already.
-            let is_quiet = engine.all_answered()? && engine.safe.try_lock().is_some();
+            let is_quiet =
+                engine.all_answered()? && engine.messages.last_reply.try_lock().is_some();
             Ok(is_quiet.then_some(()))
         })?;
         let outcome = self.meet(operation, value)?;
@@ -136,17 +129,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Ok(outcome);
         }
         self.wait_for(operation, Awaits::Handlers, |engine| {
-            Ok(engine.am.try_lock().is_some().then_some(()))
+            Ok(engine.messages.arriving.try_lock().is_some().then_some(()))
         })?;
         self.meet(operation, value)
     }
 
     /// Whether every request of this rank has been answered. Does not poll.
     fn all_answered(&self) -> Result<bool> {
-        if self.credits.flow.outstanding() > 0 {
-            self.credits
-                .collect_of(&self.job, &self.control, 0..self.job.size)?;
+        if self.messages.credits.flow.outstanding() > 0 {
+            self.messages
+                .credits
+                .collect_of(&self.kernel, 0..self.kernel.job.size)?;
         }
-        Ok(self.credits.flow.outstanding() == 0)
+        Ok(self.messages.credits.flow.outstanding() == 0)
     }
 }

@@ -11,10 +11,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::barrier::{Barrier, BarrierError, BarrierOutcome, Value};
 
-use crate::kernel::control::Control;
+use crate::kernel::Kernel;
 use crate::kernel::error::{Error, Result};
-use crate::kernel::job::Job;
-use crate::kernel::system::{Message, System};
+use crate::kernel::system::Message;
 use crate::ni::{Ni, Rank};
 use crate::threads::{Lock, Mode};
 
@@ -92,27 +91,27 @@ impl<M: Mode> Barriers<M> {
     /// This rank arrives at the split-phase barrier.
     pub(crate) fn notify<N: Ni>(
         &self,
-        cells: &Cells<'_, N, M>,
+        kernel: &Kernel<N, M>,
         operation: &'static str,
         value: Value,
     ) -> Result<()> {
         let side = &self.sides[SPLIT];
-        side.arrive(cells, operation, &mut side.machine.lock().barrier, value)
+        side.arrive(kernel, operation, &mut side.machine.lock().barrier, value)
     }
 
     /// Ends the split-phase barrier if all have arrived, comparing `value` with what they agreed
     /// on.
     pub(crate) fn finish<N: Ni>(
         &self,
-        cells: &Cells<'_, N, M>,
+        kernel: &Kernel<N, M>,
         operation: &'static str,
         value: Value,
     ) -> Result<Option<BarrierOutcome>> {
         let side = &self.sides[SPLIT];
         let barrier = &mut side.machine.lock().barrier;
-        side.step(cells, barrier);
+        side.step(kernel, barrier);
         let outcome = barrier.finish(value);
-        outcome.map_err(|error| cells.error(operation, error))
+        outcome.map_err(|reason| error(kernel, operation, reason))
     }
 
     /// How the last split-phase barrier ended for all ranks; `None` before the first.
@@ -121,30 +120,30 @@ impl<M: Mode> Barriers<M> {
     }
 
     /// Asks for one more barrier of the team; gives its number, from 1.
-    pub(crate) fn start_team<N: Ni>(&self, cells: &Cells<'_, N, M>) -> Result<u64> {
+    pub(crate) fn start_team<N: Ni>(&self, kernel: &Kernel<N, M>) -> Result<u64> {
         let side = &self.sides[TEAM];
         let mut machine = side.machine.lock();
         machine.started += 1;
         if machine.started == machine.ended + 1 {
-            side.arrive(cells, TEAM_BARRIER, &mut machine.barrier, Value::Anonymous)?;
-            side.step_team(cells, &mut machine)?;
+            side.arrive(kernel, TEAM_BARRIER, &mut machine.barrier, Value::Anonymous)?;
+            side.step_team(kernel, &mut machine)?;
         }
         Ok(machine.started)
     }
 
     /// Has the team's barrier of this number ended?
-    pub(crate) fn is_team_over<N: Ni>(&self, cells: &Cells<'_, N, M>, number: u64) -> Result<bool> {
+    pub(crate) fn is_team_over<N: Ni>(&self, kernel: &Kernel<N, M>, number: u64) -> Result<bool> {
         let side = &self.sides[TEAM];
         let mut machine = side.machine.lock();
-        side.step_team(cells, &mut machine)?;
+        side.step_team(kernel, &mut machine)?;
         Ok(machine.ended >= number)
     }
 
     /// Moves barriers on; true when that completed one. Part of every poll, so that a rank that
     /// only polls passes the messages of others on.
-    pub(crate) fn advance<N: Ni>(&self, cells: &Cells<'_, N, M>) -> bool {
+    pub(crate) fn advance<N: Ni>(&self, kernel: &Kernel<N, M>) -> bool {
         let mut ended = false;
-        if cells.job.is_child() {
+        if kernel.job.is_child() {
             return ended;
         }
         for (which, side) in self.sides.iter().enumerate() {
@@ -152,12 +151,13 @@ impl<M: Mode> Barriers<M> {
                 && let Some(mut machine) = side.machine.try_lock()
             {
                 ended |= if which == TEAM {
-                    side.step_team(cells, &mut machine).unwrap_or_else(|error| {
-                        cells.job.fail(error);
-                        false
-                    })
+                    side.step_team(kernel, &mut machine)
+                        .unwrap_or_else(|error| {
+                            kernel.job.fail(error);
+                            false
+                        })
                 } else {
-                    side.step(cells, &mut machine.barrier)
+                    side.step(kernel, &mut machine.barrier)
                 };
             }
         }
@@ -171,29 +171,29 @@ pub(crate) const TEAM_BARRIER: &str = "team_barrier";
 impl<M: Mode> Side<M> {
     fn arrive<N: Ni>(
         &self,
-        cells: &Cells<'_, N, M>,
+        kernel: &Kernel<N, M>,
         operation: &'static str,
         barrier: &mut Barrier,
         value: Value,
     ) -> Result<()> {
         barrier
             .notify(value, |target, cell, word| {
-                cells.send(target, self.cells + cell, word)
+                store(kernel, target, self.cells + cell, word)
             })
-            .map_err(|error| cells.error(operation, error))?;
+            .map_err(|reason| error(kernel, operation, reason))?;
         self.running.store(barrier.is_pending(), Relaxed);
         Ok(())
     }
 
     /// Moves a barrier on; true when that completed it.
-    fn step<N: Ni>(&self, cells: &Cells<'_, N, M>, barrier: &mut Barrier) -> bool {
+    fn step<N: Ni>(&self, kernel: &Kernel<N, M>, barrier: &mut Barrier) -> bool {
         let was_pending = barrier.is_pending();
         if was_pending {
-            // SYNC: Acquire, pairs with the Release in `Cells::send` and `Cells::receive`: what a
+            // SYNC: Acquire, pairs with the Release in `store` and `receive`: what a
             // rank did before notify is seen after wait.
             barrier.advance(
-                |cell| cells.control.cell(self.cells + cell).load(Acquire),
-                |target, cell, word| cells.send(target, self.cells + cell, word),
+                |cell| kernel.control.cell(self.cells + cell).load(Acquire),
+                |target, cell, word| store(kernel, target, self.cells + cell, word),
             );
             self.running.store(barrier.is_pending(), Relaxed);
         }
@@ -202,13 +202,13 @@ impl<M: Mode> Side<M> {
 
     /// Moves the team's barriers on: this rank arrives at the next one when it has left the one
     /// before.
-    fn step_team<N: Ni>(&self, cells: &Cells<'_, N, M>, machine: &mut Machine) -> Result<bool> {
+    fn step_team<N: Ni>(&self, kernel: &Kernel<N, M>, machine: &mut Machine) -> Result<bool> {
         let mut ended = false;
         while machine.started > machine.ended {
-            self.step(cells, &mut machine.barrier);
+            self.step(kernel, &mut machine.barrier);
             let outcome = machine.barrier.finish(Value::Anonymous);
             if outcome
-                .map_err(|error| cells.error(TEAM_BARRIER, error))?
+                .map_err(|reason| error(kernel, TEAM_BARRIER, reason))?
                 .is_none()
             {
                 break;
@@ -216,53 +216,45 @@ impl<M: Mode> Side<M> {
             machine.ended += 1;
             ended = true;
             if machine.started > machine.ended {
-                self.arrive(cells, TEAM_BARRIER, &mut machine.barrier, Value::Anonymous)?;
+                self.arrive(kernel, TEAM_BARRIER, &mut machine.barrier, Value::Anonymous)?;
             }
         }
         Ok(ended)
     }
 }
 
-/// How barriers reach the cells of all ranks.
-pub(crate) struct Cells<'a, N: Ni, M: Mode> {
-    pub(crate) job: &'a Job<N>,
-    pub(crate) control: &'a Control,
-    pub(crate) system: &'a System<M>,
+/// Stores a word in a cell of a rank, directly where the rank is mapped.
+fn store<N: Ni, M: Mode>(kernel: &Kernel<N, M>, target: Rank, cell: usize, word: u64) {
+    match kernel.control.peer_cell(target, cell) {
+        Some(at) => {
+            at.store(word, Release);
+            kernel.job.ni.notify(target);
+        }
+        None => {
+            let cell = cell as u32;
+            kernel.send_system(target, Message::BarrierCell { cell, word });
+        }
+    }
 }
 
-impl<N: Ni, M: Mode> Cells<'_, N, M> {
-    fn send(&self, target: Rank, cell: usize, word: u64) {
-        match self.control.peer_cell(target, cell) {
-            Some(at) => {
-                at.store(word, Release);
-                self.job.ni.notify(target);
-            }
-            None => self.system.send(
-                self.job,
-                target,
-                Message::BarrierCell {
-                    cell: cell as u32,
-                    word,
-                },
-            ),
-        }
+/// A cell's word has come as a system message.
+pub(crate) fn receive<N: Ni, M: Mode>(kernel: &Kernel<N, M>, source: Rank, cell: u32, word: u64) {
+    if (cell as usize) < kernel.control.cells() {
+        kernel.control.cell(cell as usize).store(word, Release);
+    } else {
+        let reason = format!("barrier cell {cell} does not exist");
+        kernel.job.fail_by_message(source, reason);
     }
+}
 
-    /// A cell's word has come as a system message.
-    pub(crate) fn receive(&self, source: Rank, cell: u32, word: u64) {
-        if (cell as usize) < self.control.cells() {
-            self.control.cell(cell as usize).store(word, Release);
-        } else {
-            self.job
-                .fail_by_message(source, format!("barrier cell {cell} does not exist"));
-        }
-    }
-
-    fn error(&self, operation: &'static str, error: BarrierError) -> Error {
-        Error::Barrier {
-            operation,
-            rank: self.job.rank,
-            reason: error.to_string(),
-        }
+fn error<N: Ni, M: Mode>(
+    kernel: &Kernel<N, M>,
+    operation: &'static str,
+    error: BarrierError,
+) -> Error {
+    Error::Barrier {
+        operation,
+        rank: kernel.job.rank,
+        reason: error.to_string(),
     }
 }

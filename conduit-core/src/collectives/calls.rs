@@ -10,7 +10,7 @@ use std::sync::Arc;
 use am::Context;
 use am::handlers::{Accepts, Entry, Registration};
 
-use crate::collectives::state::{CallerMemory, ReduceFunction, Reducer, Reduction, Sync, With};
+use crate::collectives::state::{CallerMemory, ReduceFunction, Reducer, Reduction, Sync};
 use crate::collectives::{Kind, Outgoing, Shape, TeamId, fold};
 use crate::engine::Engine;
 use crate::engine::waiting::Unwinding;
@@ -81,13 +81,13 @@ fn on_data<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     let team = TeamId { first, count };
     let told = engine
         .collectives
-        .with_machine(engine.with(), team, source, |machine| {
+        .with_machine(&engine.kernel, team, source, |machine| {
             machine.on_data(source, part, signature, offset, payload)
         });
     if told == Some(true)
         && let Err(error) = call.reply_short(TAKEN, &[first, count, part])
     {
-        engine.job.fail(error);
+        engine.kernel.job.fail(error);
     }
 }
 
@@ -97,7 +97,7 @@ fn on_ready<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
         let team = TeamId { first, count };
         engine
             .collectives
-            .with_machine(engine.with(), team, source, |machine| {
+            .with_machine(&engine.kernel, team, source, |machine| {
                 machine.on_ready(source, part, signature)
             });
     }
@@ -109,7 +109,7 @@ fn on_taken<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
         let team = TeamId { first, count };
         engine
             .collectives
-            .with_machine(engine.with(), team, source, |machine| {
+            .with_machine(&engine.kernel, team, source, |machine| {
                 machine.on_taken(source, part)
             });
     }
@@ -184,7 +184,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     pub(crate) fn refused(&self, operation: &'static str, reason: String) -> Error {
         Error::Collective {
             operation,
-            rank: self.job.rank,
+            rank: self.kernel.job.rank,
             reason,
         }
     }
@@ -231,7 +231,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 function,
                 in_order,
             } => {
-                let checks = self.job.has_checks();
+                let checks = self.kernel.job.has_checks();
                 let function: ReduceFunction = Box::new(move |left, right| {
                     // As a handler that may not reply: the machine is in use.
                     let _entered = checks.then(|| context::Entered::new(Context::ReplyHandler));
@@ -302,7 +302,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         let started =
             self.collectives
-                .start(self.with(), operation, team, shape, memory, sync, group);
+                .start(&self.kernel, operation, team, shape, memory, sync, group);
         if started.is_ok() && self.collectives.has_outgoing() {
             self.advance_collectives();
         }
@@ -312,7 +312,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if group.is_some() {
             return Ok(Handle::DONE);
         }
-        let ended = self.operations.take(&self.job, operation, op)?.is_some();
+        let ended = self.kernel.take(operation, op)?.is_some();
         Ok(if ended {
             Handle::DONE
         } else {
@@ -320,20 +320,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         })
     }
 
-    fn with(&self) -> With<'_, N, M> {
-        With {
-            job: &self.job,
-            operations: &self.operations,
-            descriptors: &self.descriptors,
-        }
-    }
-
     /// Sends what collective operations have to send, as far as there is room; how many messages
     /// that were.
     #[cold]
     pub(crate) fn advance_collectives(&self) -> u32 {
         self.collectives
-            .advance(self.with(), |team, outgoing, payload| {
+            .advance(&self.kernel, |team, outgoing, payload| {
                 self.post_collective(team, outgoing, payload)
             })
     }

@@ -7,11 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::collectives::{
     DataType, Fold, Limits, Machine, Operand, Outgoing, ReduceOp, Shape, Team, TeamId, Violation,
 };
-use crate::kernel::chunks::Descriptors;
+use crate::kernel::Kernel;
 use crate::kernel::error::{Error, Result};
 use crate::kernel::handle::OpId;
-use crate::kernel::job::Job;
-use crate::kernel::operations::Operations;
 use crate::ni::{Ni, Rank};
 use crate::threads::{Lock, Mode};
 
@@ -250,16 +248,16 @@ impl<M: Mode> Collectives<M> {
     /// A team that this rank is in.
     pub(crate) fn team<N: Ni>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         operation: &'static str,
         team: TeamId,
     ) -> Result<Team> {
-        self.of_team(job, operation, team, Team::clone)
+        self.of_team(kernel, operation, team, Team::clone)
     }
 
     fn of_team<N: Ni, R>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         operation: &'static str,
         team: TeamId,
         look: impl FnOnce(&Team) -> R,
@@ -267,14 +265,14 @@ impl<M: Mode> Collectives<M> {
         let mut teams = self.teams.lock();
         match teams.seat(team) {
             Some(seat) => Ok(look(seat.machine.team())),
-            None => Err(no_team(job.rank, operation, team)),
+            None => Err(no_team(kernel.job.rank, operation, team)),
         }
     }
 
     /// This rank leaves a team, in which nothing is under way here.
     pub(crate) fn leave<N: Ni>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         operation: &'static str,
         team: TeamId,
     ) -> Result<()> {
@@ -282,13 +280,13 @@ impl<M: Mode> Collectives<M> {
             let reason = reason.to_owned();
             Err(Error::Collective {
                 operation,
-                rank: job.rank,
+                rank: kernel.job.rank,
                 reason,
             })
         };
         let mut teams = self.teams.lock();
         let Some(seat) = teams.seat(team) else {
-            return Err(no_team(job.rank, operation, team));
+            return Err(no_team(kernel.job.rank, operation, team));
         };
         if team == TeamId::JOB {
             return refuse("the team of all ranks stays");
@@ -307,7 +305,7 @@ impl<M: Mode> Collectives<M> {
     )]
     pub(crate) fn start<N: Ni>(
         &self,
-        with: With<'_, N, M>,
+        kernel: &Kernel<N, M>,
         operation: &'static str,
         team: TeamId,
         shape: Shape,
@@ -315,8 +313,7 @@ impl<M: Mode> Collectives<M> {
         sync: Sync,
         group: Option<OpId>,
     ) -> Result<OpId> {
-        let job = with.job;
-        let size = self.of_team(job, operation, team, |team| team.size)?;
+        let size = self.of_team(kernel, operation, team, |team| team.size)?;
         if let Some(rank) = shape.kind.root()
             && rank >= size
         {
@@ -328,7 +325,7 @@ impl<M: Mode> Collectives<M> {
                 },
                 _ => Error::Collective {
                     operation,
-                    rank: job.rank,
+                    rank: kernel.job.rank,
                     reason: format!("rank {rank} is not in a team of {size} ranks"),
                 },
             });
@@ -337,13 +334,13 @@ impl<M: Mode> Collectives<M> {
             let (count, element) = (shape.count, shape.element);
             return Err(Error::Collective {
                 operation,
-                rank: job.rank,
+                rank: kernel.job.rank,
                 reason: format!("{count} elements of {element} bytes for each of {size} ranks"),
             });
         }
-        let op = with.operations.begin(job, operation, group, None)?;
+        let op = kernel.begin(operation, group, None)?;
         let name = Some(op.bits().into());
-        self.with_machine(with, team, job.rank, |machine| {
+        self.with_machine(kernel, team, kernel.job.rank, |machine| {
             let meet = |machine: &mut Machine<_>, name| {
                 machine.start(
                     Shape::BARRIER,
@@ -368,14 +365,14 @@ impl<M: Mode> Collectives<M> {
     /// as the job has failed, or fails now. `source`: whose message it is about.
     pub(crate) fn with_machine<N: Ni, R>(
         &self,
-        with: With<'_, N, M>,
+        kernel: &Kernel<N, M>,
         team: TeamId,
         source: Rank,
         act: impl FnOnce(&mut Machine<CallerMemory>) -> Result<R, Violation>,
     ) -> Option<R> {
         // Callers' memory may be touched.
-        let _polling = M::PARALLEL.then(|| with.job.polling.enter());
-        if !with.job.stands_for_all() {
+        let _polling = M::PARALLEL.then(|| kernel.job.polling.enter());
+        if !kernel.job.stands_for_all() {
             return None;
         }
         let teams = if M::PARALLEL {
@@ -385,9 +382,9 @@ impl<M: Mode> Collectives<M> {
         };
         let Some(mut teams) = teams else {
             let reason = "a function that reduces has polled".to_owned();
-            with.job.fail(Error::Collective {
+            kernel.job.fail(Error::Collective {
                 operation: "reduce_nb",
-                rank: with.job.rank,
+                rank: kernel.job.rank,
                 reason,
             });
             return None;
@@ -395,14 +392,14 @@ impl<M: Mode> Collectives<M> {
         let Some(seat) = teams.seat(team) else {
             let TeamId { first, count } = team;
             let reason = format!("it is about team {first}.{count}, in which this rank is not");
-            with.job.fail_by_message(source, reason);
+            kernel.job.fail_by_message(source, reason);
             return None;
         };
         let machine = &mut seat.machine;
         let done = act(machine);
         while let Some((name, _memory)) = machine.ended() {
             if let Some(op) = OpId::from_bits(name as u32) {
-                with.operations.finish(with.job, with.descriptors, op);
+                kernel.finish(op);
             }
         }
         if machine.has_outgoing() && !seat.sends {
@@ -413,8 +410,8 @@ impl<M: Mode> Collectives<M> {
         match done {
             Ok(value) => Some(value),
             Err(violation) => {
-                with.job.fail(Error::Protocol {
-                    rank: with.job.rank,
+                kernel.job.fail(Error::Protocol {
+                    rank: kernel.job.rank,
                     peer: violation.peer(),
                     reason: violation.to_string(),
                 });
@@ -442,7 +439,7 @@ impl<M: Mode> Collectives<M> {
     #[cold]
     pub(crate) fn advance<N: Ni>(
         &self,
-        with: With<'_, N, M>,
+        kernel: &Kernel<N, M>,
         mut send: impl FnMut(TeamId, &Outgoing, &[u8]) -> Result<bool>,
     ) -> u32 {
         // Somebody else sends, perhaps this thread further up: sending may poll.
@@ -455,7 +452,7 @@ impl<M: Mode> Collectives<M> {
             let Some(team) = self.next_sender() else {
                 break;
             };
-            sent += self.send_for(with, team, &mut copy, &mut send);
+            sent += self.send_for(kernel, team, &mut copy, &mut send);
         }
         sent
     }
@@ -463,7 +460,7 @@ impl<M: Mode> Collectives<M> {
     /// Sends what a team has to send, as far as there is room; how many messages that were.
     fn send_for<N: Ni>(
         &self,
-        with: With<'_, N, M>,
+        kernel: &Kernel<N, M>,
         team: TeamId,
         copy: &mut Vec<u8>,
         send: &mut impl FnMut(TeamId, &Outgoing, &[u8]) -> Result<bool>,
@@ -472,7 +469,7 @@ impl<M: Mode> Collectives<M> {
         // so that one poll does not take for ever.
         let (mut left, mut last, mut sent) = (None, None, 0);
         loop {
-            let taken = self.with_machine(with, team, with.job.rank, |machine| {
+            let taken = self.with_machine(kernel, team, kernel.job.rank, |machine| {
                 if let Some((outgoing, sent)) = last.take() {
                     machine.sent(outgoing, sent)?;
                 }
@@ -510,7 +507,7 @@ impl<M: Mode> Collectives<M> {
                     last = Some((outgoing, posted));
                 }
                 Err(error) => {
-                    with.job.fail(error);
+                    kernel.job.fail(error);
                     return sent;
                 }
             }
@@ -526,18 +523,3 @@ fn no_team(rank: Rank, operation: &'static str, team: TeamId) -> Error {
         reason: format!("this rank is in no team {first}.{count}"),
     }
 }
-
-/// What a machine's operations end with.
-pub(crate) struct With<'a, N: Ni, M: Mode> {
-    pub(crate) job: &'a Job<N>,
-    pub(crate) operations: &'a Operations<M>,
-    pub(crate) descriptors: &'a Descriptors<M>,
-}
-
-impl<N: Ni, M: Mode> Clone for With<'_, N, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<N: Ni, M: Mode> Copy for With<'_, N, M> {}

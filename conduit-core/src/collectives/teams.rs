@@ -83,7 +83,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors No such parent; a list that names a rank twice, or one that is not in the parent,
     /// or not this rank, or ranks that give another list. The others are not told.
     pub fn team_create(&self, parent: TeamId, join: Join<'_>) -> Result<Option<Team>> {
-        let from = self.collectives.team(&self.job, OPERATION, parent)?;
+        let from = self.collectives.team(&self.kernel, OPERATION, parent)?;
         if let Join::Members(members) = join {
             self.check_members(&from, members)?;
         }
@@ -136,7 +136,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 members.into()
             }
         };
-        let place = ranks.iter().position(|&rank| rank == self.job.rank);
+        let place = ranks.iter().position(|&rank| rank == self.kernel.job.rank);
         let (Some(place), Some(&first)) = (place, ranks.first()) else {
             return Err(self.refused(OPERATION, "this rank is not one of the members".to_owned()));
         };
@@ -175,7 +175,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let reason = format!("rank {rank} is not in the team it comes from");
             return Err(self.refused(OPERATION, reason));
         }
-        match members.contains(&self.job.rank) {
+        match members.contains(&self.kernel.job.rank) {
             true => Ok(()),
             false => Err(self.refused(OPERATION, "this rank is not one of the members".to_owned())),
         }
@@ -186,7 +186,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// There is none of this name.
     pub fn team(&self, team: TeamId) -> Result<Team> {
-        self.collectives.team(&self.job, "team", team)
+        self.collectives.team(&self.kernel, "team", team)
     }
 
     /// Leaves a team, in which nothing is under way at this rank. Its other ranks do the same
@@ -195,8 +195,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// No such team, or that of all ranks; operations are under way.
     pub fn team_destroy(&self, team: TeamId) -> Result<()> {
-        self.job.check_process()?;
-        self.collectives.leave(&self.job, "team_destroy", team)
+        self.kernel.job.check_process()?;
+        self.collectives.leave(&self.kernel, "team_destroy", team)
     }
 
     /// A barrier of a team, from start to end, as a part of another call.

@@ -14,13 +14,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// `timeout`. Their calls then end with [`Error::Exited`], after a grace (`CONDUIT_EXIT_GRACE`)
     /// if the code is 0. May be called at any time, from handlers too. True: all have answered.
     pub fn announce_exit(&self, code: i32, timeout: Duration) -> bool {
-        self.credits.write_statistics(&self.job, When::End);
+        self.messages
+            .credits
+            .write_statistics(&self.kernel, When::End);
         let end = Instant::now() + timeout;
-        let others = u64::from(self.job.size - 1);
-        for peer in (0..self.job.size).filter(|&peer| peer != self.job.rank) {
-            self.send_system(peer, Message::Exit { code });
+        let others = u64::from(self.kernel.job.size - 1);
+        for peer in (0..self.kernel.job.size).filter(|&peer| peer != self.kernel.job.rank) {
+            self.kernel.send_system(peer, Message::Exit { code });
         }
-        while self.system.exit_answers() < others {
+        while self.kernel.system.exit_answers() < others {
             if Instant::now() >= end {
                 return false;
             }
@@ -29,11 +31,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 // Another rank ends the job as well, or has died: nobody is left to wait for.
                 break;
             }
-            self.job.ni.progress();
-            let events = self
-                .job
-                .ni
-                .poll(self.sys_eq, u32::MAX, |event| self.on_system_event(&event));
+            self.kernel.job.ni.progress();
+            let events = self.poll_system(u32::MAX);
             self.retry();
             if events == 0 {
                 std::thread::yield_now();
@@ -45,7 +44,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// The code with which another rank ends the job, once it has said so, also while this rank has
     /// its grace.
     pub fn exit_code(&self) -> Option<i32> {
-        self.job.exit_code()
+        self.kernel.job.exit_code()
     }
 
     /// Serves what is still waiting to go out, for at most `timeout`: answers of a rank that is

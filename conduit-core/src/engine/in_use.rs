@@ -35,26 +35,34 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// A peer has given back what it never had.
     pub fn in_use(&self) -> Result<InUse> {
-        self.credits
-            .collect_of(&self.job, &self.control, 0..self.job.size)?;
+        self.messages
+            .credits
+            .collect_of(&self.kernel, 0..self.kernel.job.size)?;
         // Another thread, or a handler's caller further up this thread's stack, may be serving
         // requests.
-        let (ready_ticket, ready_chunk, half_longs) = match self.am.try_lock() {
+        let (ready_ticket, ready_chunk, half_longs) = match self.messages.arriving.try_lock() {
             Some(side) => side.held(),
             None => (0, 0, 0),
         };
-        let all = send_tickets(&self.job.settings);
+        let all = send_tickets(&self.kernel.job.settings);
         Ok(InUse {
-            tickets: (all - self.job.tickets.free()).saturating_sub(ready_ticket),
-            descriptors: self.job.settings.num_tmpmd - self.descriptors.tickets.free(),
-            request_chunks: self.req_sb.held(),
-            reply_chunks: self.replies.buffer.held().saturating_sub(ready_chunk),
-            operations: self.operations.live(),
-            requests: self.credits.flow.outstanding(),
+            tickets: (all - self.kernel.job.tickets.free()).saturating_sub(ready_ticket),
+            descriptors: self.kernel.job.settings.num_tmpmd
+                - self.kernel.descriptors.tickets.free(),
+            request_chunks: self.kernel.chunks.held(),
+            reply_chunks: self
+                .messages
+                .replies
+                .buffer
+                .held()
+                .saturating_sub(ready_chunk),
+            operations: self.kernel.operations.live(),
+            requests: self.messages.credits.flow.outstanding(),
             revokes: self
+                .messages
                 .credits
                 .flow
-                .look(self.job.rank, credits::FlowControl::asked),
+                .look(self.kernel.job.rank, credits::FlowControl::asked),
             half_longs,
         })
     }
@@ -64,17 +72,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// As [`Engine::in_use`].
     pub fn is_quiet(&self) -> Result<bool> {
-        let waits =
-            self.has_retries() || self.replies.is_waiting() || self.collectives.has_outgoing();
+        let waits = self.has_retries()
+            || self.messages.replies.is_waiting()
+            || self.collectives.has_outgoing();
         Ok(!waits && self.in_use()? == InUse::default())
     }
 
     /// Whether something waits for a poll that tries it again; exact, also while another thread is
     /// at it.
     pub(crate) fn has_retries(&self) -> bool {
-        self.job.wants_poll()
-            || !self.system.is_empty()
-            || !self.descriptors.are_released()
-            || self.credits.flow.has_system()
+        self.kernel.job.wants_poll()
+            || !self.kernel.system.is_empty()
+            || !self.kernel.descriptors.are_released()
+            || self.messages.credits.flow.has_system()
     }
 }

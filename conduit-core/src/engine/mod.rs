@@ -30,6 +30,7 @@
 //! operation id, message, completion event.
 
 mod exit;
+mod handlers;
 mod in_use;
 mod poll;
 pub(crate) mod report;
@@ -37,32 +38,20 @@ mod start;
 pub(crate) mod waiting;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 pub use in_use::InUse;
 
 use credits::FlowControl;
 
+use crate::atomics::Atomics;
 use crate::barrier::state::Barriers;
 use crate::collectives::state::Collectives;
-use crate::kernel::backoff::Backoff;
-use crate::kernel::chunks::{Descriptors, SendBuffer};
-use crate::kernel::control::Control;
-use crate::kernel::job::Job;
-use crate::kernel::operations::Operations;
-use crate::kernel::reports::Reports;
-use crate::kernel::system::System;
-use crate::kernel::{Error, Result, context, polling};
+use crate::kernel::{Error, Kernel, Result, context, polling};
 use crate::memory::Memory;
-use crate::messages::Payload;
-use crate::messages::flow::Accounts;
-use crate::messages::handlers::Handlers;
-use crate::messages::inbox::AmSide;
-use crate::messages::kind::Kind;
-use crate::messages::replies::Replies;
 use crate::messages::reserve::ReplyReserve;
-use crate::ni::{EqId, Ni, Rank, Ready};
-use crate::rma::vis::transfers::Transfers;
+use crate::messages::{Messages, Payload};
+use crate::ni::{Ni, Rank};
+use crate::rma::Rma;
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
 
@@ -70,38 +59,14 @@ use crate::threads::{Lock, Mode};
 ///
 /// Every call may poll and run handlers, unless it says that it doesn't.
 pub struct Engine<N: Ni, M: Mode> {
-    pub(crate) job: Job<N>,
-    pub(crate) sys_eq: EqId,
-    pub(crate) safe_eq: EqId,
-    pub(crate) am_eq: EqId,
-    /// What the network calls them when they have something.
-    pub(crate) sys_ready: Ready,
-    pub(crate) safe_ready: Ready,
-    pub(crate) am_ready: Ready,
-    pub(crate) control: Control,
-    /// Atomics on a mapped segment are the processor's, not the network's.
-    pub(crate) processor_atomics: bool,
-    pub(crate) req_sb: SendBuffer<M>,
-    pub(crate) replies: Replies<M>,
-    pub(crate) descriptors: Descriptors<M>,
-    pub(crate) operations: Operations<M>,
-    pub(crate) transfers: Transfers<M>,
-    pub(crate) credits: Accounts<M>,
-    pub(crate) am: M::Lock<AmSide>,
-    pub(crate) handlers: Handlers<Handler<N, M>>,
-    pub(crate) lids: M::Lock<am::lid::LidGenerator>,
+    pub(crate) kernel: Kernel<N, M>,
+    pub(crate) memory: Memory,
+    pub(crate) messages: Messages<M, Handler<N, M>>,
+    pub(crate) rma: Rma<M>,
+    pub(crate) atomics: Atomics,
     pub(crate) barriers: Barriers<M>,
     pub(crate) collectives: Collectives<M>,
-    pub(crate) system: System<M>,
-    pub(crate) memory: Memory,
-    /// Tells engines of one process apart, for the state that threads keep.
-    pub(crate) identity: u64,
-    /// The kind of the last reply. Held by whoever polls the queue of replies and completions.
-    pub(crate) safe: M::Lock<Kind>,
-    pub(crate) backoff: Backoff,
-    /// Where a setting asks for them.
-    pub(crate) reports: Option<Reports>,
-    pub(crate) _mode: M,
+    _mode: M,
 }
 
 type Function<N, M> = dyn Fn(&Call<'_, N, M>);
@@ -193,13 +158,11 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     }
 }
 
-static IDENTITY: AtomicU64 = AtomicU64::new(0);
-
 impl<N: Ni, M: Mode> std::fmt::Debug for Engine<N, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine")
-            .field("rank", &self.job.rank)
-            .field("size", &self.job.size)
+            .field("rank", &self.kernel.job.rank)
+            .field("size", &self.kernel.job.size)
             .field("mode", &M::NAME)
             .finish_non_exhaustive()
     }
@@ -209,23 +172,23 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// This rank.
     #[inline]
     pub fn rank(&self) -> Rank {
-        self.job.rank
+        self.kernel.job.rank
     }
 
     /// Ranks in the job.
     #[inline]
     pub fn size(&self) -> u32 {
-        self.job.size
+        self.kernel.job.size
     }
 
     /// The network below.
     pub fn network(&self) -> &N {
-        &self.job.ni
+        &self.kernel.job.ni
     }
 
     /// What this rank was started with.
     pub fn settings(&self) -> &Settings {
-        &self.job.settings
+        &self.kernel.job.settings
     }
 
     /// In any build: what polls, may wait, or leaves memory of the caller with the network, is not
@@ -233,12 +196,18 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// already, and might go on for ever.
     #[inline]
     pub(crate) fn check_outside(&self, operation: &'static str, what: am::Operation) -> Result<()> {
-        self.job.check_context(operation, what)?;
+        self.kernel.job.check_context(operation, what)?;
         if self.is_in_handler() {
-            return Err(self.job.not_allowed(operation, what, am::Context::Handler));
+            return Err(self
+                .kernel
+                .job
+                .not_allowed(operation, what, am::Context::Handler));
         }
         if context::is_prepared() {
-            return Err(self.job.not_allowed(operation, what, am::Context::Prepared));
+            return Err(self
+                .kernel
+                .job
+                .not_allowed(operation, what, am::Context::Prepared));
         }
         Ok(())
     }
@@ -250,8 +219,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             true => polling::is_inside(),
             // The one thread holds what it serves.
             false => {
-                self.am.try_lock().is_none()
-                    || self.safe.try_lock().is_none()
+                self.messages.arriving.try_lock().is_none()
+                    || self.messages.last_reply.try_lock().is_none()
                     || self.collectives.is_busy()
             }
         }
@@ -259,24 +228,24 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// The reason for which this rank can't go on, if there is one.
     pub fn fault(&self) -> Option<&Error> {
-        self.job.fault()
+        self.kernel.job.fault()
     }
 
     /// This rank has left the network: calls that would use it are refused from here on, and
     /// nothing of it touches memory of callers any more.
     pub fn retire(&self) {
-        self.job.fail(Error::Finished);
+        self.kernel.job.fail(Error::Finished);
         self.abandon();
     }
 
     /// Ends the job as one whose peer has sent a message that makes no sense to its handler.
     pub fn fail_by_message(&self, source: Rank, reason: String) {
-        self.job.fail_by_message(source, reason);
+        self.kernel.job.fail_by_message(source, reason);
     }
 
     #[inline]
     pub(crate) fn check_fault(&self) -> Result<()> {
-        if self.job.stands() {
+        if self.kernel.job.stands() {
             Ok(())
         } else {
             self.fault_error()
@@ -287,9 +256,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// nothing may touch that any more.
     #[cold]
     pub(crate) fn fault_error(&self) -> Result<()> {
-        self.job.check_process()?;
+        self.kernel.job.check_process()?;
         self.abandon();
-        match self.job.fault() {
+        match self.kernel.job.fault() {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
@@ -299,28 +268,28 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// see [`crate::fork`].
     #[inline]
     pub fn is_child(&self) -> bool {
-        self.job.is_child()
+        self.kernel.job.is_child()
     }
 
     /// Refuses in a child, for what is done after a fault too, or without a look for one.
     #[inline]
     pub fn check_process(&self) -> Result<()> {
-        self.job.check_process()
+        self.kernel.job.check_process()
     }
 
     /// Nothing touches memory of the program's after this: neither completions nor the network.
     #[cold]
     pub(crate) fn abandon(&self) {
         // What a child has of it is a copy, and threads that polled are not in it.
-        if self.job.is_child() {
+        if self.kernel.job.is_child() {
             return;
         }
         if M::PARALLEL {
-            self.job.polling.wait_until_out();
+            self.kernel.job.polling.wait_until_out();
         }
-        self.req_sb.forget_bounces();
-        self.transfers.forget();
-        self.job.ni.abandon();
+        self.kernel.chunks.forget_bounces();
+        self.rma.transfers.forget();
+        self.kernel.job.ni.abandon();
     }
 
     /// The credits between this rank and `peer`. Reads what the peer has given back; does not poll.
@@ -328,9 +297,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// No such rank; a peer has given back what it never had.
     pub fn credits(&self, peer: Rank) -> Result<PeerCredits> {
-        self.job.check_rank("credits", peer)?;
-        self.credits.collect(&self.job, &self.control, peer)?;
-        Ok(self.credits.flow.look(peer, |policy| PeerCredits {
+        self.kernel.job.check_rank("credits", peer)?;
+        self.messages.credits.collect(&self.kernel, peer)?;
+        Ok(self.messages.credits.flow.look(peer, |policy| PeerCredits {
             send: policy.available(peer),
             lent: policy.lent(peer),
             stalls: policy.stalls(peer),
@@ -340,7 +309,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Credits that this rank has in its bank.
     pub fn banked_credits(&self) -> u32 {
-        self.credits.flow.look(self.job.rank, FlowControl::banked)
+        self.messages
+            .credits
+            .flow
+            .look(self.kernel.job.rank, FlowControl::banked)
     }
 }
 

@@ -73,8 +73,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     pub(crate) fn report(&self, operation: &str, awaits: Awaits, waited: Duration, stack: bool) {
         let mut line = format!(
             "conduit: rank {} of {} has waited {:.1} s in {operation} {}",
-            self.job.rank,
-            self.job.size,
+            self.kernel.job.rank,
+            self.kernel.job.size,
             waited.as_secs_f32(),
             self.awaited(awaits)
         );
@@ -86,7 +86,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// The same where a program polls by itself.
     #[cold]
     pub(crate) fn report_polling(&self, stack: bool) {
-        let (rank, size) = (self.job.rank, self.job.size);
+        let (rank, size) = (self.kernel.job.rank, self.kernel.job.size);
         let mut line =
             format!("conduit: rank {rank} of {size} polls, and waits in no call of Conduit");
         self.add_under_way(&mut line);
@@ -102,11 +102,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     fn awaited(&self, awaits: Awaits) -> String {
-        let settings = &self.job.settings;
+        let settings = &self.kernel.job.settings;
         match awaits {
             Awaits::Condition => "for its condition".into(),
             Awaits::Operation(op) => {
-                let peers = self.operations.under_way(Some(op));
+                let peers = self.kernel.operations.under_way(Some(op));
                 let peers: Vec<_> = peers.into_iter().filter_map(|(peer, _)| peer).collect();
                 match &peers[..] {
                     [] => "for a collective operation".into(),
@@ -115,11 +115,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
             Awaits::Operations => "for operations under way".into(),
             Awaits::Credits(peer) => {
-                let (free, used) = self.credits.flow.look(peer, |policy| {
+                let (free, used) = self.messages.credits.flow.look(peer, |policy| {
                     use credits::FlowControl as _;
                     (policy.available(peer), policy.in_flight(peer))
                 });
-                match self.credits.flow.budget_is_spent() {
+                match self.messages.credits.flow.budget_is_spent() {
                     true => format!(
                         "for rank {peer}, as all {} requests that may be unanswered are (GASNET_PORTAL_SB_CHUNKS)",
                         settings.sb_chunks
@@ -152,7 +152,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// What this rank has started that has not ended.
     fn under_way(&self) -> Vec<String> {
         let mut all = Vec::new();
-        let operations = self.operations.under_way(None);
+        let operations = self.kernel.operations.under_way(None);
         for (peer, count) in operations.iter().take(MOST_NAMED) {
             all.push(match peer {
                 Some(peer) => format!("{} on rank {peer}", counted(*count, "operation")),
@@ -164,22 +164,22 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let word = counted(count, "operation");
             all.push(format!("{word} on {} other ranks", more.len()));
         }
-        let collect = |peers| self.credits.collect_of(&self.job, &self.control, peers);
+        let collect = |peers| self.messages.credits.collect_of(&self.kernel, peers);
         // What is wrong with a counter the next request tells.
-        let _ = collect(0..self.job.size);
-        let requests = self.credits.flow.outstanding();
+        let _ = collect(0..self.kernel.job.size);
+        let requests = self.messages.credits.flow.outstanding();
         if requests > 0 {
             use credits::FlowControl as _;
-            let flow = &self.credits.flow;
+            let flow = &self.messages.credits.flow;
             let asked = |peer: &Rank| flow.look(*peer, |policy| policy.in_flight(*peer)) > 0;
-            let asked: Vec<_> = (0..self.job.size).filter(asked).collect();
+            let asked: Vec<_> = (0..self.kernel.job.size).filter(asked).collect();
             let word = counted(requests, "request");
             all.push(match &asked[..] {
                 [] => format!("{word} unanswered"),
                 asked => format!("{word} unanswered by {}", ranks(asked)),
             });
         }
-        if self.replies.is_waiting() {
+        if self.messages.replies.is_waiting() {
             all.push("a reply waits for room".into());
         }
         let lack = self.barriers.lack();

@@ -22,9 +22,9 @@ impl<N: Ni, M: Mode> Drop for Unwinding<'_, N, M> {
     fn drop(&mut self) {
         let Self { engine, operation } = *self;
         // A handler's panic has said more already.
-        engine.job.fail(Error::Panicked {
+        engine.kernel.job.fail(Error::Panicked {
             operation,
-            rank: engine.job.rank,
+            rank: engine.kernel.job.rank,
         });
         engine.abandon();
     }
@@ -61,7 +61,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         waiter: &mut Waiter,
     ) -> Result<()> {
         self.check_fault()?;
-        self.job.check_context(operation, am::Operation::Block)?;
+        self.kernel
+            .job
+            .check_context(operation, am::Operation::Block)?;
         if waiter.begins() {
             self.do_duty(waiter, operation, awaits)?;
         }
@@ -75,7 +77,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             waiter.found();
             return Ok(());
         }
-        match self.backoff.idle(waiter) {
+        match self.kernel.backoff.idle(waiter) {
             Pause::None => Ok(()),
             Pause::Spin => {
                 std::hint::spin_loop();
@@ -100,7 +102,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Says what a wait is for, if that is wanted now.
     fn report_wait(&self, waiter: &mut Waiter, operation: &'static str, awaits: Awaits) {
-        if let Some(reports) = &self.reports
+        if let Some(reports) = &self.kernel.reports
             && let Some(waited) = reports.look(waiter)
         {
             self.report(operation, awaits, waited, reports.stack);
@@ -109,7 +111,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     #[cold]
     fn forget_wait(&self, waiter: &Waiter) {
-        if let Some(reports) = &self.reports {
+        if let Some(reports) = &self.kernel.reports {
             reports.forget(waiter);
         }
     }
@@ -120,7 +122,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn check_wait(&self, operation: &'static str) -> Result<()> {
         let checked = self.check_outside(operation, am::Operation::Block);
         if let Err(Error::Context { rank, reason, .. }) = checked {
-            self.job.fail(Error::WaitRefused {
+            self.kernel.job.fail(Error::WaitRefused {
                 operation,
                 rank,
                 reason,
@@ -166,12 +168,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Pause::TimedYield => {
                 let begin = Instant::now();
                 std::thread::yield_now();
-                self.backoff.yielded(begin.elapsed());
+                self.kernel.backoff.yielded(begin.elapsed());
             }
             Pause::Sleep => {
                 let begin = Instant::now();
-                self.job.ni.wait(SLEEP);
-                self.backoff.slept(waiter, begin.elapsed());
+                self.kernel.job.ni.wait(SLEEP);
+                self.kernel.backoff.slept(waiter, begin.elapsed());
                 self.report_wait(waiter, operation, awaits);
                 self.check_liveness(operation)?;
             }
@@ -183,14 +185,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// core for the others.
     #[inline]
     pub(crate) fn polled_idly(&self) {
-        let (yields, looks) = self.backoff.polled_idly();
+        let (yields, looks) = self.kernel.backoff.polled_idly();
         if yields {
             std::thread::yield_now();
         }
         // A child may not lock what its parent's threads do.
         if (yields || looks)
-            && !self.job.is_child()
-            && let Some(reports) = &self.reports
+            && !self.kernel.job.is_child()
+            && let Some(reports) = &self.kernel.reports
             && reports.answer_polling()
         {
             self.report_polling(reports.stack);
@@ -204,20 +206,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Is there a peer that has died, or that writes what makes no sense? Either ends the job.
     #[cold]
     fn check_liveness(&self, operation: &'static str) -> Result<()> {
-        let rank = self.job.rank;
-        if let Some(peer) = self.job.ni.failed_peer()
+        let rank = self.kernel.job.rank;
+        if let Some(peer) = self.kernel.job.ni.failed_peer()
             && self.exit_code().is_none()
         {
-            self.job.fail(Error::PeerFailed {
+            self.kernel.job.fail(Error::PeerFailed {
                 operation,
                 rank,
                 peer,
-                reason: self.job.ni.failure(peer),
+                reason: self.kernel.job.ni.failure(peer),
             });
         }
-        if let Some(peer) = self.job.ni.bad_peer() {
+        if let Some(peer) = self.kernel.job.ni.bad_peer() {
             let reason = "it has written messages that make no sense".to_owned();
-            self.job.fail(Error::Protocol { rank, peer, reason });
+            self.kernel.job.fail(Error::Protocol { rank, peer, reason });
         }
         self.check_fault()
     }

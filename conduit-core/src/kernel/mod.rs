@@ -1,7 +1,22 @@
-//! What all subjects stand on.
+//! What all subjects stand on: the job and the network, what operations hold while they are under
+//! way, system messages, and how a rank waits. The kernel knows no subject.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `job`, `polling`, `context` | the network, the settings, short cuts, what ends the job; who polls; where a thread is |
+//! | `queues`, `portal_table`, `token`, `completion` | event queues, indices and tags; how completions are recognised, and what they free |
+//! | `operations`, `handle`, `options` | operations under way, their ids and handles; how calls start them |
+//! | `chunks`, `tickets`, `control` | chunks, descriptors, send tickets; control words of mapped peers |
+//! | `system` | system messages |
+//! | `backoff`, `reports` | when a rank that waits spins, yields and sleeps; when it says what it waits for |
+//! | `error` | what calls refuse, and what ends a job |
+//!
+//! A rank takes 9 bytes for each other one: a counter that mapped peers give credits back by, and
+//! a short cut.
 
 pub(crate) mod backoff;
 pub(crate) mod chunks;
+mod completion;
 pub(crate) mod context;
 pub(crate) mod control;
 pub(crate) mod error;
@@ -11,7 +26,9 @@ pub(crate) mod operations;
 pub(crate) mod options;
 pub(crate) mod polling;
 pub(crate) mod portal_table;
+pub(crate) mod queues;
 pub(crate) mod reports;
+mod start;
 pub(crate) mod system;
 pub(crate) mod tickets;
 pub(crate) mod token;
@@ -21,3 +38,98 @@ pub use control::SharedPtr;
 pub use error::{Error, Result};
 pub use handle::Handle;
 pub use options::{Blocking, Completion};
+
+use backoff::Backoff;
+use chunks::{Descriptors, SendBuffer};
+use control::Control;
+use handle::OpId;
+use job::Job;
+use operations::Operations;
+use queues::Queues;
+use reports::Reports;
+use system::{Message, System};
+
+use crate::ni::{MatchEntry, Ni, PtIndex, Rank};
+use crate::threads::Mode;
+
+/// See the module.
+pub(crate) struct Kernel<N: Ni, M: Mode> {
+    pub(crate) job: Job<N>,
+    pub(crate) queues: Queues,
+    pub(crate) control: Control,
+    pub(crate) system: System<M>,
+    /// ReqSB: where requests and bounced transfers lie.
+    pub(crate) chunks: SendBuffer<M>,
+    pub(crate) descriptors: Descriptors<M>,
+    pub(crate) operations: Operations<M>,
+    pub(crate) backoff: Backoff,
+    /// Where a setting asks for them.
+    pub(crate) reports: Option<Reports>,
+    /// Tells engines of one process apart, for the state that threads keep.
+    pub(crate) identity: u64,
+}
+
+impl<N: Ni, M: Mode> Kernel<N, M> {
+    /// Begins an operation, see [`Operations::begin`].
+    pub(crate) fn begin(
+        &self,
+        operation: &'static str,
+        group: Option<OpId>,
+        peer: Option<Rank>,
+    ) -> Result<OpId> {
+        self.operations.begin(&self.job, operation, group, peer)
+    }
+
+    /// Begins a group of operations, see [`Operations::begin_group`].
+    pub(crate) fn begin_group(&self, operation: &'static str, open: bool) -> Result<OpId> {
+        self.operations.begin_group(&self.job, operation, open)
+    }
+
+    /// Ends those of the handles that are done, see [`Operations::sweep`].
+    pub(crate) fn sweep(
+        &self,
+        operation: &'static str,
+        handles: &mut [Handle],
+    ) -> Result<(usize, bool)> {
+        self.operations.sweep(&self.job, operation, handles)
+    }
+
+    /// One piece of an operation has ended.
+    pub(crate) fn finish(&self, op: OpId) {
+        self.operations.finish(&self.job, &self.descriptors, op);
+    }
+
+    /// Ends an operation if it is done, see [`Operations::take`].
+    pub(crate) fn take(&self, operation: &'static str, op: OpId) -> Result<Option<u64>> {
+        self.operations.take(&self.job, operation, op)
+    }
+
+    /// Gives a chunk back. One that is not held ends the job.
+    pub(crate) fn give_chunk(&self, chunk: u32) {
+        self.chunks.give(&self.job, chunk);
+    }
+
+    /// Sends a system message now or with a later poll.
+    pub(crate) fn send_system(&self, target: Rank, message: Message) {
+        self.system.send(&self.job, target, message);
+    }
+
+    /// Tries again what could not be done before: the end of the job, descriptors to release,
+    /// system messages. Whether all of these could be sent.
+    pub(crate) fn retry(&self) -> bool {
+        if self.job.is_child() {
+            return false;
+        }
+        self.job.begin_retries();
+        self.job.end_when_due();
+        self.descriptors.release_delayed(&self.job);
+        self.system.flush(&self.job)
+    }
+
+    /// Appends a match entry again that has been used up.
+    pub(crate) fn relink(&self, index: PtIndex, entry: MatchEntry) {
+        if let Err(error) = self.job.ni.me_append(index, entry) {
+            self.job.fail(error.into());
+        }
+    }
+}

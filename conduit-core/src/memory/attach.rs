@@ -4,12 +4,13 @@ use am::select;
 
 use crate::bootstrap::Bootstrap;
 use crate::fork::Wiped;
+use crate::kernel::Kernel;
 use crate::kernel::control::SharedPtr;
 use crate::kernel::error::{Error, Result};
-use crate::kernel::job::Job;
 use crate::kernel::portal_table::{IGNORE, SEGMENT, index, tag};
 use crate::memory::{Memory, Segment, Segments};
 use crate::ni::{EqId, MatchEntry, MdId, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
+use crate::threads::Mode;
 
 /// What a rank tells the others when it attaches.
 struct Announcement {
@@ -54,16 +55,16 @@ impl Memory {
     /// Makes a segment of `bytes`, if the rank is `prepared` for one, and finds those of the
     /// others. Completions of operations from it go to `eq`; `prepare` gets the new segment before
     /// the others know of it. Collective, once.
-    pub(crate) fn attach<N: Ni>(
+    pub(crate) fn attach<N: Ni, M: Mode>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         eq: EqId,
         bootstrap: &mut dyn Bootstrap,
         prepared: Result<()>,
         bytes: usize,
         prepare: &mut dyn FnMut(*mut u8, usize),
     ) -> Result<()> {
-        let made = prepared.and_then(|()| Self::make(job, eq, bytes, prepare));
+        let made = prepared.and_then(|()| Self::make(kernel, eq, bytes, prepare));
         let announcement = match &made {
             Ok(segment) => Announcement {
                 ok: true,
@@ -87,7 +88,7 @@ impl Memory {
                 .ok_or_else(|| {
                     Error::Bootstrap(format!("attach: rank {peer} could not attach its segment"))
                 })?;
-            of.push(Self::locate(job, peer, &announced)?);
+            of.push(Self::locate(kernel, peer, &announced)?);
         }
         let segments = Segments {
             // SAFETY: zeros are a segment that is empty and not mapped.
@@ -96,19 +97,25 @@ impl Memory {
             md: made.md,
             process: None,
         };
-        self.set(job, segments)?;
+        self.set(kernel, segments)?;
         bootstrap.barrier()?;
         Ok(())
     }
 
-    pub(super) fn set<N: Ni>(&self, job: &Job<N>, segments: Segments) -> Result<()> {
+    pub(super) fn set<N: Ni, M: Mode>(
+        &self,
+        kernel: &Kernel<N, M>,
+        segments: Segments,
+    ) -> Result<()> {
         self.segments
             .set(segments)
-            .map_err(|_| Error::AlreadyAttached { rank: job.rank })
+            .map_err(|_| Error::AlreadyAttached {
+                rank: kernel.job.rank,
+            })
     }
 
-    fn make<N: Ni>(
-        job: &Job<N>,
+    fn make<N: Ni, M: Mode>(
+        kernel: &Kernel<N, M>,
         eq: EqId,
         bytes: usize,
         prepare: &mut dyn FnMut(*mut u8, usize),
@@ -120,7 +127,7 @@ impl Memory {
                 md: None,
             });
         }
-        let region = job.ni.region_create_prepared(bytes, prepare)?;
+        let region = kernel.job.ni.region_create_prepared(bytes, prepare)?;
         debug_assert_eq!(
             region.id, SEGMENT,
             "regions are created in the same order on all ranks"
@@ -138,7 +145,7 @@ impl Memory {
             events: MeEvents::empty(),
             tag: tag::RAR,
         };
-        job.ni.me_append(index::RAR, entry)?;
+        kernel.job.ni.me_append(index::RAR, entry)?;
         let raram = MatchEntry {
             match_bits: select::RARAM.into(),
             options: MeOptions::PUT,
@@ -146,10 +153,10 @@ impl Memory {
             tag: tag::RARAM,
             ..entry
         };
-        job.ni.me_append(index::AM, raram)?;
+        kernel.job.ni.me_append(index::AM, raram)?;
         // SAFETY: the segment is network memory that lives as long as the network. That local code
         // doesn't change bytes under way is the contract of the calls that use this descriptor.
-        let md = unsafe { job.ni.md_bind(region.base, region.len, eq)? };
+        let md = unsafe { kernel.job.ni.md_bind(region.base, region.len, eq)? };
         Ok(Made {
             base: Some(SharedPtr(region.base)),
             len: region.len,
@@ -158,11 +165,15 @@ impl Memory {
     }
 
     /// Where a peer's segment is, from here.
-    fn locate<N: Ni>(job: &Job<N>, peer: Rank, announced: &Announcement) -> Result<Segment> {
+    fn locate<N: Ni, M: Mode>(
+        kernel: &Kernel<N, M>,
+        peer: Rank,
+        announced: &Announcement,
+    ) -> Result<Segment> {
         let len = announced.len as usize;
         let mut window = SharedPtr(std::ptr::null_mut());
         if len > 0
-            && let Some(found) = job.ni.window(peer, SEGMENT)
+            && let Some(found) = kernel.job.ni.window(peer, SEGMENT)
         {
             if found.len < len {
                 let reason = format!(

@@ -2,19 +2,20 @@
 //! number, and known to those to whom it was published.
 
 use super::bound_memory::{Known, match_bits};
+use crate::kernel::Kernel;
 use crate::kernel::error::{Error, Result};
-use crate::kernel::job::Job;
 use crate::kernel::portal_table::{index, tag};
 use crate::memory::description::Bound;
 use crate::memory::process::can_copy;
 use crate::memory::{Memory, Remote};
 use crate::ni::{MatchEntry, MeEvents, MeMemory, MeOptions, Ni, Rank};
+use crate::threads::Mode;
 
 impl Memory {
     /// Lets peers reach memory of this process; what is bound to the number 0 is its segment.
-    pub(crate) fn bind<N: Ni>(&self, job: &Job<N>, bound: Bound) -> Result<()> {
+    pub(crate) fn bind<N: Ni, M: Mode>(&self, kernel: &Kernel<N, M>, bound: Bound) -> Result<()> {
         if bound.index == 0 {
-            return self.bind_segment(job, bound);
+            return self.bind_segment(kernel, bound);
         }
         let entry = MatchEntry {
             memory: MeMemory::Process {
@@ -28,16 +29,17 @@ impl Memory {
             events: MeEvents::empty(),
             tag: tag::RAR,
         };
-        job.ni.me_append(index::RAR, entry)?;
+        kernel.job.ni.me_append(index::RAR, entry)?;
         Ok(())
     }
 
     /// Keeps what a rank has published.
-    pub(crate) fn know<N: Ni>(&self, job: &Job<N>, rank: Rank, bound: Bound) {
+    pub(crate) fn know<N: Ni, M: Mode>(&self, kernel: &Kernel<N, M>, rank: Rank, bound: Bound) {
         if bound.index == 0 {
-            return self.know_segment(job, rank, bound);
+            return self.know_segment(kernel, rank, bound);
         }
-        let at_once = rank == job.rank || bound.len > 0 && can_copy(job, rank, bound.address);
+        let at_once =
+            rank == kernel.job.rank || bound.len > 0 && can_copy(kernel, rank, bound.address);
         let mut all = self.bound.known.write();
         let of_rank = all.entry(rank).or_default();
         of_rank.retain(|known| known.bound.index != bound.index);
@@ -57,15 +59,17 @@ impl Memory {
     }
 
     /// Finds a range of bound memory by its address.
-    pub(crate) fn remote_bound<N: Ni>(
+    pub(crate) fn remote_bound<N: Ni, M: Mode>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         operation: &'static str,
         (rank, index): (Rank, u16),
         address: u64,
         length: usize,
     ) -> Result<Remote> {
-        job.check_context(operation, am::Operation::Request)?;
+        kernel
+            .job
+            .check_context(operation, am::Operation::Request)?;
         let unbound = || Error::Unbound {
             operation,
             rank,

@@ -39,23 +39,23 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     where
         N: 'static,
     {
-        self.job.check_process()?;
+        self.kernel.job.check_process()?;
         if self.memory.is_attached() {
             if self.memory.is_process() {
                 // What it has bound the others do not know of, who wait.
                 Memory::decline(bootstrap)?;
             }
             return Err(Error::AlreadyAttached {
-                rank: self.job.rank,
+                rank: self.kernel.job.rank,
             });
         }
         let registered = self.register(handlers);
         let attach = || {
-            let eq = self.safe_eq;
+            let eq = self.kernel.queues.safe;
             self.memory
-                .attach(&self.job, eq, bootstrap, registered, bytes, prepare)
+                .attach(&self.kernel, eq, bootstrap, registered, bytes, prepare)
         };
-        match &self.reports {
+        match &self.kernel.reports {
             Some(reports) => reports.elsewhere("attach", attach),
             None => attach(),
         }
@@ -70,30 +70,30 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Safety All calls of all ranks that write to this rank's segment write to memory of its
     /// process that is meant for it.
     pub unsafe fn attach_everything(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
-        self.job.check_process()?;
+        self.kernel.job.check_process()?;
         // SAFETY: the caller's promise.
-        unsafe { self.memory.attach_everything(&self.job, bootstrap) }
+        unsafe { self.memory.attach_everything(&self.kernel, bootstrap) }
     }
 
     /// Takes part in the others' attach without one of its own: all of them fail.
     pub fn decline_attach(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
-        self.job.check_process()?;
+        self.kernel.job.check_process()?;
         Memory::decline(bootstrap)
     }
 
     /// This rank's segment: first byte and length.
     pub fn segment(&self) -> Result<(*mut u8, usize)> {
-        self.job.check_process()?;
-        let (base, len) = self.memory.own(&self.job, "segment")?;
+        self.kernel.job.check_process()?;
+        let (base, len) = self.memory.own(&self.kernel, "segment")?;
         Ok((base.0, len))
     }
 
     /// A rank's segment. It stays where it is as long as the engine lives; one of no bytes may yet
     /// become one of some, where ranks [bind](Engine::bind) their own.
     pub fn segment_of(&self, rank: Rank) -> Result<Segment> {
-        self.job.check_process()?;
+        self.kernel.job.check_process()?;
         self.memory
-            .remote(&self.job, "segment_of", rank, 0, 0)
+            .remote(&self.kernel, "segment_of", rank, 0, 0)
             .copied()
     }
 }

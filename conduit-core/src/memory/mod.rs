@@ -9,7 +9,6 @@ mod local;
 mod process;
 mod process_segments;
 pub(crate) mod published;
-mod ranges;
 mod remote;
 mod segment;
 
@@ -18,12 +17,12 @@ use std::sync::OnceLock;
 use am::{Long, limits};
 
 use crate::fork::Wiped;
+use crate::kernel::Kernel;
 use crate::kernel::control::SharedPtr;
 use crate::kernel::error::{Error, Result};
-use crate::kernel::job::Job;
-use crate::messages::payload::{Payload, ProtocolError};
 use crate::ni::{MdId, Ni, Rank};
 use crate::process_memory;
+use crate::threads::Mode;
 use bound_memory::BoundMemory;
 pub use description::Bound;
 pub(crate) use local::{Local, Source};
@@ -70,19 +69,19 @@ impl Segments {
     /// itself, so that the rest is small enough to be inlined.
     #[cold]
     #[inline(never)]
-    fn remote<N: Ni>(
+    fn remote<N: Ni, M: Mode>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         operation: &'static str,
         rank: Rank,
         offset: usize,
         length: usize,
     ) -> Result<&Segment> {
         // There no segment has a byte.
-        if job.is_child() {
-            return Err(job.forked());
+        if kernel.job.is_child() {
+            return Err(kernel.job.forked());
         }
-        job.check_rank(operation, rank)?;
+        kernel.job.check_rank(operation, rank)?;
         let segment = self.get(rank).unwrap_or(&NO_SEGMENT);
         match segment.holds(offset, length) {
             true => Ok(segment),
@@ -102,6 +101,17 @@ impl Segments {
     }
 }
 
+/// Why data of a message has no place at this rank, which is its sender's fault.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+pub(crate) enum Unplaced {
+    #[error("data for a segment that this rank does not have yet")]
+    NotAttached,
+    #[error("{length} bytes at offset {offset} do not lie in this rank's segment of {own} bytes")]
+    OutOfSegment { offset: u64, length: u64, own: u64 },
+    #[error("{length} bytes at address {offset:#x} are no memory of this rank that can be used so")]
+    NoMemory { offset: usize, length: usize },
+}
+
 /// The segments of all ranks, once this one has attached.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
@@ -116,51 +126,62 @@ impl Memory {
         self.segments.get().is_some()
     }
 
-    pub(crate) fn segments<N: Ni>(
+    pub(crate) fn segments<N: Ni, M: Mode>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         operation: &'static str,
     ) -> Result<&Segments> {
         match self.segments.get() {
             Some(segments) => Ok(segments),
             None => Err(Error::NotAttached {
                 operation,
-                rank: job.rank,
+                rank: kernel.job.rank,
             }),
         }
     }
 
     /// Finds a remote range: rank in the job, attached, inside the segment.
     #[inline]
-    pub(crate) fn remote<N: Ni>(
+    pub(crate) fn remote<N: Ni, M: Mode>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         operation: &'static str,
         rank: Rank,
         offset: usize,
         length: usize,
     ) -> Result<&Segment> {
-        let segments = self.segments(job, operation)?;
+        let segments = self.segments(kernel, operation)?;
         match segments.of.get(rank as usize) {
             Some(segment) if segment.holds(offset, length) => Ok(segment),
-            _ => segments.remote(job, operation, rank, offset, length),
+            _ => segments.remote(kernel, operation, rank, offset, length),
         }
+    }
+
+    /// This rank's segment as messages find it: where it is in this process, its bytes, and
+    /// whether it is everything.
+    pub(crate) fn own_of_messages<N: Ni, M: Mode>(
+        &self,
+        kernel: &Kernel<N, M>,
+    ) -> Result<(SharedPtr, usize, bool), Unplaced> {
+        let segments = self.segments.get().ok_or(Unplaced::NotAttached)?;
+        let (own, len) = segments.own(kernel.job.rank);
+        Ok((own, len, segments.is_everything()))
     }
 
     /// This rank's segment: where it is in this process, and its bytes.
     ///
     /// # Errors
     /// There is none yet.
-    pub(crate) fn own<N: Ni>(
+    pub(crate) fn own<N: Ni, M: Mode>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         operation: &'static str,
     ) -> Result<(SharedPtr, usize)> {
-        let segments = self.segments(job, operation)?;
-        match segments.own(job.rank) {
+        let segments = self.segments(kernel, operation)?;
+        match segments.own(kernel.job.rank) {
             (_, 0) if segments.process.is_some() => Err(Error::NotAttached {
                 operation,
-                rank: job.rank,
+                rank: kernel.job.rank,
             }),
             own => Ok(own),
         }
@@ -184,16 +205,18 @@ impl Memory {
     /// As [`Memory::remote`], for a put, get or atomic: not in a handler (debug builds), also where
     /// it is only a copy.
     #[inline]
-    pub(crate) fn remote_access<N: Ni>(
+    pub(crate) fn remote_access<N: Ni, M: Mode>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         operation: &'static str,
         rank: Rank,
         offset: usize,
         length: usize,
     ) -> Result<&Segment> {
-        job.check_context(operation, am::Operation::Request)?;
-        self.remote(job, operation, rank, offset, length)
+        kernel
+            .job
+            .check_context(operation, am::Operation::Request)?;
+        self.remote(kernel, operation, rank, offset, length)
     }
 
     /// Where bytes for a peer's segment are to be copied to. `None`: that is not mapped, there are
@@ -212,17 +235,17 @@ impl Memory {
     /// The payload of a long whose data is at its destination, or will be: in this rank's segment,
     /// unless it is empty.
     #[inline(always)]
-    pub(crate) fn placed_long<'a, N: Ni>(
+    pub(crate) fn placed_long<N: Ni, M: Mode>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         long: &Long,
-    ) -> Result<Payload<'a>, ProtocolError> {
+    ) -> Result<(usize, usize), Unplaced> {
         let (offset, length) = (long.dest, long.length);
         if length > 0 {
-            let segments = self.segments.get().ok_or(ProtocolError::NotAttached)?;
-            let own = segments.own(job.rank).1 as u64;
+            let segments = self.segments.get().ok_or(Unplaced::NotAttached)?;
+            let own = segments.own(kernel.job.rank).1 as u64;
             if length > own || offset > own - length {
-                return Err(ProtocolError::OutOfSegment {
+                return Err(Unplaced::OutOfSegment {
                     offset,
                     length,
                     own,
@@ -230,34 +253,33 @@ impl Memory {
             }
         }
         let (offset, length) = (offset as usize, length as usize);
-        Ok(Payload::Long { offset, length })
+        Ok((offset, length))
     }
 
     /// As [`Memory::placed_long`], for one that is packed: puts its data there.
-    pub(crate) fn place_packed<N: Ni>(
+    pub(crate) fn place_packed<N: Ni, M: Mode>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         long: &Long,
         packed: &[u8],
-    ) -> Result<Payload<'static>, ProtocolError> {
-        let payload = self.placed_long(job, long)?;
-        let (offset, length) = (long.dest as usize, long.length as usize);
+    ) -> Result<(usize, usize), Unplaced> {
+        let (offset, length) = self.placed_long(kernel, long)?;
         if length > 0 {
-            let segments = self.segments.get().ok_or(ProtocolError::NotAttached)?;
+            let segments = self.segments.get().ok_or(Unplaced::NotAttached)?;
             // `Long::read` has checked that a packed long carries its data.
             let data = &packed[..length];
             if segments.is_everything() {
                 if !process_memory::place(offset, data) {
-                    return Err(ProtocolError::NoMemory { offset, length });
+                    return Err(Unplaced::NoMemory { offset, length });
                 }
             } else {
-                let to = segments.own(job.rank).0.0.wrapping_add(offset);
+                let to = segments.own(kernel.job.rank).0.0.wrapping_add(offset);
                 // SAFETY: the range lies in this rank's segment, as just checked; `data` is a
                 // message's body, which never overlaps a segment. Others may access the range at
                 // the same time: that is a race of the program's own making, as with every put.
                 unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, length) };
             }
         }
-        Ok(payload)
+        Ok((offset, length))
     }
 }

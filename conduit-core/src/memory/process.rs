@@ -13,15 +13,16 @@ use am::select;
 use super::process_segments::{ALL, Asked, ProcessSegments};
 use crate::bootstrap::Bootstrap;
 use crate::fork::Wiped;
+use crate::kernel::Kernel;
 use crate::kernel::control::SharedPtr;
 use crate::kernel::error::{Error, Result};
 use crate::kernel::handle::OpId;
-use crate::kernel::job::Job;
 use crate::kernel::portal_table::{IGNORE, index, tag};
 use crate::memory::{Bound, Local, Memory, Remote, Segment, Segments};
 use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
 use crate::process_memory;
 use crate::shared;
+use crate::threads::Mode;
 
 /// What is wrong with memory that the system does not let an operation use.
 const NOT_USABLE: &str = "not all of it is memory that can be used so";
@@ -30,12 +31,12 @@ const NOT_USABLE: &str = "not all of it is memory that can be used so";
 static PROBE: u8 = 0;
 
 impl Segments {
-    fn of_processes<N: Ni>(job: &Job<N>, is_everything: bool) -> Self {
+    fn of_processes<N: Ni, M: Mode>(kernel: &Kernel<N, M>, is_everything: bool) -> Self {
         Self {
             of: Wiped::EMPTY,
             own: SharedPtr(std::ptr::null_mut()),
             md: None,
-            process: Some(ProcessSegments::new(job.size, is_everything)),
+            process: Some(ProcessSegments::new(kernel.job.size, is_everything)),
         }
     }
 }
@@ -63,18 +64,18 @@ impl Memory {
     ///
     /// # Safety All calls of all ranks that write to this rank's segment write to memory of its
     /// process that is meant for it.
-    pub(crate) unsafe fn attach_everything<N: Ni>(
+    pub(crate) unsafe fn attach_everything<N: Ni, M: Mode>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         bootstrap: &mut dyn Bootstrap,
     ) -> Result<()> {
         let probe = (&raw const PROBE).expose_provenance() as u64;
-        let made = offer_memory(job, probe);
+        let made = offer_memory(kernel, probe);
         // No rank's is at 0.
         let announced = if made.is_ok() { probe } else { 0 };
         let all = bootstrap.allgather(&announced.to_le_bytes())?;
         made?;
-        let segments = Segments::of_processes(job, true);
+        let segments = Segments::of_processes(kernel, true);
         for (peer, bytes) in (0..).zip(&all) {
             let announced = <[u8; 8]>::try_from(&bytes[..]).map_or(0, u64::from_le_bytes);
             if announced == 0 {
@@ -83,10 +84,10 @@ impl Memory {
                 )));
             }
             if let Some(process) = &segments.process {
-                process.set(job, peer, ALL, can_copy(job, peer, announced));
+                process.set(kernel, peer, ALL, can_copy(kernel, peer, announced));
             }
         }
-        self.set(job, segments)?;
+        self.set(kernel, segments)?;
         bootstrap.barrier()?;
         Ok(())
     }
@@ -95,15 +96,21 @@ impl Memory {
     ///
     /// # Errors
     /// There are segments that were attached, or this rank has one already; the network can't.
-    pub(super) fn bind_segment<N: Ni>(&self, job: &Job<N>, bound: Bound) -> Result<()> {
+    pub(super) fn bind_segment<N: Ni, M: Mode>(
+        &self,
+        kernel: &Kernel<N, M>,
+        bound: Bound,
+    ) -> Result<()> {
         let is_free = match self.segments.get() {
             None => true,
             Some(segments) => segments.process.as_ref().is_some_and(|process| {
-                !process.is_everything && process.of[job.rank as usize].get().is_none()
+                !process.is_everything && process.of[kernel.job.rank as usize].get().is_none()
             }),
         };
         if !is_free {
-            return Err(Error::AlreadyAttached { rank: job.rank });
+            return Err(Error::AlreadyAttached {
+                rank: kernel.job.rank,
+            });
         }
         let last = bound
             .address
@@ -116,32 +123,37 @@ impl Memory {
                 .all(process_memory::is_writable)
         {
             return Err(Error::NoMemory {
-                rank: job.rank,
+                rank: kernel.job.rank,
                 address: bound.address as usize,
                 length: bound.len,
                 reason: NOT_USABLE.to_owned(),
             });
         }
         offer(
-            job,
+            kernel,
             MeMemory::Process {
                 base: bound.address,
                 len: bound.len as u64,
             },
         )?;
-        self.know_segment(job, job.rank, bound);
+        self.know_segment(kernel, kernel.job.rank, bound);
         Ok(())
     }
 
     /// Keeps which segment a rank has bound. What was attached is known since then.
-    pub(super) fn know_segment<N: Ni>(&self, job: &Job<N>, rank: Rank, bound: Bound) {
+    pub(super) fn know_segment<N: Ni, M: Mode>(
+        &self,
+        kernel: &Kernel<N, M>,
+        rank: Rank,
+        bound: Bound,
+    ) {
         let segments = self
             .segments
-            .get_or_init(|| Segments::of_processes(job, false));
+            .get_or_init(|| Segments::of_processes(kernel, false));
         let Some(process) = segments.process.as_ref().filter(|all| !all.is_everything) else {
             return;
         };
-        let window = match rank == job.rank {
+        let window = match rank == kernel.job.rank {
             true => std::ptr::with_exposed_provenance_mut(bound.address as usize),
             false => std::ptr::null_mut(),
         };
@@ -150,7 +162,7 @@ impl Memory {
             len: bound.len,
             address: bound.address,
         };
-        process.set(job, rank, segment, can_copy(job, rank, bound.address));
+        process.set(kernel, rank, segment, can_copy(kernel, rank, bound.address));
     }
 
     /// The address of a place, where a transfer is over when it returns: in a segment that is
@@ -199,9 +211,9 @@ impl Memory {
     ///
     /// # Safety
     /// The local memory is valid as [`Local`] says; a range of this process is memory.
-    pub(crate) unsafe fn transfer_anywhere<N: Ni>(
+    pub(crate) unsafe fn transfer_anywhere<N: Ni, M: Mode>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         target: Rank,
         address: usize,
         local: Local,
@@ -209,11 +221,11 @@ impl Memory {
         match local {
             // SAFETY: the caller's promise.
             Local::Source(source) => unsafe {
-                self.store_anywhere(job, target, address, source.base, source.len)
+                self.store_anywhere(kernel, target, address, source.base, source.len)
             },
             // SAFETY: as above.
             Local::Destination { base, len } => unsafe {
-                self.load_anywhere(job, base, target, address, len)
+                self.load_anywhere(kernel, base, target, address, len)
             },
             Local::Fill { byte, len } => {
                 let bytes = [byte; 4096];
@@ -221,7 +233,13 @@ impl Memory {
                     let piece = bytes.len().min(len - start);
                     // SAFETY: as above.
                     unsafe {
-                        self.store_anywhere(job, target, address + start, bytes.as_ptr(), piece)?;
+                        self.store_anywhere(
+                            kernel,
+                            target,
+                            address + start,
+                            bytes.as_ptr(),
+                            piece,
+                        )?;
                     }
                 }
                 Ok(())
@@ -233,22 +251,27 @@ impl Memory {
     ///
     /// # Safety `source` is valid for reads of `len` bytes. In this process, `address` is valid for
     /// writes of as many.
-    pub(crate) unsafe fn store_anywhere<N: Ni>(
+    pub(crate) unsafe fn store_anywhere<N: Ni, M: Mode>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         target: Rank,
         address: usize,
         source: *const u8,
         len: usize,
     ) -> Result<()> {
-        if target == job.rank {
+        if target == kernel.job.rank {
             let to = std::ptr::with_exposed_provenance_mut(address);
             // SAFETY: the caller's promise. The two may overlap.
             unsafe { shared::copy(source, to, len) };
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        let written = unsafe { job.ni.memory_write(target, address as u64, source, len) };
+        let written = unsafe {
+            kernel
+                .job
+                .ni
+                .memory_write(target, address as u64, source, len)
+        };
         written.map_err(|reason| no_memory(target, address, len, reason))
     }
 
@@ -256,43 +279,48 @@ impl Memory {
     ///
     /// # Safety `destination` is valid for writes of `len` bytes. In this process, `address` is
     /// valid for reads of as many.
-    unsafe fn load_anywhere<N: Ni>(
+    unsafe fn load_anywhere<N: Ni, M: Mode>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         destination: *mut u8,
         target: Rank,
         address: usize,
         len: usize,
     ) -> Result<()> {
-        if target == job.rank {
+        if target == kernel.job.rank {
             let from: *const u8 = std::ptr::with_exposed_provenance(address);
             // SAFETY: the caller's promise. The two may overlap.
             unsafe { shared::copy(from, destination, len) };
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        let read = unsafe { job.ni.memory_read(destination, target, address as u64, len) };
+        let read = unsafe {
+            kernel
+                .job
+                .ni
+                .memory_read(destination, target, address as u64, len)
+        };
         read.map_err(|reason| no_memory(target, address, len, reason))
     }
 }
 
 /// Lets peers reach all memory of this process by messages.
-fn offer_memory<N: Ni>(job: &Job<N>, probe: u64) -> Result<()> {
+fn offer_memory<N: Ni, M: Mode>(kernel: &Kernel<N, M>, probe: u64) -> Result<()> {
     if !process_memory::is_readable(probe, 1) {
         return Err(NiError::System {
             operation: "attach",
-            rank: job.rank,
+            rank: kernel.job.rank,
             reason: "the system does not let a process copy its own memory (process_vm_readv), which a segment of \
                      everything needs"
                 .to_owned(),
         }
         .into());
     }
-    offer(job, MeMemory::EVERYTHING)
+    offer(kernel, MeMemory::EVERYTHING)
 }
 
 /// Lets peers reach memory of this process as its segment.
-fn offer<N: Ni>(job: &Job<N>, memory: MeMemory) -> Result<()> {
+fn offer<N: Ni, M: Mode>(kernel: &Kernel<N, M>, memory: MeMemory) -> Result<()> {
     let entry = MatchEntry {
         memory,
         match_bits: select::RAR.into(),
@@ -302,18 +330,18 @@ fn offer<N: Ni>(job: &Job<N>, memory: MeMemory) -> Result<()> {
         events: MeEvents::empty(),
         tag: tag::RAR,
     };
-    job.ni.me_append(index::RAR, entry)?;
+    kernel.job.ni.me_append(index::RAR, entry)?;
     Ok(())
 }
 
 /// Whether this process may copy a peer's memory, of which an address is known: the network says
 /// so, and the system has no rules against it.
-pub(super) fn can_copy<N: Ni>(job: &Job<N>, peer: Rank, probe: u64) -> bool {
+pub(super) fn can_copy<N: Ni, M: Mode>(kernel: &Kernel<N, M>, peer: Rank, probe: u64) -> bool {
     let mut byte = 0;
-    let reach = job.ni.reach(peer);
+    let reach = kernel.job.ni.reach(peer);
     reach.capabilities.contains(Capabilities::MEMORY)
         // SAFETY: one byte of our own.
-        && unsafe { job.ni.memory_read(&raw mut byte, peer, probe, 1) }.is_ok()
+        && unsafe { kernel.job.ni.memory_read(&raw mut byte, peer, probe, 1) }.is_ok()
 }
 
 fn no_memory(rank: Rank, address: usize, length: usize, reason: NiError) -> Error {

@@ -6,9 +6,10 @@ use std::sync::OnceLock;
 use parking_lot::Mutex;
 
 use super::segment::{NO_SEGMENT, Segment};
+use crate::kernel::Kernel;
 use crate::kernel::control::SharedPtr;
-use crate::kernel::job::Job;
 use crate::ni::{Ni, Rank};
+use crate::threads::Mode;
 
 /// A segment that is all of a process's memory.
 pub(super) const ALL: Segment = Segment {
@@ -61,9 +62,15 @@ impl ProcessSegments {
     }
 
     /// The first is kept.
-    pub(super) fn set<N: Ni>(&self, job: &Job<N>, rank: Rank, segment: Segment, at_once: bool) {
+    pub(super) fn set<N: Ni, M: Mode>(
+        &self,
+        kernel: &Kernel<N, M>,
+        rank: Rank,
+        segment: Segment,
+        at_once: bool,
+    ) {
         // A rank finds its own by its addresses.
-        let at_once = at_once || rank == job.rank;
+        let at_once = at_once || rank == kernel.job.rank;
         let _ = self.of[rank as usize].set(Known { segment, at_once });
     }
 }

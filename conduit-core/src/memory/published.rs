@@ -52,8 +52,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// memory holds but as on memory that peers write. What is bound to 0 is memory as long. Of the
     /// rest, that it may be no memory does no harm.
     pub unsafe fn bind(&self, bound: Bound) -> Result<()> {
-        self.job.check_process()?;
-        self.memory.bind(&self.job, bound)
+        self.kernel.job.check_process()?;
+        self.memory.bind(&self.kernel, bound)
     }
 
     /// Tells all ranks of a team what this rank has bound, and learns what they have. Waits for all
@@ -67,7 +67,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let (rank, peer) = (self.rank(), self.team(team)?.to_job(place as u32));
             let reason = format!("it has bound memory to {} numbers", counts[place]);
             let peer = peer.unwrap_or(rank);
-            self.job.fail(Error::Protocol { rank, peer, reason });
+            self.kernel.job.fail(Error::Protocol { rank, peer, reason });
             return self.check_fault();
         }
         let most = counts.into_iter().max().unwrap_or(0) as usize;
@@ -94,7 +94,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     address,
                     len,
                 };
-                self.memory.know(&self.job, rank, bound);
+                self.memory.know(&self.kernel, rank, bound);
             }
         }
         Ok(())
@@ -147,7 +147,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let operation = completion.name("bound_put_nb", "bound_put_nbi");
         let remote = self
             .memory
-            .remote_bound(&self.job, operation, to, address, len)?;
+            .remote_bound(&self.kernel, operation, to, address, len)?;
         let local = Local::Source(Source { base: source, len });
         // SAFETY: the caller's promise.
         unsafe { self.start_transfer(operation, remote, local, reusable, completion, blocking) }
@@ -172,7 +172,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let operation = completion.name("bound_get_nb", "bound_get_nbi");
         let remote = self
             .memory
-            .remote_bound(&self.job, operation, from, address, len)?;
+            .remote_bound(&self.kernel, operation, from, address, len)?;
         let local = Local::Destination {
             base: destination,
             len,

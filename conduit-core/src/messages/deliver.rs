@@ -1,104 +1,63 @@
 //! Arrival of active messages: from an event to the handler's call.
 
-use std::sync::Arc;
-
-use am::handlers::{RegisterError, Registration, Table};
 use am::lid::Pairing;
 use am::{Body, Category, DataHeader, Flags, Header, HeaderError, Long, Role};
 use credits::CreditByte;
 
-use crate::engine::{Call, Engine, Handler};
-use crate::kernel::context;
-use crate::kernel::error::{Error, Result};
-use crate::messages::flow::Returned;
-use crate::messages::inbox::Inbox;
-use crate::messages::kind::Kind;
-use crate::messages::payload::{Payload, PendingLong, ProtocolError};
-use crate::messages::reserve::ReplyReserve;
+use super::Messages;
+use super::flow::Returned;
+use super::inbox::Inbox;
+use super::kind::Kind;
+use super::payload::{Payload, PendingLong, ProtocolError};
+use super::reserve::ReplyReserve;
+use crate::kernel::Kernel;
+use crate::kernel::portal_table::tag;
+use crate::memory::Memory;
 use crate::ni::{Capabilities, Ni, PutEvent, Rank};
 use crate::threads::Mode;
 
 /// Match bits and header data.
 type Words = (u64, u64);
 
-/// Dropped only by a handler's panic, which ends the job: nobody may run the same message again,
-/// and threads that wait for what it should have brought must hear of it.
-struct Panicking<'a, N: Ni, M: Mode>(&'a Engine<N, M>, u8);
+/// Who calls handlers, with what they may use.
+pub(crate) trait RunHandler {
+    /// Runs the handler of an id, of which it is known that there is one; with a reserve if it may
+    /// reply.
+    fn run(
+        &self,
+        id: u8,
+        token: &am::Token,
+        args: &[u32],
+        payload: Payload<'_>,
+        reserve: Option<&ReplyReserve>,
+    );
+}
 
-impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
-    #[cold]
-    fn drop(&mut self) {
-        let Self(engine, handler) = *self;
-        let name = engine.handlers.get(handler).and_then(|entry| entry.name);
-        engine.job.fail(Error::HandlerPanicked {
-            rank: engine.job.rank,
-            handler: match name {
-                Some(name) => format!("{handler} ({name})"),
-                None => handler.to_string(),
-            },
-        });
+/// What messages that arrive have to do with.
+pub(crate) struct Delivery<'a, N: Ni, M: Mode, H, R> {
+    pub(crate) kernel: &'a Kernel<N, M>,
+    pub(crate) memory: &'a Memory,
+    pub(crate) messages: &'a Messages<M, H>,
+    pub(crate) runner: &'a R,
+}
+
+impl<N: Ni, M: Mode, H, R> Clone for Delivery<'_, N, M, H, R> {
+    fn clone(&self) -> Self {
+        *self
     }
 }
 
-impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Registers more handlers; ids that were [`am::handlers::AUTOMATIC`] are written back. Local,
-    /// does not poll.
-    pub fn register(&self, list: &mut [Registration<Handler<N, M>>]) -> Result<()>
-    where
-        N: 'static,
-    {
-        let mut entered = self.checked(list);
-        self.enter(|table| table.register(&mut entered))?;
-        for (registration, entered) in list.iter_mut().zip(entered) {
-            registration.id = entered.id;
-        }
-        Ok(())
-    }
+impl<N: Ni, M: Mode, H, R> Copy for Delivery<'_, N, M, H, R> {}
 
-    /// Registers handlers of the library itself.
-    pub(crate) fn register_own(&self, list: &[Registration<Handler<N, M>>]) -> Result<()>
-    where
-        N: 'static,
-    {
-        let entered = self.checked(list);
-        self.enter(|table| table.register_reserved(&entered))
-    }
+fn long_payload<'a>((offset, length): (usize, usize)) -> Payload<'a> {
+    Payload::Long { offset, length }
+}
 
-    /// With checks each handler says where its thread is. Found out here, so that without them a
-    /// call costs nothing for it.
-    fn checked(&self, list: &[Registration<Handler<N, M>>]) -> Vec<Registration<Handler<N, M>>>
-    where
-        N: 'static,
-    {
-        let mut list = list.to_vec();
-        if self.job.has_checks() {
-            for Registration { entry, .. } in &mut list {
-                let handler = entry.handler.clone();
-                entry.handler = Handler(Arc::new(move |call| {
-                    let _entered = context::Entered::new(call.token.context());
-                    (handler.0)(call);
-                }));
-            }
-        }
-        list
-    }
-
-    fn enter(
-        &self,
-        enter: impl FnOnce(&mut Table<Handler<N, M>>) -> Result<(), RegisterError>,
-    ) -> Result<()> {
-        self.handlers
-            .replace(enter)
-            .map_err(|reason| Error::Register {
-                rank: self.job.rank,
-                reason,
-            })
-    }
-
+impl<'e, N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'e, N, M, H, R> {
     /// A request in a request buffer.
     #[inline(always)]
     pub(crate) fn on_request(
-        &self,
+        self,
         put: &PutEvent<'_>,
         last: &mut Kind,
         inbox: &mut Inbox,
@@ -123,7 +82,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Runs a request's handler, and what the request is owed if that has sent no reply.
     #[inline(always)]
     fn run_request(
-        &self,
+        self,
         id: u8,
         token: &am::Token,
         args: &[u32],
@@ -131,7 +90,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         inbox: &mut Inbox,
         reserve: &ReplyReserve,
     ) {
-        self.call(id, token, args, payload, Some(reserve));
+        self.runner.run(id, token, args, payload, Some(reserve));
         if token.owes_reply() {
             self.end_request(token, inbox, reserve);
         }
@@ -140,7 +99,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Finds out the kind of a message, which came where only those of a role may. False: it is
     /// none, which has ended the job.
     #[inline(never)]
-    fn learn_kind(&self, source: Rank, words: Words, role: Role, last: &mut Kind) -> bool {
+    fn learn_kind(self, source: Rank, words: Words, role: Role, last: &mut Kind) -> bool {
         match self.find_kind(words, role) {
             Ok(kind) => {
                 *last = kind;
@@ -153,7 +112,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    fn find_kind(&self, words: Words, role: Role) -> Result<Kind, ProtocolError> {
+    fn find_kind(self, words: Words, role: Role) -> Result<Kind, ProtocolError> {
         let header = Header::decode(words.0, words.1)?;
         match (header.role() == role, role) {
             (true, _) => {}
@@ -162,7 +121,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         if !header.flags.contains(Flags::IMPLIED) {
             let id = header.handler;
-            let entry = self.handlers.get(id);
+            let entry = self.messages.handlers.get(id);
             entry
                 .ok_or(ProtocolError::NoHandler { id })?
                 .check(&header)?;
@@ -174,7 +133,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// message carries it. `None`: the message is malformed.
     #[inline(always)]
     fn parts<'a>(
-        &self,
+        self,
         kind: &Kind,
         words: Words,
         data: &'a [u8],
@@ -191,24 +150,28 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
             Category::Long => {
                 let long = layout.long(data)?;
-                self.memory.placed_long(&self.job, &long).ok()?
+                long_payload(self.memory.placed_long(self.kernel, &long).ok()?)
             }
         };
         Some((args, payload))
     }
 
     #[inline(never)]
-    fn place_packed(&self, words: Words, data: &[u8]) -> Result<Payload<'static>, ProtocolError> {
+    fn place_packed(self, words: Words, data: &[u8]) -> Result<Payload<'static>, ProtocolError> {
         let header = Header::decode(words.0, words.1)?;
         let long = Long::read(&header, data)?;
         let mut single = 0;
         let (_, packed) = Body::read_args(&header, data, &mut single)?;
-        self.memory.place_packed(&self.job, &long, packed)
+        Ok(long_payload(self.memory.place_packed(
+            self.kernel,
+            &long,
+            packed,
+        )?))
     }
 
     /// What is wrong with a message that has no [parts](Self::parts).
     #[cold]
-    fn on_malformed(&self, source: Rank, words: Words, data: &[u8]) {
+    fn on_malformed(self, source: Rank, words: Words, data: &[u8]) {
         let check = || {
             let header = Header::decode(words.0, words.1)?;
             Body::read_args(&header, data, &mut 0)?;
@@ -218,7 +181,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 }
                 Category::Long => {
                     let long = Long::read(&header, data)?;
-                    self.memory.placed_long(&self.job, &long)
+                    Ok(long_payload(self.memory.placed_long(self.kernel, &long)?))
                 }
                 _ => Err(HeaderError::Misaligned.into()),
             }
@@ -229,40 +192,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.protocol_error(source, found.unwrap_or(HeaderError::Misaligned.into()));
     }
 
-    /// Runs a handler, of whose kind of message it is known that there is one. A panic of it ends
-    /// the job.
-    #[inline(always)]
-    fn call(
-        &self,
-        id: u8,
-        token: &am::Token,
-        args: &[u32],
-        payload: Payload<'_>,
-        reserve: Option<&ReplyReserve>,
-    ) {
-        let Some(entry) = self.handlers.get(id) else {
-            return;
-        };
-        let panicking = Panicking(self, id);
-        (entry.handler.0)(&Call {
-            engine: self,
-            token,
-            reserve,
-            args,
-            payload,
-        });
-        std::mem::forget(panicking);
-    }
-
-    /// Runs a client's handler that a handler of the library has been told to run.
-    pub(crate) fn run(&self, id: u8, token: &am::Token, payload: Payload<'_>) {
-        self.call(id, token, &[], payload, None);
-    }
-
     /// The message of a long request whose data is placed by another.
     #[cold]
     fn on_long_header(
-        &self,
+        self,
         source: Rank,
         words: Words,
         data: &[u8],
@@ -287,7 +220,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// The data of a long request has been placed.
     #[cold]
     pub(crate) fn on_long_data(
-        &self,
+        self,
         put: &PutEvent<'_>,
         inbox: &mut Inbox,
         reserve: &ReplyReserve,
@@ -302,7 +235,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// One half of a long request; runs the handler when it is the second.
     fn pair(
-        &self,
+        self,
         source: Rank,
         lid: u32,
         header: Option<PendingLong>,
@@ -316,7 +249,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         match pairing {
             Pairing::Wait => Ok(()),
             Pairing::Ready(PendingLong { header, args, long }) => {
-                let payload = self.memory.placed_long(&self.job, &long)?;
+                let payload = long_payload(self.memory.placed_long(self.kernel, &long)?);
                 let args = &args[..usize::from(header.nargs)];
                 let token = am::Token::new(source, &header);
                 self.run_request(header.handler, &token, args, payload, inbox, reserve);
@@ -330,20 +263,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// What a request is owed whose handler has sent no reply. In the common case it is counted,
     /// with others of its sender.
     #[inline(always)]
-    fn end_request(&self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
+    fn end_request(self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
         let byte = CreditByte::from_bits(token.credit);
         let is_counted = token.flags.contains(Flags::NO_CHUNK)
             && byte.is_plain()
-            && self.job.is_short_cut(token.source);
+            && self.kernel.job.is_short_cut(token.source);
         match is_counted {
-            true => inbox.count(&self.job, &self.credits, token.source, byte.credits()),
+            true => inbox.count(
+                self.kernel,
+                &self.messages.credits,
+                token.source,
+                byte.credits(),
+            ),
             false => self.answer_request(token, inbox, reserve),
         }
     }
 
     /// The same, whoever sent it.
     #[inline(never)]
-    fn answer_request(&self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
+    fn answer_request(self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
         let byte = CreditByte::from_bits(token.credit);
         let &am::Token {
             source,
@@ -351,26 +289,30 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             chunk,
             ..
         } = token;
-        let reach = self.job.ni.reach(source);
+        let reach = self.kernel.job.ni.reach(source);
         let mapped =
             flags.contains(Flags::NO_CHUNK) && reach.capabilities.contains(Capabilities::WINDOW);
         if mapped && byte.is_plain() {
-            inbox.count(&self.job, &self.credits, source, byte.credits());
+            inbox.count(self.kernel, &self.messages.credits, source, byte.credits());
             return;
         }
-        let back = self.credits.grant(&self.job, source, byte.bits());
+        let back = self
+            .messages
+            .credits
+            .grant(self.kernel, source, byte.bits());
         if mapped && back.extra() == 0 {
             let ended = Returned::default().add(1, back.credits().into());
             inbox.give_back(source, ended, back.end_of_epoch());
         } else {
-            self.replies
-                .send_implied(&self.job, source, flags, chunk, back, reserve);
+            self.messages
+                .replies
+                .send_implied(self.kernel, source, flags, chunk, back, reserve);
         }
     }
 
     /// A message in a reply buffer or in the chunk of its request.
     #[inline(always)]
-    pub(crate) fn on_reply(&self, put: &PutEvent<'_>, last: &mut Kind) {
+    pub(crate) fn on_reply(self, put: &PutEvent<'_>, last: &mut Kind) {
         let words = (put.match_bits, put.hdr_data);
         if !last.is_of(put.match_bits) && !self.learn_kind(put.source, words, Role::Reply, last) {
             return;
@@ -378,7 +320,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let kind = &*last;
         let token = kind.token(put.source, put);
         let credit = CreditByte::from_bits(token.credit);
-        if let Err(violation) = self.credits.flow.settle(put.source, credit) {
+        if let Err(violation) = self.messages.credits.flow.settle(put.source, credit) {
             return self.protocol_error(put.source, violation.into());
         }
         if !kind.flags.contains(Flags::IMPLIED) {
@@ -389,15 +331,32 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let Some((args, payload)) = self.parts(kind, words, data, &single) else {
                 return self.on_malformed(put.source, words, data);
             };
-            self.call(kind.id, &token, args, payload, None);
+            self.runner.run(kind.id, &token, args, payload, None);
         }
         if !kind.flags.contains(Flags::NO_CHUNK) {
-            self.req_sb.give(&self.job, self.req_sb.number(token.chunk));
+            self.kernel
+                .give_chunk(self.kernel.chunks.number(token.chunk));
         }
     }
 
     #[cold]
-    pub(crate) fn protocol_error(&self, source: Rank, error: ProtocolError) {
-        self.job.fail_by_message(source, error.to_string());
+    pub(crate) fn protocol_error(self, source: Rank, error: ProtocolError) {
+        self.kernel.job.fail_by_message(source, error.to_string());
+    }
+
+    /// A put event's bytes as a body: in place, or in the chunk that it came to.
+    fn body<'p>(self, put: &PutEvent<'p>) -> Option<&'p [u8]>
+    where
+        'e: 'p,
+    {
+        if put.tag == tag::RPL_RB {
+            return Some(put.data);
+        }
+        let first = self.kernel.chunks.in_chunk(put.offset, put.length)?;
+        // SAFETY: inside the ReqSB chunks, as just checked. The network has written these bytes
+        // before this event; the chunk belongs to the request that this reply answers and is freed
+        // after the handler, so nobody writes it while the slice lives (a peer that does breaks the
+        // protocol and the job with it).
+        Some(unsafe { std::slice::from_raw_parts(first, put.length) })
     }
 }

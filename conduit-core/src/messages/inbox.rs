@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering::Release;
 
 use am::lid::LidCache;
 
-use crate::kernel::control::Control;
-use crate::kernel::job::Job;
+use crate::kernel::Kernel;
 use crate::messages::flow::{Accounts, Returned};
 use crate::messages::kind::Kind;
 use crate::messages::payload::PendingLong;
@@ -98,13 +97,13 @@ impl Inbox {
     #[inline(always)]
     pub(crate) fn count<N: Ni, M: Mode>(
         &mut self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         credits: &Accounts<M>,
         source: Rank,
         given: u8,
     ) {
         if self.pending.source != source {
-            self.grant_counted(job, credits);
+            self.grant_counted(kernel, credits);
             self.pending.source = source;
         }
         self.pending.ended = self.pending.ended.add(1, given.into());
@@ -112,25 +111,29 @@ impl Inbox {
 
     /// Grants what was counted.
     #[inline(never)]
-    pub(crate) fn grant_counted<N: Ni, M: Mode>(&mut self, job: &Job<N>, credits: &Accounts<M>) {
+    pub(crate) fn grant_counted<N: Ni, M: Mode>(
+        &mut self,
+        kernel: &Kernel<N, M>,
+        credits: &Accounts<M>,
+    ) {
         if !self.pending.is_empty() {
             let ended = std::mem::take(&mut self.pending.ended);
             let source = self.pending.source;
             let end_of_epoch =
-                credits.grant_plain(job, source, ended.since(Returned::default()).requests);
+                credits.grant_plain(kernel, source, ended.since(Returned::default()).requests);
             self.give_back(source, ended, end_of_epoch);
         }
     }
 
     /// Writes the counters of coalesced returns where their peers will look.
     #[inline(always)]
-    pub(crate) fn tell<N: Ni>(&mut self, job: &Job<N>, control: &Control) {
+    pub(crate) fn tell<N: Ni, M: Mode>(&mut self, kernel: &Kernel<N, M>) {
         while let Some(peer) = self.untold.pop() {
-            if let Some(word) = control.returned_to(peer) {
+            if let Some(word) = kernel.control.returned_to(peer) {
                 // SYNC: Release, so that a peer that sees its credits back may rely on its request
                 // being handled.
                 word.store(self.returned[peer as usize].bits(), Release);
-                job.ni.notify(peer);
+                kernel.job.ni.notify(peer);
             }
         }
     }

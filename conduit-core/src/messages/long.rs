@@ -53,7 +53,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let request = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
         if length > 0 {
             self.memory
-                .remote(&self.job, OPERATION, target, offset, length)?;
+                .remote(&self.kernel, OPERATION, target, offset, length)?;
         }
         self.request(in_place(request, offset, length), Scale::SHORT_COST)
     }
@@ -110,7 +110,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         let segment = self
             .memory
-            .remote(&self.job, operation, target, offset, source.len)?;
+            .remote(&self.kernel, operation, target, offset, source.len)?;
         if !segment.window.0.is_null() {
             // The copy must not be seen before the credits are there: a request that is refused for
             // want of them has no effect. One that may not wait and finds no room in the queue has
@@ -148,10 +148,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             blocking,
             ..
         } = placed;
-        let packs = source.len <= limits::max_packed_long(self.job.chunk, args.len());
+        let packs = source.len <= limits::max_packed_long(self.kernel.job.chunk, args.len());
         // Then there is no entry for data that travel by themselves.
         let is_process = self.memory.is_process();
-        if packs && (self.job.settings.packed_long || is_process) {
+        if packs && (self.kernel.job.settings.packed_long || is_process) {
             let packed = Request {
                 // SAFETY: the caller's promise; the message's bytes are copied before this call
                 // returns.
@@ -159,9 +159,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 long: Some((long_at(offset, source.len), Flags::PACKED)),
                 ..placed
             };
-            return self.request(packed, self.credits.scale.cost(packed.length()));
+            return self.request(packed, self.messages.credits.scale.cost(packed.length()));
         }
-        if is_process || source.len > self.job.ni.reach(target).max_message {
+        if is_process || source.len > self.kernel.job.ni.reach(target).max_message {
             let at_once = self.memory.address_at_once(Remote::segment(target, offset));
             if at_once.is_none() {
                 self.check_outside(operation, am::Operation::Request)?;
@@ -177,7 +177,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let stored = unsafe {
                 match at_once {
                     Some(address) => self.memory.store_anywhere(
-                        &self.job,
+                        &self.kernel,
                         target,
                         address,
                         source.base,
@@ -187,7 +187,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 }
             };
             if stored.is_err() {
-                self.credits.flow.give_back(target, byte);
+                self.messages.credits.flow.give_back(target, byte);
             }
             stored?;
             return self.send(placed, byte, Exchange::ExpectsReply);
@@ -218,12 +218,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let Some(byte) = self.take_credits(operation, target, Scale::LONG_COST, blocking)? else {
             return Ok(false);
         };
-        let lid = self.lids.lock().generate();
+        let lid = self.messages.lids.lock().generate();
         let data = DataHeader {
             role: AmRole::Request,
             lid,
         };
-        let group = (!wait).then_some(self.operations.detached);
+        let group = (!wait).then_some(self.kernel.operations.detached);
         // SAFETY: the caller's promise.
         let op = unsafe {
             self.send_long_data(
@@ -238,7 +238,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let op = match op {
             Ok(op) => op,
             Err(error) => {
-                self.credits.flow.give_back(target, byte);
+                self.messages.credits.flow.give_back(target, byte);
                 return Err(error);
             }
         };
@@ -250,13 +250,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         if let Err(error) = self.send(request, byte, Exchange::OneWay) {
             // The data is under way, and nobody waits for it.
-            self.job.fail(error.clone());
+            self.kernel.job.fail(error.clone());
             self.check_fault()?;
             return Err(error);
         }
         if wait {
             self.wait_for(operation, Awaits::Operation(op), |engine| {
-                engine.operations.take(&engine.job, operation, op)
+                engine.kernel.take(operation, op)
             })?;
         }
         Ok(true)

@@ -4,6 +4,7 @@ use am::handlers::CallError;
 use am::{Header, HeaderError, Long, MAX_ARGS};
 use credits::Violation;
 
+use crate::memory::Unplaced;
 use crate::rma::vis::Malformed;
 
 /// What a message carries besides its arguments.
@@ -38,12 +39,8 @@ pub(crate) enum ProtocolError {
     Violation(#[from] Violation),
     #[error("no handler is registered with id {id}")]
     NoHandler { id: u8 },
-    #[error("data for a segment that this rank does not have yet")]
-    NotAttached,
-    #[error("{length} bytes at offset {offset} do not lie in this rank's segment of {own} bytes")]
-    OutOfSegment { offset: u64, length: u64, own: u64 },
-    #[error("{length} bytes at address {offset:#x} are no memory of this rank that can be used so")]
-    NoMemory { offset: usize, length: usize },
+    #[error(transparent)]
+    Unplaced(#[from] Unplaced),
     #[error(transparent)]
     Ranges(#[from] Malformed),
     #[error("an answer of {bytes} bytes to a transfer that there is not")]

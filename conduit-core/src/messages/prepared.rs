@@ -70,8 +70,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         most: usize,
         blocking: Blocking,
     ) -> Result<Option<Prepared<'_, N, M>>> {
-        self.job.check_context(operation, am::Operation::Request)?;
-        self.job.check_rank(operation, target)?;
+        self.kernel
+            .job
+            .check_context(operation, am::Operation::Request)?;
+        self.kernel.job.check_rank(operation, target)?;
         self.check_fault()?;
         let limit = self.max_medium(MAX_ARGS);
         if least > limit {
@@ -83,20 +85,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             });
         }
         let size = most.clamp(least, limit.max(least));
-        let cost = self.credits.scale.cost(ROOM + size);
+        let cost = self.messages.credits.scale.cost(ROOM + size);
         let Some(byte) = self.take_credits(operation, target, cost, blocking)? else {
             return Ok(None);
         };
-        let chunk = self.req_sb.take();
+        let chunk = self.kernel.chunks.take();
         let chunk = match (chunk, blocking) {
             (Some(chunk), _) => chunk,
             (None, Blocking::Immediate) => {
-                self.credits.flow.give_back(target, byte);
+                self.messages.credits.flow.give_back(target, byte);
                 return Ok(None);
             }
-            (None, Blocking::Wait) => {
-                self.wait_for(operation, Awaits::Chunk, |engine| Ok(engine.req_sb.take()))?
-            }
+            (None, Blocking::Wait) => self.wait_for(operation, Awaits::Chunk, |engine| {
+                Ok(engine.kernel.chunks.take())
+            })?,
         };
         let entered = Some(Entered::new(Context::Prepared));
         Ok(Some(Prepared {
@@ -118,7 +120,10 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
         // SAFETY: the chunk is held by `self` alone and ROOM + size fit it (`max_medium`). It is
         // zeroed network memory, so initialised; peers read it only after commit.
         unsafe {
-            std::slice::from_raw_parts_mut(self.engine.req_sb.at(self.chunk).add(ROOM), self.size)
+            std::slice::from_raw_parts_mut(
+                self.engine.kernel.chunks.at(self.chunk).add(ROOM),
+                self.size,
+            )
         }
     }
 
@@ -142,7 +147,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
                 limit,
             });
         }
-        engine.job.check_process()?;
+        engine.kernel.job.check_process()?;
         self.entered = None;
         let mut head = [0; ROOM];
         let head_len = Body::write_args(args, &mut head);
@@ -151,7 +156,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
         unsafe {
             std::ptr::copy_nonoverlapping(
                 head.as_ptr(),
-                engine.req_sb.at(self.chunk).add(start),
+                engine.kernel.chunks.at(self.chunk).add(start),
                 head_len,
             );
         }
@@ -160,7 +165,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
             handler,
             nargs: args.len() as u8,
             credit: self.byte.bits(),
-            chunk: engine.req_sb.units(self.chunk),
+            chunk: engine.kernel.chunks.units(self.chunk),
             arg0: args.first().copied().unwrap_or(0),
             lid: NO_LID,
         };
@@ -183,8 +188,12 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
 impl<N: Ni, M: Mode> Drop for Prepared<'_, N, M> {
     fn drop(&mut self) {
         if !self.ended {
-            self.engine.req_sb.give(&self.engine.job, self.chunk);
-            self.engine.credits.flow.give_back(self.target, self.byte);
+            self.engine.kernel.give_chunk(self.chunk);
+            self.engine
+                .messages
+                .credits
+                .flow
+                .give_back(self.target, self.byte);
         }
     }
 }
@@ -229,7 +238,7 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
         }
         // A second one while the first is open finds none.
         let Some(chunk) = reserve.take_chunk() else {
-            return Err(self.engine.replies.no_chunk().into());
+            return Err(self.engine.messages.replies.no_chunk().into());
         };
         Ok(PreparedReply {
             call: self,
@@ -244,7 +253,7 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
 impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
     /// Where the payload goes. Aligned to 16; what it holds before is unspecified but initialised.
     pub fn payload(&mut self) -> &mut [u8] {
-        let at = self.call.engine.replies.buffer.at(self.chunk);
+        let at = self.call.engine.messages.replies.buffer.at(self.chunk);
         // SAFETY: the chunk is held by `self` alone and ROOM + size fit it (`max_medium`). It is
         // zeroed network memory, so initialised; peers read it only after commit.
         unsafe { std::slice::from_raw_parts_mut(at.add(ROOM), self.size) }
@@ -270,23 +279,26 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
         let mut head = [0; ROOM];
         let head_len = Body::write_args(args, &mut head);
         let head = &head[..head_len];
-        if engine
-            .replies
-            .inject(&engine.job, target, &header, head, &self.payload()[..len])?
-        {
+        if engine.messages.replies.inject(
+            &engine.kernel,
+            target,
+            &header,
+            head,
+            &self.payload()[..len],
+        )? {
             // The copy has left; dropping `self` gives the chunk back.
             return Ok(());
         }
         let start = ROOM - head_len;
         // SAFETY: before the payload, within the chunk that `self` holds.
         unsafe {
-            let at = engine.replies.buffer.at(self.chunk).add(start);
+            let at = engine.messages.replies.buffer.at(self.chunk).add(start);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head_len);
         }
         // From here on the chunk belongs to the reply, whose completion frees it.
         self.ended = true;
-        engine.replies.send_in_chunk(
-            &engine.job,
+        engine.messages.replies.send_in_chunk(
+            &engine.kernel,
             target,
             &header,
             (self.chunk, start, head_len + len),

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use am::{Flags, Header, NO_LID, select};
 use credits::CreditByte;
 
+use crate::kernel::Kernel;
 use crate::kernel::chunks::SendBuffer;
 use crate::kernel::error::Result;
-use crate::kernel::job::Job;
 use crate::kernel::portal_table::{SELECT_RPL_RB, index};
 use crate::kernel::token::{Role, Token};
 use crate::messages::head::MOST_HEAD;
@@ -52,14 +52,14 @@ impl<M: Mode> Replies<M> {
     /// Fills the reserve as far as there are chunks and tickets; whether it can now send a reply
     /// without waiting.
     #[inline]
-    pub(crate) fn fill<N: Ni>(&self, job: &Job<N>, reserve: &ReplyReserve) -> bool {
+    pub(crate) fn fill<N: Ni>(&self, kernel: &Kernel<N, M>, reserve: &ReplyReserve) -> bool {
         (reserve.replies() >= MOST_RESERVED && !self.waiting.load(Relaxed))
-            || self.refill(job, reserve)
+            || self.refill(kernel, reserve)
     }
 
     #[cold]
-    fn refill<N: Ni>(&self, job: &Job<N>, reserve: &ReplyReserve) -> bool {
-        if self.waiting.load(Relaxed) && !self.send_all_deferred(job, reserve) {
+    fn refill<N: Ni>(&self, kernel: &Kernel<N, M>, reserve: &ReplyReserve) -> bool {
+        if self.waiting.load(Relaxed) && !self.send_all_deferred(kernel, reserve) {
             return false;
         }
         let missing = MOST_RESERVED - reserve.count.get();
@@ -67,20 +67,20 @@ impl<M: Mode> Replies<M> {
             self.buffer
                 .take_up_to(missing, |chunk| reserve.add_chunk(chunk));
         }
-        while reserve.tickets.get() < MOST_RESERVED && job.tickets.take(1) {
+        while reserve.tickets.get() < MOST_RESERVED && kernel.job.tickets.take(1) {
             reserve.give_ticket();
         }
         reserve.replies() > 0
     }
 
     /// Sends the replies that are still in the reserve; false if the network doesn't take them yet.
-    fn send_all_deferred<N: Ni>(&self, job: &Job<N>, reserve: &ReplyReserve) -> bool {
+    fn send_all_deferred<N: Ni>(&self, kernel: &Kernel<N, M>, reserve: &ReplyReserve) -> bool {
         loop {
             let Some(reply) = reserve.deferred.borrow_mut().pop() else {
                 self.waiting.store(false, Relaxed);
                 return true;
             };
-            if !self.send_deferred(job, reply, reserve) {
+            if !self.send_deferred(kernel, reply, reserve) {
                 return false;
             }
         }
@@ -89,7 +89,7 @@ impl<M: Mode> Replies<M> {
     /// The reply that a handler has not sent, to a request with these flags and this chunk.
     pub(crate) fn send_implied<N: Ni>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         target: Rank,
         flags: Flags,
         chunk: u32,
@@ -105,8 +105,8 @@ impl<M: Mode> Replies<M> {
             arg0: 0,
             lid: NO_LID,
         };
-        if let Err(error) = self.send(job, target, &header, &[], &[], reserve) {
-            job.fail(error);
+        if let Err(error) = self.send(kernel, target, &header, &[], &[], reserve) {
+            kernel.job.fail(error);
         }
     }
 
@@ -116,32 +116,32 @@ impl<M: Mode> Replies<M> {
     #[inline(always)]
     pub(crate) fn send<N: Ni>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         target: Rank,
         header: &Header,
         head: &[u8],
         payload: &[u8],
         reserve: &ReplyReserve,
     ) -> Result<()> {
-        if self.inject(job, target, header, head, payload)? {
+        if self.inject(kernel, target, header, head, payload)? {
             return Ok(());
         }
-        self.send_from_chunk(job, target, header, head, payload, reserve)
+        self.send_from_chunk(kernel, target, header, head, payload, reserve)
     }
 
     /// Injects a reply, if it is one to inject, see [`INLINE`], and the network takes it now.
     #[inline(always)]
     pub(crate) fn inject<N: Ni>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         target: Rank,
         header: &Header,
         head: &[u8],
         payload: &[u8],
     ) -> Result<bool> {
-        let reach = job.ni.reach(target);
+        let reach = kernel.job.ni.reach(target);
         let (length, most) = (head.len() + payload.len(), reach.inject_size);
-        if most == 0 || length > most || (length > INLINE && !job.is_mapped(reach)) {
+        if most == 0 || length > most || (length > INLINE && !kernel.job.is_mapped(reach)) {
             return Ok(false);
         }
         let (match_bits, hdr_data) = header.encode(SELECT_RPL_RB);
@@ -154,13 +154,13 @@ impl<M: Mode> Replies<M> {
             head,
             body: payload,
         };
-        Ok(job.ni.inject(&inject)? == Submit::Posted)
+        Ok(kernel.job.ni.inject(&inject)? == Submit::Posted)
     }
 
     #[inline(never)]
     fn send_from_chunk<N: Ni>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         target: Rank,
         header: &Header,
         head: &[u8],
@@ -173,7 +173,7 @@ impl<M: Mode> Replies<M> {
         };
         let length = head.len() + payload.len();
         debug_assert!(
-            length <= job.chunk,
+            length <= kernel.job.chunk,
             "the limit functions keep replies within a chunk"
         );
         // SAFETY: the chunk is held, `length` fits it (the limits of medium and packed long), and
@@ -183,7 +183,7 @@ impl<M: Mode> Replies<M> {
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
             std::ptr::copy_nonoverlapping(payload.as_ptr(), at.add(head.len()), payload.len());
         }
-        self.send_in_chunk(job, target, header, (chunk, 0, length), reserve);
+        self.send_in_chunk(kernel, target, header, (chunk, 0, length), reserve);
         Ok(())
     }
 
@@ -200,7 +200,7 @@ impl<M: Mode> Replies<M> {
     /// Sends `length` bytes from `start` of a chunk on.
     pub(crate) fn send_in_chunk<N: Ni>(
         &self,
-        job: &Job<N>,
+        kernel: &Kernel<N, M>,
         target: Rank,
         header: &Header,
         (chunk, start, length): (u32, usize, usize),
@@ -213,7 +213,7 @@ impl<M: Mode> Replies<M> {
             start,
             length,
         };
-        self.send_deferred(job, deferred, reserve);
+        self.send_deferred(kernel, deferred, reserve);
     }
 
     fn defer(&self, reply: Deferred, reserve: &ReplyReserve) {
@@ -222,7 +222,12 @@ impl<M: Mode> Replies<M> {
     }
 
     /// Puts a reply out of its chunk. `false`: not yet, it is in the reserve again.
-    fn send_deferred<N: Ni>(&self, job: &Job<N>, reply: Deferred, reserve: &ReplyReserve) -> bool {
+    fn send_deferred<N: Ni>(
+        &self,
+        kernel: &Kernel<N, M>,
+        reply: Deferred,
+        reserve: &ReplyReserve,
+    ) -> bool {
         let Deferred {
             target,
             ref header,
@@ -230,7 +235,7 @@ impl<M: Mode> Replies<M> {
             start,
             length,
         } = reply;
-        if !reserve.take_ticket() && !job.tickets.take(1) {
+        if !reserve.take_ticket() && !kernel.job.tickets.take(1) {
             self.defer(reply, reserve);
             return false;
         }
@@ -257,7 +262,7 @@ impl<M: Mode> Replies<M> {
             token: Token::new(Role::Reply(chunk), None).bits(),
         };
         // SAFETY: the chunk is held until the put's event, and nobody writes a held RplSB chunk.
-        match unsafe { job.ni.put(&put) } {
+        match unsafe { kernel.job.ni.put(&put) } {
             Ok(Submit::Posted) => true,
             Ok(Submit::Again) => {
                 reserve.give_ticket();
@@ -265,7 +270,7 @@ impl<M: Mode> Replies<M> {
                 false
             }
             Err(error) => {
-                job.fail(error.into());
+                kernel.job.fail(error.into());
                 false
             }
         }

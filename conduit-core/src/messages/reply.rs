@@ -20,8 +20,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         let how = Flags::empty();
         let (header, reserve) = self.open_reply(OPERATION, Category::Short, handler, args, how)?;
         let head = Body::of_short(args);
-        self.engine.replies.send(
-            &self.engine.job,
+        self.engine.messages.replies.send(
+            &self.engine.kernel,
             self.token.source,
             &header,
             head,
@@ -76,8 +76,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.check_payload(OPERATION, payload, engine.max_long_reply(source))?;
         engine
             .memory
-            .remote(&engine.job, OPERATION, source, offset, payload.len())?;
-        let packs = payload.len() <= am::limits::max_packed_long(engine.job.chunk, MAX_ARGS);
+            .remote(&engine.kernel, OPERATION, source, offset, payload.len())?;
+        let packs = payload.len() <= am::limits::max_packed_long(engine.kernel.job.chunk, MAX_ARGS);
         let at_once = engine
             .memory
             .address_at_once(Remote::segment(source, offset));
@@ -96,7 +96,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         // SAFETY: the payload is borrowed; a range of this process is memory by the program's word.
         unsafe {
             engine.memory.store_anywhere(
-                &engine.job,
+                &engine.kernel,
                 source,
                 address,
                 payload.as_ptr(),
@@ -133,7 +133,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         if length > 0 {
             engine
                 .memory
-                .remote(&engine.job, OPERATION, source, offset, length)?;
+                .remote(&engine.kernel, OPERATION, source, offset, length)?;
         }
         let long = Long {
             dest: offset as u64,
@@ -169,7 +169,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     }
 
     pub(crate) fn may_reply(&self, operation: &'static str) -> Result<()> {
-        let rank = self.engine.job.rank;
+        let rank = self.engine.kernel.job.rank;
         self.token.may_reply().map_err(|reason| Error::Context {
             operation,
             rank,
@@ -192,8 +192,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         let (header, reserve) = self.open_reply(operation, category, handler, args, how)?;
         let mut space = [0; MOST_HEAD];
         let head = head_in(&mut space, args, long.map(|(long, _)| long));
-        self.engine.replies.send(
-            &self.engine.job,
+        self.engine.messages.replies.send(
+            &self.engine.kernel,
             self.token.source,
             &header,
             head,
@@ -214,12 +214,13 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         how: Flags,
     ) -> Result<(Header, &'a ReplyReserve)> {
         let (engine, token) = (self.engine, self.token);
-        engine.job.check_process()?;
+        engine.kernel.job.check_process()?;
         let reserve = self.reserve(operation)?;
         token.replied.set(true);
         let back = engine
+            .messages
             .credits
-            .grant(&engine.job, token.source, token.credit);
+            .grant(&engine.kernel, token.source, token.credit);
         let flags = Flags::of(category, AmRole::Reply) | how;
         let header = Header {
             flags: flags | token.flags.intersection(Flags::NO_CHUNK),
@@ -237,7 +238,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     #[inline]
     pub(crate) fn reserve(&self, operation: &'static str) -> Result<&'a ReplyReserve> {
         self.may_reply(operation)?;
-        let rank = self.engine.job.rank;
+        let rank = self.engine.kernel.job.rank;
         // An error that is made and dropped again costs every reply.
         match self.reserve {
             Some(reserve) => Ok(reserve),

@@ -132,7 +132,7 @@ impl<'a> Request<'a> {
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Most payload bytes of a medium with `nargs` arguments, request or reply, to any rank.
     pub fn max_medium(&self, nargs: usize) -> usize {
-        limits::max_medium(self.job.chunk, nargs)
+        limits::max_medium(self.kernel.job.chunk, nargs)
     }
 
     /// Refuses a medium's payload that does not leave room for all the arguments that there may be.
@@ -152,7 +152,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Refuses a rank that the job doesn't have.
     pub fn check_rank(&self, operation: &'static str, rank: Rank) -> Result<()> {
-        self.job.check_rank(operation, rank)
+        self.kernel.job.check_rank(operation, rank)
     }
 
     /// Most bytes of a long request to `target`.
@@ -168,12 +168,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 .memory
                 .address_at_once(Remote::segment(target, 0))
                 .is_some(),
-            false => target < self.job.size && self.job.is_mapped(self.job.ni.reach(target)),
+            false => {
+                target < self.kernel.job.size
+                    && self.kernel.job.is_mapped(self.kernel.job.ni.reach(target))
+            }
         };
         if at_once {
             limits::MAX_LONG
         } else {
-            limits::max_packed_long(self.job.chunk, MAX_ARGS)
+            limits::max_packed_long(self.kernel.job.chunk, MAX_ARGS)
         }
     }
 
@@ -186,7 +189,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         target: Rank,
         args: &[u32],
     ) -> Result<bool> {
-        match self.job.is_short_cut(target) && args.len() <= MAX_ARGS {
+        match self.kernel.job.is_short_cut(target) && args.len() <= MAX_ARGS {
             true => Ok(true),
             false => self.check_request_fully(operation, target, args.len()),
         }
@@ -200,8 +203,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         target: Rank,
         count: usize,
     ) -> Result<bool> {
-        self.job.check_context(operation, am::Operation::Request)?;
-        self.job.check_rank(operation, target)?;
+        self.kernel
+            .job
+            .check_context(operation, am::Operation::Request)?;
+        self.kernel.job.check_rank(operation, target)?;
         if count > MAX_ARGS {
             return Err(Error::TooManyArgs {
                 operation,
@@ -210,7 +215,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             });
         }
         self.check_fault()?;
-        Ok(self.job.is_mapped(self.job.ni.reach(target)))
+        Ok(self.kernel.job.is_mapped(self.kernel.job.ni.reach(target)))
     }
 
     /// Runs handler `handler` at `target` with these arguments.
@@ -257,7 +262,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 limit,
             });
         }
-        self.request(medium, self.credits.scale.cost(medium.length()))
+        self.request(medium, self.messages.credits.scale.cost(medium.length()))
     }
 
     /// Takes a request's credits and sends it.
@@ -271,7 +276,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         } = request;
         let mut exchange = Exchange::ExpectsReply;
         let flood = || exchange = Exchange::OneWay;
-        let byte = match self.credits.flow.take_noting(target, cost, flood) {
+        let byte = match self.messages.credits.flow.take_noting(target, cost, flood) {
             Some(byte) => byte,
             None => match self.wait_for_credits(operation, target, cost, blocking)? {
                 Some(byte) => byte,
@@ -290,7 +295,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         cost: u8,
         blocking: Blocking,
     ) -> Result<Option<CreditByte>> {
-        if let Some(byte) = self.credits.flow.take(target, cost) {
+        if let Some(byte) = self.messages.credits.flow.take(target, cost) {
             return Ok(Some(byte));
         }
         self.wait_for_credits(operation, target, cost, blocking)
@@ -305,8 +310,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<Option<CreditByte>> {
         let take = || {
-            self.credits
-                .take_collected(&self.job, &self.control, target, cost)
+            self.messages
+                .credits
+                .take_collected(&self.kernel, target, cost)
         };
         let byte = take()?;
         if byte.is_some() || blocking == Blocking::Immediate {
@@ -325,7 +331,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         byte: CreditByte,
         exchange: Exchange,
     ) -> Result<bool> {
-        if request.is_mapped && request.inject(&self.job.ni, byte, None, exchange)? {
+        if request.is_mapped && request.inject(&self.kernel.job.ni, byte, None, exchange)? {
             return Ok(true);
         }
         match request.is_mapped {
@@ -338,11 +344,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[cold]
     fn send_later(&self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
         if request.blocking == Blocking::Immediate {
-            self.credits.flow.give_back(request.target, byte);
+            self.messages.credits.flow.give_back(request.target, byte);
             return Ok(false);
         }
         self.wait_for(request.operation, Awaits::Room(request.target), |engine| {
-            let sent = request.inject(&engine.job.ni, byte, None, Exchange::OneWay)?;
+            let sent = request.inject(&engine.kernel.job.ni, byte, None, Exchange::OneWay)?;
             Ok(sent.then_some(true))
         })
     }
@@ -352,14 +358,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[cold]
     fn send_from_chunk(&self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
         let operation = request.operation;
-        let chunk = match self.req_sb.take() {
+        let chunk = match self.kernel.chunks.take() {
             Some(chunk) => chunk,
-            None => self.wait_for(operation, Awaits::Chunk, |engine| Ok(engine.req_sb.take()))?,
+            None => self.wait_for(operation, Awaits::Chunk, |engine| {
+                Ok(engine.kernel.chunks.take())
+            })?,
         };
-        let units = Some(self.req_sb.units(chunk));
-        let most = self.job.ni.reach(request.target).inject_size;
+        let units = Some(self.kernel.chunks.units(chunk));
+        let most = self.kernel.job.ni.reach(request.target).inject_size;
         if most > 0 && request.length() <= most {
-            let inject = || request.inject(&self.job.ni, byte, units, Exchange::OneWay);
+            let inject = || request.inject(&self.kernel.job.ni, byte, units, Exchange::OneWay);
             let sent = match inject() {
                 Ok(false) => self.wait_for(operation, Awaits::Room(request.target), |_| {
                     Ok(inject()?.then_some(true))
@@ -367,8 +375,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 sent => sent,
             };
             if sent.is_err() {
-                self.req_sb.give(&self.job, chunk);
-                self.credits.flow.give_back(request.target, byte);
+                self.kernel.give_chunk(chunk);
+                self.messages.credits.flow.give_back(request.target, byte);
             }
             return sent;
         }
@@ -377,7 +385,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         // SAFETY: the chunk is held, and both fit a chunk: heads are at most `MOST_HEAD`, payloads
         // are checked against `max_medium` and `max_packed_long`, which leave room for it.
         unsafe {
-            let at = self.req_sb.at(chunk);
+            let at = self.kernel.chunks.at(chunk);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
             std::ptr::copy_nonoverlapping(payload.as_ptr(), at.add(head.len()), payload.len());
         }
@@ -400,8 +408,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let (match_bits, hdr_data) = header.encode(select::REQ_RB);
         self.take_ticket(operation)?;
         let put = Put {
-            md: self.req_sb.md,
-            local_offset: chunk as usize * self.job.chunk + start,
+            md: self.kernel.chunks.md,
+            local_offset: chunk as usize * self.kernel.job.chunk + start,
             length,
             ack: Ack::Local,
             target,
@@ -419,7 +427,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.wait_for(operation, Awaits::Room(put.target), |engine| {
             // SAFETY: whoever has made `put` keeps its source unchanged until the event: chunks are
             // held until then, other memory is the caller's promise.
-            let submit = unsafe { engine.job.ni.put(put)? };
+            let submit = unsafe { engine.kernel.job.ni.put(put)? };
             Ok((submit == Submit::Posted).then_some(()))
         })
     }

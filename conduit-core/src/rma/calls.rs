@@ -43,9 +43,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Copies `source` to `offset` of the target's segment; it is there when the call returns.
     #[inline(always)]
     pub fn put(&self, target: Rank, offset: usize, source: &[u8]) -> Result<()> {
-        let segment = self
-            .memory
-            .remote_access(&self.job, "put", target, offset, source.len())?;
+        let segment =
+            self.memory
+                .remote_access(&self.kernel, "put", target, offset, source.len())?;
         // SAFETY: the range was checked by `remote`; the source is borrowed.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(());
@@ -60,7 +60,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let (base, len) = (destination.as_mut_ptr(), destination.len());
         let segment = self
             .memory
-            .remote_access(&self.job, "get", target, offset, len)?;
+            .remote_access(&self.kernel, "get", target, offset, len)?;
         // SAFETY: the range was checked by `remote`; the destination is mutably borrowed.
         if unsafe { segment.load(offset, base, len) } {
             return Ok(());
@@ -93,7 +93,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let operation = completion.name("put_nb", "put_nbi");
         let segment =
             self.memory
-                .remote_access(&self.job, operation, target, offset, source.len())?;
+                .remote_access(&self.kernel, operation, target, offset, source.len())?;
         // SAFETY: as in `put`.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(Some(Handle::DONE));
@@ -131,7 +131,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let operation = completion.name("put_nb_bulk", "put_nbi_bulk");
         let segment = self
             .memory
-            .remote_access(&self.job, operation, target, offset, len)?;
+            .remote_access(&self.kernel, operation, target, offset, len)?;
         // SAFETY: range as in `put`; the source is the caller's promise.
         if unsafe { segment.store(offset, source, len) } {
             return Ok(Some(Handle::DONE));
@@ -167,7 +167,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let operation = completion.name("get_nb", "get_nbi");
         let segment = self
             .memory
-            .remote_access(&self.job, operation, target, offset, len)?;
+            .remote_access(&self.kernel, operation, target, offset, len)?;
         // SAFETY: range as in `get`; the destination is the caller's promise.
         if unsafe { segment.load(offset, destination, len) } {
             return Ok(Some(Handle::DONE));
@@ -239,7 +239,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<Option<Handle>> {
         let segment = self
             .memory
-            .remote_access(&self.job, operation, target, offset, len)?;
+            .remote_access(&self.kernel, operation, target, offset, len)?;
         if !segment.window.0.is_null() {
             // SAFETY: the range lies in the window, as in `put`.
             unsafe { std::ptr::write_bytes(segment.window.0.add(offset), byte, len) };
@@ -289,7 +289,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             && reusable
         {
             self.wait_for(operation, Awaits::Operation(op), |engine| {
-                Ok(engine.operations.has_ended(op).then_some(()))
+                Ok(engine.kernel.operations.has_ended(op).then_some(()))
             })?;
         }
         Ok(started.handle().map(|handle| match completion {

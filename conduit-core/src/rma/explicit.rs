@@ -27,7 +27,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// nothing).
     pub(crate) fn wait_op(&self, operation: &'static str, op: OpId) -> Result<u64> {
         self.wait_for(operation, Awaits::Operation(op), |engine| {
-            engine.operations.take(&engine.job, operation, op)
+            engine.kernel.take(operation, op)
         })
     }
 
@@ -38,7 +38,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let Some(op) = handle.0 else {
             return Ok(None);
         };
-        if self.operations.take(&self.job, "try_wait", op)?.is_some() {
+        if self.kernel.take("try_wait", op)?.is_some() {
             return Ok(None);
         }
         self.poll()?;
@@ -51,7 +51,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let Some(op) = handle.0 else {
             return Ok(None);
         };
-        Ok(if self.operations.take(&self.job, "test", op)?.is_some() {
+        Ok(if self.kernel.take("test", op)?.is_some() {
             None
         } else {
             Some(Handle(Some(op)))
@@ -64,17 +64,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// For parts of an operation that are done when it is (GASNet-EX's leaf events): `handle` is a
     /// second one of the same number.
     pub fn has_ended(&self, handle: &Handle) -> bool {
-        handle.0.is_none_or(|op| self.operations.has_ended(op))
+        handle
+            .0
+            .is_none_or(|op| self.kernel.operations.has_ended(op))
     }
 
     /// Waits for all of them; each becomes [`Handle::DONE`].
     pub fn wait_all(&self, handles: &mut [Handle]) -> Result<()> {
         self.wait_for("wait_all", Awaits::Operations, |engine| {
-            Ok(engine
-                .operations
-                .sweep(&engine.job, "wait_all", handles)?
-                .1
-                .then_some(()))
+            Ok(engine.kernel.sweep("wait_all", handles)?.1.then_some(()))
         })
     }
 
@@ -82,7 +80,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// [`Handle::DONE`]. Gives how many have ended.
     pub fn wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
         self.wait_for("wait_some", Awaits::Operations, |engine| {
-            let (ended, all) = engine.operations.sweep(&engine.job, "wait_some", handles)?;
+            let (ended, all) = engine.kernel.sweep("wait_some", handles)?;
             Ok((ended > 0 || all).then_some(ended))
         })
     }
@@ -90,15 +88,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// As [`Engine::wait_all`] without waiting, after one poll: have all ended?
     pub fn try_wait_all(&self, handles: &mut [Handle]) -> Result<bool> {
         self.poll()?;
-        Ok(self.operations.sweep(&self.job, "try_wait_all", handles)?.1)
+        Ok(self.kernel.sweep("try_wait_all", handles)?.1)
     }
 
     /// As [`Engine::wait_some`] without waiting, after one poll.
     pub fn try_wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
         self.poll()?;
-        Ok(self
-            .operations
-            .sweep(&self.job, "try_wait_some", handles)?
-            .0)
+        Ok(self.kernel.sweep("try_wait_some", handles)?.0)
     }
 }

@@ -93,21 +93,25 @@ pub(crate) fn forget(engine: u64) {
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// The group that an implicit operation of this thread joins.
     pub(crate) fn implicit_group(&self, operation: &'static str, class: Class) -> Result<OpId> {
-        self.job.check_context(operation, am::Operation::Request)?;
-        let existing = with(self.identity, |implicit| match implicit.region {
+        self.kernel
+            .job
+            .check_context(operation, am::Operation::Request)?;
+        let existing = with(self.kernel.identity, |implicit| match implicit.region {
             Region::Open { group, .. } => group,
             Region::Closed => implicit.groups[class.place()],
         });
         if let Some(group) = existing {
             return Ok(group);
         }
-        let open = with(self.identity, |implicit| {
+        let open = with(self.kernel.identity, |implicit| {
             matches!(implicit.region, Region::Open { .. })
         });
-        let group = self.operations.begin_group(&self.job, operation, open)?;
-        with(self.identity, |implicit| match &mut implicit.region {
-            Region::Open { group: region, .. } => *region = Some(group),
-            Region::Closed => implicit.groups[class.place()] = Some(group),
+        let group = self.kernel.begin_group(operation, open)?;
+        with(self.kernel.identity, |implicit| {
+            match &mut implicit.region {
+                Region::Open { group: region, .. } => *region = Some(group),
+                Region::Closed => implicit.groups[class.place()] = Some(group),
+            }
         });
         Ok(group)
     }
@@ -127,7 +131,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     fn open_region(&self, operation: &'static str, scoped: bool) -> Result<()> {
-        with(self.identity, |implicit| match implicit.region {
+        with(self.kernel.identity, |implicit| match implicit.region {
             Region::Open { .. } => Err(self.region_error(
                 operation,
                 "access regions do not nest, and one is open on this thread",
@@ -144,7 +148,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Ends this thread's region and gives one handle for all its operations.
     pub fn end_region(&self) -> Result<Handle> {
-        let group = with(self.identity, |implicit| match implicit.region {
+        let group = with(self.kernel.identity, |implicit| match implicit.region {
             Region::Open {
                 group,
                 scoped: false,
@@ -163,13 +167,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let Some(group) = group else {
             return Ok(Handle::DONE);
         };
-        Ok(self.operations.close(group))
+        Ok(self.kernel.operations.close(group))
     }
 
     /// Ends this thread's region, also that of a scope, and waits for all its operations. After an
     /// error none of them touches its local memory any more, as the job has failed.
     pub fn end_scope(&self) -> Result<()> {
-        let region = with(self.identity, |implicit| {
+        let region = with(self.kernel.identity, |implicit| {
             std::mem::take(&mut implicit.region)
         });
         let Region::Open {
@@ -178,7 +182,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         else {
             return Ok(());
         };
-        let handle = self.operations.close(group);
+        let handle = self.kernel.operations.close(group);
         // A payload that was prepared and is still open would have the wait refused. This one may
         // not be: the caller's buffers are the network's until it is over.
         let _outside = Entered::new(am::Context::Outside);
@@ -188,7 +192,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn region_error(&self, operation: &'static str, rule: &'static str) -> Error {
         Error::AccessRegion {
             operation,
-            rank: self.job.rank,
+            rank: self.kernel.job.rank,
             rule,
         }
     }
@@ -199,7 +203,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         operation: &'static str,
         classes: Class,
     ) -> Result<[Option<OpId>; CLASSES]> {
-        with(self.identity, |implicit| match implicit.region {
+        with(self.kernel.identity, |implicit| match implicit.region {
             Region::Open { .. } => Err(self.region_error(
                 operation,
                 "no implicit synchronisation while an access region is open",
@@ -217,10 +221,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Whether these groups have ended. If so they are gone: a thread that has synchronised holds
     /// no operation id.
     fn implicit_done(&self, groups: [Option<OpId>; CLASSES]) -> bool {
-        if !self.operations.take_groups(&groups) {
+        if !self.kernel.operations.take_groups(&groups) {
             return false;
         }
-        with(self.identity, |implicit| {
+        with(self.kernel.identity, |implicit| {
             for (group, ended) in implicit.groups.iter_mut().zip(groups) {
                 *group = group.filter(|_| *group != ended);
             }
@@ -261,10 +265,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 impl<N: Ni, M: Mode> Drop for Engine<N, M> {
     fn drop(&mut self) {
         // The file is the parent's.
-        if !self.job.is_child() {
-            self.credits
-                .write_statistics(&self.job, crate::messages::flow::When::End);
+        if !self.kernel.job.is_child() {
+            self.messages
+                .credits
+                .write_statistics(&self.kernel, crate::messages::flow::When::End);
         }
-        forget(self.identity);
+        forget(self.kernel.identity);
     }
 }

@@ -7,7 +7,7 @@
 use am::Category;
 use am::handlers::{Accepts, Entry, Registration};
 
-use crate::atomics::calls::AtomicRequest;
+use crate::atomics::AtomicRequest;
 use crate::engine::{Call, Engine, Handler};
 use crate::kernel::error::Result;
 use crate::kernel::options::Blocking;
@@ -66,7 +66,7 @@ fn on_signal<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
         Some(Err(error)) => error.to_string(),
         None => "a signal of no operation that there is".to_owned(),
     };
-    engine.job.fail_by_message(call.source(), reason);
+    engine.kernel.job.fail_by_message(call.source(), reason);
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
@@ -87,9 +87,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<()> {
         let segment =
             self.memory
-                .remote_access(&self.job, OPERATION, target, offset, source.len())?;
+                .remote_access(&self.kernel, OPERATION, target, offset, source.len())?;
         let number = self.remote_number(OPERATION, target, signal, request.ty)?;
-        if !self.processor_atomics {
+        if !self.atomics.by_processor {
             let source = Source::of(source);
             // SAFETY: the range was checked; the source is borrowed, and the call waits.
             unsafe { self.put_pieces_and_wait(OPERATION, target, offset, source) }?;
@@ -104,7 +104,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // `Engine::atomic`.
             unsafe { apply_atomic(number.window.0.add(signal), op, ty, operand, 0) };
             // It waits for that, and nothing else wakes it.
-            self.job.ni.notify(target);
+            self.kernel.job.ni.notify(target);
             return Ok(());
         }
         self.check_segments(OPERATION)?;

@@ -71,14 +71,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // word that it is memory.
             unsafe {
                 self.memory
-                    .transfer_anywhere(&self.job, target, address, local)?
+                    .transfer_anywhere(&self.kernel, target, address, local)?
             };
             return Ok(Transfer::Member);
         }
-        let piece = self.job.ni.reach(target).max_message.min(match local {
-            Local::Fill { .. } => self.job.chunk,
-            _ => usize::MAX,
-        });
+        let piece = self
+            .kernel
+            .job
+            .ni
+            .reach(target)
+            .max_message
+            .min(match local {
+                Local::Fill { .. } => self.kernel.job.chunk,
+                _ => usize::MAX,
+            });
         let pieces = local.len().div_ceil(piece.max(1));
         if blocking == Blocking::Immediate {
             // All its tickets at once, or all there are if it needs more: then it polls for the
@@ -87,13 +93,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 .unwrap_or(u32::MAX)
                 .min(self.most_tickets());
             self.poll_once();
-            if self.job.tickets.free() < needed {
+            if self.kernel.job.tickets.free() < needed {
                 return Ok(Transfer::NotStarted);
             }
         }
-        let op = self
-            .operations
-            .begin(&self.job, operation, group, Some(target))?;
+        let op = self.kernel.begin(operation, group, Some(target))?;
         self.memory.note_asked(op, remote, local.len());
         let posted =
             // SAFETY: the caller's promise.
@@ -103,14 +107,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Err(error) => {
                 // Pieces are under way that the caller, who gets the error, does not wait for:
                 // nothing may touch its memory any more, which is what a fault brings about.
-                self.job.fail(error.clone());
+                self.kernel.job.fail(error.clone());
                 self.check_fault()?;
                 return Err(error);
             }
         };
         // The initiation itself was a piece, so that the operation could not end before all others
         // were counted.
-        self.operations.finish(&self.job, &self.descriptors, op);
+        self.kernel.finish(op);
         Ok(match group {
             Some(_) if copied => Transfer::Member,
             _ => Transfer::Started { op, copied },
@@ -159,7 +163,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     fn most_tickets(&self) -> u32 {
-        match self.job.settings.msg_limit {
+        match self.kernel.job.settings.msg_limit {
             0 => u32::MAX,
             // Some are always held for replies.
             limit => (limit.saturating_sub(crate::messages::reserve::MOST_RESERVED) / 2).max(1),
@@ -167,11 +171,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     pub(crate) fn take_ticket(&self, operation: &'static str) -> Result<()> {
-        if self.job.tickets.take(1) {
+        if self.kernel.job.tickets.take(1) {
             return Ok(());
         }
         self.wait_for(operation, Awaits::Ticket, |engine| {
-            Ok(engine.job.tickets.take(1).then_some(()))
+            Ok(engine.kernel.job.tickets.take(1).then_some(()))
         })
     }
 
@@ -187,36 +191,44 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<Place> {
         self.take_ticket(operation)?;
         let Some(base) = local.base() else {
-            let chunk =
-                self.wait_for(operation, Awaits::Chunk, |engine| Ok(engine.req_sb.take()))?;
+            let chunk = self.wait_for(operation, Awaits::Chunk, |engine| {
+                Ok(engine.kernel.chunks.take())
+            })?;
             return Ok(Place::Chunk(chunk));
         };
-        let own = self.memory.own_descriptor(self.job.rank, base, local.len());
+        let own = self
+            .memory
+            .own_descriptor(self.kernel.job.rank, base, local.len());
         if let Some((rarsrc, within)) = own {
             return Ok(Place::Direct(rarsrc, within + start));
         }
         if let Some(md) = *md {
             return Ok(Place::Direct(md, start));
         }
-        if length <= self.job.chunk
-            && let Some(chunk) = self.req_sb.take()
+        if length <= self.kernel.job.chunk
+            && let Some(chunk) = self.kernel.chunks.take()
         {
             return Ok(Place::Chunk(chunk));
         }
         self.wait_for(operation, Awaits::Descriptor, |engine| {
-            Ok(engine.descriptors.tickets.take(1).then_some(()))
+            Ok(engine.kernel.descriptors.tickets.take(1).then_some(()))
         })?;
         // One descriptor over all of the memory serves every piece; it ends with the operation.
         // SAFETY: valid until the operation is synchronised (the transfer's contract), which is
         // after its last piece; the descriptor is released at the last piece.
         let bound = self.wait_for(operation, Awaits::Descriptor, |engine| unsafe {
-            match engine.job.ni.md_bind(base, local.len(), engine.safe_eq) {
+            match engine
+                .kernel
+                .job
+                .ni
+                .md_bind(base, local.len(), engine.kernel.queues.safe)
+            {
                 Ok(bound) => Ok(Some(bound)),
                 Err(NiError::Exhausted { .. }) => Ok(None),
                 Err(error) => Err(error.into()),
             }
         })?;
-        self.operations.set_md(op, bound);
+        self.kernel.operations.set_md(op, bound);
         *md = Some(bound);
         Ok(Place::Direct(bound, start))
     }
@@ -236,10 +248,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         place: &Place,
         op: OpId,
     ) -> Result<()> {
-        self.operations.add(op);
+        self.kernel.operations.add(op);
         let (md, local_offset) = match *place {
             Place::Direct(md, offset) => (md, offset),
-            Place::Chunk(chunk) => (self.req_sb.md, chunk as usize * self.job.chunk),
+            Place::Chunk(chunk) => (
+                self.kernel.chunks.md,
+                chunk as usize * self.kernel.job.chunk,
+            ),
         };
         let Remote {
             target,
@@ -253,7 +268,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     Place::Chunk(chunk) => {
                         // In bounds: a piece of the destination.
                         let destination = base.wrapping_add(start);
-                        self.req_sb.set_bounce(
+                        self.kernel.chunks.set_bounce(
                             chunk,
                             Bounce {
                                 destination,
@@ -275,14 +290,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 };
                 // SAFETY: a held chunk, or the caller's promise.
                 self.wait_for(operation, Awaits::Room(target), |engine| unsafe {
-                    Ok((engine.job.ni.get(&get)? == Submit::Posted).then_some(()))
+                    Ok((engine.kernel.job.ni.get(&get)? == Submit::Posted).then_some(()))
                 })
             }
             Local::Source(_) | Local::Fill { .. } => {
                 let role = match *place {
                     Place::Direct(..) => Role::Direct,
                     Place::Chunk(chunk) => {
-                        let at = self.req_sb.at(chunk);
+                        let at = self.kernel.chunks.at(chunk);
                         // SAFETY: the chunk is held and `length` at most a chunk; the source is the
                         // caller's promise.
                         unsafe {
@@ -341,7 +356,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         offset: usize,
         source: Source,
     ) -> Result<()> {
-        self.job.check_context(operation, am::Operation::Request)?;
+        self.kernel
+            .job
+            .check_context(operation, am::Operation::Request)?;
         // SAFETY: the caller's promise.
         let started = unsafe {
             self.transfer(
@@ -369,23 +386,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         (match_bits, hdr_data): (u64, u64),
         group: Option<OpId>,
     ) -> Result<OpId> {
-        let op = self
-            .operations
-            .begin(&self.job, operation, group, Some(target))?;
+        let op = self.kernel.begin(operation, group, Some(target))?;
         let local = Local::Source(source);
         let place = self.place(operation, &local, 0, source.len, &mut None, op)?;
-        self.operations.add(op);
+        self.kernel.operations.add(op);
         let (md, local_offset, role) = match place {
             Place::Direct(md, offset) => (md, offset, Role::Direct),
             Place::Chunk(chunk) => {
                 // SAFETY: the chunk is held, the length fits it (`place`), the source is the
                 // caller's promise.
                 unsafe {
-                    std::ptr::copy_nonoverlapping(source.base, self.req_sb.at(chunk), source.len)
+                    std::ptr::copy_nonoverlapping(
+                        source.base,
+                        self.kernel.chunks.at(chunk),
+                        source.len,
+                    )
                 };
                 (
-                    self.req_sb.md,
-                    chunk as usize * self.job.chunk,
+                    self.kernel.chunks.md,
+                    chunk as usize * self.kernel.job.chunk,
                     Role::BouncedPut(chunk),
                 )
             }
@@ -403,7 +422,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             token: Token::new(role, Some(op)).bits(),
         };
         self.post_put(operation, &put)?;
-        self.operations.finish(&self.job, &self.descriptors, op);
+        self.kernel.finish(op);
         Ok(op)
     }
 }

@@ -124,6 +124,24 @@ impl Settings {
         self.chunk.next_multiple_of(64)
     }
 
+    /// Most requests that a poll takes.
+    #[inline]
+    pub(crate) fn most_requests(&self) -> u32 {
+        unless_zero(self.am_limit)
+    }
+
+    /// Most completions and replies that a poll takes.
+    #[inline]
+    pub(crate) fn most_completions(&self) -> u32 {
+        unless_zero(self.safe_limit)
+    }
+
+    /// Most system messages that a poll takes.
+    #[inline]
+    pub(crate) fn most_system_messages(&self) -> u32 {
+        unless_zero(self.sys_limit)
+    }
+
     /// Chunks of `chunk` bytes in a request buffer. Where a space is given, and no size of a buffer, small enough that it
     /// makes several.
     fn buffer_chunks(&self, chunk: u32) -> u32 {
@@ -158,5 +176,14 @@ impl InJob {
             _ => return None,
         };
         Some(value)
+    }
+}
+
+/// A limit, of which 0 says that there is none.
+#[inline]
+fn unless_zero(limit: u32) -> u32 {
+    match limit {
+        0 => u32::MAX,
+        limit => limit,
     }
 }

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::Acquire;
 
 use credits::{CreditByte, Scale, System, Violation};
 
-use crate::kernel::control::Control;
+use crate::kernel::Kernel;
 use crate::kernel::error::{Error, Result};
-use crate::kernel::job::Job;
+use crate::kernel::system::Message;
 use crate::messages::flow::statistics::{Statistics, When};
 use crate::messages::flow::{Flow, Returned};
 use crate::ni::{Ni, Rank};
@@ -26,43 +26,36 @@ impl<M: Mode> Accounts<M> {
     /// As [`Flow::take`], after a look at what the target has given back by counter.
     pub(crate) fn take_collected<N: Ni>(
         &self,
-        job: &Job<N>,
-        control: &Control,
+        kernel: &Kernel<N, M>,
         target: Rank,
         cost: u8,
     ) -> Result<Option<CreditByte>> {
-        self.collect(job, control, target)?;
+        self.collect(kernel, target)?;
         Ok(self.flow.take_collected(target, cost))
     }
 
     /// Reads what `target` has given back by counter; all peers' counters if it is the budget that
     /// is spent.
-    pub(crate) fn collect<N: Ni>(
-        &self,
-        job: &Job<N>,
-        control: &Control,
-        target: Rank,
-    ) -> Result<()> {
+    pub(crate) fn collect<N: Ni>(&self, kernel: &Kernel<N, M>, target: Rank) -> Result<()> {
         let peers = match self.flow.budget_is_spent() {
-            true => 0..job.size,
+            true => 0..kernel.job.size,
             false => target..target + 1,
         };
-        self.collect_of(job, control, peers)
+        self.collect_of(kernel, peers)
     }
 
     /// Reads what each of the peers has given back by counter.
     pub(crate) fn collect_of<N: Ni>(
         &self,
-        job: &Job<N>,
-        control: &Control,
+        kernel: &Kernel<N, M>,
         peers: Range<Rank>,
     ) -> Result<()> {
         for peer in peers {
-            if let Some(word) = control.returned_by(peer) {
+            if let Some(word) = kernel.control.returned_by(peer) {
                 // SYNC: Acquire, pairs with the Release in `Inbox::tell`.
                 self.flow
                     .collect(peer, || Returned::from_bits(word.load(Acquire)))
-                    .map_err(|violation| violated(job, peer, &violation))?;
+                    .map_err(|violation| violated(kernel, peer, &violation))?;
             }
         }
         Ok(())
@@ -70,10 +63,15 @@ impl<M: Mode> Accounts<M> {
 
     /// What goes back with the reply to a request that came with these credits.
     #[inline]
-    pub(crate) fn grant<N: Ni>(&self, job: &Job<N>, source: Rank, credit: u8) -> CreditByte {
+    pub(crate) fn grant<N: Ni>(
+        &self,
+        kernel: &Kernel<N, M>,
+        source: Rank,
+        credit: u8,
+    ) -> CreditByte {
         let (back, has_system) = self.flow.grant(source, CreditByte::from_bits(credit));
         if has_system {
-            job.want_poll();
+            kernel.job.want_poll();
         }
         back
     }
@@ -81,44 +79,65 @@ impl<M: Mode> Accounts<M> {
     /// The same for several requests with plain bytes: whether one reply has to say that this rank
     /// has ended an epoch.
     #[inline]
-    pub(crate) fn grant_plain<N: Ni>(&self, job: &Job<N>, source: Rank, requests: u32) -> bool {
+    pub(crate) fn grant_plain<N: Ni>(
+        &self,
+        kernel: &Kernel<N, M>,
+        source: Rank,
+        requests: u32,
+    ) -> bool {
         let (end_of_epoch, has_system) = self.flow.grant_plain(source, requests);
         if has_system {
-            job.want_poll();
+            kernel.job.want_poll();
         }
         end_of_epoch
     }
 
     /// The next message by which flow control asks a peer for credits, if it wants any now.
-    pub(crate) fn next_message<N: Ni>(&self, job: &Job<N>) -> Option<(Rank, System)> {
+    fn next_message<N: Ni>(&self, kernel: &Kernel<N, M>) -> Option<(Rank, System)> {
         let next = self.flow.next_system();
         match &next {
             Some((_, message)) => self.count(*message, true),
-            None if self.flow.has_system() => job.want_poll(),
+            None if self.flow.has_system() => kernel.job.want_poll(),
             None => {}
         }
         next
     }
 
     /// The answer to a peer's message about credits, if it wants one.
-    pub(crate) fn on_message<N: Ni>(
+    fn on_message<N: Ni>(
         &self,
-        job: &Job<N>,
-        control: &Control,
+        kernel: &Kernel<N, M>,
         source: Rank,
         message: System,
     ) -> Result<Option<System>> {
         self.count(message, false);
         // What has come back by counter first: a revoke takes only what is not in use.
-        self.collect(job, control, source)?;
+        self.collect(kernel, source)?;
         let answer = self
             .flow
             .on_system(source, message)
-            .map_err(|violation| violated(job, source, &violation))?;
+            .map_err(|violation| violated(kernel, source, &violation))?;
         if let Some(answer) = answer {
             self.count(answer, true);
         }
         Ok(answer)
+    }
+
+    /// A peer's message about credits has come.
+    pub(crate) fn answer<N: Ni>(&self, kernel: &Kernel<N, M>, source: Rank, message: System) {
+        match self.on_message(kernel, source, message) {
+            Ok(Some(answer)) => kernel.send_system(source, Message::Credit(answer)),
+            Ok(None) => {}
+            Err(error) => kernel.job.fail(error),
+        }
+    }
+
+    /// Asks peers for credits, as far as flow control wants any now. What is not wanted or possible
+    /// now comes up again with the next request that is short of credits.
+    pub(crate) fn ask<N: Ni>(&self, kernel: &Kernel<N, M>) {
+        while let Some((peer, message)) = self.next_message(kernel) {
+            kernel.send_system(peer, Message::Credit(message));
+        }
     }
 
     fn count(&self, message: System, out: bool) {
@@ -129,21 +148,21 @@ impl<M: Mode> Accounts<M> {
 
     /// Writes the state of the credits, where that is asked for.
     #[inline]
-    pub(crate) fn write_statistics<N: Ni>(&self, job: &Job<N>, when: When) {
+    pub(crate) fn write_statistics<N: Ni>(&self, kernel: &Kernel<N, M>, when: When) {
         // Who has it is writing.
         if let Some(statistics) = &self.statistics
             && let Some(mut statistics) = statistics.try_lock()
         {
-            statistics.write(&self.flow, job.rank, job.size, when);
+            statistics.write(&self.flow, kernel.job.rank, kernel.job.size, when);
         }
     }
 }
 
 /// A peer has broken the rules of flow control.
 #[cold]
-fn violated<N: Ni>(job: &Job<N>, peer: Rank, violation: &Violation) -> Error {
+fn violated<N: Ni, M: Mode>(kernel: &Kernel<N, M>, peer: Rank, violation: &Violation) -> Error {
     Error::Protocol {
-        rank: job.rank,
+        rank: kernel.job.rank,
         peer,
         reason: violation.to_string(),
     }

@@ -204,11 +204,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         } = transfer;
         let segment = self
             .memory
-            .remote_access(&self.job, operation, target, 0, 0)?;
+            .remote_access(&self.kernel, operation, target, 0, 0)?;
         if self.check_ranges(transfer, segment)? == 0 {
             return Ok(Some(Handle::DONE));
         }
-        if self.job.has_checks() {
+        if self.kernel.job.has_checks() {
             self.check_disjoint(transfer)?;
         }
         let window = segment.window.0;
@@ -263,7 +263,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         if let Err(outside) = transfer.remote.check(segment.len) {
             self.memory
-                .remote(&self.job, operation, target, outside.start, outside.len)?;
+                .remote(&self.kernel, operation, target, outside.start, outside.len)?;
             // Of an array that goes around all of the address space.
             return Err(refuse("not in the segment".to_owned()));
         }
@@ -317,7 +317,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 // word that it is memory.
                 unsafe {
                     self.memory
-                        .transfer_anywhere(&self.job, target, address, local)?
+                        .transfer_anywhere(&self.kernel, target, address, local)?
                 };
             }
             return Ok(Some(Handle::DONE));
@@ -334,9 +334,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // Credits and chunks come back by polls, and who tries again may do nothing else.
             self.poll_once();
         }
-        let op = self
-            .operations
-            .begin(&self.job, operation, group, Some(target))?;
+        let op = self.kernel.begin(operation, group, Some(target))?;
         let by_message = ByMessage {
             transfer,
             op,
@@ -345,26 +343,26 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 shared: way == Way::Put,
             },
         };
-        let mut message = self.transfers.take_room();
+        let mut message = self.rma.transfers.take_room();
         // SAFETY: the caller's promise.
         let posted = unsafe { self.post_ranges(&by_message, pieces, &mut message, blocking) };
-        self.transfers.give_room(message);
+        self.rma.transfers.give_room(message);
         match posted {
             Ok(true) => {}
             Ok(false) => {
-                self.operations.forget(op);
+                self.kernel.operations.forget(op);
                 return Ok(None);
             }
             Err(error) => {
                 // As for a transfer in pieces: some are under way, and the caller doesn't wait for
                 // them.
-                self.job.fail(error.clone());
+                self.kernel.job.fail(error.clone());
                 self.check_fault()?;
                 return Err(error);
             }
         }
         // The initiation itself was a piece.
-        self.operations.finish(&self.job, &self.descriptors, op);
+        self.kernel.finish(op);
         Ok(Some(match completion {
             Completion::Handle => Handle(Some(op)),
             Completion::Implicit => Handle::DONE,
@@ -451,8 +449,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             unsafe { crate::shared::copy(from, to, piece.len) };
             at += piece.len;
         }
-        self.operations.add(op);
+        self.kernel.operations.add(op);
         let number = self
+            .rma
             .transfers
             .add(op, target, brought, message.local.finish());
         // Fits: what a message carries or brings does.

@@ -7,8 +7,10 @@ use am::{Category, Flags, Header, MAX_ARGS, NO_CHUNK, NO_LID, Role, Token};
 
 use crate::engine::{Call, Engine, Handler};
 use crate::kernel::error::Result;
+use crate::messages::deliver::RunHandler;
 use crate::messages::payload::{Payload, ProtocolError};
 use crate::ni::Ni;
+use crate::rma::vis::segment::{gather, scatter};
 use crate::threads::Mode;
 
 /// Bytes and where they go: the message's number, how many. The payload is the bytes and then the
@@ -64,11 +66,17 @@ fn on_put<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     };
     let engine = call.engine();
     let Some((data, list)) = payload.split_at_checked(data as usize) else {
-        return engine.protocol_error(call.source(), ProtocolError::OutsideOfChunk);
+        return engine
+            .kernel
+            .job
+            .fail_by_message(call.source(), ProtocolError::OutsideOfChunk.to_string());
     };
-    match engine.memory.scatter(&engine.job, list, data) {
+    match scatter(&engine.memory, &engine.kernel, list, data) {
         Ok(()) => engine.replied(call.reply_short(DONE, &[number])),
-        Err(error) => engine.protocol_error(call.source(), error),
+        Err(error) => engine
+            .kernel
+            .job
+            .fail_by_message(call.source(), error.to_string()),
     }
 }
 
@@ -79,15 +87,21 @@ fn on_get<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     let (engine, data) = (call.engine(), data as usize);
     // `prepare_medium_reply` refuses it too, but its error doesn't blame the peer.
     if data > engine.max_medium(MAX_ARGS) {
-        return engine.protocol_error(call.source(), ProtocolError::OutsideOfChunk);
+        return engine
+            .kernel
+            .job
+            .fail_by_message(call.source(), ProtocolError::OutsideOfChunk.to_string());
     }
     let mut reply = match call.prepare_medium_reply(data, data) {
         Ok(reply) => reply,
-        Err(error) => return engine.job.fail(error),
+        Err(error) => return engine.kernel.job.fail(error),
     };
-    match engine.memory.gather(&engine.job, list, reply.payload()) {
+    match gather(&engine.memory, &engine.kernel, list, reply.payload()) {
         Ok(()) => engine.replied(reply.commit(DATA, &[number], data)),
-        Err(error) => engine.protocol_error(call.source(), error),
+        Err(error) => engine
+            .kernel
+            .job
+            .fail_by_message(call.source(), error.to_string()),
     }
 }
 
@@ -100,11 +114,12 @@ fn on_answer<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
         _ => &[],
     };
     let engine = call.engine();
-    match engine.transfers.answer(number, call.source(), data) {
-        Ok(op) => engine
-            .operations
-            .finish(&engine.job, &engine.descriptors, op),
-        Err(error) => engine.protocol_error(call.source(), error),
+    match engine.rma.transfers.answer(number, call.source(), data) {
+        Ok(op) => engine.kernel.finish(op),
+        Err(error) => engine
+            .kernel
+            .job
+            .fail_by_message(call.source(), error.to_string()),
     }
 }
 
@@ -123,14 +138,20 @@ fn on_complete<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
         arg0: 0,
         lid: NO_LID,
     };
-    let registered = engine.handlers.get(header.handler);
+    let registered = engine.messages.handlers.get(header.handler);
     let checked = registered
         .filter(|_| u32::from(header.handler) == id)
         .ok_or(ProtocolError::NoHandler { id: header.handler })
         .and_then(|entry| Ok(entry.check(&header)?));
     match checked {
-        Ok(()) => engine.run(header.handler, &Token::new(source, &header), payload),
-        Err(error) => engine.protocol_error(source, error),
+        Ok(()) => engine.run(
+            header.handler,
+            &Token::new(source, &header),
+            &[],
+            payload,
+            None,
+        ),
+        Err(error) => engine.kernel.job.fail_by_message(source, error.to_string()),
     }
 }
 
@@ -138,7 +159,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// A reply that cannot be sent ends the job: its requester waits for it.
     fn replied(&self, sent: Result<()>) {
         if let Err(error) = sent {
-            self.job.fail(error);
+            self.kernel.job.fail(error);
         }
     }
 }

@@ -14,6 +14,7 @@ mod copy;
 pub(crate) mod handlers;
 mod plan;
 mod runs;
+pub(crate) mod segment;
 #[cfg(test)]
 mod tests;
 pub(crate) mod transfers;

@@ -1,0 +1,119 @@
+//! The handlers of clients and of the library: registered here, and run with the engine's calls.
+
+use std::sync::Arc;
+
+use am::handlers::{RegisterError, Registration, Table};
+
+use super::{Call, Engine, Handler};
+use crate::kernel::context;
+use crate::kernel::error::{Error, Result};
+use crate::messages::Payload;
+use crate::messages::deliver::RunHandler;
+use crate::messages::reserve::ReplyReserve;
+use crate::ni::Ni;
+use crate::threads::Mode;
+
+/// Dropped only by a handler's panic, which ends the job: nobody may run the same message again,
+/// and threads that wait for what it should have brought must hear of it.
+struct Panicking<'a, N: Ni, M: Mode>(&'a Engine<N, M>, u8);
+
+impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
+    #[cold]
+    fn drop(&mut self) {
+        let Self(engine, handler) = *self;
+        let name = engine
+            .messages
+            .handlers
+            .get(handler)
+            .and_then(|entry| entry.name);
+        engine.kernel.job.fail(Error::HandlerPanicked {
+            rank: engine.kernel.job.rank,
+            handler: match name {
+                Some(name) => format!("{handler} ({name})"),
+                None => handler.to_string(),
+            },
+        });
+    }
+}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    /// Registers more handlers; ids that were [`am::handlers::AUTOMATIC`] are written back. Local,
+    /// does not poll.
+    pub fn register(&self, list: &mut [Registration<Handler<N, M>>]) -> Result<()>
+    where
+        N: 'static,
+    {
+        let mut entered = self.checked(list);
+        self.enter(|table| table.register(&mut entered))?;
+        for (registration, entered) in list.iter_mut().zip(entered) {
+            registration.id = entered.id;
+        }
+        Ok(())
+    }
+
+    /// Registers handlers of the library itself.
+    pub(crate) fn register_own(&self, list: &[Registration<Handler<N, M>>]) -> Result<()>
+    where
+        N: 'static,
+    {
+        let entered = self.checked(list);
+        self.enter(|table| table.register_reserved(&entered))
+    }
+
+    /// With checks each handler says where its thread is. Found out here, so that without them a
+    /// call costs nothing for it.
+    fn checked(&self, list: &[Registration<Handler<N, M>>]) -> Vec<Registration<Handler<N, M>>>
+    where
+        N: 'static,
+    {
+        let mut list = list.to_vec();
+        if self.kernel.job.has_checks() {
+            for Registration { entry, .. } in &mut list {
+                let handler = entry.handler.clone();
+                entry.handler = Handler(Arc::new(move |call| {
+                    let _entered = context::Entered::new(call.token.context());
+                    (handler.0)(call);
+                }));
+            }
+        }
+        list
+    }
+
+    fn enter(
+        &self,
+        enter: impl FnOnce(&mut Table<Handler<N, M>>) -> Result<(), RegisterError>,
+    ) -> Result<()> {
+        self.messages
+            .handlers
+            .replace(enter)
+            .map_err(|reason| Error::Register {
+                rank: self.kernel.job.rank,
+                reason,
+            })
+    }
+}
+
+impl<N: Ni, M: Mode> RunHandler for Engine<N, M> {
+    #[inline(always)]
+    fn run(
+        &self,
+        id: u8,
+        token: &am::Token,
+        args: &[u32],
+        payload: Payload<'_>,
+        reserve: Option<&ReplyReserve>,
+    ) {
+        let Some(entry) = self.messages.handlers.get(id) else {
+            return;
+        };
+        let panicking = Panicking(self, id);
+        (entry.handler.0)(&Call {
+            engine: self,
+            token,
+            reserve,
+            args,
+            payload,
+        });
+        std::mem::forget(panicking);
+    }
+}

@@ -1,0 +1,68 @@
+//! The ends of network operations.
+
+use super::Kernel;
+use super::error::Error;
+use super::handle::OpId;
+use super::token::{Role, Token};
+use crate::ni::{Ni, Outcome};
+use crate::threads::Mode;
+
+impl<N: Ni, M: Mode> Kernel<N, M> {
+    /// A network operation has ended: frees what it held and tells its operation. `on_reply_sent`
+    /// gets the chunk of a reply that was sent, `no_memory` finds out whether an operation that was
+    /// refused had asked for what is no memory.
+    pub(crate) fn complete(
+        &self,
+        token: u64,
+        outcome: Outcome,
+        value: u64,
+        on_reply_sent: impl FnOnce(u32),
+        no_memory: impl FnOnce(OpId) -> Option<Error>,
+    ) {
+        let rank = self.job.rank;
+        let Some(token) = Token::from_bits(token) else {
+            let reason = "a completion with an unknown token".to_owned();
+            return self.job.fail_by_message(rank, reason);
+        };
+        if outcome != Outcome::Done {
+            let outcome = match outcome {
+                Outcome::NoMatch => "that nothing matched",
+                _ => "out of range",
+            };
+            let refused = Error::Refused { rank, outcome };
+            // It has not ended as its caller awaits: who waits for it gets the error.
+            return self
+                .job
+                .fail(token.op.and_then(no_memory).unwrap_or(refused));
+        }
+        match token.role {
+            Role::Ticket | Role::Direct => {}
+            Role::Reply(chunk) => on_reply_sent(chunk),
+            Role::BouncedPut(chunk) => self.give_chunk(chunk),
+            Role::BouncedGet(chunk) => {
+                let bounce = self.chunks.bounce(chunk);
+                // SAFETY: the chunk was held by this get, which has ended, so its first `length`
+                // bytes are initialised and nobody writes them; `length` is at most a chunk; the
+                // caller of the get keeps the destination valid until the get is synchronised,
+                // which happens only after `finish` below.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        self.chunks.at(chunk),
+                        bounce.destination,
+                        bounce.length,
+                    );
+                }
+                self.give_chunk(chunk);
+            }
+            Role::Atomic => {
+                if let Some(op) = token.op {
+                    self.operations.set_value(op, value);
+                }
+            }
+        }
+        self.job.tickets.give(1);
+        if let Some(op) = token.op {
+            self.finish(op);
+        }
+    }
+}

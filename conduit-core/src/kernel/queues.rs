@@ -1,0 +1,28 @@
+//! The event queues of a rank.
+
+use crate::ni::{EqId, Ready};
+
+/// The queues of system messages, of completions and replies, and of requests.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    pub(crate) sys: EqId,
+    pub(crate) safe: EqId,
+    pub(crate) am: EqId,
+    /// What the network calls them when they have something.
+    pub(crate) sys_ready: Ready,
+    pub(crate) safe_ready: Ready,
+    pub(crate) am_ready: Ready,
+}
+
+impl Queues {
+    pub(crate) fn new(sys: EqId, safe: EqId, am: EqId) -> Self {
+        Self {
+            sys,
+            safe,
+            am,
+            sys_ready: Ready::queue(sys),
+            safe_ready: Ready::queue(safe),
+            am_ready: Ready::queue(am),
+        }
+    }
+}

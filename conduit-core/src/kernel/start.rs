@@ -1,0 +1,243 @@
+//! Start of a rank: its memory, queues and descriptors, and what it has to agree on with others.
+//!
+//! Regions are created in the same order on all ranks, so their numbers are known without exchange:
+//! control, chunks, segment.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::SystemTime;
+
+use am::select;
+use credits::Plan;
+
+use super::Kernel;
+use super::backoff::Backoff;
+use super::chunks::{Descriptors, SendBuffer};
+use super::control::{Control, SharedPtr};
+use super::error::{Error, Result};
+use super::job::Job;
+use super::operations::Operations;
+use super::portal_table::{CONTROL, IGNORE, index, tag};
+use super::queues::Queues;
+use super::reports::Reports;
+use super::system::System;
+use crate::bootstrap::Bootstrap;
+use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError};
+use crate::settings::Settings;
+use crate::threads::Mode;
+
+/// Slots of the queue that requests arrive in, where a source has a queue of its own for each: so
+/// many wait at least.
+const AM_SLOTS: usize = 4096;
+/// Ranks up to which a network may give each source a queue of its own ([`Ni::eq_create`] leaves
+/// that to it).
+const OWN_QUEUES: u32 = 32;
+/// Slots of the queue of replies and completions. Its room is this rank's own affair (the Ni
+/// contract), as a target that finds it full takes nothing more from this rank: so there is room
+/// for all that this rank can have under way. That is for each request a reply (at most four slots
+/// in the queue, otherwise one), for each reply sent a completion, and for each send ticket one.
+fn safe_slots(size: u32, plan: &Plan, settings: &Settings) -> usize {
+    let requests = if plan.flow_control() && size <= OWN_QUEUES {
+        let most = if plan.dynamic() {
+            plan.max_per_peer()
+        } else {
+            plan.credits_per_peer()
+        };
+        u32::from(most).min(settings.sb_chunks)
+    } else {
+        settings.sb_chunks
+    };
+    let tickets = if settings.msg_limit == 0 {
+        1024
+    } else {
+        settings.msg_limit
+    };
+    4 * requests as usize + settings.rpl_chunks as usize + tickets as usize
+}
+
+static IDENTITY: AtomicU64 = AtomicU64::new(0);
+
+/// A number that no other job on this host, now or earlier, is likely to have.
+fn name() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = now.map_or(0, |now| now.as_secs());
+    seconds << 24 | u64::from(std::process::id() & 0x00FF_FFFF)
+}
+
+impl<N: Ni, M: Mode> Kernel<N, M> {
+    /// Sets up a rank's queues and memory, with so many cells for barriers. Gives the kernel, and
+    /// the send buffer for replies.
+    pub(crate) fn start(
+        ni: N,
+        settings: &Settings,
+        plan: &Plan,
+        cells: usize,
+    ) -> Result<(Self, SendBuffer<M>)> {
+        let (rank, size) = (ni.rank(), ni.size());
+        let chunk = settings.chunk_bytes();
+        for peer in [0, size - 1] {
+            let most = ni.reach(peer).max_managed;
+            if chunk > most {
+                let reason = format!("chunks of {chunk} bytes, the network carries {most}");
+                return Err(Error::Setting {
+                    name: "CONDUIT_CHUNK",
+                    reason,
+                });
+            }
+        }
+        let control = ni.region_create((cells + size as usize) * size_of::<u64>())?;
+        let chunks =
+            ni.region_create((settings.sb_chunks + settings.rpl_chunks) as usize * chunk)?;
+
+        // From each peer at most two messages about credits, a revoke and a return, and two about
+        // the end of the job.
+        let sys = ni.eq_create(4 * size as usize + 10)?;
+        let safe = ni.eq_create(safe_slots(size, plan, settings))?;
+        let am = ni.eq_create(AM_SLOTS)?;
+        ni.pt_open(index::RAR, None)?;
+        ni.pt_open(index::AM, Some(am))?;
+        ni.pt_open(index::SAFE, Some(safe))?;
+        ni.pt_open(index::SYS, Some(sys))?;
+
+        // SAFETY: the chunk region is network memory that lives as long as `ni`; chunks are
+        // accessed only by who holds them (`ChunkPool`).
+        let send_buffer = |first: u32, count: u32| unsafe {
+            let base = chunks.base.add(first as usize * chunk);
+            let md = ni.md_bind(base, count as usize * chunk, safe)?;
+            Ok::<_, NiError>(SendBuffer::new(SharedPtr(base), chunk, count, md))
+        };
+        let chunks = send_buffer(0, settings.sb_chunks)?;
+        let replies = send_buffer(settings.sb_chunks, settings.rpl_chunks)?;
+
+        let Some(operations) = Operations::new(settings.max_operations) else {
+            let reason = "at least one operation is needed".to_owned();
+            return Err(Error::Setting {
+                name: "CONDUIT_MAX_OPERATIONS",
+                reason,
+            });
+        };
+        let kernel = Self {
+            job: Job::new(ni, settings),
+            queues: Queues::new(sys, safe, am),
+            control: Control::new(SharedPtr(control.base), cells, rank),
+            system: System::new(size, cells, chunks.md),
+            chunks,
+            descriptors: Descriptors::new(settings.num_tmpmd),
+            operations,
+            backoff: Backoff::new(settings.spin, settings.yields),
+            reports: Reports::start(settings, rank, size)?,
+            identity: IDENTITY.fetch_add(1, Relaxed),
+        };
+        let system = kernel.unmanaged(select::SYS, tag::SYS);
+        kernel.job.ni.me_append(index::SYS, system)?;
+        Ok((kernel, replies))
+    }
+
+    /// Ranks can work together only if they agree on some settings. Also the barrier after which
+    /// all can be sent to. Gives a name for the job, which is rank 0's word.
+    pub(crate) fn compare_settings(&self, bootstrap: &mut dyn Bootstrap) -> Result<u64> {
+        let own = self.agreement();
+        let mut bytes: Vec<u8> = own
+            .iter()
+            .flat_map(|(_, value)| value.to_le_bytes())
+            .collect();
+        let name_at = bytes.len();
+        bytes.extend(name().to_le_bytes());
+        let mut job = 0;
+        for (peer, theirs) in (0..).zip(bootstrap.allgather(&bytes)?) {
+            let theirs: &[u8] = &theirs;
+            if let (0, Some(name)) = (peer, theirs.get(name_at..).and_then(<[u8]>::first_chunk)) {
+                job = u64::from_le_bytes(*name);
+            }
+            for (at, (name, value)) in own.iter().enumerate() {
+                if theirs.get(at * 8..at * 8 + 8) != Some(&value.to_le_bytes()) {
+                    let reason = format!(
+                        "{value} on rank {}, something else on rank {peer}",
+                        self.job.rank
+                    );
+                    return Err(Error::Setting { name, reason });
+                }
+            }
+        }
+        Ok(job)
+    }
+
+    /// Settings that all ranks must have the same.
+    fn agreement(&self) -> [(&'static str, u64); 13] {
+        let settings = &self.job.settings;
+        [
+            ("CONDUIT_CHUNK", self.job.chunk as u64),
+            ("CONDUIT_REQUEST_BUFFER", settings.request_buffer as u64),
+            ("CONDUIT_BARRIER_RADIX", settings.barrier_radix.into()),
+            ("CONDUIT_WINDOWS", settings.windows.into()),
+            ("CONDUIT_INJECT", settings.inject.into()),
+            ("GASNET_PORTAL_SB_CHUNKS", settings.sb_chunks.into()),
+            ("GASNET_PORTAL_FLOW_CONTROL", settings.flow_control.into()),
+            (
+                "GASNET_PORTAL_DYNAMIC_CREDITS",
+                settings.dynamic_credits.into(),
+            ),
+            (
+                "GASNET_PORTAL_CRED_PER_NODE",
+                settings.cred_per_node.unwrap_or(0).into(),
+            ),
+            (
+                "GASNET_PORTAL_BANKED_CREDITS",
+                settings.banked_credits.unwrap_or(u32::MAX).into(),
+            ),
+            // What the credit byte says.
+            ("CONDUIT_CREDIT_DOUBLING", settings.credit_doubling.into()),
+            // What a rank may send to a peer follows from its own settings: they have to be the
+            // peer's.
+            (
+                "GASNET_PORTAL_AMRECV_SPACE",
+                settings.amrecv_space.unwrap_or(0) as u64,
+            ),
+            (
+                "GASNET_PORTAL_MAX_CRED_PER_NODE",
+                settings.max_cred_per_node.unwrap_or(0).into(),
+            ),
+        ]
+    }
+
+    /// An entry that takes messages without a body.
+    pub(crate) fn unmanaged(&self, select: u8, tag: u64) -> MatchEntry {
+        MatchEntry {
+            memory: MeMemory::Nothing,
+            match_bits: select.into(),
+            ignore_bits: IGNORE,
+            source: None,
+            options: MeOptions::PUT,
+            events: MeEvents::OPERATION,
+            tag,
+        }
+    }
+
+    /// An entry over a buffer that messages fill one after the other.
+    pub(crate) fn managed(&self, bytes: usize, select: u8, tag: u64) -> MatchEntry {
+        MatchEntry {
+            memory: MeMemory::Managed {
+                bytes,
+                min_free: self.job.chunk,
+            },
+            match_bits: select.into(),
+            ignore_bits: IGNORE,
+            source: None,
+            options: MeOptions::PUT,
+            events: MeEvents::OPERATION | MeEvents::LINK,
+            tag,
+        }
+    }
+
+    /// Finds the control regions of the peers that are mapped here. All ranks have created theirs.
+    pub(crate) fn map_controls(&mut self) -> Result<()> {
+        let job = &self.job;
+        let find = |peer| {
+            let capabilities = job.ni.reach(peer).capabilities;
+            let is_mapped = capabilities.contains(Capabilities::WINDOW);
+            is_mapped.then(|| job.ni.window(peer, CONTROL))
+        };
+        self.control.map(job.size, find)?;
+        self.job.find_short_cuts();
+        Ok(())
+    }
+}

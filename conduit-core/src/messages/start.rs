@@ -1,0 +1,106 @@
+//! Start of a rank's messages: their buffers and match lists.
+
+use am::lid::LidGenerator;
+use am::select;
+use credits::Plan;
+
+use super::Messages;
+use super::flow::{Accounts, Flow};
+use super::handlers::Handlers;
+use super::inbox::AmSide;
+use super::kind::Kind;
+use super::replies::Replies;
+use super::shuffle::Shuffle;
+use crate::kernel::Kernel;
+use crate::kernel::chunks::SendBuffer;
+use crate::kernel::error::Result;
+use crate::kernel::portal_table::{CHUNKS, SELECT_RPL_RB, index, tag};
+use crate::ni::{MatchEntry, MeMemory, MeOptions, Ni};
+use crate::threads::{Lock, Mode};
+
+/// Reply buffers that injected replies fill in turn.
+const REPLY_BUFFERS: u32 = 3;
+
+impl<M: Mode, H: Clone> Messages<M, H> {
+    /// `replies` are chunks for replies on their way out.
+    pub(crate) fn new<N: Ni>(kernel: &Kernel<N, M>, plan: &Plan, replies: SendBuffer<M>) -> Self {
+        let (job, settings) = (&kernel.job, &kernel.job.settings);
+        let shuffle = |seed| Box::new(Shuffle::new(seed, job.rank));
+        let most_longs = (plan.total() / 2).max(64) as usize;
+        Self {
+            credits: Accounts {
+                flow: Flow::new(plan, job.rank, settings.sb_chunks),
+                scale: plan.scale(),
+                statistics: None,
+            },
+            replies: Replies::new(replies),
+            arriving: Lock::new(AmSide::new(
+                job.size,
+                most_longs,
+                plan.buffer_bytes() as usize,
+                settings.am_limit,
+                settings.shuffle.map(shuffle),
+            )),
+            last_reply: Lock::new(Kind::none()),
+            handlers: Handlers::new(),
+            lids: Lock::new(LidGenerator::new()),
+        }
+    }
+
+    /// Fills the match lists. `facts`: system messages, request buffers with the catch basin behind
+    /// them, reply chunks.
+    pub(crate) fn link<N: Ni>(&self, kernel: &Kernel<N, M>, plan: &Plan) -> Result<()> {
+        for _ in 0..plan.buffers().max(2) {
+            kernel.job.ni.me_append(
+                index::AM,
+                request_buffer(kernel, plan.buffer_bytes() as usize),
+            )?;
+        }
+        let basin = MatchEntry {
+            options: MeOptions::PUT | MeOptions::TRUNCATE | MeOptions::OVERFLOW,
+            ..kernel.unmanaged(select::CB, tag::CATCH_BASIN)
+        };
+        kernel.job.ni.me_append(index::AM, basin)?;
+        // A reply that finds no buffer would be lost and its requester wait for ever, so that is to
+        // be seen.
+        let no_buffer = MatchEntry {
+            match_bits: SELECT_RPL_RB.into(),
+            ..basin
+        };
+        kernel.job.ni.me_append(index::SAFE, no_buffer)?;
+        for _ in 0..REPLY_BUFFERS {
+            kernel.job.ni.me_append(index::SAFE, reply_buffer(kernel))?;
+        }
+        let chunks = MatchEntry {
+            memory: MeMemory::Region {
+                region: CHUNKS,
+                offset: 0,
+                len: kernel.chunks.bytes(),
+            },
+            ..kernel.unmanaged(select::REQ_SB, tag::REQ_SB)
+        };
+        kernel.job.ni.me_append(index::SAFE, chunks)?;
+        Ok(())
+    }
+}
+
+/// A ReqRB, as it is linked at start and again each time it has been drained.
+pub(crate) fn request_buffer<N: Ni, M: Mode>(kernel: &Kernel<N, M>, bytes: usize) -> MatchEntry {
+    kernel.managed(bytes, select::REQ_RB, tag::REQ_RB)
+}
+
+/// A buffer for injected replies.
+pub(crate) fn reply_buffer<N: Ni, M: Mode>(kernel: &Kernel<N, M>) -> MatchEntry {
+    // A rank has at most `sb_chunks` requests outstanding, each with one reply: mostly small
+    // ones, of which a buffer holds about as many. But drained buffers are linked again after a
+    // poll only, and a reply that finds none is lost: so one also holds the largest replies
+    // that a poll may take, and the others are there meanwhile.
+    let outstanding = kernel.job.settings.sb_chunks;
+    let at_once = match kernel.job.settings.safe_limit {
+        0 => outstanding,
+        limit => outstanding.min(limit),
+    };
+    let bytes =
+        (outstanding as usize * 128).max(at_once as usize * kernel.job.chunk) + kernel.job.chunk;
+    kernel.managed(bytes, SELECT_RPL_RB, tag::RPL_RB)
+}
