@@ -27,11 +27,13 @@ pub fn this() -> Pid {
 
 /// Copies `len` bytes to an address of a process.
 ///
-/// # Errors The system's: the range is not memory that can be written, there is no such process, or
-/// it may not be touched. Some of the bytes may have been written.
+/// # Errors
+/// The system's: the range is not memory that can be written, there is no such process, or it may
+/// not be touched. Some of the bytes may have been written.
 ///
-/// # Safety `source` is valid for reads of `len` bytes. That nobody of this process relies on what
-/// is at the address is the word of who gave it.
+/// # Safety
+/// `source` is valid for reads of `len` bytes. That nobody of this process relies on what is at the
+/// address is the word of who gave it.
 pub unsafe fn write(process: Pid, address: u64, source: *const u8, len: usize) -> io::Result<()> {
     // SAFETY: the call only reads the local memory: the caller's promise.
     unsafe {

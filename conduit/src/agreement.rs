@@ -20,7 +20,7 @@ pub(crate) fn check<M: Mode>(member: &Member<M>, signatures: &[String]) -> Resul
     let rank = member.engine().rank();
     let all = signatures.iter().map(|signature| hash(signature));
     let name = hash_of(all.clone().flat_map(u32::to_ne_bytes));
-    match member.engine().meet(CALL, Value::Named(name)) {
+    match member.engine().barriers().meet(CALL, Value::Named(name)) {
         Ok(BarrierOutcome::Match(_)) => return Ok(()),
         Ok(BarrierOutcome::Mismatch(_)) => {}
         Err(error) => return Err(member.failed(CALL, error)),

@@ -223,7 +223,9 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         request: AtomicRequest,
     ) -> Result<T> {
-        let old = (self.member.engine()).atomic_fetch_in(call, target, offset, request);
+        let old = (self.member.engine())
+            .atomics()
+            .atomic_fetch_in(call, target, offset, request);
         Ok(T::from_bits(self.done(call, old)?))
     }
 
@@ -243,6 +245,7 @@ impl<M: Mode> Conduit<M> {
             "atomic",
             self.member
                 .engine()
+                .atomics()
                 .atomic(target, offset, request(op, operand, operand)),
         )
     }
@@ -261,7 +264,10 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<Handle> {
         let (request, completion) = (request(op, operand, operand), Completion::Handle);
         let engine = self.member.engine();
-        let started = engine.atomic_nb(target, offset, request, completion, Blocking::Wait);
+        let started =
+            engine
+                .atomics()
+                .atomic_nb(target, offset, request, completion, Blocking::Wait);
         Ok(self.done("atomic_nb", started)?.unwrap_or(Handle::DONE))
     }
 
@@ -279,7 +285,10 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<Option<Handle>> {
         let (request, completion) = (request(op, operand, operand), Completion::Handle);
         let engine = self.member.engine();
-        let started = engine.atomic_nb(target, offset, request, completion, Blocking::Immediate);
+        let started =
+            engine
+                .atomics()
+                .atomic_nb(target, offset, request, completion, Blocking::Immediate);
         self.done("atomic_nb_immediate", started)
     }
 
@@ -298,7 +307,10 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<()> {
         let (request, completion) = (request(op, operand, operand), Completion::Implicit);
         let engine = self.member.engine();
-        let started = engine.atomic_nb(target, offset, request, completion, Blocking::Wait);
+        let started =
+            engine
+                .atomics()
+                .atomic_nb(target, offset, request, completion, Blocking::Wait);
         self.done("atomic_nbi", started).map(drop)
     }
 
@@ -380,7 +392,9 @@ impl<M: Mode> Conduit<M> {
         let (result, blocking) = (result.cast(), Blocking::Wait);
         // SAFETY: the caller's promise. The old value's bytes are those of a `T`.
         let started = unsafe {
-            engine.atomic_fetch_nb(result, target, offset, request, completion, blocking)
+            engine
+                .atomics()
+                .atomic_fetch_nb(result, target, offset, request, completion, blocking)
         };
         Ok(self.done(call, started)?.unwrap_or(Handle::DONE))
     }

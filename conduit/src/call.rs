@@ -100,7 +100,11 @@ impl<'a, M: Mode> Call<'a, M> {
     ) -> Result<()> {
         let mut words = [0; am::MAX_ARGS];
         let bytes = payload.as_bytes();
-        let checked = self.0.engine().check_medium(self.source(), bytes.len());
+        let checked = self
+            .0
+            .engine()
+            .messages()
+            .check_medium(self.source(), bytes.len());
         let sent = checked.and_then(|()| {
             self.0
                 .reply_medium(handler.id, args.write(&mut words), bytes)

@@ -157,7 +157,10 @@ impl<M: Mode> Conduit<M> {
     /// [failure of the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn barrier(&self) -> Result<()> {
-        let outcome = self.done("barrier", self.member.engine().barrier(Value::Anonymous))?;
+        let outcome = self.done(
+            "barrier",
+            self.member.engine().barriers().barrier(Value::Anonymous),
+        )?;
         self.matched("barrier", outcome)
     }
 
@@ -192,7 +195,7 @@ impl<M: Mode> Conduit<M> {
     /// In a handler. A rank has failed. Another rank has called a barrier or [`Conduit::finish`] instead: then on all ranks. Between
     /// [`Conduit::barrier_notify`] and its wait.
     pub fn quiesce(&self) -> Result<()> {
-        let outcome = self.done("quiesce", self.member.engine().quiesce())?;
+        let outcome = self.done("quiesce", self.member.engine().barriers().quiesce())?;
         self.matched("quiesce", outcome)
     }
 
@@ -203,7 +206,7 @@ impl<M: Mode> Conduit<M> {
     pub fn barrier_named(&self, id: u32) -> Result<()> {
         let outcome = self.done(
             "barrier_named",
-            self.member.engine().barrier(Value::Named(id)),
+            self.member.engine().barriers().barrier(Value::Named(id)),
         )?;
         self.matched("barrier_named", outcome)
     }
@@ -218,7 +221,7 @@ impl<M: Mode> Conduit<M> {
     pub fn barrier_notify(&self, id: Option<u32>) -> Result<()> {
         self.done(
             "barrier_notify",
-            self.member.engine().barrier_notify(value(id)),
+            self.member.engine().barriers().barrier_notify(value(id)),
         )
     }
 
@@ -232,7 +235,10 @@ impl<M: Mode> Conduit<M> {
     /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler and any [failure of
     /// the job](crate::Error#failure-of-the-job).
     pub fn barrier_wait(&self, id: Option<u32>) -> Result<()> {
-        let outcome = self.done("barrier_wait", self.member.engine().barrier_wait(value(id)))?;
+        let outcome = self.done(
+            "barrier_wait",
+            self.member.engine().barriers().barrier_wait(value(id)),
+        )?;
         self.matched("barrier_wait", outcome)
     }
 
@@ -241,7 +247,10 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// As for [`Conduit::barrier_wait`] and [`Conduit::poll`].
     pub fn barrier_try(&self, id: Option<u32>) -> Result<bool> {
-        match self.done("barrier_try", self.member.engine().barrier_try(value(id)))? {
+        match self.done(
+            "barrier_try",
+            self.member.engine().barriers().barrier_try(value(id)),
+        )? {
             Some(outcome) => self.matched("barrier_try", outcome).map(|()| true),
             None => Ok(false),
         }
@@ -273,7 +282,7 @@ impl<M: Mode> Conduit<M> {
         if self.finished.swap(true, Relaxed) {
             return self.done(CALL, Err(EngineError::Finished));
         }
-        let outcome = self.done(CALL, self.member.engine().finish());
+        let outcome = self.done(CALL, self.member.engine().barriers().finish());
         let quiet = outcome.and_then(|outcome| self.matched(CALL, outcome));
         if quiet.is_err() {
             self.finished.store(false, Relaxed);
@@ -301,8 +310,11 @@ impl<M: Mode> Conduit<M> {
     /// rank, and [`EngineError::Protocol`](crate::EngineError::Protocol) if `peer` has returned
     /// credits that it did not hold.
     pub fn send_credits(&self, peer: Rank) -> Result<u32> {
-        self.done("send_credits", self.member.engine().credits(peer))
-            .map(|credits| credits.send)
+        self.done(
+            "send_credits",
+            self.member.engine().messages().credits(peer),
+        )
+        .map(|credits| credits.send)
     }
 
     /// Credits that this rank has lent to `peer`.
@@ -310,8 +322,11 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// As for [`Conduit::send_credits`].
     pub fn lent_credits(&self, peer: Rank) -> Result<u32> {
-        self.done("lent_credits", self.member.engine().credits(peer))
-            .map(|credits| credits.lent)
+        self.done(
+            "lent_credits",
+            self.member.engine().messages().credits(peer),
+        )
+        .map(|credits| credits.lent)
     }
 
     /// How often a request to `peer` had to wait for credits (`gasnet_credit_stalls`).
@@ -319,13 +334,16 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// As for [`Conduit::send_credits`].
     pub fn credit_stalls(&self, peer: Rank) -> Result<u64> {
-        self.done("credit_stalls", self.member.engine().credits(peer))
-            .map(|credits| credits.stalls)
+        self.done(
+            "credit_stalls",
+            self.member.engine().messages().credits(peer),
+        )
+        .map(|credits| credits.stalls)
     }
 
     /// Credits in this rank's bank (`gasnet_banked_credits`).
     pub fn banked_credits(&self) -> u32 {
-        self.member.engine().banked_credits()
+        self.member.engine().messages().banked_credits()
     }
 
     /// Credits that `peer` has taken back from this rank (`gasnet_revoked_credits`).
@@ -333,8 +351,11 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// As for [`Conduit::send_credits`].
     pub fn revoked_credits(&self, peer: Rank) -> Result<u64> {
-        self.done("revoked_credits", self.member.engine().credits(peer))
-            .map(|credits| credits.revoked)
+        self.done(
+            "revoked_credits",
+            self.member.engine().messages().credits(peer),
+        )
+        .map(|credits| credits.revoked)
     }
 }
 

@@ -165,6 +165,7 @@ impl<M: Mode> Member<M> {
         let bootstrap = launcher.bootstrap();
         let attached = self
             .engine
+            .memory()
             .attach_prepared(bootstrap, handlers, bytes, prepare);
         if let Err(EngineError::Bootstrap(_)) = attached {
             // Who knows why has the word.
@@ -186,14 +187,14 @@ impl<M: Mode> Member<M> {
     pub unsafe fn attach_everything(&self) -> Result<()> {
         let mut launcher = self.launcher();
         // SAFETY: the caller's promise.
-        let attached = unsafe { self.engine.attach_everything(launcher.bootstrap()) };
+        let attached = unsafe { self.engine.memory().attach_everything(launcher.bootstrap()) };
         attached.map_err(|error| Error::of("attach", self.engine.rank(), error))
     }
 
     /// Takes part in the others' attach, which fails for all; gives the reason back.
     pub(crate) fn decline_attach(&self, reason: Error) -> Error {
         let mut launcher = self.launcher();
-        match self.engine.decline_attach(launcher.bootstrap()) {
+        match self.engine.memory().decline_attach(launcher.bootstrap()) {
             Ok(()) => reason,
             Err(error) => Error::of("attach", self.engine.rank(), error),
         }

@@ -12,7 +12,7 @@ use crate::{Args, Conduit, Long, Medium, Network, Payload, Result, Short};
 impl<M: Mode> Conduit<M> {
     /// Most payload bytes of a medium, request or reply, whatever its arguments: so many are accepted, and no more.
     pub fn max_medium(&self) -> usize {
-        self.member.engine().max_medium(am::MAX_ARGS)
+        self.member.engine().messages().max_medium(am::MAX_ARGS)
     }
 
     /// Most bytes of a long request to `target`.
@@ -22,8 +22,8 @@ impl<M: Mode> Conduit<M> {
     pub fn max_long_request(&self, target: Rank) -> Result<usize> {
         const CALL: &str = "max_long_request";
         let engine = self.member.engine();
-        self.done(CALL, engine.check_rank(CALL, target))?;
-        Ok(engine.max_long_request(target))
+        self.done(CALL, engine.messages().check_rank(CALL, target))?;
+        Ok(engine.messages().max_long_request(target))
     }
 
     /// Most bytes of a long reply to `target`.
@@ -33,8 +33,8 @@ impl<M: Mode> Conduit<M> {
     pub fn max_long_reply(&self, target: Rank) -> Result<usize> {
         const CALL: &str = "max_long_reply";
         let engine = self.member.engine();
-        self.done(CALL, engine.check_rank(CALL, target))?;
-        Ok(engine.max_long_reply(target))
+        self.done(CALL, engine.messages().check_rank(CALL, target))?;
+        Ok(engine.messages().max_long_reply(target))
     }
 
     /// Runs a handler of shorts on `target`.
@@ -71,7 +71,9 @@ impl<M: Mode> Conduit<M> {
         let (engine, words) = (self.member.engine(), args.write(&mut words));
         self.done(
             call,
-            engine.request_short(target, handler.id, words, blocking),
+            engine
+                .messages()
+                .request_short(target, handler.id, words, blocking),
         )
     }
 
@@ -125,10 +127,12 @@ impl<M: Mode> Conduit<M> {
         let mut words = [0; am::MAX_ARGS];
         let (words, bytes) = (args.write(&mut words), payload.as_bytes());
         let engine = self.member.engine();
-        self.done(call, engine.check_medium(target, bytes.len()))?;
+        self.done(call, engine.messages().check_medium(target, bytes.len()))?;
         self.done(
             call,
-            engine.request_medium(target, handler.id, words, bytes, blocking),
+            engine
+                .messages()
+                .request_medium(target, handler.id, words, bytes, blocking),
         )
     }
 
@@ -154,7 +158,14 @@ impl<M: Mode> Conduit<M> {
         let mut words = [0; am::MAX_ARGS];
         let (words, bytes) = (args.write(&mut words), payload.as_bytes());
         let engine = self.member.engine();
-        let sent = engine.request_long(target, handler.id, words, bytes, offset, Blocking::Wait);
+        let sent = engine.messages().request_long(
+            target,
+            handler.id,
+            words,
+            bytes,
+            offset,
+            Blocking::Wait,
+        );
         self.done("request_long", sent).map(drop)
     }
 
@@ -180,7 +191,7 @@ impl<M: Mode> Conduit<M> {
         let words = args.write(&mut words);
         // SAFETY: the caller's promise.
         let sent = unsafe {
-            self.member.engine().request_long_async(
+            self.member.engine().messages().request_long_async(
                 target,
                 handler.id,
                 words,
@@ -226,7 +237,9 @@ impl<M: Mode> Conduit<M> {
         most: usize,
     ) -> Result<PreparedMedium<'_, M>> {
         let engine = self.member.engine();
-        let prepared = engine.prepare_medium(target, least, most, Blocking::Wait);
+        let prepared = engine
+            .messages()
+            .prepare_medium(target, least, most, Blocking::Wait);
         let prepared = self.done("prepare_medium", prepared)?;
         Ok(PreparedMedium {
             prepared,
@@ -245,7 +258,9 @@ impl<M: Mode> Conduit<M> {
         most: usize,
     ) -> Result<Option<PreparedMedium<'_, M>>> {
         let engine = self.member.engine();
-        let prepared = engine.prepare_medium(target, least, most, Blocking::Immediate);
+        let prepared = engine
+            .messages()
+            .prepare_medium(target, least, most, Blocking::Immediate);
         let prepared = self.done("try_prepare_medium", prepared)?;
         Ok(prepared.is_some().then_some(PreparedMedium {
             prepared,

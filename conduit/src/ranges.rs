@@ -93,7 +93,7 @@ impl<M: Mode> Conduit<M> {
         let here = self.done(CALL, local::<T>(CALL, target, slice, first, from))?;
         let there = remote::<T>(offset, to);
         // SAFETY: ranges of a borrowed slice; the call waits.
-        let put = unsafe { self.member.engine().put_ranges(target, &there, &here) };
+        let put = unsafe { self.member.engine().rma().put_ranges(target, &there, &here) };
         self.done(CALL, put)
     }
 
@@ -135,7 +135,7 @@ impl<M: Mode> Conduit<M> {
         let here = self.done(CALL, local::<T>(CALL, target, slice, first, to))?;
         let there = remote::<T>(offset, from);
         // SAFETY: ranges of a mutably borrowed slice; the call waits.
-        let got = unsafe { self.member.engine().get_ranges(&here, target, &there) };
+        let got = unsafe { self.member.engine().rma().get_ranges(&here, target, &there) };
         self.done(CALL, got)
     }
 }
@@ -163,7 +163,9 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         // SAFETY: borrowed until the scope ends, which waits for the operation.
         let started = unsafe {
             let engine = conduit.member.engine();
-            engine.put_ranges_nb(target, &there, &here, completion, blocking)
+            engine
+                .rma()
+                .put_ranges_nb(target, &there, &here, completion, blocking)
         };
         conduit.done(CALL, started).map(drop)
     }
@@ -193,7 +195,9 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         // SAFETY: mutably borrowed until the scope ends, which waits for the operation.
         let started = unsafe {
             let engine = conduit.member.engine();
-            engine.get_ranges_nb(&here, target, &there, completion, blocking)
+            engine
+                .rma()
+                .get_ranges_nb(&here, target, &there, completion, blocking)
         };
         conduit.done(CALL, started).map(drop)
     }

@@ -44,7 +44,10 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<()> {
         self.done(
             "put",
-            self.member.engine().put(target, offset, source.as_bytes()),
+            self.member
+                .engine()
+                .rma()
+                .put(target, offset, source.as_bytes()),
         )
     }
 
@@ -63,6 +66,7 @@ impl<M: Mode> Conduit<M> {
             "get",
             self.member
                 .engine()
+                .rma()
                 .get(destination.as_mut_bytes(), target, offset),
         )
     }
@@ -105,7 +109,9 @@ impl<M: Mode> Conduit<M> {
         let (engine, source) = (self.member.engine(), source.as_bytes());
         self.done(
             "put_signal",
-            engine.put_signal(target, offset, source, signal, request),
+            engine
+                .rma()
+                .put_signal(target, offset, source, signal, request),
         )
     }
 
@@ -134,7 +140,7 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<Handle> {
         let handle = self.done(
             "put_nb",
-            self.member.engine().put_nb(
+            self.member.engine().rma().put_nb(
                 target,
                 offset,
                 source.as_bytes(),
@@ -158,7 +164,7 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<Option<Handle>> {
         self.done(
             "put_nb_immediate",
-            self.member.engine().put_nb(
+            self.member.engine().rma().put_nb(
                 target,
                 offset,
                 source.as_bytes(),
@@ -185,7 +191,7 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<Handle> {
         // SAFETY: the caller's promise.
         let handle = self.done("put_nb_bulk", unsafe {
-            self.member.engine().put_nb_bulk(
+            self.member.engine().rma().put_nb_bulk(
                 target,
                 offset,
                 source,
@@ -214,7 +220,7 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<Handle> {
         // SAFETY: the caller's promise.
         let handle = self.done("get_nb", unsafe {
-            self.member.engine().get_nb(
+            self.member.engine().rma().get_nb(
                 destination,
                 target,
                 offset,
@@ -239,7 +245,7 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<()> {
         self.done(
             "put_nbi",
-            self.member.engine().put_nb(
+            self.member.engine().rma().put_nb(
                 target,
                 offset,
                 source.as_bytes(),
@@ -267,7 +273,7 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<()> {
         // SAFETY: the caller's promise.
         self.done("put_nbi_bulk", unsafe {
-            self.member.engine().put_nb_bulk(
+            self.member.engine().rma().put_nb_bulk(
                 target,
                 offset,
                 source,
@@ -296,7 +302,7 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<()> {
         // SAFETY: the caller's promise.
         self.done("get_nbi", unsafe {
-            self.member.engine().get_nb(
+            self.member.engine().rma().get_nb(
                 destination,
                 target,
                 offset,
@@ -317,7 +323,7 @@ impl<M: Mode> Conduit<M> {
     pub fn put_value(&self, target: Rank, offset: usize, value: u64, bytes: usize) -> Result<()> {
         let value = value.to_ne_bytes();
         let put = value_bytes("put_value", &value, bytes)
-            .and_then(|value| self.member.engine().put(target, offset, value));
+            .and_then(|value| self.member.engine().rma().put(target, offset, value));
         self.done("put_value", put)
     }
 
@@ -340,6 +346,7 @@ impl<M: Mode> Conduit<M> {
         let started = self
             .member
             .engine()
+            .rma()
             .put_nb(target, offset, value, completion, blocking);
         Ok(self.done(CALL, started)?.unwrap_or(Handle::DONE))
     }
@@ -363,6 +370,7 @@ impl<M: Mode> Conduit<M> {
         let started = self
             .member
             .engine()
+            .rma()
             .put_nb(target, offset, value, completion, blocking);
         self.done(CALL, started).map(drop)
     }
@@ -375,7 +383,7 @@ impl<M: Mode> Conduit<M> {
     pub fn get_value(&self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
         self.done(
             "get_value",
-            self.member.engine().get_value(target, offset, bytes),
+            self.member.engine().rma().get_value(target, offset, bytes),
         )
     }
 
@@ -386,7 +394,7 @@ impl<M: Mode> Conduit<M> {
     pub fn memset(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
         self.done(
             "memset",
-            self.member.engine().memset(target, offset, byte, len),
+            self.member.engine().rma().memset(target, offset, byte, len),
         )
     }
 
@@ -397,7 +405,7 @@ impl<M: Mode> Conduit<M> {
     pub fn memset_nb(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<Handle> {
         let handle = self.done(
             "memset_nb",
-            self.member.engine().memset_nb(
+            self.member.engine().rma().memset_nb(
                 target,
                 offset,
                 byte,
@@ -416,7 +424,7 @@ impl<M: Mode> Conduit<M> {
     pub fn memset_nbi(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
         self.done(
             "memset_nbi",
-            self.member.engine().memset_nb(
+            self.member.engine().rma().memset_nb(
                 target,
                 offset,
                 byte,
@@ -437,7 +445,7 @@ impl<M: Mode> Conduit<M> {
     /// [failure of the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn wait(&self, handle: Handle) -> Result<()> {
-        self.done("wait", self.member.engine().wait(handle))
+        self.done("wait", self.member.engine().rma().wait(handle))
     }
 
     /// Polls once; gives the handle back if the operation has not ended.
@@ -446,7 +454,7 @@ impl<M: Mode> Conduit<M> {
     /// As for [`Conduit::wait`].
     #[inline]
     pub fn try_wait(&self, handle: Handle) -> Result<Option<Handle>> {
-        self.done("try_wait", self.member.engine().try_wait(handle))
+        self.done("try_wait", self.member.engine().rma().try_wait(handle))
     }
 
     /// Waits for all of them; each becomes [`Handle::DONE`].
@@ -454,7 +462,7 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// As for [`Conduit::wait`]. Handles of operations that had ended are [`Handle::DONE`] then.
     pub fn wait_all(&self, handles: &mut [Handle]) -> Result<()> {
-        self.done("wait_all", self.member.engine().wait_all(handles))
+        self.done("wait_all", self.member.engine().rma().wait_all(handles))
     }
 
     /// Waits until at least one of those under way has ended, if any is; gives how many have. They become
@@ -463,7 +471,7 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// As for [`Conduit::wait_all`].
     pub fn wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
-        self.done("wait_some", self.member.engine().wait_some(handles))
+        self.done("wait_some", self.member.engine().rma().wait_some(handles))
     }
 
     /// Polls once: have all ended?
@@ -471,7 +479,10 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// As for [`Conduit::poll`] and [`Conduit::wait_all`].
     pub fn try_wait_all(&self, handles: &mut [Handle]) -> Result<bool> {
-        self.done("try_wait_all", self.member.engine().try_wait_all(handles))
+        self.done(
+            "try_wait_all",
+            self.member.engine().rma().try_wait_all(handles),
+        )
     }
 
     /// Polls once; gives how many of those under way have ended.
@@ -479,7 +490,10 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// As for [`Conduit::poll`] and [`Conduit::wait_all`].
     pub fn try_wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
-        self.done("try_wait_some", self.member.engine().try_wait_some(handles))
+        self.done(
+            "try_wait_some",
+            self.member.engine().rma().try_wait_some(handles),
+        )
     }
 
     /// Waits for this thread's implicit puts.
@@ -490,7 +504,10 @@ impl<M: Mode> Conduit<M> {
     /// job](crate::Error#failure-of-the-job). While operations are under way, also
     /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler.
     pub fn wait_puts(&self) -> Result<()> {
-        self.done("wait_puts", self.member.engine().wait_implicit(Class::PUTS))
+        self.done(
+            "wait_puts",
+            self.member.engine().rma().wait_implicit(Class::PUTS),
+        )
     }
 
     /// Waits for this thread's implicit gets.
@@ -498,7 +515,10 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// As for [`Conduit::wait_puts`].
     pub fn wait_gets(&self) -> Result<()> {
-        self.done("wait_gets", self.member.engine().wait_implicit(Class::GETS))
+        self.done(
+            "wait_gets",
+            self.member.engine().rma().wait_implicit(Class::GETS),
+        )
     }
 
     /// Waits for this thread's implicit atomics.
@@ -506,7 +526,7 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// As for [`Conduit::wait_puts`].
     pub fn wait_atomics(&self) -> Result<()> {
-        let ended = self.member.engine().wait_implicit(Class::ATOMICS);
+        let ended = self.member.engine().rma().wait_implicit(Class::ATOMICS);
         self.done("wait_atomics", ended)
     }
 
@@ -517,7 +537,7 @@ impl<M: Mode> Conduit<M> {
     pub fn wait_implicit(&self) -> Result<()> {
         self.done(
             "wait_implicit",
-            self.member.engine().wait_implicit(Class::all()),
+            self.member.engine().rma().wait_implicit(Class::all()),
         )
     }
 
@@ -528,7 +548,10 @@ impl<M: Mode> Conduit<M> {
     /// [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) while an access region or a
     /// scope is open on this thread.
     pub fn try_puts(&self) -> Result<bool> {
-        self.done("try_puts", self.member.engine().try_implicit(Class::PUTS))
+        self.done(
+            "try_puts",
+            self.member.engine().rma().try_implicit(Class::PUTS),
+        )
     }
 
     /// Polls once: have this thread's implicit gets ended?
@@ -536,7 +559,10 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// As for [`Conduit::try_puts`].
     pub fn try_gets(&self) -> Result<bool> {
-        self.done("try_gets", self.member.engine().try_implicit(Class::GETS))
+        self.done(
+            "try_gets",
+            self.member.engine().rma().try_implicit(Class::GETS),
+        )
     }
 
     /// Polls once: have this thread's implicit atomics ended?
@@ -544,7 +570,7 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// As for [`Conduit::try_puts`].
     pub fn try_atomics(&self) -> Result<bool> {
-        let ended = self.member.engine().try_implicit(Class::ATOMICS);
+        let ended = self.member.engine().rma().try_implicit(Class::ATOMICS);
         self.done("try_atomics", ended)
     }
 
@@ -555,7 +581,7 @@ impl<M: Mode> Conduit<M> {
     pub fn try_implicit(&self) -> Result<bool> {
         self.done(
             "try_implicit",
-            self.member.engine().try_implicit(Class::all()),
+            self.member.engine().rma().try_implicit(Class::all()),
         )
     }
 
@@ -566,7 +592,7 @@ impl<M: Mode> Conduit<M> {
     /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) if an access region
     /// or a scope is open on this thread.
     pub fn begin_region(&self) -> Result<()> {
-        self.done("begin_region", self.member.engine().begin_region())
+        self.done("begin_region", self.member.engine().rma().begin_region())
     }
 
     /// Closes the access region.
@@ -575,7 +601,7 @@ impl<M: Mode> Conduit<M> {
     /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) if no access region
     /// is open on this thread, or only that of a scope.
     pub fn end_region(&self) -> Result<Handle> {
-        self.done("end_region", self.member.engine().end_region())
+        self.done("end_region", self.member.engine().rma().end_region())
     }
 }
 

@@ -30,7 +30,7 @@ struct Region<'a, M: Mode> {
 impl<M: Mode> Region<'_, M> {
     fn end(&mut self) -> Result<()> {
         self.ended = true;
-        let ended = self.conduit.member.engine().end_scope();
+        let ended = self.conduit.member.engine().rma().end_scope();
         self.conduit.done("scope", ended)
     }
 }
@@ -80,7 +80,7 @@ impl<M: Mode> Conduit<M> {
         &'env self,
         f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env, M>) -> Result<R>,
     ) -> Result<R> {
-        self.done("scope", self.member.engine().begin_scope())?;
+        self.done("scope", self.member.engine().rma().begin_scope())?;
         let mut region = Region {
             conduit: self,
             ended: false,
@@ -113,7 +113,9 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         // SAFETY: borrowed until the scope ends, which waits for the operation.
         let started = unsafe {
             let (base, len) = (bytes.as_ptr(), bytes.len());
-            engine.put_nb_bulk(target, offset, base, len, completion, blocking)
+            engine
+                .rma()
+                .put_nb_bulk(target, offset, base, len, completion, blocking)
         };
         self.conduit.done("Scope::put", started).map(drop)
     }
@@ -134,7 +136,9 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         // SAFETY: mutably borrowed until the scope ends, which waits for the operation.
         let started = unsafe {
             let (base, len) = (bytes.as_mut_ptr(), bytes.len());
-            engine.get_nb(base, target, offset, len, completion, blocking)
+            engine
+                .rma()
+                .get_nb(base, target, offset, len, completion, blocking)
         };
         self.conduit.done("Scope::get", started).map(drop)
     }

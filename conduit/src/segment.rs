@@ -65,7 +65,7 @@ impl<'a, M: Mode> Segment<'a, M> {
 
     /// Its bytes, whole pages; 0 in a child of the rank's process (`fork`).
     pub fn len(&self) -> usize {
-        self.engine.segment().map_or(0, |(_, len)| len)
+        self.engine.memory().segment().map_or(0, |(_, len)| len)
     }
 
     /// Whether this rank has none.
@@ -76,7 +76,7 @@ impl<'a, M: Mode> Segment<'a, M> {
     /// Its first byte, aligned to a page; null if it is empty. Valid as long as the [`Conduit`].
     pub fn as_ptr(&self) -> *mut u8 {
         let empty = (std::ptr::null_mut(), 0);
-        self.engine.segment().unwrap_or(empty).0
+        self.engine.memory().segment().unwrap_or(empty).0
     }
 
     #[inline]
@@ -87,7 +87,7 @@ impl<'a, M: Mode> Segment<'a, M> {
 
     #[inline]
     fn range(&self, call: &'static str, offset: usize, len: usize) -> Result<*mut u8> {
-        let range = self.engine.own_range(call, offset, len);
+        let range = self.engine.atomics().own_range(call, offset, len);
         range.map_err(self.error(call))
     }
 
@@ -129,7 +129,7 @@ impl<'a, M: Mode> Segment<'a, M> {
 
     #[inline]
     fn fetch(&self, call: &'static str, offset: usize, request: AtomicRequest) -> Result<u64> {
-        let old = self.engine.atomic_own(call, offset, request);
+        let old = self.engine.atomics().atomic_own(call, offset, request);
         old.map_err(self.error(call))
     }
 
@@ -349,7 +349,7 @@ impl<M: Mode> Conduit<M> {
     /// rank, and [`EngineError::Forked`](crate::EngineError::Forked) in a child of the rank's
     /// process.
     pub fn segment_len(&self, rank: Rank) -> Result<usize> {
-        let segment = self.member.engine().segment_of(rank);
+        let segment = self.member.engine().memory().segment_of(rank);
         Ok(self.done("segment_len", segment)?.len)
     }
 
@@ -358,7 +358,7 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// As for [`Conduit::segment_len`].
     pub fn segment_address(&self, rank: Rank) -> Result<u64> {
-        let segment = self.member.engine().segment_of(rank);
+        let segment = self.member.engine().memory().segment_of(rank);
         Ok(self.done("segment_address", segment)?.address)
     }
 
@@ -367,7 +367,7 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// As for [`Conduit::segment_len`].
     pub fn window(&self, rank: Rank) -> Result<Option<*mut u8>> {
-        let segment = self.member.engine().segment_of(rank);
+        let segment = self.member.engine().memory().segment_of(rank);
         let segment = self.done("window", segment)?;
         let window = segment.window.0;
         Ok((segment.len > 0 && !window.is_null()).then_some(window))

@@ -64,7 +64,7 @@ impl<M: Mode> Drop for Team<'_, M> {
         let id = self.members.id;
         if id != TeamId::JOB {
             // Nothing is under way, as calls wait, and scopes; after a fault it does not matter any more.
-            let _ = self.conduit.member.engine().team_destroy(id);
+            let _ = self.conduit.member.engine().collectives().team_destroy(id);
         }
     }
 }
@@ -115,7 +115,11 @@ impl<'c, M: Mode> Team<'c, M> {
 
     fn join(&self, call: &'static str, join: Join<'_>) -> Result<Option<Team<'c, M>>> {
         let conduit = self.conduit;
-        let made = conduit.member.engine().team_create(self.members.id, join);
+        let made = conduit
+            .member
+            .engine()
+            .collectives()
+            .team_create(self.members.id, join);
         let members = conduit.done(call, made)?;
         Ok(members.map(|members| Team { conduit, members }))
     }
@@ -129,8 +133,10 @@ impl<'c, M: Mode> Team<'c, M> {
     /// [failure of the job](crate::Error#failure-of-the-job).
     pub fn barrier(&self) -> Result<()> {
         let engine = self.conduit.member.engine();
-        self.conduit
-            .done("barrier", engine.team_meet("barrier", self.members.id))
+        self.conduit.done(
+            "barrier",
+            engine.collectives().team_meet("barrier", self.members.id),
+        )
     }
 
     /// Copies `value` from the rank `root` to all others.
@@ -390,7 +396,11 @@ impl<'c, M: Mode> Team<'c, M> {
         );
         let how = call.completion;
         // SAFETY: the caller's promise; where a wait fails the engine has given the memory up.
-        let started = unsafe { engine.move_nb(team, kind, result, source, bytes, sync, how) };
+        let started = unsafe {
+            engine
+                .collectives()
+                .move_nb(team, kind, result, source, bytes, sync, how)
+        };
         self.finish(call, started)
     }
 
@@ -407,7 +417,11 @@ impl<'c, M: Mode> Team<'c, M> {
         let base = values.as_mut_bytes().as_mut_ptr();
         let how = call.completion;
         // SAFETY: as in `start`; the result is the source at all ranks that get it.
-        let started = unsafe { engine.reduce_nb(team, root, base, base, count, reduction, how) };
+        let started = unsafe {
+            engine
+                .collectives()
+                .reduce_nb(team, root, base, base, count, reduction, how)
+        };
         self.finish(call, started)
     }
 
@@ -416,7 +430,7 @@ impl<'c, M: Mode> Team<'c, M> {
         let handle = self.conduit.done(call.name, started)?;
         let engine = self.conduit.member.engine();
         self.conduit
-            .done(call.name, engine.wait_in(call.name, handle))
+            .done(call.name, engine.rma().wait_in(call.name, handle))
     }
 }
 

@@ -193,7 +193,7 @@ unsafe extern "C" fn gex_AD_Create(
     domain.flags.store(flags, Relaxed);
     domain.operations.store(operations, Relaxed);
     domain.team.store(handle.cast_mut(), Relaxed);
-    let direct = job.engine().has_processor_atomics() && matches!(held, Held::Job(_));
+    let direct = job.engine().atomics().has_processor_atomics() && matches!(held, Held::Job(_));
     domain.direct.store(direct.into(), Relaxed);
     // SAFETY: not null; the caller's promise.
     unsafe { place.write(domain.handle()) };
@@ -391,14 +391,20 @@ impl Operation {
         let (engine, blocking) = (job.engine(), Flags::from_bits_retain(self.flags).blocking());
         let offset = offset(engine, rank, self.remote)?;
         if !fetches {
-            return Ok(engine.atomic_nb(rank, offset, request, completion, blocking)?);
+            return Ok(engine
+                .atomics()
+                .atomic_nb(rank, offset, request, completion, blocking)?);
         }
         if self.result.is_null() {
             return Err(Refusal::bad("the place for the result is null"));
         }
         let result = self.result.cast();
         // SAFETY: not null; the caller's promise.
-        Ok(unsafe { engine.atomic_fetch_nb(result, rank, offset, request, completion, blocking)? })
+        Ok(unsafe {
+            engine
+                .atomics()
+                .atomic_fetch_nb(result, rank, offset, request, completion, blocking)?
+        })
     }
 }
 

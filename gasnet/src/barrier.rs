@@ -46,7 +46,10 @@ fn outcome(outcome: BarrierOutcome) -> c_int {
 extern "C" fn gasnet_barrier_notify(id: c_int, flags: c_int) {
     const CALL: &str = "gasnet_barrier_notify";
     let value = sure(CALL, value(id, flags));
-    sure(CALL, Job::of(CALL).engine().barrier_notify(value));
+    sure(
+        CALL,
+        Job::of(CALL).engine().barriers().barrier_notify(value),
+    );
 }
 
 /// Waits until all ranks have arrived: `GASNET_OK`, or `GASNET_ERR_BARRIER_MISMATCH`.
@@ -54,7 +57,10 @@ extern "C" fn gasnet_barrier_notify(id: c_int, flags: c_int) {
 extern "C" fn gasnet_barrier_wait(id: c_int, flags: c_int) -> c_int {
     const CALL: &str = "gasnet_barrier_wait";
     let value = sure(CALL, value(id, flags));
-    outcome(sure(CALL, Job::of(CALL).engine().barrier_wait(value)))
+    outcome(sure(
+        CALL,
+        Job::of(CALL).engine().barriers().barrier_wait(value),
+    ))
 }
 
 /// As [`gasnet_barrier_wait`] after one poll and without waiting: `GASNET_ERR_NOT_READY`, not all have arrived.
@@ -62,7 +68,7 @@ extern "C" fn gasnet_barrier_wait(id: c_int, flags: c_int) -> c_int {
 extern "C" fn gasnet_barrier_try(id: c_int, flags: c_int) -> c_int {
     const CALL: &str = "gasnet_barrier_try";
     let value = sure(CALL, value(id, flags));
-    sure(CALL, Job::of(CALL).engine().barrier_try(value)).map_or(abi::NOT_READY, outcome)
+    sure(CALL, Job::of(CALL).engine().barriers().barrier_try(value)).map_or(abi::NOT_READY, outcome)
 }
 
 /// Notify and wait.
@@ -70,7 +76,7 @@ extern "C" fn gasnet_barrier_try(id: c_int, flags: c_int) -> c_int {
 extern "C" fn gasnet_barrier(id: c_int, flags: c_int) -> c_int {
     const CALL: &str = "gasnet_barrier";
     let value = sure(CALL, value(id, flags));
-    outcome(sure(CALL, Job::of(CALL).engine().barrier(value)))
+    outcome(sure(CALL, Job::of(CALL).engine().barriers().barrier(value)))
 }
 
 /// How the last barrier ended for all ranks: 0, and the id that they agreed on; otherwise it had none.
@@ -80,7 +86,7 @@ extern "C" fn gasnet_barrier(id: c_int, flags: c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnet_barrier_result(id: *mut c_int) -> c_int {
     const CALL: &str = "gasnet_barrier_result";
-    let result = Job::of(CALL).engine().barrier_result();
+    let result = Job::of(CALL).engine().barriers().barrier_result();
     let Some(BarrierOutcome::Match(Some(named))) = result else {
         return 1;
     };
@@ -95,7 +101,7 @@ unsafe extern "C" fn gasnet_barrier_result(id: *mut c_int) -> c_int {
 /// Has the job's barrier of this event ended?
 pub(crate) fn is_over(call: &str, job: &Job, event: usize) -> bool {
     let number = (event >> SHIFT) as u64;
-    sure(call, job.engine().team_barrier_over(number))
+    sure(call, job.engine().barriers().team_barrier_over(number))
 }
 
 /// Starts the barrier of a team. That of all ranks has a faster one than other teams.
@@ -104,9 +110,12 @@ extern "C" fn conduit_gex_barrier(team: *const c_void, flags: u32) -> usize {
     const CALL: &str = "gex_Coll_BarrierNB";
     let (job, team) = team_without_flags(CALL, team, flags);
     if team.id() != TeamId::JOB {
-        return event(Some(sure(CALL, job.engine().barrier_nb(team.id()))));
+        return event(Some(sure(
+            CALL,
+            job.engine().collectives().barrier_nb(team.id()),
+        )));
     }
-    let number = sure(CALL, job.engine().team_barrier_start());
+    let number = sure(CALL, job.engine().barriers().team_barrier_start());
     let event = (number as usize) << SHIFT | EVENT;
     if is_over(CALL, job, event) {
         events::INVALID
@@ -120,10 +129,15 @@ extern "C" fn conduit_gex_barrier(team: *const c_void, flags: u32) -> usize {
 extern "C" fn gex_Coll_BarrierBlocking(team: *const c_void, flags: u32) {
     const CALL: &str = "gex_Coll_BarrierBlocking";
     let (job, team) = team_without_flags(CALL, team, flags);
-    sure(CALL, job.engine().team_meet("barrier_nb", team.id()));
+    sure(
+        CALL,
+        job.engine()
+            .collectives()
+            .team_meet("barrier_nb", team.id()),
+    );
 }
 
 /// The job's barrier where a call of the interface contains one.
 pub(crate) fn all(call: &'static str, job: &Job) -> c_int {
-    code(call, job.engine().team_barrier())
+    code(call, job.engine().barriers().team_barrier())
 }

@@ -169,7 +169,7 @@ unsafe extern "C" fn gex_Coll_BroadcastNB(
     let (result, source) = (result.cast(), source.cast());
     // SAFETY: the caller's promise.
     let started = unsafe {
-        job.engine().move_nb(
+        job.engine().collectives().move_nb(
             team.id(),
             kind,
             result,
@@ -203,7 +203,9 @@ unsafe fn reduce(
     started_event(call, unsafe {
         let engine = job.engine();
         let by_handle = Completion::Handle;
-        engine.reduce_nb(team.id(), root, result, source, count, how, by_handle)
+        engine
+            .collectives()
+            .reduce_nb(team.id(), root, result, source, count, how, by_handle)
     })
 }
 

@@ -9,25 +9,28 @@ use crate::job::Job;
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_send_credits(peer: Rank) -> u32 {
     const CALL: &str = "gasnet_send_credits";
-    sure(CALL, Job::of(CALL).engine().credits(peer)).send
+    sure(CALL, Job::of(CALL).engine().messages().credits(peer)).send
 }
 
 /// How often a request to `peer` had to wait for credits.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_credit_stalls(peer: Rank) -> u64 {
     const CALL: &str = "gasnet_credit_stalls";
-    sure(CALL, Job::of(CALL).engine().credits(peer)).stalls
+    sure(CALL, Job::of(CALL).engine().messages().credits(peer)).stalls
 }
 
 /// Credits in this rank's bank.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_banked_credits() -> u32 {
-    Job::of("gasnet_banked_credits").engine().banked_credits()
+    Job::of("gasnet_banked_credits")
+        .engine()
+        .messages()
+        .banked_credits()
 }
 
 /// Credits that `peer` has taken back from this rank.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_revoked_credits(peer: Rank) -> u64 {
     const CALL: &str = "gasnet_revoked_credits";
-    sure(CALL, Job::of(CALL).engine().credits(peer)).revoked
+    sure(CALL, Job::of(CALL).engine().messages().credits(peer)).revoked
 }

@@ -291,7 +291,7 @@ extern "C" fn gex_EP_BindSegment(
         }
         () => {
             // SAFETY: the client has made it a segment, which is memory that peers write, as long as it is bound.
-            let done = unsafe { job.engine().bind(bound(index, &segment)) };
+            let done = unsafe { job.engine().memory().bind(bound(index, &segment)) };
             if done.is_ok() {
                 let _ = place.set(segment);
             }
@@ -345,7 +345,7 @@ unsafe extern "C" fn gex_EP_PublishBoundSegment(
         all.extend(segment.map(|segment| bound(endpoint.index, segment)));
     }
     job.knows_unmapped();
-    code(CALL, job.engine().publish_bound(team.id(), &all))
+    code(CALL, job.engine().memory().publish_bound(team.id(), &all))
 }
 
 /// `gex_MK_Class_t`, as messages name them.

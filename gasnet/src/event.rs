@@ -56,9 +56,9 @@ fn is_over(call: &str, job: &Job, event: usize) -> bool {
     }
     let (handle, leaf) = operation(call, event);
     if leaf {
-        job.engine().has_ended(&handle)
+        job.engine().rma().has_ended(&handle)
     } else {
-        sure(call, job.engine().test(handle)).is_none()
+        sure(call, job.engine().rma().test(handle)).is_none()
     }
 }
 

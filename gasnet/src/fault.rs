@@ -118,7 +118,7 @@ impl From<EngineError> for Refusal {
 
 /// Where a rank's segment begins; 0 if it has none.
 fn base_of(rank: conduit::Rank) -> u64 {
-    let segment = Job::get().and_then(|job| job.engine().segment_of(rank).ok());
+    let segment = Job::get().and_then(|job| job.engine().memory().segment_of(rank).ok());
     segment.map_or(0, |segment| segment.address)
 }
 

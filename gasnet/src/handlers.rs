@@ -109,7 +109,7 @@ impl Registered {
 
 /// The address of a long's payload. That of an empty one travels as it is.
 fn landed(message: &Message<'_, Mode>, offset: usize, length: usize) -> *mut c_void {
-    let base = match message.engine().segment() {
+    let base = match message.engine().memory().segment() {
         Ok((base, _)) if length > 0 => base,
         _ => std::ptr::null_mut(),
     };

@@ -28,7 +28,10 @@ fn classes(categories: Categories) -> Class {
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_nbi_test(categories: Categories, _flags: u32) -> c_int {
     const CALL: &str = "gex_NBI_Test";
-    let test = Job::of(CALL).engine().test_implicit(classes(categories));
+    let test = Job::of(CALL)
+        .engine()
+        .rma()
+        .test_implicit(classes(categories));
     ready(sure(CALL, test))
 }
 
@@ -38,8 +41,8 @@ extern "C" fn conduit_gex_nbi_wait(categories: Categories, _flags: u32) {
     const CALL: &str = "gex_NBI_Wait";
     let engine = Job::of(CALL).engine();
     let classes = classes(categories);
-    if !sure(CALL, engine.try_implicit(classes)) {
-        sure(CALL, engine.wait_implicit(classes));
+    if !sure(CALL, engine.rma().try_implicit(classes)) {
+        sure(CALL, engine.rma().wait_implicit(classes));
     }
 }
 
@@ -47,12 +50,12 @@ extern "C" fn conduit_gex_nbi_wait(categories: Categories, _flags: u32) {
 #[unsafe(no_mangle)]
 extern "C" fn gex_NBI_BeginAccessRegion(_flags: u32) {
     const CALL: &str = "gex_NBI_BeginAccessRegion";
-    sure(CALL, Job::of(CALL).engine().begin_region());
+    sure(CALL, Job::of(CALL).engine().rma().begin_region());
 }
 
 /// Ends the access region: one event for all its operations.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_nbi_end_region(_flags: u32) -> usize {
     const CALL: &str = "gex_NBI_EndAccessRegion";
-    event(Some(sure(CALL, Job::of(CALL).engine().end_region())))
+    event(Some(sure(CALL, Job::of(CALL).engine().rma().end_region())))
 }

@@ -215,7 +215,7 @@ impl Job {
     pub(crate) fn bound_segment(&self) -> *const c_void {
         if let Some(created) = self.objects.endpoints.of_first() {
             created.handle()
-        } else if self.everything || self.engine().segment().is_err() {
+        } else if self.everything || self.engine().memory().segment().is_err() {
             std::ptr::null()
         } else {
             self.objects.segment.handle()
@@ -233,7 +233,7 @@ impl Job {
 
     /// A neighbour's segment: its address there, where it is mapped here, its bytes.
     pub(crate) fn mapped_segment(&self, rank: Rank) -> Option<(usize, *mut u8, usize)> {
-        let segment = self.engine().segment_of(rank).ok()?;
+        let segment = self.engine().memory().segment_of(rank).ok()?;
         let window = self.window(rank, &segment);
         (!window.is_null()).then_some((segment.address as usize, window, segment.len))
     }
@@ -292,7 +292,7 @@ impl Job {
     /// Lets the inline functions see the segments.
     pub(crate) fn show_segments(&self) -> Result<(), Refusal> {
         for (rank, place) in (0..self.size()).zip(&conduit_gex_segments) {
-            let segment = self.engine().segment_of(rank)?;
+            let segment = self.engine().memory().segment_of(rank)?;
             place.show(&segment, self.window(rank, &segment));
         }
         // SAFETY: the function lives as long as the process, and only stores to atomics and makes system calls. That there is no memory

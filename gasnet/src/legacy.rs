@@ -110,7 +110,14 @@ unsafe extern "C" fn conduit_gasnet_request_long_async(
         let source = (payload.as_ptr(), bytes);
         // SAFETY: the caller's promise.
         Ok(unsafe {
-            engine.request_long_async(rank, handler, words, source, offset, Blocking::Wait)?
+            engine.messages().request_long_async(
+                rank,
+                handler,
+                words,
+                source,
+                offset,
+                Blocking::Wait,
+            )?
         })
     });
     started(CALL, Flags::RETURN_ERRORS, sent)
@@ -158,7 +165,7 @@ extern "C" fn conduit_gasnet_get_nb_val(
     };
     // SAFETY: `bytes` of the boxed word, which nobody touches until the handle has ended; the box stays till then.
     let got = unsafe {
-        engine.get_nb(
+        engine.rma().get_nb(
             place.add(skipped),
             rank,
             offset,
@@ -193,11 +200,11 @@ unsafe extern "C" fn conduit_gasnet_wait_valget(pending: *mut PendingValue) -> u
     let engine = Job::of(CALL).engine();
     sure(
         CALL,
-        engine.wait_until_in(CALL, || engine.has_ended(handle)),
+        engine.wait_until_in(CALL, || engine.rma().has_ended(handle)),
     );
     // SAFETY: the operation has ended, so the word is this thread's alone.
     let value = unsafe { *value.get() };
     let PendingValue { handle, .. } = *pending;
-    sure(CALL, engine.wait(handle));
+    sure(CALL, engine.rma().wait(handle));
     value
 }

@@ -90,8 +90,11 @@ unsafe extern "C" fn conduit_gex_collective(
     let (result, source) = (result.cast(), source.cast());
     let by_handle = Completion::Handle;
     // SAFETY: the caller's promise.
-    let started =
-        unsafe { engine.move_nb(team.id(), kind, result, source, bytes, sync, by_handle) };
+    let started = unsafe {
+        engine
+            .collectives()
+            .move_nb(team.id(), kind, result, source, bytes, sync, by_handle)
+    };
     event(Some(sure(call, started)))
 }
 

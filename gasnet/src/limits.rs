@@ -23,7 +23,7 @@ extern "C" fn gex_AM_MaxArgs() -> c_uint {
 fn medium(call: &str) -> usize {
     // As with the most arguments: a limit that is the same for all counts is one that clients can rely on.
     match Job::get() {
-        Some(job) => job.engine().max_medium(am::MAX_ARGS),
+        Some(job) => job.engine().messages().max_medium(am::MAX_ARGS),
         None => limits::max_medium(chunk_to_be(call), am::MAX_ARGS),
     }
 }
@@ -44,14 +44,14 @@ fn long_reply(call: &str) -> usize {
     };
     let engine = job.engine();
     (0..engine.size())
-        .map(|rank| engine.max_long_reply(rank))
+        .map(|rank| engine.messages().max_long_reply(rank))
         .min()
         .unwrap_or(0)
 }
 
 fn long_request() -> usize {
     match Job::get() {
-        Some(job) => job.engine().max_long_request(job.rank()),
+        Some(job) => job.engine().messages().max_long_request(job.rank()),
         None => limits::MAX_LONG,
     }
 }
@@ -150,7 +150,10 @@ extern "C" fn gex_AM_MaxReplyLong(
 ) -> usize {
     const CALL: &str = "gex_AM_MaxReplyLong";
     let (engine, rank) = engine_for(CALL, team, rank);
-    let long = rank.map_or_else(|| long_reply(CALL), |rank| engine.max_long_reply(rank));
+    let long = rank.map_or_else(
+        || long_reply(CALL),
+        |rank| engine.messages().max_long_reply(rank),
+    );
     prepared(engine, long, flags)
 }
 
@@ -179,5 +182,9 @@ unsafe extern "C" fn gex_Token_MaxReplyLong(
     // SAFETY: the caller's promise.
     let message = unsafe { token("gex_Token_MaxReplyLong", handle) }.message;
     let engine = message.engine();
-    prepared(engine, engine.max_long_reply(message.source()), flags)
+    prepared(
+        engine,
+        engine.messages().max_long_reply(message.source()),
+        flags,
+    )
 }

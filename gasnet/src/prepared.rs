@@ -175,8 +175,12 @@ impl Wish {
             Place::Client(self.client)
         } else if self.kind == Kind::RequestMedium {
             let engine = Job::of(call).engine();
-            let prepared =
-                engine.prepare_medium(self.rank, self.least, size, self.flags.blocking());
+            let prepared = engine.messages().prepare_medium(
+                self.rank,
+                self.least,
+                size,
+                self.flags.blocking(),
+            );
             match sure(call, prepared) {
                 Some(prepared) => Place::Chunk(prepared),
                 None => return std::ptr::null(),
@@ -248,13 +252,13 @@ impl Wish {
 
 /// A long's payload in a buffer of the thread is at most as long as a medium's, so that the buffer stays small.
 pub(crate) fn own_buffer_limit(engine: &TheEngine, long: usize) -> usize {
-    long.min(engine.max_medium(am::MAX_ARGS))
+    long.min(engine.messages().max_medium(am::MAX_ARGS))
 }
 
 /// Most bytes of what is prepared, where a long of fixed payload has at most `long`.
 fn limit(engine: &TheEngine, kind: Kind, client: *mut c_void, long: usize) -> usize {
     match (kind.is_long(), client.is_null()) {
-        (false, _) => engine.max_medium(am::MAX_ARGS),
+        (false, _) => engine.messages().max_medium(am::MAX_ARGS),
         (true, false) => long,
         (true, true) => own_buffer_limit(engine, long),
     }
@@ -280,7 +284,7 @@ unsafe extern "C" fn conduit_gex_prepare_request(
     let call = kind.prepare();
     let job = Job::of(call);
     job.check_rank(call, rank);
-    let long = job.engine().max_long_request(rank);
+    let long = job.engine().messages().max_long_request(rank);
     let limit = limit(job.engine(), kind, client, long);
     Wish {
         kind,
@@ -317,7 +321,7 @@ unsafe extern "C" fn conduit_gex_prepare_reply(
     let message = unsafe { token(kind.prepare(), handle) }.message;
     let engine = message.engine();
     let rank = message.source();
-    let limit = limit(engine, kind, client, engine.max_long_reply(rank));
+    let limit = limit(engine, kind, client, engine.messages().max_long_reply(rank));
     Wish {
         kind,
         rank,
@@ -453,18 +457,19 @@ impl Open {
         let token = |token| -> &Token<'_> { unsafe { crate::handlers::token(call, token) } };
         let blocking = flags.blocking();
         let sent = match self.kind {
-            Kind::RequestMedium => {
-                engine.request_medium(self.rank, handler, words, payload, blocking)?
-            }
-            Kind::RequestLong if matches!(self.place, Place::Destination(_)) => engine
-                .request_long_in_place(
+            Kind::RequestMedium => engine
+                .messages()
+                .request_medium(self.rank, handler, words, payload, blocking)?,
+            Kind::RequestLong if matches!(self.place, Place::Destination(_)) => {
+                engine.messages().request_long_in_place(
                     self.rank,
                     handler,
                     words,
                     payload.len(),
                     offset()?,
                     blocking,
-                )?,
+                )?
+            }
             Kind::ReplyLong if matches!(self.place, Place::Destination(_)) => {
                 let offset = offset()?;
                 token(self.token).message.reply_long_in_place(
@@ -475,9 +480,14 @@ impl Open {
                 )?;
                 true
             }
-            Kind::RequestLong => {
-                engine.request_long(self.rank, handler, words, payload, offset()?, blocking)?
-            }
+            Kind::RequestLong => engine.messages().request_long(
+                self.rank,
+                handler,
+                words,
+                payload,
+                offset()?,
+                blocking,
+            )?,
             Kind::ReplyMedium => {
                 token(self.token)
                     .message

@@ -30,7 +30,9 @@ unsafe extern "C" fn conduit_gex_request_short(
     // SAFETY: the caller's promise.
     let words = unsafe { arguments(count, words) };
     let engine = Job::of(SHORT).engine();
-    let sent = engine.request_short(rank, handler, words, flags.blocking());
+    let sent = engine
+        .messages()
+        .request_short(rank, handler, words, flags.blocking());
     requested(SHORT, flags, engine, rank, sent)
 }
 
@@ -59,7 +61,9 @@ unsafe extern "C" fn conduit_gex_request_medium(
         Ok(payload) => payload,
         Err(refusal) => return started(MEDIUM, flags, Err(refusal)),
     };
-    let sent = engine.request_medium(rank, handler, words, payload, flags.blocking());
+    let sent = engine
+        .messages()
+        .request_medium(rank, handler, words, payload, flags.blocking());
     // SAFETY: the caller's promise.
     unsafe { finished_locally(&sent, local) };
     requested(MEDIUM, flags, engine, rank, sent)
@@ -92,7 +96,10 @@ unsafe extern "C" fn conduit_gex_request_long(
         Ok(placed) => placed,
         Err(refusal) => return started(LONG, flags, Err(refusal)),
     };
-    let sent = engine.request_long(rank, handler, words, payload, offset, flags.blocking());
+    let sent =
+        engine
+            .messages()
+            .request_long(rank, handler, words, payload, offset, flags.blocking());
     // SAFETY: the caller's promise.
     unsafe { finished_locally(&sent, local) };
     requested(LONG, flags, engine, rank, sent)
@@ -143,7 +150,7 @@ pub(crate) fn offset(
     rank: Rank,
     address: *const c_void,
 ) -> Result<usize, EngineError> {
-    let base = engine.segment_of(rank)?.address;
+    let base = engine.memory().segment_of(rank)?.address;
     Ok(address.addr().wrapping_sub(base as usize))
 }
 

@@ -66,7 +66,7 @@ fn place(job: &Job, rank: Rank, address: *const c_void, bytes: usize) -> Result<
     }
     let engine = job.engine();
     // Without a segment there is still what is bound.
-    let segment = engine.segment_of(rank);
+    let segment = engine.memory().segment_of(rank);
     if let Ok(segment) = segment {
         let len = segment.len;
         let offset = address.addr().wrapping_sub(segment.address as usize);
@@ -74,7 +74,7 @@ fn place(job: &Job, rank: Rank, address: *const c_void, bytes: usize) -> Result<
             return Ok(Place::Segment(offset));
         }
     }
-    match engine.bound_at(rank, address.addr() as u64, bytes) {
+    match engine.memory().bound_at(rank, address.addr() as u64, bytes) {
         Some(bound) => Ok(Place::Bound(bound.index)),
         None => Ok(Place::Segment(offset(engine, rank, address)?)),
     }
@@ -120,18 +120,22 @@ unsafe fn start_put(
     } = how;
     let (engine, from, len) = (job.engine(), source.as_ptr(), source.len());
     Ok(match place(job, rank, remote, len)? {
-        Place::Segment(offset) if reusable => {
-            engine.put_nb(rank, offset, source, completion, blocking)?
-        }
+        Place::Segment(offset) if reusable => engine
+            .rma()
+            .put_nb(rank, offset, source, completion, blocking)?,
         // SAFETY: the caller's promise.
         Place::Segment(offset) => unsafe {
-            engine.put_nb_bulk(rank, offset, from, len, completion, blocking)?
+            engine
+                .rma()
+                .put_nb_bulk(rank, offset, from, len, completion, blocking)?
         },
         // SAFETY: as above.
         Place::Bound(index) => unsafe {
             let address = remote.addr() as u64;
             let to = (rank, index);
-            engine.bound_put_nb(to, address, from, len, reusable, completion, blocking)?
+            engine
+                .memory()
+                .bound_put_nb(to, address, from, len, reusable, completion, blocking)?
         },
     })
 }
@@ -157,12 +161,19 @@ unsafe fn start_get(
     // SAFETY: the caller's promise.
     Ok(unsafe {
         match place {
-            Place::Segment(offset) => {
-                engine.get_nb(local, rank, offset, bytes, completion, blocking)?
-            }
+            Place::Segment(offset) => engine
+                .rma()
+                .get_nb(local, rank, offset, bytes, completion, blocking)?,
             Place::Bound(index) => {
                 let address = remote.addr() as u64;
-                engine.bound_get_nb(local, (rank, index), address, bytes, completion, blocking)?
+                engine.memory().bound_get_nb(
+                    local,
+                    (rank, index),
+                    address,
+                    bytes,
+                    completion,
+                    blocking,
+                )?
             }
         }
     })
@@ -190,7 +201,7 @@ fn implicit(flags: Flags) -> How {
 
 /// Waits for what was started and can't have been refused.
 fn finish(job: &Job, started: Option<Handle>) -> Result<bool, Refusal> {
-    job.engine().wait(started.unwrap_or(Handle::DONE))?;
+    job.engine().rma().wait(started.unwrap_or(Handle::DONE))?;
     Ok(true)
 }
 
@@ -465,7 +476,10 @@ extern "C" fn gasnet_memset(rank: Rank, remote: *mut c_void, byte: c_int, bytes:
     const CALL: &str = "gasnet_memset";
     let job = Job::of(CALL);
     let offset = sure(CALL, segment_place(job, rank, remote, bytes));
-    sure(CALL, job.engine().memset(rank, offset, byte as u8, bytes));
+    sure(
+        CALL,
+        job.engine().rma().memset(rank, offset, byte as u8, bytes),
+    );
 }
 
 /// `gasnet_memset_nb`.
@@ -479,7 +493,7 @@ extern "C" fn conduit_gex_memset_nb(
     const CALL: &str = "gasnet_memset_nb";
     let job = Job::of(CALL);
     let offset = sure(CALL, segment_place(job, rank, remote, bytes));
-    let set = job.engine().memset_nb(
+    let set = job.engine().rma().memset_nb(
         rank,
         offset,
         byte as u8,
@@ -496,7 +510,7 @@ extern "C" fn gasnet_memset_nbi(rank: Rank, remote: *mut c_void, byte: c_int, by
     const CALL: &str = "gasnet_memset_nbi";
     let job = Job::of(CALL);
     let offset = sure(CALL, segment_place(job, rank, remote, bytes));
-    let set = job.engine().memset_nb(
+    let set = job.engine().rma().memset_nb(
         rank,
         offset,
         byte as u8,

@@ -86,7 +86,7 @@ fn place(call: &str, handle: *const c_void) -> (*mut c_void, usize) {
     let (job, segment) = segment(call, handle);
     match segment {
         AnySegment::Attached(_) => {
-            let attached = job.engine().segment();
+            let attached = job.engine().memory().segment();
             attached.map_or((std::ptr::null_mut(), 0), |(base, len)| (base.cast(), len))
         }
         AnySegment::Created(created) => created.place(),
@@ -113,7 +113,7 @@ fn segment_of(job: &Job, rank: Rank) -> Option<Segment> {
     if job.everything {
         return None;
     }
-    let segment = job.engine().segment_of(rank).ok();
+    let segment = job.engine().memory().segment_of(rank).ok();
     segment.filter(|segment| segment.len > 0)
 }
 
@@ -192,7 +192,7 @@ unsafe extern "C" fn conduit_gex_query_bound_nb(
     let none = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
     let found = match remote_index(team) {
         0 => segment_of(job, rank).map(|segment| told(job, rank, segment)),
-        index => job.engine().bound(rank, index).map(|bound| {
+        index => job.engine().memory().bound(rank, index).map(|bound| {
             let owner = std::ptr::without_provenance_mut(bound.address as usize);
             let here = if rank == job.rank() {
                 owner
@@ -222,7 +222,7 @@ unsafe extern "C" fn gasnet_getSegmentInfo(table: *mut SegmentInfo, count: c_int
             )));
         }
         for rank in 0..job.size().min(count.cast_unsigned()) {
-            let segment = job.engine().segment_of(rank)?;
+            let segment = job.engine().memory().segment_of(rank)?;
             let address = std::ptr::without_provenance_mut(segment.address as usize);
             let size = segment.len;
             // SAFETY: below `count`; the caller's promise.

@@ -136,7 +136,7 @@ fn no_flags(call: &str, flags: u32) {
 pub(crate) fn team_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank {
     let rank = named_rank(call, handle, rank);
     let index = remote_index(handle);
-    if index != 0 && Job::of(call).engine().bound(rank, index).is_none() {
+    if index != 0 && Job::of(call).engine().memory().bound(rank, index).is_none() {
         fatal(
             call,
             &format_args!("rank {rank} has published no memory bound to endpoint {index}"),
@@ -241,7 +241,10 @@ fn make(
     join: Join<'_>,
     scratch: Option<Memvec>,
 ) -> *const c_void {
-    let made = sure(call, job.engine().team_create(parent.id(), join));
+    let made = sure(
+        call,
+        job.engine().collectives().team_create(parent.id(), join),
+    );
     let handle = made.map_or(0, |team| {
         job.objects.teams.add(Named {
             object: Object::new(),
@@ -374,7 +377,7 @@ unsafe extern "C" fn gex_TM_Destroy(
 ) -> c_int {
     const CALL: &str = "gex_TM_Destroy";
     let (job, team) = team(CALL, handle);
-    sure(CALL, job.engine().team_destroy(team.id()));
+    sure(CALL, job.engine().collectives().team_destroy(team.id()));
     job.objects.teams.teams.write().remove(&handle.addr());
     match team.scratch {
         Some(scratch) if !place.is_null() => {

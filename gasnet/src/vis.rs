@@ -146,7 +146,7 @@ unsafe fn sides<'a>(
     here: &Ranges,
 ) -> (&'static TheEngine, Places<'a>, Places<'a>) {
     let engine = Job::of(call).engine();
-    let base = sure(call, engine.segment_of(rank)).address;
+    let base = sure(call, engine.memory().segment_of(rank)).address;
     // SAFETY: the caller's promise.
     let (there, here) = unsafe {
         (
@@ -178,7 +178,7 @@ fn result(
         (_, None) => events::NO_OP,
         (forms::NBI, Some(_)) => 0,
         (_, Some(handle)) => {
-            sure(call, engine.wait(handle));
+            sure(call, engine.rma().wait(handle));
             0
         }
     }
@@ -204,16 +204,20 @@ unsafe extern "C" fn conduit_gex_vis_put(
     let (engine, there, here) = unsafe { sides(&call, rank, there, here) };
     if let Some((handler, source, bytes)) = ARMED.take() {
         // SAFETY: the caller's promise; the payload's is that of who has armed it.
-        let put = unsafe { engine.put_ranges(rank, &there, &here) };
+        let put = unsafe { engine.rma().put_ranges(rank, &there, &here) };
         sure(&call, put);
         // SAFETY: as above.
         let payload = sure(&call, unsafe { payload(source, bytes) });
-        sure(&call, engine.complete_at_peer(rank, handler, payload));
+        sure(&call, engine.rma().complete_at_peer(rank, handler, payload));
         return 0;
     }
     let (completion, blocking) = (completion(form), flags.blocking());
     // SAFETY: the caller's promise.
-    let started = unsafe { engine.put_ranges_nb(rank, &there, &here, completion, blocking) };
+    let started = unsafe {
+        engine
+            .rma()
+            .put_ranges_nb(rank, &there, &here, completion, blocking)
+    };
     result(&call, engine, form, started)
 }
 
@@ -236,7 +240,11 @@ unsafe extern "C" fn conduit_gex_vis_get(
     let (engine, there, here) = unsafe { sides(&call, rank, there, here) };
     let (completion, blocking) = (completion(form), flags.blocking());
     // SAFETY: the caller's promise.
-    let started = unsafe { engine.get_ranges_nb(&here, rank, &there, completion, blocking) };
+    let started = unsafe {
+        engine
+            .rma()
+            .get_ranges_nb(&here, rank, &there, completion, blocking)
+    };
     result(&call, engine, form, started)
 }
 

@@ -118,22 +118,26 @@ fn thread<N: Ni>(engine: &Engine<N, Par>, number: u32) -> Result<()> {
         for to in 0..RANKS {
             let bytes = bytes(round << 8 | to << 4 | number);
             let handle =
-                engine.put_nb(to, at, &bytes[..700], Completion::Handle, Blocking::Wait)?;
-            engine.put_nb(
+                engine
+                    .rma()
+                    .put_nb(to, at, &bytes[..700], Completion::Handle, Blocking::Wait)?;
+            engine.rma().put_nb(
                 to,
                 at + 700,
                 &bytes[700..],
                 Completion::Implicit,
                 Blocking::Wait,
             )?;
-            engine.request_short(to, REQUEST, &[round], Blocking::Wait)?;
-            engine.atomic(to, COUNTER, add)?;
+            engine
+                .messages()
+                .request_short(to, REQUEST, &[round], Blocking::Wait)?;
+            engine.atomics().atomic(to, COUNTER, add)?;
             if let Some(handle) = handle {
-                engine.wait(handle)?;
+                engine.rma().wait(handle)?;
             }
-            engine.wait_implicit(Class::all())?;
+            engine.rma().wait_implicit(Class::all())?;
             let mut found = vec![0; bytes.len()];
-            engine.get(&mut found, to, at)?;
+            engine.rma().get(&mut found, to, at)?;
             assert!(found == bytes, "round {round} to rank {to}");
         }
     }
@@ -147,7 +151,9 @@ fn rank<N: Ni + Send + Sync + 'static>(
 ) -> Result<()> {
     let engine = Engine::<N, Par>::start(end, &mut circle, settings)?;
     let come = Arc::new(Come::default());
-    engine.attach(&mut circle, &mut handlers(&come), COUNTER + 8)?;
+    engine
+        .memory()
+        .attach(&mut circle, &mut handlers(&come), COUNTER + 8)?;
     let ended: Result<Vec<()>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|number| {
@@ -167,8 +173,8 @@ fn rank<N: Ni + Send + Sync + 'static>(
     engine.wait_until(|| {
         come.requests.load(Relaxed) == sent && come.replies.load(Relaxed) == sent / 2
     })?;
-    engine.barrier(Value::Anonymous)?;
-    assert_eq!(engine.get_value(engine.rank(), COUNTER, 8)?, sent);
+    engine.barriers().barrier(Value::Anonymous)?;
+    assert_eq!(engine.rma().get_value(engine.rank(), COUNTER, 8)?, sent);
     // Others may still need what this rank has to pass on.
     let mut is_done = false;
     while circle.all.done.load(Relaxed) < RANKS {

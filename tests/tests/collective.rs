@@ -195,12 +195,20 @@ impl UnderWay {
         // SAFETY: the vectors live in `UnderWay`, unused until the handle has been waited for.
         let handle = unsafe {
             match operation.kind {
-                Kind::Moves(kind) => {
-                    engine.move_nb(id, kind, to, from, bytes, operation.sync, by_handle)
-                }
+                Kind::Moves(kind) => engine.collectives().move_nb(
+                    id,
+                    kind,
+                    to,
+                    from,
+                    bytes,
+                    operation.sync,
+                    by_handle,
+                ),
                 Kind::Sum { to: root } => {
                     let how = Reduction::Known(DataType::U64, ReduceOp::Add);
-                    engine.reduce_nb(id, root, to, from, bytes / 8, how, by_handle)
+                    engine
+                        .collectives()
+                        .reduce_nb(id, root, to, from, bytes / 8, how, by_handle)
                 }
                 Kind::Xor { to: root, element } => {
                     let function = Box::new(move |left: &[u8], right: &mut [u8]| {
@@ -215,7 +223,15 @@ impl UnderWay {
                         function,
                         in_order: number.is_multiple_of(2),
                     };
-                    engine.reduce_nb(id, root, to, from, bytes / element, how, by_handle)
+                    engine.collectives().reduce_nb(
+                        id,
+                        root,
+                        to,
+                        from,
+                        bytes / element,
+                        how,
+                        by_handle,
+                    )
                 }
             }
         };
@@ -239,7 +255,10 @@ impl UnderWay {
             source,
             result,
         } = self;
-        engine.wait(handle).map_err(|error| error.to_string())?;
+        engine
+            .rma()
+            .wait(handle)
+            .map_err(|error| error.to_string())?;
         drop(source);
         let gets = operation.to().is_none_or(|to| to == team.rank);
         if gets && result != operation.expected(number, team.rank) {
@@ -254,7 +273,7 @@ struct Teams(Vec<(Rc<[u32]>, Option<Team>)>);
 
 impl Teams {
     fn new(engine: &Rank) -> Self {
-        let all = engine.team(TeamId::JOB).unwrap();
+        let all = engine.collectives().team(TeamId::JOB).unwrap();
         Self(vec![((0..engine.size()).collect(), Some(all))])
     }
 
@@ -293,6 +312,7 @@ impl Teams {
             }
         };
         let mut team = engine
+            .collectives()
             .team_create(parent.id, join)
             .map_err(|error| error.to_string())?;
         for ranks in made.iter().filter(|ranks| !ranks.is_empty()) {
@@ -316,9 +336,10 @@ impl Teams {
             let (_, team) = self.0.remove(1);
             if let Some(team) = team {
                 engine
+                    .collectives()
                     .team_destroy(team.id)
                     .map_err(|error| error.to_string())?;
-                assert!(engine.team(team.id).is_err());
+                assert!(engine.collectives().team(team.id).is_err());
             }
         }
         Ok(())
@@ -468,19 +489,22 @@ fn a_team_is_not_left_during_an_operation() {
         let text = |error: conduit_core::kernel::Error| error.to_string();
         let engine = Rank::start(end, &mut meeting, &settings()).map_err(text)?;
         let join = Join::Color { color: 1, key: 0 };
-        let team = engine.team_create(TeamId::JOB, join).map_err(text)?;
+        let team = engine
+            .collectives()
+            .team_create(TeamId::JOB, join)
+            .map_err(text)?;
         let team = team.expect("all have the same color").id;
         if engine.rank() == 0 {
             // Rank 0 is the root: it sends nothing before rank 1 has started the barrier.
-            let started = engine.barrier_nb(team).map_err(text)?;
-            assert!(engine.team_destroy(team).is_err());
-            engine.team_barrier().map_err(text)?;
-            engine.wait(started).map_err(text)?;
+            let started = engine.collectives().barrier_nb(team).map_err(text)?;
+            assert!(engine.collectives().team_destroy(team).is_err());
+            engine.barriers().team_barrier().map_err(text)?;
+            engine.rma().wait(started).map_err(text)?;
         } else {
-            engine.team_barrier().map_err(text)?;
-            engine.team_meet("test", team).map_err(text)?;
+            engine.barriers().team_barrier().map_err(text)?;
+            engine.collectives().team_meet("test", team).map_err(text)?;
         }
-        engine.team_destroy(team).map_err(text)?;
+        engine.collectives().team_destroy(team).map_err(text)?;
         let mut fault = Ok(());
         meeting.leave(|| fault = engine.poll().map(drop).map_err(text));
         fault

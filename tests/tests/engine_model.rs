@@ -224,6 +224,7 @@ fn each_peer_is_reached_in_the_best_way() {
         let engine = Engine::<_, Seq>::start(end, &mut meeting, &settings).map_err(text)?;
         let ignores: Handler<_, Seq> = Handler::new(|_| ());
         engine
+            .memory()
             .attach(
                 &mut meeting,
                 &mut [Registration::new(HANDLER, ignores)],
@@ -244,7 +245,9 @@ fn each_peer_is_reached_in_the_best_way() {
         };
         for to in [2, 3, 0, 1] {
             let before = seen();
-            let sent = engine.request_short(to, HANDLER, &[], Blocking::Wait);
+            let sent = engine
+                .messages()
+                .request_short(to, HANDLER, &[], Blocking::Wait);
             assert!(sent.map_err(text)?);
             let [intra, inter]: [_; 2] = std::array::from_fn(|side| {
                 let (after, before) = (seen()[side], before[side]);

@@ -177,6 +177,7 @@ fn one_rank<M: Mode>(end: InTurn, mut meeting: Meeting, seed: u64) -> Result<(),
         entry: Entry::new(handler()),
     }];
     engine
+        .memory()
         .attach(&mut meeting, &mut handlers, SEGMENT)
         .map_err(text)?;
     let mut random = fastrand::Rng::with_seed(seed);

@@ -192,13 +192,20 @@ fn one_rank(
     let (rank, size) = (engine.rank(), engine.size());
     // What all read from, and a share for each rank to write to.
     engine
+        .memory()
         .attach(&mut meeting, &mut [], (1 + size as usize) * SHARE)
         .map_err(text)?;
     let of = |rank: u32| pattern(seed ^ u64::from(rank) << 32, SHARE);
-    let base = engine.segment().map_err(text)?.0;
+    let base = engine.memory().segment().map_err(text)?.0;
     // SAFETY: this rank's segment, which nobody uses before the barrier.
     unsafe { std::slice::from_raw_parts_mut(base, SHARE) }.copy_from_slice(&of(rank));
-    let barrier = || engine.barrier(Value::Anonymous).map(drop).map_err(text);
+    let barrier = || {
+        engine
+            .barriers()
+            .barrier(Value::Anonymous)
+            .map(drop)
+            .map_err(text)
+    };
     barrier()?;
     let share = SHARE * (1 + rank as usize);
     let mut random = fastrand::Rng::with_seed(seed * 100 + u64::from(rank));
@@ -207,7 +214,7 @@ fn one_rank(
     let mut gets: Vec<(usize, Handle, Box<Get>)> = Vec::new();
     let mut implicit: Vec<(usize, Box<Get>)> = Vec::new();
     let finish = |(number, handle, get): (usize, Handle, Box<Get>)| {
-        engine.wait(handle).map_err(text)?;
+        engine.rma().wait(handle).map_err(text)?;
         get.check(number)
     };
     for number in 0..OPERATIONS {
@@ -234,7 +241,9 @@ fn one_rank(
             let handle = loop {
                 // SAFETY: the source lives until the operation has been waited for.
                 let started = unsafe {
-                    engine.put_ranges_nb(target, &remote, &local, completion, blocking(tries))
+                    engine
+                        .rma()
+                        .put_ranges_nb(target, &remote, &local, completion, blocking(tries))
                 };
                 if let Some(handle) = started.map_err(text)? {
                     break handle;
@@ -243,8 +252,8 @@ fn one_rank(
                 tries += 1;
             };
             match completion {
-                Completion::Handle => engine.wait(handle).map_err(text)?,
-                Completion::Implicit => engine.wait_implicit(Class::PUTS).map_err(text)?,
+                Completion::Handle => engine.rma().wait(handle).map_err(text)?,
+                Completion::Implicit => engine.rma().wait_implicit(Class::PUTS).map_err(text)?,
             }
             for (&from, &to) in here.bytes().iter().zip(&there.bytes()) {
                 written[target as usize][to] = source[from];
@@ -264,7 +273,9 @@ fn one_rank(
                 let (local, remote) = (get.here.places(to), get.there.places(0));
                 // SAFETY: the result lives, and is left alone, until the operation has been waited for.
                 let started = unsafe {
-                    engine.get_ranges_nb(&local, target, &remote, completion, blocking(tries))
+                    engine
+                        .rma()
+                        .get_ranges_nb(&local, target, &remote, completion, blocking(tries))
                 };
                 if let Some(handle) = started.map_err(text)? {
                     break handle;
@@ -281,14 +292,14 @@ fn one_rank(
             finish(gets.swap_remove(random.usize(..gets.len())))?;
         }
         if random.u32(..8) == 0 {
-            engine.wait_implicit(Class::GETS).map_err(text)?;
+            engine.rma().wait_implicit(Class::GETS).map_err(text)?;
             for (number, get) in implicit.drain(..) {
                 get.check(number)?;
             }
         }
     }
     gets.into_iter().try_for_each(finish)?;
-    engine.wait_implicit(Class::all()).map_err(text)?;
+    engine.rma().wait_implicit(Class::all()).map_err(text)?;
     implicit
         .iter()
         .try_for_each(|(number, get)| get.check(*number))?;
@@ -296,7 +307,7 @@ fn one_rank(
     // Each rank looks at what it has written to all.
     for (target, expected) in (0..size).zip(&written) {
         let mut found = vec![0; SHARE];
-        engine.get(&mut found, target, share).map_err(text)?;
+        engine.rma().get(&mut found, target, share).map_err(text)?;
         if found != *expected {
             return Err(format!("what rank {rank} has put to rank {target}"));
         }

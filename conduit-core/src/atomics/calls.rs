@@ -4,8 +4,8 @@
 //! owner.
 
 use super::AtomicRequest;
-use crate::engine::Engine;
 use crate::engine::report::Awaits;
+use crate::engine::{Calls, subject};
 use crate::kernel::control::SharedPtr;
 use crate::kernel::error::{Error, Result};
 use crate::kernel::handle::{Handle, OpId};
@@ -40,22 +40,22 @@ impl Old {
     }
 }
 
-impl<N: Ni, M: Mode> Engine<N, M> {
+impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
     /// Whether the processor does the atomics on mapped memory; else the network does.
-    pub fn has_processor_atomics(&self) -> bool {
-        self.atomics.by_processor
+    pub fn has_processor_atomics(self) -> bool {
+        self.engine.atomics.by_processor
     }
 
     /// Does an atomic and gives the value from before it.
     #[inline]
-    pub fn atomic_fetch(&self, target: Rank, offset: usize, request: AtomicRequest) -> Result<u64> {
+    pub fn atomic_fetch(self, target: Rank, offset: usize, request: AtomicRequest) -> Result<u64> {
         self.atomic_fetch_in("atomic_fetch", target, offset, request)
     }
 
     /// The same as a part of another call, whose name it has in errors and reports.
     #[inline]
     pub fn atomic_fetch_in(
-        &self,
+        self,
         operation: &'static str,
         target: Rank,
         offset: usize,
@@ -64,7 +64,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let (old, wait) = (Old::Kept, Blocking::Wait);
         match self.atomic_start(operation, target, offset, request, old, None, wait)? {
             Started::Done(value) => Ok(value),
-            Started::Going(op) => self.wait_op(operation, op),
+            Started::Going(op) => self.engine.rma().wait_op(operation, op),
             // Only an immediate atomic is not started.
             Started::Refused => Ok(0),
         }
@@ -72,13 +72,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Does an atomic and waits until it has been done.
     #[inline]
-    pub fn atomic(&self, target: Rank, offset: usize, request: AtomicRequest) -> Result<()> {
+    pub fn atomic(self, target: Rank, offset: usize, request: AtomicRequest) -> Result<()> {
         self.atomic_in("atomic", target, offset, request)
     }
 
     #[inline]
     pub(crate) fn atomic_in(
-        &self,
+        self,
         operation: &'static str,
         target: Rank,
         offset: usize,
@@ -86,7 +86,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<()> {
         let (old, wait) = (Old::Dropped, Blocking::Wait);
         match self.atomic_start(operation, target, offset, request, old, None, wait)? {
-            Started::Going(op) => self.wait_op(operation, op).map(drop),
+            Started::Going(op) => self.engine.rma().wait_op(operation, op).map(drop),
             Started::Done(_) | Started::Refused => Ok(()),
         }
     }
@@ -94,7 +94,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Starts an atomic that doesn't fetch. `None`: not started.
     #[inline]
     pub fn atomic_nb(
-        &self,
+        self,
         target: Rank,
         offset: usize,
         request: AtomicRequest,
@@ -116,12 +116,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Starts an atomic whose old value comes to `result`, as bytes of the type's size in this
     /// machine's order. `None`: not started.
     ///
-    /// # Safety `result` is valid for a write of that many bytes, and neither read nor written,
-    /// until the handle, or this thread's implicit operations (or access region), have been
-    /// synchronised. It need not be aligned.
+    /// # Safety
+    /// `result` is valid for a write of that many bytes, and neither read nor written, until the
+    /// handle, or this thread's implicit operations (or access region), have been synchronised. It
+    /// need not be aligned.
     #[inline]
     pub unsafe fn atomic_fetch_nb(
-        &self,
+        self,
         result: *mut u8,
         target: Rank,
         offset: usize,
@@ -147,7 +148,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         reason = "the calls' own arguments, passed on"
     )]
     fn atomic_begin(
-        &self,
+        self,
         operation: &'static str,
         target: Rank,
         offset: usize,
@@ -180,18 +181,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Does an atomic on this rank's own segment, also in a handler, and gives the value from
     /// before it. Atomic with those of all ranks.
     ///
-    /// # Errors A number outside of the segment or misaligned. In a handler, where the network's
-    /// own atomics are used.
+    /// # Errors
+    /// A number outside of the segment or misaligned. In a handler, where the network's own atomics
+    /// are used.
     #[inline]
     pub fn atomic_own(
-        &self,
+        self,
         operation: &'static str,
         offset: usize,
         request: AtomicRequest,
     ) -> Result<u64> {
         let place = self.own_number(operation, offset, request.ty)?;
-        if !self.atomics.by_processor {
-            return self.atomic_fetch_in(operation, self.kernel.job.rank, offset, request);
+        if !self.engine.atomics.by_processor {
+            return self.atomic_fetch_in(operation, self.engine.kernel.job.rank, offset, request);
         }
         let AtomicRequest {
             op,
@@ -206,16 +208,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// A number of this rank's segment, where it is in this process.
     #[inline]
-    fn own_number(
-        &self,
-        operation: &'static str,
-        offset: usize,
-        ty: AtomicType,
-    ) -> Result<*mut u8> {
-        let rank = self.kernel.job.rank;
-        let segment = self
-            .memory
-            .remote(&self.kernel, operation, rank, offset, ty.size())?;
+    fn own_number(self, operation: &'static str, offset: usize, ty: AtomicType) -> Result<*mut u8> {
+        let rank = self.engine.kernel.job.rank;
+        let segment =
+            self.engine
+                .memory
+                .remote(&self.engine.kernel, operation, rank, offset, ty.size())?;
         aligned(operation, rank, segment, offset, ty.size())?;
         self.own_range(operation, offset, ty.size())
     }
@@ -226,26 +224,27 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// They do not lie in the segment, or there is none that is not everything.
     #[inline]
     pub fn own_range(
-        &self,
+        self,
         operation: &'static str,
         offset: usize,
         length: usize,
     ) -> Result<*mut u8> {
-        let rank = self.kernel.job.rank;
+        let rank = self.engine.kernel.job.rank;
         self.check_segments(operation)?;
-        self.memory
-            .remote(&self.kernel, operation, rank, offset, length)?;
-        let (own, _) = self.memory.own(&self.kernel, operation)?;
+        self.engine
+            .memory
+            .remote(&self.engine.kernel, operation, rank, offset, length)?;
+        let (own, _) = self.engine.memory.own(&self.engine.kernel, operation)?;
         Ok(own.0.wrapping_add(offset))
     }
 
     /// Refuses everything, of which nobody knows whether a range is memory.
-    pub(crate) fn check_segments(&self, operation: &'static str) -> Result<()> {
-        match self.memory.is_everything() {
+    pub(crate) fn check_segments(self, operation: &'static str) -> Result<()> {
+        match self.engine.memory.is_everything() {
             false => Ok(()),
             true => Err(NiError::System {
                 operation,
-                rank: self.kernel.job.rank,
+                rank: self.engine.kernel.job.rank,
                 reason: "it needs segments that are not everything".to_owned(),
             }
             .into()),
@@ -255,15 +254,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// The segment of a rank that has an aligned number there.
     #[inline]
     pub(crate) fn remote_number(
-        &self,
+        self,
         operation: &'static str,
         target: Rank,
         offset: usize,
         ty: AtomicType,
-    ) -> Result<&Segment> {
-        let segment =
-            self.memory
-                .remote_access(&self.kernel, operation, target, offset, ty.size())?;
+    ) -> Result<&'e Segment> {
+        let segment = self.engine.memory.remote_access(
+            &self.engine.kernel,
+            operation,
+            target,
+            offset,
+            ty.size(),
+        )?;
         aligned(operation, target, segment, offset, ty.size())?;
         Ok(segment)
     }
@@ -272,7 +275,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "an atomic is all of these")]
     fn atomic_start(
-        &self,
+        self,
         operation: &'static str,
         target: Rank,
         offset: usize,
@@ -288,7 +291,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             operand,
             comparand,
         } = request;
-        if self.atomics.by_processor && !segment.window.0.is_null() {
+        if self.engine.atomics.by_processor && !segment.window.0.is_null() {
             // SAFETY: the range lies in the window (`remote`), and is aligned: a window starts at a
             // page, as the segment does, or is the segment. Others access it at the same time by
             // atomics, or race by the program's own choice.
@@ -303,7 +306,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "an atomic is all of these")]
     fn atomic_by_message(
-        &self,
+        self,
         operation: &'static str,
         target: Rank,
         offset: usize,
@@ -312,11 +315,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         class: Option<Class>,
         blocking: Blocking,
     ) -> Result<Started> {
-        self.check_outside(operation, am::Operation::Request)?;
-        self.check_fault()?;
+        self.engine
+            .check_outside(operation, am::Operation::Request)?;
+        self.engine.check_fault()?;
         let remote = Remote::segment(target, offset);
-        if target == self.kernel.job.rank
-            && let Some(address) = self.memory.address_at_once(remote)
+        if target == self.engine.kernel.job.rank
+            && let Some(address) = self.engine.memory.address_at_once(remote)
         {
             let AtomicRequest {
                 op,
@@ -333,22 +337,23 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         // The ids first: to have none is an error that the caller may recover from, and then
         // nothing else may be held.
         let group = class
-            .map(|class| self.implicit_group(operation, class))
+            .map(|class| self.engine.rma().implicit_group(operation, class))
             .transpose()?;
-        let id = self.kernel.begin(operation, group, Some(target))?;
-        self.memory.note_asked(id, remote, request.ty.size());
+        let id = self.engine.kernel.begin(operation, group, Some(target))?;
+        self.engine.memory.note_asked(id, remote, request.ty.size());
         if let Old::To(base) = old {
             let ty = request.ty;
-            self.kernel
+            self.engine
+                .kernel
                 .operations
                 .set_result(id, ResultPlace { base, ty });
         }
         match blocking {
-            Blocking::Wait => self.take_ticket(operation)?,
+            Blocking::Wait => self.engine.rma().take_ticket(operation)?,
             Blocking::Immediate => {
-                self.poll_once();
-                if !self.kernel.job.tickets.take(1) {
-                    self.kernel.operations.forget(id);
+                self.engine.poll_once();
+                if !self.engine.kernel.job.tickets.take(1) {
+                    self.engine.kernel.operations.forget(id);
                     return Ok(Started::Refused);
                 }
             }
@@ -363,17 +368,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             index: index::RAR,
             match_bits: remote.match_bits,
             remote_offset: offset as u64,
-            eq: self.kernel.queues.safe,
+            eq: self.engine.kernel.queues.safe,
             token: Token::new(Role::Atomic, Some(id)).bits(),
         };
         match blocking {
-            Blocking::Wait => self.wait_for(operation, Awaits::Room(target), |engine| {
-                Ok((engine.kernel.job.ni.atomic(&atomic)? == Submit::Posted).then_some(()))
-            })?,
+            Blocking::Wait => self
+                .engine
+                .wait_for(operation, Awaits::Room(target), |engine| {
+                    Ok((engine.kernel.job.ni.atomic(&atomic)? == Submit::Posted).then_some(()))
+                })?,
             Blocking::Immediate => {
-                if self.kernel.job.ni.atomic(&atomic)? == Submit::Again {
-                    self.kernel.job.tickets.give(1);
-                    self.kernel.operations.forget(id);
+                if self.engine.kernel.job.ni.atomic(&atomic)? == Submit::Again {
+                    self.engine.kernel.job.tickets.give(1);
+                    self.engine.kernel.operations.forget(id);
                     return Ok(Started::Refused);
                 }
             }

@@ -8,92 +8,101 @@
 use crate::barrier::{BarrierOutcome, Value};
 
 use crate::barrier::state::TEAM_BARRIER;
-use crate::engine::Engine;
 use crate::engine::report::Awaits;
+use crate::engine::{Calls, subject};
 use crate::kernel::error::Result;
 use crate::ni::Ni;
 use crate::threads::{Lock, Mode};
 
-impl<N: Ni, M: Mode> Engine<N, M> {
+impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
     /// Starts a barrier: this rank has arrived. Stores before it are seen by all ranks after their
     /// wait.
-    pub fn barrier_notify(&self, value: Value) -> Result<()> {
+    pub fn barrier_notify(self, value: Value) -> Result<()> {
         self.arrive("barrier_notify", value)
     }
 
-    fn arrive(&self, operation: &'static str, value: Value) -> Result<()> {
-        self.check_outside(operation, am::Operation::Request)?;
-        self.check_fault()?;
-        self.barriers.notify(&self.kernel, operation, value)
+    fn arrive(self, operation: &'static str, value: Value) -> Result<()> {
+        self.engine
+            .check_outside(operation, am::Operation::Request)?;
+        self.engine.check_fault()?;
+        self.engine
+            .barriers
+            .notify(&self.engine.kernel, operation, value)
     }
 
     /// Waits until all ranks have arrived. `value` is compared with what they agreed on.
-    pub fn barrier_wait(&self, value: Value) -> Result<BarrierOutcome> {
+    pub fn barrier_wait(self, value: Value) -> Result<BarrierOutcome> {
         self.await_barrier("barrier_wait", value)
     }
 
-    fn await_barrier(&self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
-        self.wait_for(operation, Awaits::Barrier, |engine| {
+    fn await_barrier(self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
+        self.engine.wait_for(operation, Awaits::Barrier, |engine| {
             engine.kernel.job.check_process()?;
             engine.barriers.finish(&engine.kernel, operation, value)
         })
     }
 
-    /// As [`Engine::barrier_wait`], after one poll and without waiting; `None`: not all have
+    /// As [`Calls::barrier_wait`], after one poll and without waiting; `None`: not all have
     /// arrived.
-    pub fn barrier_try(&self, value: Value) -> Result<Option<BarrierOutcome>> {
-        self.poll()?;
+    pub fn barrier_try(self, value: Value) -> Result<Option<BarrierOutcome>> {
+        self.engine.poll()?;
         self.barrier_test(value)
     }
 
-    /// As [`Engine::barrier_try`], without polling.
-    pub fn barrier_test(&self, value: Value) -> Result<Option<BarrierOutcome>> {
-        self.kernel.job.check_process()?;
-        self.barriers.finish(&self.kernel, "barrier_try", value)
+    /// As [`Calls::barrier_try`], without polling.
+    pub fn barrier_test(self, value: Value) -> Result<Option<BarrierOutcome>> {
+        self.engine.kernel.job.check_process()?;
+        self.engine
+            .barriers
+            .finish(&self.engine.kernel, "barrier_try", value)
     }
 
     /// Notify and wait.
     #[inline]
-    pub fn barrier(&self, value: Value) -> Result<BarrierOutcome> {
+    pub fn barrier(self, value: Value) -> Result<BarrierOutcome> {
         self.meet("barrier", value)
     }
 
     /// The same as a part of another call, whose name it has in errors and reports.
     #[inline]
-    pub fn meet(&self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
+    pub fn meet(self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
         self.arrive(operation, value)?;
         self.await_barrier(operation, value)
     }
 
     /// How the last barrier ended for all ranks; `None` before the first.
-    pub fn barrier_result(&self) -> Option<BarrierOutcome> {
-        self.barriers.last()
+    pub fn barrier_result(self) -> Option<BarrierOutcome> {
+        self.engine.barriers.last()
     }
 
     /// Starts a barrier of all ranks as a team: without ids, independent of the split-phase
     /// barrier. Several may be under way; they end in the order in which they were started. Gives
     /// its number, from 1.
-    pub fn team_barrier_start(&self) -> Result<u64> {
-        self.check_outside(TEAM_BARRIER, am::Operation::Request)?;
-        self.check_fault()?;
-        self.barriers.start_team(&self.kernel)
+    pub fn team_barrier_start(self) -> Result<u64> {
+        self.engine
+            .check_outside(TEAM_BARRIER, am::Operation::Request)?;
+        self.engine.check_fault()?;
+        self.engine.barriers.start_team(&self.engine.kernel)
     }
 
     /// Has the team's barrier of this number ended? Does not poll.
-    pub fn team_barrier_over(&self, number: u64) -> Result<bool> {
-        self.kernel.job.check_process()?;
-        self.barriers.is_team_over(&self.kernel, number)
+    pub fn team_barrier_over(self, number: u64) -> Result<bool> {
+        self.engine.kernel.job.check_process()?;
+        self.engine
+            .barriers
+            .is_team_over(&self.engine.kernel, number)
     }
 
     /// Waits for the team's barrier of this number.
-    pub fn team_barrier_wait(&self, number: u64) -> Result<()> {
-        self.wait_for(TEAM_BARRIER, Awaits::Barrier, |engine| {
-            Ok(engine.team_barrier_over(number)?.then_some(()))
-        })
+    pub fn team_barrier_wait(self, number: u64) -> Result<()> {
+        self.engine
+            .wait_for(TEAM_BARRIER, Awaits::Barrier, |engine| {
+                Ok(engine.barriers().team_barrier_over(number)?.then_some(()))
+            })
     }
 
     /// A barrier of the team, from start to end.
-    pub fn team_barrier(&self) -> Result<()> {
+    pub fn team_barrier(self) -> Result<()> {
         let number = self.team_barrier_start()?;
         self.team_barrier_wait(number)
     }
@@ -102,25 +111,25 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// handled: requests and their replies. Collective. Threads that go on sending meanwhile make
     /// it wait for theirs too.
     ///
-    /// Two [barriers](Engine::barrier), so not between notify and wait; where no request is under
+    /// Two [barriers](Self::barrier), so not between notify and wait; where no request is under
     /// way nothing else. They agree with no others: where some ranks have called a barrier, or
-    /// [`Engine::finish`], all get a mismatch.
-    pub fn quiesce(&self) -> Result<BarrierOutcome> {
+    /// [`Calls::finish`], all get a mismatch.
+    pub fn quiesce(self) -> Result<BarrierOutcome> {
         self.quiesce_as("quiesce", Value::Quiesce)
     }
 
-    /// As [`Engine::quiesce`], and agrees with itself only: the last that the ranks do with each
+    /// As [`Calls::quiesce`], and agrees with itself only: the last that the ranks do with each
     /// other.
-    pub fn finish(&self) -> Result<BarrierOutcome> {
+    pub fn finish(self) -> Result<BarrierOutcome> {
         self.quiesce_as("finish", Value::Finish)
     }
 
-    fn quiesce_as(&self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
-        self.check_outside(operation, am::Operation::Block)?;
-        self.wait_for(operation, Awaits::Answers, |engine| {
+    fn quiesce_as(self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
+        self.engine.check_outside(operation, am::Operation::Block)?;
+        self.engine.wait_for(operation, Awaits::Answers, |engine| {
             // In PAR another thread may be running the handler of a reply that is settled already.
-            let is_quiet =
-                engine.all_answered()? && engine.messages.last_reply.try_lock().is_some();
+            let is_quiet = engine.barriers().all_answered()?
+                && engine.messages.last_reply.try_lock().is_some();
             Ok(is_quiet.then_some(()))
         })?;
         let outcome = self.meet(operation, value)?;
@@ -128,19 +137,21 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // On all ranks: none of them goes on to the second.
             return Ok(outcome);
         }
-        self.wait_for(operation, Awaits::Handlers, |engine| {
-            Ok(engine.messages.arriving.try_lock().is_some().then_some(()))
-        })?;
+        self.engine
+            .wait_for(operation, Awaits::Handlers, |engine| {
+                Ok(engine.messages.arriving.try_lock().is_some().then_some(()))
+            })?;
         self.meet(operation, value)
     }
 
     /// Whether every request of this rank has been answered. Does not poll.
-    fn all_answered(&self) -> Result<bool> {
-        if self.messages.credits.flow.outstanding() > 0 {
-            self.messages
+    fn all_answered(self) -> Result<bool> {
+        if self.engine.messages.credits.flow.outstanding() > 0 {
+            self.engine
+                .messages
                 .credits
-                .collect_of(&self.kernel, 0..self.kernel.job.size)?;
+                .collect_of(&self.engine.kernel, 0..self.engine.kernel.job.size)?;
         }
-        Ok(self.messages.credits.flow.outstanding() == 0)
+        Ok(self.engine.messages.credits.flow.outstanding() == 0)
     }
 }

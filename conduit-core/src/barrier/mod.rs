@@ -1,29 +1,32 @@
 //! The split-phase barrier, as a state machine without I/O: start from [`Barrier`].
 //!
-//! # Algorithm Dissemination of radix *r* (Hensgen, Finkel and Manber's barrier, generalised from
-//! 2): in round *k* rank *i* sends what it knows to the ranks (*i* + *j*·*rᵏ*) mod *n* for *j* = 1
-//! … *r* − 1 while *j*·*rᵏ* < *n*, and goes on to the next round when it has the messages of its
-//! own partners. After the last round everybody knows of everybody. What is known is a [`Value`];
+//! # Algorithm
+//! Dissemination of radix *r* (Hensgen, Finkel and Manber's barrier, generalised from 2): in round
+//! *k* rank *i* sends what it knows to the ranks (*i* + *j*·*rᵏ*) mod *n* for *j* = 1 … *r* − 1
+//! while *j*·*rᵏ* < *n*, and goes on to the next round when it has the messages of its own
+//! partners. After the last round everybody knows of everybody. What is known is a [`Value`];
 //! [merging](Value::merge) is idempotent, so it does no harm that a rank's value reaches another
 //! along several ways when *n* is no power of *r*.
 //!
-//! # Cells A message is one word of 64 bits, to be stored in one *cell* of the receiver: by the
-//! sender where the receiver's memory is mapped, else by the receiver's handler of the system
-//! message. [`Layout`] says where. The store has to be a release and the load an acquire; then
-//! everything that any rank wrote before its notify is visible to every rank after its wait,
-//! because each hop of the dissemination passes on what it acquired.
+//! # Cells
+//! A message is one word of 64 bits, to be stored in one *cell* of the receiver: by the sender
+//! where the receiver's memory is mapped, else by the receiver's handler of the system message.
+//! [`Layout`] says where. The store has to be a release and the load an acquire; then everything
+//! that any rank wrote before its notify is visible to every rank after its wait, because each hop
+//! of the dissemination passes on what it acquired.
 //!
 //! A cell counts only when the epoch in it is the machine's own, so cells are never cleared. The
 //! first epoch is 1: zeroed memory counts for nothing.
 //!
-//! # Why two sets of cells are enough Each cell has one writer, which stores once per epoch to the
-//! set of the epoch's parity. Suppose a sender stores for epoch *e* + 2. It has been notified of
-//! *e* + 2, so it has completed *e* + 1, so the receiver has notified *e* + 1, and a rank notifies
-//! only after it completed the epoch before: the receiver has completed *e*. For that it took every
-//! cell of *e* of its own, so the store for *e* + 2 destroys nothing that is still needed, and no
-//! message of *e* to that cell can be on its way any more to arrive later. Therefore a rank in
-//! epoch *e* finds in a cell of its parity either the word of *e* or that of *e* − 2 (or zero in
-//! the first two epochs), and never another.
+//! # Why two sets of cells are enough
+//! Each cell has one writer, which stores once per epoch to the set of the epoch's parity. Suppose
+//! a sender stores for epoch *e* + 2. It has been notified of *e* + 2, so it has completed *e* + 1,
+//! so the receiver has notified *e* + 1, and a rank notifies only after it completed the epoch
+//! before: the receiver has completed *e*. For that it took every cell of *e* of its own, so the
+//! store for *e* + 2 destroys nothing that is still needed, and no message of *e* to that cell can
+//! be on its way any more to arrive later. Therefore a rank in epoch *e* finds in a cell of its
+//! parity either the word of *e* or that of *e* − 2 (or zero in the first two epochs), and never
+//! another.
 //!
 //! This is also why the 24 bits of epoch may wrap: they only tell *e* from *e* − 2. The number of
 //! epochs is even, so parity goes on alternating across the wrap; and when epoch 2²⁴, whose bits
@@ -150,8 +153,9 @@ impl Barrier {
     /// Starts a barrier with this rank's value. `send` gets each message: target rank, cell there,
     /// word.
     ///
-    /// # Errors [`BarrierError::NotifyTwice`] or [`BarrierError::Between`] when the barrier before
-    /// has not been [finished](Self::finish).
+    /// # Errors
+    /// [`BarrierError::NotifyTwice`] or [`BarrierError::Between`] when the barrier before has not
+    /// been [finished](Self::finish).
     #[inline]
     pub fn notify(
         &mut self,

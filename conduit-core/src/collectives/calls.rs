@@ -12,9 +12,8 @@ use am::handlers::{Accepts, Entry, Registration};
 
 use crate::collectives::state::{CallerMemory, ReduceFunction, Reducer, Reduction, Sync};
 use crate::collectives::{Kind, Outgoing, Shape, TeamId, fold};
-use crate::engine::Engine;
 use crate::engine::waiting::Unwinding;
-use crate::engine::{Call, Handler};
+use crate::engine::{Call, Calls, Handler, subject};
 use crate::kernel::Handle;
 use crate::kernel::context;
 use crate::kernel::error::{Error, Result};
@@ -115,7 +114,7 @@ fn on_taken<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     }
 }
 
-impl<N: Ni, M: Mode> Engine<N, M> {
+impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
     /// Starts an operation that moves data and reduces none: a broadcast, where `bytes` bytes at
     /// `source` of the root come to `result` of all ranks of a team; or one of blocks of `bytes`
     /// bytes, with as many of them as the team has ranks on the side that has one for each: a
@@ -132,15 +131,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// No such team or rank; more bytes than there are; all operation ids are in use.
     ///
-    /// # Safety Until the operation has ended, `result` is valid for writes of its bytes and
-    /// `source` for reads, and nobody else writes or, as for `result`, reads them. They overlap
-    /// only as said.
+    /// # Safety
+    /// Until the operation has ended, `result` is valid for writes of its bytes and `source` for
+    /// reads, and nobody else writes or, as for `result`, reads them. They overlap only as said.
     #[expect(
         clippy::too_many_arguments,
         reason = "a collective operation is all of these"
     )]
     pub unsafe fn move_nb(
-        &self,
+        self,
         team: TeamId,
         kind: Kind,
         result: *mut u8,
@@ -170,21 +169,21 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Starts a barrier of a team: it ends at no rank before all have started it.
     ///
-    /// Collective, as [`Engine::move_nb`]. The team of all ranks has a faster one, which knows
-    /// nothing of this: [`Engine::team_barrier_start`].
+    /// Collective, as [`Calls::move_nb`]. The team of all ranks has a faster one, which knows
+    /// nothing of this: [`Calls::team_barrier_start`].
     ///
     /// # Errors
     /// No such team; all operation ids are in use.
-    pub fn barrier_nb(&self, team: TeamId) -> Result<Handle> {
+    pub fn barrier_nb(self, team: TeamId) -> Result<Handle> {
         let (memory, sync) = (CallerMemory::nothing(), Sync::default());
         let completion = Completion::Handle;
         self.start_collective("barrier_nb", team, Shape::BARRIER, memory, sync, completion)
     }
 
-    pub(crate) fn refused(&self, operation: &'static str, reason: String) -> Error {
+    pub(crate) fn refused(self, operation: &'static str, reason: String) -> Error {
         Error::Collective {
             operation,
-            rank: self.kernel.job.rank,
+            rank: self.engine.kernel.job.rank,
             reason,
         }
     }
@@ -197,19 +196,21 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// the order of the ranks, and the result comes to one, each rank takes memory for a result
     /// while it is under way.
     ///
-    /// Collective, as [`Engine::move_nb`].
+    /// Collective, as [`Calls::move_nb`].
     ///
-    /// # Errors No such rank; an operation that its type does not have; elements of no or of too
-    /// many bytes; all operation ids are in use.
+    /// # Errors
+    /// No such rank; an operation that its type does not have; elements of no or of too many bytes;
+    /// all operation ids are in use.
     ///
-    /// # Safety As for [`Engine::move_nb`], with `count` elements of each; `result` is ignored at
-    /// ranks that get none.
+    /// # Safety
+    /// As for [`Calls::move_nb`], with `count` elements of each; `result` is ignored at ranks that
+    /// get none.
     #[expect(
         clippy::too_many_arguments,
         reason = "a collective operation is all of these"
     )]
     pub unsafe fn reduce_nb(
-        &self,
+        self,
         team: TeamId,
         to: Option<u32>,
         result: *mut u8,
@@ -231,7 +232,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 function,
                 in_order,
             } => {
-                let checks = self.kernel.job.has_checks();
+                let checks = self.engine.kernel.job.has_checks();
                 let function: ReduceFunction = Box::new(move |left, right| {
                     // As a handler that may not reply: the machine is in use.
                     let _entered = checks.then(|| context::Entered::new(Context::ReplyHandler));
@@ -281,7 +282,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     fn start_collective(
-        &self,
+        self,
         operation: &'static str,
         team: TeamId,
         shape: Shape,
@@ -289,30 +290,41 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         sync: Sync,
         completion: Completion,
     ) -> Result<Handle> {
-        self.check_outside(operation, am::Operation::Request)?;
-        self.check_fault()?;
+        self.engine
+            .check_outside(operation, am::Operation::Request)?;
+        self.engine.check_fault()?;
         let group = match completion {
             Completion::Handle => None,
-            Completion::Implicit => Some(self.implicit_group(operation, Class::COLLECTIVES)?),
+            Completion::Implicit => Some(
+                self.engine
+                    .rma()
+                    .implicit_group(operation, Class::COLLECTIVES)?,
+            ),
         };
         // Parts that came early are reduced at once, by the caller's function.
         let unwinding = Unwinding {
-            engine: self,
+            engine: self.engine,
             operation,
         };
-        let started =
-            self.collectives
-                .start(&self.kernel, operation, team, shape, memory, sync, group);
-        if started.is_ok() && self.collectives.has_outgoing() {
+        let started = self.engine.collectives.start(
+            &self.engine.kernel,
+            operation,
+            team,
+            shape,
+            memory,
+            sync,
+            group,
+        );
+        if started.is_ok() && self.engine.collectives.has_outgoing() {
             self.advance_collectives();
         }
         std::mem::forget(unwinding);
         let op = started?;
-        self.check_fault()?;
+        self.engine.check_fault()?;
         if group.is_some() {
             return Ok(Handle::DONE);
         }
-        let ended = self.kernel.take(operation, op)?.is_some();
+        let ended = self.engine.kernel.take(operation, op)?.is_some();
         Ok(if ended {
             Handle::DONE
         } else {
@@ -323,24 +335,33 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Sends what collective operations have to send, as far as there is room; how many messages
     /// that were.
     #[cold]
-    pub(crate) fn advance_collectives(&self) -> u32 {
-        self.collectives
-            .advance(&self.kernel, |team, outgoing, payload| {
+    pub(crate) fn advance_collectives(self) -> u32 {
+        self.engine
+            .collectives
+            .advance(&self.engine.kernel, |team, outgoing, payload| {
                 self.post_collective(team, outgoing, payload)
             })
     }
 
-    fn post_collective(&self, team: TeamId, outgoing: &Outgoing, payload: &[u8]) -> Result<bool> {
+    fn post_collective(self, team: TeamId, outgoing: &Outgoing, payload: &[u8]) -> Result<bool> {
         let (target, part, signature) = (outgoing.target, outgoing.part, outgoing.signature);
         let TeamId { first, count } = team;
         match outgoing.data {
             None => {
                 let args = [first, count, part, signature];
-                self.request_short(target, READY, &args, Blocking::Immediate)
+                self.engine
+                    .messages()
+                    .request_short(target, READY, &args, Blocking::Immediate)
             }
             Some((offset, _)) => {
                 let args = [first, count, part, signature, offset as u32];
-                self.request_medium(target, DATA, &args, payload, Blocking::Immediate)
+                self.engine.messages().request_medium(
+                    target,
+                    DATA,
+                    &args,
+                    payload,
+                    Blocking::Immediate,
+                )
             }
         }
     }

@@ -1,13 +1,13 @@
 //! The collective operations of a team, as a state machine without I/O: start from [`Machine`].
 //!
-//! # Algorithm Data moves along a binomial tree whose root is the operation's: a broadcast down, a
-//! reduction to one rank up, a reduction to all ranks up and then down. Each rank reduces its own
-//! data with that of its children in their order, so a reduction of the same data gives the same
-//! bits every time, and all ranks get the same. One that keeps the ranks' order has the last rank
-//! for its root, and each rank's children below it: then whoever has reduced a subtree has ranks
-//! that follow one another, and the child's come before its own. Where each pair of ranks has data
-//! of its own (scatter, gather, exchange), that goes from the one to the other, step by step:
-//! `pair`.
+//! # Algorithm
+//! Data moves along a binomial tree whose root is the operation's: a broadcast down, a reduction to
+//! one rank up, a reduction to all ranks up and then down. Each rank reduces its own data with that
+//! of its children in their order, so a reduction of the same data gives the same bits every time,
+//! and all ranks get the same. One that keeps the ranks' order has the last rank for its root, and
+//! each rank's children below it: then whoever has reduced a subtree has ranks that follow one
+//! another, and the child's come before its own. Where each pair of ranks has data of its own
+//! (scatter, gather, exchange), that goes from the one to the other, step by step: `pair`.
 //!
 //! An operation is split into *parts* of at most [`Limits::part`] bytes (one element, if that is
 //! larger). A part is what the protocol knows: the parts of a team are numbered in the order in
@@ -44,10 +44,11 @@
 //! - for each part of the window and child `eager` bytes that came before their turn;
 //! - `early` bytes for parts that it has not started.
 //!
-//! # Why it ends Messages are about parts in the window of both ends or behind at one; each part
-//! needs at each rank a bounded number of messages, none of which waits for another part. The
-//! oldest part that is not over somewhere is, once all ranks have started its operation, in every
-//! rank's window or over, so its messages are answered, and it ends.
+//! # Why it ends
+//! Messages are about parts in the window of both ends or behind at one; each part needs at each
+//! rank a bounded number of messages, none of which waits for another part. The oldest part that is
+//! not over somewhere is, once all ranks have started its operation, in every rank's window or
+//! over, so its messages are answered, and it ends.
 
 mod arithmetic;
 mod buffer;

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::collectives::CollectiveSync;
 use crate::collectives::{Kind, Members, Team, TeamId};
-use crate::engine::Engine;
+use crate::engine::{Calls, subject};
 use crate::kernel::error::Result;
 use crate::kernel::{Completion, Handle};
 use crate::ni::{Ni, Rank};
@@ -73,21 +73,25 @@ fn checksum(members: &[Rank]) -> u32 {
     })
 }
 
-impl<N: Ni, M: Mode> Engine<N, M> {
+impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
     /// Makes teams of the ranks of a team, at most one with this rank in it. Waits until all of the
     /// parent have come; the new team may be used at once.
     ///
     /// Collective over the parent. A team takes 4 bytes a member, 8 where its order is not the
     /// job's, and some 700 bytes.
     ///
-    /// # Errors No such parent; a list that names a rank twice, or one that is not in the parent,
-    /// or not this rank, or ranks that give another list. The others are not told.
-    pub fn team_create(&self, parent: TeamId, join: Join<'_>) -> Result<Option<Team>> {
-        let from = self.collectives.team(&self.kernel, OPERATION, parent)?;
+    /// # Errors
+    /// No such parent; a list that names a rank twice, or one that is not in the parent, or not
+    /// this rank, or ranks that give another list. The others are not told.
+    pub fn team_create(self, parent: TeamId, join: Join<'_>) -> Result<Option<Team>> {
+        let from = self
+            .engine
+            .collectives
+            .team(&self.engine.kernel, OPERATION, parent)?;
         if let Join::Members(members) = join {
             self.check_members(&from, members)?;
         }
-        let own = Told::new(join, self.collectives.name());
+        let own = Told::new(join, self.engine.collectives.name());
         let mut told = vec![own; from.size as usize];
         let (to, bytes) = (told.as_mut_bytes().as_mut_ptr(), size_of::<Told>());
         let source = own.as_bytes().as_ptr();
@@ -103,17 +107,17 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 Completion::Handle,
             )?
         };
-        self.wait_in(OPERATION, gathered)?;
+        self.engine.rma().wait_in(OPERATION, gathered)?;
         let team = self.team_of(&from, join, &told)?;
         if let Some(team) = &team {
-            self.collectives.enter(team.clone());
+            self.engine.collectives.enter(team.clone());
         }
         self.team_meet(OPERATION, parent)?;
         Ok(team)
     }
 
     /// Which team this rank is in, of those that the parent's ranks have asked for.
-    fn team_of(&self, parent: &Team, join: Join<'_>, told: &[Told]) -> Result<Option<Team>> {
+    fn team_of(self, parent: &Team, join: Join<'_>, told: &[Told]) -> Result<Option<Team>> {
         let ranks: Box<[Rank]> = match join {
             Join::None => return Ok(None),
             Join::Color { color, .. } => {
@@ -136,7 +140,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 members.into()
             }
         };
-        let place = ranks.iter().position(|&rank| rank == self.kernel.job.rank);
+        let place = ranks
+            .iter()
+            .position(|&rank| rank == self.engine.kernel.job.rank);
         let (Some(place), Some(&first)) = (place, ranks.first()) else {
             return Err(self.refused(OPERATION, "this rank is not one of the members".to_owned()));
         };
@@ -149,7 +155,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }))
     }
 
-    fn told_by<'a>(&self, parent: &Team, told: &'a [Told], rank: Rank) -> Result<&'a Told> {
+    fn told_by<'a>(self, parent: &Team, told: &'a [Told], rank: Rank) -> Result<&'a Told> {
         let place = parent.from_job(rank);
         place
             .and_then(|place| told.get(place as usize))
@@ -161,7 +167,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             })
     }
 
-    fn check_members(&self, parent: &Team, members: &[Rank]) -> Result<()> {
+    fn check_members(self, parent: &Team, members: &[Rank]) -> Result<()> {
         let mut sorted = members.to_vec();
         sorted.sort_unstable();
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -175,7 +181,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let reason = format!("rank {rank} is not in the team it comes from");
             return Err(self.refused(OPERATION, reason));
         }
-        match members.contains(&self.kernel.job.rank) {
+        match members.contains(&self.engine.kernel.job.rank) {
             true => Ok(()),
             false => Err(self.refused(OPERATION, "this rank is not one of the members".to_owned())),
         }
@@ -185,8 +191,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ///
     /// # Errors
     /// There is none of this name.
-    pub fn team(&self, team: TeamId) -> Result<Team> {
-        self.collectives.team(&self.kernel, "team", team)
+    pub fn team(self, team: TeamId) -> Result<Team> {
+        self.engine
+            .collectives
+            .team(&self.engine.kernel, "team", team)
     }
 
     /// Leaves a team, in which nothing is under way at this rank. Its other ranks do the same
@@ -194,17 +202,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ///
     /// # Errors
     /// No such team, or that of all ranks; operations are under way.
-    pub fn team_destroy(&self, team: TeamId) -> Result<()> {
-        self.kernel.job.check_process()?;
-        self.collectives.leave(&self.kernel, "team_destroy", team)
+    pub fn team_destroy(self, team: TeamId) -> Result<()> {
+        self.engine.kernel.job.check_process()?;
+        self.engine
+            .collectives
+            .leave(&self.engine.kernel, "team_destroy", team)
     }
 
     /// A barrier of a team, from start to end, as a part of another call.
-    pub fn team_meet(&self, operation: &'static str, team: TeamId) -> Result<()> {
+    pub fn team_meet(self, operation: &'static str, team: TeamId) -> Result<()> {
         if team == TeamId::JOB {
-            return self.team_barrier();
+            return self.engine.barriers().team_barrier();
         }
         let started: Handle = self.barrier_nb(team)?;
-        self.wait_in(operation, started)
+        self.engine.rma().wait_in(operation, started)
     }
 }

@@ -29,6 +29,7 @@
 //! message. Where it is not, every operation goes that conduit's way: ticket, source role,
 //! operation id, message, completion event.
 
+mod calls;
 mod exit;
 mod handlers;
 mod in_use;
@@ -39,19 +40,19 @@ pub(crate) mod waiting;
 
 use std::sync::Arc;
 
+pub use calls::{Calls, subject};
 pub use in_use::InUse;
-
-use credits::FlowControl;
 
 use crate::atomics::Atomics;
 use crate::barrier::state::Barriers;
 use crate::collectives::state::Collectives;
 use crate::kernel::{Error, Kernel, Result, context, polling};
 use crate::memory::Memory;
+use crate::messages::flow::When;
 use crate::messages::reserve::ReplyReserve;
 use crate::messages::{Messages, Payload};
 use crate::ni::{Ni, Rank};
-use crate::rma::Rma;
+use crate::rma::{Rma, implicit};
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
 
@@ -165,6 +166,18 @@ impl<N: Ni, M: Mode> std::fmt::Debug for Engine<N, M> {
             .field("size", &self.kernel.job.size)
             .field("mode", &M::NAME)
             .finish_non_exhaustive()
+    }
+}
+
+impl<N: Ni, M: Mode> Drop for Engine<N, M> {
+    fn drop(&mut self) {
+        // The file is the parent's.
+        if !self.kernel.job.is_child() {
+            self.messages
+                .credits
+                .write_statistics(&self.kernel, When::End);
+        }
+        implicit::forget(self.kernel.identity);
     }
 }
 
@@ -291,40 +304,4 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.rma.transfers.forget();
         self.kernel.job.ni.abandon();
     }
-
-    /// The credits between this rank and `peer`. Reads what the peer has given back; does not poll.
-    ///
-    /// # Errors
-    /// No such rank; a peer has given back what it never had.
-    pub fn credits(&self, peer: Rank) -> Result<PeerCredits> {
-        self.kernel.job.check_rank("credits", peer)?;
-        self.messages.credits.collect(&self.kernel, peer)?;
-        Ok(self.messages.credits.flow.look(peer, |policy| PeerCredits {
-            send: policy.available(peer),
-            lent: policy.lent(peer),
-            stalls: policy.stalls(peer),
-            revoked: policy.revoked(peer),
-        }))
-    }
-
-    /// Credits that this rank has in its bank.
-    pub fn banked_credits(&self) -> u32 {
-        self.messages
-            .credits
-            .flow
-            .look(self.kernel.job.rank, FlowControl::banked)
-    }
-}
-
-/// The credits between a rank and a peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeerCredits {
-    /// Those that the peer has granted this rank and that are free now.
-    pub send: u32,
-    /// Those that this rank has lent to the peer.
-    pub lent: u32,
-    /// How often a request to the peer had to wait for credits.
-    pub stalls: u64,
-    /// Those that the peer has taken back from this rank.
-    pub revoked: u64,
 }

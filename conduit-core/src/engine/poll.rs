@@ -67,7 +67,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             events += u32::from(self.barriers.advance(&self.kernel));
         }
         if self.collectives.has_outgoing() {
-            events += self.advance_collectives();
+            events += self.collectives().advance_collectives();
         }
         if self.kernel.job.wants_poll() {
             events += self.do_what_waits();

@@ -59,11 +59,13 @@ impl Memory {
     /// Makes all of every rank's memory its segment: offsets are then addresses of the target's
     /// process, and nothing is allocated. Collective, once.
     ///
-    /// # Errors The network can't, the system does not let a process copy its own memory (then on
-    /// all ranks), or there is a segment.
+    /// # Errors
+    /// The network can't, the system does not let a process copy its own memory (then on all
+    /// ranks), or there is a segment.
     ///
-    /// # Safety All calls of all ranks that write to this rank's segment write to memory of its
-    /// process that is meant for it.
+    /// # Safety
+    /// All calls of all ranks that write to this rank's segment write to memory of its process that
+    /// is meant for it.
     pub(crate) unsafe fn attach_everything<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -249,8 +251,9 @@ impl Memory {
 
     /// Copies to an [address](Memory::address_at_once) of a rank.
     ///
-    /// # Safety `source` is valid for reads of `len` bytes. In this process, `address` is valid for
-    /// writes of as many.
+    /// # Safety
+    /// `source` is valid for reads of `len` bytes. In this process, `address` is valid for writes
+    /// of as many.
     pub(crate) unsafe fn store_anywhere<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -277,8 +280,9 @@ impl Memory {
 
     /// The opposite of [`Memory::store_anywhere`].
     ///
-    /// # Safety `destination` is valid for writes of `len` bytes. In this process, `address` is
-    /// valid for reads of as many.
+    /// # Safety
+    /// `destination` is valid for writes of `len` bytes. In this process, `address` is valid for
+    /// reads of as many.
     unsafe fn load_anywhere<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,

@@ -32,8 +32,9 @@ impl Segment {
 
     /// Stores to the segment if it is mapped here. `false`: it is not, and nothing has happened.
     ///
-    /// # Safety `[offset, offset + len)` lies in the segment (`Memory::remote` has checked it) and
-    /// `source` is valid for reads of `len` bytes.
+    /// # Safety
+    /// `[offset, offset + len)` lies in the segment (`Memory::remote` has checked it) and `source`
+    /// is valid for reads of `len` bytes.
     #[inline(always)]
     pub(crate) unsafe fn store(&self, offset: usize, source: *const u8, len: usize) -> bool {
         if self.window.0.is_null() {

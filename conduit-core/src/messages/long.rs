@@ -3,8 +3,8 @@
 use am::{Category, DataHeader, Flags, Long, Role as AmRole, limits, select};
 use credits::Scale;
 
-use crate::engine::Engine;
 use crate::engine::report::Awaits;
+use crate::engine::{Calls, subject};
 use crate::kernel::error::{Error, Result};
 use crate::kernel::options::Blocking;
 use crate::memory::{Remote, Source};
@@ -13,13 +13,13 @@ use crate::ni::{Exchange, Ni, Rank};
 use crate::shared;
 use crate::threads::{Lock, Mode};
 
-impl<N: Ni, M: Mode> Engine<N, M> {
-    /// As [`Engine::request_short`], after placing the payload at `offset` of the target's segment.
+impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
+    /// As [`Calls::request_short`], after placing the payload at `offset` of the target's segment.
     /// The payload may be reused on return. Where it is empty, any `offset` will do: the handler
     /// gets it as it is.
     #[inline]
     pub fn request_long(
-        &self,
+        self,
         target: Rank,
         handler: u8,
         args: &[u32],
@@ -36,10 +36,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         unsafe { self.long(request, Source::of(payload), offset, true) }
     }
 
-    /// As [`Engine::request_long`], for `length` bytes that the caller has placed at `offset` of
+    /// As [`Calls::request_long`], for `length` bytes that the caller has placed at `offset` of
     /// the target's segment by itself: where that is mapped here.
     pub fn request_long_in_place(
-        &self,
+        self,
         target: Rank,
         handler: u8,
         args: &[u32],
@@ -52,18 +52,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let category = Category::Long;
         let request = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
         if length > 0 {
-            self.memory
-                .remote(&self.kernel, OPERATION, target, offset, length)?;
+            self.engine
+                .memory
+                .remote(&self.engine.kernel, OPERATION, target, offset, length)?;
         }
         self.request(in_place(request, offset, length), Scale::SHORT_COST)
     }
 
-    /// As [`Engine::request_long`], returning before the payload has been read.
+    /// As [`Calls::request_long`], returning before the payload has been read.
     ///
-    /// # Safety `[base, base + len)` is valid for reads and not written until the request's reply
-    /// has arrived (which its handler therefore has to send).
+    /// # Safety
+    /// `[base, base + len)` is valid for reads and not written until the request's reply has
+    /// arrived (which its handler therefore has to send).
     pub unsafe fn request_long_async(
-        &self,
+        self,
         target: Rank,
         handler: u8,
         args: &[u32],
@@ -83,7 +85,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// The source is valid and unchanged: until return if `wait`, otherwise until the reply.
     #[inline]
     pub(crate) unsafe fn long(
-        &self,
+        self,
         request: Request<'_>,
         source: Source,
         offset: usize,
@@ -108,9 +110,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 limit: limits::MAX_LONG,
             });
         }
-        let segment = self
-            .memory
-            .remote(&self.kernel, operation, target, offset, source.len)?;
+        let segment = self.engine.memory.remote(
+            &self.engine.kernel,
+            operation,
+            target,
+            offset,
+            source.len,
+        )?;
         if !segment.window.0.is_null() {
             // The copy must not be seen before the credits are there: a request that is refused for
             // want of them has no effect. One that may not wait and finds no room in the queue has
@@ -132,10 +138,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// To a segment that is not mapped.
     ///
     /// # Safety
-    /// As for [`Engine::long`].
+    /// As for [`Calls::long`].
     #[inline(never)]
     unsafe fn long_by_messages(
-        &self,
+        self,
         placed: Request<'_>,
         source: Source,
         offset: usize,
@@ -148,10 +154,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             blocking,
             ..
         } = placed;
-        let packs = source.len <= limits::max_packed_long(self.kernel.job.chunk, args.len());
+        let packs = source.len <= limits::max_packed_long(self.engine.kernel.job.chunk, args.len());
         // Then there is no entry for data that travel by themselves.
-        let is_process = self.memory.is_process();
-        if packs && (self.kernel.job.settings.packed_long || is_process) {
+        let is_process = self.engine.memory.is_process();
+        if packs && (self.engine.kernel.job.settings.packed_long || is_process) {
             let packed = Request {
                 // SAFETY: the caller's promise; the message's bytes are copied before this call
                 // returns.
@@ -159,12 +165,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 long: Some((long_at(offset, source.len), Flags::PACKED)),
                 ..placed
             };
-            return self.request(packed, self.messages.credits.scale.cost(packed.length()));
+            return self.request(
+                packed,
+                self.engine.messages.credits.scale.cost(packed.length()),
+            );
         }
-        if is_process || source.len > self.kernel.job.ni.reach(target).max_message {
-            let at_once = self.memory.address_at_once(Remote::segment(target, offset));
+        if is_process || source.len > self.engine.kernel.job.ni.reach(target).max_message {
+            let at_once = self
+                .engine
+                .memory
+                .address_at_once(Remote::segment(target, offset));
             if at_once.is_none() {
-                self.check_outside(operation, am::Operation::Request)?;
+                self.engine
+                    .check_outside(operation, am::Operation::Request)?;
             }
             // More than one put, or one that may find no memory: the data goes first, as a put that
             // is waited for, and the message says that it is there.
@@ -176,18 +189,21 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // memory; the range was checked when `segment` was found.
             let stored = unsafe {
                 match at_once {
-                    Some(address) => self.memory.store_anywhere(
-                        &self.kernel,
+                    Some(address) => self.engine.memory.store_anywhere(
+                        &self.engine.kernel,
                         target,
                         address,
                         source.base,
                         source.len,
                     ),
-                    None => self.put_pieces_and_wait(operation, target, offset, source),
+                    None => self
+                        .engine
+                        .rma()
+                        .put_pieces_and_wait(operation, target, offset, source),
                 }
             };
             if stored.is_err() {
-                self.messages.credits.flow.give_back(target, byte);
+                self.engine.messages.credits.flow.give_back(target, byte);
             }
             stored?;
             return self.send(placed, byte, Exchange::ExpectsReply);
@@ -200,9 +216,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// there by their LID.
     ///
     /// # Safety
-    /// As for [`Engine::long`].
+    /// As for [`Calls::long`].
     unsafe fn long_in_two(
-        &self,
+        self,
         placed: Request<'_>,
         source: Source,
         offset: usize,
@@ -214,19 +230,20 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             blocking,
             ..
         } = placed;
-        self.check_outside(operation, am::Operation::Request)?;
+        self.engine
+            .check_outside(operation, am::Operation::Request)?;
         let Some(byte) = self.take_credits(operation, target, Scale::LONG_COST, blocking)? else {
             return Ok(false);
         };
-        let lid = self.messages.lids.lock().generate();
+        let lid = self.engine.messages.lids.lock().generate();
         let data = DataHeader {
             role: AmRole::Request,
             lid,
         };
-        let group = (!wait).then_some(self.kernel.operations.detached);
+        let group = (!wait).then_some(self.engine.kernel.operations.detached);
         // SAFETY: the caller's promise.
         let op = unsafe {
-            self.send_long_data(
+            self.engine.rma().send_long_data(
                 operation,
                 target,
                 source,
@@ -238,7 +255,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let op = match op {
             Ok(op) => op,
             Err(error) => {
-                self.messages.credits.flow.give_back(target, byte);
+                self.engine.messages.credits.flow.give_back(target, byte);
                 return Err(error);
             }
         };
@@ -250,14 +267,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         if let Err(error) = self.send(request, byte, Exchange::OneWay) {
             // The data is under way, and nobody waits for it.
-            self.kernel.job.fail(error.clone());
-            self.check_fault()?;
+            self.engine.kernel.job.fail(error.clone());
+            self.engine.check_fault()?;
             return Err(error);
         }
         if wait {
-            self.wait_for(operation, Awaits::Operation(op), |engine| {
-                engine.kernel.take(operation, op)
-            })?;
+            self.engine
+                .wait_for(operation, Awaits::Operation(op), |engine| {
+                    engine.kernel.take(operation, op)
+                })?;
         }
         Ok(true)
     }

@@ -14,6 +14,7 @@
 //! bytes for each other one.
 
 pub(crate) mod arrivals;
+pub(crate) mod credits;
 pub(crate) mod deliver;
 pub(crate) mod flow;
 pub(crate) mod handlers;
@@ -30,6 +31,7 @@ pub(crate) mod reserve;
 pub(crate) mod shuffle;
 pub(crate) mod start;
 
+pub use self::credits::PeerCredits;
 pub use payload::Payload;
 pub use prepared::{Prepared, PreparedReply};
 

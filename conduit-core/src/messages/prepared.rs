@@ -11,8 +11,8 @@ use am::{Body, Category, Context, Flags, Header, MAX_ARGS, NO_LID, Role as AmRol
 use credits::CreditByte;
 
 use crate::engine::Call;
-use crate::engine::Engine;
 use crate::engine::report::Awaits;
+use crate::engine::{Calls, Engine, subject};
 use crate::kernel::context::Entered;
 use crate::kernel::error::{Error, Result};
 use crate::kernel::options::Blocking;
@@ -46,35 +46,36 @@ impl<N: Ni, M: Mode> std::fmt::Debug for Prepared<'_, N, M> {
     }
 }
 
-impl<N: Ni, M: Mode> Engine<N, M> {
+impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
     /// Prepares a medium request of at least `least` and at most `most` bytes; the size granted
     /// lies between.
     ///
     /// `None`: it would have blocked ([`Blocking::Immediate`]).
     pub fn prepare_medium(
-        &self,
+        self,
         target: Rank,
         least: usize,
         most: usize,
         blocking: Blocking,
-    ) -> Result<Option<Prepared<'_, N, M>>> {
+    ) -> Result<Option<Prepared<'e, N, M>>> {
         self.prepare("prepare_medium", target, least, most, blocking)
     }
 
     /// The same as a part of another call, whose name it has in errors and reports.
     pub(crate) fn prepare(
-        &self,
+        self,
         operation: &'static str,
         target: Rank,
         least: usize,
         most: usize,
         blocking: Blocking,
-    ) -> Result<Option<Prepared<'_, N, M>>> {
-        self.kernel
+    ) -> Result<Option<Prepared<'e, N, M>>> {
+        self.engine
+            .kernel
             .job
             .check_context(operation, am::Operation::Request)?;
-        self.kernel.job.check_rank(operation, target)?;
-        self.check_fault()?;
+        self.engine.kernel.job.check_rank(operation, target)?;
+        self.engine.check_fault()?;
         let limit = self.max_medium(MAX_ARGS);
         if least > limit {
             return Err(Error::PayloadTooLong {
@@ -85,24 +86,24 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             });
         }
         let size = most.clamp(least, limit.max(least));
-        let cost = self.messages.credits.scale.cost(ROOM + size);
+        let cost = self.engine.messages.credits.scale.cost(ROOM + size);
         let Some(byte) = self.take_credits(operation, target, cost, blocking)? else {
             return Ok(None);
         };
-        let chunk = self.kernel.chunks.take();
+        let chunk = self.engine.kernel.chunks.take();
         let chunk = match (chunk, blocking) {
             (Some(chunk), _) => chunk,
             (None, Blocking::Immediate) => {
-                self.messages.credits.flow.give_back(target, byte);
+                self.engine.messages.credits.flow.give_back(target, byte);
                 return Ok(None);
             }
-            (None, Blocking::Wait) => self.wait_for(operation, Awaits::Chunk, |engine| {
+            (None, Blocking::Wait) => self.engine.wait_for(operation, Awaits::Chunk, |engine| {
                 Ok(engine.kernel.chunks.take())
             })?,
         };
         let entered = Some(Entered::new(Context::Prepared));
         Ok(Some(Prepared {
-            engine: self,
+            engine: self.engine,
             target,
             chunk,
             size,
@@ -171,7 +172,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
         };
         // From here on the chunk belongs to the request, whose reply frees it.
         self.ended = true;
-        engine.put_request(
+        engine.messages().put_request(
             OPERATION,
             target,
             &header,
@@ -227,7 +228,7 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
     ) -> Result<PreparedReply<'_, N, M>> {
         const OPERATION: &str = "prepare_medium_reply";
         let reserve = self.reserve(OPERATION)?;
-        let limit = self.engine.max_medium(MAX_ARGS);
+        let limit = self.engine.messages().max_medium(MAX_ARGS);
         if least > limit {
             return Err(Error::PayloadTooLong {
                 operation: OPERATION,

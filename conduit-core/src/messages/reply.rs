@@ -30,11 +30,11 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         )
     }
 
-    /// Replies with a medium of at most [`Engine::max_medium`](crate::engine::Engine::max_medium)
+    /// Replies with a medium of at most [`Calls::max_medium`](crate::engine::Calls::max_medium)
     /// bytes.
     #[inline]
     pub fn reply_medium(&self, handler: u8, args: &[u32], payload: &[u8]) -> Result<()> {
-        let limit = self.engine.max_medium(args.len());
+        let limit = self.engine.messages().max_medium(args.len());
         self.check_payload("reply_medium", payload, limit)?;
         self.reply(
             "reply_medium",
@@ -47,7 +47,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     }
 
     /// Replies with a long of at most
-    /// [`Engine::max_long_reply`](crate::engine::Engine::max_long_reply) bytes to `offset` of the
+    /// [`Calls::max_long_reply`](crate::engine::Calls::max_long_reply) bytes to `offset` of the
     /// requester's segment (any offset for an empty one: the handler gets it as it is).
     pub fn reply_long(
         &self,
@@ -73,7 +73,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
             unsafe { shared::copy(payload.as_ptr(), place, payload.len()) };
             return self.reply_in_place(OPERATION, handler, args, long);
         }
-        self.check_payload(OPERATION, payload, engine.max_long_reply(source))?;
+        self.check_payload(OPERATION, payload, engine.messages().max_long_reply(source))?;
         engine
             .memory
             .remote(&engine.kernel, OPERATION, source, offset, payload.len())?;

@@ -11,8 +11,8 @@ use am::{
 };
 use credits::{CreditByte, Scale};
 
-use crate::engine::Engine;
 use crate::engine::report::Awaits;
+use crate::engine::{Calls, subject};
 use crate::kernel::error::{Error, Result};
 use crate::kernel::options::Blocking;
 use crate::kernel::portal_table::index;
@@ -129,15 +129,15 @@ impl<'a> Request<'a> {
     }
 }
 
-impl<N: Ni, M: Mode> Engine<N, M> {
+impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
     /// Most payload bytes of a medium with `nargs` arguments, request or reply, to any rank.
-    pub fn max_medium(&self, nargs: usize) -> usize {
-        limits::max_medium(self.kernel.job.chunk, nargs)
+    pub fn max_medium(self, nargs: usize) -> usize {
+        limits::max_medium(self.engine.kernel.job.chunk, nargs)
     }
 
     /// Refuses a medium's payload that does not leave room for all the arguments that there may be.
     #[inline]
-    pub fn check_medium(&self, target: Rank, length: usize) -> Result<()> {
+    pub fn check_medium(self, target: Rank, length: usize) -> Result<()> {
         let limit = self.max_medium(MAX_ARGS);
         match length <= limit {
             true => Ok(()),
@@ -151,32 +151,37 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Refuses a rank that the job doesn't have.
-    pub fn check_rank(&self, operation: &'static str, rank: Rank) -> Result<()> {
-        self.kernel.job.check_rank(operation, rank)
+    pub fn check_rank(self, operation: &'static str, rank: Rank) -> Result<()> {
+        self.engine.kernel.job.check_rank(operation, rank)
     }
 
     /// Most bytes of a long request to `target`.
-    pub fn max_long_request(&self, _target: Rank) -> usize {
+    pub fn max_long_request(self, _target: Rank) -> usize {
         limits::MAX_LONG
     }
 
     /// Most bytes of a long reply to `target`: a reply may not wait, so where the requester's
     /// memory can't be written to at once its data has to fit the message.
-    pub fn max_long_reply(&self, target: Rank) -> usize {
-        let at_once = match self.memory.is_process() {
+    pub fn max_long_reply(self, target: Rank) -> usize {
+        let at_once = match self.engine.memory.is_process() {
             true => self
+                .engine
                 .memory
                 .address_at_once(Remote::segment(target, 0))
                 .is_some(),
             false => {
-                target < self.kernel.job.size
-                    && self.kernel.job.is_mapped(self.kernel.job.ni.reach(target))
+                target < self.engine.kernel.job.size
+                    && self
+                        .engine
+                        .kernel
+                        .job
+                        .is_mapped(self.engine.kernel.job.ni.reach(target))
             }
         };
         if at_once {
             limits::MAX_LONG
         } else {
-            limits::max_packed_long(self.kernel.job.chunk, MAX_ARGS)
+            limits::max_packed_long(self.engine.kernel.job.chunk, MAX_ARGS)
         }
     }
 
@@ -184,12 +189,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// whether the target is mapped.
     #[inline(always)]
     pub(crate) fn check_request(
-        &self,
+        self,
         operation: &'static str,
         target: Rank,
         args: &[u32],
     ) -> Result<bool> {
-        match self.kernel.job.is_short_cut(target) && args.len() <= MAX_ARGS {
+        match self.engine.kernel.job.is_short_cut(target) && args.len() <= MAX_ARGS {
             true => Ok(true),
             false => self.check_request_fully(operation, target, args.len()),
         }
@@ -198,15 +203,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// All checks; whether the target is mapped.
     #[cold]
     fn check_request_fully(
-        &self,
+        self,
         operation: &'static str,
         target: Rank,
         count: usize,
     ) -> Result<bool> {
-        self.kernel
+        self.engine
+            .kernel
             .job
             .check_context(operation, am::Operation::Request)?;
-        self.kernel.job.check_rank(operation, target)?;
+        self.engine.kernel.job.check_rank(operation, target)?;
         if count > MAX_ARGS {
             return Err(Error::TooManyArgs {
                 operation,
@@ -214,8 +220,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 limit: MAX_ARGS,
             });
         }
-        self.check_fault()?;
-        Ok(self.kernel.job.is_mapped(self.kernel.job.ni.reach(target)))
+        self.engine.check_fault()?;
+        Ok(self
+            .engine
+            .kernel
+            .job
+            .is_mapped(self.engine.kernel.job.ni.reach(target)))
     }
 
     /// Runs handler `handler` at `target` with these arguments.
@@ -223,7 +233,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// `false`: not sent, as that would have blocked ([`Blocking::Immediate`]).
     #[inline]
     pub fn request_short(
-        &self,
+        self,
         target: Rank,
         handler: u8,
         args: &[u32],
@@ -236,10 +246,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.request(short, Scale::SHORT_COST)
     }
 
-    /// As [`Engine::request_short`], with a payload of at most [`Engine::max_medium`] bytes, which
+    /// As [`Calls::request_short`], with a payload of at most [`Calls::max_medium`] bytes, which
     /// may be reused on return.
     pub fn request_medium(
-        &self,
+        self,
         target: Rank,
         handler: u8,
         args: &[u32],
@@ -262,12 +272,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 limit,
             });
         }
-        self.request(medium, self.messages.credits.scale.cost(medium.length()))
+        self.request(
+            medium,
+            self.engine.messages.credits.scale.cost(medium.length()),
+        )
     }
 
     /// Takes a request's credits and sends it.
     #[inline(always)]
-    pub(crate) fn request(&self, request: Request<'_>, cost: u8) -> Result<bool> {
+    pub(crate) fn request(self, request: Request<'_>, cost: u8) -> Result<bool> {
         let Request {
             operation,
             target,
@@ -276,7 +289,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         } = request;
         let mut exchange = Exchange::ExpectsReply;
         let flood = || exchange = Exchange::OneWay;
-        let byte = match self.messages.credits.flow.take_noting(target, cost, flood) {
+        let byte = match self
+            .engine
+            .messages
+            .credits
+            .flow
+            .take_noting(target, cost, flood)
+        {
             Some(byte) => byte,
             None => match self.wait_for_credits(operation, target, cost, blocking)? {
                 Some(byte) => byte,
@@ -289,13 +308,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Takes credits for a request; `None`: there are none and it may not wait.
     #[inline]
     pub(crate) fn take_credits(
-        &self,
+        self,
         operation: &'static str,
         target: Rank,
         cost: u8,
         blocking: Blocking,
     ) -> Result<Option<CreditByte>> {
-        if let Some(byte) = self.messages.credits.flow.take(target, cost) {
+        if let Some(byte) = self.engine.messages.credits.flow.take(target, cost) {
             return Ok(Some(byte));
         }
         self.wait_for_credits(operation, target, cost, blocking)
@@ -303,22 +322,24 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     #[cold]
     fn wait_for_credits(
-        &self,
+        self,
         operation: &'static str,
         target: Rank,
         cost: u8,
         blocking: Blocking,
     ) -> Result<Option<CreditByte>> {
         let take = || {
-            self.messages
+            self.engine
+                .messages
                 .credits
-                .take_collected(&self.kernel, target, cost)
+                .take_collected(&self.engine.kernel, target, cost)
         };
         let byte = take()?;
         if byte.is_some() || blocking == Blocking::Immediate {
             return Ok(byte);
         }
-        self.wait_for(operation, Awaits::Credits(target), |_| take())
+        self.engine
+            .wait_for(operation, Awaits::Credits(target), |_| take())
             .map(Some)
     }
 
@@ -326,12 +347,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// given up, with its credits.
     #[inline(always)]
     pub(crate) fn send(
-        &self,
+        self,
         request: Request<'_>,
         byte: CreditByte,
         exchange: Exchange,
     ) -> Result<bool> {
-        if request.is_mapped && request.inject(&self.kernel.job.ni, byte, None, exchange)? {
+        if request.is_mapped && request.inject(&self.engine.kernel.job.ni, byte, None, exchange)? {
             return Ok(true);
         }
         match request.is_mapped {
@@ -342,41 +363,53 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// The target's queue is full for the moment.
     #[cold]
-    fn send_later(&self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
+    fn send_later(self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
         if request.blocking == Blocking::Immediate {
-            self.messages.credits.flow.give_back(request.target, byte);
+            self.engine
+                .messages
+                .credits
+                .flow
+                .give_back(request.target, byte);
             return Ok(false);
         }
-        self.wait_for(request.operation, Awaits::Room(request.target), |engine| {
-            let sent = request.inject(&engine.kernel.job.ni, byte, None, Exchange::OneWay)?;
-            Ok(sent.then_some(true))
-        })
+        self.engine
+            .wait_for(request.operation, Awaits::Room(request.target), |engine| {
+                let sent = request.inject(&engine.kernel.job.ni, byte, None, Exchange::OneWay)?;
+                Ok(sent.then_some(true))
+            })
     }
 
     /// To a peer that is not mapped: a chunk is held for the reply, and the message is sent from
     /// there if the network does not inject so much. Waits for the network, and for a chunk.
     #[cold]
-    fn send_from_chunk(&self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
+    fn send_from_chunk(self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
         let operation = request.operation;
-        let chunk = match self.kernel.chunks.take() {
+        let chunk = match self.engine.kernel.chunks.take() {
             Some(chunk) => chunk,
-            None => self.wait_for(operation, Awaits::Chunk, |engine| {
+            None => self.engine.wait_for(operation, Awaits::Chunk, |engine| {
                 Ok(engine.kernel.chunks.take())
             })?,
         };
-        let units = Some(self.kernel.chunks.units(chunk));
-        let most = self.kernel.job.ni.reach(request.target).inject_size;
+        let units = Some(self.engine.kernel.chunks.units(chunk));
+        let most = self.engine.kernel.job.ni.reach(request.target).inject_size;
         if most > 0 && request.length() <= most {
-            let inject = || request.inject(&self.kernel.job.ni, byte, units, Exchange::OneWay);
+            let inject =
+                || request.inject(&self.engine.kernel.job.ni, byte, units, Exchange::OneWay);
             let sent = match inject() {
-                Ok(false) => self.wait_for(operation, Awaits::Room(request.target), |_| {
-                    Ok(inject()?.then_some(true))
-                }),
+                Ok(false) => self
+                    .engine
+                    .wait_for(operation, Awaits::Room(request.target), |_| {
+                        Ok(inject()?.then_some(true))
+                    }),
                 sent => sent,
             };
             if sent.is_err() {
-                self.kernel.give_chunk(chunk);
-                self.messages.credits.flow.give_back(request.target, byte);
+                self.engine.kernel.give_chunk(chunk);
+                self.engine
+                    .messages
+                    .credits
+                    .flow
+                    .give_back(request.target, byte);
             }
             return sent;
         }
@@ -385,7 +418,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         // SAFETY: the chunk is held, and both fit a chunk: heads are at most `MOST_HEAD`, payloads
         // are checked against `max_medium` and `max_packed_long`, which leave room for it.
         unsafe {
-            let at = self.kernel.chunks.at(chunk);
+            let at = self.engine.kernel.chunks.at(chunk);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
             std::ptr::copy_nonoverlapping(payload.as_ptr(), at.add(head.len()), payload.len());
         }
@@ -397,7 +430,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Puts a request that lies in a chunk, from `start`.
     pub(crate) fn put_request(
-        &self,
+        self,
         operation: &'static str,
         target: Rank,
         header: &Header,
@@ -406,10 +439,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         length: usize,
     ) -> Result<()> {
         let (match_bits, hdr_data) = header.encode(select::REQ_RB);
-        self.take_ticket(operation)?;
+        self.engine.rma().take_ticket(operation)?;
         let put = Put {
-            md: self.kernel.chunks.md,
-            local_offset: chunk as usize * self.kernel.job.chunk + start,
+            md: self.engine.kernel.chunks.md,
+            local_offset: chunk as usize * self.engine.kernel.job.chunk + start,
             length,
             ack: Ack::Local,
             target,
@@ -423,12 +456,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Submits a put until the network takes it.
-    pub(crate) fn post_put(&self, operation: &'static str, put: &Put) -> Result<()> {
-        self.wait_for(operation, Awaits::Room(put.target), |engine| {
-            // SAFETY: whoever has made `put` keeps its source unchanged until the event: chunks are
-            // held until then, other memory is the caller's promise.
-            let submit = unsafe { engine.kernel.job.ni.put(put)? };
-            Ok((submit == Submit::Posted).then_some(()))
-        })
+    pub(crate) fn post_put(self, operation: &'static str, put: &Put) -> Result<()> {
+        self.engine
+            .wait_for(operation, Awaits::Room(put.target), |engine| {
+                // SAFETY: whoever has made `put` keeps its source unchanged until the event: chunks are
+                // held until then, other memory is the caller's promise.
+                let submit = unsafe { engine.kernel.job.ni.put(put)? };
+                Ok((submit == Submit::Posted).then_some(()))
+            })
     }
 }

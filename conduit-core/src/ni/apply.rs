@@ -14,9 +14,10 @@ use crate::process_memory;
 /// `operand` and `comparand` are taken modulo the type's size; a 32-bit old value comes back
 /// zero-extended. Acts as a release and an acquire ([`AtomicOp::Get`]: acquire only).
 ///
-/// # Safety `ptr` is aligned to [`AtomicType::size`] and valid for reads and writes of that many
-/// bytes; during the call it is accessed by atomic instructions of the same size only, in this and
-/// in all other processes.
+/// # Safety
+/// `ptr` is aligned to [`AtomicType::size`] and valid for reads and writes of that many bytes;
+/// during the call it is accessed by atomic instructions of the same size only, in this and in all
+/// other processes.
 #[inline]
 pub unsafe fn apply_atomic(
     ptr: *mut u8,
@@ -76,8 +77,9 @@ pub unsafe fn apply_atomic(
 /// As [`apply_atomic`] on a number of this process by its address. `None`, and nothing has been
 /// done: the address is no multiple of the type's size, or no memory that can be written.
 ///
-/// # Safety That the number is accessed by atomics only, and that it stays memory during the call,
-/// is the word of whoever has given the address.
+/// # Safety
+/// That the number is accessed by atomics only, and that it stays memory during the call, is the
+/// word of whoever has given the address.
 pub unsafe fn apply_atomic_at(
     address: u64,
     op: AtomicOp,

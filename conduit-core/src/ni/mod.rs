@@ -198,8 +198,9 @@ pub trait Ni {
     /// network of this rank. Counts as a region of this network, numbered with those that it
     /// creates. Not every network can.
     ///
-    /// # Safety `[base, base + len)`, whole pages, stays valid for reads and writes as long as the
-    /// network lives; no reference to it is formed.
+    /// # Safety
+    /// `[base, base + len)`, whole pages, stays valid for reads and writes as long as the network
+    /// lives; no reference to it is formed.
     unsafe fn region_adopt(&self, _base: *mut u8, _len: usize) -> Result<Region, NiError> {
         Err(NiError::System {
             operation: "region_adopt",
@@ -240,16 +241,18 @@ pub trait Ni {
     /// Describes memory of the initiating side: source of puts, destination of gets. Its
     /// completions go to `eq`.
     ///
-    /// # Safety `[base, base + len)` stays valid for reads (put) and writes (get) until
-    /// [`Ni::md_release`] has returned [`Unlink::Done`], or [`Ni::abandon`] has returned.
+    /// # Safety
+    /// `[base, base + len)` stays valid for reads (put) and writes (get) until [`Ni::md_release`]
+    /// has returned [`Unlink::Done`], or [`Ni::abandon`] has returned.
     unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError>;
     /// Ends a memory descriptor; [`Unlink::InUse`] while operations on it are under way.
     fn md_release(&self, md: MdId) -> Result<Unlink, NiError>;
 
     /// Moves bytes of a memory descriptor to the first matching entry of the target's index.
     ///
-    /// # Safety The source bytes are not written before the operation's [`Event::Send`] or
-    /// [`Event::Ack`], or [`Ni::abandon`].
+    /// # Safety
+    /// The source bytes are not written before the operation's [`Event::Send`] or [`Event::Ack`],
+    /// or [`Ni::abandon`].
     unsafe fn put(&self, put: &Put) -> Result<Submit, NiError>;
     /// A put without events at the initiator, whose bytes are copied before it returns. At most
     /// [`Reach::inject_size`] bytes.

@@ -3,8 +3,8 @@
 //!
 //! Remote places are given as offsets from the start of the target's segment.
 
-use crate::engine::Engine;
 use crate::engine::report::Awaits;
+use crate::engine::{Calls, subject};
 use crate::kernel::error::{Error, Result};
 use crate::kernel::handle::Handle;
 use crate::kernel::options::{Blocking, Completion};
@@ -39,13 +39,17 @@ pub fn value_bytes<'a>(
     }
 }
 
-impl<N: Ni, M: Mode> Engine<N, M> {
+impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// Copies `source` to `offset` of the target's segment; it is there when the call returns.
     #[inline(always)]
-    pub fn put(&self, target: Rank, offset: usize, source: &[u8]) -> Result<()> {
-        let segment =
-            self.memory
-                .remote_access(&self.kernel, "put", target, offset, source.len())?;
+    pub fn put(self, target: Rank, offset: usize, source: &[u8]) -> Result<()> {
+        let segment = self.engine.memory.remote_access(
+            &self.engine.kernel,
+            "put",
+            target,
+            offset,
+            source.len(),
+        )?;
         // SAFETY: the range was checked by `remote`; the source is borrowed.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(());
@@ -56,11 +60,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Copies from `offset` of the target's segment to `destination`.
     #[inline(always)]
-    pub fn get(&self, destination: &mut [u8], target: Rank, offset: usize) -> Result<()> {
+    pub fn get(self, destination: &mut [u8], target: Rank, offset: usize) -> Result<()> {
         let (base, len) = (destination.as_mut_ptr(), destination.len());
-        let segment = self
-            .memory
-            .remote_access(&self.kernel, "get", target, offset, len)?;
+        let segment =
+            self.engine
+                .memory
+                .remote_access(&self.engine.kernel, "get", target, offset, len)?;
         // SAFETY: the range was checked by `remote`; the destination is mutably borrowed.
         if unsafe { segment.load(offset, base, len) } {
             return Ok(());
@@ -83,7 +88,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// blocked.
     #[inline(always)]
     pub fn put_nb(
-        &self,
+        self,
         target: Rank,
         offset: usize,
         source: &[u8],
@@ -91,9 +96,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
         let operation = completion.name("put_nb", "put_nbi");
-        let segment =
-            self.memory
-                .remote_access(&self.kernel, operation, target, offset, source.len())?;
+        let segment = self.engine.memory.remote_access(
+            &self.engine.kernel,
+            operation,
+            target,
+            offset,
+            source.len(),
+        )?;
         // SAFETY: as in `put`.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(Some(Handle::DONE));
@@ -116,11 +125,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Starts a put that reads its source until it is synchronised. `None`: not started, it would
     /// have blocked.
     ///
-    /// # Safety `[source, source + len)` is valid for reads and not written until the handle, or
-    /// this thread's implicit puts (or access region), have been synchronised.
+    /// # Safety
+    /// `[source, source + len)` is valid for reads and not written until the handle, or this
+    /// thread's implicit puts (or access region), have been synchronised.
     #[inline(always)]
     pub unsafe fn put_nb_bulk(
-        &self,
+        self,
         target: Rank,
         offset: usize,
         source: *const u8,
@@ -129,9 +139,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
         let operation = completion.name("put_nb_bulk", "put_nbi_bulk");
-        let segment = self
-            .memory
-            .remote_access(&self.kernel, operation, target, offset, len)?;
+        let segment = self.engine.memory.remote_access(
+            &self.engine.kernel,
+            operation,
+            target,
+            offset,
+            len,
+        )?;
         // SAFETY: range as in `put`; the source is the caller's promise.
         if unsafe { segment.store(offset, source, len) } {
             return Ok(Some(Handle::DONE));
@@ -152,11 +166,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Starts a get. `None`: not started, it would have blocked.
     ///
-    /// # Safety `[destination, destination + len)` is valid for writes and neither read nor written
-    /// until the handle, or this thread's implicit gets (or access region), have been synchronised.
+    /// # Safety
+    /// `[destination, destination + len)` is valid for writes and neither read nor written until
+    /// the handle, or this thread's implicit gets (or access region), have been synchronised.
     #[inline(always)]
     pub unsafe fn get_nb(
-        &self,
+        self,
         destination: *mut u8,
         target: Rank,
         offset: usize,
@@ -165,9 +180,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
         let operation = completion.name("get_nb", "get_nbi");
-        let segment = self
-            .memory
-            .remote_access(&self.kernel, operation, target, offset, len)?;
+        let segment = self.engine.memory.remote_access(
+            &self.engine.kernel,
+            operation,
+            target,
+            offset,
+            len,
+        )?;
         // SAFETY: range as in `get`; the destination is the caller's promise.
         if unsafe { segment.load(offset, destination, len) } {
             return Ok(Some(Handle::DONE));
@@ -188,7 +207,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Sets `len` bytes at `offset` of the target's segment, and waits.
-    pub fn memset(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
+    pub fn memset(self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
         let (completion, blocking) = (Completion::Handle, Blocking::Wait);
         let handle =
             self.start_memset("memset", target, offset, byte, len, completion, blocking)?;
@@ -198,7 +217,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Starts setting `len` bytes at `offset` of the target's segment, which counts as a put.
     /// `None`: not started, it would have blocked.
     pub fn memset_nb(
-        &self,
+        self,
         target: Rank,
         offset: usize,
         byte: u8,
@@ -212,7 +231,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Reads `bytes` (1 to 8) bytes, zero-extended, and waits.
     #[inline]
-    pub fn get_value(&self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
+    pub fn get_value(self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
         let mut value = [0; VALUE];
         value_bytes("get_value", &value, bytes)?;
         let part = match cfg!(target_endian = "little") {
@@ -228,7 +247,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         reason = "the calls' own arguments, passed on"
     )]
     fn start_memset(
-        &self,
+        self,
         operation: &'static str,
         target: Rank,
         offset: usize,
@@ -237,9 +256,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         completion: Completion,
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
-        let segment = self
-            .memory
-            .remote_access(&self.kernel, operation, target, offset, len)?;
+        let segment = self.engine.memory.remote_access(
+            &self.engine.kernel,
+            operation,
+            target,
+            offset,
+            len,
+        )?;
         if !segment.window.0.is_null() {
             // SAFETY: the range lies in the window, as in `put`.
             unsafe { std::ptr::write_bytes(segment.window.0.add(offset), byte, len) };
@@ -263,10 +286,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// any more on return.
     ///
     /// # Safety
-    /// As for [`Engine::transfer`]; where it is `reusable`, until return.
+    /// As for [`Calls::transfer`]; where it is `reusable`, until return.
     #[inline(never)]
     pub(crate) unsafe fn start_transfer(
-        &self,
+        self,
         operation: &'static str,
         remote: Remote,
         local: Local,
@@ -288,9 +311,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if let Transfer::Started { op, copied: false } = started
             && reusable
         {
-            self.wait_for(operation, Awaits::Operation(op), |engine| {
-                Ok(engine.kernel.operations.has_ended(op).then_some(()))
-            })?;
+            self.engine
+                .wait_for(operation, Awaits::Operation(op), |engine| {
+                    Ok(engine.kernel.operations.has_ended(op).then_some(()))
+                })?;
         }
         Ok(started.handle().map(|handle| match completion {
             Completion::Handle => handle,

@@ -1,22 +1,22 @@
 //! Explicit handles: waiting for one, some or all, with and without polling.
 
-use crate::engine::Engine;
 use crate::engine::report::Awaits;
+use crate::engine::{Calls, subject};
 use crate::kernel::error::Result;
 use crate::kernel::handle::{Handle, OpId};
 use crate::ni::Ni;
 use crate::threads::Mode;
 
-impl<N: Ni, M: Mode> Engine<N, M> {
+impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// Waits for an operation.
     #[inline]
-    pub fn wait(&self, handle: Handle) -> Result<()> {
+    pub fn wait(self, handle: Handle) -> Result<()> {
         self.wait_in("wait", handle)
     }
 
     /// The same as a part of another call, whose name it has in errors and reports.
     #[inline]
-    pub fn wait_in(&self, operation: &'static str, handle: Handle) -> Result<()> {
+    pub fn wait_in(self, operation: &'static str, handle: Handle) -> Result<()> {
         match handle.0 {
             None => Ok(()),
             Some(op) => self.wait_op(operation, op).map(drop),
@@ -25,33 +25,34 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Waits for an operation, and gives its value (a fetching atomic's; of others it means
     /// nothing).
-    pub(crate) fn wait_op(&self, operation: &'static str, op: OpId) -> Result<u64> {
-        self.wait_for(operation, Awaits::Operation(op), |engine| {
-            engine.kernel.take(operation, op)
-        })
+    pub(crate) fn wait_op(self, operation: &'static str, op: OpId) -> Result<u64> {
+        self.engine
+            .wait_for(operation, Awaits::Operation(op), |engine| {
+                engine.kernel.take(operation, op)
+            })
     }
 
     /// Ends an operation if it is done; gives the handle back if not. Polls once unless it is done
     /// already.
     #[inline]
-    pub fn try_wait(&self, handle: Handle) -> Result<Option<Handle>> {
+    pub fn try_wait(self, handle: Handle) -> Result<Option<Handle>> {
         let Some(op) = handle.0 else {
             return Ok(None);
         };
-        if self.kernel.take("try_wait", op)?.is_some() {
+        if self.engine.kernel.take("try_wait", op)?.is_some() {
             return Ok(None);
         }
-        self.poll()?;
+        self.engine.poll()?;
         self.test(Handle(Some(op)))
     }
 
-    /// As [`Engine::try_wait`], without polling (GASNet-EX's test).
+    /// As [`Calls::try_wait`], without polling (GASNet-EX's test).
     #[inline]
-    pub fn test(&self, handle: Handle) -> Result<Option<Handle>> {
+    pub fn test(self, handle: Handle) -> Result<Option<Handle>> {
         let Some(op) = handle.0 else {
             return Ok(None);
         };
-        Ok(if self.kernel.take("test", op)?.is_some() {
+        Ok(if self.engine.kernel.take("test", op)?.is_some() {
             None
         } else {
             Some(Handle(Some(op)))
@@ -63,37 +64,39 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ///
     /// For parts of an operation that are done when it is (GASNet-EX's leaf events): `handle` is a
     /// second one of the same number.
-    pub fn has_ended(&self, handle: &Handle) -> bool {
+    pub fn has_ended(self, handle: &Handle) -> bool {
         handle
             .0
-            .is_none_or(|op| self.kernel.operations.has_ended(op))
+            .is_none_or(|op| self.engine.kernel.operations.has_ended(op))
     }
 
     /// Waits for all of them; each becomes [`Handle::DONE`].
-    pub fn wait_all(&self, handles: &mut [Handle]) -> Result<()> {
-        self.wait_for("wait_all", Awaits::Operations, |engine| {
-            Ok(engine.kernel.sweep("wait_all", handles)?.1.then_some(()))
-        })
+    pub fn wait_all(self, handles: &mut [Handle]) -> Result<()> {
+        self.engine
+            .wait_for("wait_all", Awaits::Operations, |engine| {
+                Ok(engine.kernel.sweep("wait_all", handles)?.1.then_some(()))
+            })
     }
 
     /// Waits for at least one that was under way, unless none was; those that have ended become
     /// [`Handle::DONE`]. Gives how many have ended.
-    pub fn wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
-        self.wait_for("wait_some", Awaits::Operations, |engine| {
-            let (ended, all) = engine.kernel.sweep("wait_some", handles)?;
-            Ok((ended > 0 || all).then_some(ended))
-        })
+    pub fn wait_some(self, handles: &mut [Handle]) -> Result<usize> {
+        self.engine
+            .wait_for("wait_some", Awaits::Operations, |engine| {
+                let (ended, all) = engine.kernel.sweep("wait_some", handles)?;
+                Ok((ended > 0 || all).then_some(ended))
+            })
     }
 
-    /// As [`Engine::wait_all`] without waiting, after one poll: have all ended?
-    pub fn try_wait_all(&self, handles: &mut [Handle]) -> Result<bool> {
-        self.poll()?;
-        Ok(self.kernel.sweep("try_wait_all", handles)?.1)
+    /// As [`Calls::wait_all`] without waiting, after one poll: have all ended?
+    pub fn try_wait_all(self, handles: &mut [Handle]) -> Result<bool> {
+        self.engine.poll()?;
+        Ok(self.engine.kernel.sweep("try_wait_all", handles)?.1)
     }
 
-    /// As [`Engine::wait_some`] without waiting, after one poll.
-    pub fn try_wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
-        self.poll()?;
-        Ok(self.kernel.sweep("try_wait_some", handles)?.0)
+    /// As [`Calls::wait_some`] without waiting, after one poll.
+    pub fn try_wait_some(self, handles: &mut [Handle]) -> Result<usize> {
+        self.engine.poll()?;
+        Ok(self.engine.kernel.sweep("try_wait_some", handles)?.0)
     }
 }

@@ -8,7 +8,7 @@ use am::Category;
 use am::handlers::{Accepts, Entry, Registration};
 
 use crate::atomics::AtomicRequest;
-use crate::engine::{Call, Engine, Handler};
+use crate::engine::{Call, Calls, Handler, subject};
 use crate::kernel::error::Result;
 use crate::kernel::options::Blocking;
 use crate::memory::Source;
@@ -59,8 +59,8 @@ fn decode(words: &[u32]) -> Option<(usize, AtomicRequest)> {
 
 fn on_signal<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     let engine = call.engine();
-    let done =
-        decode(call.args()).map(|(offset, request)| engine.atomic_own(OPERATION, offset, request));
+    let done = decode(call.args())
+        .map(|(offset, request)| engine.atomics().atomic_own(OPERATION, offset, request));
     let reason = match done {
         Some(Ok(_)) => return,
         Some(Err(error)) => error.to_string(),
@@ -69,31 +69,42 @@ fn on_signal<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     engine.kernel.job.fail_by_message(call.source(), reason);
 }
 
-impl<N: Ni, M: Mode> Engine<N, M> {
+impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// Copies `source` to `offset` of the target's segment and then does the atomic at `signal`
     /// there: who sees what that has written sees the data. The source may be reused on return.
     /// When the atomic has been done is not told; where the target is not mapped it is done by a
     /// poll of the target, as a handler runs.
     ///
-    /// # Errors A range outside of the segment, a misaligned integer, more than
-    /// [`am::limits::MAX_LONG`] bytes by message.
+    /// # Errors
+    /// A range outside of the segment, a misaligned integer, more than [`am::limits::MAX_LONG`]
+    /// bytes by message.
     pub fn put_signal(
-        &self,
+        self,
         target: Rank,
         offset: usize,
         source: &[u8],
         signal: usize,
         request: AtomicRequest,
     ) -> Result<()> {
-        let segment =
-            self.memory
-                .remote_access(&self.kernel, OPERATION, target, offset, source.len())?;
-        let number = self.remote_number(OPERATION, target, signal, request.ty)?;
-        if !self.atomics.by_processor {
+        let segment = self.engine.memory.remote_access(
+            &self.engine.kernel,
+            OPERATION,
+            target,
+            offset,
+            source.len(),
+        )?;
+        let number = self
+            .engine
+            .atomics()
+            .remote_number(OPERATION, target, signal, request.ty)?;
+        if !self.engine.atomics.by_processor {
             let source = Source::of(source);
             // SAFETY: the range was checked; the source is borrowed, and the call waits.
             unsafe { self.put_pieces_and_wait(OPERATION, target, offset, source) }?;
-            return self.atomic_in(OPERATION, target, signal, request);
+            return self
+                .engine
+                .atomics()
+                .atomic_in(OPERATION, target, signal, request);
         }
         // SAFETY: the range was checked; the source is borrowed.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
@@ -104,16 +115,24 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             // `Engine::atomic`.
             unsafe { apply_atomic(number.window.0.add(signal), op, ty, operand, 0) };
             // It waits for that, and nothing else wakes it.
-            self.kernel.job.ni.notify(target);
+            self.engine.kernel.job.ni.notify(target);
             return Ok(());
         }
-        self.check_segments(OPERATION)?;
+        self.engine.atomics().check_segments(OPERATION)?;
         let words = encode(signal, request);
-        let mapped = self.check_request(OPERATION, target, &words)?;
+        let mapped = self
+            .engine
+            .messages()
+            .check_request(OPERATION, target, &words)?;
         let (kind, wait) = (Category::Long, Blocking::Wait);
         let request = Request::new(OPERATION, kind, target, SIGNAL, &words, mapped, wait);
         // SAFETY: the source is borrowed, and the call lasts until it has been read.
-        unsafe { self.long(request, Source::of(source), offset, true) }.map(drop)
+        unsafe {
+            self.engine
+                .messages()
+                .long(request, Source::of(source), offset, true)
+        }
+        .map(drop)
     }
 }
 

@@ -5,8 +5,8 @@
 //! segment, a ReqSB chunk when it fits one, a temporary descriptor (TMPMD) otherwise, or when all
 //! chunks are in use.
 
-use crate::engine::Engine;
 use crate::engine::report::Awaits;
+use crate::engine::{Calls, subject};
 use crate::kernel::chunks::Bounce;
 use crate::kernel::error::Result;
 use crate::kernel::handle::{Handle, OpId};
@@ -46,13 +46,14 @@ enum Place {
     Chunk(u32),
 }
 
-impl<N: Ni, M: Mode> Engine<N, M> {
+impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// Starts a put, a get or a fill of a range that has been checked.
     ///
-    /// # Safety The local memory is valid until the operation (or its group) has been synchronised:
-    /// a source is not written, a destination neither read nor written.
+    /// # Safety
+    /// The local memory is valid until the operation (or its group) has been synchronised: a source
+    /// is not written, a destination neither read nor written.
     pub(crate) unsafe fn transfer(
-        &self,
+        self,
         operation: &'static str,
         remote: Remote,
         local: Local,
@@ -60,29 +61,32 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         blocking: Blocking,
     ) -> Result<Transfer> {
         let target = remote.target;
-        self.check_outside(operation, am::Operation::Request)?;
-        self.check_fault()?;
+        self.engine
+            .check_outside(operation, am::Operation::Request)?;
+        self.engine.check_fault()?;
         if local.len() == 0 {
             // Nothing to move, and a rank without a segment has no entry that would take it.
             return Ok(Transfer::Member);
         }
-        if let Some(address) = self.memory.address_at_once(remote) {
+        if let Some(address) = self.engine.memory.address_at_once(remote) {
             // SAFETY: the caller's promise. Of a range of this very process it is the program's
             // word that it is memory.
             unsafe {
-                self.memory
-                    .transfer_anywhere(&self.kernel, target, address, local)?
+                self.engine
+                    .memory
+                    .transfer_anywhere(&self.engine.kernel, target, address, local)?
             };
             return Ok(Transfer::Member);
         }
         let piece = self
+            .engine
             .kernel
             .job
             .ni
             .reach(target)
             .max_message
             .min(match local {
-                Local::Fill { .. } => self.kernel.job.chunk,
+                Local::Fill { .. } => self.engine.kernel.job.chunk,
                 _ => usize::MAX,
             });
         let pieces = local.len().div_ceil(piece.max(1));
@@ -92,13 +96,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let needed = u32::try_from(pieces)
                 .unwrap_or(u32::MAX)
                 .min(self.most_tickets());
-            self.poll_once();
-            if self.kernel.job.tickets.free() < needed {
+            self.engine.poll_once();
+            if self.engine.kernel.job.tickets.free() < needed {
                 return Ok(Transfer::NotStarted);
             }
         }
-        let op = self.kernel.begin(operation, group, Some(target))?;
-        self.memory.note_asked(op, remote, local.len());
+        let op = self.engine.kernel.begin(operation, group, Some(target))?;
+        self.engine.memory.note_asked(op, remote, local.len());
         let posted =
             // SAFETY: the caller's promise.
             unsafe { self.post_pieces(operation, remote, &local, piece, pieces, op) };
@@ -107,14 +111,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             Err(error) => {
                 // Pieces are under way that the caller, who gets the error, does not wait for:
                 // nothing may touch its memory any more, which is what a fault brings about.
-                self.kernel.job.fail(error.clone());
-                self.check_fault()?;
+                self.engine.kernel.job.fail(error.clone());
+                self.engine.check_fault()?;
                 return Err(error);
             }
         };
         // The initiation itself was a piece, so that the operation could not end before all others
         // were counted.
-        self.kernel.finish(op);
+        self.engine.kernel.finish(op);
         Ok(match group {
             Some(_) if copied => Transfer::Member,
             _ => Transfer::Started { op, copied },
@@ -125,9 +129,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// more.
     ///
     /// # Safety
-    /// As for [`Engine::transfer`].
+    /// As for [`Calls::transfer`].
     unsafe fn post_pieces(
-        &self,
+        self,
         operation: &'static str,
         remote: Remote,
         local: &Local,
@@ -162,26 +166,26 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(copied)
     }
 
-    fn most_tickets(&self) -> u32 {
-        match self.kernel.job.settings.msg_limit {
+    fn most_tickets(self) -> u32 {
+        match self.engine.kernel.job.settings.msg_limit {
             0 => u32::MAX,
             // Some are always held for replies.
             limit => (limit.saturating_sub(crate::messages::reserve::MOST_RESERVED) / 2).max(1),
         }
     }
 
-    pub(crate) fn take_ticket(&self, operation: &'static str) -> Result<()> {
-        if self.kernel.job.tickets.take(1) {
+    pub(crate) fn take_ticket(self, operation: &'static str) -> Result<()> {
+        if self.engine.kernel.job.tickets.take(1) {
             return Ok(());
         }
-        self.wait_for(operation, Awaits::Ticket, |engine| {
+        self.engine.wait_for(operation, Awaits::Ticket, |engine| {
             Ok(engine.kernel.job.tickets.take(1).then_some(()))
         })
     }
 
     /// Chooses the role of a piece's local memory and takes its ticket.
     fn place(
-        &self,
+        self,
         operation: &'static str,
         local: &Local,
         start: usize,
@@ -191,44 +195,48 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     ) -> Result<Place> {
         self.take_ticket(operation)?;
         let Some(base) = local.base() else {
-            let chunk = self.wait_for(operation, Awaits::Chunk, |engine| {
+            let chunk = self.engine.wait_for(operation, Awaits::Chunk, |engine| {
                 Ok(engine.kernel.chunks.take())
             })?;
             return Ok(Place::Chunk(chunk));
         };
         let own = self
+            .engine
             .memory
-            .own_descriptor(self.kernel.job.rank, base, local.len());
+            .own_descriptor(self.engine.kernel.job.rank, base, local.len());
         if let Some((rarsrc, within)) = own {
             return Ok(Place::Direct(rarsrc, within + start));
         }
         if let Some(md) = *md {
             return Ok(Place::Direct(md, start));
         }
-        if length <= self.kernel.job.chunk
-            && let Some(chunk) = self.kernel.chunks.take()
+        if length <= self.engine.kernel.job.chunk
+            && let Some(chunk) = self.engine.kernel.chunks.take()
         {
             return Ok(Place::Chunk(chunk));
         }
-        self.wait_for(operation, Awaits::Descriptor, |engine| {
-            Ok(engine.kernel.descriptors.tickets.take(1).then_some(()))
-        })?;
+        self.engine
+            .wait_for(operation, Awaits::Descriptor, |engine| {
+                Ok(engine.kernel.descriptors.tickets.take(1).then_some(()))
+            })?;
         // One descriptor over all of the memory serves every piece; it ends with the operation.
         // SAFETY: valid until the operation is synchronised (the transfer's contract), which is
         // after its last piece; the descriptor is released at the last piece.
-        let bound = self.wait_for(operation, Awaits::Descriptor, |engine| unsafe {
-            match engine
-                .kernel
-                .job
-                .ni
-                .md_bind(base, local.len(), engine.kernel.queues.safe)
-            {
-                Ok(bound) => Ok(Some(bound)),
-                Err(NiError::Exhausted { .. }) => Ok(None),
-                Err(error) => Err(error.into()),
-            }
-        })?;
-        self.kernel.operations.set_md(op, bound);
+        let bound = self
+            .engine
+            .wait_for(operation, Awaits::Descriptor, |engine| unsafe {
+                match engine
+                    .kernel
+                    .job
+                    .ni
+                    .md_bind(base, local.len(), engine.kernel.queues.safe)
+                {
+                    Ok(bound) => Ok(Some(bound)),
+                    Err(NiError::Exhausted { .. }) => Ok(None),
+                    Err(error) => Err(error.into()),
+                }
+            })?;
+        self.engine.kernel.operations.set_md(op, bound);
         *md = Some(bound);
         Ok(Place::Direct(bound, start))
     }
@@ -236,10 +244,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Submits one piece until the network takes it.
     ///
     /// # Safety
-    /// As for [`Engine::transfer`].
+    /// As for [`Calls::transfer`].
     #[expect(clippy::too_many_arguments, reason = "a piece is all of these")]
     unsafe fn post_piece(
-        &self,
+        self,
         operation: &'static str,
         remote: Remote,
         length: usize,
@@ -248,12 +256,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         place: &Place,
         op: OpId,
     ) -> Result<()> {
-        self.kernel.operations.add(op);
+        self.engine.kernel.operations.add(op);
         let (md, local_offset) = match *place {
             Place::Direct(md, offset) => (md, offset),
             Place::Chunk(chunk) => (
-                self.kernel.chunks.md,
-                chunk as usize * self.kernel.job.chunk,
+                self.engine.kernel.chunks.md,
+                chunk as usize * self.engine.kernel.job.chunk,
             ),
         };
         let Remote {
@@ -268,7 +276,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     Place::Chunk(chunk) => {
                         // In bounds: a piece of the destination.
                         let destination = base.wrapping_add(start);
-                        self.kernel.chunks.set_bounce(
+                        self.engine.kernel.chunks.set_bounce(
                             chunk,
                             Bounce {
                                 destination,
@@ -289,15 +297,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                     token: Token::new(role, Some(op)).bits(),
                 };
                 // SAFETY: a held chunk, or the caller's promise.
-                self.wait_for(operation, Awaits::Room(target), |engine| unsafe {
-                    Ok((engine.kernel.job.ni.get(&get)? == Submit::Posted).then_some(()))
-                })
+                self.engine
+                    .wait_for(operation, Awaits::Room(target), |engine| unsafe {
+                        Ok((engine.kernel.job.ni.get(&get)? == Submit::Posted).then_some(()))
+                    })
             }
             Local::Source(_) | Local::Fill { .. } => {
                 let role = match *place {
                     Place::Direct(..) => Role::Direct,
                     Place::Chunk(chunk) => {
-                        let at = self.kernel.chunks.at(chunk);
+                        let at = self.engine.kernel.chunks.at(chunk);
                         // SAFETY: the chunk is held and `length` at most a chunk; the source is the
                         // caller's promise.
                         unsafe {
@@ -316,7 +325,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                         Role::BouncedPut(chunk)
                     }
                 };
-                self.post_put(
+                self.engine.messages().post_put(
                     operation,
                     &Put {
                         md,
@@ -338,7 +347,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Waits for a transfer that was started without a group. Not inlined, for the sake of those
     /// that need no wait.
     #[inline(never)]
-    pub(crate) fn wait_transfer(&self, operation: &'static str, started: Transfer) -> Result<()> {
+    pub(crate) fn wait_transfer(self, operation: &'static str, started: Transfer) -> Result<()> {
         match started {
             Transfer::Started { op, .. } => self.wait_op(operation, op).map(drop),
             Transfer::NotStarted | Transfer::Member => Ok(()),
@@ -350,13 +359,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Safety
     /// The source is valid and unchanged until return.
     pub(crate) unsafe fn put_pieces_and_wait(
-        &self,
+        self,
         operation: &'static str,
         target: Rank,
         offset: usize,
         source: Source,
     ) -> Result<()> {
-        self.kernel
+        self.engine
+            .kernel
             .job
             .check_context(operation, am::Operation::Request)?;
         // SAFETY: the caller's promise.
@@ -378,7 +388,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Safety
     /// The source is valid and unchanged until the operation has ended.
     pub(crate) unsafe fn send_long_data(
-        &self,
+        self,
         operation: &'static str,
         target: Rank,
         source: Source,
@@ -386,10 +396,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         (match_bits, hdr_data): (u64, u64),
         group: Option<OpId>,
     ) -> Result<OpId> {
-        let op = self.kernel.begin(operation, group, Some(target))?;
+        let op = self.engine.kernel.begin(operation, group, Some(target))?;
         let local = Local::Source(source);
         let place = self.place(operation, &local, 0, source.len, &mut None, op)?;
-        self.kernel.operations.add(op);
+        self.engine.kernel.operations.add(op);
         let (md, local_offset, role) = match place {
             Place::Direct(md, offset) => (md, offset, Role::Direct),
             Place::Chunk(chunk) => {
@@ -398,13 +408,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 unsafe {
                     std::ptr::copy_nonoverlapping(
                         source.base,
-                        self.kernel.chunks.at(chunk),
+                        self.engine.kernel.chunks.at(chunk),
                         source.len,
                     )
                 };
                 (
-                    self.kernel.chunks.md,
-                    chunk as usize * self.kernel.job.chunk,
+                    self.engine.kernel.chunks.md,
+                    chunk as usize * self.engine.kernel.job.chunk,
                     Role::BouncedPut(chunk),
                 )
             }
@@ -421,8 +431,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             hdr_data,
             token: Token::new(role, Some(op)).bits(),
         };
-        self.post_put(operation, &put)?;
-        self.kernel.finish(op);
+        self.engine.messages().post_put(operation, &put)?;
+        self.engine.kernel.finish(op);
         Ok(op)
     }
 }

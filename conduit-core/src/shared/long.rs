@@ -44,8 +44,9 @@ pub(super) fn is_there() -> bool {
 
 /// Copies `len` bytes, at least [`FROM`].
 ///
-/// # Safety `from` is valid for reads of `len` bytes, `to` for writes of as many, and the ranges
-/// have no byte in common.
+/// # Safety
+/// `from` is valid for reads of `len` bytes, `to` for writes of as many, and the ranges have no
+/// byte in common.
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     debug_assert!(len >= FROM);
     // Whole lines of the destination are written from the first on that is aligned. The bytes on

@@ -24,8 +24,9 @@ pub(super) fn is_there() -> bool {
 
 /// Copies `len` bytes, one of [`LENGTHS`].
 ///
-/// # Safety `from` is valid for reads of `len` bytes, `to` for writes of as many, and the ranges
-/// have no byte in common. [`is_there`] is true.
+/// # Safety
+/// `from` is valid for reads of `len` bytes, `to` for writes of as many, and the ranges have no
+/// byte in common. [`is_there`] is true.
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     debug_assert!(LENGTHS.contains(&len));

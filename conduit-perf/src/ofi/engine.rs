@@ -73,6 +73,7 @@ impl End {
             Registration::new(PING_MEDIUM, ping_medium),
         ];
         engine
+            .memory()
             .attach(&mut exchange, &mut handlers, segment)
             .map_err(failed)?;
         Ok(Self { engine, seen })
@@ -80,7 +81,7 @@ impl End {
 
     /// This rank's segment.
     pub(super) fn segment(&self) -> Result<(*mut u8, usize), Error> {
-        self.engine.segment().map_err(failed)
+        self.engine.memory().segment().map_err(failed)
     }
 
     /// What the network has counted.
@@ -98,7 +99,10 @@ impl End {
     pub(super) fn shorts(&self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
         self.round_trips(side, count, |trip| {
             let args = [trip as u32, (trip >> 32) as u32];
-            let sent = self.engine.request_short(1, PING, &args, Blocking::Wait);
+            let sent = self
+                .engine
+                .messages()
+                .request_short(1, PING, &args, Blocking::Wait);
             sent.map(drop).map_err(failed)
         })
     }
@@ -111,9 +115,10 @@ impl End {
         count: u64,
     ) -> Result<Duration, Error> {
         self.round_trips(side, count, |_| {
-            let sent = self
-                .engine
-                .request_medium(1, PING_MEDIUM, &[], payload, Blocking::Wait);
+            let sent =
+                self.engine
+                    .messages()
+                    .request_medium(1, PING_MEDIUM, &[], payload, Blocking::Wait);
             sent.map(drop).map_err(failed)
         })
     }
@@ -167,17 +172,23 @@ impl End {
                 if handles.len() == UNDER_WAY
                     && let Some(handle) = handles.pop_front()
                 {
-                    self.engine.wait(handle).map_err(failed)?;
+                    self.engine.rma().wait(handle).map_err(failed)?;
                 }
                 // SAFETY: the source stays, and is written by nobody meanwhile.
                 let put = unsafe {
-                    self.engine
-                        .put_nb_bulk(1, 0, from, size, Completion::Handle, Blocking::Wait)
+                    self.engine.rma().put_nb_bulk(
+                        1,
+                        0,
+                        from,
+                        size,
+                        Completion::Handle,
+                        Blocking::Wait,
+                    )
                 };
                 handles.extend(put.map_err(failed)?);
             }
             for handle in handles {
-                self.engine.wait(handle).map_err(failed)?;
+                self.engine.rma().wait(handle).map_err(failed)?;
             }
             time = start.elapsed();
         }

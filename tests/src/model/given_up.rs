@@ -110,6 +110,7 @@ impl Case<'_> {
             entry: Entry::new(panics),
         }];
         engine
+            .memory()
             .attach(&mut meeting, &mut handlers, 2 * LENGTH)
             .map_err(text)?;
         match engine.rank() {
@@ -122,13 +123,13 @@ impl Case<'_> {
     fn caller(&self, engine: &Engine<InTurn, Seq>) -> Result<(), String> {
         // So that direct access is known where there is such a thing.
         let text = |error: conduit_core::kernel::Error| error.to_string();
-        engine.put(1, 0, &[1; 8]).map_err(text)?;
+        engine.rma().put(1, 0, &[1; 8]).map_err(text)?;
         self.stage.set(Stage::Calls);
         let mut buffer = loop {
             let mut buffer = vec![1; LENGTH];
             let called = catch_unwind(AssertUnwindSafe(|| match self.call {
-                Call::Get => engine.get(&mut buffer, 1, 0),
-                Call::Put => engine.put(1, LENGTH, &buffer),
+                Call::Get => engine.rma().get(&mut buffer, 1, 0),
+                Call::Put => engine.rma().put(1, LENGTH, &buffer),
             }));
             match (called, self.cause) {
                 (Ok(Err(_)), Cause::BadMessage) | (Err(_), Cause::Panic) => break buffer,
@@ -162,7 +163,10 @@ impl Case<'_> {
                 let _ = engine.poll();
             }
         }
-        let (base, length) = engine.segment().map_err(|error| error.to_string())?;
+        let (base, length) = engine
+            .memory()
+            .segment()
+            .map_err(|error| error.to_string())?;
         // SAFETY: this rank's segment; nobody writes there any more.
         let bytes = unsafe { std::slice::from_raw_parts(base, length) };
         match bytes.iter().filter(|byte| **byte == OTHERS).count() {
@@ -184,7 +188,9 @@ impl Case<'_> {
             Cause::BadMessage => UNREGISTERED,
             Cause::Panic => PANICS,
         };
-        let sent = engine.request_short(0, handler, &[], Blocking::Wait);
+        let sent = engine
+            .messages()
+            .request_short(0, handler, &[], Blocking::Wait);
         sent.map_err(|error| error.to_string())?;
         while self.stage.get() < Stage::Over {
             let _ = engine.poll();

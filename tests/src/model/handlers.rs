@@ -158,7 +158,11 @@ fn check<M: Mode>(
                     "{length} bytes at {offset}, the plan says {part:?}"
                 ));
             }
-            let (base, _) = call.engine().segment().map_err(|error| error.to_string())?;
+            let (base, _) = call
+                .engine()
+                .memory()
+                .segment()
+                .map_err(|error| error.to_string())?;
             // SAFETY: the engine has checked the range against the segment; ranks take turns, and the plan lets nobody
             // else write there in this round.
             let bytes = unsafe { std::slice::from_raw_parts(base.add(offset), length) };

@@ -140,6 +140,7 @@ fn one_rank<M: Mode>(
     let log = Log::new(plan.messages.len());
     let mut registrations = handlers(engine.rank(), plan, &log);
     engine
+        .memory()
         .attach(&mut meeting, &mut registrations, SEGMENT)
         .map_err(text)?;
     let at_first = Credits::of(&engine).map_err(text)?;
@@ -183,10 +184,10 @@ struct Credits {
 
 impl Credits {
     fn of<M: Mode>(engine: &Engine<InTurn, M>) -> conduit_core::kernel::Result<Credits> {
-        let peers = (0..engine.size()).map(|peer| engine.credits(peer));
+        let peers = (0..engine.size()).map(|peer| engine.messages().credits(peer));
         let peers = peers.collect::<Result<Vec<_>, _>>()?;
         Ok(Credits {
-            banked: engine.banked_credits(),
+            banked: engine.messages().banked_credits(),
             send: peers.iter().map(|peer| peer.send).collect(),
             lent: peers.iter().map(|peer| peer.lent).collect(),
         })

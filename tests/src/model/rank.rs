@@ -101,7 +101,7 @@ impl<'a, M: Mode> Rank<'a, M> {
         self.note(&format!("waiting for {expected:?} messages"));
         let log = self.log;
         if round.quiesces {
-            self.engine.quiesce().map_err(text)?;
+            self.engine.barriers().quiesce().map_err(text)?;
             self.all_handled(expected)?;
         } else {
             self.engine
@@ -116,7 +116,7 @@ impl<'a, M: Mode> Rank<'a, M> {
             self.meet()?;
         }
         self.longs.clear();
-        let (base, len) = self.engine.segment().map_err(text)?;
+        let (base, len) = self.engine.memory().segment().map_err(text)?;
         // SAFETY: the rank's own segment; ranks take turns, and nobody writes to it between these two barriers.
         let segment = unsafe { std::slice::from_raw_parts(base, len) };
         same(
@@ -151,21 +151,25 @@ impl<'a, M: Mode> Rank<'a, M> {
 
     fn meet(&self) -> Done {
         let anonymous = conduit_core::barrier::Value::Anonymous;
-        self.engine.barrier(anonymous).map(drop).map_err(text)
+        self.engine
+            .barriers()
+            .barrier(anonymous)
+            .map(drop)
+            .map_err(text)
     }
 
     fn split_barrier(&mut self, round: &Planned) -> Done {
         let value = round.values[self.engine.rank() as usize];
         if !self.barrier.0 {
             self.barrier.0 = true;
-            return self.engine.barrier_notify(value).map_err(text);
+            return self.engine.barriers().barrier_notify(value).map_err(text);
         }
         // Every other time by asking.
         let outcome = if self.handles.len().is_multiple_of(2) {
-            self.engine.barrier_wait(value).map_err(text)?
+            self.engine.barriers().barrier_wait(value).map_err(text)?
         } else {
             loop {
-                if let Some(outcome) = self.engine.barrier_try(value).map_err(text)? {
+                if let Some(outcome) = self.engine.barriers().barrier_try(value).map_err(text)? {
                     break outcome;
                 }
             }
@@ -232,10 +236,14 @@ impl<'a, M: Mode> Rank<'a, M> {
                 byte,
                 len,
             } => match way {
-                Way::Blocking | Way::Bulk => engine.memset(target, at, byte, len).map_err(text),
+                Way::Blocking | Way::Bulk => {
+                    engine.rma().memset(target, at, byte, len).map_err(text)
+                }
                 Way::Implicit | Way::ImplicitBulk => {
                     let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
-                    let started = engine.memset_nb(target, at, byte, len, completion, blocking);
+                    let started = engine
+                        .rma()
+                        .memset_nb(target, at, byte, len, completion, blocking);
                     self.keep_implicit(
                         started.map_err(text)?.is_some(),
                         Kept::nothing(),
@@ -244,7 +252,9 @@ impl<'a, M: Mode> Rank<'a, M> {
                 }
                 Way::Handle | Way::Immediate => {
                     let (completion, blocking) = (Completion::Handle, Blocking::Wait);
-                    let handle = engine.memset_nb(target, at, byte, len, completion, blocking);
+                    let handle = engine
+                        .rma()
+                        .memset_nb(target, at, byte, len, completion, blocking);
                     self.keep(handle.map_err(text)?, Kept::nothing())
                 }
             },
@@ -261,7 +271,7 @@ impl<'a, M: Mode> Rank<'a, M> {
                 expected,
                 bytes,
             } => {
-                let value = engine.get_value(target, at, bytes).map_err(text)?;
+                let value = engine.rma().get_value(target, at, bytes).map_err(text)?;
                 (value == expected)
                     .then_some(())
                     .ok_or(format!("{value:#x} came"))
@@ -275,7 +285,9 @@ impl<'a, M: Mode> Rank<'a, M> {
             } => self.atomic((target, at), request, fetch, expected),
             Task::Request { message, sending } => self.request(message, sending),
             Task::Cancelled { target, len } => {
-                let prepared = engine.prepare_medium(target, len, len, Blocking::Wait);
+                let prepared = engine
+                    .messages()
+                    .prepare_medium(target, len, len, Blocking::Wait);
                 let mut prepared = prepared.map_err(text)?.ok_or("not prepared")?;
                 prepared.payload().fill(0xEE);
                 prepared.cancel();
@@ -284,8 +296,8 @@ impl<'a, M: Mode> Rank<'a, M> {
             Task::Region if self.region.is_some() => self.end_region(),
             Task::Region => {
                 self.region = Some(Vec::new());
-                engine.begin_region().map_err(text)?;
-                match engine.begin_region() {
+                engine.rma().begin_region().map_err(text)?;
+                match engine.rma().begin_region() {
                     Err(Error::AccessRegion { .. }) => Ok(()),
                     other => Err(format!("a region in a region: {other:?}")),
                 }
@@ -298,8 +310,8 @@ impl<'a, M: Mode> Rank<'a, M> {
 
     fn end_region(&mut self) -> Done {
         let kept = self.region.take().unwrap_or_default();
-        let handle = self.engine.end_region().map_err(text)?;
-        self.engine.wait(handle).map_err(text)?;
+        let handle = self.engine.rma().end_region().map_err(text)?;
+        self.engine.rma().wait(handle).map_err(text)?;
         kept.into_iter().try_for_each(Kept::check)
     }
 }

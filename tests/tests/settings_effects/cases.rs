@@ -122,11 +122,12 @@ fn on_each(
         let rank = Rank::start(end, &mut meeting, &settings).map_err(text)?;
         let handled = Arc::new(AtomicU32::new(0));
         let mut handlers = handlers(&handled);
-        rank.attach(&mut meeting, &mut handlers, SEGMENT)
+        rank.memory()
+            .attach(&mut meeting, &mut handlers, SEGMENT)
             .map_err(text)?;
         results.borrow_mut()[rank.rank() as usize] = work(&rank, &mut meeting, &handled);
         let mut failed = Ok(());
-        rank.wait_implicit(Class::all()).map_err(text)?;
+        rank.rma().wait_implicit(Class::all()).map_err(text)?;
         while !rank.is_quiet().map_err(text)? {
             rank.poll().map_err(text)?;
         }
@@ -155,7 +156,7 @@ fn handlers(handled: &Arc<AtomicU32>) -> Vec<Registration<Handler<Network, Seq>>
             call.reply_short(REPLY, &[]).expect("a reply")
         }),
         make(REPLYING_AT_LENGTH, |call| {
-            let length = call.engine().max_medium(0).min(8 << 10);
+            let length = call.engine().messages().max_medium(0).min(8 << 10);
             call.reply_medium(REPLY, &[], &vec![5; length])
                 .expect("a reply")
         }),
@@ -188,10 +189,10 @@ fn started(settings: Settings, start: fn(&Rank) -> conduit_core::kernel::Result<
 
 /// A put that needs a send ticket and nothing else that is scarce: its source lies in the segment.
 fn put_from_segment(rank: &Rank) -> conduit_core::kernel::Result<bool> {
-    let (base, _) = rank.segment()?;
+    let (base, _) = rank.memory().segment()?;
     // SAFETY: in the segment, which nobody writes there.
     unsafe {
-        rank.put_nb_bulk(
+        rank.rma().put_nb_bulk(
             1,
             0,
             base.wrapping_add(SEGMENT / 2),
@@ -223,7 +224,9 @@ fn msg_limit_counts_what_is_not_copied_at_once() {
             let before = tickets();
             for _ in 0..EACH {
                 assert!(request(rank, 1));
-                let sent = rank.request_medium(1, SILENT, &[], &[1; 100], Blocking::Immediate);
+                let sent =
+                    rank.messages()
+                        .request_medium(1, SILENT, &[], &[1; 100], Blocking::Immediate);
                 assert!(sent.unwrap());
             }
             assert_eq!(tickets(), before, "injected");
@@ -237,7 +240,9 @@ fn msg_limit_counts_what_is_not_copied_at_once() {
             };
             assert_eq!(tickets() - before, puts, "puts");
             for _ in 0..EACH {
-                let prepared = rank.prepare_medium(1, 100, 100, Blocking::Immediate);
+                let prepared = rank
+                    .messages()
+                    .prepare_medium(1, 100, 100, Blocking::Immediate);
                 let prepared = prepared.unwrap().expect("there are credits");
                 prepared.commit(SILENT, &[], 100).unwrap();
             }
@@ -261,7 +266,8 @@ fn num_tmpmd_is_the_most_transfers_from_memory_elsewhere() {
                 let (base, len) = (ELSEWHERE.as_ptr(), ELSEWHERE.len());
                 // SAFETY: never written.
                 let started = unsafe {
-                    rank.put_nb_bulk(1, 0, base, len, Completion::Implicit, Blocking::Wait)
+                    rank.rma()
+                        .put_nb_bulk(1, 0, base, len, Completion::Implicit, Blocking::Wait)
                 };
                 assert!(started.unwrap().is_some());
                 rank.in_use().unwrap().descriptors
@@ -280,7 +286,10 @@ fn num_tmpmd_is_the_most_transfers_from_memory_elsewhere() {
 
 #[test]
 fn sb_chunks_are_held_by_requests_until_their_replies() {
-    let request = |rank: &Rank| rank.request_short(1, SILENT, &[], Blocking::Immediate);
+    let request = |rank: &Rank| {
+        rank.messages()
+            .request_short(1, SILENT, &[], Blocking::Immediate)
+    };
     for chunks in [1, 20] {
         let settings = with("GASNET_PORTAL_SB_CHUNKS", &chunks.to_string());
         assert_eq!(started(settings.clone(), request), chunks);
@@ -290,7 +299,10 @@ fn sb_chunks_are_held_by_requests_until_their_replies() {
 
 #[test]
 fn flow_control_lets_requests_cost_credits() {
-    let request = |rank: &Rank| rank.request_short(1, SILENT, &[], Blocking::Immediate);
+    let request = |rank: &Rank| {
+        rank.messages()
+            .request_short(1, SILENT, &[], Blocking::Immediate)
+    };
     for ways in [|ours| ours, as_run] {
         let few = |settings| Settings {
             cred_per_node: Some(20),
@@ -321,7 +333,14 @@ fn a_packed_long_is_one_message() {
                 let source = (PAYLOAD.as_ptr(), PAYLOAD.len());
                 // SAFETY: never written.
                 let sent = unsafe {
-                    rank.request_long_async(1, SILENT, &[], source, 0, Blocking::Immediate)
+                    rank.messages().request_long_async(
+                        1,
+                        SILENT,
+                        &[],
+                        source,
+                        0,
+                        Blocking::Immediate,
+                    )
                 };
                 assert!(sent.unwrap());
                 tickets = rank.in_use().unwrap().tickets - before;
@@ -344,7 +363,9 @@ fn served(settings: Settings, handler: u8) -> u32 {
     on_each(2, settings, move |rank, meeting, handled| {
         if rank.rank() == 0 {
             for _ in 0..30 {
-                let sent = rank.request_short(1, handler, &[], Blocking::Immediate);
+                let sent = rank
+                    .messages()
+                    .request_short(1, handler, &[], Blocking::Immediate);
                 assert!(sent.unwrap());
             }
         }
@@ -381,7 +402,9 @@ fn order(settings: Settings) -> (u32, bool) {
         meeting.barrier().unwrap();
         if rank.rank() == 0 {
             for number in 0..30 {
-                let sent = rank.request_short(1, ORDERED, &[number], Blocking::Immediate);
+                let sent =
+                    rank.messages()
+                        .request_short(1, ORDERED, &[number], Blocking::Immediate);
                 assert!(sent.unwrap());
             }
         }
@@ -474,10 +497,15 @@ fn sys_limit_is_the_most_system_messages_of_a_poll() {
             5,
             with("GASNET_PORTAL_SYS_LIMIT", limit),
             move |rank, meeting, _| {
-                rank.barrier_notify(Value::Anonymous).unwrap();
+                rank.barriers().barrier_notify(Value::Anonymous).unwrap();
                 meeting.barrier().unwrap();
                 let mut polls = 1;
-                while rank.barrier_try(Value::Anonymous).unwrap().is_none() {
+                while rank
+                    .barriers()
+                    .barrier_try(Value::Anonymous)
+                    .unwrap()
+                    .is_none()
+                {
                     polls += 1;
                 }
                 least.set(least.get().min(polls));
@@ -508,7 +536,8 @@ fn moving(settings: Settings, credits: u32) -> Settings {
 }
 
 fn request(rank: &Rank, to: u32) -> bool {
-    rank.request_short(to, SILENT, &[], Blocking::Immediate)
+    rank.messages()
+        .request_short(to, SILENT, &[], Blocking::Immediate)
         .expect("a request that is right")
 }
 
@@ -525,10 +554,10 @@ fn credits_are_what_the_settings_say_at_the_start() {
             };
             on_each(2, settings, |rank, _, _| {
                 for peer in 0..2 {
-                    assert_eq!(rank.credits(peer).unwrap().lent, 33);
-                    assert_eq!(rank.credits(peer).unwrap().send, 33);
+                    assert_eq!(rank.messages().credits(peer).unwrap().lent, 33);
+                    assert_eq!(rank.messages().credits(peer).unwrap().send, 33);
                 }
-                rank.banked_credits()
+                rank.messages().banked_credits()
             })[0]
         };
         let (few, more) = (banked(0), banked(100_000));
@@ -562,7 +591,7 @@ fn sys_limit_is_the_most_returns_of_a_poll() {
                 rank.poll().unwrap();
             }
             meeting.barrier().unwrap();
-            while me > 1 && rank.credits(0).unwrap().revoked == 0 {
+            while me > 1 && rank.messages().credits(0).unwrap().revoked == 0 {
                 rank.poll().unwrap();
             }
             // What is given back is on its way, all of it when the poll begins.
@@ -576,7 +605,7 @@ fn sys_limit_is_the_most_returns_of_a_poll() {
             // Over some networks one poll brings them here and the next one takes them.
             let mut returned = (0..20).map(|_| {
                 rank.poll().unwrap();
-                let lent = (2..8).map(|peer| rank.credits(peer).unwrap().lent);
+                let lent = (2..8).map(|peer| rank.messages().credits(peer).unwrap().lent);
                 lent.filter(|&lent| lent < 7).count() as u32
             });
             returned.find(|&peers| peers > 0).unwrap_or(0)
@@ -600,7 +629,7 @@ fn credit_doubling_is_how_much_a_stalled_request_brings() {
             settle(rank);
             assert!(request(rank, 1));
             settle(rank);
-            rank.credits(1).unwrap().send
+            rank.messages().credits(1).unwrap().send
         })[0]
     };
     assert_eq!((after_a_stall("0"), after_a_stall("1")), (5, 8));
@@ -637,10 +666,10 @@ fn credit_hold_keeps_what_was_used_in_the_epoch_before() {
             meeting.barrier().unwrap();
             match rank.rank() {
                 0 => {
-                    while rank.credits(1).unwrap().revoked == 0 {
+                    while rank.messages().credits(1).unwrap().revoked == 0 {
                         rank.poll().unwrap();
                     }
-                    rank.credits(1).unwrap().revoked as u32
+                    rank.messages().credits(1).unwrap().revoked as u32
                 }
                 2 => {
                     assert_eq!(until_refused(|| Ok(request(rank, 1))), 28);
@@ -689,7 +718,9 @@ fn epoch_duration_ends_an_epoch_for_all_also_where_a_message_is_given_up() {
         }
         meeting.barrier().unwrap();
         if me == 1 {
-            let prepared = rank.prepare_medium(0, 0, 16, Blocking::Immediate);
+            let prepared = rank
+                .messages()
+                .prepare_medium(0, 0, 16, Blocking::Immediate);
             prepared.unwrap().expect("there are credits").cancel();
         }
         meeting.barrier().unwrap();
@@ -698,10 +729,10 @@ fn epoch_duration_ends_an_epoch_for_all_also_where_a_message_is_given_up() {
             settle(rank);
             assert!(request(rank, 1));
         }
-        while me == 0 && rank.credits(1).unwrap().revoked == 0 {
+        while me == 0 && rank.messages().credits(1).unwrap().revoked == 0 {
             rank.poll().unwrap();
         }
-        rank.credits(1).unwrap().revoked as u32
+        rank.messages().credits(1).unwrap().revoked as u32
     })[0];
     // Of what it has used at once in the epoch before a quarter counts.
     assert_eq!(returned, 28 - 24 / 4);
@@ -739,10 +770,10 @@ fn what_has_come_back_can_be_given_back() {
         for _ in 0..if me == 0 { 1000 } else { 0 } {
             rank.poll().unwrap();
         }
-        while me == 1 && rank.credits(0).unwrap().lent == 28 {
+        while me == 1 && rank.messages().credits(0).unwrap().lent == 28 {
             rank.poll().unwrap();
         }
-        rank.credits(0).unwrap().lent
+        rank.messages().credits(0).unwrap().lent
     })[1];
     // A quarter of what was in flight at once in the last epoch counts as used.
     assert_eq!(kept, 24 / 4);
@@ -763,7 +794,7 @@ fn credit_revokes_are_how_many_peers_are_asked() {
                 for _ in 0..100 {
                     rank.poll().unwrap();
                 }
-                let lent = (2..8).map(|peer| rank.credits(peer).unwrap().lent);
+                let lent = (2..8).map(|peer| rank.messages().credits(peer).unwrap().lent);
                 lent.filter(|&lent| lent < 7).count() as u32
             }
             1 => {

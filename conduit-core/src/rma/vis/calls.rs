@@ -11,7 +11,7 @@ use std::sync::atomic::fence;
 
 use am::MAX_ARGS;
 
-use crate::engine::Engine;
+use crate::engine::{Calls, subject};
 use crate::kernel::error::{Error, Result};
 use crate::kernel::handle::{Handle, OpId};
 use crate::kernel::options::{Blocking, Completion};
@@ -61,19 +61,21 @@ struct ByMessage<'a> {
     room: Room,
 }
 
-impl<N: Ni, M: Mode> Engine<N, M> {
+impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// Copies ranges of this process's memory, places that are addresses, to ranges of the target's
     /// segment, places that are offsets; it is there when the call returns. Both sides are of the
     /// same number of bytes, whatever their shapes.
     ///
-    /// # Errors No such rank; ranges outside of the segment; sides that differ in their bytes, or a
-    /// side whose counts do not go with its strides; in a handler; with checks, ranges that are
-    /// written and overlap. Nothing has been written then.
+    /// # Errors
+    /// No such rank; ranges outside of the segment; sides that differ in their bytes, or a side
+    /// whose counts do not go with its strides; in a handler; with checks, ranges that are written
+    /// and overlap. Nothing has been written then.
     ///
-    /// # Safety All of `local` is valid for reads and not written until return, and has exposed its
+    /// # Safety
+    /// All of `local` is valid for reads and not written until return, and has exposed its
     /// provenance.
     pub unsafe fn put_ranges(
-        &self,
+        self,
         target: Rank,
         remote: &Places<'_>,
         local: &Places<'_>,
@@ -90,15 +92,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Copies ranges of the target's segment to ranges of this process's memory, as
-    /// [`Engine::put_ranges`] the other way.
+    /// [`Calls::put_ranges`] the other way.
     ///
     /// # Errors
-    /// As for [`Engine::put_ranges`].
+    /// As for [`Calls::put_ranges`].
     ///
-    /// # Safety All of `local` is valid for writes and used by nobody else until return, and has
-    /// exposed its provenance.
+    /// # Safety
+    /// All of `local` is valid for writes and used by nobody else until return, and has exposed its
+    /// provenance.
     pub unsafe fn get_ranges(
-        &self,
+        self,
         local: &Places<'_>,
         target: Rank,
         remote: &Places<'_>,
@@ -119,12 +122,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// what does not fit its first message.
     ///
     /// # Errors
-    /// As for [`Engine::put_ranges`].
+    /// As for [`Calls::put_ranges`].
     ///
-    /// # Safety As for [`Engine::put_ranges`], until the handle, or this thread's implicit puts (or
-    /// access region), have been synchronised.
+    /// # Safety
+    /// As for [`Calls::put_ranges`], until the handle, or this thread's implicit puts (or access
+    /// region), have been synchronised.
     pub unsafe fn put_ranges_nb(
-        &self,
+        self,
         target: Rank,
         remote: &Places<'_>,
         local: &Places<'_>,
@@ -142,15 +146,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         unsafe { self.move_ranges(&transfer, completion, blocking) }
     }
 
-    /// Starts a get of ranges, as [`Engine::put_ranges_nb`] a put.
+    /// Starts a get of ranges, as [`Calls::put_ranges_nb`] a put.
     ///
     /// # Errors
-    /// As for [`Engine::put_ranges`].
+    /// As for [`Calls::put_ranges`].
     ///
-    /// # Safety As for [`Engine::get_ranges`], until the handle, or this thread's implicit gets (or
-    /// access region), have been synchronised.
+    /// # Safety
+    /// As for [`Calls::get_ranges`], until the handle, or this thread's implicit gets (or access
+    /// region), have been synchronised.
     pub unsafe fn get_ranges_nb(
-        &self,
+        self,
         local: &Places<'_>,
         target: Rank,
         remote: &Places<'_>,
@@ -172,25 +177,28 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// a medium without arguments.
     ///
     /// # Errors
-    /// As for [`Engine::request_medium`].
-    pub fn complete_at_peer(&self, target: Rank, handler: u8, payload: &[u8]) -> Result<()> {
-        self.request_medium(target, COMPLETE, &[handler.into()], payload, Blocking::Wait)
+    /// As for [`Calls::request_medium`].
+    pub fn complete_at_peer(self, target: Rank, handler: u8, payload: &[u8]) -> Result<()> {
+        self.engine
+            .messages()
+            .request_medium(target, COMPLETE, &[handler.into()], payload, Blocking::Wait)
             .map(drop)
     }
 
     /// # Safety
-    /// As for [`Engine::move_ranges`], until return.
-    unsafe fn move_ranges_and_wait(&self, transfer: &Transfer<'_>) -> Result<()> {
+    /// As for [`Calls::move_ranges`], until return.
+    unsafe fn move_ranges_and_wait(self, transfer: &Transfer<'_>) -> Result<()> {
         let (completion, blocking) = (Completion::Handle, Blocking::Wait);
         // SAFETY: the caller's promise; the call waits.
         let started = unsafe { self.move_ranges(transfer, completion, blocking)? };
         self.wait_in(transfer.operation, started.unwrap_or(Handle::DONE))
     }
 
-    /// # Safety The local places are valid as [`Local`] says for this way, until the operation has
-    /// been synchronised.
+    /// # Safety
+    /// The local places are valid as [`Local`] says for this way, until the operation has been
+    /// synchronised.
     unsafe fn move_ranges(
-        &self,
+        self,
         transfer: &Transfer<'_>,
         completion: Completion,
         blocking: Blocking,
@@ -202,13 +210,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             remote,
             local,
         } = transfer;
-        let segment = self
-            .memory
-            .remote_access(&self.kernel, operation, target, 0, 0)?;
+        let segment =
+            self.engine
+                .memory
+                .remote_access(&self.engine.kernel, operation, target, 0, 0)?;
         if self.check_ranges(transfer, segment)? == 0 {
             return Ok(Some(Handle::DONE));
         }
-        if self.kernel.job.has_checks() {
+        if self.engine.kernel.job.has_checks() {
             self.check_disjoint(transfer)?;
         }
         let window = segment.window.0;
@@ -238,7 +247,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// How many bytes a transfer has, if it is one.
-    fn check_ranges(&self, transfer: &Transfer<'_>, segment: &Segment) -> Result<usize> {
+    fn check_ranges(self, transfer: &Transfer<'_>, segment: &Segment) -> Result<usize> {
         let &Transfer {
             operation, target, ..
         } = transfer;
@@ -262,8 +271,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             return Err(refuse(reason));
         }
         if let Err(outside) = transfer.remote.check(segment.len) {
-            self.memory
-                .remote(&self.kernel, operation, target, outside.start, outside.len)?;
+            self.engine.memory.remote(
+                &self.engine.kernel,
+                operation,
+                target,
+                outside.start,
+                outside.len,
+            )?;
             // Of an array that goes around all of the address space.
             return Err(refuse("not in the segment".to_owned()));
         }
@@ -272,7 +286,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// Refuses to write a byte twice: which of the two would stay is not said. Of local ranges the
     /// place is an address, of remote ones an offset.
-    fn check_disjoint(&self, transfer: &Transfer<'_>) -> Result<()> {
+    fn check_disjoint(self, transfer: &Transfer<'_>) -> Result<()> {
         let (side, written) = match transfer.way {
             Way::Put => ("remote", transfer.remote),
             Way::Get => ("local", transfer.local),
@@ -293,9 +307,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Starts what is no copy to or from mapped memory.
     ///
     /// # Safety
-    /// As for [`Engine::move_ranges`].
+    /// As for [`Calls::move_ranges`].
     unsafe fn start_ranges(
-        &self,
+        self,
         transfer: &Transfer<'_>,
         completion: Completion,
         blocking: Blocking,
@@ -306,18 +320,27 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             target,
             ..
         } = transfer;
-        self.check_outside(operation, am::Operation::Request)?;
-        self.check_fault()?;
+        self.engine
+            .check_outside(operation, am::Operation::Request)?;
+        self.engine.check_fault()?;
         let pieces = Pieces::new(transfer.local, transfer.remote);
-        if let Some(start) = self.memory.address_at_once(Remote::segment(target, 0)) {
+        if let Some(start) = self
+            .engine
+            .memory
+            .address_at_once(Remote::segment(target, 0))
+        {
             for piece in pieces {
                 let local = transfer.local(&piece);
                 let address = start.wrapping_add(piece.remote);
                 // SAFETY: the caller's promise. Of a range of this very process it is the program's
                 // word that it is memory.
                 unsafe {
-                    self.memory
-                        .transfer_anywhere(&self.kernel, target, address, local)?
+                    self.engine.memory.transfer_anywhere(
+                        &self.engine.kernel,
+                        target,
+                        address,
+                        local,
+                    )?
                 };
             }
             return Ok(Some(Handle::DONE));
@@ -332,37 +355,37 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         };
         if blocking == Blocking::Immediate {
             // Credits and chunks come back by polls, and who tries again may do nothing else.
-            self.poll_once();
+            self.engine.poll_once();
         }
-        let op = self.kernel.begin(operation, group, Some(target))?;
+        let op = self.engine.kernel.begin(operation, group, Some(target))?;
         let by_message = ByMessage {
             transfer,
             op,
             room: Room {
-                payload: self.max_medium(MAX_ARGS),
+                payload: self.engine.messages().max_medium(MAX_ARGS),
                 shared: way == Way::Put,
             },
         };
-        let mut message = self.rma.transfers.take_room();
+        let mut message = self.engine.rma.transfers.take_room();
         // SAFETY: the caller's promise.
         let posted = unsafe { self.post_ranges(&by_message, pieces, &mut message, blocking) };
-        self.rma.transfers.give_room(message);
+        self.engine.rma.transfers.give_room(message);
         match posted {
             Ok(true) => {}
             Ok(false) => {
-                self.kernel.operations.forget(op);
+                self.engine.kernel.operations.forget(op);
                 return Ok(None);
             }
             Err(error) => {
                 // As for a transfer in pieces: some are under way, and the caller doesn't wait for
                 // them.
-                self.kernel.job.fail(error.clone());
-                self.check_fault()?;
+                self.engine.kernel.job.fail(error.clone());
+                self.engine.check_fault()?;
                 return Err(error);
             }
         }
         // The initiation itself was a piece.
-        self.kernel.finish(op);
+        self.engine.kernel.finish(op);
         Ok(Some(match completion {
             Completion::Handle => Handle(Some(op)),
             Completion::Implicit => Handle::DONE,
@@ -373,9 +396,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// wait, and may not.
     ///
     /// # Safety
-    /// As for [`Engine::move_ranges`].
+    /// As for [`Calls::move_ranges`].
     unsafe fn post_ranges(
-        &self,
+        self,
         by_message: &ByMessage<'_>,
         mut pieces: Pieces<'_>,
         message: &mut Message,
@@ -416,9 +439,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// would have had to wait.
     ///
     /// # Safety
-    /// As for [`Engine::move_ranges`].
+    /// As for [`Calls::move_ranges`].
     unsafe fn post_message(
-        &self,
+        self,
         by_message: &ByMessage<'_>,
         first: Pieces<'_>,
         message: &mut Message,
@@ -432,7 +455,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let list = message.remote.finish();
         let length = carried + list.len();
         let operation = by_message.transfer.operation;
-        let prepared = self.prepare(operation, target, length, length, blocking)?;
+        let prepared = self
+            .engine
+            .messages()
+            .prepare(operation, target, length, length, blocking)?;
         let Some(mut prepared) = prepared else {
             return Ok(false);
         };
@@ -449,8 +475,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             unsafe { crate::shared::copy(from, to, piece.len) };
             at += piece.len;
         }
-        self.kernel.operations.add(op);
+        self.engine.kernel.operations.add(op);
         let number = self
+            .engine
             .rma
             .transfers
             .add(op, target, brought, message.local.finish());

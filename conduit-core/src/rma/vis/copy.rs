@@ -65,8 +65,9 @@ unsafe fn rows<T: Copy>(
 
 /// Copies all of a transfer, between places that are addresses.
 ///
-/// # Safety All of `from` is valid for reads, all of `to` for writes; both have the same number of
-/// bytes. The provenance of their memory is exposed.
+/// # Safety
+/// All of `from` is valid for reads, all of `to` for writes; both have the same number of bytes.
+/// The provenance of their memory is exposed.
 pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
     if let (
         Shape::Strided {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use am::handlers::{Accepts, Entry, Registration};
 use am::{Category, Flags, Header, MAX_ARGS, NO_CHUNK, NO_LID, Role, Token};
 
-use crate::engine::{Call, Engine, Handler};
+use crate::engine::{Call, Calls, Handler, subject};
 use crate::kernel::error::Result;
 use crate::messages::deliver::RunHandler;
 use crate::messages::payload::{Payload, ProtocolError};
@@ -72,7 +72,7 @@ fn on_put<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
             .fail_by_message(call.source(), ProtocolError::OutsideOfChunk.to_string());
     };
     match scatter(&engine.memory, &engine.kernel, list, data) {
-        Ok(()) => engine.replied(call.reply_short(DONE, &[number])),
+        Ok(()) => engine.rma().replied(call.reply_short(DONE, &[number])),
         Err(error) => engine
             .kernel
             .job
@@ -86,7 +86,7 @@ fn on_get<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     };
     let (engine, data) = (call.engine(), data as usize);
     // `prepare_medium_reply` refuses it too, but its error doesn't blame the peer.
-    if data > engine.max_medium(MAX_ARGS) {
+    if data > engine.messages().max_medium(MAX_ARGS) {
         return engine
             .kernel
             .job
@@ -97,7 +97,7 @@ fn on_get<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
         Err(error) => return engine.kernel.job.fail(error),
     };
     match gather(&engine.memory, &engine.kernel, list, reply.payload()) {
-        Ok(()) => engine.replied(reply.commit(DATA, &[number], data)),
+        Ok(()) => engine.rma().replied(reply.commit(DATA, &[number], data)),
         Err(error) => engine
             .kernel
             .job
@@ -155,11 +155,11 @@ fn on_complete<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     }
 }
 
-impl<N: Ni, M: Mode> Engine<N, M> {
+impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// A reply that cannot be sent ends the job: its requester waits for it.
-    fn replied(&self, sent: Result<()>) {
+    fn replied(self, sent: Result<()>) {
         if let Err(error) = sent {
-            self.kernel.job.fail(error);
+            self.engine.kernel.job.fail(error);
         }
     }
 }

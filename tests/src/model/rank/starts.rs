@@ -17,7 +17,7 @@ impl<M: Mode> Rank<'_, M> {
         let engine = self.engine;
         let (own, memory) = match *source {
             Source::Own { at, len } => {
-                let (base, _) = engine.segment().map_err(text)?;
+                let (base, _) = engine.memory().segment().map_err(text)?;
                 (Some((base.wrapping_add(at), len)), Vec::new())
             }
             Source::Private(ref bytes) => (None, bytes.clone()),
@@ -27,25 +27,35 @@ impl<M: Mode> Rank<'_, M> {
         let bytes = unsafe { std::slice::from_raw_parts(base, len) };
         // SAFETY, of all bulk calls: the same memory, kept until the operation has been synchronised.
         match way {
-            Way::Blocking => engine.put(target, at, bytes).map_err(text),
+            Way::Blocking => engine.rma().put(target, at, bytes).map_err(text),
             Way::Handle => {
-                let handle = engine.put_nb(target, at, bytes, HANDLE, Blocking::Wait);
+                let handle = engine
+                    .rma()
+                    .put_nb(target, at, bytes, HANDLE, Blocking::Wait);
                 // The source is free already.
                 self.keep(handle.map_err(text)?, Kept::nothing())
             }
             Way::Immediate => {
-                let handle =
-                    self.ask(|| engine.put_nb(target, at, bytes, HANDLE, Blocking::Immediate))?;
+                let handle = self.ask(|| {
+                    engine
+                        .rma()
+                        .put_nb(target, at, bytes, HANDLE, Blocking::Immediate)
+                })?;
                 self.keep(Some(handle), Kept::nothing())
             }
             Way::Bulk => {
                 // SAFETY: see above.
-                let handle =
-                    unsafe { engine.put_nb_bulk(target, at, base, len, HANDLE, Blocking::Wait) };
+                let handle = unsafe {
+                    engine
+                        .rma()
+                        .put_nb_bulk(target, at, base, len, HANDLE, Blocking::Wait)
+                };
                 self.keep(handle.map_err(text)?, Kept::source(memory))
             }
             Way::Implicit => {
-                let started = engine.put_nb(target, at, bytes, IMPLICIT, Blocking::Wait);
+                let started = engine
+                    .rma()
+                    .put_nb(target, at, bytes, IMPLICIT, Blocking::Wait);
                 self.keep_implicit(
                     started.map_err(text)?.is_some(),
                     Kept::nothing(),
@@ -54,8 +64,11 @@ impl<M: Mode> Rank<'_, M> {
             }
             Way::ImplicitBulk => {
                 // SAFETY: see above.
-                let started =
-                    unsafe { engine.put_nb_bulk(target, at, base, len, IMPLICIT, Blocking::Wait) };
+                let started = unsafe {
+                    engine
+                        .rma()
+                        .put_nb_bulk(target, at, base, len, IMPLICIT, Blocking::Wait)
+                };
                 self.keep_implicit(
                     started.map_err(text)?.is_some(),
                     Kept::source(memory),
@@ -81,7 +94,7 @@ impl<M: Mode> Rank<'_, M> {
             vec![0x55; len]
         };
         let base = match own {
-            Some(at) => engine.segment().map_err(text)?.0.wrapping_add(at),
+            Some(at) => engine.memory().segment().map_err(text)?.0.wrapping_add(at),
             None => memory.as_mut_ptr(),
         };
         let kept = |memory| Kept {
@@ -95,26 +108,34 @@ impl<M: Mode> Rank<'_, M> {
             Way::Blocking => {
                 // SAFETY: see above.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(base, len) };
-                engine.get(bytes, target, at).map_err(text)?;
+                engine.rma().get(bytes, target, at).map_err(text)?;
                 kept(memory).check()
             }
             Way::Handle | Way::Bulk => {
                 // SAFETY: see above.
-                let handle =
-                    unsafe { engine.get_nb(base, target, at, len, HANDLE, Blocking::Wait) };
+                let handle = unsafe {
+                    engine
+                        .rma()
+                        .get_nb(base, target, at, len, HANDLE, Blocking::Wait)
+                };
                 self.keep(handle.map_err(text)?, kept(memory))
             }
             Way::Immediate => {
                 // SAFETY: see above.
                 let handle = self.ask(|| unsafe {
-                    engine.get_nb(base, target, at, len, HANDLE, Blocking::Immediate)
+                    engine
+                        .rma()
+                        .get_nb(base, target, at, len, HANDLE, Blocking::Immediate)
                 })?;
                 self.keep(Some(handle), kept(memory))
             }
             Way::Implicit | Way::ImplicitBulk => {
                 // SAFETY: see above.
-                let started =
-                    unsafe { engine.get_nb(base, target, at, len, IMPLICIT, Blocking::Wait) };
+                let started = unsafe {
+                    engine
+                        .rma()
+                        .get_nb(base, target, at, len, IMPLICIT, Blocking::Wait)
+                };
                 self.keep_implicit(started.map_err(text)?.is_some(), kept(memory), Class::GETS)
             }
         }
@@ -142,21 +163,32 @@ impl<M: Mode> Rank<'_, M> {
         let result = kept.memory.as_mut_ptr();
         // SAFETY: memory that is kept until the operation has been synchronised.
         let to = |completion, blocking| unsafe {
-            engine.atomic_fetch_nb(result, target, at, request, completion, blocking)
+            engine
+                .atomics()
+                .atomic_fetch_nb(result, target, at, request, completion, blocking)
         };
         match fetch {
             Fetch::Value => {
-                let old = engine.atomic_fetch(target, at, request).map_err(text)?;
+                let old = engine
+                    .atomics()
+                    .atomic_fetch(target, at, request)
+                    .map_err(text)?;
                 kept.memory.copy_from_slice(&old.to_le_bytes()[..size]);
                 kept.check()
             }
-            Fetch::No => engine.atomic(target, at, request).map_err(text),
+            Fetch::No => engine.atomics().atomic(target, at, request).map_err(text),
             Fetch::Handle => {
-                let handle = engine.atomic_nb(target, at, request, HANDLE, Blocking::Wait);
+                let handle =
+                    engine
+                        .atomics()
+                        .atomic_nb(target, at, request, HANDLE, Blocking::Wait);
                 self.keep(handle.map_err(text)?, Kept::nothing())
             }
             Fetch::Implicit => {
-                let started = engine.atomic_nb(target, at, request, IMPLICIT, Blocking::Wait);
+                let started =
+                    engine
+                        .atomics()
+                        .atomic_nb(target, at, request, IMPLICIT, Blocking::Wait);
                 let started = started.map_err(text)?.is_some();
                 self.keep_implicit(started, Kept::nothing(), class)
             }
@@ -185,8 +217,12 @@ impl<M: Mode> Rank<'_, M> {
             _ => Blocking::Wait,
         };
         if sending == Sending::InPlace && request.category == Category::Medium {
-            let prepared =
-                engine.prepare_medium(to, payload.len(), payload.len() + 100, Blocking::Wait);
+            let prepared = engine.messages().prepare_medium(
+                to,
+                payload.len(),
+                payload.len() + 100,
+                Blocking::Wait,
+            );
             let mut prepared = prepared.map_err(text)?.ok_or("not prepared")?;
             prepared.payload()[..payload.len()].copy_from_slice(&payload);
             return prepared.commit(REQUEST, &args, payload.len()).map_err(text);
@@ -195,18 +231,24 @@ impl<M: Mode> Rank<'_, M> {
             let source = (payload.as_ptr(), payload.len());
             // SAFETY: kept until the round ends, which is after the reply, which the plan has for each of these.
             let sent = unsafe {
-                engine.request_long_async(to, REQUEST, &args, source, request.at, blocking)
+                engine
+                    .messages()
+                    .request_long_async(to, REQUEST, &args, source, request.at, blocking)
             };
             self.longs.push(payload);
             return sent.map(drop).map_err(text);
         }
         self.ask(|| {
             let sent = match request.category {
-                Category::Short => engine.request_short(to, REQUEST, &args, blocking),
-                Category::Medium => engine.request_medium(to, REQUEST, &args, &payload, blocking),
-                Category::Long => {
-                    engine.request_long(to, REQUEST, &args, &payload, request.at, blocking)
-                }
+                Category::Short => engine
+                    .messages()
+                    .request_short(to, REQUEST, &args, blocking),
+                Category::Medium => engine
+                    .messages()
+                    .request_medium(to, REQUEST, &args, &payload, blocking),
+                Category::Long => engine
+                    .messages()
+                    .request_long(to, REQUEST, &args, &payload, request.at, blocking),
             };
             Ok(sent?.then_some(()))
         })

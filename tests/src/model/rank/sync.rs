@@ -12,10 +12,14 @@ impl<M: Mode> Rank<'_, M> {
         match sync {
             Sync::One | Sync::TryOne if self.handles.is_empty() => engine.poll().map_err(text),
             Sync::One => {
-                engine.wait(self.handles.remove(0)).map_err(text)?;
+                engine.rma().wait(self.handles.remove(0)).map_err(text)?;
                 self.kept.remove(0).check()
             }
-            Sync::TryOne => match engine.try_wait(self.handles.remove(0)).map_err(text)? {
+            Sync::TryOne => match engine
+                .rma()
+                .try_wait(self.handles.remove(0))
+                .map_err(text)?
+            {
                 Some(handle) => {
                     self.handles.insert(0, handle);
                     Ok(())
@@ -24,7 +28,7 @@ impl<M: Mode> Rank<'_, M> {
             },
             Sync::Some => {
                 let under_way = self.under_way();
-                let ended = engine.wait_some(&mut self.handles).map_err(text)?;
+                let ended = engine.rma().wait_some(&mut self.handles).map_err(text)?;
                 self.count("wait_some", ended, under_way)?;
                 if under_way > 0 && ended == 0 {
                     return Err("wait_some: none has ended".to_owned());
@@ -33,17 +37,20 @@ impl<M: Mode> Rank<'_, M> {
             }
             Sync::TrySome => {
                 let under_way = self.under_way();
-                let ended = engine.try_wait_some(&mut self.handles).map_err(text)?;
+                let ended = engine
+                    .rma()
+                    .try_wait_some(&mut self.handles)
+                    .map_err(text)?;
                 self.count("try_wait_some", ended, under_way)?;
                 self.drop_ended()
             }
             Sync::All => {
-                engine.wait_all(&mut self.handles).map_err(text)?;
+                engine.rma().wait_all(&mut self.handles).map_err(text)?;
                 self.count("wait_all", 0, 0)?;
                 self.drop_ended()
             }
             Sync::TryAll => {
-                let all = engine.try_wait_all(&mut self.handles).map_err(text)?;
+                let all = engine.rma().try_wait_all(&mut self.handles).map_err(text)?;
                 if all != (self.under_way() == 0) {
                     return Err(format!(
                         "try_wait_all: {all}, {} under way",
@@ -53,11 +60,11 @@ impl<M: Mode> Rank<'_, M> {
                 self.drop_ended()
             }
             Sync::Implicit(classes) => {
-                let ended = engine.wait_implicit(classes);
+                let ended = engine.rma().wait_implicit(classes);
                 self.implicit(ended.map(|()| true), classes)
             }
             Sync::TryImplicit => {
-                let ended = engine.try_implicit(Class::all());
+                let ended = engine.rma().try_implicit(Class::all());
                 self.implicit(ended, Class::all())
             }
         }

@@ -1,0 +1,91 @@
+//! The calls of each subject, as views of the engine. They wait and so poll, which reaches all
+//! subjects; what a subject does by itself takes the kernel and is below.
+
+use std::marker::PhantomData;
+
+use super::Engine;
+use crate::ni::Ni;
+use crate::threads::Mode;
+
+/// The subjects that have calls.
+pub mod subject {
+    /// Segments, and other memory that peers reach.
+    #[derive(Debug)]
+    pub enum Memory {}
+    /// Active messages.
+    #[derive(Debug)]
+    pub enum Messages {}
+    /// Puts and gets.
+    #[derive(Debug)]
+    pub enum Rma {}
+    /// Remote atomics.
+    #[derive(Debug)]
+    pub enum Atomics {}
+    /// Barriers of all ranks.
+    #[derive(Debug)]
+    pub enum Barriers {}
+    /// Collective operations, and teams.
+    #[derive(Debug)]
+    pub enum Collectives {}
+}
+
+/// The calls of a [subject].
+#[derive(Debug)]
+pub struct Calls<'e, N: Ni, M: Mode, S> {
+    pub(crate) engine: &'e Engine<N, M>,
+    subject: PhantomData<S>,
+}
+
+impl<N: Ni, M: Mode, S> Clone for Calls<'_, N, M, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<N: Ni, M: Mode, S> Copy for Calls<'_, N, M, S> {}
+
+impl<N: Ni, M: Mode> Engine<N, M> {
+    #[inline(always)]
+    fn calls<S>(&self) -> Calls<'_, N, M, S> {
+        Calls {
+            engine: self,
+            subject: PhantomData,
+        }
+    }
+
+    /// Segments, and other memory that peers reach.
+    #[inline(always)]
+    pub fn memory(&self) -> Calls<'_, N, M, subject::Memory> {
+        self.calls()
+    }
+
+    /// Active messages.
+    #[inline(always)]
+    pub fn messages(&self) -> Calls<'_, N, M, subject::Messages> {
+        self.calls()
+    }
+
+    /// Puts and gets.
+    #[inline(always)]
+    pub fn rma(&self) -> Calls<'_, N, M, subject::Rma> {
+        self.calls()
+    }
+
+    /// Remote atomics.
+    #[inline(always)]
+    pub fn atomics(&self) -> Calls<'_, N, M, subject::Atomics> {
+        self.calls()
+    }
+
+    /// Barriers of all ranks.
+    #[inline(always)]
+    pub fn barriers(&self) -> Calls<'_, N, M, subject::Barriers> {
+        self.calls()
+    }
+
+    /// Collective operations, and teams.
+    #[inline(always)]
+    pub fn collectives(&self) -> Calls<'_, N, M, subject::Collectives> {
+        self.calls()
+    }
+}
