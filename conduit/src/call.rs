@@ -38,7 +38,7 @@ impl<'a, M: Mode> Call<'a, M> {
     #[cold]
     pub(crate) fn malformed(&self, wanted: &str, length: usize) {
         let reason = format!("a payload of {length} bytes is no {wanted}");
-        self.0.engine().fail_by_message(self.source(), reason);
+        self.0.engine().job().fail_by_message(self.source(), reason);
     }
 
     /// This rank, on which the handler runs.

@@ -109,7 +109,7 @@ impl<M: Mode> Conduit<M> {
     /// [failure of the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn poll(&self) -> Result<()> {
-        self.done("poll", self.member.engine().poll())
+        self.done("poll", self.member.engine().poll().map(drop))
     }
 
     /// Polls until the condition holds; waits in between as is best on this host. For conditions that handlers or other
@@ -364,8 +364,8 @@ impl<M: Mode> Drop for Conduit<M> {
         // A job of one leaves nobody, nor does a child; a panic or the error that ended the job has
         // said more.
         let engine = self.member.engine();
-        let leaves = !self.finished.load(Relaxed) && self.size() > 1 && !engine.is_child();
-        if leaves && !std::thread::panicking() && engine.fault().is_none() {
+        let leaves = !self.finished.load(Relaxed) && self.size() > 1 && !engine.job().is_child();
+        if leaves && !std::thread::panicking() && engine.job().fault().is_none() {
             stderr::write_line(format_args!(
                 "conduit: rank {} of {} leaves the job without Conduit::finish, and the others can't go on",
                 self.rank(),

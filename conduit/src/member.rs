@@ -174,7 +174,7 @@ impl<M: Mode> Member<M> {
         attached.map_err(|error| Error::of("attach", rank, error))
     }
 
-    /// Makes all of every rank's memory its segment, see [`Engine::attach_everything`]. Collective, does not poll.
+    /// Makes all of every rank's memory its segment, see [`Calls::attach_everything`](conduit_core::engine::Calls::attach_everything). Collective, does not poll.
     ///
     /// # Errors
     /// Returns [`EngineError::Network`](crate::EngineError::Network) if the network cannot access
@@ -183,7 +183,7 @@ impl<M: Mode> Member<M> {
     /// and [`EngineError::Bootstrap`](crate::EngineError::Bootstrap) if the launcher fails.
     ///
     /// # Safety
-    /// As for [`Engine::attach_everything`].
+    /// As for [`Calls::attach_everything`](conduit_core::engine::Calls::attach_everything).
     pub unsafe fn attach_everything(&self) -> Result<()> {
         let mut launcher = self.launcher();
         // SAFETY: the caller's promise.
@@ -203,7 +203,7 @@ impl<M: Mode> Member<M> {
     /// Leaves the network, as all others do, and tells the launcher that this rank ends as it should.
     pub(crate) fn finish(&self) -> Result<()> {
         let failed = |error| Error::of("finish", self.engine.rank(), error);
-        self.engine.check_process().map_err(failed)?;
+        self.engine.job().check_process().map_err(failed)?;
         self.leave_network();
         self.engine.retire();
         self.finalize().map_err(failed)
@@ -254,10 +254,10 @@ impl<M: Mode> Member<M> {
     /// has finished, this does nothing.
     pub fn end(&self, code: i32, prepare: impl FnOnce()) {
         let engine = &self.engine;
-        if engine.is_child() || matches!(engine.fault(), Some(EngineError::Finished)) {
+        if engine.job().is_child() || matches!(engine.job().fault(), Some(EngineError::Finished)) {
             return;
         }
-        let all_know = engine.announce_exit(code, engine.settings().exit_wait(engine.size()));
+        let all_know = engine.announce_exit(code, engine.job().settings().exit_wait(engine.size()));
         prepare();
         if let Some(mut launcher) = self.launcher_at_end() {
             if code == 0 && all_know {
@@ -272,12 +272,15 @@ impl<M: Mode> Member<M> {
     }
 
     fn leave_network(&self) {
-        self.engine.network().leave(self.settings.of_network());
+        self.engine
+            .job()
+            .network()
+            .leave(self.settings.of_network());
     }
 
     /// Leaves the job without ending it for the others. Nothing in a child of the rank's process (`fork`).
     pub fn leave(&self) {
-        if self.engine.is_child() {
+        if self.engine.job().is_child() {
             return;
         }
         self.finalize_at_end();
@@ -295,7 +298,7 @@ impl<M: Mode> Member<M> {
         let code = match *error {
             EngineError::Exited { code, .. } => code,
             EngineError::PeerFailed { .. } | EngineError::Network(NiError::PeerFailed { .. }) => {
-                match self.engine.exit_code() {
+                match self.engine.job().exit_code() {
                     Some(code) => code,
                     None => {
                         await_launcher(LAUNCHER_ENDS_RANKS);

@@ -110,7 +110,7 @@ impl Domain {
 
     /// The domain of a handle from C. Without checks a handle is null or one that there was.
     fn of(call: &str, handle: *const c_void) -> &'static Self {
-        let is_one = if Job::of(call).engine().settings().checks {
+        let is_one = if Job::of(call).engine().job().settings().checks {
             let all = DOMAINS.lock();
             all.iter().any(|domain| domain.handle() == handle)
         } else {
@@ -173,7 +173,7 @@ unsafe extern "C" fn gex_AD_Create(
     if let Some(reason) = refusal_of(ty, operations, flags) {
         fatal(CALL, &reason);
     }
-    if job.engine().settings().checks {
+    if job.engine().job().settings().checks {
         agree(CALL, handle, [ty, operations, flags]);
     }
     let domain = {
@@ -337,7 +337,7 @@ impl Operation {
             }
             false => team_rank(call, team, self.rank),
         };
-        if job.engine().settings().checks {
+        if job.engine().job().settings().checks {
             if flags.contains(DomainFlags::MY_RANK) && rank != job.rank() {
                 fatal(
                     call,

@@ -246,7 +246,7 @@ impl Job {
     ) -> Result<&'static Self, Refusal> {
         let engine = member.engine();
         let (rank, size) = (engine.rank(), engine.size());
-        let mapped = engine.settings().windows && !everything;
+        let mapped = engine.job().settings().windows && !everything;
         let most = if mapped { most_neighbours.max(1) } else { 1 };
         let neighbourhoods =
             neighbourhoods((0..size).map(|rank| member.neighbourhood_of(rank)), most);
@@ -286,7 +286,7 @@ impl Job {
 
     /// Whether this is a child (`fork`) of the process that has joined a job.
     pub(crate) fn is_in_child() -> bool {
-        Self::get().is_some_and(|job| job.engine().is_child())
+        Self::get().is_some_and(|job| job.engine().job().is_child())
     }
 
     /// Lets the inline functions see the segments.

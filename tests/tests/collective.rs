@@ -388,7 +388,7 @@ fn one_rank(
     // Before and after what is still to be answered, as others may need it.
     for _ in 0..2 {
         let mut fault = Ok(());
-        meeting.leave(|| fault = engine.poll().map_err(text));
+        meeting.leave(|| fault = engine.poll().map(drop).map_err(text));
         fault?;
         while !engine.is_quiet().map_err(text)? {
             engine.poll().map_err(text)?;

@@ -210,6 +210,7 @@ fn one_rank<M: Mode>(end: InTurn, mut meeting: Meeting, seed: u64) -> Result<(),
             body: &sent.body,
         };
         let posted = engine
+            .job()
             .network()
             .inject(&inject)
             .map_err(|error| error.to_string())?;

@@ -351,7 +351,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         match blocking {
             Blocking::Wait => self.engine.rma().take_ticket(operation)?,
             Blocking::Immediate => {
-                self.engine.poll_once();
+                self.engine.poll_for(1);
                 if !self.engine.kernel.job.tickets.take(1) {
                     self.engine.kernel.operations.forget(id);
                     return Ok(Started::Refused);

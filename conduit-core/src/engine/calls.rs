@@ -44,48 +44,50 @@ impl<N: Ni, M: Mode, S> Clone for Calls<'_, N, M, S> {
 
 impl<N: Ni, M: Mode, S> Copy for Calls<'_, N, M, S> {}
 
-impl<N: Ni, M: Mode> Engine<N, M> {
+impl<'e, N: Ni, M: Mode, S> Calls<'e, N, M, S> {
     #[inline(always)]
-    fn calls<S>(&self) -> Calls<'_, N, M, S> {
-        Calls {
-            engine: self,
+    fn of(engine: &'e Engine<N, M>) -> Self {
+        Self {
+            engine,
             subject: PhantomData,
         }
     }
+}
 
+impl<N: Ni, M: Mode> Engine<N, M> {
     /// Segments, and other memory that peers reach.
     #[inline(always)]
     pub fn memory(&self) -> Calls<'_, N, M, subject::Memory> {
-        self.calls()
+        Calls::of(self)
     }
 
     /// Active messages.
     #[inline(always)]
     pub fn messages(&self) -> Calls<'_, N, M, subject::Messages> {
-        self.calls()
+        Calls::of(self)
     }
 
     /// Puts and gets.
     #[inline(always)]
     pub fn rma(&self) -> Calls<'_, N, M, subject::Rma> {
-        self.calls()
+        Calls::of(self)
     }
 
     /// Remote atomics.
     #[inline(always)]
     pub fn atomics(&self) -> Calls<'_, N, M, subject::Atomics> {
-        self.calls()
+        Calls::of(self)
     }
 
     /// Barriers of all ranks.
     #[inline(always)]
     pub fn barriers(&self) -> Calls<'_, N, M, subject::Barriers> {
-        self.calls()
+        Calls::of(self)
     }
 
     /// Collective operations, and teams.
     #[inline(always)]
     pub fn collectives(&self) -> Calls<'_, N, M, subject::Collectives> {
-        self.calls()
+        Calls::of(self)
     }
 }

@@ -26,7 +26,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             if Instant::now() >= end {
                 return false;
             }
-            if self.exit_code().is_some() || matches!(self.fault(), Some(Error::PeerFailed { .. }))
+            if self.kernel.job.exit_code().is_some()
+                || matches!(self.kernel.job.fault(), Some(Error::PeerFailed { .. }))
             {
                 // Another rank ends the job as well, or has died: nobody is left to wait for.
                 break;
@@ -41,19 +42,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         true
     }
 
-    /// The code with which another rank ends the job, once it has said so, also while this rank has
-    /// its grace.
-    pub fn exit_code(&self) -> Option<i32> {
-        self.kernel.job.exit_code()
-    }
-
     /// Serves what is still waiting to go out, for at most `timeout`: answers of a rank that is
     /// about to end.
     pub fn drain(&self, timeout: Duration) {
         let end = Instant::now() + timeout;
-        while self.has_retries() && Instant::now() < end {
+        while (self.kernel.has_retries() || self.messages.credits.flow.has_system())
+            && Instant::now() < end
+        {
             // Not only the outbox: where messages need send tickets, completions bring them.
-            if self.poll_once() == 0 {
+            if self.poll_for(1) == 0 {
                 std::thread::yield_now();
             }
         }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use am::handlers::{RegisterError, Registration, Table};
+use am::handlers::Registration;
 
 use super::{Call, Engine, Handler};
 use crate::kernel::context;
 use crate::kernel::error::{Error, Result};
 use crate::messages::Payload;
-use crate::messages::deliver::RunHandler;
+use crate::messages::deliver::{Parts, Receiver};
 use crate::messages::reserve::ReplyReserve;
 use crate::ni::Ni;
 use crate::threads::Mode;
@@ -43,8 +43,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     where
         N: 'static,
     {
-        let mut entered = self.checked(list);
-        self.enter(|table| table.register(&mut entered))?;
+        let mut entered = checked(list, self.kernel.job.has_checks());
+        self.messages
+            .register(&self.kernel, |table| table.register(&mut entered))?;
         for (registration, entered) in list.iter_mut().zip(entered) {
             registration.id = entered.id;
         }
@@ -56,44 +57,41 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     where
         N: 'static,
     {
-        let entered = self.checked(list);
-        self.enter(|table| table.register_reserved(&entered))
-    }
-
-    /// With checks each handler says where its thread is. Found out here, so that without them a
-    /// call costs nothing for it.
-    fn checked(&self, list: &[Registration<Handler<N, M>>]) -> Vec<Registration<Handler<N, M>>>
-    where
-        N: 'static,
-    {
-        let mut list = list.to_vec();
-        if self.kernel.job.has_checks() {
-            for Registration { entry, .. } in &mut list {
-                let handler = entry.handler.clone();
-                entry.handler = Handler(Arc::new(move |call| {
-                    let _entered = context::Entered::new(call.token.context());
-                    (handler.0)(call);
-                }));
-            }
-        }
-        list
-    }
-
-    fn enter(
-        &self,
-        enter: impl FnOnce(&mut Table<Handler<N, M>>) -> Result<(), RegisterError>,
-    ) -> Result<()> {
+        let entered = checked(list, self.kernel.job.has_checks());
         self.messages
-            .handlers
-            .replace(enter)
-            .map_err(|reason| Error::Register {
-                rank: self.kernel.job.rank,
-                reason,
-            })
+            .register(&self.kernel, |table| table.register_reserved(&entered))
     }
 }
 
-impl<N: Ni, M: Mode> RunHandler for Engine<N, M> {
+/// With checks each handler says where its thread is. Found out here, so that without them a call
+/// costs nothing for it.
+fn checked<N: Ni + 'static, M: Mode>(
+    list: &[Registration<Handler<N, M>>],
+    checks: bool,
+) -> Vec<Registration<Handler<N, M>>> {
+    let mut list = list.to_vec();
+    if checks {
+        for Registration { entry, .. } in &mut list {
+            let handler = entry.handler.clone();
+            entry.handler = Handler(Arc::new(move |call| {
+                let _entered = context::Entered::new(call.token.context());
+                (handler.0)(call);
+            }));
+        }
+    }
+    list
+}
+
+impl<N: Ni, M: Mode> Receiver for Engine<N, M> {
+    type Ni = N;
+    type Mode = M;
+    type Handler = Handler<N, M>;
+
+    #[inline(always)]
+    fn parts(&self) -> Parts<'_, Self> {
+        (&self.kernel, &self.memory, &self.messages)
+    }
+
     #[inline(always)]
     fn run(
         &self,

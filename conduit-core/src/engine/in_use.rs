@@ -72,18 +72,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// As [`Engine::in_use`].
     pub fn is_quiet(&self) -> Result<bool> {
-        let waits = self.has_retries()
+        let waits = self.kernel.has_retries()
+            || self.messages.credits.flow.has_system()
             || self.messages.replies.is_waiting()
             || self.collectives.has_outgoing();
         Ok(!waits && self.in_use()? == InUse::default())
-    }
-
-    /// Whether something waits for a poll that tries it again; exact, also while another thread is
-    /// at it.
-    pub(crate) fn has_retries(&self) -> bool {
-        self.kernel.job.wants_poll()
-            || !self.kernel.system.is_empty()
-            || !self.kernel.descriptors.are_released()
-            || self.messages.credits.flow.has_system()
     }
 }

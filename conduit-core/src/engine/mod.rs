@@ -46,6 +46,7 @@ pub use in_use::InUse;
 use crate::atomics::Atomics;
 use crate::barrier::state::Barriers;
 use crate::collectives::state::Collectives;
+use crate::kernel::job::Job;
 use crate::kernel::{Error, Kernel, Result, context, polling};
 use crate::memory::Memory;
 use crate::messages::flow::When;
@@ -53,7 +54,6 @@ use crate::messages::reserve::ReplyReserve;
 use crate::messages::{Messages, Payload};
 use crate::ni::{Ni, Rank};
 use crate::rma::{Rma, implicit};
-use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
 
 /// One rank's engine over one network.
@@ -194,14 +194,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.kernel.job.size
     }
 
-    /// The network below.
-    pub fn network(&self) -> &N {
-        &self.kernel.job.ni
-    }
-
-    /// What this rank was started with.
-    pub fn settings(&self) -> &Settings {
-        &self.kernel.job.settings
+    /// What a rank is told of its job: the network, the settings, what has ended it.
+    #[inline]
+    pub fn job(&self) -> &Job<N> {
+        &self.kernel.job
     }
 
     /// In any build: what polls, may wait, or leaves memory of the caller with the network, is not
@@ -210,98 +206,57 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline]
     pub(crate) fn check_outside(&self, operation: &'static str, what: am::Operation) -> Result<()> {
         self.kernel.job.check_context(operation, what)?;
-        if self.is_in_handler() {
-            return Err(self
-                .kernel
-                .job
-                .not_allowed(operation, what, am::Context::Handler));
-        }
-        if context::is_prepared() {
-            return Err(self
-                .kernel
-                .job
-                .not_allowed(operation, what, am::Context::Prepared));
-        }
-        Ok(())
-    }
-
-    /// Whether this thread is in a handler, or a function that reduces, in any build.
-    #[inline]
-    pub(crate) fn is_in_handler(&self) -> bool {
-        match M::PARALLEL {
+        // The one thread holds what it serves, also in a function that reduces.
+        let is_inside = match M::PARALLEL {
             true => polling::is_inside(),
-            // The one thread holds what it serves.
             false => {
                 self.messages.arriving.try_lock().is_none()
                     || self.messages.last_reply.try_lock().is_none()
                     || self.collectives.is_busy()
             }
-        }
-    }
-
-    /// The reason for which this rank can't go on, if there is one.
-    pub fn fault(&self) -> Option<&Error> {
-        self.kernel.job.fault()
+        };
+        let context = match is_inside {
+            true => am::Context::Handler,
+            false if context::is_prepared() => am::Context::Prepared,
+            false => return Ok(()),
+        };
+        Err(self.kernel.job.not_allowed(operation, what, context))
     }
 
     /// This rank has left the network: calls that would use it are refused from here on, and
     /// nothing of it touches memory of callers any more.
     pub fn retire(&self) {
         self.kernel.job.fail(Error::Finished);
-        self.abandon();
-    }
-
-    /// Ends the job as one whose peer has sent a message that makes no sense to its handler.
-    pub fn fail_by_message(&self, source: Rank, reason: String) {
-        self.kernel.job.fail_by_message(source, reason);
+        // Whoever calls next is told of it.
+        let _ = self.abandon();
     }
 
     #[inline]
     pub(crate) fn check_fault(&self) -> Result<()> {
-        if self.kernel.job.stands() {
-            Ok(())
-        } else {
-            self.fault_error()
+        match self.kernel.job.stands() {
+            true => Ok(()),
+            false => self.abandon(),
         }
     }
 
-    /// Who is told of an error gets the memory back that a call or an operation has been given, so
-    /// nothing may touch that any more.
+    /// Nothing touches memory of the program's after this: neither completions nor the network. Who
+    /// is told of an error gets the memory back that a call or an operation has been given.
+    ///
+    /// # Errors
+    /// The fault. In a child, that it is one: what that has is a copy, and threads that polled are
+    /// not in it.
     #[cold]
-    pub(crate) fn fault_error(&self) -> Result<()> {
+    pub(crate) fn abandon(&self) -> Result<()> {
         self.kernel.job.check_process()?;
-        self.abandon();
-        match self.kernel.job.fault() {
-            Some(error) => Err(error.clone()),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether this process is a child of the rank's, in which nothing of the network may be used:
-    /// see [`crate::fork`].
-    #[inline]
-    pub fn is_child(&self) -> bool {
-        self.kernel.job.is_child()
-    }
-
-    /// Refuses in a child, for what is done after a fault too, or without a look for one.
-    #[inline]
-    pub fn check_process(&self) -> Result<()> {
-        self.kernel.job.check_process()
-    }
-
-    /// Nothing touches memory of the program's after this: neither completions nor the network.
-    #[cold]
-    pub(crate) fn abandon(&self) {
-        // What a child has of it is a copy, and threads that polled are not in it.
-        if self.kernel.job.is_child() {
-            return;
-        }
         if M::PARALLEL {
             self.kernel.job.polling.wait_until_out();
         }
         self.kernel.chunks.forget_bounces();
         self.rma.transfers.forget();
         self.kernel.job.ni.abandon();
+        self.kernel
+            .job
+            .fault()
+            .map_or(Ok(()), |fault| Err(fault.clone()))
     }
 }

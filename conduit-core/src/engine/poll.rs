@@ -4,60 +4,38 @@
 //! is inlined by force: a call costs each message.
 
 use crate::barrier::state::receive;
-use crate::engine::{Engine, Handler};
+use crate::engine::Engine;
 use crate::kernel::error::Result;
 use crate::kernel::portal_table::{index, tag};
 use crate::kernel::system::Message;
 use crate::messages::deliver::Delivery;
 use crate::messages::flow::When;
-use crate::messages::inbox::WAITING;
 use crate::messages::start::reply_buffer;
 use crate::ni::{Event, Ni, Outcome, Ready};
 use crate::threads::Mode;
 
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Serves the network once: system messages, completions and replies, requests. Runs handlers.
+    /// Has anything been found?
     ///
     /// Not in a handler.
     #[inline]
-    pub fn poll(&self) -> Result<()> {
+    pub fn poll(&self) -> Result<bool> {
         self.check_outside("poll", am::Operation::Poll)?;
-        if self.poll_once() == 0 {
+        let found = self.poll_for(1) > 0;
+        if !found {
             self.polled_idly();
         }
-        self.check_fault()
-    }
-
-    /// As [`Engine::poll`]; has anything been found?
-    #[inline]
-    pub fn poll_some(&self) -> Result<bool> {
-        self.check_outside("poll", am::Operation::Poll)?;
-        let found = self.poll_once() > 0;
         self.check_fault()?;
         Ok(found)
     }
 
-    /// One poll; the number of events.
+    /// One poll, for so many times the requests that a setting says; the number of events. Most
+    /// polls find nothing, so that is found out first.
     #[inline]
-    pub(crate) fn poll_once(&self) -> u32 {
-        self.poll_for(self.kernel.job.settings.most_requests())
-    }
-
-    /// The poll of a rank that waits.
-    #[inline]
-    pub(crate) fn poll_waiting(&self) -> u32 {
-        self.poll_for(
-            self.kernel
-                .job
-                .settings
-                .most_requests()
-                .saturating_mul(WAITING),
-        )
-    }
-
-    /// One poll, for so many requests. Most polls find nothing, so that is found out first.
-    #[inline]
-    fn poll_for(&self, requests: u32) -> u32 {
+    pub(crate) fn poll_for(&self, times: u32) -> u32 {
+        let requests = self.kernel.job.settings.most_requests();
+        let requests = requests.saturating_mul(times);
         let mut events = 0;
         let ready = self.kernel.job.ni.ready();
         if !ready.is_empty() || self.messages.replies.is_waiting() {
@@ -98,24 +76,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
         if ready.intersects(kernel.queues.safe_ready) {
             let on_completion = |event: Event<'_>| self.on_completion(event);
-            events += self.delivery().poll_replies(on_completion);
+            events += Delivery(self).poll_replies(on_completion);
         }
         if ready.intersects(kernel.queues.am_ready) || self.messages.replies.is_waiting() {
-            events += self.delivery().poll_requests(requests);
+            events += Delivery(self).poll_requests(requests);
         }
         self.messages.credits.write_statistics(kernel, When::Epoch);
         events
-    }
-
-    /// What messages that arrive have to do with.
-    #[inline(always)]
-    fn delivery(&self) -> Delivery<'_, N, M, Handler<N, M>, Self> {
-        Delivery {
-            kernel: &self.kernel,
-            memory: &self.memory,
-            messages: &self.messages,
-            runner: self,
-        }
     }
 
     #[inline]
@@ -149,7 +116,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[inline(never)]
     fn do_what_waits(&self) -> u32 {
         self.retry();
-        self.delivery().handle_held()
+        Delivery(self).handle_held()
     }
 
     /// What could not be done before: system messages, descriptors to release, and what flow

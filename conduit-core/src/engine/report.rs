@@ -5,8 +5,12 @@ use std::backtrace::Backtrace;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::engine::Engine;
+use crate::barrier::state::Barriers;
+use crate::collectives::state::Collectives;
+use crate::engine::{Engine, Handler};
+use crate::kernel::Kernel;
 use crate::kernel::handle::OpId;
+use crate::messages::Messages;
 use crate::ni::{Ni, Rank};
 use crate::stderr;
 use crate::threads::Mode;
@@ -67,10 +71,29 @@ fn add_stack(line: &mut String, asked: bool) {
     }
 }
 
+/// What a rank can say of what it waits for, and of what is under way.
+pub(crate) struct Report<'e, N: Ni, M: Mode> {
+    kernel: &'e Kernel<N, M>,
+    messages: &'e Messages<M, Handler<N, M>>,
+    barriers: &'e Barriers<M>,
+    collectives: &'e Collectives<M>,
+}
+
 impl<N: Ni, M: Mode> Engine<N, M> {
+    pub(crate) fn report(&self) -> Report<'_, N, M> {
+        Report {
+            kernel: &self.kernel,
+            messages: &self.messages,
+            barriers: &self.barriers,
+            collectives: &self.collectives,
+        }
+    }
+}
+
+impl<N: Ni, M: Mode> Report<'_, N, M> {
     /// Says what a call has waited for, for so long, and what else is under way.
     #[cold]
-    pub(crate) fn report(&self, operation: &str, awaits: Awaits, waited: Duration, stack: bool) {
+    pub(crate) fn wait(&self, operation: &str, awaits: Awaits, waited: Duration, stack: bool) {
         let mut line = format!(
             "conduit: rank {} of {} has waited {:.1} s in {operation} {}",
             self.kernel.job.rank,
@@ -85,7 +108,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 
     /// The same where a program polls by itself.
     #[cold]
-    pub(crate) fn report_polling(&self, stack: bool) {
+    pub(crate) fn polling(&self, stack: bool) {
         let (rank, size) = (self.kernel.job.rank, self.kernel.job.size);
         let mut line =
             format!("conduit: rank {rank} of {size} polls, and waits in no call of Conduit");
@@ -164,7 +187,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             let word = counted(count, "operation");
             all.push(format!("{word} on {} other ranks", more.len()));
         }
-        let collect = |peers| self.messages.credits.collect_of(&self.kernel, peers);
+        let collect = |peers| self.messages.credits.collect_of(self.kernel, peers);
         // What is wrong with a counter the next request tells.
         let _ = collect(0..self.kernel.job.size);
         let requests = self.messages.credits.flow.outstanding();

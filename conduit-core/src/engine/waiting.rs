@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::engine::report::Awaits;
 use crate::kernel::backoff::{Duty, Pause, SLEEP, Waiter};
 use crate::kernel::error::{Error, Result};
+use crate::messages::inbox::WAITING;
 use crate::ni::Ni;
 use crate::threads::Mode;
 
@@ -26,7 +27,7 @@ impl<N: Ni, M: Mode> Drop for Unwinding<'_, N, M> {
             operation,
             rank: engine.kernel.job.rank,
         });
-        engine.abandon();
+        let _ = engine.abandon();
     }
 }
 
@@ -43,7 +44,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         loop {
             if let Some(value) = ready(self)? {
                 if waiter.number != 0 {
-                    self.forget_wait(&waiter);
+                    self.kernel.forget_wait(&waiter);
                 }
                 return Ok(value);
             }
@@ -71,7 +72,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             engine: self,
             operation,
         };
-        let events = self.poll_waiting();
+        let events = self.poll_for(WAITING);
         std::mem::forget(unwinding);
         if events > 0 {
             waiter.found();
@@ -87,39 +88,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
+    /// What a round has to do that has begun with a duty.
     #[inline(never)]
     fn do_duty(&self, waiter: &mut Waiter, operation: &'static str, awaits: Awaits) -> Result<()> {
-        match waiter.duty() {
-            Duty::CheckPlace => return self.check_wait(operation),
-            Duty::Report => self.report_wait(waiter, operation, awaits),
-            Duty::CheckLiveness => {
-                self.report_wait(waiter, operation, awaits);
-                self.check_liveness(operation)?;
-            }
+        let duty = waiter.duty();
+        if duty != Duty::CheckPlace {
+            return self.attend(waiter, operation, awaits, duty == Duty::CheckLiveness);
         }
-        Ok(())
-    }
-
-    /// Says what a wait is for, if that is wanted now.
-    fn report_wait(&self, waiter: &mut Waiter, operation: &'static str, awaits: Awaits) {
-        if let Some(reports) = &self.kernel.reports
-            && let Some(waited) = reports.look(waiter)
-        {
-            self.report(operation, awaits, waited, reports.stack);
-        }
-    }
-
-    #[cold]
-    fn forget_wait(&self, waiter: &Waiter) {
-        if let Some(reports) = &self.kernel.reports {
-            reports.forget(waiter);
-        }
-    }
-
-    /// Refused like a poll. What waits may be half done, so this ends the job; what leaves memory
-    /// of the caller with the network has been refused before.
-    #[inline(never)]
-    fn check_wait(&self, operation: &'static str) -> Result<()> {
+        // Refused like a poll. What waits may be half done, so this ends the job; what leaves
+        // memory of the caller with the network has been refused before.
         let checked = self.check_outside(operation, am::Operation::Block);
         if let Err(Error::Context { rank, reason, .. }) = checked {
             self.kernel.job.fail(Error::WaitRefused {
@@ -129,6 +106,26 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             });
         }
         checked
+    }
+
+    /// Says what a wait is for, if that is wanted now, and looks for dead peers if that is.
+    fn attend(
+        &self,
+        waiter: &mut Waiter,
+        operation: &'static str,
+        awaits: Awaits,
+        liveness: bool,
+    ) -> Result<()> {
+        if let Some(reports) = &self.kernel.reports
+            && let Some(waited) = reports.look(waiter)
+        {
+            self.report().wait(operation, awaits, waited, reports.stack);
+        }
+        if liveness {
+            self.kernel.check_liveness(operation);
+            self.check_fault()?;
+        }
+        Ok(())
     }
 
     /// One round of [`Engine::wait_until`], for loops that test their condition themselves;
@@ -174,8 +171,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 let begin = Instant::now();
                 self.kernel.job.ni.wait(SLEEP);
                 self.kernel.backoff.slept(waiter, begin.elapsed());
-                self.report_wait(waiter, operation, awaits);
-                self.check_liveness(operation)?;
+                self.attend(waiter, operation, awaits, true)?;
             }
         }
         Ok(())
@@ -195,32 +191,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             && let Some(reports) = &self.kernel.reports
             && reports.answer_polling()
         {
-            self.report_polling(reports.stack);
+            self.report().polling(reports.stack);
         }
         if looks {
-            // Told by the fault, which the poll looks at next.
-            let _ = self.check_liveness("poll");
+            self.kernel.check_liveness("poll");
         }
-    }
-
-    /// Is there a peer that has died, or that writes what makes no sense? Either ends the job.
-    #[cold]
-    fn check_liveness(&self, operation: &'static str) -> Result<()> {
-        let rank = self.kernel.job.rank;
-        if let Some(peer) = self.kernel.job.ni.failed_peer()
-            && self.exit_code().is_none()
-        {
-            self.kernel.job.fail(Error::PeerFailed {
-                operation,
-                rank,
-                peer,
-                reason: self.kernel.job.ni.failure(peer),
-            });
-        }
-        if let Some(peer) = self.kernel.job.ni.bad_peer() {
-            let reason = "it has written messages that make no sense".to_owned();
-            self.kernel.job.fail(Error::Protocol { rank, peer, reason });
-        }
-        self.check_fault()
     }
 }

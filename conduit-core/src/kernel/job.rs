@@ -13,8 +13,8 @@ use crate::kernel::tickets::Tickets;
 use crate::ni::{Capabilities, Ni, Rank, Reach};
 use crate::settings::Settings;
 
-/// What every part of the engine may ask, and tell of a fault.
-pub(crate) struct Job<N: Ni> {
+/// What every subject may ask, and tell of a fault.
+pub struct Job<N: Ni> {
     pub(crate) ni: N,
     pub(crate) rank: Rank,
     pub(crate) size: u32,
@@ -54,6 +54,16 @@ impl<N: Ni> Job<N> {
             wants_poll: AtomicBool::new(false),
             ni,
         }
+    }
+
+    /// The network below.
+    pub fn network(&self) -> &N {
+        &self.ni
+    }
+
+    /// What this rank was started with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     #[inline]
@@ -143,13 +153,13 @@ impl<N: Ni> Job<N> {
 
     /// The code with which another rank ends the job, once it has said so. From then on a peer that
     /// is gone has not failed.
-    pub(crate) fn exit_code(&self) -> Option<i32> {
+    pub fn exit_code(&self) -> Option<i32> {
         self.exit.get().map(|&(_, code, _)| code)
     }
 
     /// Records that a message of this rank makes no sense.
     #[cold]
-    pub(crate) fn fail_by_message(&self, source_rank: Rank, reason: String) {
+    pub fn fail_by_message(&self, source_rank: Rank, reason: String) {
         self.fail(Error::BadMessage {
             rank: self.rank,
             source_rank,
@@ -178,7 +188,7 @@ impl<N: Ni> Job<N> {
     }
 
     /// The reason for which this rank can't go on, if there is one.
-    pub(crate) fn fault(&self) -> Option<&Error> {
+    pub fn fault(&self) -> Option<&Error> {
         self.fault.get()
     }
 
@@ -197,13 +207,13 @@ impl<N: Ni> Job<N> {
     /// Whether this process is a child of the rank's, in which nothing of the network may be used:
     /// see [`crate::fork`].
     #[inline]
-    pub(crate) fn is_child(&self) -> bool {
+    pub fn is_child(&self) -> bool {
         self.standing.is_child()
     }
 
     /// Refuses in a child, for what is done after a fault too, or without a look for one.
     #[inline]
-    pub(crate) fn check_process(&self) -> Result<()> {
+    pub fn check_process(&self) -> Result<()> {
         match self.is_child() {
             true => Err(self.forked()),
             false => Ok(()),

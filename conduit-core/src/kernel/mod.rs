@@ -8,7 +8,7 @@
 //! | `operations`, `handle`, `options` | operations under way, their ids and handles; how calls start them |
 //! | `chunks`, `tickets`, `control` | chunks, descriptors, send tickets; control words of mapped peers |
 //! | `system` | system messages |
-//! | `backoff`, `reports` | when a rank that waits spins, yields and sleeps; when it says what it waits for |
+//! | `backoff`, `reports`, `liveness` | when a rank that waits spins, yields and sleeps; when it says what it waits for; dead peers |
 //! | `error` | what calls refuse, and what ends a job |
 //!
 //! A rank takes 9 bytes for each other one: a counter that mapped peers give credits back by, and
@@ -22,6 +22,7 @@ pub(crate) mod control;
 pub(crate) mod error;
 pub(crate) mod handle;
 pub(crate) mod job;
+mod liveness;
 pub(crate) mod operations;
 pub(crate) mod options;
 pub(crate) mod polling;
@@ -37,13 +38,13 @@ pub use backoff::Waiter;
 pub use control::SharedPtr;
 pub use error::{Error, Result};
 pub use handle::Handle;
+pub use job::Job;
 pub use options::{Blocking, Completion};
 
 use backoff::Backoff;
 use chunks::{Descriptors, SendBuffer};
 use control::Control;
 use handle::OpId;
-use job::Job;
 use operations::Operations;
 use queues::Queues;
 use reports::Reports;
@@ -124,6 +125,11 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         self.job.end_when_due();
         self.descriptors.release_delayed(&self.job);
         self.system.flush(&self.job)
+    }
+
+    /// Whether something waits for [`Kernel::retry`]; exact, also while another thread is at it.
+    pub(crate) fn has_retries(&self) -> bool {
+        self.job.wants_poll() || !self.system.is_empty() || !self.descriptors.are_released()
     }
 
     /// Appends a match entry again that has been used up.

@@ -1,7 +1,7 @@
 //! The queues that messages arrive in: so many requests a poll, each only with a reserve for its
 //! reply, and replies, which never need what isn't there.
 
-use super::deliver::{Delivery, RunHandler};
+use super::deliver::{Delivery, Receiver};
 use super::inbox::{AmSide, Inbox};
 use super::kind::Kind;
 use super::reserve::ReplyReserve;
@@ -13,15 +13,13 @@ use crate::ni::{Event, Ni, PutEvent, Sink};
 use crate::threads::{Lock, Mode};
 
 /// Where the events of the queue of replies and completions go.
-struct ReplyEvents<'a, N: Ni, M: Mode, H, R, C> {
-    delivery: Delivery<'a, N, M, H, R>,
+struct ReplyEvents<'a, R, C> {
+    delivery: Delivery<'a, R>,
     on_completion: C,
     last: &'a mut Kind,
 }
 
-impl<N: Ni, M: Mode, H: Clone, R: RunHandler, C: FnMut(Event<'_>)> Sink
-    for ReplyEvents<'_, N, M, H, R, C>
-{
+impl<R: Receiver, C: FnMut(Event<'_>)> Sink for ReplyEvents<'_, R, C> {
     #[inline(always)]
     fn event(&mut self, event: Event<'_>) {
         match event {
@@ -41,21 +39,21 @@ impl<N: Ni, M: Mode, H: Clone, R: RunHandler, C: FnMut(Event<'_>)> Sink
 
 /// Where the events of the request queue go. A type of its own, and not a closure, so that it is
 /// inlined into the network's loop.
-struct RequestEvents<'a, N: Ni, M: Mode, H, R> {
-    delivery: Delivery<'a, N, M, H, R>,
+struct RequestEvents<'a, R> {
+    delivery: Delivery<'a, R>,
     last: &'a mut Kind,
     inbox: &'a mut Inbox,
     reserve: &'a ReplyReserve,
 }
 
-impl<N: Ni, M: Mode, H: Clone, R: RunHandler> Sink for RequestEvents<'_, N, M, H, R> {
+impl<R: Receiver> Sink for RequestEvents<'_, R> {
     #[inline(always)]
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Put(put) => self.put(put),
             Event::Free { tag: tag::REQ_RB } => {
-                let buffer = request_buffer(self.delivery.kernel, self.inbox.buffer_bytes);
-                self.delivery.kernel.relink(index::AM, buffer);
+                let buffer = request_buffer(self.delivery.kernel(), self.inbox.buffer_bytes);
+                self.delivery.kernel().relink(index::AM, buffer);
             }
             _ => {}
         }
@@ -63,7 +61,7 @@ impl<N: Ni, M: Mode, H: Clone, R: RunHandler> Sink for RequestEvents<'_, N, M, H
 
     #[inline(always)]
     fn is_ready(&self) -> bool {
-        self.delivery.messages.replies.can_reply(self.reserve)
+        self.delivery.messages().replies.can_reply(self.reserve)
     }
 
     #[inline(always)]
@@ -73,8 +71,8 @@ impl<N: Ni, M: Mode, H: Clone, R: RunHandler> Sink for RequestEvents<'_, N, M, H
                 .delivery
                 .on_request(&put, self.last, self.inbox, self.reserve),
             tag::RARAM => self.delivery.on_long_data(&put, self.inbox, self.reserve),
-            tag::CATCH_BASIN => self.delivery.kernel.job.fail(Error::CatchBasin {
-                rank: self.delivery.kernel.job.rank,
+            tag::CATCH_BASIN => self.delivery.kernel().job.fail(Error::CatchBasin {
+                rank: self.delivery.kernel().job.rank,
                 peer: put.source,
             }),
             _ => {}
@@ -84,12 +82,12 @@ impl<N: Ni, M: Mode, H: Clone, R: RunHandler> Sink for RequestEvents<'_, N, M, H
 
 /// Where the events of the request queue go while requests are held back: what runs handlers is put
 /// aside.
-struct HeldBack<'a, N: Ni, M: Mode, H, R> {
-    events: RequestEvents<'a, N, M, H, R>,
+struct HeldBack<'a, R> {
+    events: RequestEvents<'a, R>,
     shuffle: &'a mut Shuffle,
 }
 
-impl<N: Ni, M: Mode, H: Clone, R: RunHandler> Sink for HeldBack<'_, N, M, H, R> {
+impl<R: Receiver> Sink for HeldBack<'_, R> {
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Put(put) if matches!(put.tag, tag::REQ_RB | tag::RARAM) => {
@@ -104,18 +102,18 @@ impl<N: Ni, M: Mode, H: Clone, R: RunHandler> Sink for HeldBack<'_, N, M, H, R> 
     }
 }
 
-impl<N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'_, N, M, H, R> {
+impl<R: Receiver> Delivery<'_, R> {
     /// Completions and replies, up to the limit.
     #[inline]
     pub(crate) fn poll_replies(self, on_completion: impl FnMut(Event<'_>)) -> u32 {
-        let most = self.kernel.job.settings.most_completions();
+        let most = self.kernel().job.settings.most_completions();
         // Another thread that polls the queue has it; one that is not polled can't be polled here
         // either.
-        let Some(mut last) = self.messages.last_reply.try_lock() else {
+        let Some(mut last) = self.messages().last_reply.try_lock() else {
             return 0;
         };
-        self.kernel.job.ni.poll_into(
-            self.kernel.queues.safe,
+        self.kernel().job.ni.poll_into(
+            self.kernel().queues.safe,
             most,
             &mut ReplyEvents {
                 delivery: self,
@@ -128,7 +126,7 @@ impl<N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'_, N, M, H, R> {
     /// At most so many requests, each only with a reserve ready for its reply.
     #[inline]
     pub(crate) fn poll_requests(self, most: u32) -> u32 {
-        let Some(mut side) = self.messages.arriving.try_lock() else {
+        let Some(mut side) = self.messages().arriving.try_lock() else {
             return 0;
         };
         let AmSide {
@@ -147,9 +145,9 @@ impl<N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'_, N, M, H, R> {
             return self.hold_back(HeldBack { events, shuffle });
         }
         let mut events = 0;
-        while events < most && self.messages.replies.fill(self.kernel, reserve) {
-            events += self.kernel.job.ni.poll_into(
-                self.kernel.queues.am,
+        while events < most && self.messages().replies.fill(self.kernel(), reserve) {
+            events += self.kernel().job.ni.poll_into(
+                self.kernel().queues.am,
                 most - events,
                 &mut RequestEvents {
                     delivery: self,
@@ -158,7 +156,7 @@ impl<N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'_, N, M, H, R> {
                     reserve,
                 },
             );
-            if self.messages.replies.can_reply(reserve) {
+            if self.messages().replies.can_reply(reserve) {
                 // So the network has stopped by itself. Should it have left anything, the next poll
                 // gets it.
                 break;
@@ -171,9 +169,9 @@ impl<N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'_, N, M, H, R> {
     /// What senders of requests that have been handled get back.
     #[inline(always)]
     fn end_requests(self, inbox: &mut Inbox) {
-        inbox.grant_counted(self.kernel, &self.messages.credits);
+        inbox.grant_counted(self.kernel(), &self.messages().credits);
         if !inbox.untold.is_empty() {
-            inbox.tell(self.kernel);
+            inbox.tell(self.kernel());
         }
     }
 
@@ -181,16 +179,18 @@ impl<N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'_, N, M, H, R> {
     /// poll, and later ones, handle it.
     #[cold]
     #[inline(never)]
-    fn hold_back(self, mut sink: HeldBack<'_, N, M, H, R>) -> u32 {
+    fn hold_back(self, mut sink: HeldBack<'_, R>) -> u32 {
         // A reply that the network would not take goes now if it can.
-        self.messages.replies.fill(self.kernel, sink.events.reserve);
+        self.messages()
+            .replies
+            .fill(self.kernel(), sink.events.reserve);
         let events = self
-            .kernel
+            .kernel()
             .job
             .ni
-            .poll_into(self.kernel.queues.am, u32::MAX, &mut sink);
+            .poll_into(self.kernel().queues.am, u32::MAX, &mut sink);
         if !sink.shuffle.is_empty() {
-            self.kernel.job.want_poll();
+            self.kernel().job.want_poll();
         }
         events
     }
@@ -198,16 +198,16 @@ impl<N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'_, N, M, H, R> {
     /// Handles requests that have been held back for long enough. While some are held there is more
     /// to do: who waits does not sleep then.
     pub(crate) fn handle_held(self) -> u32 {
-        if self.kernel.job.settings.shuffle.is_none() || self.kernel.job.is_child() {
+        if self.kernel().job.settings.shuffle.is_none() || self.kernel().job.is_child() {
             return 0;
         }
-        let _polling = M::PARALLEL.then(|| self.kernel.job.polling.enter());
+        let _polling = R::Mode::PARALLEL.then(|| self.kernel().job.polling.enter());
         // After `enter`, see `Polling`.
-        if !self.kernel.job.stands_for_all() {
+        if !self.kernel().job.stands_for_all() {
             return 0;
         }
-        let Some(mut side) = self.messages.arriving.try_lock() else {
-            self.kernel.job.want_poll();
+        let Some(mut side) = self.messages().arriving.try_lock() else {
+            self.kernel().job.want_poll();
             return 0;
         };
         let AmSide {
@@ -223,11 +223,11 @@ impl<N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'_, N, M, H, R> {
             return 0;
         }
         shuffle.count_poll();
-        let most = self.kernel.job.settings.most_requests();
+        let most = self.kernel().job.settings.most_requests();
         let mut events = 0;
         let mut can_reply = true;
         while events < most {
-            can_reply = self.messages.replies.fill(self.kernel, reserve);
+            can_reply = self.messages().replies.fill(self.kernel(), reserve);
             if !can_reply {
                 break;
             }
@@ -243,7 +243,7 @@ impl<N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'_, N, M, H, R> {
         }
         self.end_requests(inbox);
         if !shuffle.is_empty() {
-            self.kernel.job.want_poll();
+            self.kernel().job.want_poll();
         }
         match can_reply {
             // Not asleep while some are held, but not as if something had come either if nothing

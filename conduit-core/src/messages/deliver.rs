@@ -19,8 +19,14 @@ use crate::threads::Mode;
 /// Match bits and header data.
 type Words = (u64, u64);
 
-/// Who calls handlers, with what they may use.
-pub(crate) trait RunHandler {
+/// Whom messages arrive at: the engine, with what they have to do with, and who calls handlers.
+pub(crate) trait Receiver {
+    type Ni: Ni;
+    type Mode: Mode;
+    type Handler: Clone;
+
+    fn parts(&self) -> Parts<'_, Self>;
+
     /// Runs the handler of an id, of which it is known that there is one; with a reserve if it may
     /// reply.
     fn run(
@@ -33,27 +39,43 @@ pub(crate) trait RunHandler {
     );
 }
 
-/// What messages that arrive have to do with.
-pub(crate) struct Delivery<'a, N: Ni, M: Mode, H, R> {
-    pub(crate) kernel: &'a Kernel<N, M>,
-    pub(crate) memory: &'a Memory,
-    pub(crate) messages: &'a Messages<M, H>,
-    pub(crate) runner: &'a R,
-}
+pub(crate) type Parts<'a, R> = (
+    &'a Kernel<<R as Receiver>::Ni, <R as Receiver>::Mode>,
+    &'a Memory,
+    &'a Messages<<R as Receiver>::Mode, <R as Receiver>::Handler>,
+);
 
-impl<N: Ni, M: Mode, H, R> Clone for Delivery<'_, N, M, H, R> {
+/// The arrival of messages at a receiver. One word, as it goes from hand to hand with each message.
+pub(crate) struct Delivery<'a, R>(pub(crate) &'a R);
+
+impl<R> Clone for Delivery<'_, R> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<N: Ni, M: Mode, H, R> Copy for Delivery<'_, N, M, H, R> {}
+impl<R> Copy for Delivery<'_, R> {}
 
 fn long_payload<'a>((offset, length): (usize, usize)) -> Payload<'a> {
     Payload::Long { offset, length }
 }
 
-impl<'e, N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'e, N, M, H, R> {
+impl<'e, R: Receiver> Delivery<'e, R> {
+    #[inline(always)]
+    pub(crate) fn kernel(self) -> &'e Kernel<R::Ni, R::Mode> {
+        self.0.parts().0
+    }
+
+    #[inline(always)]
+    fn memory(self) -> &'e Memory {
+        self.0.parts().1
+    }
+
+    #[inline(always)]
+    pub(crate) fn messages(self) -> &'e Messages<R::Mode, R::Handler> {
+        self.0.parts().2
+    }
+
     /// A request in a request buffer.
     #[inline(always)]
     pub(crate) fn on_request(
@@ -90,7 +112,7 @@ impl<'e, N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'e, N, M, H, R> {
         inbox: &mut Inbox,
         reserve: &ReplyReserve,
     ) {
-        self.runner.run(id, token, args, payload, Some(reserve));
+        self.0.run(id, token, args, payload, Some(reserve));
         if token.owes_reply() {
             self.end_request(token, inbox, reserve);
         }
@@ -121,7 +143,7 @@ impl<'e, N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'e, N, M, H, R> {
         }
         if !header.flags.contains(Flags::IMPLIED) {
             let id = header.handler;
-            let entry = self.messages.handlers.get(id);
+            let entry = self.messages().handlers.get(id);
             entry
                 .ok_or(ProtocolError::NoHandler { id })?
                 .check(&header)?;
@@ -150,7 +172,7 @@ impl<'e, N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'e, N, M, H, R> {
             }
             Category::Long => {
                 let long = layout.long(data)?;
-                long_payload(self.memory.placed_long(self.kernel, &long).ok()?)
+                long_payload(self.memory().placed_long(self.kernel(), &long).ok()?)
             }
         };
         Some((args, payload))
@@ -162,8 +184,8 @@ impl<'e, N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'e, N, M, H, R> {
         let long = Long::read(&header, data)?;
         let mut single = 0;
         let (_, packed) = Body::read_args(&header, data, &mut single)?;
-        Ok(long_payload(self.memory.place_packed(
-            self.kernel,
+        Ok(long_payload(self.memory().place_packed(
+            self.kernel(),
             &long,
             packed,
         )?))
@@ -181,7 +203,9 @@ impl<'e, N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'e, N, M, H, R> {
                 }
                 Category::Long => {
                     let long = Long::read(&header, data)?;
-                    Ok(long_payload(self.memory.placed_long(self.kernel, &long)?))
+                    Ok(long_payload(
+                        self.memory().placed_long(self.kernel(), &long)?,
+                    ))
                 }
                 _ => Err(HeaderError::Misaligned.into()),
             }
@@ -249,7 +273,7 @@ impl<'e, N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'e, N, M, H, R> {
         match pairing {
             Pairing::Wait => Ok(()),
             Pairing::Ready(PendingLong { header, args, long }) => {
-                let payload = long_payload(self.memory.placed_long(self.kernel, &long)?);
+                let payload = long_payload(self.memory().placed_long(self.kernel(), &long)?);
                 let args = &args[..usize::from(header.nargs)];
                 let token = am::Token::new(source, &header);
                 self.run_request(header.handler, &token, args, payload, inbox, reserve);
@@ -267,11 +291,11 @@ impl<'e, N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'e, N, M, H, R> {
         let byte = CreditByte::from_bits(token.credit);
         let is_counted = token.flags.contains(Flags::NO_CHUNK)
             && byte.is_plain()
-            && self.kernel.job.is_short_cut(token.source);
+            && self.kernel().job.is_short_cut(token.source);
         match is_counted {
             true => inbox.count(
-                self.kernel,
-                &self.messages.credits,
+                self.kernel(),
+                &self.messages().credits,
                 token.source,
                 byte.credits(),
             ),
@@ -289,24 +313,34 @@ impl<'e, N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'e, N, M, H, R> {
             chunk,
             ..
         } = token;
-        let reach = self.kernel.job.ni.reach(source);
+        let reach = self.kernel().job.ni.reach(source);
         let mapped =
             flags.contains(Flags::NO_CHUNK) && reach.capabilities.contains(Capabilities::WINDOW);
         if mapped && byte.is_plain() {
-            inbox.count(self.kernel, &self.messages.credits, source, byte.credits());
+            inbox.count(
+                self.kernel(),
+                &self.messages().credits,
+                source,
+                byte.credits(),
+            );
             return;
         }
         let back = self
-            .messages
+            .messages()
             .credits
-            .grant(self.kernel, source, byte.bits());
+            .grant(self.kernel(), source, byte.bits());
         if mapped && back.extra() == 0 {
             let ended = Returned::default().add(1, back.credits().into());
             inbox.give_back(source, ended, back.end_of_epoch());
         } else {
-            self.messages
-                .replies
-                .send_implied(self.kernel, source, flags, chunk, back, reserve);
+            self.messages().replies.send_implied(
+                self.kernel(),
+                source,
+                flags,
+                chunk,
+                back,
+                reserve,
+            );
         }
     }
 
@@ -320,7 +354,7 @@ impl<'e, N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'e, N, M, H, R> {
         let kind = &*last;
         let token = kind.token(put.source, put);
         let credit = CreditByte::from_bits(token.credit);
-        if let Err(violation) = self.messages.credits.flow.settle(put.source, credit) {
+        if let Err(violation) = self.messages().credits.flow.settle(put.source, credit) {
             return self.protocol_error(put.source, violation.into());
         }
         if !kind.flags.contains(Flags::IMPLIED) {
@@ -331,17 +365,17 @@ impl<'e, N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'e, N, M, H, R> {
             let Some((args, payload)) = self.parts(kind, words, data, &single) else {
                 return self.on_malformed(put.source, words, data);
             };
-            self.runner.run(kind.id, &token, args, payload, None);
+            self.0.run(kind.id, &token, args, payload, None);
         }
         if !kind.flags.contains(Flags::NO_CHUNK) {
-            self.kernel
-                .give_chunk(self.kernel.chunks.number(token.chunk));
+            self.kernel()
+                .give_chunk(self.kernel().chunks.number(token.chunk));
         }
     }
 
     #[cold]
     pub(crate) fn protocol_error(self, source: Rank, error: ProtocolError) {
-        self.kernel.job.fail_by_message(source, error.to_string());
+        self.kernel().job.fail_by_message(source, error.to_string());
     }
 
     /// A put event's bytes as a body: in place, or in the chunk that it came to.
@@ -352,7 +386,7 @@ impl<'e, N: Ni, M: Mode, H: Clone, R: RunHandler> Delivery<'e, N, M, H, R> {
         if put.tag == tag::RPL_RB {
             return Some(put.data);
         }
-        let first = self.kernel.chunks.in_chunk(put.offset, put.length)?;
+        let first = self.kernel().chunks.in_chunk(put.offset, put.length)?;
         // SAFETY: inside the ReqSB chunks, as just checked. The network has written these bytes
         // before this event; the chunk belongs to the request that this reply answers and is freed
         // after the handler, so nobody writes it while the slice lives (a peer that does breaks the

@@ -1,5 +1,6 @@
 //! Start of a rank's messages: their buffers and match lists.
 
+use am::handlers::{RegisterError, Table};
 use am::lid::LidGenerator;
 use am::select;
 use credits::Plan;
@@ -13,7 +14,7 @@ use super::replies::Replies;
 use super::shuffle::Shuffle;
 use crate::kernel::Kernel;
 use crate::kernel::chunks::SendBuffer;
-use crate::kernel::error::Result;
+use crate::kernel::error::{Error, Result};
 use crate::kernel::portal_table::{CHUNKS, SELECT_RPL_RB, index, tag};
 use crate::ni::{MatchEntry, MeMemory, MeOptions, Ni};
 use crate::threads::{Lock, Mode};
@@ -22,6 +23,19 @@ use crate::threads::{Lock, Mode};
 const REPLY_BUFFERS: u32 = 3;
 
 impl<M: Mode, H: Clone> Messages<M, H> {
+    /// Replaces the table of handlers by one that more have been entered in.
+    pub(crate) fn register<N: Ni>(
+        &self,
+        kernel: &Kernel<N, M>,
+        enter: impl FnOnce(&mut Table<H>) -> Result<(), RegisterError>,
+    ) -> Result<()> {
+        let registered = self.handlers.replace(enter);
+        registered.map_err(|reason| Error::Register {
+            rank: kernel.job.rank,
+            reason,
+        })
+    }
+
     /// `replies` are chunks for replies on their way out.
     pub(crate) fn new<N: Ni>(kernel: &Kernel<N, M>, plan: &Plan, replies: SendBuffer<M>) -> Self {
         let (job, settings) = (&kernel.job, &kernel.job.settings);

@@ -96,7 +96,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             let needed = u32::try_from(pieces)
                 .unwrap_or(u32::MAX)
                 .min(self.most_tickets());
-            self.engine.poll_once();
+            self.engine.poll_for(1);
             if self.engine.kernel.job.tickets.free() < needed {
                 return Ok(Transfer::NotStarted);
             }

@@ -86,13 +86,13 @@ impl End {
 
     /// What the network has counted.
     pub(super) fn counters(&self) -> String {
-        let network = self.engine.network();
+        let network = self.engine.job().network();
         network.counters(|portals, wire| format!("{wire:?} {portals:?}"))
     }
 
     /// Says goodbye.
     pub(super) fn leave(&self) {
-        self.engine.network().leave();
+        self.engine.job().network().leave();
     }
 
     /// Shorts with one word and their replies. An operation is a full round trip.

@@ -143,7 +143,7 @@ impl Case<'_> {
         }
         self.stage.set(Stage::Failed);
         for _ in 0..self.polls {
-            engine.network().progress();
+            engine.job().network().progress();
             // It has failed for good.
             let _ = engine.poll();
         }
@@ -158,7 +158,7 @@ impl Case<'_> {
         while self.stage.get() < Stage::Over {
             if self.stage.get() == Stage::Calls {
                 // The others' turn.
-                engine.network().wait(Duration::ZERO);
+                engine.job().network().wait(Duration::ZERO);
             } else {
                 let _ = engine.poll();
             }
@@ -182,7 +182,7 @@ impl Case<'_> {
             let _ = engine.poll();
         }
         for _ in 0..TURNS {
-            engine.network().wait(Duration::ZERO);
+            engine.job().network().wait(Duration::ZERO);
         }
         let handler = match self.cause {
             Cause::BadMessage => UNREGISTERED,

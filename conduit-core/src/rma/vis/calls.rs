@@ -355,7 +355,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         };
         if blocking == Blocking::Immediate {
             // Credits and chunks come back by polls, and who tries again may do nothing else.
-            self.engine.poll_once();
+            self.engine.poll_for(1);
         }
         let op = self.engine.kernel.begin(operation, group, Some(target))?;
         let by_message = ByMessage {

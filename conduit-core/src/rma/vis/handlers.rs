@@ -7,7 +7,7 @@ use am::{Category, Flags, Header, MAX_ARGS, NO_CHUNK, NO_LID, Role, Token};
 
 use crate::engine::{Call, Calls, Handler, subject};
 use crate::kernel::error::Result;
-use crate::messages::deliver::RunHandler;
+use crate::messages::deliver::Receiver;
 use crate::messages::payload::{Payload, ProtocolError};
 use crate::ni::Ni;
 use crate::rma::vis::segment::{gather, scatter};
