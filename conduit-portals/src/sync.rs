@@ -1,16 +1,19 @@
-//! The synchronisation primitives of this crate: the standard ones, or the model checker's with
-//! `--cfg loom`. With the latter `shm` and `local` are not built: only the rings, the doorbell and
-//! the ready set of them have models.
+//! The synchronisation primitives of what has models: the standard ones, or the model checker's
+//! with `--cfg loom`.
 
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::AtomicBool;
+#[cfg(not(loom))]
+pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::MutexGuard;
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::AtomicBool;
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The checker's mutex with the interface of parking_lot's.
 #[cfg(loom)]
@@ -36,7 +39,7 @@ impl<T> Mutex<T> {
 /// absence. Here all fences access one word, so that every order of them is tried; the access
 /// itself orders nothing that the fences don't.
 #[cfg(loom)]
-pub(crate) fn fence(ordering: Ordering) {
+pub fn fence(ordering: Ordering) {
     loom::lazy_static! {
         static ref STEP: AtomicU32 = AtomicU32::new(0);
     }

@@ -11,7 +11,7 @@ use conduit_core::bootstrap::{Bootstrap, BootstrapError};
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 
-use conduit_portals::local::host;
+use conduit_portals::host::host;
 use conduit_portals::transport::{PortalsConfig, PortalsCounters, ProgressThread, Transport};
 
 use crate::protocol::{Config, Counters, Endpoint};

@@ -34,7 +34,7 @@ settings::compose! {
         /// Job start's.
         job: JobSettings,
         /// Shared memory's.
-        shm: conduit_portals::shm::settings::Settings,
+        shm: conduit_shm::job::settings::Settings,
         /// libfabric's.
         ofi: conduit_ofi::settings::Settings,
         /// Portals 4's.

@@ -271,8 +271,8 @@ impl<N: OpenTransport> Engine<N> {
 
 #[cfg(test)]
 mod tests {
-    use conduit_portals::local::{Local, LocalConfig};
     use conduit_portals::transport::Transport;
+    use conduit_shm::peers::{Local, LocalConfig};
 
     use super::*;
     use crate::machine::operation::Buffer;

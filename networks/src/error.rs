@@ -4,7 +4,7 @@ use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::NiError;
 use conduit_ofi::OfiError;
 use conduit_portals::portals4::Portals4Error;
-use conduit_portals::shm::ShmError;
+use conduit_shm::job::ShmError;
 use conduit_udp::start::UdpError;
 
 /// The result of a start.

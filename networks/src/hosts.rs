@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use conduit_core::ni::Rank;
-use conduit_portals::shm::Stranger;
+use conduit_shm::job::Stranger;
 
 /// The hosts of a job, numbered in the order of their first ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -25,7 +25,7 @@ use std::io::Write as _;
 
 use conduit_core::ni::Ni as _;
 use conduit_core::threads::Mode;
-use conduit_portals::shm::Shm;
+use conduit_shm::job::Shm;
 
 use crate::composite::Composite;
 use crate::settings::NetworkSettings;

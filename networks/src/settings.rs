@@ -3,7 +3,7 @@
 use conduit_core::settings::Settings as EngineSettings;
 use conduit_ofi::settings::Settings as OfiSettings;
 use conduit_portals::portals4::settings::Settings as Portals4Settings;
-use conduit_portals::shm::settings::Settings as ShmSettings;
+use conduit_shm::job::settings::Settings as ShmSettings;
 use conduit_udp::settings::Settings as UdpSettings;
 use settings::Kind;
 

@@ -8,9 +8,9 @@ use conduit_core::stderr;
 use conduit_core::threads::Mode;
 use conduit_ofi::start::OfiConfig;
 use conduit_portals::portals4::{self, Portals4Config};
-use conduit_portals::shm::{Meeting, Shm, ShmConfig, Stranger};
 use conduit_portals::transport::PortalsConfig;
 use conduit_portals::transport::connections::Connections;
+use conduit_shm::job::{Meeting, Shm, ShmConfig, Stranger};
 use conduit_udp::start::UdpConfig;
 
 use crate::choice::{Choice, Kind, choose};

@@ -1,7 +1,7 @@
 //! Small settings and memory, so that tests meet the limits.
 
 use conduit_core::settings::Settings;
-use conduit_portals::shm::ShmConfig;
+use conduit_shm::job::ShmConfig;
 
 /// Few chunks, which are small.
 pub fn settings() -> Settings {

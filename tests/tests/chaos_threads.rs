@@ -14,7 +14,7 @@ use conduit_core::ni::{AtomicOp, AtomicType, Ni};
 use conduit_core::rma::Class;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Par;
-use conduit_portals::shm::{self, ShmConfig};
+use conduit_shm::job::{self, ShmConfig};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::{small, udp};
 use conduit_udp::start::{UdpConfig, in_process};
@@ -225,7 +225,7 @@ fn over_shared_memory() {
             windows,
             ..small::network()
         };
-        let ends = shm::in_process::<Par>(RANKS, &config);
+        let ends = job::in_process::<Par>(RANKS, &config);
         run(ends.expect("the network starts"), seed);
     }
 }

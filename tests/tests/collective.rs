@@ -10,7 +10,7 @@ use conduit_core::kernel::{Completion, Handle};
 use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
-use conduit_portals::shm::{Shm, ShmConfig, in_process};
+use conduit_shm::job::{Shm, ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::composite::{self, Hosts};
 use conduit_tests::model::Limits;

@@ -2,7 +2,7 @@
 
 use conduit_core::ni::{Capabilities, Ni};
 use conduit_core::threads::{Mode, Par, Seq};
-use conduit_portals::shm::{ShmConfig, in_process};
+use conduit_shm::job::{ShmConfig, in_process};
 use conduit_tests::composite::{self, Hosts};
 use conduit_tests::conformance::Setup;
 use conduit_tests::conformance::trials::add_with_chaos;

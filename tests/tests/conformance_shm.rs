@@ -1,7 +1,7 @@
 //! The conformance suite for shared memory and for the reference network.
 
 use conduit_core::threads::{Mode, Par, Seq};
-use conduit_portals::shm::{ShmConfig, in_process};
+use conduit_shm::job::{ShmConfig, in_process};
 use conduit_tests::conformance::Setup;
 use conduit_tests::conformance::trials::add_with_chaos;
 use conduit_tests::reference::Reference;

@@ -8,7 +8,7 @@ use conduit_core::kernel::Blocking;
 use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;
 use conduit_core::threads::{Mode, Par, Seq};
-use conduit_portals::shm::{Shm, ShmConfig, in_process};
+use conduit_shm::job::{Shm, ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::composite::{self, Hosts};
 use conduit_tests::model::given_up::check_given_up;

@@ -7,7 +7,7 @@ use conduit_core::messages::Payload;
 use conduit_core::ni::{Exchange, Inject, Ni, PtIndex, Submit};
 use conduit_core::settings::Settings;
 use conduit_core::threads::{Mode, Par, Seq};
-use conduit_portals::shm::in_process;
+use conduit_shm::job::in_process;
 use conduit_tests::model::turns::{self, InTurn, Meeting};
 use conduit_tests::small::{network, settings};
 

@@ -2,7 +2,7 @@
 
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
-use conduit_portals::shm::{Shm, ShmConfig, in_process};
+use conduit_shm::job::{Shm, ShmConfig, in_process};
 
 #[path = "settings_effects/cases.rs"]
 mod cases;

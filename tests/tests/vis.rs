@@ -9,7 +9,7 @@ use conduit_core::rma::Class;
 use conduit_core::rma::vis::{Block, Places, Shape};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
-use conduit_portals::shm::{ShmConfig, in_process};
+use conduit_shm::job::{ShmConfig, in_process};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::model::turns::{self, InTurn, Meeting};
 use conduit_tests::small::{least, network, settings, without_windows};
@@ -334,7 +334,7 @@ fn over<N: Ni + 'static>(settings: &Settings, make: impl Fn(u32, u64) -> Vec<N>)
     }
 }
 
-fn by_messages(ranks: u32, inject_size: usize) -> Vec<conduit_portals::shm::Shm<Seq>> {
+fn by_messages(ranks: u32, inject_size: usize) -> Vec<conduit_shm::job::Shm<Seq>> {
     let config = ShmConfig {
         windows: false,
         inject_size,

@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicUsize;
 
 use agent::Code;
 use agent::host::{Attempt, Event, Host, Message, NoMemory, Outcome, Place};
-use conduit_portals::local::{Local, LocalConfig, LocalError};
 use conduit_portals::transport::Transport;
 use conduit_portals::transport::open::OpenTransport;
+use conduit_shm::peers::{Local, LocalConfig, LocalError};
 
 use crate::channel::Queue;
 use crate::descriptor::Descriptor;

@@ -4,7 +4,7 @@
 //! A [`Client`] connects to its node's agent; it makes [channels](Channel), or attaches to those of others by their
 //! [descriptors](Descriptor), and sends, receives and polls, wherever they are. The [`Gateway`] is the agent's side.
 //!
-//! Clients and agent share memory: rings of the [local network](conduit_portals::local), whose session ends with either
+//! Clients and agent share memory: rings of the [local network](conduit_shm::peers), whose session ends with either
 //! of them. Channels and the messages in them are the agent's, so a client that dies, or goes wrong, takes along nothing
 //! but what is its own.
 //!

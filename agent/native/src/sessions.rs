@@ -13,11 +13,11 @@ use agent::host::{
     Event, Limit, Memory as _, Message, Nanos, NoMemory, Operation, Outcome, ReturnMode,
 };
 use conduit_core::ni::Rank;
-use conduit_portals::local::Local;
 use conduit_portals::transport::Transport;
 use conduit_portals::transport::fragment::{
     Failure, Fragment, FragmentHandler, MAX_TINY, Payload, Refused,
 };
+use conduit_shm::peers::Local;
 use slab::Slab;
 use zerocopy::IntoBytes;
 

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use agent::host::Host;
 use agent::{Code, Limits, Machine, Node};
-use conduit_portals::local::{Local, LocalConfig};
 use conduit_portals::transport::Transport;
 use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, Payload};
 use conduit_portals::transport::open::OpenTransport;
+use conduit_shm::peers::{Local, LocalConfig};
 
 use crate::{Client, Gateway, GatewayConfig, Options, Poll, ReturnMode, Timeout};
 

@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
-use conduit_portals::memory::Memory;
+use conduit_shm::memory::Memory;
 use networks::{Hosts, Room};
 
 use crate::settings::{Groups as _, Settings};

@@ -13,7 +13,7 @@ pub use settings::{OpenSettings, Settings};
 use std::time::Duration;
 
 use conduit_ofi::open::{OpenConfig as OfiConfig, OpenError as OfiError, OpenOfi};
-use conduit_portals::local::{Local, LocalConfig, LocalError};
+use conduit_shm::peers::{Local, LocalConfig, LocalError};
 use conduit_udp::open::{OpenConfig as UdpConfig, OpenUdp};
 use conduit_udp::socket::SocketError as UdpSocketError;
 use rustix::io::Errno;

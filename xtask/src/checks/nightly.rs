@@ -46,7 +46,7 @@ const WORK: [(&str, &str, (&str, &str)); 10] = [
     ),
     (
         "hostile neighbours over shared memory",
-        "test --release -p conduit-portals -p na --lib hostile",
+        "test --release -p conduit-portals -p conduit-shm -p na --lib hostile",
         ("PROPTEST_CASES", "300000"),
     ),
     (

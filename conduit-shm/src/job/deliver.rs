@@ -1,0 +1,256 @@
+//! What a poll does with puts.
+
+use std::slice;
+use std::sync::atomic::Ordering;
+
+use conduit_core::ni::{Event, MeEvents, Outcome, PtIndex, PutEvent, Rank, Sink};
+use conduit_core::process_memory;
+use conduit_core::shared;
+use conduit_core::threads::{Lock, Mode};
+
+use crate::ring::{Consumer, RingView, SLOT, SlotRun};
+use conduit_portals::matching::{Incoming, Location, MessageKind, Run, rounded};
+
+use super::message::{
+    ACK, COMPACT, Compact, FULL, Header, PUT, PUT_COMPACT, SEND, STAGED, WANT_ACK, WANT_SEND,
+    before_payload,
+};
+use super::receive::{DeferredEvents, Inbound, Message, PollBudget, Queue, Sources, Taken, mark};
+use super::{Shm, staging};
+
+/// Messages of a run that are alike: they have the first one's frame, length, source and match bits, so what was checked of
+/// it holds for all.
+struct PutBatch<'r> {
+    ring: &'r Consumer<RingView>,
+    slots: SlotRun,
+    /// The first one's.
+    header: Compact,
+    tag: u64,
+    /// Of the next one, within the entry.
+    offset: u64,
+    /// Bytes before the payload.
+    before: usize,
+    /// How many may still be delivered.
+    left: u32,
+}
+
+impl PutBatch<'_> {
+    /// The next one. Ends the delivery of the one before.
+    #[inline(always)]
+    fn next(&mut self) -> Option<PutEvent<'_>> {
+        self.ring.release_last(&mut self.slots);
+        if self.left == 0 {
+            return None;
+        }
+        let slot = self.ring.peek_run(&self.slots)?;
+        // Behind a longer message it would take a line away that is being written.
+        let slot = self.ring.slots().address(slot);
+        // A copy, not a reference: what is checked below is what is used, whatever a broken peer writes meanwhile.
+        // SAFETY: as for the first one, in `deliver_run`.
+        let header = unsafe { slot.cast::<Compact>().read() };
+        if !header.is_like(&self.header) {
+            return None;
+        }
+        let (offset, length) = (self.offset, self.header.length as usize);
+        self.offset += rounded(length) as u64;
+        self.left -= 1;
+        self.slots.pass();
+        Some(PutEvent {
+            index: PtIndex(self.slots.frame().index),
+            tag: self.tag,
+            source: self.header.source,
+            match_bits: self.header.match_bits,
+            hdr_data: header.hdr_data,
+            offset,
+            length,
+            requested: length,
+            // SAFETY: the payload lies within the message, as the first one's did, which stays until it is released.
+            data: unsafe { slice::from_raw_parts(slot.add(self.before), length) },
+        })
+    }
+}
+
+impl<M: Mode> Shm<M> {
+    /// Delivers compact puts in the common case: up to `most` from the head of the ring that follow one another into the
+    /// same managed entry. What can be found out for all of them is found out for the first.
+    ///
+    /// By itself, so that the loop over messages has the registers.
+    #[inline(never)]
+    pub(super) fn deliver_run<S: Sink>(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        inbound: &mut Inbound,
+        most: u32,
+        sink: &mut S,
+    ) -> u32 {
+        let ring = &mut inbound.ring;
+        let Some((_, first)) = ring.peek().filter(|(_, frame)| frame.kind == PUT_COMPACT) else {
+            return 0;
+        };
+        let Some((mut run, sources)) = self.begin_run(number, queue, first.index, inbound.source)
+        else {
+            return 0;
+        };
+        let mut left = most;
+        while left > 0
+            && let Some((slot, frame)) = ring.peek()
+            && frame.use_word() == first.use_word()
+        {
+            let slot = ring.slots().address(slot);
+            // A copy, not a reference: what is checked below is what is used, whatever a broken peer writes meanwhile.
+            // SAFETY: the first slot of a message that was found committed and is not released before the sink has
+            // returned; aligned to 64, and any bits are a `Compact`. The first word is not used.
+            let header = unsafe { slot.cast::<Compact>().read() };
+            if header.length as usize > usize::from(frame.slots()) * SLOT - COMPACT
+                || !sources.contains(header.source)
+                || !run.matches(header.match_bits)
+            {
+                break;
+            }
+            let length = header.length as usize;
+            let most = run.room_for(left, length);
+            let mut batch = PutBatch {
+                ring,
+                slots: ring.run(frame),
+                header,
+                tag: run.tag,
+                offset: run.offset(),
+                before: before_payload(length),
+                left: most,
+            };
+            while sink.is_ready()
+                && let Some(put) = batch.next()
+            {
+                sink.put(put);
+            }
+            let (slots, delivered) = (batch.slots, most - batch.left);
+            ring.release_run(slots);
+            run.charge(delivered, length);
+            left -= delivered;
+            if delivered == 0 {
+                // The entry has no room for the first.
+                break;
+            }
+        }
+        self.indices[usize::from(first.index)]
+            .list
+            .lock()
+            .end_run(&run);
+        // Our accesses to the entry's memory come before the load in `me_unlink` that finds no mark.
+        queue.delivering.store(0, Ordering::Release);
+        most - left
+    }
+
+    /// The run that a message to this index may begin, and from whom its messages come.
+    #[inline]
+    fn begin_run(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        index: u8,
+        only_source: Option<Rank>,
+    ) -> Option<(Run, Sources)> {
+        let found = self.indices.get(usize::from(index))?;
+        if found.queue.load(Ordering::Relaxed) as usize != number + 1 {
+            return None;
+        }
+        let mut list = found.list.lock();
+        let run = list.begin_run()?;
+        // Under the list's lock: see `find`.
+        let me = run.id.me(index);
+        queue.delivering.store(mark(me.0), Ordering::Relaxed);
+        let all = Sources::of(only_source, self.size);
+        let sources = run.source.map_or(all, |source| all.and_only(source));
+        Some((run, sources))
+    }
+
+    /// Places and delivers a put. Gives how it ended and the bytes placed.
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn take_put<S: Sink + ?Sized>(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        message: &Message,
+        header: &Header,
+        payload: *const u8,
+        deferred: &mut DeferredEvents,
+        budget: &mut PollBudget<'_, S>,
+    ) -> Option<(Outcome, usize)> {
+        let incoming = Incoming {
+            kind: MessageKind::Put,
+            source: message.source,
+            match_bits: header.match_bits,
+            offset: header.remote_offset,
+            length: header.length as usize,
+        };
+        let Some(mut hit) = self.find(number, queue, message, &incoming)? else {
+            return Some((Outcome::NoMatch, 0));
+        };
+        let mut data: &[u8] = &[];
+        match hit.location {
+            // SAFETY: the bytes lie in the slots, or in memory that its owner doesn't write before the completion; neither
+            // has happened before the sink returns.
+            Location::Managed => data = unsafe { slice::from_raw_parts(payload, hit.length) },
+            // SAFETY: `length` bytes there lie within the entry, which `me_append` has found within a region. A put to
+            // oneself may overlap.
+            Location::Region(offset) => unsafe {
+                shared::copy(payload, self.own().at(offset), hit.length);
+            },
+            Location::Process(address) => {
+                let this = process_memory::this();
+                // SAFETY: as for a managed entry; what is at the address is the word of who has appended the entry.
+                if unsafe { process_memory::write(this, address, payload, hit.length) }.is_err() {
+                    hit.outcome = Outcome::OutOfRange;
+                    hit.length = 0;
+                }
+            }
+            Location::Nothing => {}
+        }
+        if hit.outcome == Outcome::Done && hit.events.contains(MeEvents::OPERATION) {
+            budget.event(Event::Put(PutEvent {
+                index: PtIndex(message.frame.index),
+                tag: hit.tag,
+                source: message.source,
+                match_bits: header.match_bits,
+                hdr_data: header.hdr_data,
+                offset: hit.offset,
+                length: hit.length,
+                requested: incoming.length,
+                data,
+            }));
+        }
+        self.found(queue, &hit, deferred);
+        Some((hit.outcome, hit.length))
+    }
+
+    pub(super) fn take_full_put<S: Sink + ?Sized>(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        message: &Message,
+        header: &Header,
+        deferred: &mut DeferredEvents,
+        budget: &mut PollBudget<'_, S>,
+    ) -> Option<Taken> {
+        let initiator = &self.peers.get(message.source as usize)?.mapping;
+        let payload = match message.frame.kind {
+            PUT => message.payload(FULL, header.length)?,
+            _ => initiator.range(header.reference, header.length as usize)?,
+        };
+        let (outcome, length) =
+            self.take_put(number, queue, message, header, payload, deferred, budget)?;
+        if header.flags & STAGED != 0 && !staging::give_back(initiator, header.piece) {
+            return None;
+        }
+        let kind = match header.flags & (WANT_ACK | WANT_SEND) {
+            0 => return Some(Taken::Done),
+            WANT_SEND => SEND,
+            _ => ACK,
+        };
+        Some(Taken::Completed(
+            self.completion(kind, header, outcome, length, 0, 1),
+        ))
+    }
+}

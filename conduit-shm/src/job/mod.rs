@@ -1,0 +1,199 @@
+//! Software Portals in shared memory: the ranks of a job on one host, each a process (or, in tests, a part of one).
+//!
+//! Start with [`Shm::start`]; a whole world inside one process is [`in_process`]. Everything else is
+//! [`Ni`](conduit_core::ni::Ni).
+//!
+//! Every rank has one nameless file, mapped by all ranks, which holds its event queues, staging pieces and regions
+//! (`layout`). A message is a reservation and a write in a ring of the target's queue (`crate::ring`, `send`), matched when
+//! the target polls that queue (`receive`, [`conduit_portals::matching`]); completions come back the same way. No process ever waits for
+//! another's lock. Nothing has a name in any file system, so nothing is left behind however a rank ends.
+//!
+//! A sender that finds no room gets [`Submit::Again`](conduit_core::ni::Submit::Again). Where it is the target that finds none (a completion finds its queue full), the target keeps that one completion and takes nothing
+//! more from the same ring until it is posted.
+
+mod adaptive_delay;
+mod bootstrap_info;
+mod coalescing;
+mod completion;
+mod config;
+mod deliver;
+mod deliver_one;
+mod error;
+mod failure;
+mod get_atomic;
+mod handover;
+mod lanes;
+mod layout;
+mod mapping;
+mod message;
+mod network;
+mod process_memory;
+mod ready_table;
+mod receive;
+mod reply_slots;
+mod send;
+pub mod settings;
+mod setup;
+mod staging;
+mod start;
+mod statistics;
+#[cfg(test)]
+mod tests;
+mod wait;
+
+pub use config::ShmConfig;
+pub use error::ShmError;
+pub use start::{Meeting, Stranger, in_process};
+pub use statistics::Statistics;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use conduit_core::fork::Standing;
+use conduit_core::ni::{Limits, PtIndex, Rank, Reach};
+use conduit_core::threads::Mode;
+
+use crate::ring::{Discipline, Producer, RingView};
+use conduit_portals::matching::{Descriptors, MatchList, PT_INDICES};
+
+use failure::{Failures, Process};
+use lanes::{ShmLanes, Way};
+use layout::QUEUES;
+use mapping::Mapping;
+use ready_table::ReadyTable;
+use receive::Queue;
+use reply_slots::ReplySlots;
+use setup::Allocated;
+use staging::Staging;
+use statistics::Counters;
+
+/// The shared-memory network of one rank.
+///
+/// `Send` in [`ParSync`](conduit_core::threads::ParSync) and [`Par`](conduit_core::threads::Par), `Sync` in the latter.
+pub struct Shm<M: Mode> {
+    rank: Rank,
+    size: u32,
+    /// Falls in a child, which may use nothing of this.
+    standing: Standing,
+    config: ShmConfig,
+    /// Whether a queue is one ring for all sources.
+    shared_rings: bool,
+    lanes: ShmLanes<M>,
+    limits: Limits,
+    reach: Reach,
+    unreachable: Reach,
+    /// By rank, this one's own too.
+    peers: Box<[Peer]>,
+    queues: Box<[OnceLock<Queue<M>>]>,
+    /// The portal table.
+    indices: Box<[Index<M>]>,
+    /// Match entries linked, over all indices.
+    entries: AtomicU32,
+    descriptors: Descriptors<M>,
+    staging: Staging,
+    /// All gets are given up ([`conduit_core::ni::Ni::abandon`]).
+    abandoned: M::Lock<bool>,
+    allocated: M::Lock<Allocated>,
+    failures: Failures,
+    /// By rank.
+    processes: Box<[Process]>,
+    ready_table: ReadyTable,
+    reply_slots: ReplySlots,
+    /// Messages sent by this rank, where one thread at a time sends them.
+    sent: AtomicU32,
+    /// Threads in [`wait`](conduit_core::ni::Ni::wait).
+    waiting: AtomicU32,
+    statistics: Counters,
+    mode: PhantomData<M>,
+}
+
+/// A rank as this one sees it.
+struct Peer {
+    mapping: Arc<Mapping>,
+    /// This rank's ends of the rings to each of its queues, other than lanes, made when first used.
+    producers: Box<[OnceLock<Arc<Producer<RingView>>>]>,
+    /// The ring that the next message to each of its queues goes by.
+    ways: [Way; QUEUES],
+    /// The same by the indices that lead to them.
+    rings: [Way; PT_INDICES],
+}
+
+impl Peer {
+    fn new(mapping: Arc<Mapping>) -> Self {
+        Self {
+            mapping,
+            producers: (0..QUEUES).map(|_| OnceLock::new()).collect(),
+            ways: Default::default(),
+            rings: Default::default(),
+        }
+    }
+
+    /// The ring for an index to which something was sent before.
+    #[inline(always)]
+    fn known_ring(&self, index: PtIndex) -> Option<&Producer<RingView>> {
+        self.rings.get(usize::from(index.0))?.get()
+    }
+}
+
+/// A portal table index.
+struct Index<M: Mode> {
+    /// The queue that its messages come by, plus 1; 0 while it is not open.
+    queue: AtomicU8,
+    /// Held while the list is read or changed, never while events are delivered.
+    list: M::Lock<MatchList>,
+}
+
+impl<M: Mode> Shm<M> {
+    /// What has gone wrong so far.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics.read(self.lanes.statistics())
+    }
+
+    /// Whether messages to a peer go by a ring of this rank's own, and those from it by one of its own.
+    pub fn own_rings(&self, peer: Rank) -> (bool, bool) {
+        match self.shared_rings {
+            true => self.lanes.with(peer),
+            false => (true, true),
+        }
+    }
+
+    /// This rank's own memory.
+    #[inline]
+    fn own(&self) -> &Mapping {
+        &self.peers[self.rank as usize].mapping
+    }
+
+    /// Messages sent so far. Where several threads send at once they are not counted, as all would write to one line.
+    #[inline(always)]
+    fn sent(&self) -> u32 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn note_sent(&self) {
+        if !M::PARALLEL {
+            let sent = self.sent().wrapping_add(1);
+            self.sent.store(sent, Ordering::Relaxed);
+        }
+    }
+
+    fn discipline(&self) -> Discipline {
+        match (self.shared_rings, M::PARALLEL) {
+            (true, _) => Discipline::Shared,
+            (false, true) => Discipline::Process,
+            (false, false) => Discipline::Thread,
+        }
+    }
+}
+
+impl<M: Mode> fmt::Debug for Shm<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shm")
+            .field("rank", &self.rank)
+            .field("size", &self.size)
+            .field("mode", &M::NAME)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,715 @@
+//! The target's half of every operation, and completions at their initiator: what polling a queue does.
+//!
+//! What a peer wrote is not trusted to be in range: a message that makes no sense is counted and passed over, and its
+//! source remembered ([`super::Statistics`]).
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use ::lanes::Sampler;
+use conduit_core::ni::{Event, MeEvents, Rank, Ready, Sink};
+use conduit_core::threads::{Lock, Mode};
+
+use crate::ring::{Consumer, Frame, KIND_SKIP, Next, RingView, SLOT};
+use conduit_portals::matching::{Hit, Incoming, Location};
+
+use super::Shm;
+use super::coalescing::Coalescing;
+use super::message::{
+    ACK, ATOMIC, GET, Header, LANE, LANE_OPENED, PUT, PUT_COMPACT, PUT_REFERENCE, PUT_REPLY_SLOT,
+    REPLY, SEND, before_payload,
+};
+use super::ready_table::ReadyTable;
+
+/// Messages of one ring that a poll takes at most before it looks at the next: those that raise no event don't count
+/// against the caller's limit.
+const BATCH: u32 = 64;
+
+/// Replies in a row after which a poll also reads the rings.
+const ANSWERS: u32 = 16;
+
+/// An event queue: the rings that lead to it.
+pub(super) struct Queue<M: Mode> {
+    pub(super) inbox: M::Lock<Inbox>,
+    /// The entry whose message is being delivered, as [`mark`] gives it; 0 for none.
+    pub(super) delivering: AtomicU64,
+}
+
+/// What one thread at a time works on.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    pub(super) rings: Vec<Inbound>,
+    /// Those that are lent, by number, while they are not looked at.
+    lanes: Box<[Option<Inbound>]>,
+    /// Where the next poll begins: after the ring at which the last one ended.
+    pub(super) next: usize,
+    pub(super) deferred: DeferredEvents,
+    /// The queue, as the ready table names it.
+    ready: Ready,
+    /// Replies that were taken (`super::reply_slots`).
+    replies: u32,
+}
+
+/// A ring as its consumer keeps it.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    /// The only source, where there is one.
+    pub(super) source: Option<Rank>,
+    pub(super) ring: Consumer<RingView>,
+    /// A completion for which the initiator's queue had no room. Until it is posted nothing more is taken from this ring:
+    /// so one is enough, and nothing is lost.
+    pending: Option<(Rank, Header)>,
+    /// The ready table says where its next message will show, and nothing else is to be done before: see [`Shm::watch`].
+    pub(super) watched: bool,
+    /// Its place in the ready table; none as long as nobody has begun to send by it.
+    pub(super) place: Option<u32>,
+    pub(super) coalescing: Coalescing,
+    /// Picks some of what comes, where it comes from all sources.
+    pub(super) sampler: Sampler,
+    /// A lane's number.
+    lane: Option<usize>,
+    /// Slots that were [counted](Inbox::lend).
+    counted: u64,
+}
+
+impl Inbound {
+    pub(super) fn new(source: Option<Rank>, ring: Consumer<RingView>, sampler: Sampler) -> Self {
+        Self {
+            source,
+            ring,
+            pending: None,
+            watched: false,
+            place: None,
+            coalescing: Coalescing::default(),
+            sampler,
+            lane: None,
+            counted: 0,
+        }
+    }
+
+    /// Whether a visit would find nothing to do.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        self.place.is_none() || (self.watched && !self.ring.is_ready())
+    }
+
+    /// Where and by which tag the ring's next message will show; `None` if there is work without one.
+    #[inline]
+    pub(super) fn awaited(&self) -> Option<(&AtomicU64, u32)> {
+        match self.pending {
+            None if !self.coalescing.is_on() => self.ring.awaited(),
+            _ => None,
+        }
+    }
+}
+
+impl Inbox {
+    pub(super) fn new(
+        mut rings: Vec<Inbound>,
+        lanes: Box<[Option<Inbound>]>,
+        ready: Ready,
+    ) -> Self {
+        // So that none of them moves while others come.
+        rings.reserve_exact(lanes.len());
+        Self {
+            rings,
+            lanes,
+            next: 0,
+            deferred: DeferredEvents::default(),
+            ready,
+            replies: 0,
+        }
+    }
+
+    /// Has a lane looked at that `holder` sends by, or not; gives the slots that came by it since the last call. `None`: it can't be
+    /// left yet.
+    pub(super) fn lend(
+        &mut self,
+        number: usize,
+        holder: Option<Rank>,
+        ready_table: &ReadyTable,
+    ) -> Option<u64> {
+        let Some(lane) = self.lanes.get_mut(number) else {
+            return Some(0);
+        };
+        if let (Some(holder), Some(mut inbound)) = (holder, lane.take_if(|_| holder.is_some())) {
+            inbound.source = Some(holder);
+            inbound.lane = Some(number);
+            inbound.watched = false;
+            match inbound.place {
+                Some(place) => ready_table.set(place as usize, None),
+                None => inbound.place = ready_table.add(self.ready),
+            }
+            self.rings.push(inbound);
+            return Some(0);
+        }
+        let mut rings = self.rings.iter();
+        let Some(at) = rings.position(|inbound| inbound.lane == Some(number)) else {
+            return Some(0);
+        };
+        let inbound = &mut self.rings[at];
+        let taken = inbound.ring.taken();
+        let fresh = taken.wrapping_sub(std::mem::replace(&mut inbound.counted, taken));
+        if holder.is_none() {
+            if inbound.pending.is_some() {
+                return None;
+            }
+            let inbound = self.rings.swap_remove(at);
+            if let Some(place) = inbound.place {
+                ready_table.clear(place as usize);
+            }
+            self.lanes[number] = Some(inbound);
+            self.next = 0;
+        }
+        Some(fresh)
+    }
+
+    /// Moves on to the next ring with something to do, if there is one.
+    #[inline(always)]
+    pub(super) fn seek(&mut self) {
+        if self.rings.get(self.next).is_some_and(Inbound::is_idle) {
+            self.seek_further();
+        }
+    }
+
+    #[inline(never)]
+    fn seek_further(&mut self) {
+        let mut places = (self.next + 1..self.rings.len()).chain(0..self.next);
+        if let Some(place) = places.find(|&place| !self.rings[place].is_idle()) {
+            self.next = place;
+        }
+    }
+
+    /// The place behind.
+    #[inline(always)]
+    pub(super) fn behind(&self, place: usize) -> usize {
+        if place + 1 == self.rings.len() {
+            0
+        } else {
+            place + 1
+        }
+    }
+
+    /// Whether a poll would find anything to do.
+    #[inline]
+    pub(super) fn is_ready(&self) -> bool {
+        self.deferred.is_pending()
+            || self.rings.iter().any(|inbound| {
+                inbound.place.is_some() && (inbound.ring.is_ready() || inbound.pending.is_some())
+            })
+    }
+}
+
+/// Events that follow one that was delivered already.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct DeferredEvents {
+    unlinked: Option<u64>,
+    free: Option<u64>,
+}
+
+impl DeferredEvents {
+    #[inline]
+    pub(super) fn is_pending(&self) -> bool {
+        self.unlinked.is_some() || self.free.is_some()
+    }
+}
+
+/// Ranks that follow one another: those that messages may come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sources {
+    first: Rank,
+    count: u32,
+}
+
+impl Sources {
+    /// `only`, or all of `size` ranks.
+    pub(super) fn of(only: Option<Rank>, size: u32) -> Self {
+        let (first, count) = only.map_or((0, size), |source| (source, 1));
+        Self { first, count }
+    }
+
+    /// This one, if it is among them.
+    pub(super) fn and_only(self, source: Rank) -> Self {
+        Self {
+            first: source,
+            count: self.contains(source).into(),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn contains(self, source: Rank) -> bool {
+        source.wrapping_sub(self.first) < self.count
+    }
+}
+
+/// An entry as [`Queue::delivering`] holds it.
+#[inline]
+pub(super) fn mark(me: u32) -> u64 {
+    u64::from(me) + 1
+}
+
+/// Where a poll's events go, and how many may.
+pub(super) struct PollBudget<'s, S: ?Sized> {
+    pub(super) sink: &'s mut S,
+    pub(super) count: u32,
+    limit: u32,
+}
+
+impl<'s, S: Sink + ?Sized> PollBudget<'s, S> {
+    pub(super) fn new(sink: &'s mut S, limit: u32) -> Self {
+        Self {
+            sink,
+            count: 0,
+            limit,
+        }
+    }
+}
+
+impl<S: Sink + ?Sized> PollBudget<'_, S> {
+    #[inline]
+    pub(super) fn event(&mut self, event: Event<'_>) {
+        self.count += 1;
+        self.sink.event(event);
+    }
+
+    /// Delivers what was put off; false if the limit is reached.
+    #[inline]
+    fn settle(&mut self, deferred: &mut DeferredEvents) -> bool {
+        if let Some(tag) = deferred.unlinked.filter(|_| self.count < self.limit) {
+            deferred.unlinked = None;
+            self.event(Event::Unlinked { tag });
+        }
+        if let Some(tag) = deferred.free.filter(|_| self.count < self.limit) {
+            deferred.free = None;
+            self.event(Event::Free { tag });
+        }
+        self.count < self.limit
+    }
+}
+
+/// What became of a message.
+pub(super) enum Taken {
+    /// Its slots can be released.
+    Done,
+    /// The same, and this completion is to be posted.
+    Completed(Header),
+    /// There is no room for its reply: ask again.
+    Stalled,
+    /// It makes no sense.
+    Bad,
+}
+
+/// A message in its slots.
+pub(super) struct Message {
+    pub(super) slot: *const u8,
+    pub(super) frame: Frame,
+    pub(super) source: Rank,
+}
+
+impl Message {
+    /// The payload behind `before` bytes of header, if `length` bytes lie within the message.
+    #[inline]
+    pub(super) fn payload(&self, before: usize, length: u32) -> Option<*const u8> {
+        let room = usize::from(self.frame.slots()) * SLOT - before;
+        // SAFETY: the message has at least one slot, and what is before a payload is at most that.
+        (length as usize <= room).then(|| unsafe { self.slot.add(before) })
+    }
+}
+
+impl<M: Mode> Shm<M> {
+    /// See [`conduit_core::ni::Ni::poll`].
+    ///
+    /// By itself, so that there is one frame from here to a sink, which is inlined.
+    #[inline(never)]
+    pub(super) fn poll_queue<S: Sink>(&self, number: usize, limit: u32, sink: &mut S) -> u32 {
+        let Some(queue) = self.queues.get(number).and_then(|queue| queue.get()) else {
+            return 0;
+        };
+        let Some(mut inbox) = queue.inbox.try_lock() else {
+            return 0;
+        };
+        if limit == 0 {
+            return 0;
+        }
+        if self.is_replied()
+            && let Some(events) = self.take_reply(number, queue, &mut inbox, sink)
+        {
+            // A rank that gets a reply in each poll still polls the rings now and then.
+            inbox.replies = inbox.replies.wrapping_add(1);
+            let is_enough = events > 0 && !inbox.replies.is_multiple_of(ANSWERS);
+            if is_enough || events >= limit {
+                return events;
+            }
+            return events + self.poll_inbox(number, queue, &mut inbox, limit - events, sink);
+        }
+        if self.poll_single(number, queue, &mut inbox, sink) {
+            return 1;
+        }
+        self.poll_inbox(number, queue, &mut inbox, limit, sink)
+    }
+
+    /// As [`Self::poll_queue`], where there may be something. By itself, so that the loop over messages has the registers.
+    #[inline(never)]
+    fn poll_inbox<S: Sink>(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        inbox: &mut Inbox,
+        limit: u32,
+        sink: &mut S,
+    ) -> u32 {
+        if self.has_activations() {
+            self.activate_all(number, inbox);
+        }
+        let mut budget = PollBudget::new(sink, limit);
+        if inbox.deferred.is_pending() && !budget.settle(&mut inbox.deferred) {
+            // The ring that owes them is watched as one to be polled in any case.
+            return budget.count;
+        }
+        let rings = inbox.rings.len();
+        for _ in 0..rings {
+            let at = inbox.next;
+            inbox.next = inbox.behind(at);
+            let inbound = &mut inbox.rings[at];
+            if inbound.is_idle() || (inbound.coalescing.is_on() && self.is_coalescing(inbound)) {
+                continue;
+            }
+            let go_on = self.visit(number, queue, inbound, &mut inbox.deferred, &mut budget);
+            self.watch(inbound, &inbox.deferred);
+            if !go_on {
+                break;
+            }
+        }
+        budget.count
+    }
+
+    /// Has a ring watched from which something was taken, or polled in any case while more is to be done than to wait.
+    #[inline(always)]
+    pub(super) fn watch(&self, inbound: &mut Inbound, deferred: &DeferredEvents) {
+        let awaited = inbound.awaited().filter(|_| !deferred.is_pending());
+        let watched = awaited.is_some();
+        if let Some(place) = inbound.place {
+            self.ready_table.set(place as usize, awaited);
+        }
+        inbound.watched = watched;
+    }
+
+    /// Has a queue polled in any case: something is owed there.
+    pub(super) fn watch_anyway(&self, inbox: &mut Inbox) {
+        let mut rings = inbox.rings.iter_mut();
+        let place = rings.find_map(|inbound| {
+            inbound.watched = false;
+            inbound.place
+        });
+        match place {
+            Some(place) => self.ready_table.set(place as usize, None),
+            None => self.own().control().signal(),
+        }
+    }
+
+    /// Whether a ring was activated that is not polled yet.
+    #[inline]
+    pub(super) fn has_activations(&self) -> bool {
+        self.own().control().activations.load(Ordering::Relaxed) != 0
+    }
+
+    /// Adds activated rings to those that are polled: of one queue, which is locked, and of all others.
+    #[cold]
+    fn activate_all(&self, number: usize, inbox: &mut Inbox) {
+        let control = self.own().control();
+        // SYNC (activations): with the word come the bits that were set before it. Pairs with `Control::announce`.
+        control.activations.swap(0, Ordering::AcqRel);
+        self.tend_lanes(number, inbox);
+        self.activate(number, inbox);
+        for (other, queue) in self.queues.iter().enumerate() {
+            let Some(queue) = queue.get().filter(|_| other != number) else {
+                continue;
+            };
+            match queue.inbox.try_lock() {
+                Some(mut inbox) => self.activate(other, &mut inbox),
+                // Later. In the meantime all queues are polled.
+                None => control.signal(),
+            }
+        }
+    }
+
+    fn activate(&self, number: usize, inbox: &mut Inbox) {
+        let used = self.own().control().queues[number]
+            .used
+            .load(Ordering::Acquire);
+        for (at, inbound) in inbox.rings.iter_mut().enumerate() {
+            if used >> (at % 64) & 1 == 1 && inbound.place.is_none() {
+                inbound.place = self.ready_table.add(inbox.ready);
+            }
+        }
+    }
+
+    /// A ring's messages have been taken, something large among them; when that began so many messages had been sent.
+    #[inline(always)]
+    pub(super) fn coalesce(&self, inbound: &mut Inbound, sent: u32) {
+        let longest = self.config.max_coalescing;
+        // A flood from one source must not keep others' messages back, nor that to one thread those to another.
+        if !longest.is_zero() && inbound.source.is_some() && !M::PARALLEL {
+            let coalescing = &mut inbound.coalescing;
+            coalescing.begin(longest, sent, self.sent(), Instant::now);
+        }
+    }
+
+    /// Whether a ring is not to be polled yet.
+    #[inline(never)]
+    fn is_coalescing(&self, inbound: &mut Inbound) -> bool {
+        let pauses = inbound.coalescing.goes_on(self.sent(), Instant::now);
+        if pauses {
+            // Its sender may need the room.
+            inbound.ring.publish();
+        }
+        pauses
+    }
+
+    /// Takes what a ring has; false if the limit is reached.
+    #[inline]
+    fn visit<S: Sink>(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        inbound: &mut Inbound,
+        deferred: &mut DeferredEvents,
+        budget: &mut PollBudget<'_, S>,
+    ) -> bool {
+        let mut left = BATCH;
+        let (sent, mut large) = (self.sent(), false);
+        while left > 0 {
+            if inbound.pending.is_some() && !self.post_pending(inbound) {
+                // What was taken before is free all the same.
+                inbound.ring.publish();
+                return true;
+            }
+            if budget.count >= budget.limit || !budget.sink.is_ready() {
+                return false;
+            }
+            let most = left.min(budget.limit - budget.count);
+            let head = inbound.ring.peek();
+            if head.is_some_and(|(_, frame)| frame.kind == KIND_SKIP) {
+                // It passes that; the message behind it goes its own way.
+                inbound.ring.next();
+                continue;
+            }
+            large |= head.is_some_and(|(_, frame)| frame.slots() > 1);
+            let delivered = match head {
+                None => 0,
+                Some(head)
+                    if head.1.kind == PUT_REPLY_SLOT
+                        || !inbound.ring.is_followed(head.1)
+                        // One that is noted, which is done there.
+                        || inbound.sampler.left() == 1 =>
+                {
+                    self.deliver_last(number, queue, inbound, head, budget.sink)
+                        .into()
+                }
+                Some(_) => {
+                    let most = most.min(inbound.sampler.left() - 1);
+                    let delivered = self.deliver_run(number, queue, inbound, most, budget.sink);
+                    if inbound.source.is_none() {
+                        inbound.sampler.pass(delivered);
+                    }
+                    delivered
+                }
+            };
+            budget.count += delivered;
+            left -= delivered;
+            if !inbound.ring.is_ready() {
+                // If there was something, the next poll does that, so that what follows from it need not wait.
+                if left == BATCH {
+                    inbound.ring.publish();
+                    inbound.coalescing.in_vain();
+                } else if large {
+                    self.coalesce(inbound, sent);
+                }
+                return true;
+            }
+            if delivered > 0 {
+                continue;
+            }
+            let (slot, frame) = match inbound.ring.next() {
+                Next::Message { slot, frame } => (slot, frame),
+                Next::Empty => {
+                    if left == BATCH {
+                        inbound.coalescing.in_vain();
+                    }
+                    return true;
+                }
+                Next::Broken => {
+                    self.statistics.note_bad(inbound.source);
+                    return true;
+                }
+            };
+            left = left.saturating_sub(1);
+            let slot = inbound.ring.slots().address(slot);
+            // Everything else goes by one copy of the code for all sinks, so that a sink is inlined above.
+            let mut slow = PollBudget {
+                sink: &mut *budget.sink as &mut dyn Sink,
+                count: budget.count,
+                limit: budget.limit,
+            };
+            let go_on = self.visit_slowly(number, queue, inbound, slot, frame, deferred, &mut slow);
+            budget.count = slow.count;
+            match go_on {
+                ControlFlow::Continue(()) => {}
+                ControlFlow::Break(more) => return more,
+            }
+        }
+        true
+    }
+
+    /// Takes one message of any kind. Breaks with false if the limit is reached, with true if the ring has no more for
+    /// now.
+    #[inline(never)]
+    #[allow(clippy::too_many_arguments)]
+    fn visit_slowly(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        inbound: &mut Inbound,
+        slot: *const u8,
+        frame: Frame,
+        deferred: &mut DeferredEvents,
+        budget: &mut PollBudget<'_, dyn Sink + '_>,
+    ) -> ControlFlow<bool> {
+        // SAFETY: found committed, and released only below.
+        let header = unsafe { Header::read_compact(slot) };
+        let message = Message {
+            slot,
+            frame,
+            source: header.source,
+        };
+        let sources = Sources::of(inbound.source, self.size);
+        let taken = match sources.contains(header.source) {
+            true => self.take(number, queue, &message, &header, deferred, budget),
+            false => Taken::Bad,
+        };
+        match taken {
+            Taken::Done => inbound.ring.release(frame),
+            Taken::Completed(completion) => {
+                inbound.ring.release(frame);
+                match self.post_completion(&completion, message.source) {
+                    Some(true) => {}
+                    Some(false) => inbound.pending = Some((message.source, completion)),
+                    None => self.statistics.note_bad(Some(message.source)),
+                }
+            }
+            Taken::Stalled => return ControlFlow::Break(true),
+            Taken::Bad => {
+                self.statistics
+                    .note_bad(inbound.source.or(Some(message.source)));
+                inbound.ring.release(frame);
+            }
+        }
+        match budget.settle(deferred) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(false),
+        }
+    }
+
+    #[cold]
+    fn post_pending(&self, inbound: &mut Inbound) -> bool {
+        let Some((to, completion)) = inbound.pending.take() else {
+            return true;
+        };
+        match self.post_completion(&completion, to) {
+            Some(true) => true,
+            Some(false) => {
+                inbound.pending = Some((to, completion));
+                false
+            }
+            None => {
+                self.statistics.note_bad(Some(to));
+                true
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn take<S: Sink + ?Sized>(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        message: &Message,
+        header: &Header,
+        deferred: &mut DeferredEvents,
+        budget: &mut PollBudget<'_, S>,
+    ) -> Taken {
+        if matches!(message.frame.kind, PUT_COMPACT | PUT_REPLY_SLOT) {
+            let before = before_payload(header.length as usize);
+            let Some(payload) = message.payload(before, header.length) else {
+                return Taken::Bad;
+            };
+            let put = self.take_put(number, queue, message, header, payload, deferred, budget);
+            return match put {
+                Some(_) => Taken::Done,
+                None => Taken::Bad,
+            };
+        }
+        // SAFETY: the caller found the message committed and has not released it.
+        let header = unsafe { Header::read(message.slot) };
+        let taken = match message.frame.kind {
+            PUT | PUT_REFERENCE => {
+                self.take_full_put(number, queue, message, &header, deferred, budget)
+            }
+            GET => self.take_get(number, queue, message, &header, deferred, budget),
+            ATOMIC => self.take_atomic(number, queue, message, &header, deferred, budget),
+            SEND | ACK | REPLY => self.take_completion(message, &header, budget),
+            LANE => self.take_lane_message(message.source, &header),
+            LANE_OPENED => self.take_lane_opened(number, message.source, &header),
+            _ => None,
+        };
+        taken.unwrap_or(Taken::Bad)
+    }
+
+    /// Finds the entry for a message. The outer `None`: the index doesn't belong to the queue it came by.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        number: usize,
+        queue: &Queue<M>,
+        message: &Message,
+        incoming: &Incoming,
+    ) -> Option<Option<Hit>> {
+        let index = self.indices.get(usize::from(message.frame.index))?;
+        if index.queue.load(Ordering::Relaxed) as usize != number + 1 {
+            return None;
+        }
+        let hit = {
+            let mut list = index.list.lock();
+            let hit = list.accept(incoming);
+            if let Some(hit) = &hit {
+                // Under the list's lock, so that `me_unlink` either comes before this match or sees the mark.
+                let me = hit.id.me(message.frame.index);
+                queue.delivering.store(mark(me.0), Ordering::Relaxed);
+            }
+            hit
+        };
+        match &hit {
+            None => self.statistics.note_dropped(),
+            Some(hit) if hit.unlinked => {
+                self.entries.fetch_sub(1, Ordering::Relaxed);
+            }
+            Some(_) => {}
+        }
+        Some(hit)
+    }
+
+    /// Ends what [`Self::find`] began, and puts off the events of an entry that has left its list.
+    #[inline]
+    pub(super) fn found(&self, queue: &Queue<M>, hit: &Hit, deferred: &mut DeferredEvents) {
+        // Our accesses to the entry's memory come before the load in `me_unlink` that finds no mark.
+        queue.delivering.store(0, Ordering::Release);
+        if hit.unlinked && hit.events.contains(MeEvents::LINK) {
+            deferred.unlinked = Some(hit.tag);
+            if hit.location == Location::Managed {
+                // Messages are delivered one after the other, and this was the entry's last.
+                deferred.free = Some(hit.tag);
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Addresses: which host, and the name of a socket there.
+//!
+//! ```text
+//! host: u64, little-endian | user's number, '.', name
+//! ```
+//!
+//! As text, `<host in hexadecimal>/<user>.<name>`. The socket's name is `conduit-na.<user>.<name>`
+//! in the abstract namespace, which leaves nothing behind.
+
+use conduit_portals::transport::open::{ConnectError, MAX_ADDRESS};
+
+/// Before the name, in the abstract namespace of sockets.
+const PREFIX: &[u8] = b"conduit-na.";
+/// Bytes that tell the host.
+const HOST: usize = 8;
+/// The most bytes behind [`HOST`]: what a socket's name has room for.
+const MAX_SOCKET: usize = 107 - PREFIX.len();
+
+const _: () = assert!(HOST + MAX_SOCKET <= MAX_ADDRESS);
+
+/// The address of a process.
+pub(super) fn encode(host: u64, user: u32, name: &str) -> Box<[u8]> {
+    let socket = format!("{user}.{name}");
+    [&host.to_le_bytes()[..], socket.as_bytes()].concat().into()
+}
+
+/// An address, checked: the host, and what names the socket there.
+pub(super) fn decode(address: &[u8]) -> Result<(u64, &str), ConnectError> {
+    let wrong = ConnectError::Malformed;
+    let (host, socket) = address
+        .split_first_chunk::<HOST>()
+        .ok_or(wrong("an address has at least eight bytes"))?;
+    if socket.is_empty() || socket.len() > MAX_SOCKET {
+        return Err(wrong("its name is not 1 to 96 bytes long"));
+    }
+    let is_named = |byte: &u8| byte.is_ascii_graphic() && !b"+/".contains(byte);
+    match std::str::from_utf8(socket) {
+        Ok(socket) if socket.as_bytes().iter().all(is_named) => {
+            Ok((u64::from_le_bytes(*host), socket))
+        }
+        _ => Err(wrong("its name has other characters than names have")),
+    }
+}
+
+/// The name of an address's socket. The address has been checked.
+pub(super) fn socket_name(address: &[u8]) -> Vec<u8> {
+    [PREFIX, address.get(HOST..).unwrap_or_default()].concat()
+}
+
+pub(super) fn to_text(address: &[u8]) -> Option<String> {
+    let (host, socket) = decode(address).ok()?;
+    Some(format!("{host:016x}/{socket}"))
+}
+
+pub(super) fn of_text(text: &str) -> Result<Vec<u8>, ConnectError> {
+    let wrong = ConnectError::Malformed;
+    let (host, socket) = text
+        .split_once('/')
+        .ok_or(wrong("it has no '/' behind the host"))?;
+    let is_host = host.len() == 2 * HOST && host.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let host = (is_host.then(|| u64::from_str_radix(host, 16).ok()))
+        .flatten()
+        .ok_or(wrong("its host is not 16 hexadecimal digits"))?;
+    let address = [&host.to_le_bytes()[..], socket.as_bytes()].concat();
+    decode(&address)?;
+    Ok(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use conduit_portals::host::host;
+
+    use super::*;
+
+    #[test]
+    fn an_address_survives_as_text() {
+        let address = encode(host().unwrap(), 1000, "a-name_1.x");
+        let text = to_text(&address).unwrap();
+        assert!(text.ends_with("/1000.a-name_1.x"), "{text}");
+        assert_eq!(of_text(&text).unwrap(), &*address);
+        assert_eq!(socket_name(&address), b"conduit-na.1000.a-name_1.x");
+        assert_eq!(host().unwrap(), host().unwrap());
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for text in [
+            "",
+            "/",
+            "abc",
+            "12/a",
+            "0123456789abcdeg/a",
+            "+123456789abcdef/a",
+        ] {
+            assert!(of_text(text).is_err(), "{text}");
+        }
+        for socket in ["", "a b", "a+b", "a/b", "ä", "a\0", &"a".repeat(97)] {
+            assert!(
+                of_text(&format!("0123456789abcdef/{socket}")).is_err(),
+                "{socket}"
+            );
+            assert!(decode(&[&[0; 8], socket.as_bytes()].concat()).is_err());
+        }
+        assert!(of_text(&format!("0123456789abcdef/{}", "a".repeat(96))).is_ok());
+        for bytes in [&[][..], &[0; 8], &[0xff; 300]] {
+            assert!(decode(bytes).is_err() && to_text(bytes).is_none());
+        }
+    }
+}

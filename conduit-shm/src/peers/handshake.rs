@@ -1,0 +1,486 @@
+//! How two processes set up a session.
+//!
+//! ```text
+//! connects                          accepts
+//! Hello (pair, front page)   →
+//!                            ←      Welcome (front page), or Refused
+//! ```
+//!
+//! Either side sends through the rings once it has the other's front page. If both connect to each
+//! other at once, the attempt of the one whose address is less goes first, once its Hello is on the
+//! way; no fragment has been accepted by either side before that is settled.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use conduit_core::ni::Rank;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::{self, Errno};
+
+use crate::peer_credentials::credentials;
+use conduit_portals::transport::fragment::{Failure, FragmentHandler};
+
+use super::copy::try_copying;
+use super::memory::{FrontPage, Pair, Unfit};
+use super::packet::{Packet, Refusal, Terms, Unreadable};
+use super::receive::{LISTENER, peer_event, stranger_event};
+use super::session::{Copying, Session};
+use super::socket::{self, Incoming, Received, is_hung_up, is_passing};
+use super::table::{Attempt, State};
+use super::{Local, address};
+
+/// The most that have connected and not said who they are.
+const MAX_STRANGERS: usize = 128;
+/// Connections that are accepted before peers have their turn.
+const BATCH: u32 = 64;
+/// Attempts that a peer may refuse in favour of its own.
+const MAX_DUPLICATES: u32 = 4;
+
+/// A Hello that makes sense.
+struct Greeting {
+    address: Vec<u8>,
+    pair: Pair,
+    front: FrontPage,
+    number: u32,
+    copying: Copying,
+}
+
+fn failure(error: Errno) -> Failure {
+    Failure::Lost(error.raw_os_error().cast_unsigned())
+}
+
+fn failure_of(unfit: Unfit) -> Failure {
+    match unfit {
+        Unfit::Wrong(what) => Failure::Broken(what),
+        Unfit::System(error) => failure(error),
+    }
+}
+
+impl Local {
+    fn next_generation(&mut self) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        self.generation
+    }
+
+    /// What a peer with this number has to know of this process.
+    fn terms(&self, number: Rank) -> Terms {
+        let probe = self.probe.as_deref();
+        Terms {
+            number,
+            peers: self.front.peers(),
+            probe: probe.map_or(0, |word| (&raw const *word).expose_provenance() as u64),
+            probe_value: probe.map_or(0, |word| *word),
+        }
+    }
+
+    /// Begins a handshake with a peer that is idle.
+    #[cold]
+    pub(super) fn begin(&mut self, number: Rank, duplicates: u32) {
+        let generation = self.next_generation();
+        let made = socket::create().and_then(|socket| {
+            let (pair_file, pair) = Pair::create(self.ring)?;
+            Ok(Attempt {
+                socket,
+                generation,
+                pair,
+                pair_file,
+                is_connected: false,
+                is_sent: false,
+                duplicates,
+            })
+        });
+        match made {
+            Ok(attempt) => self.go_on(number, Box::new(attempt)),
+            Err(error) => self.fail(number, failure(error)),
+        }
+    }
+
+    /// Notes that there is no session, for the next pass to tell.
+    fn fail(&mut self, number: Rank, failure: Failure) {
+        if let Some(peer) = self.peers.get_mut(number) {
+            peer.state = State::Failing(failure);
+            self.failing.push(number);
+        }
+    }
+
+    /// Takes an attempt as far as it goes now.
+    fn go_on(&mut self, number: Rank, mut attempt: Box<Attempt>) {
+        match self.try_go_on(number, &mut attempt) {
+            Ok(is_sent) => {
+                if !is_sent && !self.retrying.contains(&number) {
+                    self.retrying.push(number);
+                }
+                if let Some(peer) = self.peers.get_mut(number) {
+                    peer.state = State::Connecting(attempt);
+                }
+            }
+            Err(failure) => self.fail(number, failure),
+        }
+    }
+
+    fn try_go_on(&self, number: Rank, attempt: &mut Attempt) -> Result<bool, Failure> {
+        let Some(peer) = self.peers.get(number) else {
+            return Ok(true);
+        };
+        if !attempt.is_connected {
+            match socket::connect_to(&attempt.socket, &address::socket_name(&peer.address)) {
+                Ok(()) => {}
+                Err(error) if is_passing(error) => return Ok(false),
+                Err(Errno::CONNREFUSED | Errno::NOENT | Errno::CONNRESET) => {
+                    return Err(Failure::Unreachable);
+                }
+                Err(error) => return Err(failure(error)),
+            }
+            self.check_user(&attempt.socket)
+                .map_err(|refusal| Failure::Network(refusal.reason()))?;
+            attempt.is_connected = true;
+        }
+        let hello = Packet::Hello {
+            terms: self.terms(number),
+            shift: attempt.pair.shift(),
+            address: &self.address,
+        };
+        let files = [attempt.pair_file.as_fd(), self.front_file.as_fd()];
+        match socket::send(&attempt.socket, &hello, &files) {
+            Ok(()) => {}
+            Err(error) if is_passing(error) => return Ok(false),
+            Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => {
+                return Err(Failure::Unreachable);
+            }
+            Err(error) => return Err(failure(error)),
+        }
+        self.look_at_later(&attempt.socket, peer_event(number, attempt.generation))
+            .map_err(failure)?;
+        attempt.is_sent = true;
+        Ok(true)
+    }
+
+    fn look_at_later(&self, socket: &OwnedFd, event: EventData) -> io::Result<()> {
+        epoll::add(&*self.epoll, socket, event, EventFlags::IN)
+    }
+
+    /// Whether a process of this user is at the other end.
+    fn check_user(&self, socket: &OwnedFd) -> Result<(), Refusal> {
+        match credentials(socket) {
+            Ok(found) if found.uid == self.user => Ok(()),
+            Ok(_) => Err(Refusal::User),
+            Err(_) => Err(Refusal::System),
+        }
+    }
+
+    /// Goes on with what could not go on before.
+    pub(super) fn retry(&mut self) {
+        for number in std::mem::take(&mut self.retrying) {
+            let Some(peer) = self.peers.get_mut(number) else {
+                continue;
+            };
+            match std::mem::replace(&mut peer.state, State::Idle) {
+                State::Connecting(attempt) if !attempt.is_sent => self.go_on(number, attempt),
+                State::Open(mut session) if session.is_welcome_due => {
+                    // If the peer is gone, its socket says so.
+                    session.is_welcome_due = self.welcome(number, &session.socket) == Ok(false);
+                    if session.is_welcome_due {
+                        self.retrying.push(number);
+                    }
+                    self.set_state(number, State::Open(session));
+                }
+                state => peer.state = state,
+            }
+        }
+    }
+
+    fn set_state(&mut self, number: Rank, state: State) {
+        if let Some(peer) = self.peers.get_mut(number) {
+            peer.state = state;
+        }
+    }
+
+    /// Tells a peer that there is a session. `Ok(false)`: not now.
+    fn welcome(&self, number: Rank, socket: &OwnedFd) -> io::Result<bool> {
+        let welcome = Packet::Welcome(self.terms(number));
+        match socket::send(socket, &welcome, &[self.front_file.as_fd()]) {
+            Ok(()) => Ok(true),
+            Err(error) if is_passing(error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks at the socket of an attempt.
+    pub(super) fn look_at_attempt(&mut self, number: Rank, handler: &mut impl FragmentHandler) {
+        let Some(peer) = self.peers.get_mut(number) else {
+            return;
+        };
+        let State::Connecting(attempt) = &peer.state else {
+            return;
+        };
+        let received = match socket::receive(&attempt.socket) {
+            Ok(Incoming::Nothing) => return,
+            Ok(Incoming::Packet(received)) => received,
+            Ok(Incoming::End) => return self.end(number, Failure::Unreachable, handler),
+            Err(error) => return self.end(number, failure(error), handler),
+        };
+        match Packet::decode(received.bytes()) {
+            Ok(Packet::Welcome(terms)) => {
+                if let State::Connecting(attempt) = std::mem::replace(&mut peer.state, State::Idle)
+                {
+                    match accepted(*attempt, terms, &received) {
+                        Ok(session) => self.open(number, session),
+                        Err(failure) => self.end(number, failure, handler),
+                    }
+                }
+            }
+            Ok(Packet::Refused(Refusal::Duplicate)) if attempt.duplicates < MAX_DUPLICATES => {
+                let duplicates = attempt.duplicates + 1;
+                self.forget(number);
+                // The peer's own attempt was there before it refused this one.
+                self.accept(handler);
+                if (self.peers.get(number)).is_some_and(|peer| matches!(peer.state, State::Idle)) {
+                    self.begin(number, duplicates);
+                }
+            }
+            Ok(Packet::Refused(refusal)) => {
+                self.end(number, Failure::Network(refusal.reason()), handler);
+            }
+            Err(Unreadable::Version) => {
+                self.end(number, Failure::Network(Refusal::Version.reason()), handler);
+            }
+            _ => self.end(number, Failure::Broken("its answer is none"), handler),
+        }
+    }
+
+    /// Begins to use a session.
+    fn open(&mut self, number: Rank, session: Session) {
+        self.set_state(number, State::Open(Box::new(session)));
+        // The peer may have sent something already, and its bit may have been taken.
+        self.mark_pending(number);
+    }
+
+    /// Takes those in that have connected.
+    pub(super) fn accept(&mut self, handler: &mut impl FragmentHandler) {
+        for _ in 0..BATCH {
+            let Some(listener) = &self.listener else {
+                return;
+            };
+            match socket::accept(listener) {
+                Ok(socket) => match self.check_user(&socket) {
+                    Ok(()) => self.greet(socket, handler),
+                    Err(refusal) => refuse(&socket, refusal),
+                },
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(Errno::MFILE | Errno::NFILE) => {
+                    if !self.refuse_without_descriptors() {
+                        return;
+                    }
+                }
+                Err(Errno::AGAIN) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "accepting peers of the local network");
+                    return self.pause_listener();
+                }
+            }
+        }
+    }
+
+    /// Refuses the next that has connected, with the help of the spare descriptor. False if that
+    /// can't be done, now.
+    fn refuse_without_descriptors(&mut self) -> bool {
+        tracing::warn!("a peer of the local network is refused: too many open files");
+        self.spare = None;
+        if let Some(listener) = &self.listener
+            && let Ok(socket) = socket::accept(listener)
+        {
+            refuse(&socket, Refusal::Descriptors);
+        }
+        self.spare = rustix::io::fcntl_dupfd_cloexec(&*self.epoll, 0).ok();
+        if self.spare.is_none() {
+            self.pause_listener();
+        }
+        self.spare.is_some()
+    }
+
+    /// Lets those wait that connect: nothing can be done for them, and the listener would wake this
+    /// process all the time.
+    fn pause_listener(&mut self) {
+        if let Some(listener) = &self.listener {
+            self.is_listener_paused = epoll::delete(&*self.epoll, listener).is_ok();
+        }
+    }
+
+    /// Looks at the listener again.
+    pub(super) fn resume_listener(&mut self) {
+        if let Some(listener) = &self.listener {
+            let added = epoll::add(&*self.epoll, listener, LISTENER, EventFlags::IN);
+            self.is_listener_paused = added.is_err();
+        }
+        if self.spare.is_none() {
+            self.spare = rustix::io::fcntl_dupfd_cloexec(&*self.epoll, 0).ok();
+        }
+    }
+
+    /// Somebody has connected, and may have said something.
+    pub(super) fn greet(&mut self, socket: OwnedFd, handler: &mut impl FragmentHandler) {
+        match socket::receive(&socket) {
+            Ok(Incoming::Nothing) => {
+                let generation = self.next_generation();
+                if self
+                    .look_at_later(&socket, stranger_event(generation))
+                    .is_err()
+                {
+                    return;
+                }
+                if self.strangers.len() >= MAX_STRANGERS {
+                    self.strangers.pop_front();
+                }
+                self.strangers.push_back((generation, socket));
+            }
+            Ok(Incoming::Packet(received)) => {
+                let greeting = self.examine(&socket, &received);
+                let admitted = match greeting {
+                    // An attempt that was given up.
+                    Ok(_) if is_hung_up(&socket) => return,
+                    Ok(greeting) => self.admit(socket, greeting, handler),
+                    Err(refusal) => Err((socket, refusal)),
+                };
+                if let Err((socket, refusal)) = admitted {
+                    refuse(&socket, refusal);
+                }
+            }
+            Ok(Incoming::End) | Err(_) => {}
+        }
+    }
+
+    /// What a Hello has brought.
+    fn examine(&self, socket: &OwnedFd, received: &Received) -> Result<Greeting, Refusal> {
+        let (terms, shift, address) = match Packet::decode(received.bytes()) {
+            Ok(Packet::Hello {
+                terms,
+                shift,
+                address,
+            }) => (terms, shift, address),
+            Err(Unreadable::Version) => return Err(Refusal::Version),
+            _ => return Err(Refusal::Malformed),
+        };
+        let [pair, front] = match &received.descriptors[..] {
+            [pair, front] if !received.lacks_descriptors => [pair, front],
+            // As many were sent, but this process had no room for them.
+            [] | [_] if received.lacks_descriptors => return Err(Refusal::Descriptors),
+            _ => return Err(Refusal::Malformed),
+        };
+        let (host, _) = address::decode(address).map_err(|_| Refusal::Malformed)?;
+        if host != self.host || address == &*self.address || terms.number >= terms.peers {
+            return Err(Refusal::Malformed);
+        }
+        let refusal = |unfit| match unfit {
+            Unfit::Wrong(_) => Refusal::Malformed,
+            Unfit::System(_) => Refusal::System,
+        };
+        Ok(Greeting {
+            address: address.to_vec(),
+            pair: Pair::of_peer(pair, shift).map_err(refusal)?,
+            front: FrontPage::of_peer(front, terms.peers).map_err(refusal)?,
+            number: terms.number,
+            copying: try_copying(socket, &terms),
+        })
+    }
+
+    /// Opens a session with a process that has greeted.
+    fn admit(
+        &mut self,
+        socket: OwnedFd,
+        greeting: Greeting,
+        handler: &mut impl FragmentHandler,
+    ) -> Result<(), (OwnedFd, Refusal)> {
+        let known = self.peers.find(&greeting.address);
+        let number = match known {
+            Some(number) => {
+                if self.is_ours_first(number, &greeting.address) {
+                    return Err((socket, Refusal::Duplicate));
+                }
+                self.make_way(number, handler);
+                number
+            }
+            None => match self.peers.add(&greeting.address) {
+                Some(number) => number,
+                None => return Err((socket, Refusal::Peers)),
+            },
+        };
+        let generation = self.next_generation();
+        let is_welcomed = self
+            .look_at_later(&socket, peer_event(number, generation))
+            .and_then(|()| self.welcome(number, &socket));
+        let is_welcomed = match is_welcomed {
+            Ok(is_welcomed) => is_welcomed,
+            Err(_) => {
+                if known.is_none() {
+                    self.peers.remove(number);
+                }
+                return Err((socket, Refusal::System));
+            }
+        };
+        let theirs = (greeting.front, greeting.number);
+        let mut session = Session::new(socket, generation, greeting.pair, theirs, greeting.copying);
+        if !is_welcomed {
+            session.is_welcome_due = true;
+            self.retrying.push(number);
+        }
+        self.open(number, session);
+        if known.is_none() {
+            handler.joined(number);
+        }
+        Ok(())
+    }
+
+    /// Whether this process's own attempt to reach a peer goes before that of the peer.
+    fn is_ours_first(&self, number: Rank, theirs: &[u8]) -> bool {
+        match self.peers.get(number).map(|peer| &peer.state) {
+            // Not if it was an attempt to reach an earlier process at that address.
+            Some(State::Connecting(attempt)) => {
+                attempt.is_sent && *self.address < *theirs && !is_hung_up(&attempt.socket)
+            }
+            _ => false,
+        }
+    }
+
+    /// Ends what there is with a peer, because it begins anew.
+    fn make_way(&mut self, number: Rank, handler: &mut impl FragmentHandler) {
+        // It may tell how the session ended.
+        self.look_at_session(number, handler);
+        match self.peers.get(number).map(|peer| &peer.state) {
+            Some(State::Open(session)) => {
+                let failure = match is_hung_up(&session.socket) {
+                    true => Failure::Network("it was restarted"),
+                    false => Failure::Broken("it begins a session beside the one that it has"),
+                };
+                self.end(number, failure, handler);
+            }
+            Some(&State::Failing(failure)) => self.end(number, failure, handler),
+            _ => self.forget(number),
+        }
+    }
+}
+
+/// The session that follows from a Welcome.
+fn accepted(attempt: Attempt, terms: Terms, received: &Received) -> Result<Session, Failure> {
+    let front = match &received.descriptors[..] {
+        _ if received.lacks_descriptors => return Err(failure(Errno::MFILE)),
+        [front] if terms.number < terms.peers => front,
+        _ => return Err(Failure::Broken("its answer lacks its front page")),
+    };
+    let front = FrontPage::of_peer(front, terms.peers).map_err(failure_of)?;
+    let copying = try_copying(&attempt.socket, &terms);
+    let theirs = (front, terms.number);
+    let (socket, generation) = (attempt.socket, attempt.generation);
+    Ok(Session::new(
+        socket,
+        generation,
+        attempt.pair,
+        theirs,
+        copying,
+    ))
+}
+
+/// Says why there is no session, if anybody still listens.
+fn refuse(socket: &OwnedFd, refusal: Refusal) {
+    if let Err(error) = socket::send(socket, &Packet::Refused(refusal), &[]) {
+        tracing::debug!(%error, "refusing a peer");
+    }
+}

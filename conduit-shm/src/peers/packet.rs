@@ -1,0 +1,292 @@
+//! What two processes say to each other over their socket, besides handing over descriptors.
+//!
+//! ```text
+//! magic: u32 | version: u16 | kind: u16 | fields, little-endian
+//! ```
+//!
+//! These eight bytes, and [`Packet::Refused`], are the same in all versions.
+
+use conduit_portals::transport::open::MAX_ADDRESS;
+
+const MAGIC: u32 = 0x4c4e_4443;
+/// Changes with any change of this file or of the order of descriptors.
+const VERSION: u16 = 2;
+const LEAD: usize = 8;
+/// The most bytes of a packet.
+pub(super) const MAX_PACKET: usize = 512;
+
+const HELLO: u16 = 1;
+const WELCOME: u16 = 2;
+const REFUSED: u16 = 3;
+const WAKE: u16 = 4;
+const GOODBYE: u16 = 5;
+
+/// How to use the memory of the process that says this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Terms {
+    /// Its number for the other one, which is a bit of its front page.
+    pub(super) number: u32,
+    /// Peers that its front page has bits for.
+    pub(super) peers: u32,
+    /// A word in its memory, for trying whether it can be copied.
+    pub(super) probe: u64,
+    /// What is there.
+    pub(super) probe_value: u64,
+}
+
+/// A message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Packet<'a> {
+    /// From the process that connects. With it come the descriptors of the pair's memory and of its
+    /// own front page.
+    Hello {
+        terms: Terms,
+        /// Slots of a ring, as a power of two.
+        shift: u32,
+        /// Its address.
+        address: &'a [u8],
+    },
+    /// The answer: there is a session. With it comes the descriptor of its front page.
+    Welcome(Terms),
+    /// The answer: there is none.
+    Refused(Refusal),
+    /// Whoever sleeps shall look at its front page.
+    Wake,
+    /// The session ends in good order.
+    Goodbye,
+}
+
+/// Why there is no session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Refusal {
+    /// The other process connects, too, and its attempt goes first.
+    Duplicate = 1,
+    /// It speaks another version.
+    Version,
+    /// It belongs to another user.
+    User,
+    /// It knows as many peers as it may.
+    Peers,
+    /// It has no descriptors left.
+    Descriptors,
+    /// It can't make sense of what it was sent.
+    Malformed,
+    /// Its system refuses something else.
+    System,
+}
+
+impl Refusal {
+    const ALL: [Self; 7] = [
+        Self::Duplicate,
+        Self::Version,
+        Self::User,
+        Self::Peers,
+        Self::Descriptors,
+        Self::Malformed,
+        Self::System,
+    ];
+
+    /// In [`Failure::Network`](conduit_portals::transport::fragment::Failure::Network).
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::Duplicate => "it refuses each attempt in favour of its own",
+            Self::Version => "it speaks another version of the protocol",
+            Self::User => "it belongs to another user",
+            Self::Peers => "it knows as many peers as it may",
+            Self::Descriptors => "it has no file descriptors left (limit of open files)",
+            Self::Malformed => "it makes no sense of this process's greeting",
+            Self::System => "its system refuses the shared memory or the socket",
+        }
+    }
+}
+
+/// Why bytes are no [`Packet`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    Version,
+    Malformed,
+}
+
+impl<'a> Packet<'a> {
+    /// Into a packet of up to [`MAX_PACKET`] bytes; its length.
+    pub(super) fn encode(&self, into: &mut [u8; MAX_PACKET]) -> usize {
+        let mut writer = Writer { into, at: 0 };
+        writer.put(&MAGIC.to_le_bytes());
+        writer.put(&VERSION.to_le_bytes());
+        let mut kind = |kind: u16| writer.put(&kind.to_le_bytes());
+        match *self {
+            Self::Hello {
+                terms,
+                shift,
+                address,
+            } => {
+                kind(HELLO);
+                writer.put_terms(&terms);
+                writer.put(&shift.to_le_bytes());
+                writer.put(address);
+            }
+            Self::Welcome(terms) => {
+                kind(WELCOME);
+                writer.put_terms(&terms);
+            }
+            Self::Refused(refusal) => {
+                kind(REFUSED);
+                writer.put(&(refusal as u32).to_le_bytes());
+            }
+            Self::Wake => kind(WAKE),
+            Self::Goodbye => kind(GOODBYE),
+        }
+        writer.at
+    }
+
+    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, Unreadable> {
+        Self::fields(bytes).unwrap_or(Err(Unreadable::Malformed))
+    }
+
+    fn fields(bytes: &'a [u8]) -> Option<Result<Self, Unreadable>> {
+        let (lead, mut rest) = bytes.split_at_checked(LEAD)?;
+        let (magic, lead) = lead.split_first_chunk()?;
+        let (version, kind) = lead.split_first_chunk()?;
+        if u32::from_le_bytes(*magic) != MAGIC {
+            return None;
+        }
+        let kind = u16::from_le_bytes(kind.try_into().ok()?);
+        if u16::from_le_bytes(*version) != VERSION && kind != REFUSED {
+            return Some(Err(Unreadable::Version));
+        }
+        let packet = match kind {
+            HELLO => {
+                let terms = Terms::take(&mut rest)?;
+                let shift = take(&mut rest).map(u32::from_le_bytes)?;
+                let address = std::mem::take(&mut rest);
+                (address.len() <= MAX_ADDRESS).then_some(Self::Hello {
+                    terms,
+                    shift,
+                    address,
+                })?
+            }
+            WELCOME => Self::Welcome(Terms::take(&mut rest)?),
+            REFUSED => {
+                let number = take(&mut rest).map(u32::from_le_bytes)?;
+                let mut all = Refusal::ALL.into_iter();
+                Self::Refused(all.find(|refusal| *refusal as u32 == number)?)
+            }
+            WAKE => Self::Wake,
+            GOODBYE => Self::Goodbye,
+            _ => return None,
+        };
+        rest.is_empty().then_some(Ok(packet))
+    }
+}
+
+impl Terms {
+    fn take(bytes: &mut &[u8]) -> Option<Self> {
+        Some(Self {
+            number: u32::from_le_bytes(take(bytes)?),
+            peers: u32::from_le_bytes(take(bytes)?),
+            probe: u64::from_le_bytes(take(bytes)?),
+            probe_value: u64::from_le_bytes(take(bytes)?),
+        })
+    }
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*first)
+}
+
+struct Writer<'a> {
+    into: &'a mut [u8; MAX_PACKET],
+    at: usize,
+}
+
+// The longest packet fits, with the longest address.
+const _: () = assert!(LEAD + 24 + 4 + MAX_ADDRESS <= MAX_PACKET);
+
+impl Writer<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        let end = self.at + bytes.len();
+        if let Some(into) = self.into.get_mut(self.at..end) {
+            into.copy_from_slice(bytes);
+            self.at = end;
+        }
+    }
+
+    fn put_terms(&mut self, terms: &Terms) {
+        self.put(&terms.number.to_le_bytes());
+        self.put(&terms.peers.to_le_bytes());
+        self.put(&terms.probe.to_le_bytes());
+        self.put(&terms.probe_value.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TERMS: Terms = Terms {
+        number: 7,
+        peers: 64,
+        probe: 1 << 40,
+        probe_value: u64::MAX,
+    };
+
+    fn all() -> Vec<Packet<'static>> {
+        let mut all = vec![Packet::Welcome(TERMS), Packet::Wake, Packet::Goodbye];
+        all.extend(Refusal::ALL.map(Packet::Refused));
+        all.extend(
+            [&[][..], &[5; 20], &[6; MAX_ADDRESS]].map(|address| Packet::Hello {
+                terms: TERMS,
+                shift: 9,
+                address,
+            }),
+        );
+        all
+    }
+
+    #[test]
+    fn packets_survive() {
+        for packet in all() {
+            let mut bytes = [0; MAX_PACKET];
+            let length = packet.encode(&mut bytes);
+            assert_eq!(Packet::decode(&bytes[..length]), Ok(packet));
+            if !matches!(packet, Packet::Hello { .. }) {
+                for wrong in (0..length).chain([length + 1]) {
+                    let read = Packet::decode(&bytes[..wrong]);
+                    assert_eq!(read, Err(Unreadable::Malformed), "{packet:?}");
+                }
+            }
+            bytes[4] ^= 1;
+            let read = Packet::decode(&bytes[..length]);
+            match packet {
+                Packet::Refused(_) => assert_eq!(read, Ok(packet)),
+                _ => assert_eq!(read, Err(Unreadable::Version)),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_packet_or_none(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..400),
+            kind in 0u16..8,
+            is_ours in any::<bool>(),
+        ) {
+            if is_ours && bytes.len() >= LEAD {
+                bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
+                bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+                bytes[6..8].copy_from_slice(&kind.to_le_bytes());
+            }
+            if let Ok(packet) = Packet::decode(&bytes) {
+                let mut again = [0; MAX_PACKET];
+                let length = packet.encode(&mut again);
+                if !matches!(packet, Packet::Refused(_)) {
+                    prop_assert_eq!(&again[..length], &bytes[..]);
+                }
+            }
+        }
+    }
+}

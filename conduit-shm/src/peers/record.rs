@@ -1,0 +1,104 @@
+//! Records: what the slots of a ring hold.
+//!
+//! ```text
+//! the ring's word | length: u32 | header | padding to a multiple of 8 | payload
+//! ```
+//!
+//! The frame's `index` is the header's length.
+
+use crate::ring::{Consumer, Frame, Producer, RingView, SLOT};
+use conduit_portals::transport::fragment::MAX_HEADER;
+
+/// A fragment; `length` is its payload's.
+pub(super) const WHOLE: u8 = 1;
+/// The header of a longer fragment; `length` is that of the payload, which comes in chunks.
+pub(super) const BEGIN: u8 = 2;
+/// The next part of the fragment that has begun; `length` is that of the part.
+pub(super) const CHUNK: u8 = 3;
+
+/// Where `length` lies in the first slot.
+const LENGTH: usize = 8;
+/// Where the header lies.
+const HEADER: usize = 12;
+
+const _: () = assert!(payload_offset(MAX_HEADER) <= 2 * SLOT && MAX_HEADER <= u8::MAX as usize);
+
+/// Where the payload lies, from the start of the first slot.
+const fn payload_offset(header: usize) -> usize {
+    (HEADER + header).next_multiple_of(8)
+}
+
+/// The longest payload of a record of so many slots.
+pub(super) const fn room(slots: u32, header: usize) -> usize {
+    slots as usize * SLOT - payload_offset(header)
+}
+
+/// Writes a record whose payload, of `bytes` bytes, is written by `fill`. False if there is no
+/// room.
+#[inline]
+pub(super) fn write(
+    ring: &Producer<RingView>,
+    (kind, length): (u8, u32),
+    header: &[u8],
+    bytes: usize,
+    fill: impl FnOnce(&mut [u8]),
+) -> bool {
+    let offset = payload_offset(header.len());
+    let slots = (offset + bytes).div_ceil(SLOT) as u32;
+    let Some(reserved) = ring.reserve(slots) else {
+        return false;
+    };
+    let first = ring.slots().address(ring.slot(reserved));
+    // SAFETY: the reserved slots follow one another from `first` and hold what `slots` was computed
+    // for; nobody else looks at more than their first words before the commit. The bytes have
+    // values: files begin with zeros.
+    unsafe {
+        first.add(LENGTH).cast::<u32>().write(length);
+        header
+            .as_ptr()
+            .copy_to_nonoverlapping(first.add(HEADER), header.len());
+        fill(std::slice::from_raw_parts_mut(first.add(offset), bytes));
+    }
+    ring.commit(reserved, Frame::new(slots as u16, kind, header.len() as u8));
+    true
+}
+
+/// A record as its consumer finds it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Record<'a> {
+    pub(super) kind: u8,
+    pub(super) length: u32,
+    pub(super) header: &'a [u8],
+    /// Of a [`BEGIN`]: nothing.
+    pub(super) payload: &'a [u8],
+}
+
+/// The record that the consumer has found; `None` if it makes no sense.
+#[inline]
+pub(super) fn read(ring: &Consumer<RingView>, slot: usize, frame: Frame) -> Option<Record<'_>> {
+    let first = ring.slots().address(slot).cast_const();
+    // SAFETY: in the first slot, aligned. Read once: the peer could change it.
+    let length = unsafe { first.add(LENGTH).cast::<u32>().read_volatile() };
+    let header = usize::from(frame.index);
+    let offset = payload_offset(header);
+    let bytes = match frame.kind {
+        WHOLE | CHUNK => length as usize,
+        BEGIN => 0,
+        _ => return None,
+    };
+    let room = usize::from(frame.slots()) * SLOT;
+    if header > MAX_HEADER || offset.checked_add(bytes).is_none_or(|end| end > room) {
+        return None;
+    }
+    // SAFETY: within the record's slots, which lie within the ring (`Consumer::peek`) and are not
+    // released while this is borrowed. The peer writes them no more, unless it breaks the protocol:
+    // then there may be any bytes here.
+    unsafe {
+        Some(Record {
+            kind: frame.kind,
+            length,
+            header: std::slice::from_raw_parts(first.add(HEADER), header),
+            payload: std::slice::from_raw_parts(first.add(offset), bytes),
+        })
+    }
+}

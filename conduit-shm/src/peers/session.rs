@@ -1,0 +1,485 @@
+//! What two processes have set up after their handshake: rings each way, and who waits for what.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use conduit_core::ni::Rank;
+use conduit_core::process_memory::Pid;
+
+use crate::ready_set;
+use crate::ring::{Consumer, Discipline, Next, Producer, RingView, SLOT, Slots};
+use conduit_portals::sync::Ordering;
+use conduit_portals::transport::fragment::{FragmentHandler, MAX_HEADER, MAX_TINY, Refused};
+
+use super::memory::{CHANNELS, COMMANDS, DATA, FrontPage, Pair};
+use super::packet::Packet;
+use super::record::{self, BEGIN, CHUNK, Record, WHOLE};
+use super::socket;
+
+/// Records that are taken from a ring before other rings have their turn.
+const BATCH: u32 = 64;
+/// Fragments that may wait to be read.
+const MAX_QUEUE: usize = 64;
+
+/// A fragment whose bytes are read when the ring has room.
+#[derive(Debug)]
+struct Outgoing {
+    header: [u8; MAX_HEADER],
+    header_length: u8,
+    token: u64,
+    length: u32,
+    /// Bytes that have gone; `None`: not even the header has.
+    gone: Option<u32>,
+}
+
+/// A long fragment that has begun to come.
+#[derive(Debug)]
+struct Arriving {
+    id: u64,
+    length: u32,
+    offset: u32,
+}
+
+/// One ring to this process.
+#[derive(Debug)]
+struct Inbound {
+    ring: Consumer<RingView>,
+    /// Up to where the peer has been told of room.
+    told: u64,
+    /// The handler has refused the record at the head.
+    is_refused: bool,
+    /// The last drain has brought something.
+    has_brought: bool,
+}
+
+/// How a peer's memory can be copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Copying {
+    No,
+    /// By the number of its process.
+    Of(Pid),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) socket: OwnedFd,
+    /// Tells this session's events from those of an earlier one.
+    pub(super) generation: u32,
+    /// The peer has yet to be told that there is a session.
+    pub(super) is_welcome_due: bool,
+    pub(super) copying: Copying,
+    /// This process polls the rings from this peer.
+    pub(super) is_watched: bool,
+    /// Listed for another drain.
+    pub(super) is_pending: bool,
+    /// Listed as one with fragments to be read.
+    pub(super) is_sending: bool,
+    /// Listed as one that may wait for room.
+    pub(super) is_wanting: bool,
+    /// No memory of the handler is read any more for this peer.
+    is_abandoned: bool,
+    /// The peer's front page, and its number for this process there.
+    front: FrontPage,
+    number: u32,
+    inbound: [Inbound; CHANNELS],
+    outbound: [Producer<RingView>; CHANNELS],
+    /// The head of a ring when it was too full.
+    full: [Option<u64>; CHANNELS],
+    queue: VecDeque<Outgoing>,
+    arriving: Option<Arriving>,
+    /// The rings above lie in it.
+    pair: Pair,
+}
+
+impl Session {
+    /// Over rings that nothing has gone through. `number` is a bit of the peer's front page.
+    pub(super) fn new(
+        socket: OwnedFd,
+        generation: u32,
+        pair: Pair,
+        (front, number): (FrontPage, u32),
+        copying: Copying,
+    ) -> Self {
+        let extent = pair.extent();
+        // SAFETY: the session drops the rings together with the pair.
+        let ring = |is_outbound, channel| unsafe { pair.ring(is_outbound, channel) };
+        let inbound = [COMMANDS, DATA].map(|channel| Inbound {
+            ring: Consumer::new(ring(false, channel), extent),
+            told: 0,
+            is_refused: false,
+            has_brought: false,
+        });
+        let outbound = [COMMANDS, DATA]
+            .map(|channel| Producer::new(ring(true, channel), extent, Discipline::Thread));
+        Self {
+            socket,
+            generation,
+            is_welcome_due: false,
+            copying,
+            is_watched: false,
+            is_pending: false,
+            is_sending: false,
+            is_wanting: false,
+            is_abandoned: false,
+            front,
+            number,
+            inbound,
+            outbound,
+            full: [None; CHANNELS],
+            queue: VecDeque::new(),
+            arriving: None,
+            pair,
+        }
+    }
+
+    /// The peer, if it sleeps, has something to look at.
+    #[cold]
+    fn wake(&self) {
+        // If its queue is full, it is awake. If it is gone, the socket says so.
+        if let Err(error) = socket::send(&self.socket, &Packet::Wake, &[]) {
+            tracing::debug!(%error, "waking a peer");
+        }
+    }
+
+    /// After something was published.
+    #[inline]
+    fn notify(&self) {
+        let watched = &self.pair.outbound().watched;
+        if self.front.ready_set().notify(watched, self.number) {
+            self.wake();
+        }
+    }
+
+    /// Sends a fragment of copied pieces.
+    #[inline]
+    pub(super) fn send(&mut self, header: &[u8], pieces: &[&[u8]]) -> Result<(), Refused> {
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if header.len() > MAX_HEADER || header.len() + bytes > MAX_TINY {
+            return Err(Refused::TooLong);
+        }
+        let is_written = self.try_write(COMMANDS, |ring| {
+            record::write(ring, (WHOLE, bytes as u32), header, bytes, |mut into| {
+                for piece in pieces {
+                    // They fit: `bytes` is their sum.
+                    let (place, rest) = into.split_at_mut(piece.len());
+                    place.copy_from_slice(piece);
+                    into = rest;
+                }
+            })
+        });
+        if !is_written {
+            return Err(Refused::Full);
+        }
+        self.notify();
+        Ok(())
+    }
+
+    /// Writes into a ring; if there is no room, notes that.
+    #[inline]
+    fn try_write(
+        &mut self,
+        channel: usize,
+        mut write: impl FnMut(&Producer<RingView>) -> bool,
+    ) -> bool {
+        let ring = &self.outbound[channel];
+        if write(ring) {
+            return true;
+        }
+        // Noted before another attempt, so that any later head means room.
+        let head = ring.slots().head().load(Ordering::Relaxed);
+        if write(ring) {
+            return true;
+        }
+        self.full[channel] = Some(head);
+        false
+    }
+
+    /// Accepts a fragment that [`Self::stream`] reads.
+    pub(super) fn queue(&mut self, header: &[u8], token: u64, length: u32) -> Result<(), Refused> {
+        let mut copy = [0; MAX_HEADER];
+        match copy.get_mut(..header.len()) {
+            Some(into) => into.copy_from_slice(header),
+            None => return Err(Refused::TooLong),
+        }
+        if self.is_abandoned || self.queue.len() >= MAX_QUEUE {
+            return Err(Refused::Full);
+        }
+        self.queue.push_back(Outgoing {
+            header: copy,
+            header_length: header.len() as u8,
+            token,
+            length,
+            gone: None,
+        });
+        Ok(())
+    }
+
+    /// Reads fragments into the ring while there is room. Whether all have gone.
+    pub(super) fn stream(&mut self, peer: Rank, handler: &mut impl FragmentHandler) -> bool {
+        // So that the peer takes one part while the next is read.
+        let slots = self.outbound[DATA].max_slots() / 2;
+        while let Some(mut first) = self.queue.pop_front() {
+            let header = &first.header[..usize::from(first.header_length)];
+            let is_whole = first.length as usize <= record::room(slots, header.len());
+            let (kind, gone) = match first.gone {
+                Some(gone) => (CHUNK, gone),
+                None if is_whole => (WHOLE, 0),
+                None => (BEGIN, 0),
+            };
+            let left = (first.length - gone) as usize;
+            let (length, bytes, header) = match kind {
+                BEGIN => (first.length, 0, header),
+                WHOLE => (first.length, left, header),
+                _ => {
+                    let bytes = left.min(record::room(slots, 0));
+                    (bytes as u32, bytes, &[][..])
+                }
+            };
+            let is_written = self.try_write(DATA, |ring| {
+                record::write(ring, (kind, length), header, bytes, |into| {
+                    handler.read(peer, first.token, gone as usize, into);
+                })
+            });
+            if !is_written {
+                self.queue.push_front(first);
+                return false;
+            }
+            self.notify();
+            let gone = gone + bytes as u32;
+            if kind != BEGIN && gone == first.length {
+                // The peer's ring has the bytes; the handler's are not read again.
+                handler.sent(peer, first.token);
+            } else {
+                first.gone = Some(gone);
+                self.queue.push_front(first);
+            }
+        }
+        true
+    }
+
+    /// Reads no memory of the handler any more.
+    pub(super) fn abandon(&mut self) {
+        self.is_abandoned = true;
+        self.queue.clear();
+    }
+
+    /// Bytes, about, that the peer has not taken.
+    pub(super) fn outstanding(&self) -> usize {
+        let queued = self.queue.iter().map(|fragment| {
+            // A fragment without bytes counts, too.
+            1 + (fragment.length - fragment.gone.unwrap_or(0)) as usize
+        });
+        let slots: u64 = self.outbound.iter().map(Producer::unfreed).sum();
+        queued.sum::<usize>() + slots as usize * SLOT
+    }
+
+    /// What a hostile peer might say of what it has freed.
+    #[cfg(test)]
+    pub(super) fn set_head_for_test(&self, head: u64) {
+        for ring in &self.outbound {
+            ring.slots().head().store(head, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether fragments wait that could go now, as far as is known.
+    pub(super) fn could_stream(&self) -> bool {
+        !self.queue.is_empty() && self.full[DATA].is_none()
+    }
+
+    /// Hands over what has come. Whether that was anything; or what the peer has done wrong.
+    #[inline]
+    pub(super) fn drain(
+        &mut self,
+        peer: Rank,
+        handler: &mut impl FragmentHandler,
+    ) -> Result<bool, &'static str> {
+        let [commands, data] = &self.inbound;
+        if commands.ring.is_ready() || data.ring.is_ready() {
+            return self.drain_ready(peer, handler);
+        }
+        // Not together with the records: what their handler sends should not wait for this.
+        if commands.ring.position() != commands.told || data.ring.position() != data.told {
+            self.inbound
+                .iter_mut()
+                .for_each(|inbound| inbound.has_brought = false);
+            self.publish_room();
+        }
+        Ok(false)
+    }
+
+    fn drain_ready(
+        &mut self,
+        peer: Rank,
+        handler: &mut impl FragmentHandler,
+    ) -> Result<bool, &'static str> {
+        let mut any = false;
+        let mut publishes = !self.is_watched;
+        for channel in [COMMANDS, DATA] {
+            let inbound = &mut self.inbound[channel];
+            if !inbound.ring.is_ready() {
+                continue;
+            }
+            // A look behind the record takes a line from its sender, and what the handler sends
+            // next would wait for that. So a single record is handed over without.
+            let looks_on = inbound.has_brought || !self.is_watched;
+            inbound.has_brought = true;
+            for _ in 0..BATCH {
+                let (slot, frame) = match inbound.ring.next() {
+                    Next::Empty => break,
+                    Next::Broken => return Err("a ring holds what is no record"),
+                    Next::Message { slot, frame } => (slot, frame),
+                };
+                let record = record::read(&inbound.ring, slot, frame)
+                    .ok_or("a record's lengths are impossible")?;
+                let is_taken = take(channel, &record, &mut self.arriving, peer, handler)?;
+                inbound.is_refused = !is_taken;
+                if !is_taken {
+                    break;
+                }
+                inbound.ring.release(frame);
+                any = true;
+                if !looks_on || !inbound.ring.is_ready() {
+                    break;
+                }
+            }
+            let freed = inbound.ring.position().wrapping_sub(inbound.told);
+            publishes |= freed >= 1 << (self.pair.shift() - 2);
+        }
+        // Nothing: the handler has no room for what is at the head.
+        if publishes || !any {
+            self.publish_room();
+        }
+        Ok(any)
+    }
+
+    /// Frees the slots of what was handed over, and tells the peer if it waits for that.
+    pub(super) fn publish_room(&mut self) {
+        let mut any = false;
+        for inbound in &mut self.inbound {
+            let position = inbound.ring.position();
+            if position != inbound.told {
+                inbound.ring.publish();
+                inbound.told = position;
+                any = true;
+            }
+        }
+        if any
+            && ready_set::has_waiter(&self.pair.inbound().waiting)
+            && self.front.ready_set().set(self.number)
+        {
+            self.wake();
+        }
+    }
+
+    /// Drains until nothing is left, or the handler has no room. For a peer that is gone.
+    pub(super) fn drain_last(&mut self, peer: Rank, handler: &mut impl FragmentHandler) {
+        // As many records as the rings have slots, in case it is not gone.
+        for _ in 0..=(1 << self.pair.shift()) / BATCH {
+            if self.drain(peer, handler) != Ok(true) {
+                break;
+            }
+        }
+    }
+
+    /// Whether records wait, also such that the handler has refused.
+    pub(super) fn has_records(&self) -> bool {
+        self.inbound.iter().any(|inbound| inbound.ring.is_ready())
+    }
+
+    /// Whether records wait that nobody has announced, as far as this process knows.
+    pub(super) fn is_overlooked(&self) -> bool {
+        !self.is_watched && !self.is_pending && self.has_new_records()
+    }
+
+    /// Whether records wait that the handler has not refused.
+    pub(super) fn has_new_records(&self) -> bool {
+        (self.inbound.iter()).any(|inbound| inbound.ring.is_ready() && !inbound.is_refused)
+    }
+
+    /// Polls the rings from this peer from now on.
+    pub(super) fn watch(&mut self) {
+        ready_set::watch(&self.pair.inbound().watched);
+        self.is_watched = true;
+        // Until now several may have come.
+        self.inbound
+            .iter_mut()
+            .for_each(|inbound| inbound.has_brought = true);
+    }
+
+    /// Polls them no more. They must be looked at once more.
+    pub(super) fn unwatch(&mut self) {
+        ready_set::unwatch(&self.pair.inbound().watched);
+        self.is_watched = false;
+    }
+
+    /// Whether a ring was too full.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.full != [None; CHANNELS]
+    }
+
+    /// Asks to be told of room, before this process sleeps.
+    pub(super) fn ask_for_room(&self) {
+        ready_set::ask_for_room(&self.pair.outbound().waiting);
+    }
+
+    /// Whether a ring that was too full has room again.
+    pub(super) fn has_room_again(&self) -> bool {
+        let mut rings = self.outbound.iter().zip(self.full);
+        // Acquire: as if the producer looked.
+        rings.any(|(ring, full)| {
+            full.is_some_and(|head| ring.slots().head().load(Ordering::Acquire) != head)
+        })
+    }
+
+    /// No ring is too full any more, as far as is known. Whether one was.
+    pub(super) fn forget_full(&mut self) -> bool {
+        std::mem::take(&mut self.full) != [None; CHANNELS]
+    }
+}
+
+/// Hands a record over. `Ok(false)`: the handler has no room.
+#[inline]
+fn take(
+    channel: usize,
+    record: &Record<'_>,
+    arriving: &mut Option<Arriving>,
+    peer: Rank,
+    handler: &mut impl FragmentHandler,
+) -> Result<bool, &'static str> {
+    let &Record {
+        kind,
+        length,
+        header,
+        payload,
+    } = record;
+    match (kind, &mut *arriving) {
+        (WHOLE, _) if channel == COMMANDS => match header.len() + payload.len() <= MAX_TINY {
+            true => Ok(handler.fragment(peer, header, payload)),
+            false => Err("a copied fragment is too long"),
+        },
+        (WHOLE, None) => Ok(handler.fragment(peer, header, payload)),
+        (BEGIN, None) if channel == DATA && length > 0 => {
+            let id = handler.begin(peer, header, length as usize);
+            *arriving = id.map(|id| Arriving {
+                id,
+                length,
+                offset: 0,
+            });
+            Ok(id.is_some())
+        }
+        (CHUNK, Some(fragment))
+            if channel == DATA && length <= fragment.length - fragment.offset =>
+        {
+            handler.place(fragment.id, fragment.offset as usize, payload);
+            fragment.offset += length;
+            if fragment.offset == fragment.length {
+                handler.end(fragment.id);
+                *arriving = None;
+            }
+            Ok(true)
+        }
+        _ => Err("a record does not follow from those before it"),
+    }
+}

@@ -1,0 +1,89 @@
+//! How a process opens its end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use conduit_core::fork::Standing;
+use conduit_portals::host::host;
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::process::{PTracer, geteuid, set_ptracer};
+
+use super::memory::FrontPage;
+use super::receive::{Found, LISTENER};
+use super::table::Peers;
+use super::{Local, LocalConfig, LocalError, address, socket};
+
+impl Local {
+    /// Opens an end of the network. Others can connect at once; they are answered by
+    /// [`Transport::receive`](conduit_portals::transport::Transport::receive).
+    ///
+    /// # Errors
+    /// [`LocalError`]: nothing is left behind.
+    pub fn start(config: &LocalConfig) -> Result<Self, LocalError> {
+        config.check()?;
+        let random = || getrandom::u64().map_err(LocalError::system("drawing random numbers"));
+        let host = host().map_err(LocalError::system("telling hosts apart"))?;
+        let user = geteuid().as_raw();
+        let name = match &config.name {
+            Some(name) => name.clone(),
+            None => format!("{:016x}", random()?),
+        };
+        let address = address::encode(host, user, &name);
+        let listener =
+            socket::listen_as(&address::socket_name(&address)).map_err(|error| match error {
+                Errno::ADDRINUSE => LocalError::Taken(name),
+                error => LocalError::system("listening on a socket")(error),
+            })?;
+        let (front_file, front) = FrontPage::create(config.max_peers)
+            .map_err(LocalError::system("making shared memory"))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(LocalError::system("making an epoll descriptor"))?;
+        let spare = rustix::io::fcntl_dupfd_cloexec(&epoll, 0)
+            .map_err(LocalError::system("reserving a descriptor"))?;
+        epoll::add(&epoll, &listener, LISTENER, epoll::EventFlags::IN)
+            .map_err(LocalError::system("watching a socket"))?;
+        if config.copy {
+            allow_copying();
+        }
+        Ok(Self {
+            address,
+            host,
+            user,
+            ring: config.ring,
+            probe: match config.copy {
+                true => Some(Box::new(random()?)),
+                false => None,
+            },
+            listener: Some(listener),
+            is_listener_paused: false,
+            spare: Some(spare),
+            epoll: Arc::new(epoll),
+            front,
+            front_file,
+            peers: Peers::new(config.max_peers),
+            strangers: VecDeque::new(),
+            generation: 0,
+            watched: Vec::new(),
+            pending: Vec::new(),
+            sending: Vec::new(),
+            wanting: Vec::new(),
+            retrying: Vec::new(),
+            failing: Vec::new(),
+            found: Found::default(),
+            is_asleep: false,
+            standing: Standing::new(),
+        })
+    }
+}
+
+/// Lets processes of this user copy this one's memory where only its parents could (Yama). All of
+/// them: the system knows one at a time or all, and there are many peers.
+fn allow_copying() {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    if scope.is_ok_and(|scope| scope.trim() == "1")
+        && let Err(error) = set_ptracer(PTracer::Any)
+    {
+        tracing::debug!(%error, "peers can't copy this process's memory");
+    }
+}

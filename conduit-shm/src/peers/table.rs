@@ -1,0 +1,152 @@
+//! The peers that have numbers. The table grows and shrinks with them.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use conduit_core::ni::Rank;
+use slab::Slab;
+
+use conduit_portals::transport::fragment::Failure;
+
+use super::memory::Pair;
+use super::session::Session;
+
+/// A smaller table keeps its memory.
+const MIN_SHRINK: usize = 64;
+
+/// An attempt to set up a session, by this process.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) socket: OwnedFd,
+    /// Tells its events from those of other attempts.
+    pub(super) generation: u32,
+    pub(super) pair: Pair,
+    pub(super) pair_file: OwnedFd,
+    /// The socket is connected: the peer will find it, once it accepts.
+    pub(super) is_connected: bool,
+    /// The peer has been sent all that it needs.
+    pub(super) is_sent: bool,
+    /// How many earlier attempts were refused in favour of the peer's own.
+    pub(super) duplicates: u32,
+}
+
+/// What there is with a peer.
+#[derive(Debug)]
+pub(super) enum State {
+    /// No session.
+    Idle,
+    /// No session, and the handler has yet to be told why.
+    Failing(Failure),
+    /// A handshake is under way.
+    Connecting(Box<Attempt>),
+    /// A session.
+    Open(Box<Session>),
+}
+
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) address: Arc<[u8]>,
+    pub(super) state: State,
+}
+
+#[derive(Debug)]
+pub(super) struct Peers {
+    /// By number.
+    table: Slab<Peer>,
+    numbers: HashMap<Arc<[u8]>, Rank>,
+    limit: u32,
+}
+
+impl Peers {
+    /// For up to `limit`.
+    pub(super) fn new(limit: u32) -> Self {
+        Self {
+            table: Slab::new(),
+            numbers: HashMap::new(),
+            limit,
+        }
+    }
+
+    /// How many peers there may be.
+    pub(super) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// The number of the peer with this address.
+    pub(super) fn find(&self, address: &[u8]) -> Option<Rank> {
+        self.numbers.get(address).copied()
+    }
+
+    /// Gives a number, which is below the limit, to an address that has none. `None`: all are
+    /// given.
+    pub(super) fn add(&mut self, address: &[u8]) -> Option<Rank> {
+        if self.table.len() >= self.limit as usize {
+            return None;
+        }
+        let address: Arc<[u8]> = address.into();
+        // Fits: the slab fills its gaps before it grows, and so stays below the limit.
+        let number = self.table.insert(Peer {
+            address: address.clone(),
+            state: State::Idle,
+        }) as Rank;
+        self.numbers.insert(address, number);
+        Some(number)
+    }
+
+    pub(super) fn remove(&mut self, number: Rank) -> Option<Peer> {
+        let peer = self.table.try_remove(number as usize)?;
+        self.numbers.remove(&peer.address);
+        if self.table.capacity() >= MIN_SHRINK && self.table.len() < self.table.capacity() / 4 {
+            self.table.shrink_to_fit();
+            self.numbers.shrink_to(2 * self.numbers.len());
+        }
+        Some(peer)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, number: Rank) -> Option<&Peer> {
+        self.table.get(number as usize)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, number: Rank) -> Option<&mut Peer> {
+        self.table.get_mut(number as usize)
+    }
+
+    #[inline]
+    pub(super) fn session(&self, number: Rank) -> Option<&Session> {
+        match &self.get(number)?.state {
+            State::Open(session) => Some(session),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn session_mut(&mut self, number: Rank) -> Option<&mut Session> {
+        match &mut self.get_mut(number)?.state {
+            State::Open(session) => Some(session),
+            _ => None,
+        }
+    }
+
+    /// All sessions, with their peers' numbers.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = (Rank, &Session)> {
+        self.table
+            .iter()
+            .filter_map(|(number, peer)| match &peer.state {
+                State::Open(session) => Some((number as Rank, &**session)),
+                _ => None,
+            })
+    }
+
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
+        self.table.iter_mut().map(|(_, peer)| peer)
+    }
+
+    /// Entries that the table has room for.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.table.capacity()
+    }
+}

@@ -1,0 +1,282 @@
+//! Which of many rings have something, for a consumer that polls few of them: words in shared
+//! memory and their protocol, without the system calls.
+//!
+//! A process has a ring from each of its peers. It *watches* few of them: it polls these, and their
+//! producers do nothing but publish. For the others it has a [`ReadySet`], a bit for each peer and
+//! a word that summarises them, and a flag that says whether it sleeps. A producer whose ring is
+//! not watched sets its bit after it has published, and wakes a sleeper.
+//!
+//! Each side stores one word and then loads another, which the other side stores: record and
+//! `watched`, bit and `sleeping`, head and `waiting`. Full fences between the two accesses make
+//! sure that one of the sides sees the other (Dekker). So no wake-up is lost, and a sleeper needs
+//! no time limit.
+
+use conduit_portals::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Bits of a word.
+const BITS: u32 = 64;
+
+/// The words of one consumer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadySet<'a> {
+    /// 1 while the owner sleeps or is about to.
+    pub(crate) sleeping: &'a AtomicU32,
+    /// Bit `w % 64`: word `w` may have bits.
+    pub(crate) summary: &'a AtomicU64,
+    /// Bit `p % 64` of word `p / 64`: the ring of producer `p` has something, or has room again.
+    pub(crate) words: &'a [AtomicU64],
+}
+
+impl ReadySet<'_> {
+    /// By producer `number`, after it has published something in a ring. Whether the owner must be
+    /// woken.
+    #[inline]
+    pub(crate) fn notify(self, watched: &AtomicU32, number: u32) -> bool {
+        // SYNC (watch): the record comes before this look. Pairs with the fence in `unwatched`,
+        // `announce` or `take`, behind which the owner looks at the ring.
+        fence(Ordering::SeqCst);
+        watched.load(Ordering::Relaxed) == 0 && self.set(number)
+    }
+
+    /// Sets the bit of `number`. Whether the owner must be woken.
+    #[cold]
+    pub(crate) fn set(self, number: u32) -> bool {
+        let (index, bit) = (number / BITS, 1 << (number % BITS));
+        let Some(word) = self.words.get(index as usize) else {
+            return false;
+        };
+        // If it is set, the owner has yet to take it; it looks at the ring after that. (The fence
+        // before: `notify`, `has_waiter`.)
+        if word.load(Ordering::Relaxed) & bit != 0 {
+            return false;
+        }
+        // SYNC (ready): what was published before comes with the bit. Pairs with `take`.
+        word.fetch_or(bit, Ordering::Release);
+        self.summary
+            .fetch_or(1 << (index % BITS), Ordering::Release);
+        // SYNC (sleep): the bit comes before this look. Pairs with the fence in `announce`.
+        fence(Ordering::SeqCst);
+        // Of several that find the owner asleep, one wakes it.
+        self.sleeping.load(Ordering::Relaxed) != 0 && self.sleeping.swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// Whether no bit is set.
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.summary.load(Ordering::Relaxed) == 0
+    }
+
+    /// By the owner: takes all bits that are set.
+    pub(crate) fn take(self, mut each: impl FnMut(u32)) {
+        // SYNC (ready): pairs with the release in `set`. A bit that is set after its word was taken
+        // sets the summary again.
+        let summary = self.summary.swap(0, Ordering::Acquire);
+        for (index, word) in (0..).zip(self.words) {
+            if summary & 1 << (index % BITS) == 0 || word.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut bits = word.swap(0, Ordering::Acquire);
+            // SYNC (watch): a producer that saw its bit still set has published before this.
+            fence(Ordering::SeqCst);
+            while bits != 0 {
+                each(index * BITS + bits.trailing_zeros());
+                bits &= bits - 1;
+            }
+        }
+    }
+
+    /// By the owner: a producer that finds its bit set announces nothing, so a bit that was set by
+    /// mistake must go.
+    pub(crate) fn clear(self, number: u32) {
+        if let Some(word) = self.words.get((number / BITS) as usize) {
+            word.fetch_and(!(1 << (number % BITS)), Ordering::AcqRel);
+        }
+    }
+
+    /// By the owner, when it watches no ring and [asks](ask_for_room) where it waits for room: it
+    /// is about to sleep. It must not if the set is not [empty](Self::is_empty) then, or one of the
+    /// rings that it watched has something, or one that was full has room.
+    pub(crate) fn announce(self) {
+        self.sleeping.store(1, Ordering::Relaxed);
+        // SYNC (sleep, watch, room): the stores before come before those looks.
+        fence(Ordering::SeqCst);
+    }
+
+    /// By the owner: it is awake.
+    pub(crate) fn retire(self) {
+        self.sleeping.store(0, Ordering::Relaxed);
+    }
+}
+
+/// By a ring's consumer: it polls this ring from now on.
+pub(crate) fn watch(watched: &AtomicU32) {
+    watched.store(1, Ordering::Relaxed);
+}
+
+/// By a ring's consumer: it does not poll this ring any more. It must look at the ring once more,
+/// after this or after [`ReadySet::announce`].
+pub(crate) fn unwatch(watched: &AtomicU32) {
+    watched.store(0, Ordering::Relaxed);
+    // SYNC (watch): pairs with the fence in `notify`.
+    fence(Ordering::SeqCst);
+}
+
+/// By a ring's producer: it waits for room. It must look at the ring's head once more, after
+/// [`ReadySet::announce`].
+pub(crate) fn ask_for_room(waiting: &AtomicU32) {
+    waiting.store(1, Ordering::Relaxed);
+}
+
+/// By a ring's consumer, after it has published the head: whether the producer waits for that, and
+/// its bit is to be [set](ReadySet::set).
+pub(crate) fn has_waiter(waiting: &AtomicU32) -> bool {
+    // SYNC (room): the head comes before this look. Pairs with the fence in `announce`.
+    fence(Ordering::SeqCst);
+    waiting.load(Ordering::Relaxed) != 0 && waiting.swap(0, Ordering::Relaxed) != 0
+}
+
+#[cfg(all(test, loom))]
+mod loom {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::{ReadySet, ask_for_room, has_waiter, unwatch};
+    use conduit_portals::sync::{AtomicU32, AtomicU64, Ordering};
+
+    /// A consumer's words, and those of two rings whose only record is a word.
+    #[derive(Debug)]
+    struct Words {
+        sleeping: AtomicU32,
+        summary: AtomicU64,
+        words: [AtomicU64; 1],
+        watched: [AtomicU32; 2],
+        records: [AtomicU32; 2],
+        wakes: AtomicU32,
+        head: AtomicU32,
+        waiting: AtomicU32,
+    }
+
+    fn words(watched: u32) -> Arc<Words> {
+        Arc::new(Words {
+            sleeping: AtomicU32::new(0),
+            summary: AtomicU64::new(0),
+            words: [AtomicU64::new(0)],
+            watched: [AtomicU32::new(watched), AtomicU32::new(0)],
+            records: [AtomicU32::new(0), AtomicU32::new(0)],
+            wakes: AtomicU32::new(0),
+            head: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+        })
+    }
+
+    impl Words {
+        fn set(&self) -> ReadySet<'_> {
+            ReadySet {
+                sleeping: &self.sleeping,
+                summary: &self.summary,
+                words: &self.words,
+            }
+        }
+
+        fn publish(&self, number: u32, record: u32) {
+            let ring = number as usize;
+            self.records[ring].store(record, Ordering::Release);
+            if self.set().notify(&self.watched[ring], number) {
+                self.wakes.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+
+        fn record(&self, ring: usize) -> u32 {
+            self.records[ring].load(Ordering::Acquire)
+        }
+
+        /// The newest records of the rings whose bits are set.
+        fn take(&self, found: &mut [u32; 2]) {
+            let set = self.set();
+            set.take(|number| found[number as usize] = self.record(number as usize));
+        }
+    }
+
+    #[test]
+    fn loom_every_record_is_found_by_its_bit() {
+        loom::model(|| {
+            let words = words(0);
+            let other = words.clone();
+            let producer = thread::spawn(move || {
+                other.publish(1, 1);
+                other.publish(1, 2);
+            });
+            let mut found = [0; 2];
+            words.take(&mut found);
+            producer.join().unwrap();
+            // Nothing was published after this.
+            words.take(&mut found);
+            assert_eq!(found, [0, 2]);
+        });
+    }
+
+    #[test]
+    fn loom_two_producers_share_a_word() {
+        loom::model(|| {
+            let words = words(0);
+            let producers = [0, 1].map(|number| {
+                let other = words.clone();
+                thread::spawn(move || other.publish(number, 1))
+            });
+            let mut found = [0; 2];
+            words.take(&mut found);
+            producers.map(|producer| producer.join().unwrap());
+            words.take(&mut found);
+            assert_eq!(found, [1, 1]);
+        });
+    }
+
+    #[test]
+    fn loom_a_record_is_found_in_a_ring_that_is_watched_no_more() {
+        loom::model(|| {
+            let words = words(1);
+            let other = words.clone();
+            let producer = thread::spawn(move || other.publish(0, 1));
+            unwatch(&words.watched[0]);
+            let seen = words.record(0) == 1;
+            producer.join().unwrap();
+            assert!(seen || !words.set().is_empty());
+        });
+    }
+
+    #[test]
+    fn loom_a_sleeper_has_seen_the_record_or_is_woken() {
+        for watched in [0, 1] {
+            loom::model(move || {
+                let words = words(watched);
+                let other = words.clone();
+                let producer = thread::spawn(move || other.publish(0, 1));
+                unwatch(&words.watched[0]);
+                words.set().announce();
+                let sleeps = words.set().is_empty() && (watched == 0 || words.record(0) == 0);
+                producer.join().unwrap();
+                assert!(!sleeps || words.wakes.load(Ordering::Relaxed) == 1);
+            });
+        }
+    }
+
+    #[test]
+    fn loom_who_waits_for_room_sees_it_or_is_woken() {
+        loom::model(|| {
+            // The owner of the words is the ring's producer.
+            let words = words(0);
+            let other = words.clone();
+            let consumer = thread::spawn(move || {
+                other.head.store(1, Ordering::Release);
+                if has_waiter(&other.waiting) && other.set().set(0) {
+                    other.wakes.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            ask_for_room(&words.waiting);
+            words.set().announce();
+            let sleeps = words.set().is_empty() && words.head.load(Ordering::Acquire) == 0;
+            consumer.join().unwrap();
+            assert!(!sleeps || words.wakes.load(Ordering::Relaxed) == 1);
+        });
+    }
+}
