@@ -1,15 +1,22 @@
-//! Software Portals in shared memory: the ranks of a job on one host, each a process (or, in tests, a part of one).
+//! The network in shared memory between the ranks of a job on one host, each a process (or, in
+//! tests, a part of one).
 //!
-//! Start with [`Shm::start`]; a whole world inside one process is [`in_process`]. Everything else is
-//! [`Ni`](conduit_core::ni::Ni).
+//! Start with `Shm::start`; [`in_process`] makes a whole world inside one process. Everything else
+//! is [`Ni`](conduit_core::ni::Ni).
 //!
-//! Every rank has one nameless file, mapped by all ranks, which holds its event queues, staging pieces and regions
-//! (`layout`). A message is a reservation and a write in a ring of the target's queue (`crate::ring`, `send`), matched when
-//! the target polls that queue (`receive`, [`conduit_portals::matching`]); completions come back the same way. No process ever waits for
-//! another's lock. Nothing has a name in any file system, so nothing is left behind however a rank ends.
+//! Every rank has one nameless file, mapped by all ranks, which holds its event queues, staging
+//! pieces and regions (`layout`). A message is a reservation and a write in a ring of the target's
+//! queue (`crate::ring`, `send`), matched when the target polls that queue (`receive`,
+//! [`conduit_portals::matching`]); completions come back the same way.
 //!
-//! A sender that finds no room gets [`Submit::Again`](conduit_core::ni::Submit::Again). Where it is the target that finds none (a completion finds its queue full), the target keeps that one completion and takes nothing
-//! more from the same ring until it is posted.
+//! **Promises.** No process ever waits for another's lock. Nothing has a name in any file system, so
+//! nothing is left behind however a rank ends. A sender that finds no room gets
+//! [`Submit::Again`](conduit_core::ni::Submit::Again). A target that finds no room for a completion
+//! keeps that one, and takes nothing more from the same ring until it is posted.
+//!
+//! **Costs.** A short message and its reply move one cache line each, or one in all (`reply_slots`).
+//! Up to `CONDUIT_LANE_ABOVE` ranks the rings take memory with the square of their number; above,
+//! ranks share one ring for each queue and lend a few others (`lanes`).
 
 mod adaptive_delay;
 mod bootstrap_info;

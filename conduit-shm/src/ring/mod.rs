@@ -1,44 +1,31 @@
 //! A ring of 64-byte slots in memory that processes share: reservation, publication and release.
 //!
-//! **Positions** are counts of slots since the start; slot `position % capacity` holds it, lap `position / capacity`.
-//! The capacity is a power of two. A message takes `n` slots one after the other; where the ring's end is too near, a
-//! *Skip* covers the rest, and is reserved in one step with the message that comes after it.
+//! **Positions** are counts of slots since the start; slot `position % capacity` holds it, lap
+//! `position / capacity`. The capacity is a power of two. A message takes `n` consecutive slots;
+//! where the ring's end is too near, a *Skip* covers the rest, and is reserved in one step with the
+//! message that comes after it.
 //!
-//! **Publication.** The first word of a message's first slot holds its *tag*, a function of the lap, and its [`Frame`].
-//! Storing it publishes the message, so header, short payload and flag travel as one cache line, and a consumer polls
-//! exactly the line that brings the message. Slots are never cleared. What an earlier lap left in a slot must therefore
-//! not look like the tag that is awaited. The consumer keeps this invariant:
+//! **Publication.** The first word of a message's first slot holds its *tag*, a function of the lap,
+//! and its [`Frame`]. Storing it publishes the message, so header, short payload and flag travel as
+//! one cache line, and a consumer polls exactly the line that brings the message. Slots are never
+//! cleared, so what an earlier lap left in one must not look like the awaited tag. The consumer
+//! keeps this invariant:
 //!
-//! > before the head passes slot `s` in lap `k`, the first word of `s` does not hold the tag of any lap from `k + 1` to
-//! > the one in which `s` is written again.
+//! > before the head passes slot `s` in lap `k`, the first word of `s` does not hold the tag of any
+//! > lap from `k + 1` to the one in which `s` is written again.
 //!
-//! A slot that began a message holds `tag(k)`, which differs. One in the middle of a message (or under a Skip) holds
-//! anything. The consumer reads its first word when it releases the message, and *scrubs* it if it holds a reserved tag:
-//! it writes 0, which has no tag. A *clean* message needs none of this ([`Frame::clean`]): its producer has checked the
-//! bytes while it copied them, and lines that nobody reads stay in the producer's cache.
+//! A slot that began a message holds `tag(k)`, which differs. One inside a message (or under a Skip)
+//! holds anything: the consumer reads its first word when it releases the message, and *scrubs* it
+//! to 0, which has no tag, if it holds a reserved one. A *clean* message needs none of this
+//! ([`Frame::clean`]): its producer has checked the bytes while it copied them.
 //!
-//! **Early wrap.** A flood should go through more memory than a core's cache holds, because a store to a line that is
-//! still in the consumer's cache has to take it from there. Messages that are waited for should use few lines, which
-//! stay in both caches. So a ring is large, and a producer that finds it empty beyond [`LEAST_LAP`] slots ends the lap
-//! there with a wrap marker: a Skip to the ring's end, of which only the first slot is read. The slots that it passes
-//! over are written again in the last lap of an epoch at the latest, which has no early wrap; so the tags of a whole
-//! epoch are reserved ([`ReservedTags`]). Until the consumer has passed the marker, all slots of the next lap but the
-//! marker's own are free, and an ordinary Skip steps over that one. So a short lap does not make the ring small.
+//! **Promises.** No one waits for a lock. A producer that dies between reservation and commit leaves
+//! a hole: its consumers see nothing more of this ring, others' rings go on, and the job ends because
+//! the dead rank is noticed by other means. *SYNC* marks both sides of each ordering.
 //!
-//! **Reply slots.** A producer that waits for a short reply can *offer* the slot of its message for it
-//! ([`Producer::offer`]): the consumer may write the reply there instead of releasing the message as it is. One cache
-//! line then goes there and back, which takes two thirds of the time of two lines that go one way each. An offered slot
-//! is not written again before the reply has been taken, or the head shows that there is none; so a producer may have to
-//! take a reply before there is room behind it. A reply's tag is no message's.
-//!
-//! **Discipline.** A ring has one producing process or many ([`Discipline`]). With one, its tail is private: a locked
-//! instruction would make every message wait until the stores of the one before have left the store buffer (20 million
-//! messages a second were measured instead of 160).
-//!
-//! **A producer that dies** between reservation and commit leaves a hole, and consumers see nothing more of this ring.
-//! No one waits for a lock, and others' rings go on; the job ends because the dead rank is noticed by other means.
-//!
-//! *SYNC* marks both sides of each ordering.
+//! **Costs.** With one producing process ([`Discipline`]) the tail is private: a locked instruction
+//! would make every message wait until the stores of the one before have left the store buffer (20
+//! million messages a second were measured instead of 160).
 
 use conduit_portals::sync::{AtomicU64, Ordering};
 

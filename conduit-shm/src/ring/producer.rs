@@ -1,4 +1,21 @@
 //! The sending end of a ring.
+//!
+//! **Early wrap.** A flood should go through more memory than a core's cache holds, because a store
+//! to a line that is still in the consumer's cache has to take it from there. Messages that are
+//! waited for should use few lines, which stay in both caches. So a ring is large, and a producer
+//! that finds it empty beyond [`LEAST_LAP`](super::LEAST_LAP) slots ends the lap there with a wrap
+//! marker: a Skip to the ring's end, of which only the first slot is read. The slots that it passes
+//! over are written again in the last lap of an epoch at the latest, which has no early wrap; so
+//! the tags of a whole epoch are reserved ([`ReservedTags`]). Until the consumer has passed the
+//! marker, all slots of the next lap but the marker's own are free, and an ordinary Skip steps over
+//! that one. So a short lap does not make the ring small.
+//!
+//! **Reply slots.** A producer that waits for a short reply can *offer* the slot of its message for
+//! it ([`Producer::offer`]): the consumer may write the reply there instead of releasing the
+//! message as it is. One cache line then goes there and back, which takes two thirds of the time of
+//! two lines that go one way each. An offered slot is not written again before the reply has been
+//! taken, or the head shows that there is none; so a producer may have to take a reply before there
+//! is room behind it. A reply's tag is no message's.
 
 use std::sync::atomic::AtomicBool;
 
