@@ -13,9 +13,9 @@ use conduit_core::ni::{
     Put, Ready, Submit,
 };
 use conduit_core::threads::ParSync;
-use conduit_udp::Udp;
+use conduit_udp::job::Udp;
+use conduit_udp::job::{UdpConfig, UdpCounters, in_process};
 use conduit_udp::socket::Options;
-use conduit_udp::start::{UdpConfig, UdpCounters, in_process};
 
 const TRIPS: u32 = 20_000;
 const PUTS: u64 = 1000;

@@ -1,12 +1,8 @@
 //! The settings of the network over UDP.
 
-use conduit_core::ni::Rank;
-use conduit_portals::transport::ProgressThread;
-use seal::Protection;
 use settings::{Kind, MOST_TIME, Percent};
 
-use crate::socket::{FaultConfig, Options, choose, default_source, interfaces};
-use crate::start::{UdpConfig, UdpError};
+use crate::socket::FaultConfig;
 
 /// Largest delay in microseconds: ten seconds, the default dead time.
 const MOST_DELAY: u32 = 10_000_000;
@@ -75,47 +71,5 @@ impl Settings {
             reorder: self.reorder,
             delay: u64::from(self.delay) * 1_000,
         }
-    }
-}
-
-impl UdpConfig {
-    /// The configuration by these settings, for a rank on the host `host`.
-    ///
-    /// # Errors
-    /// There is no such interface.
-    pub fn of(settings: &Settings, host: &str, rank: Rank) -> Result<Self, UdpError> {
-        let failed = |operation, reason: String| UdpError::System {
-            rank,
-            operation,
-            reason,
-        };
-        let interfaces = interfaces()
-            .map_err(|error| failed("the interfaces of this host", error.to_string()))?;
-        let words = settings.interface.as_deref().unwrap_or_default();
-        let interface = choose(&interfaces, words, default_source())
-            .map_err(|error| failed("CONDUIT_UDP_INTERFACE", error.to_string()))?;
-        let mut options = Options::on(interface);
-        if settings.mtu.is_some() {
-            options.mtu = settings.mtu;
-        }
-        options.send_buffer = settings.socket_buffer;
-        options.receive_buffer = settings.socket_buffer;
-        options.offload = settings.offload;
-        let mut config = Self::new(options, host.to_owned());
-        let milliseconds = |ms: u32| u64::from(ms) * 1_000_000;
-        config.protocol.dead_time = milliseconds(settings.dead_time);
-        config.protocol.mtu_timeout = milliseconds(settings.dead_time);
-        config.protocol.probe_interval = milliseconds(settings.probe_interval);
-        config.protocol.idle_time = milliseconds(settings.idle_time);
-        config.protocol.ack_delay = u64::from(settings.ack_delay) * 1_000;
-        config.protocol.window = settings.window;
-        config.protection = match settings.encrypt {
-            true => Protection::Encrypt,
-            false => Protection::Authenticate,
-        };
-        config.faults = settings.faults();
-        config.attend = Some(ProgressThread::period(settings.attend, settings.dead_time));
-        config.portals.arrival_bytes = settings.arrivals;
-        Ok(config)
     }
 }

@@ -5,7 +5,7 @@ use conduit_core::ni::NiError;
 use conduit_ofi::OfiError;
 use conduit_portals::portals4::Portals4Error;
 use conduit_shm::job::ShmError;
-use conduit_udp::start::UdpError;
+use conduit_udp::job::UdpError;
 
 /// The result of a start.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

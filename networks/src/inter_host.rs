@@ -9,8 +9,8 @@ use conduit_ofi::{Connected, Wire};
 use conduit_portals::transport::connections::Connections;
 use conduit_portals::transport::fragment::{Fragment, FragmentHandler, Refused};
 use conduit_portals::transport::{Access, NativeAtomic, PortalsCounters, Remote, Transport, Wait};
-use conduit_udp::Carrier;
-use conduit_udp::start::UdpCounters;
+use conduit_udp::job::Carrier;
+use conduit_udp::job::UdpCounters;
 
 use crate::settings::NetworkSettings;
 

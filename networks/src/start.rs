@@ -11,7 +11,7 @@ use conduit_portals::portals4::{self, Portals4Config};
 use conduit_portals::transport::PortalsConfig;
 use conduit_portals::transport::connections::Connections;
 use conduit_shm::job::{Meeting, Shm, ShmConfig, Stranger};
-use conduit_udp::start::UdpConfig;
+use conduit_udp::job::UdpConfig;
 
 use crate::choice::{Choice, Kind, choose};
 use crate::composite::Composite;
@@ -135,7 +135,7 @@ fn both<M: Mode>(
             )?);
         }
         InterHostConfig::Udp(config) => {
-            conduit_udp::start::start_in(bootstrap, &config, |carrier| {
+            conduit_udp::job::start_in(bootstrap, &config, |carrier| {
                 InterHost::Udp(carrier.into())
             })?
         }

@@ -7,9 +7,9 @@ use crate::fabric::{Disorder, Fabric, FabricTransport};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_portals::transport::PortalsConfig;
-use conduit_udp::Udp;
+use conduit_udp::job::Udp;
+use conduit_udp::job::UdpConfig;
 use conduit_udp::socket::{FaultConfig, Options};
-use conduit_udp::start::UdpConfig;
 use settings::Percent;
 
 /// For ranks on the loopback interface, many jobs at once. `mtu`: bytes of the largest IP packet.

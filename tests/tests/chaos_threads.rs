@@ -17,7 +17,7 @@ use conduit_core::threads::Par;
 use conduit_shm::job::{self, ShmConfig};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::{small, udp};
-use conduit_udp::start::{UdpConfig, in_process};
+use conduit_udp::job::{UdpConfig, in_process};
 
 const RANKS: u32 = 2;
 const THREADS: u32 = 3;

@@ -17,8 +17,8 @@ use conduit_tests::model::Limits;
 use conduit_tests::model::turns::{self, InTurn, Meeting};
 use conduit_tests::small::{least, network, settings};
 use conduit_tests::udp;
+use conduit_udp::job::{self, UdpConfig};
 use conduit_udp::socket::FaultConfig;
-use conduit_udp::start::{self, UdpConfig};
 
 type Rank = Engine<InTurn, Seq>;
 
@@ -536,7 +536,7 @@ fn over_sockets() {
                 },
                 ..udp::config(1500)
             };
-            start::in_process::<Seq>(ranks, &config).expect("the network starts")
+            job::in_process::<Seq>(ranks, &config).expect("the network starts")
         });
     }
 }

@@ -6,8 +6,8 @@ use conduit_tests::conformance::Setup;
 use conduit_tests::conformance::trials::{add, add_with_chaos};
 use conduit_tests::fabric::{Atomics, Disorder, Fabric, FabricTransport};
 use conduit_tests::udp;
-use conduit_udp::Udp;
-use conduit_udp::start::{UdpConfig, in_process};
+use conduit_udp::job::Udp;
+use conduit_udp::job::{UdpConfig, in_process};
 use libtest_mimic::Trial;
 
 /// The portals without the protocol: fragments are handed over in this process, by transports that use what freedom they have,

@@ -16,10 +16,10 @@ use conduit_tests::model::schedule::{Action, Fetch, Ids, Round, Schedule, Step};
 use conduit_tests::model::{Limits, check, check_drawn};
 use conduit_tests::small::without_windows;
 use conduit_tests::udp::{self, with_inject};
-use conduit_udp::Carrier;
-use conduit_udp::Udp;
+use conduit_udp::job::Carrier;
+use conduit_udp::job::Udp;
+use conduit_udp::job::{UdpConfig, in_process};
 use conduit_udp::socket::FaultConfig;
-use conduit_udp::start::{UdpConfig, in_process};
 
 /// Schedules for each configuration of the portals, unless `PROPTEST_CASES` says otherwise.
 const CASES: u32 = 24;

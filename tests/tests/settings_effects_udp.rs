@@ -5,7 +5,7 @@ use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_portals::transport::PortalsConfig;
 use conduit_tests::fabric::{Disorder, Fabric, FabricTransport};
-use conduit_udp::Udp;
+use conduit_udp::job::Udp;
 
 #[path = "settings_effects/cases.rs"]
 mod cases;

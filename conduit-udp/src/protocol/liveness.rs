@@ -4,7 +4,7 @@ use conduit_core::ni::Rank;
 
 use super::config::Config;
 use super::contract::{Failure, Nanos};
-use crate::mix::mixed;
+use super::mix::mixed;
 
 /// First interval between full-sized probes; it doubles each time.
 const FIRST_INTERVAL: Nanos = 5_000_000;

@@ -5,6 +5,13 @@
 //! sends, of any size; a *segment* is what goes into one packet; a *chunk* is the piece of a large
 //! fragment that fills a segment. A *link* is what a rank keeps of a peer that it communicates
 //! with. Loss detection, RTT and congestion control have the words of RFC 9002. See `docs/udp.md`.
+//!
+//! **Promises.** A fragment arrives exactly once and in the order of its channel, or its peer is
+//! reported as failed within the dead time. No packet causes a panic, and none that is not sealed
+//! for this session changes anything.
+//!
+//! **Costs.** One packet for a fragment that fits, acknowledged by packets that go the other way
+//! anyway; no copy of large fragments. A peer without traffic keeps an idle link of 64 bytes.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +24,7 @@ mod counters;
 mod endpoint;
 mod link;
 mod liveness;
+mod mix;
 mod packet;
 mod replay;
 mod rtt;
@@ -34,3 +42,4 @@ pub use contract::{
 pub use counters::Counters;
 pub use endpoint::{Dropped, Endpoint, Received};
 pub use link::LinkStatus;
+pub(crate) use mix::mixed;

@@ -14,8 +14,7 @@ use fastrand::Rng;
 use settings::Percent;
 
 use super::Batch;
-use crate::mix::mixed;
-use crate::protocol::Nanos;
+use crate::protocol::{Nanos, mixed};
 
 /// Which faults are injected; by default none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

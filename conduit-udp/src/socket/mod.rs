@@ -8,6 +8,12 @@
 //!   thread](conduit_portals::transport::ProgressThread);
 //! - [`FaultConfig`] injects faults, for tests.
 //!
+//! **Promises.** No call blocks but those of a [`Waiter`]. A socket that is full, an ICMP error and
+//! a system without offload are no failures: the protocol sends again, or in smaller groups.
+//!
+//! **Costs.** One system call for up to 64 packets to one peer; one for up to 16 groups of packets
+//! that have arrived.
+//!
 //! The control messages of segmentation offload are written here (`system`) instead of using
 //! `quinn-udp`: with that crate the round trip of a small packet over loopback took 4.8 µs, with
 //! plain system calls 3.85 and with these 3.95, because it asks for time stamp, addresses and type
@@ -20,11 +26,11 @@ mod batch;
 mod clock;
 mod connected;
 mod counters;
+mod datagram;
 mod error;
 mod faults;
 mod foreign;
 mod interface;
-mod open;
 mod peers;
 mod system;
 #[cfg(test)]
@@ -35,11 +41,11 @@ mod wire;
 pub use address::{AddressError, UdpAddress};
 pub use batch::Batch;
 pub use counters::SocketCounters;
+pub use datagram::{Buffers, Options, Sent, Socket, largest_payload};
 pub use error::SocketError;
 pub use faults::{FaultConfig, FaultCounters, corrupt};
 pub use foreign::ForeignDatagrams;
 pub use interface::{ChooseError, Interface, choose, default_source, interfaces, list};
-pub use open::{Buffers, Options, Sent, Socket, largest_payload};
 pub use peers::{PeerErrors, Peers};
 pub use wait::Waiter;
 pub use wire::{Machine, Wire};

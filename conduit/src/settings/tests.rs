@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use conduit_ofi::start::OfiConfig;
-use conduit_udp::start::UdpConfig;
+use conduit_udp::job::UdpConfig;
 use credits::Scale;
 use proptest::prelude::*;
 use settings::{Kind, Row, Warning};

@@ -9,7 +9,7 @@ use conduit_ofi::open::OpenOfi;
 use conduit_portals::transport::fragment::{Fragment, FragmentHandler, Refused};
 use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use conduit_portals::transport::{Transport, Wait};
-use conduit_udp::open::OpenUdp;
+use conduit_udp::peers::OpenUdp;
 
 /// A network between hosts.
 #[derive(Debug)]

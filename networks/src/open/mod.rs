@@ -5,7 +5,7 @@ mod far;
 mod pair;
 mod settings;
 
-pub use conduit_udp::open::{Family, OpenError as UdpError};
+pub use conduit_udp::peers::{Family, OpenError as UdpError};
 pub use far::Far;
 pub use pair::{IsNear, Pair};
 pub use settings::{OpenSettings, Settings};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use conduit_ofi::open::{OpenConfig as OfiConfig, OpenError as OfiError, OpenOfi};
 use conduit_shm::peers::{Local, LocalConfig, LocalError};
-use conduit_udp::open::{OpenConfig as UdpConfig, OpenUdp};
+use conduit_udp::peers::{OpenConfig as UdpConfig, OpenUdp};
 use conduit_udp::socket::SocketError as UdpSocketError;
 use rustix::io::Errno;
 use seal::Secret;
@@ -189,7 +189,7 @@ fn secret(
 }
 
 fn udp(choice: &Choice<'_>, settings: &Settings) -> Result<OpenUdp, OpenError> {
-    use conduit_udp::open::Trust;
+    use conduit_udp::peers::Trust;
     let trust = match secret(choice, settings, "udp")? {
         Some(secret) => Trust::Secret(secret),
         None => Trust::Unauthenticated,

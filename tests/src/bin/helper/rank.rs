@@ -10,9 +10,9 @@ use conduit_shm::job::{Shm, ShmConfig};
 use conduit_tests::any::AnyNi;
 use conduit_tests::conformance::{Patience, World};
 use conduit_tests::{programs, udp as udp_of_tests};
-use conduit_udp::Udp;
+use conduit_udp::job::Udp;
+use conduit_udp::job::start;
 use conduit_udp::socket::{FaultConfig, Options};
-use conduit_udp::start::start;
 use pmi::client::Connection;
 
 /// Job start over the launcher's PMI.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conduit_core::ni::Rank;
-use conduit_portals::transport::{Transport, Wait};
+use conduit_portals::transport::{SoftPortals, Transport, Wait};
 
 use crate::protocol::{
     Counters, Dropped, Endpoint, Fragment, FragmentHandler, LinkStatus, Nanos, Received, Refused,
@@ -65,6 +65,9 @@ impl Machine for Endpoint {
         Endpoint::transmit(self, now, buffer, seal, handler)
     }
 }
+
+/// One rank's end of the network over UDP.
+pub type Udp<M, T = Carrier> = SoftPortals<M, T>;
 
 /// One rank's wire, and the names of all ranks' hosts, for errors.
 #[derive(Debug)]

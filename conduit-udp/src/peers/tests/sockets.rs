@@ -9,7 +9,7 @@ use seal::Secret;
 use settings::Percent;
 
 use super::app::{App, COPIED, READ};
-use crate::open::{Family, OpenConfig, OpenError, OpenUdp, Trust};
+use crate::peers::{Family, OpenConfig, OpenError, OpenUdp, Trust};
 use crate::protocol::{Failure, Refused};
 use crate::socket::FaultConfig;
 

@@ -38,7 +38,7 @@ use std::collections::{BTreeSet, VecDeque};
 use conduit_core::ni::Rank;
 
 use super::address::Address;
-use super::peers::Peers;
+use super::table::Peers;
 use crate::protocol::{Failure, Nanos};
 
 pub(super) use crypto::Crypto;

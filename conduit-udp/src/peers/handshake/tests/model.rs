@@ -7,8 +7,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use conduit_core::ni::Rank;
 
 use super::toy::Toy;
-use crate::open::address::Address;
-use crate::open::handshake::{Event, Handshakes, State};
+use crate::peers::address::Address;
+use crate::peers::handshake::{Event, Handshakes, State};
 use crate::protocol::Nanos;
 
 const MS: Nanos = 1_000_000;

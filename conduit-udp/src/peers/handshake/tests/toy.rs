@@ -4,9 +4,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use conduit_core::ni::Rank;
 
-use crate::open::handshake::Crypto;
-use crate::open::handshake::crypto::Label;
-use crate::open::handshake::message::Tag;
+use crate::peers::handshake::Crypto;
+use crate::peers::handshake::crypto::Label;
+use crate::peers::handshake::message::Tag;
 
 fn hash(key: u64, label: &Label, parts: &[&[u8]]) -> u64 {
     let mut hasher = DefaultHasher::new();

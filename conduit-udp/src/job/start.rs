@@ -1,149 +1,19 @@
 //! Job start over UDP: every rank opens its socket and exchanges addresses with the others.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use conduit_core::bootstrap::{Bootstrap, BootstrapError};
+use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
-
 use conduit_portals::host::host;
-use conduit_portals::transport::{PortalsConfig, PortalsCounters, ProgressThread, Transport};
+use conduit_portals::transport::Transport;
+use seal::{Exchange, Sealer, random_incarnation};
 
-use crate::protocol::{Config, Counters, Endpoint};
-use crate::socket::{
-    FaultConfig, FaultCounters, ForeignDatagrams, Options, Peers, Socket, SocketCounters,
-    SocketError, UdpAddress, Wire, interfaces, list,
-};
-use crate::{Carrier, Udp};
-use seal::{Exchange, ExchangeError, Protection, Sealer, random_incarnation};
-
-/// The configuration of the network over UDP. The same on all ranks, except for address and host.
-#[derive(Debug, Clone)]
-pub struct UdpConfig {
-    /// This rank's socket.
-    pub options: Options,
-    /// This rank's host, for errors.
-    pub host: String,
-    /// The protocol's limits and times. Rank, size, packet size and socket buffer are filled in at
-    /// start.
-    pub protocol: Config,
-    /// The portals' limits.
-    pub portals: PortalsConfig,
-    /// How packets are sealed.
-    pub protection: Protection,
-    /// The file with the job's secret.
-    pub secret_file: Option<PathBuf>,
-    /// Injected faults, for tests.
-    pub faults: FaultConfig,
-    /// How long a rank may compute before the progress thread makes progress for it; `None`: no
-    /// thread.
-    pub attend: Option<Duration>,
-}
-
-impl UdpConfig {
-    /// Default limits, with these options of the socket.
-    pub fn new(options: Options, host: String) -> Self {
-        Self {
-            options,
-            host,
-            protocol: Config::default(),
-            portals: PortalsConfig::default(),
-            protection: Protection::default(),
-            secret_file: None,
-            faults: FaultConfig::default(),
-            attend: Some(ProgressThread::PERIOD),
-        }
-    }
-}
-
-/// Why the network could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum UdpError {
-    /// The exchange at job start failed.
-    #[error(transparent)]
-    Bootstrap(#[from] BootstrapError),
-    /// The socket could not be opened.
-    #[error("udp start on rank {rank}: {error}")]
-    Socket {
-        /// This rank.
-        rank: Rank,
-        /// Why.
-        error: SocketError,
-    },
-    /// Keys can't be exchanged.
-    #[error("udp start on rank {rank}: {error}")]
-    Exchange {
-        /// This rank.
-        rank: Rank,
-        /// Why.
-        error: ExchangeError,
-    },
-    /// The operating system refused.
-    #[error("udp start on rank {rank}: {operation}: {reason}")]
-    System {
-        /// This rank.
-        rank: Rank,
-        /// What was asked.
-        operation: &'static str,
-        /// The system's words.
-        reason: String,
-    },
-    /// What a peer says of itself can't be read.
-    #[error("udp start: rank {rank} can't read what rank {peer} says of itself: {reason}")]
-    Peer {
-        /// This rank.
-        rank: Rank,
-        /// The peer.
-        peer: Rank,
-        /// What is wrong.
-        reason: String,
-    },
-    /// Two ranks can't reach each other.
-    #[error(
-        "udp start: rank {rank} has the address {ours}, rank {peer} on host {host} has {theirs}: one is IPv4 and one is \
-         IPv6 (setting CONDUIT_UDP_INTERFACE)"
-    )]
-    Family {
-        /// This rank.
-        rank: Rank,
-        /// Its address.
-        ours: String,
-        /// The other rank.
-        peer: Rank,
-        /// Its host.
-        host: String,
-        /// Its address.
-        theirs: String,
-    },
-    /// Two hosts have the same address.
-    #[error(
-        "udp start on rank {rank}: {ranks} have the address {address}, which belongs to a network \
-         inside each host; choose another by CONDUIT_UDP_INTERFACE. This host has {offered}"
-    )]
-    SameAddress {
-        /// This rank.
-        rank: Rank,
-        /// A rank of each host, with the host's name.
-        ranks: String,
-        /// The address.
-        address: IpAddr,
-        /// The interfaces of this rank's host.
-        offered: String,
-    },
-    /// Another rank could not start.
-    #[error("udp start: rank {peer} failed: {reason}")]
-    PeerFailed {
-        /// The rank that failed.
-        peer: Rank,
-        /// Its own error.
-        reason: String,
-    },
-}
+use super::{Carrier, Udp, UdpConfig, UdpError};
+use crate::protocol::{Config, Endpoint};
+use crate::socket::{Peers, Socket, UdpAddress, Wire, interfaces, list};
 
 fn system(rank: Rank, operation: &'static str) -> impl FnOnce(std::io::Error) -> UdpError {
     move |error| UdpError::System {
@@ -357,61 +227,6 @@ fn assemble<M: Mode, T: Transport + 'static>(
     Ok(udp)
 }
 
-/// All counters of a rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UdpCounters {
-    /// The portals'.
-    pub portals: PortalsCounters,
-    /// The protocol's.
-    pub protocol: Counters,
-    /// The socket's.
-    pub socket: SocketCounters,
-    /// Datagrams that no rank of the job made.
-    pub foreign: ForeignDatagrams,
-    /// Injected faults, if any are set.
-    pub faults: Option<FaultCounters>,
-    /// Bytes of memory that the protocol takes now.
-    pub memory: usize,
-}
-
-impl UdpCounters {
-    /// The counters so far.
-    pub fn of(portals: &PortalsCounters, carrier: &Carrier) -> Self {
-        Self {
-            portals: *portals,
-            protocol: carrier.counters(),
-            socket: carrier.socket_counters(),
-            foreign: carrier.foreign(),
-            faults: carrier.fault_counters(),
-            memory: carrier.memory(),
-        }
-    }
-
-    /// A report of all counters that are not zero, a line for each part.
-    pub fn report(&self, rank: Rank) -> String {
-        let mut text = String::new();
-        let portals = self.portals.each();
-        let faults = self.faults.map(|faults| ("faults", faults.each().into()));
-        let parts: [(&str, Vec<(&'static str, u64)>); 4] = [
-            ("portals", portals.into()),
-            ("protocol", self.protocol.each().collect()),
-            ("socket", self.socket.each().into()),
-            ("protocol's memory", vec![("bytes", self.memory as u64)]),
-        ];
-        for (part, counts) in parts.into_iter().chain(faults) {
-            let _ = write!(text, "rank {rank}: udp {part}:");
-            for (name, count) in counts.iter().filter(|(_, count)| *count > 0) {
-                let _ = write!(text, " {name} {count}");
-            }
-            text.push('\n');
-        }
-        if self.foreign.datagrams > 0 {
-            let _ = writeln!(text, "rank {rank}: udp: {}", self.foreign);
-        }
-        text
-    }
-}
-
 /// A whole job within this process, over real sockets of this host, for tests. Each rank may run in
 /// a thread of its own (if the mode allows), or one thread drives all in turn.
 ///
@@ -436,8 +251,11 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::{Barrier, Mutex};
 
+    use conduit_core::bootstrap::BootstrapError;
     use conduit_core::threads::{Par, ParSync};
-    use seal::{Seal, TAG};
+    use seal::{Protection, Seal, TAG};
+
+    use crate::socket::Options;
 
     use super::*;
 

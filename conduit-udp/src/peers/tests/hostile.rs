@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::app::{COPIED, READ};
 use super::world::{Datagram, MS, World, address, own, source};
-use crate::open::NodesOwn;
+use crate::peers::NodesOwn;
 use crate::protocol::{Failure, Nanos, Refused};
 use crate::socket::{Machine, corrupt};
 

@@ -9,9 +9,9 @@ use fastrand::Rng;
 use seal::{Protection, Secret, SessionSealer};
 
 use super::app::App;
-use crate::open::NodesOwn;
-use crate::open::address::Address;
-use crate::open::node::Node;
+use crate::peers::NodesOwn;
+use crate::peers::address::Address;
+use crate::peers::node::Node;
 use crate::protocol::{Config, Nanos, Refused};
 use crate::socket::Machine;
 

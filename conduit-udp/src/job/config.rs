@@ -1,0 +1,94 @@
+//! The configuration of a rank's network, and what the settings make of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use conduit_core::ni::Rank;
+use conduit_portals::transport::{PortalsConfig, ProgressThread};
+use seal::Protection;
+
+use super::UdpError;
+use crate::protocol::Config;
+use crate::settings::Settings;
+use crate::socket::{FaultConfig, Options, choose, default_source, interfaces};
+
+/// The configuration of the network over UDP. The same on all ranks, except for address and host.
+#[derive(Debug, Clone)]
+pub struct UdpConfig {
+    /// This rank's socket.
+    pub options: Options,
+    /// This rank's host, for errors.
+    pub host: String,
+    /// The protocol's limits and times. Rank, size, packet size and socket buffer are filled in at
+    /// start.
+    pub protocol: Config,
+    /// The portals' limits.
+    pub portals: PortalsConfig,
+    /// How packets are sealed.
+    pub protection: Protection,
+    /// The file with the job's secret.
+    pub secret_file: Option<PathBuf>,
+    /// Injected faults, for tests.
+    pub faults: FaultConfig,
+    /// How long a rank may compute before the progress thread makes progress for it; `None`: no
+    /// thread.
+    pub attend: Option<Duration>,
+}
+
+impl UdpConfig {
+    /// Default limits, with these options of the socket.
+    pub fn new(options: Options, host: String) -> Self {
+        Self {
+            options,
+            host,
+            protocol: Config::default(),
+            portals: PortalsConfig::default(),
+            protection: Protection::default(),
+            secret_file: None,
+            faults: FaultConfig::default(),
+            attend: Some(ProgressThread::PERIOD),
+        }
+    }
+}
+
+impl UdpConfig {
+    /// The configuration by these settings, for a rank on the host `host`.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn of(settings: &Settings, host: &str, rank: Rank) -> Result<Self, UdpError> {
+        let failed = |operation, reason: String| UdpError::System {
+            rank,
+            operation,
+            reason,
+        };
+        let interfaces = interfaces()
+            .map_err(|error| failed("the interfaces of this host", error.to_string()))?;
+        let words = settings.interface.as_deref().unwrap_or_default();
+        let interface = choose(&interfaces, words, default_source())
+            .map_err(|error| failed("CONDUIT_UDP_INTERFACE", error.to_string()))?;
+        let mut options = Options::on(interface);
+        if settings.mtu.is_some() {
+            options.mtu = settings.mtu;
+        }
+        options.send_buffer = settings.socket_buffer;
+        options.receive_buffer = settings.socket_buffer;
+        options.offload = settings.offload;
+        let mut config = Self::new(options, host.to_owned());
+        let milliseconds = |ms: u32| u64::from(ms) * 1_000_000;
+        config.protocol.dead_time = milliseconds(settings.dead_time);
+        config.protocol.mtu_timeout = milliseconds(settings.dead_time);
+        config.protocol.probe_interval = milliseconds(settings.probe_interval);
+        config.protocol.idle_time = milliseconds(settings.idle_time);
+        config.protocol.ack_delay = u64::from(settings.ack_delay) * 1_000;
+        config.protocol.window = settings.window;
+        config.protection = match settings.encrypt {
+            true => Protection::Encrypt,
+            false => Protection::Authenticate,
+        };
+        config.faults = settings.faults();
+        config.attend = Some(ProgressThread::period(settings.attend, settings.dead_time));
+        config.portals.arrival_bytes = settings.arrivals;
+        Ok(config)
+    }
+}

@@ -1,0 +1,65 @@
+//! All counters of a rank, and their report.
+
+use std::fmt::Write as _;
+
+use conduit_core::ni::Rank;
+use conduit_portals::transport::PortalsCounters;
+
+use super::Carrier;
+use crate::protocol::Counters;
+use crate::socket::{FaultCounters, ForeignDatagrams, SocketCounters};
+
+/// All counters of a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdpCounters {
+    /// The portals'.
+    pub portals: PortalsCounters,
+    /// The protocol's.
+    pub protocol: Counters,
+    /// The socket's.
+    pub socket: SocketCounters,
+    /// Datagrams that no rank of the job made.
+    pub foreign: ForeignDatagrams,
+    /// Injected faults, if any are set.
+    pub faults: Option<FaultCounters>,
+    /// Bytes of memory that the protocol takes now.
+    pub memory: usize,
+}
+
+impl UdpCounters {
+    /// The counters so far.
+    pub fn of(portals: &PortalsCounters, carrier: &Carrier) -> Self {
+        Self {
+            portals: *portals,
+            protocol: carrier.counters(),
+            socket: carrier.socket_counters(),
+            foreign: carrier.foreign(),
+            faults: carrier.fault_counters(),
+            memory: carrier.memory(),
+        }
+    }
+
+    /// A report of all counters that are not zero, a line for each part.
+    pub fn report(&self, rank: Rank) -> String {
+        let mut text = String::new();
+        let portals = self.portals.each();
+        let faults = self.faults.map(|faults| ("faults", faults.each().into()));
+        let parts: [(&str, Vec<(&'static str, u64)>); 4] = [
+            ("portals", portals.into()),
+            ("protocol", self.protocol.each().collect()),
+            ("socket", self.socket.each().into()),
+            ("protocol's memory", vec![("bytes", self.memory as u64)]),
+        ];
+        for (part, counts) in parts.into_iter().chain(faults) {
+            let _ = write!(text, "rank {rank}: udp {part}:");
+            for (name, count) in counts.iter().filter(|(_, count)| *count > 0) {
+                let _ = write!(text, " {name} {count}");
+            }
+            text.push('\n');
+        }
+        if self.foreign.datagrams > 0 {
+            let _ = writeln!(text, "rank {rank}: udp: {}", self.foreign);
+        }
+        text
+    }
+}
