@@ -15,7 +15,7 @@
 use std::ffi::{CStr, CString, c_int};
 use std::fmt;
 use std::iter;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ptr::{self, NonNull};
 
 use libfabric_sys::{
@@ -24,8 +24,6 @@ use libfabric_sys::{
     FI_MSG, FI_MULTI_RECV, FI_ORDER_SAS, FI_PROGRESS_UNSPEC, FI_RM_ENABLED, FI_RMA, FI_SOURCE,
     FI_THREAD_DOMAIN, Library, fi_ep_type, fi_info, fi_major, fi_minor, fi_progress, fi_version,
 };
-
-use crate::open::socket_address;
 
 /// Capabilities and flags to ask for, the best first: of two offers for the same device the first
 /// counts.
@@ -48,6 +46,18 @@ const UNIFIED: fi_progress = 3;
 /// The registration modes that this network supports.
 const MR_MODES: c_int =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+
+/// Reads a socket address as libfabric has it.
+pub(crate) fn socket_address(raw: &[u8]) -> Option<SocketAddr> {
+    let family = u16::from_ne_bytes(*raw.first_chunk()?);
+    let port = u16::from_be_bytes(*raw.get(2..)?.first_chunk()?);
+    let ip = match (i32::from(family), raw.len()) {
+        (libc::AF_INET, 16) => IpAddr::from(*raw[4..].first_chunk::<4>()?),
+        (libc::AF_INET6, 28) => IpAddr::from(*raw[8..].first_chunk::<16>()?),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
 
 /// What is asked of a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,13 +1,8 @@
 //! The settings of the network over libfabric.
 
-use std::time::Duration;
-
-use conduit_portals::transport::ProgressThread;
-use seal::Protection;
 use settings::{Kind, MOST_TIME};
 
-use crate::provider::Hints;
-use crate::start::{OfiConfig, Which};
+use crate::library::Which;
 
 settings::group! {
     /// The settings of the network over libfabric.
@@ -52,33 +47,5 @@ impl Settings {
     #[must_use]
     pub fn which(&self) -> Which {
         Which::named(self.library.as_deref().unwrap_or_default())
-    }
-}
-
-impl OfiConfig {
-    /// The configuration by these settings for a rank on the host `host`; `one_host`: all ranks are
-    /// on it.
-    pub fn of(settings: &Settings, host: &str, one_host: bool) -> Self {
-        let hints = Hints {
-            provider: settings.provider.clone(),
-            domain: settings.domain.clone(),
-            one_host,
-            ..Hints::default()
-        };
-        let mut config = Self::new(hints, host.to_owned());
-        config.library = settings.which();
-        config.wire.dead_time = Duration::from_millis(settings.dead_time.into());
-        config.wire.receives = settings.receives;
-        config.wire.receive_bytes = settings.receive_bytes;
-        config.protection = match (settings.encrypt, settings.authenticate) {
-            (true, _) => Some(Protection::Encrypt),
-            (false, true) => Some(Protection::Authenticate),
-            (false, false) => None,
-        };
-        config.portals.arrival_bytes = settings.arrivals;
-        // Fits: the setting has a limit.
-        config.connections = settings.connections as u16;
-        config.attend = Some(ProgressThread::period(settings.attend, settings.dead_time));
-        config
     }
 }

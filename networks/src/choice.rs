@@ -22,7 +22,7 @@ pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
 /// Whether a network can be used here, or why not.
 fn usable_here(name: &str, ofi: &OfiSettings, portals4: &Portals4Settings) -> Result<(), String> {
     match name {
-        "ofi" => conduit_ofi::start::library(&ofi.which()).map(drop),
+        "ofi" => ofi.which().load().map(drop),
         "portals4" => portals4::start::library(portals4.library.as_deref()).map(drop),
         _ => Ok(()),
     }

@@ -2,7 +2,7 @@
 
 use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::NiError;
-use conduit_ofi::OfiError;
+use conduit_ofi::job::OfiError;
 use conduit_portals::portals4::Portals4Error;
 use conduit_shm::job::ShmError;
 use conduit_udp::job::UdpError;

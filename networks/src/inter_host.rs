@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conduit_core::ni::{AtomicOp, AtomicType, Rank};
-use conduit_ofi::{Connected, Wire};
+use conduit_ofi::wire::Wire;
+use conduit_ofi::wire::connected::Connected;
 use conduit_portals::transport::connections::Connections;
 use conduit_portals::transport::fragment::{Fragment, FragmentHandler, Refused};
 use conduit_portals::transport::{Access, NativeAtomic, PortalsCounters, Remote, Transport, Wait};

@@ -6,7 +6,7 @@ use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_core::stderr;
 use conduit_core::threads::Mode;
-use conduit_ofi::start::OfiConfig;
+use conduit_ofi::job::OfiConfig;
 use conduit_portals::portals4::{self, Portals4Config};
 use conduit_portals::transport::PortalsConfig;
 use conduit_portals::transport::connections::Connections;
@@ -141,7 +141,7 @@ fn both<M: Mode>(
         }
         InterHostConfig::Ofi(config) => {
             let (rank, force) = (bootstrap.rank(), settings.shm.lane_force_switch);
-            conduit_ofi::start::start_in(bootstrap, &config, |wire, beside| {
+            conduit_ofi::job::start_in(bootstrap, &config, |wire, beside| {
                 Ok(match beside {
                     None => InterHost::Ofi(wire.into()),
                     Some(beside) => {

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use conduit_ofi::job::OfiConfig;
+use conduit_ofi::library::Which;
 use conduit_ofi::provider::Hints;
-use conduit_ofi::start::{OfiConfig, Which, library};
 use conduit_ofi::wire::WireConfig;
 use conduit_portals::transport::PortalsConfig;
 use seal::Protection;
@@ -33,7 +34,7 @@ pub fn libraries() -> Vec<Fabric> {
     let all = [("system", Which::System), ("vendored", Which::Vendored)];
     let all = all.map(|(name, which)| Fabric { name, which });
     all.into_iter()
-        .filter(|fabric| match library(&fabric.which) {
+        .filter(|fabric| match fabric.which.load() {
             Ok(_) => true,
             Err(reason) => {
                 eprintln!("not tested with the {} libfabric: {reason}", fabric.name);

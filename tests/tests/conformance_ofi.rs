@@ -1,7 +1,8 @@
 //! Every case of the conformance suite for the network over libfabric.
 
 use conduit_core::threads::{Mode, Par, Seq};
-use conduit_ofi::start::{OfiConfig, Which, in_process};
+use conduit_ofi::job::{OfiConfig, in_process};
+use conduit_ofi::library::Which;
 use conduit_tests::conformance::Setup;
 use conduit_tests::conformance::trials::add;
 use conduit_tests::ofi;

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use conduit_ofi::start::Which;
+use conduit_ofi::library::Which;
 use conduit_run::{How, Launch};
 use conduit_tests::job::{Job, Running, shared_memory};
 use conduit_tests::{ofi, pace};

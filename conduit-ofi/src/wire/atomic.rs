@@ -10,8 +10,8 @@ use conduit_portals::transport::fragment::Refused;
 use conduit_portals::transport::{NativeAtomic, Remote};
 use libfabric_sys::{FI_EAGAIN, fi_compare_atomic, fi_fetch_atomic};
 
-use crate::slots::Operation;
-use crate::watch::Call;
+use crate::wire::slots::Operation;
+use crate::wire::watch::Call;
 
 use super::Wire;
 use super::atomic_ops::{EACH, RESULT, datatype, op, put};

@@ -7,7 +7,7 @@ use libfabric_sys::{
     fi_compare_atomicvalid, fi_datatype, fi_fetch_atomicvalid, fi_op,
 };
 
-use crate::objects::Objects;
+use crate::wire::objects::Objects;
 
 /// Bytes between operand, comparand and result in an operation's buffer.
 pub(super) const EACH: usize = 8;

@@ -10,10 +10,10 @@ use libfabric_sys::{
     FI_REMOTE_WRITE, FI_SEND, FI_WRITE, fi_msg_rma, fi_read, fi_rma_iov, fi_writemsg, iovec,
 };
 
-use crate::failure;
-use crate::objects::{Refusal, Registered};
-use crate::slots::Operation;
-use crate::watch::Call;
+use crate::wire::failure;
+use crate::wire::objects::{Refusal, Registered};
+use crate::wire::slots::Operation;
+use crate::wire::watch::Call;
 
 use super::Wire;
 use super::scope::Scope;

@@ -13,11 +13,12 @@ use libfabric_sys::{
 };
 use seal::{Protection, Seal};
 
-use crate::frame::{EARLY, Frame, HEADER, Kind};
-use crate::liveness::Liveness;
+use crate::job::{OfiConfig, wires};
+use crate::library::Which;
 use crate::provider::{Hints, choose};
-use crate::start::{OfiConfig, Which, library, wires};
 use crate::testing::libraries;
+use crate::wire::frame::{EARLY, Frame, HEADER, Kind};
+use crate::wire::liveness::Liveness;
 
 use super::*;
 
@@ -170,7 +171,7 @@ struct Intruder {
 
 impl Intruder {
     fn new(which: &Which, job: &Job) -> Self {
-        let library = library(which).expect("loaded before");
+        let library = which.load().expect("loaded before");
         let offer = choose(&library, &hints()).map_err(|(reason, _)| reason);
         let objects = Objects::open(offer.expect("tcp"), 1 << 14).expect("an endpoint");
         let address = job.wires[0].scope.address(0).expect("the first rank");

@@ -6,17 +6,35 @@
 //! in the link's queue. Receives are posted for messages of any rank, into buffers that take
 //! several messages (`FI_MULTI_RECV`) if the provider can, so their cost does not grow with the
 //! job.
+//!
+//! **Promises.** A peer that owes an answer and is silent for the dead time has failed. After
+//! [`abandon`](Transport::abandon) no memory of the caller is touched, even if the endpoint has to
+//! be closed for that. What a peer sends is checked; frames that make no sense are counted and
+//! dropped.
+//!
+//! **Costs.** [`WireConfig`] says what buffers take, whatever the size of the job; a peer takes a
+//! link while there is traffic, and a few bytes when it has been idle.
 
 mod atomic;
 mod atomic_ops;
+mod buffers;
 pub mod connected;
 mod direct;
+pub(crate) mod failure;
+mod frame;
 #[cfg(test)]
 mod intruder;
-pub(crate) mod open;
+mod link;
+pub(crate) mod liveness;
+pub(crate) mod neighbours;
+pub(crate) mod objects;
 mod receive;
 pub(crate) mod scope;
 mod send;
+pub(crate) mod sessions;
+mod slots;
+mod wait;
+pub(crate) mod watch;
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -29,18 +47,16 @@ use conduit_portals::transport::{NativeAtomic, PortalsCounters, Transport, Wait}
 use libfabric_sys::{FI_ADDR_UNSPEC, FI_READ, FI_RECV, FI_SEND, FI_WRITE, fi_addr_t};
 use seal::TAG;
 
-use crate::buffers::Buffers;
-use crate::failure;
-use crate::link::{Link, Links};
-use crate::liveness::{CHECKS, Nanos, Verdict};
-use crate::objects::{Objects, Refusal, Registered};
-use crate::slots::Slots;
-use crate::wait::Waiter;
-use crate::watch::{Call, Calls, Watch, Watched};
-
 use atomic_ops::Atomics;
+use buffers::Buffers;
+use link::{Link, Links};
+use liveness::{CHECKS, Nanos, Verdict};
+use objects::{Objects, Refusal, Registered};
 pub(crate) use scope::{Addresses, Hosts};
 use scope::{FixedJob, Quiet, Scope};
+use slots::Slots;
+use wait::Waiter;
+use watch::{Call, Calls, Watch, Watched};
 
 /// Sizes of a [`Wire`]. What they cost does not grow with the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +109,7 @@ impl WireConfig {
 /// Bytes of a small buffer: a tiny fragment in its frame.
 pub(crate) const SMALL: usize = 1 << 10;
 const _: () =
-    assert!(crate::frame::HEADER + conduit_portals::transport::fragment::MAX_TINY + TAG <= SMALL);
+    assert!(frame::HEADER + conduit_portals::transport::fragment::MAX_TINY + TAG <= SMALL);
 
 /// In jobs of at most so many ranks all addresses are inserted at start if the provider reports
 /// sources, so that it knows them from the first message on. In a larger job that would take much

@@ -13,12 +13,12 @@ use libfabric_sys::{
 };
 use seal::{Seal, TAG};
 
-use crate::failure;
-use crate::frame::{Frame, HEADER, Kind, whole_number};
-use crate::link::{Arriving, Link};
-use crate::objects::Refusal;
-use crate::slots::Operation;
-use crate::watch::Call;
+use crate::wire::failure;
+use crate::wire::frame::{Frame, HEADER, Kind, whole_number};
+use crate::wire::link::{Arriving, Link};
+use crate::wire::objects::Refusal;
+use crate::wire::slots::Operation;
+use crate::wire::watch::Call;
 
 use super::atomic_ops::result;
 use super::scope::Scope;

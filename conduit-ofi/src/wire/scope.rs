@@ -7,8 +7,8 @@ use std::time::Duration;
 use conduit_core::ni::Rank;
 use seal::{Seal, Sealer};
 
-use crate::liveness::Nanos;
-use crate::neighbours::Neighbours;
+use crate::wire::liveness::Nanos;
+use crate::wire::neighbours::Neighbours;
 
 /// Whose frames a wire carries. All of it is known at compile time, so that a fixed job pays
 /// nothing for open networks.

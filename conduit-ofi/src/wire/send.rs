@@ -8,11 +8,11 @@ use conduit_portals::transport::fragment::{FragmentHandler, Refused};
 use libfabric_sys::{FI_EAGAIN, FI_ENOMEM, fi_inject, fi_send, fi_sendv, iovec};
 use seal::{Seal, TAG};
 
-use crate::frame::{Frame, HEADER, Kind, LONG_HEADER};
-use crate::link::{Link, Sending};
-use crate::objects::Objects;
-use crate::slots::Operation;
-use crate::watch::Call;
+use crate::wire::frame::{Frame, HEADER, Kind, LONG_HEADER};
+use crate::wire::link::{Link, Sending};
+use crate::wire::objects::Objects;
+use crate::wire::slots::Operation;
+use crate::wire::watch::Call;
 
 use super::scope::Scope;
 use super::{SMALL, Wire, elapsed};

@@ -11,8 +11,8 @@ use conduit_core::kernel::{Blocking, Completion};
 use conduit_core::messages::Payload;
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
-use conduit_ofi::Ofi;
-use conduit_ofi::start::{OfiConfig, start};
+use conduit_ofi::job::Ofi;
+use conduit_ofi::job::{OfiConfig, start};
 
 use crate::Error;
 use crate::limits::alone::Private;

@@ -16,8 +16,9 @@ mod rows;
 
 use anyhow::Context;
 use clap::Args;
+use conduit_ofi::job::OfiConfig;
+use conduit_ofi::library::Which;
 use conduit_ofi::provider::{Hints, choose};
-use conduit_ofi::start::{OfiConfig, Which, library};
 use libfabric_sys::{Library, fi_version};
 use serde::{Deserialize, Serialize};
 
@@ -129,7 +130,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
         return Ok(true);
     }
     // Known before any job starts, and said once.
-    let library = library(&Which::named(&options.library)).map_err(anyhow::Error::msg)?;
+    let library = (Which::named(&options.library).load()).map_err(anyhow::Error::msg)?;
     eprintln!("{library:?}");
     let pingpong = Program::find(&Which::named(&options.library))?;
     let (mut figures, mut wanted_of_all) = (Vec::new(), 0);
@@ -236,7 +237,7 @@ fn measure(side: &Side<'_>, order: &Order) -> anyhow::Result<Vec<Figure>> {
     };
     let end = End::open(side, &config, SEGMENT)?;
     let source = Private::new(SEGMENT);
-    let loaded = || library(&which).map_err(bare::failed);
+    let loaded = || which.load().map_err(bare::failed);
     // The very same offer for both.
     let offer = choose(&loaded()?, &config.hints).map_err(|(reason, _)| bare::failed(reason))?;
     if side.rank() == 0 {

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use conduit_ofi::start::Which;
+use conduit_ofi::library::Which;
 
 use crate::figure::{Figure, Subject, Unit};
 use crate::peers::tools::{fi_pingpong, on_path};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use conduit_ofi::start::OfiConfig;
+use conduit_ofi::job::OfiConfig;
 use conduit_udp::job::UdpConfig;
 use credits::Scale;
 use proptest::prelude::*;

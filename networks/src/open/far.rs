@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conduit_core::ni::Rank;
-use conduit_ofi::open::OpenOfi;
+use conduit_ofi::peers::OpenOfi;
 use conduit_portals::transport::fragment::{Fragment, FragmentHandler, Refused};
 use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use conduit_portals::transport::{Transport, Wait};

@@ -12,7 +12,7 @@ pub use settings::{OpenSettings, Settings};
 
 use std::time::Duration;
 
-use conduit_ofi::open::{OpenConfig as OfiConfig, OpenError as OfiError, OpenOfi};
+use conduit_ofi::peers::{OpenConfig as OfiConfig, OpenError as OfiError, OpenOfi};
 use conduit_shm::peers::{Local, LocalConfig, LocalError};
 use conduit_udp::peers::{OpenConfig as UdpConfig, OpenUdp};
 use conduit_udp::socket::SocketError as UdpSocketError;
@@ -216,7 +216,7 @@ fn udp(choice: &Choice<'_>, settings: &Settings) -> Result<OpenUdp, OpenError> {
 }
 
 fn ofi(choice: &Choice<'_>, settings: &Settings) -> Result<OpenOfi, OpenError> {
-    use conduit_ofi::open::Trust;
+    use conduit_ofi::peers::Trust;
     let trust = match secret(choice, settings, "ofi")? {
         Some(secret) => Trust::Secret(secret),
         None => Trust::Unauthenticated,

@@ -6,8 +6,8 @@ use conduit_core::ni::Rank;
 use conduit_portals::transport::CHANNELS;
 use libfabric_sys::fid_ep;
 
-use crate::link::{Arriving, Sending};
-use crate::liveness::Nanos;
+use crate::wire::link::{Arriving, Sending};
+use crate::wire::liveness::Nanos;
 
 /// Frames of each channel that the peer may have sent and this rank not taken.
 pub(super) const CREDITS: [u16; CHANNELS] = [32, 16];

@@ -12,8 +12,8 @@ use libfabric_sys::{
     fi_pep_bind, fi_reject, fi_trywait, fid, fid_ep, fid_eq, fid_pep,
 };
 
-use crate::objects::{Objects, Refusal, check};
 use crate::provider::Offer;
+use crate::wire::objects::{Objects, Refusal, check};
 
 /// The most bytes that are sent along with a request or its answer. `verbs` has room for 56.
 pub(super) const MOST_DATA: usize = 56;

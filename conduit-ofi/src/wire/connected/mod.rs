@@ -38,12 +38,12 @@ use libfabric_sys::{
 };
 use seal::{Seal, TAG};
 
-use crate::buffers::Buffers;
-use crate::frame::{Frame, HEADER, Kind, LONG_HEADER};
-use crate::objects::Refusal;
 use crate::provider::Offer;
-use crate::slots::{Operation, Slots};
-use crate::wait::Waiter;
+use crate::wire::buffers::Buffers;
+use crate::wire::frame::{Frame, HEADER, Kind, LONG_HEADER};
+use crate::wire::objects::Refusal;
+use crate::wire::slots::{Operation, Slots};
+use crate::wire::wait::Waiter;
 
 use super::BATCH;
 use super::receive::deliver;

@@ -5,11 +5,11 @@ use conduit_portals::transport::fragment::{Fragment, FragmentHandler, Payload, R
 use libfabric_sys::{FI_ADDR_UNSPEC, fi_inject, fi_send};
 use seal::TAG;
 
-use crate::frame::{Frame, HEADER, Kind, LONG_HEADER};
-use crate::link::Sending;
-use crate::slots::Operation;
+use crate::wire::frame::{Frame, HEADER, Kind, LONG_HEADER};
+use crate::wire::link::Sending;
 use crate::wire::scope::Scope;
 use crate::wire::send::{NotSent, result_of, seal_frame};
+use crate::wire::slots::Operation;
 use crate::wire::{SMALL, Wire};
 
 use super::end::{End, Stage, Taken};

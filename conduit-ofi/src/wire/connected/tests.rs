@@ -7,8 +7,9 @@ use std::time::Instant;
 use conduit_portals::transport::fragment::Payload;
 use seal::Protection;
 
+use crate::job::{OfiConfig, connected_in_process};
+use crate::library::Which;
 use crate::provider::{Hints, choose};
-use crate::start::{OfiConfig, Which, connected_in_process, library};
 use crate::testing::libraries;
 
 use super::*;
@@ -363,7 +364,7 @@ fn an_intruder_is_not_taken_for_a_rank() {
     each(|config| {
         let mut job = Job::new(&config);
         job.ranks[1].expect(0, NUMBER);
-        let library = library(&config.library).expect("loaded before");
+        let library = config.library.load().expect("loaded before");
         let offer = choose(&library, &config.hints).map_err(|(reason, _)| reason);
         let offer = offer
             .expect("tcp")

@@ -10,9 +10,9 @@ use conduit_portals::transport::fragment::Failure;
 use libfabric_sys::fi_addr_t;
 use seal::{SessionKeys, SessionSealer, TAG};
 
-use crate::frame::{HEADER, Kind};
-use crate::link::Link;
-use crate::liveness::{CHECKS, Nanos};
+use crate::wire::frame::{HEADER, Kind};
+use crate::wire::link::Link;
+use crate::wire::liveness::{CHECKS, Nanos};
 
 use super::scope::{Quiet, Scope};
 use super::send::{list, seal_frame};
@@ -39,8 +39,10 @@ pub struct Session {
 const _: () = assert!(size_of::<Link<Session>>() <= 264);
 
 /// The sessions of an open network.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Sessions {
+    /// Whether what is no frame is a message.
+    is_message: fn(&[u8]) -> bool,
     /// Messages that are no frames.
     messages: VecDeque<Box<[u8]>>,
     /// Peers that are late with an answer.
@@ -49,6 +51,17 @@ pub struct Sessions {
 
 /// The most messages that are kept until they are looked at. Who makes a session sends again.
 const MESSAGES: usize = 256;
+
+impl Sessions {
+    /// No sessions yet. `is_message` tells messages from nonsense, by how they begin.
+    pub(crate) fn new(is_message: fn(&[u8]) -> bool) -> Self {
+        Self {
+            is_message,
+            messages: VecDeque::new(),
+            late: Vec::new(),
+        }
+    }
+}
 
 impl Scope for Sessions {
     type Session = Session;
@@ -119,9 +132,8 @@ impl Scope for Sessions {
         session.is_first || is_known
     }
     fn on_other(&mut self, message: &[u8]) -> bool {
-        let is_kept = super::super::open::is_handshake(message)
-            && message.len() <= SMALL
-            && self.messages.len() < MESSAGES;
+        let is_kept =
+            (self.is_message)(message) && message.len() <= SMALL && self.messages.len() < MESSAGES;
         if is_kept {
             self.messages.push_back(message.into());
         }
@@ -277,7 +289,7 @@ impl Wire<Sessions> {
     }
 
     /// libfabric's objects, for their addresses and descriptors.
-    pub(crate) fn objects(&self) -> &crate::objects::Objects {
+    pub(crate) fn objects(&self) -> &crate::wire::objects::Objects {
         &self.objects
     }
 }

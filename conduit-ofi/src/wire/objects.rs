@@ -15,7 +15,7 @@ use libfabric_sys::{
 };
 
 use crate::provider::Offer;
-use crate::wait;
+use crate::wire::wait;
 
 /// Bytes of the longest address of an endpoint.
 pub(crate) const MAX_ADDRESS: usize = 1024;

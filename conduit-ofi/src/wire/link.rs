@@ -8,8 +8,8 @@ use conduit_portals::compact;
 use conduit_portals::transport::fragment::{Failure, MAX_HEADER, Refused};
 use libfabric_sys::{FI_ADDR_UNSPEC, fi_addr_t};
 
-use crate::frame::{Frame, Kind};
-use crate::liveness::Liveness;
+use crate::wire::frame::{Frame, Kind};
+use crate::wire::liveness::Liveness;
 
 /// A fragment whose bytes stay in the user's memory, being sent in one frame or several.
 #[derive(Debug)]

@@ -16,18 +16,7 @@ use conduit_portals::transport::open::ConnectError;
 use libfabric_sys::{FI_ADDR_STR, FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
 
 use super::message::MAX_ADDRESS;
-
-/// Reads a socket address as libfabric has it.
-pub(crate) fn socket_address(raw: &[u8]) -> Option<SocketAddr> {
-    let family = u16::from_ne_bytes(*raw.first_chunk()?);
-    let port = u16::from_be_bytes(*raw.get(2..)?.first_chunk()?);
-    let ip = match (i32::from(family), raw.len()) {
-        (libc::AF_INET, 16) => IpAddr::from(*raw[4..].first_chunk::<4>()?),
-        (libc::AF_INET6, 28) => IpAddr::from(*raw[8..].first_chunk::<16>()?),
-        _ => return None,
-    };
-    Some(SocketAddr::new(ip, port))
-}
+use crate::provider::socket_address;
 
 /// What a provider's addresses look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -34,7 +34,7 @@ use std::collections::{HashMap, HashSet};
 
 use seal::{SESSION_TAG, SessionKeys, SessionSealer, is_same_tag};
 
-use crate::liveness::Nanos;
+use crate::wire::liveness::Nanos;
 
 pub(super) use known::{Established, Outgoing, Replaced};
 
@@ -44,7 +44,7 @@ use super::message::{
     ACCEPT, CHALLENGE, CHALLENGE_LENGTH, CONFIRM, Cookie, HELLO, MAX_ADDRESS, Offer, Reader, TAG,
     VERSION,
 };
-use super::peers::shrink_map;
+use super::table::shrink_map;
 
 /// How long a cookie is good for at least; at most twice as long.
 const STEP: Nanos = 10_000_000_000;

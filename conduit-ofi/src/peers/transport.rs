@@ -10,7 +10,7 @@ use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use conduit_portals::transport::{Transport, Wait};
 
 use super::OpenOfi;
-use super::peers::{NONE, PENDING, SAME, replaced};
+use super::table::{NONE, PENDING, SAME, replaced};
 
 /// Tells the handler of peers what the wire tells of links.
 struct Peers<'a, H> {

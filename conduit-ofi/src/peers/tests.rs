@@ -9,7 +9,7 @@ use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, P
 use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use seal::Secret;
 
-use crate::start::{Which, library};
+use crate::library::Which;
 use crate::testing::libraries;
 
 use super::*;
@@ -267,7 +267,7 @@ struct Intruder {
 
 impl Intruder {
     fn new(config: &OpenConfig, end: &End) -> Self {
-        let library = library(&config.library).expect("loaded before");
+        let library = config.library.load().expect("loaded before");
         let offer = config::choose(&library, config).expect("an offer");
         let objects = Objects::open(offer, 1 << 14).expect("an endpoint");
         let raw = end.net.addressing.raw(end.net.address());

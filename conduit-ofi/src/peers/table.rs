@@ -6,8 +6,8 @@ use conduit_core::ni::Rank;
 use conduit_portals::transport::fragment::Failure;
 use libfabric_sys::fi_addr_t;
 
-use crate::liveness::Nanos;
-use crate::objects::{Objects, Refusal};
+use crate::wire::liveness::Nanos;
+use crate::wire::objects::{Objects, Refusal};
 
 /// No number.
 pub(super) const NONE: u32 = u32::MAX;

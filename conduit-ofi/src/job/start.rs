@@ -2,113 +2,26 @@
 //! addresses with the others.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
-
-use std::time::Duration;
 
 use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_core::process_memory::{self, Pid};
 use conduit_core::threads::Mode;
-use conduit_portals::transport::{PortalsConfig, ProgressThread, SoftPortals, Transport};
+use conduit_portals::transport::{SoftPortals, Transport};
 use libfabric_sys::{Library, fi_major, fi_minor};
-use seal::{Exchange, Protection, Sealer, random_incarnation};
+use seal::{Exchange, Sealer, random_incarnation};
 
-use crate::error::OfiError;
-use crate::neighbours::Neighbours;
-use crate::objects::{Objects, Refusal};
-use crate::provider::{Hints, choose};
-use crate::watch::Watched;
+use super::{OfiConfig, OfiError};
+use crate::provider::choose;
 use crate::wire::connected::{Connected, Listening};
+use crate::wire::neighbours::Neighbours;
+use crate::wire::objects::{Objects, Refusal};
 use crate::wire::scope::FixedJob;
-use crate::wire::{Addresses, Hosts, Parts, Wire, WireConfig};
+use crate::wire::watch::Watched;
+use crate::wire::{Addresses, Hosts, Parts, Wire};
 
 /// One rank's end of the network over libfabric.
 pub type Ofi<M, T = Wire> = SoftPortals<M, T>;
-
-/// Which libfabric to load.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Which {
-    /// The system's `libfabric.so.1`, or the copy that was built in where there is none.
-    #[default]
-    Any,
-    /// The system's only.
-    System,
-    /// This file.
-    File(PathBuf),
-    /// The copy that was built in.
-    Vendored,
-}
-
-impl Which {
-    /// Parses the setting: a file's path, `system` or `vendored`.
-    pub fn named(text: &str) -> Self {
-        match text {
-            "" => Self::Any,
-            "system" => Self::System,
-            "vendored" => Self::Vendored,
-            path => Self::File(path.into()),
-        }
-    }
-}
-
-/// What is set for the network over libfabric. The same on all ranks, except for the host.
-#[derive(Debug, Clone)]
-pub struct OfiConfig {
-    /// Which libfabric to load.
-    pub library: Which,
-    /// Which provider.
-    pub hints: Hints,
-    /// This rank's host, for errors.
-    pub host: String,
-    /// Sizes of the endpoint.
-    pub wire: WireConfig,
-    /// The portals' limits.
-    pub portals: PortalsConfig,
-    /// How frames are sealed, so that only ranks of the job can make them; then nothing is accessed
-    /// directly. `None`: they are not.
-    pub protection: Option<Protection>,
-    /// The file with the job's secret.
-    pub secret_file: Option<PathBuf>,
-    /// Connections of a rank beside the endpoint at a time, in [`start_in`]; 0: none.
-    pub connections: u16,
-    /// How long a rank may compute before the progress thread makes progress for it. `None`: there
-    /// is no such thread, and none that ends the rank when a library call hangs.
-    pub attend: Option<Duration>,
-}
-
-impl OfiConfig {
-    /// Default limits for a rank on a host.
-    pub fn new(hints: Hints, host: String) -> Self {
-        Self {
-            library: Which::default(),
-            hints,
-            host,
-            wire: WireConfig::default(),
-            portals: PortalsConfig::default(),
-            protection: None,
-            secret_file: None,
-            connections: 0,
-            attend: Some(ProgressThread::PERIOD),
-        }
-    }
-}
-
-/// Loads libfabric.
-///
-/// # Errors
-/// What was looked for, and why it can't be used.
-pub fn library(which: &Which) -> Result<Library, String> {
-    let load = |path| Library::load(path).map_err(|error| error.to_string());
-    match which {
-        Which::File(path) => load(Some(path.as_path())),
-        Which::System => load(None),
-        Which::Vendored => Library::vendored().ok_or_else(|| {
-            "this program has no libfabric of its own (crate libfabric-vendored)".to_owned()
-        }),
-        Which::Any => load(None).or_else(|error| Library::vendored().ok_or(error)),
-    }
-}
 
 /// What a rank contributes to the allgather at start begins with one of these: its
 /// [`BootstrapInfo`] and its part of the key exchange follow, or the text of its error.
@@ -195,7 +108,10 @@ fn refused(rank: Rank, provider: &str, library: &Library, refusal: Refusal) -> O
 fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<Prepared, OfiError> {
     let exchange = Exchange::new(b"ofi", rank, size, config.secret_file.as_deref())
         .map_err(|error| OfiError::Exchange { rank, error })?;
-    let library = library(&config.library).map_err(|reason| OfiError::Library { rank, reason })?;
+    let library = config
+        .library
+        .load()
+        .map_err(|reason| OfiError::Library { rank, reason })?;
     let mut hints = config.hints.clone();
     // The provider accesses memory without checking a tag.
     hints.messages_only |= config.protection.is_some();
@@ -586,6 +502,8 @@ fn all_in_process<E>(
 
 #[cfg(test)]
 mod tests {
+    use seal::Protection;
+
     use super::*;
 
     fn exchange(rank: Rank) -> Exchange {

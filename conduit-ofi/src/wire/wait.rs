@@ -133,16 +133,15 @@ impl Wait for Waiter {
 
 #[cfg(test)]
 mod tests {
-    use crate::objects::Objects;
     use crate::provider::{Hints, choose};
-    use crate::start::library;
     use crate::testing::libraries;
+    use crate::wire::objects::Objects;
 
     /// Without descriptors a sleeping rank would poll every 100 µs.
     #[test]
     fn queues_of_tcp_have_descriptors() {
         for which in libraries() {
-            let library = library(&which).expect("it has been loaded before");
+            let library = which.load().expect("it has been loaded before");
             let hints = Hints {
                 provider: Some("tcp".to_owned()),
                 one_host: true,

@@ -18,7 +18,7 @@ fn handshake(side: usize, life: u8, secret: Option<&Secret>) -> Handshake {
     Handshake::new(ADDRESSES[side], own, RETRY, PATIENCE)
 }
 
-/// A process, as [`OpenOfi`](crate::open::OpenOfi) drives its handshake.
+/// A process, as [`OpenOfi`](crate::peers::OpenOfi) drives its handshake.
 struct Process {
     machine: Handshake,
     life: u8,

@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use conduit_core::ni::Rank;
 use libfabric_sys::fi_context2;
 
-use crate::objects::Registered;
+use crate::wire::objects::Registered;
 
 /// An operation under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use std::time::Duration;
 use conduit_core::ni::Rank;
 use conduit_core::{signals, stderr};
 
-use crate::neighbours::Neighbours;
+use crate::wire::neighbours::Neighbours;
 
 /// Looks at the call under way until it is taken for one that hangs. They are counted, not timed:
 /// while the process is stopped, or gets no processor, there are none.

@@ -1,4 +1,4 @@
-//! libfabric as an open network, whose peers come and go: [`OpenOfi`].
+//! libfabric as a network of processes that come and go: [`OpenOfi`].
 //!
 //! Frames are those of a job ([`wire`](crate::wire)), over links that are added and removed. Each
 //! link belongs to one session, or to one handshake, or carries an answer to a stranger; its number
@@ -8,13 +8,20 @@
 //! Peers get no access to memory: the endpoint is opened for messages only (without `FI_RMA`), and
 //! bulk data travels in fragments. Fragments are copied into the network's buffers, since libfabric
 //! can't cancel what is under way and a peer may be closed at any time.
+//!
+//! **Promises.** A number of a peer means one session: a process that has started anew at the same
+//! address is another one. With a secret, this process keeps nothing for a process that
+//! does not have it.
+//!
+//! **Costs.** A handshake of two round trips before the first fragment (`handshake`), and a copy of
+//! every fragment. [`OpenConfig::max_peers`] bounds the memory.
 
 mod address;
 mod config;
 mod handshake;
 mod message;
-mod peers;
 mod sessions;
+mod table;
 #[cfg(test)]
 mod tests;
 mod transport;
@@ -26,19 +33,17 @@ use conduit_portals::transport::fragment::Failure;
 use conduit_portals::transport::open::ConnectError;
 use seal::{Secret, SessionSealer};
 
-use crate::liveness::Nanos;
-use crate::objects::{Objects, Refusal};
-use crate::start::library;
-use crate::wire::open::Sessions;
+use crate::wire::liveness::Nanos;
+use crate::wire::objects::{Objects, Refusal};
+use crate::wire::sessions::Sessions;
 use crate::wire::{Parts, Wire, WireCounters};
 
-pub(crate) use address::socket_address;
 pub use config::{OpenConfig, OpenError, Trust};
-pub(crate) use message::is_handshake;
 
 use address::Addressing;
 use handshake::Handshake;
-use peers::{Handles, LinkUse, NONE, Peer, Table};
+use message::is_handshake;
+use table::{Handles, LinkUse, NONE, Peer, Table};
 
 /// What an open network has counted, besides its [wire](WireCounters).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -91,7 +96,10 @@ impl OpenOfi {
     /// # Errors
     /// [`OpenError`] names the provider, what it has refused, and the setting.
     pub fn start(config: &OpenConfig) -> Result<Self, OpenError> {
-        let library = library(&config.library).map_err(|reason| OpenError::Library { reason })?;
+        let library = config
+            .library
+            .load()
+            .map_err(|reason| OpenError::Library { reason })?;
         let offer = config::choose(&library, config)?;
         let provider = offer.provider();
         let format = offer.address_format();
@@ -131,7 +139,7 @@ impl OpenOfi {
         let own = sealer(secret)?;
         let parts = Parts {
             objects,
-            scope: Sessions::default(),
+            scope: Sessions::new(is_handshake),
             seal: protection.map(|_| sealer(None)).transpose()?,
             arrival_bytes: 0,
         };

@@ -4,37 +4,37 @@ use seal::{SESSION_TAG, SessionKeys};
 
 /// A message to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::open) struct Outgoing {
+pub(in crate::peers) struct Outgoing {
     /// To this address.
-    pub(in crate::open) to: Box<[u8]>,
+    pub(in crate::peers) to: Box<[u8]>,
     /// The number of the attempt or session that it belongs to; `None`: to a stranger.
-    pub(in crate::open) number: Option<u32>,
+    pub(in crate::peers) number: Option<u32>,
     /// What to send.
-    pub(in crate::open) bytes: Vec<u8>,
+    pub(in crate::peers) bytes: Vec<u8>,
 }
 
 /// A session that has begun.
 #[derive(Debug)]
-pub(in crate::open) struct Established {
+pub(in crate::peers) struct Established {
     /// The peer's address.
-    pub(in crate::open) address: Box<[u8]>,
+    pub(in crate::peers) address: Box<[u8]>,
     /// The number that this process has given to the peer.
-    pub(in crate::open) number: u32,
+    pub(in crate::peers) number: u32,
     /// The number that the peer has given to this process.
-    pub(in crate::open) theirs: u32,
+    pub(in crate::peers) theirs: u32,
     /// With this process there was a session already, or with another one at its address.
-    pub(in crate::open) replaces: Option<Replaced>,
+    pub(in crate::peers) replaces: Option<Replaced>,
     /// This process's own attempt, which counts no more: its number.
-    pub(in crate::open) cancelled: Option<u32>,
+    pub(in crate::peers) cancelled: Option<u32>,
     /// A session that was not heard of yet, which counts no more: its number.
-    pub(in crate::open) displaced: Option<u32>,
+    pub(in crate::peers) displaced: Option<u32>,
     /// The session's keys.
-    pub(in crate::open) keys: SessionKeys,
+    pub(in crate::peers) keys: SessionKeys,
 }
 
 /// What a new session replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::open) enum Replaced {
+pub(in crate::peers) enum Replaced {
     /// A session with the same process, which has given it up.
     Same,
     /// A session with a process that was there before.

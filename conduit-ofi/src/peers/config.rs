@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use libfabric_sys::Library;
 use seal::{Protection, Secret};
 
+use crate::library::Which;
 use crate::provider::{Hints, Offer, offers};
-use crate::start::Which;
 use crate::wire::WireConfig;
 
 /// Who may begin a session with this process.

@@ -5,7 +5,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
-use crate::objects::{Objects, Refusal};
+use crate::wire::objects::{Objects, Refusal};
 
 /// Alignment of each piece.
 const ALIGN: usize = 4096;

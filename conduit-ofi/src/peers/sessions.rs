@@ -3,12 +3,12 @@
 use conduit_core::ni::Rank;
 use conduit_portals::transport::fragment::{Failure, FragmentHandler, Refused};
 
-use crate::failure;
-use crate::liveness::Nanos;
+use crate::wire::failure;
+use crate::wire::liveness::Nanos;
 
 use super::OpenOfi;
 use super::handshake::{Established, Event, Outgoing, Proven, Replaced, Timed};
-use super::peers::{LinkUse, NONE, PENDING, Purpose, SAME, replaced, shrink, shrink_map};
+use super::table::{LinkUse, NONE, PENDING, Purpose, SAME, replaced, shrink, shrink_map};
 
 /// How long a link stays after its end at least, for what libfabric has copied and doesn't report.
 const LINGER: Nanos = 200_000_000;
