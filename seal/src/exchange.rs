@@ -16,6 +16,8 @@
 //! stored in place of the peer's share. So somebody who sends packets in the names of ranks can
 //! cause no more products than there are ranks.
 
+mod meeting;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +25,8 @@ use conduit_core::ni::Rank;
 use hmac_sha256::{HMAC, Hash};
 use x25519_dalek::{X25519_BASEPOINT_BYTES, x25519};
 use zerocopy::FromZeros;
+
+pub use meeting::{PeerError, meet};
 
 use crate::Secret;
 use crate::memory::{DEEP, Guarded, scrubbed};
@@ -84,9 +88,6 @@ struct Peer {
 }
 
 impl Exchange {
-    /// Bytes that [`append_share`](Self::append_share) appends: a share and an HMAC.
-    pub const BYTES: usize = 64;
-
     /// The exchange of `rank` among `ranks`, over a network of this name, with the job's secret
     /// from a file or without one.
     ///
@@ -151,7 +152,7 @@ impl Exchange {
     }
 
     /// Appends this rank's share and HMAC to its contribution.
-    pub fn append_share(&self, words: &mut Vec<u8>) {
+    fn append_share(&self, words: &mut Vec<u8>) {
         words.extend(self.share);
         let tag = self.tag(self.rank, words).finalize();
         words.extend(tag);
@@ -164,7 +165,7 @@ impl Exchange {
     /// # Errors
     /// [`ExchangeError::Length`] and [`ExchangeError::Unauthenticated`]: it was not made by this
     /// rank with the same secret, in a job of the same size, over the same network.
-    pub fn verify<'a>(&mut self, peer: Rank, words: &'a [u8]) -> Result<&'a [u8], ExchangeError> {
+    fn verify<'a>(&mut self, peer: Rank, words: &'a [u8]) -> Result<&'a [u8], ExchangeError> {
         let short = || ExchangeError::Length(words.len());
         let (said, tag) = words.split_last_chunk().ok_or_else(short)?;
         let (rest, share) = said.split_last_chunk().ok_or_else(short)?;
@@ -255,7 +256,7 @@ impl Transcript {
     }
 
     /// This rank's confirmation, which only ranks with the same transcript can make.
-    pub fn confirm(&self) -> Vec<u8> {
+    fn confirm(&self) -> Vec<u8> {
         [&[Self::CONFIRMATION], &self.tag(self.rank).finalize()[..]].concat()
     }
 
@@ -264,7 +265,7 @@ impl Transcript {
     /// # Errors
     /// The peer's error text, if it sent that instead of its [confirmation](Self::confirm), or a
     /// text that says that its transcript differs.
-    pub fn check(&self, peer: Rank, said: &[u8]) -> Result<(), String> {
+    fn check(&self, peer: Rank, said: &[u8]) -> Result<(), String> {
         let is_same = |tag: &[u8]| match tag.try_into() {
             Ok(tag) => self.tag(peer).finalize_verify(tag),
             Err(_) => false,

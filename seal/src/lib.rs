@@ -22,7 +22,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use exchange::{Exchange, ExchangeError, Transcript};
+pub use exchange::{Exchange, ExchangeError, PeerError, Transcript, meet};
 pub use keys::Secrets;
 pub use secret::{Secret, random_incarnation};
 pub use session::{SESSION_TAG, SessionKeys, SessionSealer, is_same_tag};

@@ -2,6 +2,7 @@
 
 use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::Rank;
+use seal::{ExchangeError, PeerError};
 
 /// Why the network could not be started. Each error names the rank and the setting that may help.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +16,7 @@ pub enum OfiError {
         /// This rank.
         rank: Rank,
         /// Why.
-        error: seal::ExchangeError,
+        error: ExchangeError,
     },
     /// There is no libfabric.
     #[error("ofi start on rank {rank}: {reason} (setting CONDUIT_OFI_LIBRARY)")]
@@ -49,16 +50,6 @@ pub enum OfiError {
         /// The library's words.
         reason: String,
     },
-    /// What a peer says of itself can't be read.
-    #[error("ofi start: rank {rank} can't read what rank {peer} says of itself: {reason}")]
-    Peer {
-        /// This rank.
-        rank: Rank,
-        /// The peer.
-        peer: Rank,
-        /// What is wrong.
-        reason: String,
-    },
     /// Two ranks can't talk to each other.
     #[error(
         "ofi start: rank {rank} has {ours}, rank {peer} on host {host} has {theirs}: all ranks need the same \
@@ -76,12 +67,7 @@ pub enum OfiError {
         /// Its provider and library.
         theirs: String,
     },
-    /// Another rank could not start.
-    #[error("ofi start: rank {peer} failed: {reason}")]
-    PeerFailed {
-        /// The rank that failed.
-        peer: Rank,
-        /// Its own error.
-        reason: String,
-    },
+    /// A peer keeps all ranks from starting.
+    #[error("ofi start: {0}")]
+    Peer(#[from] PeerError),
 }

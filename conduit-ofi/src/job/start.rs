@@ -9,7 +9,7 @@ use conduit_core::process_memory::{self, Pid};
 use conduit_core::threads::Mode;
 use conduit_portals::transport::{SoftPortals, Transport};
 use libfabric_sys::{Library, fi_major, fi_minor};
-use seal::{Exchange, Sealer, random_incarnation};
+use seal::{Exchange, PeerError, Sealer, meet, random_incarnation};
 
 use super::{OfiConfig, OfiError};
 use crate::provider::choose;
@@ -22,11 +22,6 @@ use crate::wire::{Addresses, Hosts, Parts, Wire};
 
 /// One rank's end of the network over libfabric.
 pub type Ofi<M, T = Wire> = SoftPortals<M, T>;
-
-/// What a rank contributes to the allgather at start begins with one of these: its
-/// [`BootstrapInfo`] and its part of the key exchange follow, or the text of its error.
-const READY: u8 = 1;
-const FAILED: u8 = 0;
 
 /// What a rank tells the others of itself: the job's number (of rank 0) and its incarnation, 8
 /// bytes each, its process, 4 bytes, then identity, the addresses of the endpoint and of the
@@ -82,18 +77,11 @@ impl BootstrapInfo {
     }
 }
 
-/// A rank's own state before the exchange.
+/// A rank's own part, before the exchange.
 struct Prepared {
     objects: Objects,
     listening: Option<Listening>,
     exchange: Exchange,
-    text: Vec<u8>,
-}
-
-fn contribution(info: &BootstrapInfo, exchange: &Exchange) -> Vec<u8> {
-    let mut words = info.encode();
-    exchange.append_share(&mut words);
-    [&[READY], &words[..]].concat()
 }
 
 fn refused(rank: Rank, provider: &str, library: &Library, refusal: Refusal) -> OfiError {
@@ -105,7 +93,8 @@ fn refused(rank: Rank, provider: &str, library: &Library, refusal: Refusal) -> O
     }
 }
 
-fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<Prepared, OfiError> {
+/// Prepares a rank; returns its part and its contribution.
+fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<(Prepared, Vec<u8>), OfiError> {
     let exchange = Exchange::new(b"ofi", rank, size, config.secret_file.as_deref())
         .map_err(|error| OfiError::Exchange { rank, error })?;
     let library = config
@@ -160,12 +149,13 @@ fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<Prepared, OfiErr
         passive,
         host: config.host.clone(),
     };
-    Ok(Prepared {
+    let text = exchange.contribution(&info.encode());
+    let prepared = Prepared {
         objects,
         listening,
-        text: contribution(&info, &exchange),
         exchange,
-    })
+    };
+    Ok((prepared, text))
 }
 
 /// What all ranks have contributed.
@@ -194,20 +184,12 @@ fn parse_all(
     let mut incarnations = Vec::with_capacity(texts.len());
     let mut processes = Vec::with_capacity(texts.len());
     let mut infos = Vec::with_capacity(texts.len());
-    for (peer, text) in (0..).zip(texts) {
-        let fault = |reason: String| OfiError::Peer { rank, peer, reason };
-        let Some((&READY, words)) = text.split_first() else {
-            return Err(OfiError::PeerFailed {
-                peer,
-                reason: String::from_utf8_lossy(text.get(1..).unwrap_or_default()).into_owned(),
-            });
-        };
-        let words = exchange.verify(peer, words);
-        let words = words.map_err(|error| fault(error.to_string()))?;
-        let malformed = || fault(format!("it is {} bytes that make no sense", text.len()));
-        let info = BootstrapInfo::decode(words).ok_or_else(malformed)?;
-        infos.push(info);
-    }
+    exchange.read_all(texts, |peer, words| {
+        let length = texts[peer as usize].len();
+        let malformed = || format!("it is {length} bytes that make no sense");
+        infos.push(BootstrapInfo::decode(words).ok_or_else(malformed)?);
+        Ok(())
+    })?;
     let own = infos.get(rank as usize);
     let own_length = own.map_or(0, |info| info.address.len());
     let own_passive = own.map_or(0, |info| info.passive.len());
@@ -234,7 +216,7 @@ fn parse_all(
                 "its endpoint's address has {length} bytes, and this rank's {own_length}, as one of IPv6 and one of IPv4 have \
                  (setting CONDUIT_OFI_DOMAIN)"
             );
-            return Err(OfiError::Peer { rank, peer, reason });
+            return Err(PeerError::Contribution { rank, peer, reason }.into());
         }
         let length = info.passive.len();
         if length != own_passive {
@@ -242,7 +224,7 @@ fn parse_all(
                 "its passive endpoint's address has {length} bytes, and this rank's {own_passive} (settings CONDUIT_OFI_CONNECTIONS, \
                  CONDUIT_OFI_DOMAIN)"
             );
-            return Err(OfiError::Peer { rank, peer, reason });
+            return Err(PeerError::Contribution { rank, peer, reason }.into());
         }
         passive.extend(info.passive);
         if peer == 0 {
@@ -310,35 +292,14 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
 ) -> Result<Ofi<M, T>, OfiError> {
     let rank = bootstrap.rank();
     let prepared = prepare(rank, bootstrap.size(), config);
-    let text = match &prepared {
-        Ok(prepared) => prepared.text.clone(),
-        Err(error) => [&[FAILED], error.to_string().as_bytes()].concat(),
-    };
-    let texts = bootstrap.allgather(&text)?;
-    let started = prepared.and_then(|prepared| {
+    meet(bootstrap, prepared, |prepared, texts| {
         let are_texts = prepared.objects.offer.has_text_addresses();
-        let job_info = parse_all(rank, prepared.exchange, are_texts, &texts)?;
+        let job_info = parse_all(rank, prepared.exchange, are_texts, texts)?;
         let transcript = job_info.exchange.transcript();
-        let ofi = assemble(
-            rank,
-            config,
-            (prepared.objects, prepared.listening),
-            job_info,
-            inside,
-        )?;
+        let parts = (prepared.objects, prepared.listening);
+        let ofi = assemble(rank, config, parts, job_info, inside)?;
         Ok((ofi, transcript))
-    });
-    let verdict = match &started {
-        Ok((_, transcript)) => transcript.confirm(),
-        Err(error) => error.to_string().into_bytes(),
-    };
-    let verdicts = bootstrap.allgather(&verdict)?;
-    let (ofi, transcript) = started?;
-    for (peer, verdict) in (0..).zip(&verdicts) {
-        let same = transcript.check(peer, verdict);
-        same.map_err(|reason| OfiError::PeerFailed { peer, reason })?;
-    }
-    Ok(ofi)
+    })
 }
 
 /// What connections take, beside the wire.
@@ -486,10 +447,9 @@ fn all_in_process<E>(
     config: &OfiConfig,
     end: impl Fn(Rank, (Objects, Option<Listening>), Job) -> Result<E, OfiError>,
 ) -> Result<Vec<E>, OfiError> {
-    let prepared = (0..ranks)
+    let (prepared, texts) = (0..ranks)
         .map(|rank| prepare(rank, ranks, config))
-        .collect::<Result<Vec<_>, _>>()?;
-    let texts: Vec<_> = prepared.iter().map(|p| p.text.clone()).collect();
+        .collect::<Result<(Vec<_>, Vec<_>), _>>()?;
     (0..)
         .zip(prepared)
         .map(|(rank, prepared)| {
@@ -523,7 +483,7 @@ mod tests {
     }
 
     fn text(rank: Rank, identity: &str, address: &[u8], host: &str) -> Vec<u8> {
-        contribution(&info(identity, address, host), &exchange(rank))
+        exchange(rank).contribution(&info(identity, address, host).encode())
     }
 
     #[test]
@@ -540,18 +500,6 @@ mod tests {
         assert_eq!(
             (&*job_info.hosts.of, &job_info.hosts.names[..]),
             (&[0, 0, 1][..], &["a".to_owned(), "b".to_owned()][..])
-        );
-    }
-
-    #[test]
-    fn a_failed_rank_is_named_with_its_reason() {
-        let failed = [&[FAILED], &b"no provider"[..]].concat();
-        let error =
-            parse_all(0, exchange(0), false, &[text(0, "tcp", b"", "a"), failed]).unwrap_err();
-        let error = error.to_string();
-        assert!(
-            error.contains("rank 1") && error.contains("no provider"),
-            "{error}"
         );
     }
 
@@ -595,7 +543,7 @@ mod tests {
     #[test]
     fn malformed_info_is_an_error_that_names_the_peer() {
         let info = info("tcp", b"address", "host");
-        let first = contribution(&info, &exchange(0));
+        let first = exchange(0).contribution(&info.encode());
         let error = |second: Vec<u8>| {
             let error = parse_all(0, exchange(0), false, &[first.clone(), second]).unwrap_err();
             let error = error.to_string();
@@ -604,9 +552,7 @@ mod tests {
         };
         let info = info.encode();
         for cut in 0..info.len() {
-            let mut words = info[..cut].to_vec();
-            exchange(1).append_share(&mut words);
-            let error = error([&[READY], &words[..]].concat());
+            let error = error(exchange(1).contribution(&info[..cut]));
             assert!(error.contains("make no sense"), "{error}");
         }
         let whole = text(1, "tcp", b"address", "host");
@@ -630,8 +576,8 @@ mod tests {
         };
         let (first, second) = (exchange(0), exchange(1));
         let texts = [
-            contribution(&info(0), &first),
-            contribution(&info(1), &second),
+            first.contribution(&info(0).encode()),
+            second.contribution(&info(1).encode()),
         ];
         let sealer = |rank, exchange| {
             let job_info = parse_all(rank, exchange, false, &texts).unwrap();

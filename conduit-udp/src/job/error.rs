@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::Rank;
-use seal::ExchangeError;
+use seal::{ExchangeError, PeerError};
 
 use crate::socket::SocketError;
 
@@ -40,16 +40,6 @@ pub enum UdpError {
         /// The system's words.
         reason: String,
     },
-    /// What a peer says of itself can't be read.
-    #[error("udp start: rank {rank} can't read what rank {peer} says of itself: {reason}")]
-    Peer {
-        /// This rank.
-        rank: Rank,
-        /// The peer.
-        peer: Rank,
-        /// What is wrong.
-        reason: String,
-    },
     /// Two ranks can't reach each other.
     #[error(
         "udp start: rank {rank} has the address {ours}, rank {peer} on host {host} has {theirs}: one is IPv4 and one is \
@@ -82,12 +72,7 @@ pub enum UdpError {
         /// The interfaces of this rank's host.
         offered: String,
     },
-    /// Another rank could not start.
-    #[error("udp start: rank {peer} failed: {reason}")]
-    PeerFailed {
-        /// The rank that failed.
-        peer: Rank,
-        /// Its own error.
-        reason: String,
-    },
+    /// A peer keeps all ranks from starting.
+    #[error("udp start: {0}")]
+    Peer(#[from] PeerError),
 }

@@ -9,7 +9,7 @@ use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 use conduit_portals::host::host;
 use conduit_portals::transport::Transport;
-use seal::{Exchange, Sealer, random_incarnation};
+use seal::{Exchange, Sealer, meet, random_incarnation};
 
 use super::{Carrier, Udp, UdpConfig, UdpError};
 use crate::protocol::{Config, Endpoint};
@@ -23,19 +23,14 @@ fn system(rank: Rank, operation: &'static str) -> impl FnOnce(std::io::Error) ->
     }
 }
 
-/// What a rank contributes to the allgather at start begins with one of these: its [`UdpAddress`],
-/// the name of its host and its part of the key exchange follow, or the text of its error.
-const READY: u8 = 1;
-const FAILED: u8 = 0;
-
-/// A rank's own state before the exchange.
+/// A rank's own part, before the exchange.
 struct Prepared {
     socket: Socket,
     exchange: Exchange,
-    text: Vec<u8>,
 }
 
-fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<Prepared, UdpError> {
+/// Prepares a rank; returns its part and its contribution.
+fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<(Prepared, Vec<u8>), UdpError> {
     let exchange = Exchange::new(b"udp", rank, size, config.secret_file.as_deref())
         .map_err(|error| UdpError::Exchange { rank, error })?;
     let socket = Socket::open(&config.options).map_err(|error| UdpError::Socket { rank, error })?;
@@ -47,18 +42,20 @@ fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<Prepared, UdpErr
         packet: socket.packet() as u32,
         incarnation,
     };
-    Ok(Prepared {
-        socket,
-        text: contribution(&address, host().unwrap_or(0), &config.host, &exchange),
-        exchange,
-    })
+    let words = words(&address, host().unwrap_or(0), &config.host);
+    let text = exchange.contribution(&words);
+    Ok((Prepared { socket, exchange }, text))
 }
 
-fn contribution(address: &UdpAddress, network: u64, host: &str, exchange: &Exchange) -> Vec<u8> {
-    let network = network.to_le_bytes();
-    let mut words = [&address.encode()[..], &network, host.as_bytes()].concat();
-    exchange.append_share(&mut words);
-    [&[READY], &words[..]].concat()
+/// What a rank says of itself: its [`UdpAddress`], the [`host`] to which that belongs, and the name
+/// of its host.
+fn words(address: &UdpAddress, network: u64, host: &str) -> Vec<u8> {
+    [
+        &address.encode()[..],
+        &network.to_le_bytes(),
+        host.as_bytes(),
+    ]
+    .concat()
 }
 
 /// What all ranks have contributed.
@@ -70,37 +67,28 @@ struct Job {
     exchange: Exchange,
 }
 
-fn parse_all(rank: Rank, mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Job, UdpError> {
+fn parse_all(mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Job, UdpError> {
     let mut addresses = Vec::with_capacity(texts.len());
     let mut networks = Vec::with_capacity(texts.len());
     let mut hosts: Vec<Arc<str>> = Vec::with_capacity(texts.len());
-    for (peer, text) in (0..).zip(texts) {
-        let fault = |reason: String| UdpError::Peer { rank, peer, reason };
-        let Some((&READY, words)) = text.split_first() else {
-            return Err(UdpError::PeerFailed {
-                peer,
-                reason: String::from_utf8_lossy(text.get(1..).unwrap_or_default()).into_owned(),
-            });
-        };
-        let words = exchange.verify(peer, words);
-        let words = words.map_err(|error| fault(error.to_string()))?;
+    exchange.read_all(texts, |peer, words| {
         let parts = words.split_first_chunk::<{ UdpAddress::BYTES }>();
         let parts = parts.and_then(|(address, rest)| {
             let (network, host) = rest.split_first_chunk::<8>()?;
             Some((address, network, host))
         });
-        let Some((address, network, host)) = parts else {
-            return Err(fault(format!("it is {} bytes long", text.len())));
-        };
+        let length = texts[peer as usize].len();
+        let (address, network, host) = parts.ok_or_else(|| format!("it is {length} bytes long"))?;
         networks.push(u64::from_le_bytes(*network));
-        addresses.push(UdpAddress::decode(address).map_err(|error| fault(error.to_string()))?);
+        addresses.push(UdpAddress::decode(address).map_err(|error| error.to_string())?);
         let host = String::from_utf8_lossy(host);
         match hosts.last() {
             // Ranks of a host usually follow one another.
             Some(last) if **last == *host => hosts.push(Arc::clone(last)),
             _ => hosts.push(host.into()),
         }
-    }
+        Ok(())
+    })?;
     Ok(Job {
         addresses,
         networks,
@@ -132,28 +120,12 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
 ) -> Result<Udp<M, T>, UdpError> {
     let rank = bootstrap.rank();
     let prepared = prepare(rank, bootstrap.size(), config);
-    let text = match &prepared {
-        Ok(prepared) => prepared.text.clone(),
-        Err(error) => [&[FAILED], error.to_string().as_bytes()].concat(),
-    };
-    let texts = bootstrap.allgather(&text)?;
-    let started = prepared.and_then(|prepared| {
-        let job = parse_all(rank, prepared.exchange, &texts)?;
+    meet(bootstrap, prepared, |prepared, texts| {
+        let job = parse_all(prepared.exchange, texts)?;
         let transcript = job.exchange.transcript();
         let udp = assemble(rank, config, prepared.socket, job, inside)?;
         Ok((udp, transcript))
-    });
-    let verdict = match &started {
-        Ok((_, transcript)) => transcript.confirm(),
-        Err(error) => error.to_string().into_bytes(),
-    };
-    let verdicts = bootstrap.allgather(&verdict)?;
-    let (udp, transcript) = started?;
-    for (peer, verdict) in (0..).zip(&verdicts) {
-        let same = transcript.check(peer, verdict);
-        same.map_err(|reason| UdpError::PeerFailed { peer, reason })?;
-    }
-    Ok(udp)
+    })
 }
 
 /// Refuses addresses that several hosts have: packets to them would stay on the sender's host.
@@ -233,14 +205,13 @@ fn assemble<M: Mode, T: Transport + 'static>(
 /// # Errors
 /// As [`start`].
 pub fn in_process<M: Mode>(ranks: u32, config: &UdpConfig) -> Result<Vec<Udp<M>>, UdpError> {
-    let prepared = (0..ranks)
+    let (prepared, texts) = (0..ranks)
         .map(|rank| prepare(rank, ranks, config))
-        .collect::<Result<Vec<_>, _>>()?;
-    let texts: Vec<_> = prepared.iter().map(|p| p.text.clone()).collect();
+        .collect::<Result<(Vec<_>, Vec<_>), _>>()?;
     (0..)
         .zip(prepared)
         .map(|(rank, prepared)| {
-            let job = parse_all(rank, prepared.exchange, &texts)?;
+            let job = parse_all(prepared.exchange, &texts)?;
             assemble(rank, config, prepared.socket, job, |carrier| carrier)
         })
         .collect()
@@ -273,7 +244,7 @@ mod tests {
     }
 
     fn text(rank: Rank, size: u32, host: &str) -> Vec<u8> {
-        contribution(&udp_address(rank), 1, host, &exchange(rank, size))
+        exchange(rank, size).contribution(&words(&udp_address(rank), 1, host))
     }
 
     #[test]
@@ -288,7 +259,7 @@ mod tests {
     #[test]
     fn what_is_said_is_read() {
         let texts = [text(0, 3, "a"), text(1, 3, "a"), text(2, 3, "b")];
-        let job = parse_all(1, exchange(1, 3), &texts).unwrap();
+        let job = parse_all(exchange(1, 3), &texts).unwrap();
         let ports: Vec<_> = job.addresses.iter().map(|address| address.port).collect();
         assert_eq!(ports, [1000, 1001, 1002]);
         assert_eq!(
@@ -301,11 +272,11 @@ mod tests {
     fn an_address_of_two_hosts_is_refused() {
         let both = |networks: [u64; 2]| {
             let texts = [0, 1].map(|rank: Rank| {
-                let exchange = exchange(rank, 2);
-                let host = format!("host{rank}");
-                contribution(&udp_address(0), networks[rank as usize], &host, &exchange)
+                let network = networks[rank as usize];
+                let words = words(&udp_address(0), network, &format!("host{rank}"));
+                exchange(rank, 2).contribution(&words)
             });
-            let job = parse_all(1, exchange(1, 2), &texts).unwrap();
+            let job = parse_all(exchange(1, 2), &texts).unwrap();
             check_addresses(1, &job)
         };
         assert!(both([5, 5]).is_ok());
@@ -318,22 +289,9 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_rank_is_named_with_its_reason() {
-        let failed = [&[FAILED], &b"no socket"[..]].concat();
-        let Err(error) = parse_all(0, exchange(0, 2), &[text(0, 2, "a"), failed]) else {
-            panic!("it failed");
-        };
-        let error = error.to_string();
-        assert!(
-            error.contains("rank 1") && error.contains("no socket"),
-            "{error}"
-        );
-    }
-
-    #[test]
     fn malformed_info_is_an_error_that_names_the_peer() {
         let refused = |nonsense: Vec<u8>, reason: &str| {
-            let Err(error) = parse_all(1, exchange(1, 2), &[nonsense, text(1, 2, "")]) else {
+            let Err(error) = parse_all(exchange(1, 2), &[nonsense, text(1, 2, "")]) else {
                 panic!("{reason}");
             };
             let error = error.to_string();
@@ -341,11 +299,7 @@ mod tests {
             assert!(error.contains(reason), "no {reason:?}: {error}");
         };
         // Of a rank with the secret, and then of somebody else.
-        let said = |address: &[u8]| {
-            let mut words = address.to_vec();
-            exchange(0, 2).append_share(&mut words);
-            [&[READY], &words[..]].concat()
-        };
+        let said = |words: &[u8]| exchange(0, 2).contribution(words);
         let address = udp_address(0).encode();
         for cut in 0..address.len() {
             refused(said(&address[..cut]), "bytes long");
@@ -413,7 +367,7 @@ mod tests {
             ..UdpConfig::new(options, "here".to_owned())
         };
         // What rank 1 of another job has said, with the same secret.
-        let old = prepare(1, 2, &config).unwrap().text;
+        let old = prepare(1, 2, &config).unwrap().1;
         for (instead, reason) in [(None, None), (Some(old), Some("was told"))] {
             let (barrier, told) = (Barrier::new(2), Mutex::default());
             std::thread::scope(|threads| {
@@ -444,11 +398,11 @@ mod tests {
         const HEADER: usize = 16;
         let ends = [exchange(0, 2), exchange(1, 2)];
         let texts = [
-            contribution(&udp_address(0), 1, "a", &ends[0]),
-            contribution(&udp_address(1), 1, "a", &ends[1]),
+            ends[0].contribution(&words(&udp_address(0), 1, "a")),
+            ends[1].contribution(&words(&udp_address(1), 1, "a")),
         ];
         let sealer = |rank, end| {
-            let job = parse_all(rank, end, &texts).unwrap();
+            let job = parse_all(end, &texts).unwrap();
             let incarnations = job
                 .addresses
                 .iter()

@@ -21,7 +21,7 @@ fn file(content: &[u8]) -> (TempDir, PathBuf) {
 fn words(end: &Exchange, said: &[u8]) -> Vec<u8> {
     let mut words = said.to_vec();
     end.append_share(&mut words);
-    assert_eq!(words.len(), said.len() + Exchange::BYTES);
+    assert_eq!(words.len(), said.len() + 64);
     words
 }
 
