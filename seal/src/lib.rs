@@ -14,6 +14,7 @@
 //!
 //! Processes that were not started together have keys by session instead ([`SessionSealer`]).
 
+mod cookies;
 mod exchange;
 mod keys;
 mod memory;
@@ -22,6 +23,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
+pub use cookies::SpentCookies;
 pub use exchange::{Exchange, ExchangeError, PeerError, Transcript, meet};
 pub use keys::Secrets;
 pub use secret::{Secret, random_incarnation};

@@ -29,10 +29,10 @@ mod known;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 
-use seal::{SESSION_TAG, SessionKeys, SessionSealer, is_same_tag};
+use seal::{SESSION_TAG, SessionKeys, SessionSealer, SpentCookies, is_same_tag};
 
 use crate::wire::liveness::Nanos;
 
@@ -139,9 +139,8 @@ pub(super) struct Handshake {
     /// By address, the number of the attempt.
     targets: HashMap<Box<[u8]>, u32>,
     live: HashMap<Box<[u8]>, Known>,
-    /// Nonces of cookies that were used in this step and the one before.
-    step: u64,
-    used: [HashSet<[u8; SESSION_TAG]>; 2],
+    /// Cookies that were used, by their nonces.
+    spent: SpentCookies,
 }
 
 const HELLO_CODE: &[u8; 8] = b"hello   ";
@@ -169,8 +168,7 @@ impl Handshake {
             attempts: HashMap::new(),
             targets: HashMap::new(),
             live: HashMap::new(),
-            step: 0,
-            used: Default::default(),
+            spent: SpentCookies::default(),
         }
     }
 
@@ -379,15 +377,10 @@ impl Handshake {
         if !is_fresh || !is_same_tag(&own.tag, &cookie.tag) {
             return None;
         }
-        if step != self.step {
-            let last = std::mem::take(&mut self.used[0]);
-            let is_next = step == self.step.wrapping_add(1);
-            self.used[1] = if is_next { last } else { HashSet::new() };
-            self.step = step;
-        }
+        self.spent.advance(step);
         let known = self.live.get(offer.from);
         let mut sessions = known.into_iter().flat_map(Known::each);
-        if self.used.iter().any(|used| used.contains(&cookie.nonce)) {
+        if self.spent.contains(&cookie.nonce) {
             // The answer was lost, or this is a replay.
             let mut accepted = sessions.filter_map(|live| live.accepted.as_deref());
             let again = accepted.find(|(nonce, _)| *nonce == offer.nonce);
@@ -400,7 +393,7 @@ impl Handshake {
         if is_late || is_ours {
             return Some(Event::Known);
         }
-        if self.used[0].len() >= MOST_USED {
+        if self.spent.recent() >= MOST_USED {
             return None;
         }
         let keys = self.keys(false, offer.bytes, &offer.share, incarnation, &cookie.nonce)?;
@@ -420,7 +413,7 @@ impl Handshake {
     /// [replaces](Established::replaces) another one it does so when the peer [was
     /// heard](Self::on_heard) in it.
     pub(super) fn accept(&mut self, proven: Proven, number: u32) -> (Established, Outgoing) {
-        self.used[0].insert(proven.cookie_nonce);
+        self.spent.insert(&proven.cookie_nonce);
         let mut bytes = vec![ACCEPT, VERSION];
         bytes.extend(proven.theirs.to_le_bytes());
         bytes.extend(proven.initiator_nonce);

@@ -36,6 +36,7 @@ mod tests;
 use std::collections::{BTreeSet, VecDeque};
 
 use conduit_core::ni::Rank;
+use seal::SpentCookies;
 
 use super::address::Address;
 use super::table::Peers;
@@ -44,7 +45,7 @@ use crate::protocol::{Failure, Nanos};
 pub(super) use crypto::Crypto;
 pub(super) use message::Message;
 
-use limits::{Bucket, Spent};
+use limits::Bucket;
 use message::{ENCRYPTS, Kind, Tag};
 
 const MILLISECOND: Nanos = 1_000_000;
@@ -174,7 +175,7 @@ pub(super) struct Handshakes<C> {
     peers: Peers<State>,
     /// When something is due with a peer.
     timers: BTreeSet<(Nanos, Rank)>,
-    spent: Spent,
+    spent: SpentCookies,
     bucket: Bucket,
     /// For products that come to nothing, because a confirm's code is not valid.
     trials: Bucket,
@@ -195,7 +196,7 @@ impl<C: Crypto> Handshakes<C> {
             dead_time,
             peers: Peers::new(max_peers),
             timers: BTreeSet::new(),
-            spent: Spent::default(),
+            spent: SpentCookies::default(),
             bucket: Bucket::new(),
             trials: Bucket::new(),
             stamp: 0,
@@ -271,7 +272,7 @@ impl<C: Crypto> Handshakes<C> {
             .sum();
         self.peers.memory()
             + states
-            + (self.timers.len() + self.spent.len()) * 2 * size_of::<(Nanos, Rank)>()
+            + (self.timers.len() + self.spent.remembered()) * 2 * size_of::<(Nanos, Rank)>()
             + self.outbox.capacity() * size_of::<(Address, Message)>()
             + self.events.capacity() * size_of::<Event>()
     }
@@ -364,12 +365,12 @@ impl<C: Crypto> Handshakes<C> {
     /// When [`on_timeout`](Self::on_timeout) has to be called.
     pub(super) fn timeout(&self) -> Option<Nanos> {
         let timer = self.timers.first().map(|(at, _)| *at);
-        let spent = self.spent.due(COOKIE_LIFE);
+        let spent = self.spent.due().map(|step| step * COOKIE_LIFE);
         timer.into_iter().chain(spent).min()
     }
 
     pub(super) fn on_timeout(&mut self, now: Nanos) {
-        self.spent.advance(now, COOKIE_LIFE);
+        self.spent.advance(now / COOKIE_LIFE);
         while let Some(&(at, peer)) = self.timers.first()
             && at <= now
         {

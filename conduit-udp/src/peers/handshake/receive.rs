@@ -275,10 +275,10 @@ impl<C: Crypto> Handshakes<C> {
             Some(State::Opening(_)) if self.crypto.share() < fields.share => return,
             _ => {}
         }
-        self.spent.advance(now, COOKIE_LIFE);
+        self.spent.advance(now / COOKIE_LIFE);
         let is_old = now.saturating_sub(issued) > COOKIE_LIFE;
         let most = SPENT + 2 * self.peers.limit() as usize;
-        if is_old || self.spent.contains(cookie) || self.spent.len() >= most {
+        if is_old || self.spent.contains(cookie) || self.spent.remembered() >= most {
             self.counters.stale += 1;
             return;
         }
