@@ -459,8 +459,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
     pub(crate) fn post_put(self, operation: &'static str, put: &Put) -> Result<()> {
         self.engine
             .wait_for(operation, Awaits::Room(put.target), |engine| {
-                // SAFETY: whoever has made `put` keeps its source unchanged until the event: chunks are
-                // held until then, other memory is the caller's promise.
+                // SAFETY: whoever has made `put` keeps its source unchanged until the event: chunks
+                // are held until then, other memory is the caller's promise.
                 let submit = unsafe { engine.kernel.job.ni.put(put)? };
                 Ok((submit == Submit::Posted).then_some(()))
             })

@@ -6,13 +6,7 @@
 
 use std::cell::RefCell;
 
-use crate::engine::report::Awaits;
-use crate::engine::{Calls, subject};
-use crate::kernel::context::Entered;
-use crate::kernel::error::{Error, Result};
-use crate::kernel::handle::{Handle, OpId};
-use crate::ni::Ni;
-use crate::threads::Mode;
+use crate::kernel::handle::OpId;
 
 bitflags::bitflags! {
     /// Which implicit operations.
@@ -30,26 +24,26 @@ bitflags::bitflags! {
 }
 
 /// The number of classes.
-const CLASSES: usize = 4;
+pub(super) const CLASSES: usize = 4;
 
 impl Class {
     /// The place of a single one.
-    fn place(self) -> usize {
+    pub(super) fn place(self) -> usize {
         self.bits().trailing_zeros() as usize
     }
 }
 
 /// One thread's implicit operations with one engine.
 #[derive(Debug, Default)]
-struct Implicit {
+pub(super) struct Implicit {
     engine: u64,
     /// By [`Class::place`].
-    groups: [Option<OpId>; CLASSES],
-    region: Region,
+    pub(super) groups: [Option<OpId>; CLASSES],
+    pub(super) region: Region,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-enum Region {
+pub(super) enum Region {
     #[default]
     Closed,
     /// Open; the group exists once an operation needs it.
@@ -64,7 +58,7 @@ thread_local! {
     static IMPLICIT: RefCell<Vec<Implicit>> = const { RefCell::new(Vec::new()) };
 }
 
-fn with<R>(engine: u64, f: impl FnOnce(&mut Implicit) -> R) -> R {
+pub(super) fn with<R>(engine: u64, f: impl FnOnce(&mut Implicit) -> R) -> R {
     IMPLICIT.with_borrow_mut(|all| {
         let at = all
             .iter()
@@ -88,187 +82,4 @@ pub(crate) fn forget(engine: u64) {
             all.retain(|implicit| implicit.engine != engine);
         }
     });
-}
-
-impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
-    /// The group that an implicit operation of this thread joins.
-    pub(crate) fn implicit_group(self, operation: &'static str, class: Class) -> Result<OpId> {
-        self.engine
-            .kernel
-            .job
-            .check_context(operation, am::Operation::Request)?;
-        let existing = with(self.engine.kernel.identity, |implicit| {
-            match implicit.region {
-                Region::Open { group, .. } => group,
-                Region::Closed => implicit.groups[class.place()],
-            }
-        });
-        if let Some(group) = existing {
-            return Ok(group);
-        }
-        let open = with(self.engine.kernel.identity, |implicit| {
-            matches!(implicit.region, Region::Open { .. })
-        });
-        let group = self.engine.kernel.begin_group(operation, open)?;
-        with(
-            self.engine.kernel.identity,
-            |implicit| match &mut implicit.region {
-                Region::Open { group: region, .. } => *region = Some(group),
-                Region::Closed => implicit.groups[class.place()] = Some(group),
-            },
-        );
-        Ok(group)
-    }
-
-    /// From here on, this thread's implicit operations belong to the region and not to its implicit
-    /// set.
-    ///
-    /// Regions do not nest.
-    pub fn begin_region(self) -> Result<()> {
-        self.open_region("begin_region", false)
-    }
-
-    /// As [`Calls::begin_region`], for a region that only [`Calls::end_scope`] ends. So its
-    /// operations can't be taken from whoever relies on having waited for them.
-    pub fn begin_scope(self) -> Result<()> {
-        self.open_region("begin_scope", true)
-    }
-
-    fn open_region(self, operation: &'static str, scoped: bool) -> Result<()> {
-        with(self.engine.kernel.identity, |implicit| {
-            match implicit.region {
-                Region::Open { .. } => Err(self.region_error(
-                    operation,
-                    "access regions do not nest, and one is open on this thread",
-                )),
-                Region::Closed => {
-                    implicit.region = Region::Open {
-                        group: None,
-                        scoped,
-                    };
-                    Ok(())
-                }
-            }
-        })
-    }
-
-    /// Ends this thread's region and gives one handle for all its operations.
-    pub fn end_region(self) -> Result<Handle> {
-        let group = with(self.engine.kernel.identity, |implicit| {
-            match implicit.region {
-                Region::Open {
-                    group,
-                    scoped: false,
-                } => {
-                    implicit.region = Region::Closed;
-                    Ok(group)
-                }
-                Region::Open { scoped: true, .. } => Err(self.region_error(
-                    "end_region",
-                    "the access region that is open on this thread is that of a scope",
-                )),
-                Region::Closed => {
-                    Err(self.region_error("end_region", "no access region is open on this thread"))
-                }
-            }
-        })?;
-        let Some(group) = group else {
-            return Ok(Handle::DONE);
-        };
-        Ok(self.engine.kernel.operations.close(group))
-    }
-
-    /// Ends this thread's region, also that of a scope, and waits for all its operations. After an
-    /// error none of them touches its local memory any more, as the job has failed.
-    pub fn end_scope(self) -> Result<()> {
-        let region = with(self.engine.kernel.identity, |implicit| {
-            std::mem::take(&mut implicit.region)
-        });
-        let Region::Open {
-            group: Some(group), ..
-        } = region
-        else {
-            return Ok(());
-        };
-        let handle = self.engine.kernel.operations.close(group);
-        // A payload that was prepared and is still open would have the wait refused. This one may
-        // not be: the caller's buffers are the network's until it is over.
-        let _outside = Entered::new(am::Context::Outside);
-        self.wait_in("scope", handle)
-    }
-
-    fn region_error(self, operation: &'static str, rule: &'static str) -> Error {
-        Error::AccessRegion {
-            operation,
-            rank: self.engine.kernel.job.rank,
-            rule,
-        }
-    }
-
-    /// The groups that a call on implicit operations is about.
-    fn implicit_groups(
-        self,
-        operation: &'static str,
-        classes: Class,
-    ) -> Result<[Option<OpId>; CLASSES]> {
-        with(self.engine.kernel.identity, |implicit| {
-            match implicit.region {
-                Region::Open { .. } => Err(self.region_error(
-                    operation,
-                    "no implicit synchronisation while an access region is open",
-                )),
-                Region::Closed => {
-                    let mut groups = implicit.groups;
-                    for (place, group) in groups.iter_mut().enumerate() {
-                        *group = group.filter(|_| classes.bits() >> place & 1 == 1);
-                    }
-                    Ok(groups)
-                }
-            }
-        })
-    }
-
-    /// Whether these groups have ended. If so they are gone: a thread that has synchronised holds
-    /// no operation id.
-    fn implicit_done(self, groups: [Option<OpId>; CLASSES]) -> bool {
-        if !self.engine.kernel.operations.take_groups(&groups) {
-            return false;
-        }
-        with(self.engine.kernel.identity, |implicit| {
-            for (group, ended) in implicit.groups.iter_mut().zip(groups) {
-                *group = group.filter(|_| *group != ended);
-            }
-        });
-        true
-    }
-
-    /// Waits for this thread's implicit operations of some classes.
-    pub fn wait_implicit(self, classes: Class) -> Result<()> {
-        let operation = match classes {
-            Class::PUTS => "wait_puts",
-            Class::GETS => "wait_gets",
-            Class::ATOMICS => "wait_atomics",
-            Class::COLLECTIVES => "wait_collectives",
-            _ => "wait_implicit",
-        };
-        let groups = self.implicit_groups(operation, classes)?;
-        if groups == [None; CLASSES] {
-            return self.engine.check_fault();
-        }
-        self.engine
-            .wait_for(operation, Awaits::Operations, |engine| {
-                Ok(engine.rma().implicit_done(groups).then_some(()))
-            })
-    }
-
-    /// Have this thread's implicit operations of some classes ended? Polls once.
-    pub fn try_implicit(self, classes: Class) -> Result<bool> {
-        self.engine.poll()?;
-        self.test_implicit(classes)
-    }
-
-    /// As [`Calls::try_implicit`], without polling.
-    pub fn test_implicit(self, classes: Class) -> Result<bool> {
-        Ok(self.implicit_done(self.implicit_groups("test_implicit", classes)?))
-    }
 }

@@ -5,13 +5,14 @@
 //! |---|---|
 //! | `calls` | puts and gets; to mapped memory they are a copy |
 //! | `transfer` | the others, by messages: a send ticket and a source role for each piece |
-//! | `explicit`, `implicit` | what callers wait for, by handle or for their thread |
+//! | `explicit`, `implicit`, `regions` | what callers wait for, by handle or for their thread |
 //! | `signal` | a put with an atomic that is done after it |
 //! | `vis` | puts and gets of many ranges |
 
 pub(crate) mod calls;
 pub(crate) mod explicit;
 pub(crate) mod implicit;
+pub(crate) mod regions;
 pub(crate) mod signal;
 pub(crate) mod transfer;
 pub mod vis;
