@@ -11,16 +11,9 @@
 //!   [`Kind`] is one way to pay: one end owns the lane ([`Kind::Owner`], [`Kind::Holder`]), or it
 //!   costs both ends ([`Kind::Both`]).
 //! * [`Outlet`] tells a sender which way a message goes, so that order is kept when that changes.
+//! * [`Driver`] puts these together for a network, which is a [`Carrier`].
 //!
-//! What is driven how:
-//!
-//! * a message is sent or arrives: [`Sampler::pass`], and if that gives samples [`Tracker::touch`];
-//! * after as many samples as the settings say: [`Tracker::progress`], then [`Lanes::progress`];
-//! * a [`Message`] arrives: [`Lanes::on_message`]; the announcement that a lane is used:
-//!   [`Lanes::on_announced`];
-//! * an [`Outlet`] has left its lane: [`Lanes::drained`]; a peer has died: [`Lanes::on_death`].
-//!
-//! What is to be done then comes out as [`Action`]s.
+//! [`Lanes`] gives out what it wants done as [`Action`]s.
 //!
 //! ```
 //! use lanes::{Action, Kind, Lanes, Message, Settings, Tracker};
@@ -56,6 +49,7 @@
 #![forbid(unsafe_code)]
 
 mod denials;
+mod driver;
 mod message;
 mod negotiation;
 mod outlet;
@@ -64,6 +58,7 @@ mod settings;
 mod statistics;
 mod tracker;
 
+pub use driver::{Carrier, Driver};
 pub use message::{DecodeError, Encoded, MAX_LENGTH, Message};
 pub use negotiation::{Action, Kind, Lane, Lanes, State, Violation};
 pub use outlet::{Outlet, Route};

@@ -8,8 +8,8 @@ use conduit_core::stderr;
 use conduit_core::threads::Mode;
 use conduit_ofi::job::OfiConfig;
 use conduit_portals::portals4::{self, Portals4Config};
-use conduit_portals::transport::PortalsConfig;
 use conduit_portals::transport::connections::Connections;
+use conduit_portals::transport::{LaneSettings, PortalsConfig};
 use conduit_shm::job::{Meeting, Shm, ShmConfig, Stranger};
 use conduit_udp::job::UdpConfig;
 
@@ -146,7 +146,13 @@ fn both<M: Mode>(
                     None => InterHost::Ofi(wire.into()),
                     Some(beside) => {
                         let connected = beside.connect(wire)?;
-                        InterHost::Connected(Connections::forced(connected, rank, force).into())
+                        // As many as the network has.
+                        let lanes = LaneSettings {
+                            slots: u16::MAX,
+                            ..LaneSettings::default()
+                        };
+                        let connections = Connections::new(connected, rank, lanes, force);
+                        InterHost::Connected(connections.into())
                     }
                 })
             })?

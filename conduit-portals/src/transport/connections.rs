@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::lanes::{
-    Action, Kind, Lane, Lanes, Message, Outlet, Route, Sampler, Settings, SettingsError,
-    Statistics, Tracker,
+    Action, Carrier, Driver, Kind, Lane, Message, Outlet, Route, Settings, SettingsError,
+    Statistics,
 };
 use conduit_core::ni::{AtomicOp, AtomicType, Rank};
 
@@ -53,11 +53,7 @@ const _: () = assert!(size_of::<State>() < 2048);
 
 #[derive(Debug)]
 struct State {
-    sampler: Sampler,
-    tracker: Tracker,
-    /// Samples in a round.
-    samples: u32,
-    lanes: Lanes,
+    driver: Driver,
     /// This rank's ends, by the lane's place.
     ends: Box<[Option<End>]>,
     /// For tests: fragments after which a connection is left, whatever it is worth; 0: none.
@@ -66,10 +62,6 @@ struct State {
     arrived: VecDeque<(Rank, Arrival)>,
     /// Something was not taken from a peer that leaves too many questions open.
     has_refused: bool,
-    /// What the network had no room for.
-    outgoing: Vec<(Rank, Message)>,
-    actions: Vec<Action>,
-    statistics: Statistics,
 }
 
 /// This rank's end of a connection.
@@ -79,8 +71,6 @@ struct End {
     outlets: [Outlet; CHANNELS],
     /// The announcement was met.
     is_watched: [bool; CHANNELS],
-    is_connecting: bool,
-    is_draining: bool,
     /// Fragments that this rank has sent by it.
     sent: u32,
 }
@@ -121,37 +111,19 @@ fn is_own(header: &[u8]) -> bool {
 }
 
 impl<N: Connect> Connections<N> {
-    /// Those of a rank, at most as many as `settings` and the network have; without any, all calls
-    /// go to the network as they are. Settings are equal on all ranks.
-    ///
-    /// # Errors
-    /// The settings can't be.
-    pub fn new(network: N, rank: Rank, mut settings: Settings) -> Result<Self, SettingsError> {
+    /// Those of a rank, at most as many as `settings` and the network have; without any, or with
+    /// invalid settings, all calls go to the network as they are. Settings are equal on all ranks.
+    /// For tests: a `force` other than 0 is a number of fragments after which a rank leaves the
+    /// connection that they went by, and gives out connections for next to nothing.
+    pub fn new(network: N, rank: Rank, mut settings: Settings, force: u32) -> Self {
         settings.slots = settings.slots.min(network.connections());
-        let state = State::new(rank, settings)?;
-        Ok(Self {
-            network,
-            state: (!state.ends.is_empty()).then(|| Box::new(state)),
-        })
-    }
-
-    /// As many as the network has. For tests: `force`, if it is not 0, is a number of fragments
-    /// after which a rank leaves a connection that it has sent them by; then connections are given
-    /// for next to nothing.
-    pub fn forced(network: N, rank: Rank, force: u32) -> Self {
-        let settings = Settings {
-            // No more are used.
-            slots: network.connections().min(::lanes::ROWS as u16),
-            ..Settings::default()
-        };
-        let settings = match force {
-            0 => settings,
-            _ => settings.forced(),
-        };
-        let state = State::new(rank, settings).ok();
+        if force > 0 {
+            settings = settings.forced();
+        }
+        let state = (settings.slots > 0).then(|| State::new(rank, &settings, force));
         Self {
             network,
-            state: state.map(|state| Box::new(State { force, ..state })),
+            state: state.and_then(Result::ok).map(Box::new),
         }
     }
 
@@ -162,13 +134,13 @@ impl<N: Connect> Connections<N> {
 
     /// The lanes that are not free.
     pub fn lanes(&self) -> impl Iterator<Item = Lane> {
-        self.state.iter().flat_map(|state| state.lanes.iter())
+        self.state.iter().flat_map(|state| state.driver.lent())
     }
 
     /// What lanes did.
     pub fn statistics(&self) -> Statistics {
         let state = self.state.as_deref();
-        state.map_or_else(Statistics::default, |state| state.statistics)
+        state.map_or_else(Statistics::default, |state| state.driver.statistics)
     }
 
     /// Looks at what has arrived.
@@ -177,16 +149,10 @@ impl<N: Connect> Connections<N> {
             return;
         };
         while let Some((peer, arrival)) = state.arrived.pop_front() {
-            let State {
-                lanes,
-                tracker,
-                actions,
-                ..
-            } = state;
-            let act = &mut |action| actions.push(action);
+            let (driver, mut ends) = state.ends(network);
             match arrival {
                 Arrival::Message(message) => {
-                    if lanes.on_message(peer, message, tracker, act).is_err() {
+                    if driver.on_message(peer, message, &mut ends).is_err() {
                         let broken = Arrival::Broken("it sends what no lane allows");
                         state.arrived.push_front((peer, broken));
                     }
@@ -195,9 +161,8 @@ impl<N: Connect> Connections<N> {
                     channel,
                     generation,
                 } => {
-                    let slot = lanes.on_announced(peer, generation, act);
-                    state.act(network);
-                    if let Some(end) = slot.and_then(|slot| state.end(slot)) {
+                    let slot = driver.on_announced(peer, generation, &mut ends);
+                    if let Some(end) = slot.and_then(|slot| ends.ends[usize::from(slot)].as_mut()) {
                         end.is_watched[channel] = true;
                     }
                 }
@@ -205,13 +170,8 @@ impl<N: Connect> Connections<N> {
                     let failure = Failure::Broken(what);
                     network.give_up(peer, failure, &mut Between { state, handler });
                 }
-                Arrival::Failed => {
-                    tracker.forget(peer);
-                    lanes.on_death(peer, act);
-                    state.outgoing.retain(|(to, _)| *to != peer);
-                }
+                Arrival::Failed => driver.on_death(peer, &mut ends),
             }
-            state.act(network);
         }
     }
 
@@ -220,145 +180,145 @@ impl<N: Connect> Connections<N> {
         let (network, Some(state)) = (&mut self.network, self.state.as_deref_mut()) else {
             return;
         };
-        if state.tracker.samples() >= state.samples {
-            state.tracker.progress();
-            let act = &mut |action| state.actions.push(action);
-            state.lanes.progress(&state.tracker, act);
-            state.act(network);
+        let force = state.force;
+        let (driver, mut ends) = state.ends(network);
+        if driver.is_round_over() {
+            driver.end_round(&mut ends);
         }
-        for slot in 0..state.ends.len() {
-            let Some(end) = &mut state.ends[slot] else {
-                continue;
-            };
-            let act = &mut |action| state.actions.push(action);
-            // Fits: there are fewer lanes.
-            let at = slot as u16;
-            if end.is_connecting {
-                match network.made(end.peer) {
-                    None => continue,
-                    Some(true) => state.lanes.connected(at, act),
-                    Some(false) => state.lanes.refused(at, act),
-                }
-                end.is_connecting = false;
-            } else if end.leaves(network) {
-                state.lanes.drained(at, act);
-            } else if state.force > 0 && end.sent >= state.force {
-                end.sent = 0;
-                state.lanes.recall_now(at, act);
-            } else {
-                continue;
+        for end in ends.ends.iter_mut().flatten() {
+            let taken = ends.network.taken(end.peer);
+            for (outlet, taken) in end.outlets.iter_mut().zip(taken) {
+                outlet.taken(taken);
             }
-            state.act(network);
         }
-        state.outgoing.retain(|&(to, message)| {
-            let bytes = message.encode();
-            let fragment = Fragment {
-                header: &[LANE],
-                payload: Payload::Copied(&[bytes.as_ref()]),
-            };
-            network.send(to, &fragment) == Err(Refused::Full)
-        });
+        driver.advance(&mut ends);
+        for slot in 0..ends.ends.len() {
+            if let Some(end) = &mut ends.ends[slot]
+                && force > 0
+                && end.sent >= force
+            {
+                end.sent = 0;
+                // Fits: there are fewer lanes.
+                driver.recall_now(slot as u16, &mut ends);
+            }
+        }
+        driver.flush(&mut ends);
     }
 }
 
 impl State {
-    fn new(rank: Rank, settings: Settings) -> Result<Self, SettingsError> {
+    fn new(rank: Rank, settings: &Settings, force: u32) -> Result<Self, SettingsError> {
         Ok(Self {
-            sampler: Sampler::new(settings.interval, rank),
-            tracker: Tracker::new(settings.decay),
-            samples: settings.samples,
+            driver: Driver::new(rank, settings, None)?,
             ends: (0..settings.slots).map(|_| None).collect(),
-            force: 0,
-            lanes: Lanes::new(rank, Kind::Both, settings)?,
+            force,
             arrived: VecDeque::new(),
             has_refused: false,
-            outgoing: Vec::new(),
-            actions: Vec::new(),
-            statistics: Statistics::default(),
         })
     }
 
-    fn end(&mut self, slot: u16) -> Option<&mut End> {
-        self.ends.get_mut(usize::from(slot))?.as_mut()
+    fn ends<'a, N>(&'a mut self, network: &'a mut N) -> (&'a mut Driver, Ends<'a, N>) {
+        let ends = &mut self.ends;
+        (&mut self.driver, Ends { network, ends })
     }
 
     /// A fragment went to a peer, or came from it.
     #[inline]
     fn note(&mut self, peer: Rank) {
-        let samples = self.sampler.pass(1);
+        let samples = self.driver.sampler.pass(1);
         if samples > 0 {
-            self.tracker.touch(peer, samples);
-        }
-    }
-
-    fn act(&mut self, network: &mut impl Connect) {
-        for action in std::mem::take(&mut self.actions) {
-            self.statistics.count(&action);
-            match action {
-                Action::Send { to, message } => {
-                    if let Message::Offer {
-                        slot, generation, ..
-                    } = message
-                    {
-                        network.expect(to, generation);
-                        self.ends[usize::from(slot)] = Some(End::new(to, false));
-                    }
-                    if let Message::Ask { .. } = message {
-                        // One that did not go was given up.
-                        self.outgoing.retain(|(other, message)| {
-                            *other != to || !matches!(message, Message::Ask { .. })
-                        });
-                    }
-                    self.outgoing.push((to, message));
-                }
-                Action::Connect {
-                    slot,
-                    peer,
-                    generation,
-                } => {
-                    network.connect(peer, generation);
-                    self.ends[usize::from(slot)] = Some(End::new(peer, true));
-                }
-                Action::Open {
-                    slot, generation, ..
-                } => {
-                    if let Some(end) = self.end(slot) {
-                        end.outlets
-                            .iter_mut()
-                            .for_each(|outlet| outlet.open(generation));
-                    }
-                }
-                Action::Drain { slot, .. } => {
-                    if let Some(end) = self.end(slot) {
-                        end.outlets.iter_mut().for_each(Outlet::drain);
-                        end.is_draining = true;
-                        network.leave(end.peer);
-                    }
-                }
-                Action::Close { slot, peer } => {
-                    if self.ends[usize::from(slot)].take().is_some() {
-                        network.disconnect(peer);
-                    }
-                }
-            }
+            self.driver.tracker.touch(peer, samples);
         }
     }
 
     fn waiting(&self, peer: Rank) -> usize {
         let arrived = self.arrived.iter().filter(|(from, _)| *from == peer);
-        let outgoing = self.outgoing.iter().filter(|(to, _)| *to == peer);
+        let outgoing = self.driver.waiting().filter(|to| *to == peer);
         arrived.count() + outgoing.count()
     }
 }
 
+/// What lanes change.
+struct Ends<'a, N> {
+    network: &'a mut N,
+    ends: &'a mut [Option<End>],
+}
+
+impl<N> Ends<'_, N> {
+    fn outlets(&mut self, slot: u16) -> impl Iterator<Item = &mut Outlet> {
+        let end = self.ends[usize::from(slot)].iter_mut();
+        end.flat_map(|end| &mut end.outlets)
+    }
+}
+
+impl<N: Connect> Carrier for Ends<'_, N> {
+    const COUNTS_LENT: bool = true;
+
+    fn send(&mut self, to: Rank, message: Message) -> bool {
+        let bytes = message.encode();
+        let fragment = Fragment {
+            header: &[LANE],
+            payload: Payload::Copied(&[bytes.as_ref()]),
+        };
+        self.network.send(to, &fragment) != Err(Refused::Full)
+    }
+
+    fn act(&mut self, _: Kind, action: Action) {
+        match action {
+            Action::Send { to, message } => {
+                if let Message::Offer {
+                    slot, generation, ..
+                } = message
+                {
+                    self.network.expect(to, generation);
+                    self.ends[usize::from(slot)] = Some(End::new(to));
+                }
+            }
+            Action::Connect {
+                slot,
+                peer,
+                generation,
+            } => {
+                self.network.connect(peer, generation);
+                self.ends[usize::from(slot)] = Some(End::new(peer));
+            }
+            Action::Open {
+                slot, generation, ..
+            } => {
+                self.outlets(slot)
+                    .for_each(|outlet| outlet.open(generation));
+            }
+            Action::Drain { slot, peer } => {
+                self.outlets(slot).for_each(Outlet::drain);
+                self.network.leave(peer);
+            }
+            Action::Close { slot, peer } => {
+                if self.ends[usize::from(slot)].take().is_some() {
+                    self.network.disconnect(peer);
+                }
+            }
+        }
+    }
+
+    fn made(&mut self, peer: Rank) -> Option<bool> {
+        self.network.made(peer)
+    }
+
+    fn has_left(&mut self, slot: u16, _: Rank) -> bool {
+        // Each channel leaves by itself, so all are asked.
+        let mut has_left = true;
+        self.outlets(slot)
+            .for_each(|outlet| has_left &= outlet.has_left());
+        has_left
+    }
+}
+
 impl End {
-    fn new(peer: Rank, is_connecting: bool) -> Self {
+    fn new(peer: Rank) -> Self {
         Self {
             peer,
             outlets: <[Outlet; CHANNELS]>::default(),
             is_watched: [false; CHANNELS],
-            is_connecting,
-            is_draining: false,
             sent: 0,
         }
     }
@@ -383,16 +343,6 @@ impl End {
                 return Ok(());
             }
         }
-    }
-
-    /// Whether it has just left the connection, which it had to.
-    fn leaves(&mut self, network: &mut impl Connect) -> bool {
-        let mut has_left = true;
-        for (outlet, taken) in self.outlets.iter_mut().zip(network.taken(self.peer)) {
-            outlet.taken(taken);
-            has_left &= outlet.has_left();
-        }
-        has_left && std::mem::take(&mut self.is_draining)
     }
 }
 
@@ -569,7 +519,7 @@ impl<N: Connect> Transport for Connections<N> {
     fn timeout(&self) -> Option<Duration> {
         let timeout = self.network.timeout();
         let state = self.state.as_deref();
-        match state.is_some_and(|state| state.has_refused || !state.outgoing.is_empty()) {
+        match state.is_some_and(|state| state.has_refused || state.driver.waiting().len() > 0) {
             true => Some(timeout.map_or(RETRY, |timeout| timeout.min(RETRY))),
             false => timeout,
         }

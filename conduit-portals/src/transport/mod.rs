@@ -73,7 +73,6 @@ use queue::QUEUES;
 use regions::REGIONS;
 use state::{ENTRIES, Flags, Portals, schedule};
 use throttle::ProgressThrottle;
-use wide::WideWindows;
 use wire::Left;
 
 /// What the lock guards.
@@ -265,7 +264,12 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     /// Calls `look` with the counters of the portals and with the transport.
     pub fn counters<R>(&self, look: impl FnOnce(&PortalsCounters, &T) -> R) -> R {
         let inner = self.inner();
-        look(&inner.portals.counters, &inner.transport)
+        let lanes = inner.portals.wide.as_deref();
+        let counters = PortalsCounters {
+            lanes: lanes.map(|lanes| lanes.statistics).unwrap_or_default(),
+            ..inner.portals.counters
+        };
+        look(&counters, &inner.transport)
     }
 
     /// Peers that have a wide window here, and those at which this rank has one, for a reader:
@@ -273,7 +277,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     pub fn lanes(&self) -> String {
         let inner = self.inner();
         let wide = inner.portals.wide.as_deref();
-        wide.map(WideWindows::describe).unwrap_or_default()
+        wide.map(wide::describe).unwrap_or_default()
     }
 
     /// Announces to the peers that this rank ends in good order, so that they don't take its

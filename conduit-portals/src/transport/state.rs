@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ::lanes::Driver;
 use atomic::Atomic;
 use conduit_core::ni::{
     Claim, EqId, Event, MatchEntry, MeId, NiError, PtIndex, Rank, Ready, Unlink,
@@ -25,7 +26,7 @@ use super::mailbox::{InlinePut, Writer};
 use super::operation::{Kind, Operations};
 use super::queue::{QUEUES, Queued};
 use super::regions::Regions;
-use super::wide::WideWindows;
+use super::wide;
 use super::window::{Cost, WindowSize};
 use super::wire::{Left, SHORT_HEADER};
 
@@ -218,7 +219,7 @@ pub(crate) struct Portals {
     pub(crate) operations: Operations,
     pub(crate) links: Links,
     /// Wide windows, if there are any.
-    pub(crate) wide: Option<Box<WideWindows>>,
+    pub(crate) wide: Option<Box<Driver>>,
     pub(crate) direct: DirectAccess,
     pub(crate) native: Native,
     /// Fragments that have begun to arrive.
@@ -275,7 +276,7 @@ impl Portals {
             inject_room: config.inject_bytes,
             operations: Operations::new(config.operations),
             links: Links::new(size, window),
-            wide: WideWindows::new(rank, window, &config).map(Box::new),
+            wide: wide::driver(rank, window, &config).map(Box::new),
             direct: DirectAccess::default(),
             native: Native::default(),
             arrivals: Slab::new(),

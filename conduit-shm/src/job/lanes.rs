@@ -2,7 +2,7 @@
 //! sources that it hears from most.
 //!
 //! Who gets one and when that changes is decided by the crate `lanes` (`docs/lanes.md`); this
-//! drives it. A rank *lends* rings (`::lanes::Kind::Owner`) and *holds* those of others
+//! carries it out. A rank *lends* rings (`::lanes::Kind::Owner`) and *holds* those of others
 //! (`Kind::Holder`). A lane is one ring of each of a rank's queues, all with the same number.
 //!
 //! * **Who counts**: of the messages in a ring of all sources one in so many is noted ([`Shm::note_traffic`]). What comes by
@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use ::lanes::{
-    Action, Kind, Lanes, Message, Outlet, ROWS, Route, Sampler, Settings, SettingsError,
-    Statistics, Tracker,
+    Action, Carrier, Driver, Kind, Message, Outlet, ROWS, Route, Sampler, Settings, SettingsError,
+    State as Stands, Statistics,
 };
 use conduit_core::ni::{PtIndex, Rank};
 use conduit_core::threads::{Lock, Mode};
@@ -96,41 +96,28 @@ struct Held {
     peer: Rank,
     /// Its number at the peer.
     place: u16,
-    is_leaving: bool,
     /// By queue. Fragments under way are the ring's to count.
     outlets: [Outlet; QUEUES],
     /// By queue, where it was announced.
     rings: [Option<Arc<Producer<RingView>>>; QUEUES],
 }
 
-impl Held {
-    fn is_drained(&self) -> bool {
-        let mut rings = self.rings.iter().flatten();
-        rings.all(|ring| ring.is_drained())
-    }
-}
-
 #[derive(Debug)]
 struct State {
-    owner: Lanes,
-    holder: Lanes,
-    tracker: Tracker,
+    driver: Driver,
     settings: Settings,
     /// See [`ShmConfig::lane_force_switch`].
     force: u64,
-    /// By slot of `owner`.
+    /// By the place of a lane that it lends.
     lent: Box<[Lent]>,
-    /// By slot of `holder`.
+    /// By the place of one that it holds.
     held: Box<[Option<Held>]>,
     /// All ends of lanes that were ever used here, by peer, number and queue.
     ends: BTreeMap<(Rank, u16, u8), Arc<Producer<RingView>>>,
-    /// Messages that have found no room yet.
-    outbox: Vec<(Rank, Message)>,
     /// It is to be looked at what came by lanes: a round begins or ends.
     is_due: bool,
     /// A peer has died. What it has left in a ring nobody takes, so that is not lent again.
     is_over: bool,
-    statistics: Statistics,
 }
 
 impl<M: Mode> ShmLanes<M> {
@@ -174,7 +161,7 @@ impl<M: Mode> ShmLanes<M> {
 
     pub(super) fn statistics(&self) -> Statistics {
         let state = self.state.as_ref().and_then(|state| state.try_lock());
-        state.map_or_else(Statistics::default, |state| state.statistics)
+        state.map_or_else(Statistics::default, |state| state.driver.statistics)
     }
 
     /// Whether messages to a peer go by a lane, and whether those from it do.
@@ -182,10 +169,10 @@ impl<M: Mode> ShmLanes<M> {
         let Some(state) = self.state.as_ref().and_then(|state| state.try_lock()) else {
             return (false, false);
         };
-        let mut held = state.held.iter().flatten();
+        let mut held = state.driver.held();
         let mut lent = state.lent.iter();
         (
-            held.any(|held| held.peer == peer && !held.is_leaving),
+            held.any(|lane| lane.peer == peer && lane.state == Stands::Open),
             lent.any(|lent| lent.holder == Some(peer) && lent.announced != 0),
         )
     }
@@ -200,25 +187,23 @@ impl State {
         if force > 0 {
             settings = settings.forced();
         }
-        let holder = Settings {
-            slots: if holds { ROWS as u16 } else { 0 },
-            ..settings.clone()
-        };
-        let held = usize::from(holder.slots);
+        let holds = if holds { ROWS } else { 0 };
         Ok(Self {
-            owner: Lanes::new(rank, Kind::Owner, settings.clone())?,
-            holder: Lanes::new(rank, Kind::Holder, holder)?,
-            tracker: Tracker::new(settings.decay),
+            driver: Driver::new(rank, &settings, Some(holds as u16))?,
+            held: (0..holds).map(|_| None).collect(),
             settings,
             force: force.into(),
             lent: vec![Lent::default(); count.into()].into(),
-            held: (0..held).map(|_| None).collect(),
             ends: BTreeMap::new(),
-            outbox: Vec::new(),
             is_due: false,
             is_over: false,
-            statistics: Statistics::default(),
         })
+    }
+
+    /// What decides about lanes, and what it changes.
+    fn rings<'a, M: Mode>(&'a mut self, shm: &'a Shm<M>) -> (&'a mut Driver, Rings<'a, M>) {
+        let (lent, held) = (&mut self.lent, &mut self.held);
+        (&mut self.driver, Rings { shm, lent, held })
     }
 
     /// Which ring the next message to a peer's queue goes by, beside the one of all sources; `None`: it has to wait. Where that
@@ -273,110 +258,22 @@ impl State {
         Some(way)
     }
 
-    /// What the owner's side does or says.
-    fn own(&mut self, run: impl FnOnce(&mut Lanes, &Tracker, &mut dyn FnMut(Action))) {
-        let Self {
-            owner,
-            tracker,
-            lent,
-            outbox,
-            statistics,
-            ..
-        } = self;
-        run(owner, tracker, &mut |action| {
-            statistics.count(&action);
-            match action {
-                Action::Send { to, message } => outbox.push((to, message)),
-                Action::Open { slot, peer, .. } => lent[usize::from(slot)].holder = Some(peer),
-                Action::Close { slot, .. } => lent[usize::from(slot)] = Lent::default(),
-                Action::Connect { .. } | Action::Drain { .. } => {}
-            }
-        });
-    }
-
-    /// What the holder's side does or says.
-    fn hold(
-        &mut self,
-        peers: &[Peer],
-        run: impl FnOnce(&mut Lanes, &Tracker, &mut dyn FnMut(Action)),
-    ) {
-        let Self {
-            holder,
-            tracker,
-            held,
-            outbox,
-            statistics,
-            ..
-        } = self;
-        run(holder, tracker, &mut |action| {
-            statistics.count(&action);
-            let (slot, peer) = match action {
-                Action::Send { to, message } => return outbox.push((to, message)),
-                // Nothing has to be made.
-                Action::Connect { .. } => return,
-                Action::Open { slot, peer, .. }
-                | Action::Drain { slot, peer }
-                | Action::Close { slot, peer } => (usize::from(slot), peer),
-            };
-            match action {
-                Action::Open {
-                    generation, place, ..
-                } => {
-                    let mut outlets: [Outlet; QUEUES] = Default::default();
-                    outlets
-                        .iter_mut()
-                        .for_each(|outlet| outlet.open(generation));
-                    held[slot] = Some(Held {
-                        peer,
-                        place,
-                        is_leaving: false,
-                        outlets,
-                        rings: [const { None }; QUEUES],
-                    });
-                }
-                Action::Drain { .. } => {
-                    if let Some(held) = &mut held[slot] {
-                        held.is_leaving = true;
-                        held.outlets.iter_mut().for_each(Outlet::drain);
-                    }
-                }
-                _ => held[slot] = None,
-            }
-            // The next message to each queue looks which way it goes.
-            peers[peer as usize].forget_ways();
-        });
-    }
-
-    /// Gives back what has to be and can be; false if there is more.
-    fn give_back(&mut self, peers: &[Peer]) -> bool {
-        let mut is_done = true;
-        for slot in 0..self.held.len() {
-            match &self.held[slot] {
-                Some(held) if held.is_leaving && held.is_drained() => {
-                    self.hold(peers, |holder, _, act| holder.drained(slot as u16, act));
-                }
-                Some(held) => is_done &= !held.is_leaving,
-                None => {}
-            }
-        }
-        is_done
-    }
-
     /// Looks what came by lanes, if that is due, and ends the round if it is over.
-    fn end_rounds(&mut self) {
+    fn end_rounds<M: Mode>(&mut self, shm: &Shm<M>) {
         if !std::mem::take(&mut self.is_due) || self.is_over {
             return;
         }
-        let is_round_over = self.tracker.samples() >= self.settings.samples;
-        self.catch_up();
+        let is_round_over = self.driver.is_round_over();
+        self.catch_up(shm);
         if is_round_over {
-            self.progress();
+            let (driver, mut rings) = self.rings(shm);
+            driver.end_round(&mut rings);
         }
     }
 
     /// Rounds that went by in lanes alone. Without them what a lane carried long ago would count as if it were of now, as only
     /// what comes by the rings of all sources ends a round.
-    fn catch_up(&mut self) {
+    fn catch_up<M: Mode>(&mut self, shm: &Shm<M>) {
         let interval = u64::from(self.settings.interval);
         let samples = |lent: &Lent| lent.fresh / interval;
         let all: u64 = self.lent.iter().map(samples).sum();
@@ -389,31 +286,91 @@ impl State {
             for lent in &self.lent {
                 if let Some(holder) = lent.holder {
                     let part = (samples(lent) * in_round).div_ceil(all);
-                    self.tracker.touch(holder, part as u32);
+                    self.driver.tracker.touch(holder, part as u32);
                 }
             }
-            self.progress();
+            let (driver, mut rings) = self.rings(shm);
+            driver.end_round(&mut rings);
         }
         self.lent.iter_mut().for_each(|lent| lent.fresh = 0);
     }
 
-    fn progress(&mut self) {
-        self.tracker.progress();
-        self.own(|owner, tracker, act| owner.progress(tracker, act));
-    }
-
     /// For tests: takes back what was in use for long enough; false if there is nothing to look at.
-    fn force(&mut self) -> bool {
+    fn force<M: Mode>(&mut self, shm: &Shm<M>) -> bool {
         let mut is_open = false;
         for slot in 0..self.lent.len() {
             if self.force > 0 && self.lent[slot].holder.is_some() {
                 is_open = true;
                 if self.lent[slot].slots >= self.force {
-                    self.own(|owner, _, act| owner.recall_now(slot as u16, act));
+                    let (driver, mut rings) = self.rings(shm);
+                    driver.recall_now(slot as u16, &mut rings);
                 }
             }
         }
         is_open
+    }
+}
+
+/// What lanes change.
+struct Rings<'a, M: Mode> {
+    shm: &'a Shm<M>,
+    lent: &'a mut [Lent],
+    held: &'a mut [Option<Held>],
+}
+
+impl<M: Mode> Carrier for Rings<'_, M> {
+    const COUNTS_LENT: bool = true;
+
+    fn send(&mut self, to: Rank, message: Message) -> bool {
+        self.shm.post_lane_message(to, message)
+    }
+
+    fn act(&mut self, kind: Kind, action: Action) {
+        let (slot, peer) = match action {
+            // Nothing has to be made.
+            Action::Send { .. } | Action::Connect { .. } => return,
+            Action::Open { slot, peer, .. }
+            | Action::Drain { slot, peer }
+            | Action::Close { slot, peer } => (usize::from(slot), peer),
+        };
+        if kind == Kind::Owner {
+            match action {
+                Action::Open { .. } => self.lent[slot].holder = Some(peer),
+                Action::Close { .. } => self.lent[slot] = Lent::default(),
+                _ => {}
+            }
+            return;
+        }
+        let held = &mut self.held[slot];
+        match action {
+            Action::Open {
+                generation, place, ..
+            } => {
+                let mut outlets: [Outlet; QUEUES] = Default::default();
+                outlets
+                    .iter_mut()
+                    .for_each(|outlet| outlet.open(generation));
+                *held = Some(Held {
+                    peer,
+                    place,
+                    outlets,
+                    rings: [const { None }; QUEUES],
+                });
+            }
+            Action::Drain { .. } => {
+                let outlets = held.iter_mut().flat_map(|held| &mut held.outlets);
+                outlets.for_each(Outlet::drain);
+            }
+            _ => *held = None,
+        }
+        // The next message to each queue looks which way it goes.
+        self.shm.peers[peer as usize].forget_ways();
+    }
+
+    fn has_left(&mut self, slot: u16, _: Rank) -> bool {
+        let held = self.held[usize::from(slot)].iter();
+        let mut rings = held.flat_map(|held| held.rings.iter().flatten());
+        rings.all(|ring| ring.is_drained())
     }
 }
 
@@ -442,9 +399,9 @@ impl<M: Mode> Shm<M> {
         if source == self.rank || source >= self.size {
             return;
         }
-        let is_first = state.tracker.samples() == 0;
-        state.tracker.touch(source, samples);
-        if is_first || state.tracker.samples() >= state.settings.samples {
+        let is_first = state.driver.tracker.samples() == 0;
+        state.driver.tracker.touch(source, samples);
+        if is_first || state.driver.is_round_over() {
             state.is_due = true;
             self.own().control().signal();
         }
@@ -471,19 +428,11 @@ impl<M: Mode> Shm<M> {
         let message = Message::decode(bytes.get(..header.length as usize)?).ok()?;
         let mut state = self.lanes.state.as_ref()?.lock();
         // Nobody who keeps to the protocol has more than two that were not answered.
-        if state.is_over || state.outbox.len() > 4 * self.size as usize {
+        if state.is_over || state.driver.waiting().len() > 4 * self.size as usize {
             return state.is_over.then_some(Taken::Done);
         }
-        let mut verdict = Ok(());
-        if message.is_for_owner() {
-            state.own(|owner, tracker, act| {
-                verdict = owner.on_message(source, message, tracker, act);
-            });
-        } else {
-            state.hold(&self.peers, |holder, tracker, act| {
-                verdict = holder.on_message(source, message, tracker, act);
-            });
-        }
+        let (driver, mut rings) = state.rings(self);
+        let verdict = driver.on_message(source, message, &mut rings);
         self.own().control().signal();
         verdict.ok().map(|()| Taken::Done)
     }
@@ -499,10 +448,9 @@ impl<M: Mode> Shm<M> {
     ) -> Option<Taken> {
         let generation = u32::try_from(header.hdr_data).ok()?;
         let mut state = self.lanes.state.as_ref()?.lock();
-        let mut slot = None;
-        state.own(|owner, _, act| slot = owner.on_announced(source, generation, act));
+        let (driver, mut rings) = state.rings(self);
+        let slot = driver.on_announced(source, generation, &mut rings);
         if let Some(lent) = slot.and_then(|slot| state.lent.get_mut(usize::from(slot))) {
-            lent.holder = Some(source);
             lent.announced |= 1 << number;
             self.own().control().signal();
         }
@@ -527,14 +475,13 @@ impl<M: Mode> Shm<M> {
         }
         // A lane is lent again when nothing of its last holder is looked at.
         if is_done {
-            state.end_rounds();
+            state.end_rounds(self);
         }
-        let is_forced = state.force();
-        is_done &= state.give_back(&self.peers);
-        state
-            .outbox
-            .retain(|&(to, message)| !self.post_lane_message(to, message));
-        if !is_done || is_forced || state.is_due || !state.outbox.is_empty() {
+        let is_forced = state.force(self);
+        let (driver, mut rings) = state.rings(self);
+        is_done &= driver.advance(&mut rings);
+        driver.flush(&mut rings);
+        if !is_done || is_forced || state.is_due || state.driver.waiting().len() > 0 {
             self.own().control().signal();
         }
     }
@@ -577,7 +524,8 @@ impl<M: Mode> Shm<M> {
         if let Some(state) = &self.lanes.state {
             let mut state = state.lock();
             for slot in 0..state.lent.len() {
-                state.own(|owner, _, act| owner.recall_now(slot as u16, act));
+                let (driver, mut rings) = state.rings(self);
+                driver.recall_now(slot as u16, &mut rings);
             }
             self.own().control().signal();
         }
@@ -601,10 +549,8 @@ impl<M: Mode> Shm<M> {
             return;
         };
         if !std::mem::replace(&mut state.is_over, true) {
-            state.own(|owner, _, act| owner.on_death(dead, act));
-            state.hold(&self.peers, |holder, _, act| holder.on_death(dead, act));
-            state.tracker.forget(dead);
-            state.outbox.retain(|&(to, _)| to != dead);
+            let (driver, mut rings) = state.rings(self);
+            driver.on_death(dead, &mut rings);
         }
     }
 }

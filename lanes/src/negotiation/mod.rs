@@ -157,7 +157,7 @@ impl Slot {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lanes {
     own: u32,
-    kind: Kind,
+    pub(crate) kind: Kind,
     settings: Settings,
     slots: Box<[Slot]>,
     denials: Denials,

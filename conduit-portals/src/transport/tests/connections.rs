@@ -247,7 +247,7 @@ impl<T: Transport> Ranks<T> {
 impl Ranks<Connected> {
     fn new(ranks: u32, settings: &Settings, disorder: Disorder) -> Self {
         Self::over(ranks, disorder, |rank, network| {
-            Connections::new(network, rank, settings.clone()).unwrap()
+            Connections::new(network, rank, settings.clone(), 0)
         })
     }
 
@@ -380,7 +380,7 @@ proptest! {
         let order = disorder(seed, connections);
         let windows = lanes::restless(1);
         let mut job = lanes::Job::over(RANKS, windows, order, |rank, network| {
-            Connections::new(network, rank, restless()).unwrap()
+            Connections::new(network, rank, restless(), 0)
         });
         job.run(steps, 1);
     }
@@ -511,7 +511,7 @@ fn without_connections_nothing_is_different() {
         ranks.above.into_iter().map(|above| above.log).collect()
     }
     let bare = log(|_, network| network);
-    let over = log(|rank, network| Connections::new(network, rank, restless()).unwrap());
+    let over = log(|rank, network| Connections::new(network, rank, restless(), 0));
     assert!(bare[0].len() > 1000);
     assert_eq!(bare, over);
 }

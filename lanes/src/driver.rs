@@ -1,0 +1,217 @@
+//! Runs a rank's lanes on behalf of a network.
+
+use crate::{
+    Action, Kind, Lane, Lanes, Message, ROWS, Sampler, Settings, SettingsError, State, Statistics,
+    Tracker, Violation,
+};
+
+/// A network with lanes, run by a [`Driver`].
+pub trait Carrier {
+    /// Whether a lane that this rank lends counts as a promotion here, too, not only at its holder.
+    const COUNTS_LENT: bool;
+
+    /// Sends a message by the base path; false if there is no room and the message has to wait.
+    fn send(&mut self, to: u32, message: Message) -> bool;
+
+    /// Carries out an action of lanes of this kind. Called with a message before it is
+    /// [sent](Self::send).
+    fn act(&mut self, kind: Kind, action: Action);
+
+    /// Whether the connection with this peer came up; `None` while it is still being made.
+    fn made(&mut self, _peer: u32) -> Option<bool> {
+        None
+    }
+
+    /// Whether the peer has received everything that was sent by a lane which this rank leaves.
+    /// Later messages then go by the base path.
+    fn has_left(&mut self, slot: u16, peer: u32) -> bool;
+}
+
+/// A rank's lanes, its traffic, and the messages about lanes that wait for room.
+#[derive(Debug)]
+pub struct Driver {
+    /// Picks the traffic to note, for networks that count all of it in one place.
+    pub sampler: Sampler,
+    /// The traffic noted.
+    pub tracker: Tracker,
+    samples: u32,
+    /// Lanes lent and lanes held of other ranks, or one table of lanes that cost both ends.
+    tables: Vec<Lanes>,
+    /// A lane may be coming up or being left.
+    is_moving: bool,
+    outbox: Vec<(u32, Message)>,
+    /// Counts of what the lanes did.
+    pub statistics: Statistics,
+}
+
+impl Driver {
+    /// The lanes of rank `own`, which lends some and holds at most `held` of other ranks; with
+    /// `None`, lanes cost both ends.
+    ///
+    /// # Errors
+    /// The settings can't be.
+    pub fn new(own: u32, settings: &Settings, held: Option<u16>) -> Result<Self, SettingsError> {
+        let table = |kind, slots| {
+            let settings = settings.clone();
+            Lanes::new(own, kind, Settings { slots, ..settings })
+        };
+        let tables = match held {
+            None => vec![table(Kind::Both, settings.slots)?],
+            Some(held) => vec![
+                table(Kind::Owner, settings.slots)?,
+                table(Kind::Holder, held)?,
+            ],
+        };
+        Ok(Self {
+            sampler: Sampler::new(settings.interval, own),
+            tracker: Tracker::new(settings.decay),
+            samples: settings.samples,
+            tables,
+            is_moving: false,
+            outbox: Vec::new(),
+            statistics: Statistics::default(),
+        })
+    }
+
+    /// Whether enough samples for a round were noted.
+    #[must_use]
+    pub fn is_round_over(&self) -> bool {
+        self.tracker.samples() >= self.samples
+    }
+
+    /// Ends a round.
+    pub fn end_round(&mut self, carrier: &mut impl Carrier) {
+        self.tracker.progress();
+        self.on(0, carrier, |lanes, tracker, act| {
+            lanes.progress(tracker, act)
+        });
+    }
+
+    /// Handles a message from a peer.
+    ///
+    /// # Errors
+    /// The message violates the protocol; it has no effect.
+    pub fn on_message(
+        &mut self,
+        from: u32,
+        message: Message,
+        carrier: &mut impl Carrier,
+    ) -> Result<(), Violation> {
+        let is_held = !message.is_for_owner();
+        let table = usize::from(is_held).min(self.sending());
+        self.on(table, carrier, |lanes, tracker, act| {
+            lanes.on_message(from, message, tracker, act)
+        })
+    }
+
+    /// As [`Lanes::on_announced`].
+    pub fn on_announced(
+        &mut self,
+        from: u32,
+        generation: u32,
+        carrier: &mut impl Carrier,
+    ) -> Option<u16> {
+        self.on(0, carrier, |lanes, _, act| {
+            lanes.on_announced(from, generation, act)
+        })
+    }
+
+    /// Forgets a dead peer, as [`Lanes::on_death`], and the messages that wait for it.
+    pub fn on_death(&mut self, peer: u32, carrier: &mut impl Carrier) {
+        self.tracker.forget(peer);
+        for table in 0..self.tables.len() {
+            self.on(table, carrier, |lanes, _, act| lanes.on_death(peer, act));
+        }
+        self.outbox.retain(|(to, _)| *to != peer);
+    }
+
+    /// For tests: as [`Lanes::recall_now`], of a lane that this rank lends or shares.
+    pub fn recall_now(&mut self, slot: u16, carrier: &mut impl Carrier) {
+        self.on(0, carrier, |lanes, _, act| lanes.recall_now(slot, act));
+    }
+
+    /// Completes lanes that have come up or were left; false if some are still on the way.
+    pub fn advance(&mut self, carrier: &mut impl Carrier) -> bool {
+        if !std::mem::take(&mut self.is_moving) {
+            return true;
+        }
+        let sending = self.sending();
+        for slot in 0..ROWS as u16 {
+            let Some(Lane { peer, state, .. }) = self.held().find(|lane| lane.slot == slot) else {
+                continue;
+            };
+            let is_through = match state {
+                State::Connecting => carrier.made(peer),
+                State::Leaving | State::Draining => carrier.has_left(slot, peer).then_some(true),
+                _ => continue,
+            };
+            let Some(is_made) = is_through else {
+                self.is_moving = true;
+                continue;
+            };
+            self.on(sending, carrier, |lanes, _, act| match (state, is_made) {
+                (State::Connecting, true) => lanes.connected(slot, act),
+                (State::Connecting, false) => lanes.refused(slot, act),
+                _ => lanes.drained(slot, act),
+            });
+        }
+        !self.is_moving
+    }
+
+    /// Sends the messages that found no room before.
+    pub fn flush(&mut self, carrier: &mut impl Carrier) {
+        self.outbox
+            .retain(|&(to, message)| !carrier.send(to, message));
+    }
+
+    /// The destinations of the messages that wait for room.
+    pub fn waiting(&self) -> impl ExactSizeIterator<Item = u32> {
+        self.outbox.iter().map(|(to, _)| *to)
+    }
+
+    /// The lanes in use that this rank lends or shares.
+    pub fn lent(&self) -> impl Iterator<Item = Lane> {
+        self.tables[0].iter()
+    }
+
+    /// The lanes in use that this rank sends by.
+    pub fn held(&self) -> impl Iterator<Item = Lane> {
+        self.tables[self.sending()].iter()
+    }
+
+    fn sending(&self) -> usize {
+        self.tables.len() - 1
+    }
+
+    /// Runs a step of one table and carries out its actions.
+    fn on<C: Carrier, R>(
+        &mut self,
+        table: usize,
+        carrier: &mut C,
+        run: impl FnOnce(&mut Lanes, &Tracker, &mut dyn FnMut(Action)) -> R,
+    ) -> R {
+        let lanes = &mut self.tables[table];
+        let kind = lanes.kind;
+        run(lanes, &self.tracker, &mut |action| {
+            if C::COUNTS_LENT || kind != Kind::Owner || matches!(action, Action::Send { .. }) {
+                self.statistics.count(&action);
+            }
+            carrier.act(kind, action);
+            match action {
+                Action::Send { to, message } => {
+                    if matches!(message, Message::Ask { .. }) {
+                        // An older one that still waits was given up.
+                        self.outbox.retain(|(other, message)| {
+                            *other != to || !matches!(message, Message::Ask { .. })
+                        });
+                    }
+                    if !carrier.send(to, message) {
+                        self.outbox.push((to, message));
+                    }
+                }
+                Action::Connect { .. } | Action::Drain { .. } => self.is_moving = true,
+                Action::Open { .. } | Action::Close { .. } => {}
+            }
+        })
+    }
+}
