@@ -24,16 +24,13 @@ mod item;
 mod routes;
 mod state;
 
-use std::os::fd::BorrowedFd;
-use std::sync::Arc;
-use std::time::Duration;
-
 use conduit_core::ni::Rank;
+use conduit_portals::forward_transport;
+use conduit_portals::transport::Transport;
 use conduit_portals::transport::fragment::{
     Failure, Fragment, FragmentHandler, MAX_HEADER, Payload, Refused,
 };
 use conduit_portals::transport::open::{ConnectError, OpenTransport};
-use conduit_portals::transport::{Transport, Wait};
 
 use routes::Routes;
 pub use state::WINDOW;
@@ -334,6 +331,8 @@ impl<H: FragmentHandler> FragmentHandler for Between<'_, H> {
 impl<N: OpenTransport> Transport for Dragonfly<N> {
     const AT_ONCE: bool = false;
 
+    forward_transport!(network in [Self { network, .. }]: settle, timeout, waiter, describe);
+
     fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
         let Some(node) = self.state.far(peer) else {
             return self.network.send(peer, fragment);
@@ -382,47 +381,22 @@ impl<N: OpenTransport> Transport for Dragonfly<N> {
         queued + self.network.outstanding(peer)
     }
 
-    fn settle(&mut self, peer: Rank) {
-        self.network.settle(peer);
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        self.network.timeout()
-    }
-
-    fn waiter(&self) -> Arc<dyn Wait> {
-        self.network.waiter()
-    }
-
     fn abandon(&mut self, peers: &[Rank], handler: &mut impl FragmentHandler) {
         let state = &mut self.state;
         self.network.abandon(peers, &mut Between { state, handler });
     }
-
-    fn describe(&self, peer: Rank) -> String {
-        self.network.describe(peer)
-    }
 }
 
 impl<N: OpenTransport> OpenTransport for Dragonfly<N> {
-    fn address(&self) -> &[u8] {
-        self.network.address()
-    }
-    fn address_to_text(&self, address: &[u8]) -> Option<String> {
-        self.network.address_to_text(address)
-    }
-    fn address_of_text(&self, text: &str) -> Result<Vec<u8>, ConnectError> {
-        self.network.address_of_text(text)
-    }
+    forward_transport!(network in [Self { network, .. }]:
+        address, address_to_text, address_of_text, peer_address, leave, descriptors, prepare_sleep);
+
     fn connect(&mut self, address: &[u8]) -> Result<Rank, ConnectError> {
         let rank = self.network.connect(address)?;
         if let Some(&node) = self.state.nodes.get(&rank) {
             self.state.known[node as usize] = true;
         }
         Ok(rank)
-    }
-    fn peer_address(&self, peer: Rank) -> Option<Vec<u8>> {
-        self.network.peer_address(peer)
     }
 
     fn has_session(&self, peer: Rank) -> bool {
@@ -450,15 +424,5 @@ impl<N: OpenTransport> OpenTransport for Dragonfly<N> {
         if !self.state.nodes.contains_key(&peer) {
             self.network.close(peer);
         }
-    }
-
-    fn leave(&mut self) {
-        self.network.leave();
-    }
-    fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        self.network.descriptors(into);
-    }
-    fn prepare_sleep(&mut self) -> bool {
-        self.network.prepare_sleep()
     }
 }

@@ -16,18 +16,19 @@
 //! must not use the first bytes of their headers (from 0x80 on), nor tokens from 2^63 on.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::lanes::{
     Action, Carrier, Driver, Kind, Lane, Message, Outlet, Route, Settings, SettingsError,
     Statistics,
 };
-use conduit_core::ni::{AtomicOp, AtomicType, Rank};
+use conduit_core::ni::Rank;
+
+use crate::forward_transport;
 
 use super::connect::{CHANNELS, Connect};
 use super::fragment::{Failure, Fragment, FragmentHandler, Payload, Refused};
-use super::interface::{Access, NativeAtomic, Remote, Transport, Wait};
+use super::interface::Transport;
 
 /// First bytes of headers: of a message about lanes; of announcements, by channel.
 const LANE: u8 = 0x80;
@@ -504,17 +505,9 @@ impl<N: Connect> Transport for Connections<N> {
         self.sort(handler);
     }
 
-    fn is_idle(&self, peer: Rank) -> bool {
-        self.network.is_idle(peer)
-    }
-
-    fn outstanding(&self, peer: Rank) -> usize {
-        self.network.outstanding(peer)
-    }
-
-    fn settle(&mut self, peer: Rank) {
-        self.network.settle(peer);
-    }
+    forward_transport!(network in [Self { network, .. }]:
+        is_idle, outstanding, settle, waiter, describe, has_direct, expose, write, read, has_atomic,
+        atomic);
 
     fn timeout(&self) -> Option<Duration> {
         let timeout = self.network.timeout();
@@ -525,46 +518,11 @@ impl<N: Connect> Transport for Connections<N> {
         }
     }
 
-    fn waiter(&self) -> Arc<dyn Wait> {
-        self.network.waiter()
-    }
-
     fn abandon(&mut self, peers: &[Rank], handler: &mut impl FragmentHandler) {
         let Some(state) = self.state.as_deref_mut() else {
             return self.network.abandon(peers, handler);
         };
         self.network.abandon(peers, &mut Between { state, handler });
         self.sort(handler);
-    }
-
-    fn describe(&self, peer: Rank) -> String {
-        self.network.describe(peer)
-    }
-
-    fn has_direct(&self) -> bool {
-        self.network.has_direct()
-    }
-
-    unsafe fn expose(&mut self, base: *mut u8, len: usize) -> Result<Option<Remote>, String> {
-        // SAFETY: the caller keeps the contract.
-        unsafe { self.network.expose(base, len) }
-    }
-
-    unsafe fn write(&mut self, peer: Rank, access: &Access) -> Result<(), Refused> {
-        // SAFETY: the caller keeps the contract.
-        unsafe { self.network.write(peer, access) }
-    }
-
-    unsafe fn read(&mut self, peer: Rank, access: &Access) -> Result<(), Refused> {
-        // SAFETY: the caller keeps the contract.
-        unsafe { self.network.read(peer, access) }
-    }
-
-    fn has_atomic(&self, op: AtomicOp, ty: AtomicType, fetch: bool) -> bool {
-        self.network.has_atomic(op, ty, fetch)
-    }
-
-    fn atomic(&mut self, peer: Rank, remote: Remote, atomic: &NativeAtomic) -> Result<(), Refused> {
-        self.network.atomic(peer, remote, atomic)
     }
 }

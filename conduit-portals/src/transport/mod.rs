@@ -20,6 +20,7 @@ pub mod connect;
 pub mod connections;
 mod control;
 mod direct;
+mod forward;
 pub mod fragment;
 mod inbound;
 mod interface;

@@ -27,11 +27,10 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conduit_core::ni::{AtomicOp, AtomicType, Rank};
+use conduit_core::ni::Rank;
+use conduit_portals::forward_transport;
 use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, Refused};
-use conduit_portals::transport::{
-    Access, CHANNELS, Connect, NativeAtomic, PortalsCounters, Remote, Transport, Wait,
-};
+use conduit_portals::transport::{CHANNELS, Connect, PortalsCounters, Transport, Wait};
 use libfabric_sys::{
     FI_ADDR_UNSPEC, FI_EAGAIN, FI_EAVAIL, FI_RECV, FI_SEND, fi_cq_data_entry, fi_cq_err_entry,
     fi_cq_read, fi_cq_readerr, fi_recv, fid_ep,
@@ -774,9 +773,8 @@ impl Connect for Connected {
 impl Transport for Connected {
     const AT_ONCE: bool = true;
 
-    fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
-        self.wire.send(peer, fragment)
-    }
+    forward_transport!(wire in [Self { wire, .. }]:
+        send, describe, has_direct, expose, write, read, has_atomic, atomic);
 
     fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let mut ends = self.ends.iter().flatten();
@@ -858,37 +856,6 @@ impl Transport for Connected {
             }
         }
         self.wire.abandon(peers, handler);
-    }
-
-    fn describe(&self, peer: Rank) -> String {
-        self.wire.describe(peer)
-    }
-
-    fn has_direct(&self) -> bool {
-        self.wire.has_direct()
-    }
-
-    unsafe fn expose(&mut self, base: *mut u8, len: usize) -> Result<Option<Remote>, String> {
-        // SAFETY: the caller keeps the contract.
-        unsafe { self.wire.expose(base, len) }
-    }
-
-    unsafe fn write(&mut self, peer: Rank, access: &Access) -> Result<(), Refused> {
-        // SAFETY: the caller keeps the contract.
-        unsafe { self.wire.write(peer, access) }
-    }
-
-    unsafe fn read(&mut self, peer: Rank, access: &Access) -> Result<(), Refused> {
-        // SAFETY: the caller keeps the contract.
-        unsafe { self.wire.read(peer, access) }
-    }
-
-    fn has_atomic(&self, op: AtomicOp, ty: AtomicType, fetch: bool) -> bool {
-        self.wire.has_atomic(op, ty, fetch)
-    }
-
-    fn atomic(&mut self, peer: Rank, remote: Remote, atomic: &NativeAtomic) -> Result<(), Refused> {
-        self.wire.atomic(peer, remote, atomic)
     }
 }
 
