@@ -87,6 +87,7 @@
 
 pub mod alternate;
 pub mod area;
+mod bare;
 mod bench;
 pub mod cli;
 pub mod compare;

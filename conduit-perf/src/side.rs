@@ -41,6 +41,15 @@ struct Control {
 const _: () = assert!(size_of::<Control>() <= CONTROL_BYTES);
 const _: () = assert!(align_of::<Control>() <= crate::area::LINE_SPACING);
 
+/// How a side waits for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// It asks again and again.
+    Polling,
+    /// It sleeps in the system.
+    Blocking,
+}
+
 /// One side of a measurement.
 #[derive(Debug)]
 pub struct Side<'a> {

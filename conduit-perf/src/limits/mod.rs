@@ -13,13 +13,14 @@ pub mod udp;
 use crate::figure::Unit::{self, Gigabytes, Millions, Nanoseconds};
 use crate::piece::{Fastest, Piece};
 use crate::placement::Placement::{self, Apart, Dealt, OneCore};
+use crate::side::Waiting;
 
 use ::seal::Protection;
 use alone::{Direction, Private};
 use queue::{LINE, Queue};
 use round_trip::{Lines, RoundTrips};
 use seal::SealAndOpen;
-use udp::{RoundTrip, Stream, Waiting};
+use udp::Stream;
 
 /// Payload sizes of medium floods, in bytes.
 pub const MEDIUM_SIZES: [usize; 4] = [512, 1 << 10, 4 << 10, 16 << 10];
@@ -48,7 +49,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    fn new(
+    pub(crate) fn new(
         name: &'static str,
         size: usize,
         unit: Unit,
@@ -143,7 +144,7 @@ pub fn udp_round_trip(size: usize, waiting: Waiting) -> Limit {
         Waiting::Polling => "udp-round-trip",
         Waiting::Blocking => "udp-round-trip-blocking",
     };
-    let piece = RoundTrip::new(size, waiting);
+    let piece = udp::round_trips(size, waiting);
     Limit::new(name, size, Nanoseconds, Apart, piece)
 }
 

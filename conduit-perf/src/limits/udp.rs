@@ -9,41 +9,12 @@ use std::time::{Duration, Instant};
 use conduit_udp::socket::{Batch, Options, Sent, Socket};
 
 use crate::Error;
+use crate::bare::{Endpoint, opened};
 use crate::piece::Piece;
-use crate::side::Side;
+use crate::side::{Side, Waiting};
 
 /// Bytes of one operation of a stream.
 pub const BLOCK: usize = 1 << 20;
-
-/// How a side waits for a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// It asks again and again.
-    Polling,
-    /// It sleeps in the system.
-    Blocking,
-}
-
-/// Round trips between sides 0 and 1 over loopback, whose sockets are connected: that spares the system a look for the route, and
-/// Conduit's hot peers have such sockets too. An operation is a full round trip.
-#[derive(Debug)]
-pub struct RoundTrip {
-    size: usize,
-    waiting: Waiting,
-    socket: Option<UdpSocket>,
-}
-
-impl RoundTrip {
-    /// Packets of `size` bytes.
-    #[must_use]
-    pub fn new(size: usize, waiting: Waiting) -> Self {
-        Self {
-            size,
-            waiting,
-            socket: None,
-        }
-    }
-}
 
 /// Tells the other side this side's port, and where the other one is.
 pub(crate) fn meet_ports(side: &Side<'_>, port: u16) -> Result<SocketAddr, Error> {
@@ -57,70 +28,80 @@ pub(crate) fn meet_ports(side: &Side<'_>, port: u16) -> Result<SocketAddr, Error
     Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, other as u16)))
 }
 
-impl Piece for RoundTrip {
-    fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
-        if self.socket.is_none() {
-            let socket =
-                UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::system("bind"))?;
-            match self.waiting {
-                Waiting::Polling => socket.set_nonblocking(true),
-                // Between two looks at whether the other side is still there.
-                Waiting::Blocking => socket.set_read_timeout(Some(Duration::from_millis(100))),
-            }
-            .map_err(Error::system("socket option"))?;
-            self.socket = Some(socket);
+/// A socket connected to the other side's. That saves the system a look for the route, and
+/// Conduit's hot peers have such sockets, too.
+#[derive(Debug)]
+struct Connected {
+    socket: UdpSocket,
+    waiting: Waiting,
+    /// The bytes to send, then room for a packet of one byte more.
+    packets: [Vec<u8>; 2],
+    received: u64,
+}
+
+impl Connected {
+    fn open(side: &Side<'_>, size: usize, waiting: Waiting) -> Result<Self, Error> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::system("bind"))?;
+        match waiting {
+            Waiting::Polling => socket.set_nonblocking(true),
+            // Between two looks at whether the other side is still there.
+            Waiting::Blocking => socket.set_read_timeout(Some(Duration::from_millis(100))),
         }
-        let Some(socket) = &self.socket else {
-            unreachable!("opened above")
-        };
+        .map_err(Error::system("socket option"))?;
         let port = socket.local_addr().map_err(Error::system("getsockname"))?;
         let peer = meet_ports(side, port.port())?;
         socket.connect(peer).map_err(Error::system("connect"))?;
-        let mut packet = vec![0; self.size];
-        let mut received = vec![0; self.size + 1];
-        let send = |packet: &[u8]| socket.send(packet).map_err(Error::system("send")).map(drop);
-        let mut receive = || {
-            let mut result = None;
-            let mut receive = || match socket.recv(&mut received) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
-                other => {
-                    result = Some(other);
-                    true
-                }
-            };
-            match self.waiting {
-                Waiting::Polling => side.spin_until("a packet", receive)?,
-                Waiting::Blocking => {
-                    let mut since = None;
-                    while !receive() {
-                        side.check("a packet", &mut since)?;
-                    }
-                }
-            }
-            let length = result.unwrap_or(Ok(0)).map_err(Error::system("receive"))?;
-            if length == self.size {
-                Ok(())
-            } else {
-                Err(Error::Corrupt {
+        Ok(Self {
+            socket,
+            waiting,
+            packets: [vec![0; size], vec![0; size + 1]],
+            received: 0,
+        })
+    }
+}
+
+impl Endpoint for Connected {
+    const NAME: &'static str = "a packet";
+
+    fn send(&mut self, _: &Side<'_>, size: usize) -> Result<(), Error> {
+        let sent = self.socket.send(&self.packets[0][..size]);
+        sent.map(drop).map_err(Error::system("send"))
+    }
+
+    fn received(&self) -> u64 {
+        self.received
+    }
+
+    fn poll(&mut self) -> Result<(), Error> {
+        let [sent, room] = &mut self.packets;
+        match self.socket.recv(room) {
+            Ok(length) if length == sent.len() => self.received += 1,
+            Ok(length) => {
+                return Err(Error::Corrupt {
                     what: "a packet's length",
                     got: length as u64,
-                    expected: self.size as u64,
-                })
+                    expected: sent.len() as u64,
+                });
             }
-        };
-        side.meet()?;
-        let start = Instant::now();
-        for trip in 0..count {
-            packet[0] = trip as u8;
-            if side.rank() == 0 {
-                send(&packet)?;
-                receive()?;
-            } else {
-                receive()?;
-                send(&packet)?;
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(Error::system("receive")(error)),
         }
-        Ok(start.elapsed())
+        Ok(())
+    }
+
+    fn waiting(&self) -> Waiting {
+        self.waiting
+    }
+}
+
+/// Round trips of packets of `size` bytes between sides 0 and 1 over loopback. An operation is a
+/// full round trip.
+#[must_use]
+pub fn round_trips(size: usize, waiting: Waiting) -> impl Piece {
+    let mut end = None;
+    move |side: &Side<'_>, count| {
+        let end = opened(&mut end, || Connected::open(side, size, waiting))?;
+        end.round_trips(side, size, count)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::limits::alone::Private;
 use crate::side::Side;
 
 use super::UNDER_WAY;
+use crate::bare::Endpoint;
 use crate::exchange::Exchange;
 
 /// Receives that are posted.
@@ -76,9 +77,9 @@ pub(super) struct Bare {
     pub(super) source: Private,
     source_desc: *mut c_void,
     next: usize,
-    pub(super) received: u64,
+    received: u64,
     /// Sends and writes whose completions are to come.
-    pub(super) pending: usize,
+    pending: u64,
 }
 
 macro_rules! check {
@@ -119,7 +120,7 @@ impl Bare {
             memory: Vec::new(),
             peer: FI_ADDR_UNSPEC,
             there: There { key: 0, address: 0 },
-            contexts: vec![fi_context2::default(); RECEIVES + UNDER_WAY].into(),
+            contexts: vec![fi_context2::default(); RECEIVES + UNDER_WAY as usize].into(),
             buffers: vec![0; (RECEIVES + 1) * RECEIVE].into(),
             buffers_desc: null,
             source,
@@ -185,10 +186,8 @@ impl Bare {
         // A connection is made when something is sent.
         side.meet()?;
         bare.send(side, 1)?;
-        side.spin_until("the first message", || {
-            bare.poll().is_err() || bare.received > 0
-        })?;
-        bare.quiet(side)?;
+        bare.until(side, |bare| bare.received > 0)?;
+        bare.rest(side)?;
         Ok(bare)
     }
 
@@ -292,31 +291,6 @@ impl Bare {
         Ok(())
     }
 
-    /// Reads the queue once.
-    #[inline]
-    fn poll(&mut self) -> Result<(), Error> {
-        const AGAIN: isize = -(FI_EAGAIN as isize);
-        let mut entries = [fi_cq_data_entry::default(); BATCH];
-        // SAFETY: the queue is open, of this format, and there is room for so many.
-        let count = unsafe { fi_cq_read(self.cq, entries.as_mut_ptr().cast(), BATCH) };
-        if count == AGAIN {
-            return Ok(());
-        }
-        if count < 0 {
-            return Err(self.failure(count));
-        }
-        for entry in &entries[..count.unsigned_abs()] {
-            if entry.flags & FI_RECV == 0 {
-                self.pending -= 1;
-                continue;
-            }
-            self.received += 1;
-            let offset = entry.op_context.addr() - self.contexts.as_ptr().addr();
-            self.post(offset / size_of::<fi_context2>())?;
-        }
-        Ok(())
-    }
-
     #[cold]
     fn failure(&self, count: isize) -> Error {
         let mut entry = fi_cq_err_entry::default();
@@ -325,28 +299,10 @@ impl Bare {
         failed(format!("fi_cq_read: {count}: {entry:?}"))
     }
 
-    /// Polls until `done`.
-    #[inline]
-    pub(super) fn until(
-        &mut self,
-        side: &Side<'_>,
-        done: impl Fn(&Self) -> bool,
-    ) -> Result<(), Error> {
-        let mut error = None;
-        side.spin_until("libfabric", || {
-            if done(self) {
-                return true;
-            }
-            error = self.poll().err();
-            error.is_some() || done(self)
-        })?;
-        error.map_or(Ok(()), Err)
-    }
-
     /// A context for an operation; there is always one that rests.
     #[inline]
     fn context(&mut self) -> *mut c_void {
-        self.next = (self.next + 1) % UNDER_WAY;
+        self.next = (self.next + 1) % UNDER_WAY as usize;
         (&raw mut self.contexts[RECEIVES + self.next]).cast()
     }
 
@@ -372,36 +328,6 @@ impl Bare {
         Ok(())
     }
 
-    /// Sends a message of so many bytes: injected if they are few enough.
-    #[inline]
-    pub(super) fn send(&mut self, side: &Side<'_>, size: usize) -> Result<(), Error> {
-        // SAFETY: an offer has these attributes.
-        let inject = unsafe { (*(*self.info).tx_attr).inject_size };
-        // SAFETY: the buffer behind the receives'.
-        let from = unsafe { self.buffers.as_ptr().add(RECEIVES * RECEIVE) };
-        if size <= inject {
-            // SAFETY: the endpoint is open; the bytes are copied.
-            return self.submit(side, |bare| unsafe {
-                fi_inject(bare.ep, from.cast(), size, bare.peer)
-            });
-        }
-        self.until(side, |bare| bare.pending < UNDER_WAY)?;
-        let context = self.context();
-        // SAFETY: the endpoint is open; the bytes stay.
-        self.submit(side, |bare| unsafe {
-            fi_send(
-                bare.ep,
-                from.cast(),
-                size,
-                bare.buffers_desc,
-                bare.peer,
-                context,
-            )
-        })?;
-        self.pending += 1;
-        Ok(())
-    }
-
     /// Writes the first bytes of the source to the start of the peer's segment.
     #[inline]
     pub(super) fn write(
@@ -411,7 +337,6 @@ impl Bare {
         size: usize,
         end: End,
     ) -> Result<(), Error> {
-        self.until(side, |bare| bare.pending < UNDER_WAY)?;
         let context = self.context();
         if end == End::Sent {
             // SAFETY: the endpoint is open; the source stays until the completion.
@@ -457,14 +382,79 @@ impl Bare {
         self.pending += 1;
         Ok(())
     }
+}
 
-    /// Polls on both sides until nothing is under way on either.
-    pub(super) fn quiet(&mut self, side: &Side<'_>) -> Result<(), Error> {
+impl Endpoint for Bare {
+    const NAME: &'static str = "libfabric";
+
+    /// Injected if the bytes are few enough.
+    #[inline]
+    fn send(&mut self, side: &Side<'_>, size: usize) -> Result<(), Error> {
+        // SAFETY: an offer has these attributes.
+        let inject = unsafe { (*(*self.info).tx_attr).inject_size };
+        // SAFETY: the buffer behind the receives'.
+        let from = unsafe { self.buffers.as_ptr().add(RECEIVES * RECEIVE) };
+        if size <= inject {
+            // SAFETY: the endpoint is open; the bytes are copied.
+            return self.submit(side, |bare| unsafe {
+                fi_inject(bare.ep, from.cast(), size, bare.peer)
+            });
+        }
+        self.until(side, |bare| bare.pending < UNDER_WAY)?;
+        let context = self.context();
+        // SAFETY: the endpoint is open; the bytes stay.
+        self.submit(side, |bare| unsafe {
+            fi_send(
+                bare.ep,
+                from.cast(),
+                size,
+                bare.buffers_desc,
+                bare.peer,
+                context,
+            )
+        })?;
+        self.pending += 1;
+        Ok(())
+    }
+
+    fn received(&self) -> u64 {
+        self.received
+    }
+
+    fn under_way(&self) -> u64 {
+        self.pending
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Result<(), Error> {
+        const AGAIN: isize = -(FI_EAGAIN as isize);
+        let mut entries = [fi_cq_data_entry::default(); BATCH];
+        // SAFETY: the queue is open, of this format, and there is room for so many.
+        let count = unsafe { fi_cq_read(self.cq, entries.as_mut_ptr().cast(), BATCH) };
+        if count == AGAIN {
+            return Ok(());
+        }
+        if count < 0 {
+            return Err(self.failure(count));
+        }
+        for entry in &entries[..count.unsigned_abs()] {
+            if entry.flags & FI_RECV == 0 {
+                self.pending -= 1;
+                continue;
+            }
+            self.received += 1;
+            let offset = entry.op_context.addr() - self.contexts.as_ptr().addr();
+            self.post(offset / size_of::<fi_context2>())?;
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self, side: &Side<'_>) -> Result<(), Error> {
         let own = side.area().word(8 + side.rank())?;
         let other = side.area().word(9 - side.rank())?;
         own.store(0, Relaxed);
         side.meet()?;
-        self.until(side, |bare| bare.pending == 0)?;
+        self.drain(side)?;
         own.store(1, Release);
         self.until(side, |_| other.load(Acquire) == 1)?;
         side.meet()

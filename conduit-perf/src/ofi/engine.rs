@@ -167,9 +167,9 @@ impl End {
         let mut time = Duration::ZERO;
         if side.rank() == 0 {
             let from = source.with(|source| source.as_ptr());
-            let mut handles = VecDeque::with_capacity(UNDER_WAY);
+            let mut handles = VecDeque::with_capacity(UNDER_WAY as usize);
             for _ in 0..count {
-                if handles.len() == UNDER_WAY
+                if handles.len() == UNDER_WAY as usize
                     && let Some(handle) = handles.pop_front()
                 {
                     self.engine.rma().wait(handle).map_err(failed)?;

@@ -45,7 +45,7 @@ const QUICK_JOBS: usize = 3;
 const UNLOCKED: u32 = fi_version(1, 21);
 
 /// Writes or puts that are under way at once.
-const UNDER_WAY: usize = 8;
+const UNDER_WAY: u64 = 8;
 
 /// Bytes of the segments and of the memory that puts come from.
 const SEGMENT: usize = 1 << 20;

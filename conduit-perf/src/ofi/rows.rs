@@ -9,13 +9,12 @@ use crate::compare::{Comparison, measure_all};
 use crate::figure::{Figure, Target, Unit};
 use crate::limits::Limit;
 use crate::limits::alone::Private;
-use crate::piece::Piece;
 use crate::placement::Placement;
 use crate::side::Side;
 
 use super::bare::{self, Locks};
 use super::engine::End;
-use super::loops::{PingPong, Shared, Writes};
+use super::loops::{Shared, ping_pong, writes};
 use super::{Order, SEGMENT};
 
 /// Bytes of a message of the bare ping-pong: those of a short request with two arguments in its frame.
@@ -78,19 +77,9 @@ impl Row {
     ) -> Comparison<'p> {
         // As many names as rows.
         let name: &'static str = format!("{provider}-{}", self.name).leak();
-        let limit = |name, size, unit, piece: Box<dyn Piece>| Limit {
-            name,
-            size,
-            unit,
-            placement: Placement::Apart,
-            piece,
-        };
         let ping_pong = |name, size| {
-            let piece = Box::new(PingPong {
-                bare: Rc::clone(&bare),
-                size,
-            });
-            limit(name, size, Unit::Nanoseconds, piece)
+            let piece = ping_pong(Rc::clone(&bare), size);
+            Limit::new(name, size, Unit::Nanoseconds, Placement::Apart, piece)
         };
         match self.kind {
             Kind::Shorts(locks) => {
@@ -115,12 +104,8 @@ impl Row {
                     0..1024 => Unit::Millions,
                     _ => Unit::Gigabytes,
                 };
-                let writes = Writes {
-                    bare,
-                    size,
-                    end: ends,
-                };
-                let limit = limit(beside, size, unit, Box::new(writes));
+                let writes = writes(Rc::clone(&bare), size, ends);
+                let limit = Limit::new(beside, size, unit, Placement::Apart, writes);
                 let piece = move |side: &Side<'_>, count| end.puts(side, source, size, count);
                 Comparison::new(name, size, limit, self.target, piece)
             }

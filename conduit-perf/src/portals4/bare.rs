@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use portals4_sys::*;
 
 use crate::Error;
+use crate::bare::Endpoint;
 use crate::exchange::Exchange;
 use crate::piece::Piece;
 use crate::side::Side;
@@ -39,7 +40,7 @@ pub(super) struct Bare {
     md: ptl_handle_md_t,
     /// What is sent, and where gets go; then the memory that peers access.
     memory: [Box<[u8]>; 2],
-    pub(super) arrived: u64,
+    arrived: u64,
     /// Operations that were started and have ended, of those that tell.
     started: u64,
     ended: u64,
@@ -209,6 +210,22 @@ impl Bare {
         self.started += 1;
         Ok(())
     }
+}
+
+impl Endpoint for Bare {
+    const NAME: &'static str = "libportals";
+
+    fn send(&mut self, side: &Side<'_>, size: usize) -> Result<(), Error> {
+        self.put(1 - side.rank() as u32, TOLD, size, false)
+    }
+
+    fn received(&self) -> u64 {
+        self.arrived
+    }
+
+    fn under_way(&self) -> u64 {
+        self.started - self.ended
+    }
 
     /// Takes the events that are there.
     fn poll(&mut self) -> Result<(), Error> {
@@ -232,27 +249,6 @@ impl Bare {
             }
         }
         Ok(())
-    }
-
-    fn until(
-        &mut self,
-        side: &Side<'_>,
-        what: &'static str,
-        done: impl Fn(&Self) -> bool,
-    ) -> Result<(), Error> {
-        let mut polled = Ok(());
-        side.wait(what, || {
-            polled = self.poll();
-            polled.is_err() || done(self)
-        })?;
-        polled
-    }
-
-    /// Waits until no more operations than that are under way.
-    fn until_under_way(&mut self, side: &Side<'_>, most: u64) -> Result<(), Error> {
-        self.until(side, "operations to end", |bare| {
-            bare.started - bare.ended <= most
-        })
     }
 }
 
@@ -302,48 +298,31 @@ impl Loop {
         size: usize,
         count: u64,
     ) -> Result<Duration, Error> {
-        const ARRIVAL: &str = "a message";
+        if self == Self::ToAndFro {
+            return bare.round_trips(side, size, count);
+        }
         let first = bare.arrived;
         side.meet()?;
         let start = Instant::now();
-        match (self, side.rank()) {
-            (Self::ToAndFro, rank) => {
-                let peer = 1 - rank as u32;
-                for trip in 1..=count {
-                    if rank == 0 {
-                        bare.put(peer, TOLD, size, false)?;
-                    }
-                    bare.until(side, ARRIVAL, |bare| bare.arrived == first + trip)?;
-                    if rank == 1 {
-                        bare.put(peer, TOLD, size, false)?;
-                    }
-                }
+        if side.rank() == 0 {
+            let most = match self {
+                Self::Put | Self::Get => 1,
+                _ => UNDER_WAY,
+            };
+            bare.stream(side, count, most, |bare| match self {
+                Self::Get => bare.get(1, size),
+                Self::Stream => bare.put(1, TOLD, size, true),
+                _ => bare.put(1, SILENT, size, true),
+            })?;
+            bare.drain(side)?;
+        }
+        if self == Self::Stream {
+            // Side 1 answers the last.
+            let awaited = first + if side.rank() == 0 { 1 } else { count };
+            bare.until(side, |bare| bare.arrived == awaited)?;
+            if side.rank() == 1 {
+                bare.send(side, 8)?;
             }
-            (Self::Put | Self::Get, 0) => {
-                for _ in 0..count {
-                    match self {
-                        Self::Get => bare.get(1, size)?,
-                        _ => bare.put(1, SILENT, size, true)?,
-                    }
-                    bare.until_under_way(side, 0)?;
-                }
-            }
-            (Self::Puts | Self::Stream, 0) => {
-                let index = if self == Self::Puts { SILENT } else { TOLD };
-                for _ in 0..count {
-                    bare.until_under_way(side, UNDER_WAY - 1)?;
-                    bare.put(1, index, size, true)?;
-                }
-                bare.until_under_way(side, 0)?;
-                if self == Self::Stream {
-                    bare.until(side, ARRIVAL, |bare| bare.arrived == first + 1)?;
-                }
-            }
-            (Self::Stream, _) => {
-                bare.until(side, ARRIVAL, |bare| bare.arrived == first + count)?;
-                bare.put(0, TOLD, 8, false)?;
-            }
-            (Self::Put | Self::Get | Self::Puts, _) => {}
         }
         Ok(start.elapsed())
     }

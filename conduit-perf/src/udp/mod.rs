@@ -23,13 +23,13 @@ use crate::compare::{Comparison, measure_all};
 use crate::figure::{Figure, Target, Unit};
 use crate::figures::{Job, messages, rma};
 use crate::limits::alone::Private;
-use crate::limits::udp::{BLOCK, Waiting};
+use crate::limits::udp::BLOCK;
 use crate::limits::{Limit, best_udp_stream, udp_round_trip, udp_stream};
 use crate::piece::Piece;
 use crate::placement::Placement;
 use crate::pool::pool;
 use crate::select::{self, Judged};
-use crate::side::Side;
+use crate::side::{Side, Waiting};
 use crate::{Error, job};
 
 use Kind::{Puts, RoundTrip, WireRoundTrip, WireStream};
@@ -125,13 +125,8 @@ const SETUPS: &[Setup] = setups! {
 
 /// The wire's stream, in sockets of its own, where nothing is lost: Conduit's own bandwidth without loss, in the same job.
 fn wire_stream(name: &'static str, packet: usize) -> Limit {
-    Limit {
-        name,
-        size: BLOCK,
-        unit: Unit::Gigabytes,
-        placement: Placement::Apart,
-        piece: Box::new(wire::Stream::new(packet)),
-    }
+    let stream = wire::Stream::new(packet);
+    Limit::new(name, BLOCK, Unit::Gigabytes, Placement::Apart, stream)
 }
 
 /// What the ranks of a job are told.
@@ -226,7 +221,7 @@ impl Kind {
         match self {
             RoundTrip | Puts => None,
             WireRoundTrip(size, waiting) => {
-                Some((size, Box::new(wire::RoundTrips::new(size, waiting))))
+                Some((size, Box::new(wire::round_trips(size, waiting))))
             }
             WireStream(packet) => Some((BLOCK, Box::new(wire::Stream::new(packet)))),
         }

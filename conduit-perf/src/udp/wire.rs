@@ -9,12 +9,15 @@ use conduit_udp::socket::{Peers, UdpAddress, Wire};
 use seal::{Protection, Sealer, Secret};
 
 use crate::Error;
-use crate::limits::udp::{BLOCK, Waiting, meet_ports, open};
+use crate::bare::{self, Endpoint as _, opened};
+use crate::limits::udp::{BLOCK, meet_ports, open};
 use crate::piece::Piece;
-use crate::side::Side;
+use crate::side::{Side, Waiting};
 
 /// Fragments of a stream that are under way at once.
 const UNDER_WAY: u64 = 4;
+/// The most bytes of a tiny fragment here.
+const MOST_BYTES: usize = 64;
 
 /// The memory that a stream goes from and to, and what has come.
 #[derive(Debug)]
@@ -67,6 +70,9 @@ struct End {
     wire: Wire<Endpoint, Sealer>,
     ends: Ends,
     peer: u32,
+    waiting: Waiting,
+    /// Large fragments sent.
+    begun: u64,
 }
 
 impl End {
@@ -119,10 +125,12 @@ impl End {
                 failure: None,
             },
             peer: 1 - rank,
+            waiting: Waiting::Polling,
+            begun: 0,
         })
     }
 
-    fn send(&mut self, payload: Payload<'_>) -> Result<(), Error> {
+    fn send_fragment(&mut self, payload: Payload<'_>) -> Result<(), Error> {
         let fragment = Fragment {
             header: &[0; 8],
             payload,
@@ -133,38 +141,55 @@ impl End {
         self.wire.flush(&mut self.ends);
         Ok(())
     }
+}
 
-    /// Makes progress until `done`.
-    fn until(
-        &mut self,
-        side: &Side<'_>,
-        waiting: Waiting,
-        mut done: impl FnMut(&Ends) -> bool,
-    ) -> Result<(), Error> {
-        let Self { wire, ends, .. } = self;
-        match waiting {
-            Waiting::Polling => side.spin_until("the wire", || {
-                wire.progress(ends);
-                done(ends) || ends.failure.is_some()
-            })?,
-            Waiting::Blocking => {
-                let mut since = None;
-                loop {
-                    let did = wire.progress(ends);
-                    if done(ends) || ends.failure.is_some() {
-                        break;
-                    }
-                    if !did {
-                        wire.wait(Some(Duration::from_millis(100)));
-                        side.check("the wire", &mut since)?;
-                    }
-                }
+impl bare::Endpoint for End {
+    const NAME: &'static str = "the wire";
+
+    fn send(&mut self, side: &Side<'_>, size: usize) -> Result<(), Error> {
+        let bytes = [side.rank() as u8; MOST_BYTES];
+        self.send_fragment(Payload::Copied(&[&bytes[..size]]))
+    }
+
+    fn received(&self) -> u64 {
+        self.ends.tiny
+    }
+
+    fn under_way(&self) -> u64 {
+        self.begun - self.ends.sent
+    }
+
+    fn poll(&mut self) -> Result<(), Error> {
+        let did = self.wire.progress(&mut self.ends);
+        match self.ends.failure.take() {
+            Some(failure) => return Err(failed(failure)),
+            None if !did && self.waiting == Waiting::Blocking => {
+                self.wire.wait(Some(Duration::from_millis(100)));
             }
+            None => {}
         }
-        match ends.failure.take() {
-            None => Ok(()),
-            Some(failure) => Err(failed(failure)),
-        }
+        Ok(())
+    }
+
+    fn waiting(&self) -> Waiting {
+        self.waiting
+    }
+
+    fn rest(&mut self, side: &Side<'_>) -> Result<(), Error> {
+        let settled = side.area().word(4 + side.rank())?;
+        let other = side.area().word(5 - side.rank())?;
+        settled.store(0, Relaxed);
+        side.meet()?;
+        self.waiting = Waiting::Polling;
+        // Long after any delayed acknowledgement.
+        let until = Instant::now() + Duration::from_millis(1);
+        self.until(side, |_| {
+            if Instant::now() >= until {
+                settled.store(1, Release);
+            }
+            settled.load(Relaxed) == 1 && other.load(Acquire) == 1
+        })?;
+        side.meet()
     }
 }
 
@@ -176,63 +201,13 @@ fn failed(text: String) -> Error {
 }
 
 /// Round trips of tiny fragments. An operation is a full round trip.
-pub(super) struct RoundTrips {
-    size: usize,
-    waiting: Waiting,
-    end: Option<End>,
-}
-
-impl RoundTrips {
-    pub(super) fn new(size: usize, waiting: Waiting) -> Self {
-        Self {
-            size,
-            waiting,
-            end: None,
-        }
+pub(super) fn round_trips(size: usize, waiting: Waiting) -> impl Piece {
+    let mut end = None;
+    move |side: &Side<'_>, count| {
+        let end = opened(&mut end, || End::open(side, 1472))?;
+        end.waiting = waiting;
+        end.round_trips(side, size, count)
     }
-}
-
-impl Piece for RoundTrips {
-    fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
-        let end = match &mut self.end {
-            Some(end) => end,
-            none => none.insert(End::open(side, 1472)?),
-        };
-        let bytes = vec![side.rank() as u8; self.size];
-        let first = end.ends.tiny;
-        side.meet()?;
-        let start = Instant::now();
-        for trip in 1..=count {
-            if side.rank() == 0 {
-                end.send(Payload::Copied(&[&bytes]))?;
-            }
-            end.until(side, self.waiting, |ends| ends.tiny >= first + trip)?;
-            if side.rank() == 1 {
-                end.send(Payload::Copied(&[&bytes]))?;
-            }
-        }
-        let time = start.elapsed();
-        // The last answer's acknowledgement is still to come.
-        finish(side, end)?;
-        Ok(time)
-    }
-}
-
-/// Makes progress on both sides until nothing is due on either.
-fn finish(side: &Side<'_>, end: &mut End) -> Result<(), Error> {
-    let settled = side.area().word(4 + side.rank())?;
-    let other = side.area().word(5 - side.rank())?;
-    settled.store(0, Relaxed);
-    side.meet()?;
-    // Long after any delayed acknowledgement.
-    let until = Instant::now() + Duration::from_millis(1);
-    end.until(side, Waiting::Polling, |_| {
-        if Instant::now() >= until {
-            settled.store(1, Release);
-        }
-        settled.load(Relaxed) == 1 && other.load(Acquire) == 1
-    })?;
-    side.meet()
 }
 
 /// A stream of fragments of [`BLOCK`] bytes, each read from memory and placed in memory. An
@@ -250,10 +225,7 @@ impl Stream {
 
 impl Piece for Stream {
     fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
-        let end = match &mut self.end {
-            Some(end) => end,
-            none => none.insert(End::open(side, self.packet)?),
-        };
+        let end = opened(&mut self.end, || End::open(side, self.packet))?;
         let arrived = side.area().word(3)?;
         if side.rank() == 0 {
             arrived.store(0, Relaxed);
@@ -261,25 +233,23 @@ impl Piece for Stream {
         side.meet()?;
         let start = Instant::now();
         if side.rank() == 0 {
-            let first = end.ends.sent;
-            for number in 0..count {
-                let room = (number + 1).saturating_sub(UNDER_WAY);
-                end.until(side, Waiting::Polling, |ends| ends.sent >= first + room)?;
-                end.send(Payload::Read {
-                    token: number,
+            end.stream(side, count, UNDER_WAY, |end| {
+                end.begun += 1;
+                end.send_fragment(Payload::Read {
+                    token: end.begun,
                     length: BLOCK as u32,
-                })?;
-            }
-            end.until(side, Waiting::Polling, |ends| ends.sent >= first + count)?;
+                })
+            })?;
+            end.drain(side)?;
             arrived.store(1, Release);
         } else {
-            let first = end.ends.large;
-            end.until(side, Waiting::Polling, |ends| {
-                ends.large >= first + count && arrived.load(Acquire) == 1
+            let last = end.ends.large + count;
+            end.until(side, |end| {
+                end.ends.large >= last && arrived.load(Acquire) == 1
             })?;
         }
         let time = start.elapsed();
-        finish(side, end)?;
+        end.rest(side)?;
         Ok(time)
     }
 }
