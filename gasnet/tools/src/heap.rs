@@ -13,27 +13,23 @@ use thiserror::Error;
 /// Bytes of guard on either side; a multiple of the strictest alignment, so that blocks are aligned as malloc's are.
 const GUARD: usize = 16;
 
+/// Where something wrote; into a block only after it was given back.
+const BEFORE: &str = "before";
+const BEHIND: &str = "behind";
+const INTO: &str = "into";
+
 /// What is wrong with a block.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum HeapError {
     #[error("{address:#x} is no block of this heap, or was given back already")]
     Unknown { address: usize },
-    #[error("something wrote before the block {address:#x} of {size} bytes, from {place}")]
-    Before {
-        address: usize,
-        size: usize,
-        place: String,
-    },
-    #[error("something wrote behind the block {address:#x} of {size} bytes, from {place}")]
-    Behind {
-        address: usize,
-        size: usize,
-        place: String,
-    },
     #[error(
-        "something wrote into the block {address:#x} of {size} bytes, from {place}, after it was given back"
+        "something wrote {at} the block {address:#x} of {size} bytes, from {place}{}",
+        if *at == INTO { ", after it was given back" } else { "" }
     )]
-    AfterFree {
+    Damaged {
+        /// [`BEFORE`], [`BEHIND`] or [`INTO`].
+        at: &'static str,
         address: usize,
         size: usize,
         place: String,
@@ -105,6 +101,17 @@ pub(crate) struct Statistics {
 struct Block {
     size: usize,
     place: String,
+}
+
+impl Block {
+    fn damaged(&self, at: &'static str, address: usize) -> HeapError {
+        HeapError::Damaged {
+            at,
+            address,
+            size: self.size,
+            place: self.place.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -250,11 +257,7 @@ impl Heap {
             };
             match fill.holds(bytes) {
                 true => Ok(()),
-                false => Err(HeapError::AfterFree {
-                    address: *address,
-                    size: entry.size,
-                    place: entry.place.clone(),
-                }),
+                false => Err(entry.damaged(INTO, *address)),
             }
         })
     }
@@ -339,20 +342,11 @@ fn check_guards(address: usize, entry: &Block) -> Result<(), HeapError> {
             entry.size + 2 * GUARD,
         )
     };
-    let (size, place) = (entry.size, || entry.place.clone());
-    if !guard(start).holds(&bytes[..GUARD]) {
-        return Err(HeapError::Before {
-            address,
-            size,
-            place: place(),
-        });
-    }
-    if !guard(start).holds(&bytes[GUARD + entry.size..]) {
-        return Err(HeapError::Behind {
-            address,
-            size,
-            place: place(),
-        });
+    let (before, behind) = (&bytes[..GUARD], &bytes[GUARD + entry.size..]);
+    for (at, bytes) in [(BEFORE, before), (BEHIND, behind)] {
+        if !guard(start).holds(bytes) {
+            return Err(entry.damaged(at, address));
+        }
     }
     Ok(())
 }
@@ -388,23 +382,15 @@ mod tests {
     #[test]
     fn writes_beyond_a_block_are_found_wherever_it_is_looked_at() {
         let mut heap = Heap::default();
-        for (offset, behind) in [(-1, false), (-16, false), (10, true), (25, true)] {
+        for (offset, at) in [(-1, BEFORE), (-16, BEFORE), (10, BEHIND), (25, BEHIND)] {
             let block = heap.allocate(10, true, "file.c:7").expect("memory");
             let held = read(block, offset);
             write(block, offset, held ^ 1);
-            let place = || "file.c:7".to_owned();
-            let address = block.addr();
-            let expected = match behind {
-                true => HeapError::Behind {
-                    address,
-                    size: 10,
-                    place: place(),
-                },
-                false => HeapError::Before {
-                    address,
-                    size: 10,
-                    place: place(),
-                },
+            let expected = HeapError::Damaged {
+                at,
+                address: block.addr(),
+                size: 10,
+                place: "file.c:7".into(),
             };
             let found = [
                 heap.check(block).map(|_| ()),
@@ -462,7 +448,8 @@ mod tests {
         write(block, 3, 0x55);
         assert_eq!(
             heap.check_all(),
-            Err(HeapError::AfterFree {
+            Err(HeapError::Damaged {
+                at: INTO,
                 address: block.addr(),
                 size: 24,
                 place: "here".into()
@@ -481,7 +468,7 @@ mod tests {
         write(block, 1, held ^ 1);
         assert!(matches!(
             heap.allocate(1, true, "there"),
-            Err(HeapError::Behind { .. })
+            Err(HeapError::Damaged { at: BEHIND, .. })
         ));
         write(block, 1, held);
         assert_eq!(heap.free(block), Ok(()));
