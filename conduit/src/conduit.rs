@@ -109,7 +109,7 @@ impl<M: Mode> Conduit<M> {
     /// [failure of the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn poll(&self) -> Result<()> {
-        self.done("poll", self.member.engine().poll().map(drop))
+        self.done("poll", self.member.engine().poll())
     }
 
     /// Polls until the condition holds; waits in between as is best on this host. For conditions that handlers or other

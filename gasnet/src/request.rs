@@ -135,7 +135,7 @@ pub(crate) fn handled_here<E: From<EngineError>>(
 ) -> Result<bool, E> {
     if rank == engine.rank() && matches!(sent, Ok(true)) {
         for _ in 0..POLLS {
-            if !engine.poll()? {
+            if !engine.poll_some()? {
                 break;
             }
         }

@@ -388,7 +388,7 @@ fn one_rank(
     // Before and after what is still to be answered, as others may need it.
     for _ in 0..2 {
         let mut fault = Ok(());
-        meeting.leave(|| fault = engine.poll().map(drop).map_err(text));
+        meeting.leave(|| fault = engine.poll().map_err(text));
         fault?;
         while !engine.is_quiet().map_err(text)? {
             engine.poll().map_err(text)?;
@@ -506,7 +506,7 @@ fn a_team_is_not_left_during_an_operation() {
         }
         engine.collectives().team_destroy(team).map_err(text)?;
         let mut fault = Ok(());
-        meeting.leave(|| fault = engine.poll().map(drop).map_err(text));
+        meeting.leave(|| fault = engine.poll().map_err(text));
         fault
     });
     ran.unwrap();

@@ -267,7 +267,7 @@ fn each_peer_is_reached_in_the_best_way() {
             engine.poll().map_err(text)?;
         }
         let mut fault = Ok(());
-        meeting.leave(|| fault = engine.poll().map(drop).map_err(text));
+        meeting.leave(|| fault = engine.poll().map_err(text));
         fault
     });
     ran.expect("the job ends");

@@ -314,7 +314,7 @@ fn one_rank(
     }
     for _ in 0..2 {
         let mut fault = Ok(());
-        meeting.leave(|| fault = engine.poll().map(drop).map_err(text));
+        meeting.leave(|| fault = engine.poll().map_err(text));
         fault?;
         while !engine.is_quiet().map_err(text)? {
             engine.poll().map_err(text)?;

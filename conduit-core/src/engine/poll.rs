@@ -16,16 +16,23 @@ use crate::threads::Mode;
 
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Serves the network once: system messages, completions and replies, requests. Runs handlers.
-    /// Has anything been found?
     ///
     /// Not in a handler.
     #[inline]
-    pub fn poll(&self) -> Result<bool> {
+    pub fn poll(&self) -> Result<()> {
         self.check_outside("poll", am::Operation::Poll)?;
-        let found = self.poll_for(1) > 0;
-        if !found {
+        if self.poll_for(1) == 0 {
             self.polled_idly();
         }
+        self.check_fault()
+    }
+
+    /// As [`Engine::poll`], of a caller that does something else if nothing was found: whether
+    /// something was.
+    #[inline]
+    pub fn poll_some(&self) -> Result<bool> {
+        self.check_outside("poll", am::Operation::Poll)?;
+        let found = self.poll_for(1) > 0;
         self.check_fault()?;
         Ok(found)
     }

@@ -155,21 +155,21 @@ fn one_rank<M: Mode>(
     for _ in 0..2 {
         let mut polls = 0;
         while !engine.is_quiet().map_err(text)? {
-            engine.poll().map(drop).map_err(text)?;
+            engine.poll().map_err(text)?;
             polls += 1;
             if polls > most_polls {
                 return Err(format!("in use for ever: {:?}", engine.in_use()));
             }
         }
         let mut fault = Ok(());
-        meeting.leave(|| fault = engine.poll().map(drop).map_err(text));
+        meeting.leave(|| fault = engine.poll().map_err(text));
         fault?;
     }
     let at_last = Credits::of(&engine).map_err(text)?;
     at_last.check(&at_first, engine.rank(), &mut meeting, settings)?;
     engine.job().network().note("the end".to_owned());
     let mut fault = Ok(());
-    meeting.leave(|| fault = engine.poll().map(drop).map_err(text));
+    meeting.leave(|| fault = engine.poll().map_err(text));
     fault
 }
 

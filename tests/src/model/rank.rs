@@ -188,7 +188,7 @@ impl<'a, M: Mode> Rank<'a, M> {
             if let Some(started) = ask().map_err(text)? {
                 return Ok(started);
             }
-            self.engine.poll().map(drop).map_err(text)?;
+            self.engine.poll().map_err(text)?;
         }
     }
 
@@ -304,7 +304,7 @@ impl<'a, M: Mode> Rank<'a, M> {
             }
             Task::Sync(sync) => self.sync(sync),
             Task::Barrier if self.barrier != (true, true) => self.split_barrier(round),
-            Task::Barrier | Task::Poll => engine.poll().map(drop).map_err(text),
+            Task::Barrier | Task::Poll => engine.poll().map_err(text),
         }
     }
 

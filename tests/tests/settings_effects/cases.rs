@@ -131,7 +131,7 @@ fn on_each(
         while !rank.is_quiet().map_err(text)? {
             rank.poll().map_err(text)?;
         }
-        meeting.leave(|| failed = rank.poll().map(drop).map_err(text));
+        meeting.leave(|| failed = rank.poll().map_err(text));
         failed
     };
     run(ends, 1, 1_000_000, body).expect("the job ends");

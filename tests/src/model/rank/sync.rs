@@ -10,9 +10,7 @@ impl<M: Mode> Rank<'_, M> {
     pub(super) fn sync(&mut self, sync: Sync) -> Done {
         let engine = self.engine;
         match sync {
-            Sync::One | Sync::TryOne if self.handles.is_empty() => {
-                engine.poll().map(drop).map_err(text)
-            }
+            Sync::One | Sync::TryOne if self.handles.is_empty() => engine.poll().map_err(text),
             Sync::One => {
                 engine.rma().wait(self.handles.remove(0)).map_err(text)?;
                 self.kept.remove(0).check()
