@@ -21,14 +21,14 @@ use crate::command;
 use crate::install::{Conduit, Install};
 
 /// The committed budgets, in the workspace's folder.
-const FILE: &str = "conduit-perf/budgets.tsv";
+const FILE: &str = "tools/conduit-perf/budgets.tsv";
 /// The prefix of the C library, in the workspace's folder; `.ci/run` uses the same.
 const PREFIX: &str = "target/prefix";
 
 /// Count the instructions of each hot path and compare them with the budgets
 ///
 /// Builds conduit-perf and the optimised C library, and counts with valgrind. Fails if a count is
-/// more than 2 % above its budget in conduit-perf/budgets.tsv. Counts do not depend on the
+/// more than 2 % above its budget in tools/conduit-perf/budgets.tsv. Counts do not depend on the
 /// machine's load, but on the compilers, the C library and the processor's extensions: the
 /// tolerance is 10 % where these differ from those that the file records.
 #[derive(Debug, Clone, Default, Args)]

@@ -103,7 +103,7 @@ impl Cargo {
         Cargo {
             // Set by cargo for what it runs.
             program: std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
-            root: root.parent().unwrap_or(root).to_owned(),
+            root: root.ancestors().nth(2).unwrap_or(root).to_owned(),
         }
     }
 

@@ -3,6 +3,7 @@
 mod circles;
 mod commits;
 mod features;
+mod pages;
 mod settings;
 mod width;
 mod workspace;

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 /// The workspace's folder.
-pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 const LISTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rules");
 

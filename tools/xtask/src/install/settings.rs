@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_release_is_that_of_the_header() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let release = Release::read(&root).unwrap();
         assert_eq!(release.version.split('.').count(), 3);
         assert!(

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::to_string;
 
 /// The folder of all records.
-pub const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/figures");
+pub const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/figures");
 
 /// What [`Record::processor`] says of figures that are the same on all processors.
 pub const SIMULATED: &str = "simulated";

@@ -1,0 +1,51 @@
+//! Paths that pages name exist.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::workspace::{ROOT, git, read};
+
+/// The page that says where things are: all of its paths begin at the workspace's folder.
+const OVERVIEW: &str = "docs/overview.md";
+
+/// Returns what a page has between backticks on a line each, but for its blocks of code.
+fn quoted(text: &str) -> Vec<&str> {
+    let mut fenced = false;
+    let lines = text.lines().filter(|line| {
+        fenced ^= line.starts_with("```");
+        !fenced && !line.starts_with("    ")
+    });
+    lines.flat_map(|line| line.split('`').skip(1).step_by(2)).collect()
+}
+
+/// Whether a quoted text is a path, and no command, pattern or address.
+fn is_path(text: &str) -> bool {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
+    text.contains('/') && !text.starts_with('/') && text.chars().all(is_part)
+}
+
+#[test]
+fn paths_that_pages_name_exist() {
+    let Some(listed) = git(&["ls-files"]) else {
+        return;
+    };
+    let files: Vec<_> = listed.lines().collect();
+    let folders: BTreeSet<_> = files
+        .iter()
+        .filter_map(|file| file.split_once('/'))
+        .map(|(folder, _)| folder)
+        .collect();
+    let begins_here = |path: &str| {
+        let first = path.split('/').next();
+        first.is_some_and(|first| folders.contains(first))
+    };
+    let mut missing = Vec::new();
+    for page in files.iter().filter(|file| file.ends_with(".md")) {
+        let Some(text) = read(page) else { continue };
+        let paths = quoted(&text).into_iter().filter(|text| is_path(text));
+        let named = paths.filter(|path| *page == OVERVIEW || begins_here(path));
+        let gone = named.filter(|path| !Path::new(ROOT).join(path).exists());
+        missing.extend(gone.map(|path| format!("{page}: {path}")));
+    }
+    assert!(missing.is_empty(), "paths that don't exist: {missing:#?}");
+}
