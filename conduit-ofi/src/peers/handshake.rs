@@ -32,6 +32,7 @@ mod tests;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use conduit_portals::compact::shrink_map;
 use seal::{SESSION_TAG, SessionKeys, SessionSealer, SpentCookies, is_same_tag};
 
 use crate::wire::liveness::Nanos;
@@ -44,7 +45,6 @@ use super::message::{
     ACCEPT, CHALLENGE, CHALLENGE_LENGTH, CONFIRM, Cookie, HELLO, MAX_ADDRESS, Offer, Reader, TAG,
     VERSION,
 };
-use super::table::shrink_map;
 
 /// How long a cookie is good for at least; at most twice as long.
 const STEP: Nanos = 10_000_000_000;

@@ -19,16 +19,15 @@
 mod address;
 mod config;
 mod handshake;
+mod links;
 mod message;
 mod sessions;
-mod table;
 #[cfg(test)]
 mod tests;
 mod transport;
 
-use std::collections::HashMap;
-
 use conduit_core::ni::Rank;
+use conduit_portals::peers::{Peers, Table};
 use conduit_portals::transport::fragment::Failure;
 use conduit_portals::transport::open::ConnectError;
 use seal::{Secret, SessionSealer};
@@ -42,8 +41,8 @@ pub use config::{OpenConfig, OpenError, Trust};
 
 use address::Addressing;
 use handshake::Handshake;
+use links::{Handles, LinkUse, NONE, PeerLinks};
 use message::is_handshake;
-use table::{Handles, LinkUse, NONE, Peer, Table};
 
 /// What an open network has counted, besides its [wire](WireCounters).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,9 +62,7 @@ pub struct OpenOfi {
     handshake: Handshake,
     addressing: Addressing,
     handles: Handles,
-    peers: Table<Peer>,
-    by_address: HashMap<Box<[u8]>, Rank>,
-    max_peers: u32,
+    peers: Peers<Box<[u8]>, PeerLinks>,
     links: Table<LinkUse>,
     /// By peer, the link over which fragments can be sent, or [`NONE`].
     ready: Vec<u32>,
@@ -151,9 +148,7 @@ impl OpenOfi {
             wire,
             addressing,
             handles: Handles::default(),
-            peers: Table::default(),
-            by_address: HashMap::new(),
-            max_peers: config.max_peers.clamp(1, 1 << 24),
+            peers: Peers::new(config.max_peers.max(1)),
             links: Table::default(),
             ready: Vec::new(),
             owners: Vec::new(),
@@ -193,7 +188,6 @@ impl OpenOfi {
             + self.links.memory()
             + self.ready.capacity() * size_of::<u32>()
             + self.owners.capacity() * size_of::<Rank>()
-            + self.by_address.capacity() * size_of::<(Box<[u8]>, Rank)>()
             + self.handles.memory()
             + self.handshake.memory()
             + self.wire.memory()
@@ -201,22 +195,14 @@ impl OpenOfi {
 
     /// Gives a process a number, or finds the one that it has.
     fn number_of(&mut self, address: &[u8]) -> Result<(Rank, bool), ConnectError> {
-        if let Some(&peer) = self.by_address.get(address) {
+        if let Some(peer) = self.peers.find(address) {
             return Ok((peer, false));
         }
-        if self.peers.count() >= self.max_peers {
-            return Err(ConnectError::Exhausted {
-                limit: self.max_peers,
-                setting: "CONDUIT_NA_MAX_PEERS",
-            });
-        }
-        let peer = self.peers.add(Peer {
-            address: address.into(),
-            session: NONE,
-            attempt: NONE,
-            pending: NONE,
-        });
-        self.by_address.insert(address.into(), peer);
+        let peer = self.peers.add(address.into(), PeerLinks::NONE);
+        let peer = peer.ok_or(ConnectError::Exhausted {
+            limit: self.peers.limit(),
+            setting: "CONDUIT_NA_MAX_PEERS",
+        })?;
         // Fits: as many as peers.
         self.ready.resize(self.peers.end() as usize, NONE);
         Ok((peer, true))

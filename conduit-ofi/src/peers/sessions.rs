@@ -1,6 +1,7 @@
 //! Sessions as they begin and end: what the [handshake](super::handshake) wants done, over links.
 
 use conduit_core::ni::Rank;
+use conduit_portals::compact::shrink;
 use conduit_portals::transport::fragment::{Failure, FragmentHandler, Refused};
 
 use crate::wire::failure;
@@ -8,7 +9,7 @@ use crate::wire::liveness::Nanos;
 
 use super::OpenOfi;
 use super::handshake::{Established, Event, Outgoing, Proven, Replaced, Timed};
-use super::table::{LinkUse, NONE, PENDING, Purpose, SAME, replaced, shrink, shrink_map};
+use super::links::{LinkUse, NONE, PENDING, PeerLinks, Purpose, SAME, replaced};
 
 /// How long a link stays after its end at least, for what libfabric has copied and doesn't report.
 const LINGER: Nanos = 200_000_000;
@@ -82,27 +83,33 @@ impl OpenOfi {
     /// ends. Begins one if need be.
     #[cold]
     pub(super) fn send_without_session(&mut self, peer: Rank) -> Refused {
-        let Some(known) = self.peers.get(peer) else {
+        let Some(known) = self.peers.state(peer) else {
             return Refused::NoSuchRank;
         };
         let (session, attempt) = (known.session, known.attempt);
         if session != NONE {
-            if self.wire.is_heard(session) {
-                self.ready[peer as usize] = session;
-                self.handshake.on_heard(&known.address, session);
-            }
+            self.use_if_heard(peer, session);
         } else if attempt == NONE {
             self.begin(peer, None);
         }
         Refused::Full
     }
 
+    /// Fragments to a peer go by its session once the peer was heard in it.
+    fn use_if_heard(&mut self, peer: Rank, session: u32) {
+        if self.wire.is_heard(session)
+            && let Some(address) = self.peers.address(peer)
+        {
+            self.ready[peer as usize] = session;
+            self.handshake.on_heard(address, session);
+        }
+    }
+
     /// Begins a session with a peer; `unless`: only if it is not this incarnation.
     fn begin(&mut self, peer: Rank, unless: Option<u64>) {
-        let Some(known) = self.peers.get(peer) else {
+        let Some(address) = self.peers.address(peer).cloned() else {
             return;
         };
-        let address = known.address.clone();
         let now = self.wire.clock();
         self.next_tick = 0;
         let number = match self.add_link(now, &address, Purpose::Attempt) {
@@ -114,7 +121,7 @@ impl OpenOfi {
         };
         match self.handshake.start(now, &address, number, unless) {
             Some(out) => {
-                if let Some(known) = self.peers.get_mut(peer) {
+                if let Some(known) = self.peers.state_mut(peer) {
                     known.attempt = number;
                 }
                 self.wire.post_message(number, &out.bytes);
@@ -146,7 +153,7 @@ impl OpenOfi {
                 && let Purpose::Session(peer) = link.purpose
                 && self
                     .peers
-                    .get(peer)
+                    .state(peer)
                     .is_some_and(|peer| peer.attempt == NONE)
                 && let Some(incarnation) = self.handshake.incarnation_of(&link.address)
             {
@@ -213,8 +220,8 @@ impl OpenOfi {
         handler: &mut impl FragmentHandler,
     ) {
         self.forget_attempt(session.number);
-        match self.by_address.get(&session.address) {
-            Some(&peer) => self.establish(now, peer, session, true, handler),
+        match self.peers.find(&session.address) {
+            Some(peer) => self.establish(now, peer, session, true, handler),
             // Not so: an attempt ends with its peer.
             None => self.let_go(now, session.number, false),
         }
@@ -237,7 +244,7 @@ impl OpenOfi {
         if let Some(displaced) = session.displaced {
             self.let_go(now, displaced, false);
         }
-        let Some(known) = self.peers.get_mut(peer) else {
+        let Some(known) = self.peers.state_mut(peer) else {
             return;
         };
         let is_same = session.replaces == Some(Replaced::Same);
@@ -294,16 +301,13 @@ impl OpenOfi {
     /// The session that was to replace a peer's other one does.
     fn promote(&mut self, peer: Rank, number: u32) {
         let now = self.wire.clock();
-        let Some(known) = self.peers.get_mut(peer) else {
+        let Some(known) = self.peers.state_mut(peer) else {
             return;
         };
         known.pending = NONE;
         let before = std::mem::replace(&mut known.session, number);
         self.ready[peer as usize] = NONE;
-        if self.wire.is_heard(number) {
-            self.ready[peer as usize] = number;
-            self.handshake.on_heard(&known.address, number);
-        }
+        self.use_if_heard(peer, number);
         if let Some(link) = self.links.get_mut(number) {
             link.purpose = Purpose::Session(peer);
         }
@@ -320,8 +324,8 @@ impl OpenOfi {
     /// An attempt is over. Returns its peer.
     fn forget_attempt(&mut self, number: u32) -> Option<Rank> {
         let link = self.links.get(number)?;
-        let &peer = self.by_address.get(&link.address)?;
-        let known = self.peers.get_mut(peer)?;
+        let peer = self.peers.find(&link.address)?;
+        let known = self.peers.state_mut(peer)?;
         if known.attempt != number {
             return None;
         }
@@ -343,7 +347,7 @@ impl OpenOfi {
         if let Some(peer) = peer
             && self
                 .peers
-                .get(peer)
+                .state(peer)
                 .is_some_and(|peer| peer.session == NONE)
         {
             handler.failed(peer, failure);
@@ -363,7 +367,7 @@ impl OpenOfi {
                 Purpose::Session(peer) => {
                     self.handshake.on_ended(&link.address, number);
                     self.let_go(now, number, false);
-                    if let Some(known) = self.peers.get_mut(peer)
+                    if let Some(known) = self.peers.state_mut(peer)
                         && known.session == number
                     {
                         known.session = NONE;
@@ -381,7 +385,7 @@ impl OpenOfi {
                 }
                 Purpose::Pending(peer) => {
                     self.handshake.on_ended(&link.address, number);
-                    if let Some(known) = self.peers.get_mut(peer) {
+                    if let Some(known) = self.peers.state_mut(peer) {
                         known.pending = NONE;
                     }
                     self.let_go(now, number, false);
@@ -456,11 +460,7 @@ impl OpenOfi {
     /// Forgets a peer, and ends its session and its attempt.
     pub(super) fn remove_peer(&mut self, peer: Rank) {
         self.end_session(peer);
-        let Some(known) = self.peers.remove(peer) else {
-            return;
-        };
-        self.by_address.remove(&known.address);
-        shrink_map(&mut self.by_address);
+        self.peers.remove(peer);
         self.ready.truncate(self.peers.end() as usize);
         shrink(&mut self.ready);
     }
@@ -469,13 +469,17 @@ impl OpenOfi {
     /// number.
     pub(super) fn end_session(&mut self, peer: Rank) {
         let now = self.wire.clock();
-        let Some(known) = self.peers.get_mut(peer) else {
+        let Some(address) = self.peers.address(peer).cloned() else {
             return;
         };
-        let session = std::mem::replace(&mut known.session, NONE);
-        let attempt = std::mem::replace(&mut known.attempt, NONE);
-        let pending = std::mem::replace(&mut known.pending, NONE);
-        let address = known.address.clone();
+        let Some(links) = self.peers.state_mut(peer) else {
+            return;
+        };
+        let PeerLinks {
+            session,
+            attempt,
+            pending,
+        } = std::mem::replace(links, PeerLinks::NONE);
         self.ready[peer as usize] = NONE;
         self.failed.retain(|(failed, _)| *failed != peer);
         for session in [pending, session] {
@@ -492,7 +496,8 @@ impl OpenOfi {
 
     /// Ends all sessions.
     pub(super) fn end_all(&mut self) {
-        for peer in self.peers.numbers() {
+        let peers: Vec<Rank> = self.peers.numbers().collect();
+        for peer in peers {
             self.end_session(peer);
         }
     }

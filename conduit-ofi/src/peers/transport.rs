@@ -10,7 +10,7 @@ use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use conduit_portals::transport::{Transport, Wait};
 
 use super::OpenOfi;
-use super::table::{NONE, PENDING, SAME, replaced};
+use super::links::{NONE, PENDING, SAME, replaced};
 
 /// Tells the handler of peers what the wire tells of links.
 struct Peers<'a, H> {
@@ -119,7 +119,7 @@ impl FragmentHandler for Nobody {
 impl OpenOfi {
     /// The link over which a peer's session goes.
     fn session(&self, peer: Rank) -> Option<u32> {
-        let session = self.peers.get(peer)?.session;
+        let session = self.peers.state(peer)?.session;
         (session != NONE).then_some(session)
     }
 
@@ -229,7 +229,7 @@ impl Transport for OpenOfi {
     }
 
     fn describe(&self, peer: Rank) -> String {
-        let address = self.peers.get(peer).map(|peer| &peer.address);
+        let address = self.peers.address(peer);
         let text = address.and_then(|address| self.addressing.to_text(address));
         let text = text.unwrap_or_default();
         format!("at {text} (provider {:?})", self.wire.offer())
@@ -260,11 +260,11 @@ impl OpenTransport for OpenOfi {
     }
 
     fn peer_address(&self, peer: Rank) -> Option<Vec<u8>> {
-        self.peers.get(peer).map(|peer| peer.address.to_vec())
+        self.peers.address(peer).map(|address| address.to_vec())
     }
 
     fn has_session(&self, peer: Rank) -> bool {
-        let peer = self.peers.get(peer);
+        let peer = self.peers.state(peer);
         peer.is_some_and(|peer| peer.session != NONE || peer.attempt != NONE)
     }
 

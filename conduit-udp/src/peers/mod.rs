@@ -18,7 +18,6 @@ mod error;
 mod handshake;
 mod host;
 mod node;
-mod table;
 #[cfg(test)]
 mod tests;
 

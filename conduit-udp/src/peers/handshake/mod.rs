@@ -36,10 +36,10 @@ mod tests;
 use std::collections::{BTreeSet, VecDeque};
 
 use conduit_core::ni::Rank;
+use conduit_portals::peers::Peers;
 use seal::SpentCookies;
 
 use super::address::Address;
-use super::table::Peers;
 use crate::protocol::{Failure, Nanos};
 
 pub(super) use crypto::Crypto;
@@ -172,7 +172,7 @@ pub(super) struct Handshakes<C> {
     own: Address,
     /// After so long without an answer a peer is unreachable.
     dead_time: Nanos,
-    peers: Peers<State>,
+    peers: Peers<Address, State>,
     /// When something is due with a peer.
     timers: BTreeSet<(Nanos, Rank)>,
     spent: SpentCookies,
@@ -218,7 +218,7 @@ impl<C: Crypto> Handshakes<C> {
 
     /// All numbers of peers are below it.
     pub(super) fn size(&self) -> u32 {
-        self.peers.size()
+        self.peers.end()
     }
 
     #[inline]
@@ -282,8 +282,8 @@ impl<C: Crypto> Handshakes<C> {
         if let Some(peer) = self.peers.find(&address) {
             return Some(peer);
         }
-        let peer = self.peers.add(address)?;
-        self.crypto.set_size(self.peers.size());
+        let peer = self.peers.add(address, State::Closed)?;
+        self.crypto.set_size(self.peers.end());
         Some(peer)
     }
 
@@ -333,7 +333,7 @@ impl<C: Crypto> Handshakes<C> {
     pub(super) fn close(&mut self, peer: Rank) {
         self.end(peer);
         self.peers.remove(peer);
-        self.crypto.set_size(self.peers.size());
+        self.crypto.set_size(self.peers.end());
     }
 
     /// Ends all sessions and handshakes, for good.

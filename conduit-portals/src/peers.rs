@@ -1,0 +1,242 @@
+//! Tables of peers that come and go. They give out numbers, and shrink with the peers.
+
+use std::borrow::Borrow;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+
+use conduit_core::ni::Rank;
+
+use crate::compact::{shrink, shrink_map};
+
+/// Values by number. A new value gets the lowest number that is free.
+#[derive(Debug, Clone)]
+pub struct Table<T> {
+    entries: Vec<Option<T>>,
+    /// Numbers below the table's end that no value has.
+    free: BTreeSet<u32>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            free: BTreeSet::new(),
+        }
+    }
+}
+
+impl<T> Table<T> {
+    /// Adds a value; returns its number.
+    pub fn add(&mut self, value: T) -> u32 {
+        let number = self.free.pop_first().unwrap_or(self.end());
+        match self.entries.get_mut(number as usize) {
+            Some(entry) => *entry = Some(value),
+            None => self.entries.push(Some(value)),
+        }
+        number
+    }
+
+    /// Removes a value, and frees its number.
+    pub fn remove(&mut self, number: u32) -> Option<T> {
+        let value = self.entries.get_mut(number as usize)?.take()?;
+        self.free.insert(number);
+        while let Some(None) = self.entries.last() {
+            self.entries.pop();
+            self.free.pop_last();
+        }
+        shrink(&mut self.entries);
+        Some(value)
+    }
+
+    /// The value with this number.
+    #[inline]
+    pub fn get(&self, number: u32) -> Option<&T> {
+        self.entries.get(number as usize)?.as_ref()
+    }
+
+    /// The value with this number.
+    #[inline]
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        self.entries.get_mut(number as usize)?.as_mut()
+    }
+
+    /// How many values there are.
+    pub fn count(&self) -> u32 {
+        self.end() - self.free.len() as u32
+    }
+
+    /// The first number above all that are in use.
+    pub fn end(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// All numbers in use.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        (0..)
+            .zip(&self.entries)
+            .filter(|(_, entry)| entry.is_some())
+            .map(|(number, _)| number)
+    }
+
+    /// Bytes of memory, without what values point to.
+    pub fn memory(&self) -> usize {
+        self.entries.capacity() * size_of::<Option<T>>() + self.free.len() * 2 * size_of::<u32>()
+    }
+}
+
+/// A peer that has a number.
+#[derive(Debug, Clone)]
+pub struct Peer<A, T> {
+    /// Where it is.
+    pub address: A,
+    /// What its network keeps of it.
+    pub state: T,
+}
+
+/// Peers by number and by address.
+#[derive(Debug, Clone)]
+pub struct Peers<A, T> {
+    table: Table<Peer<A, T>>,
+    by_address: HashMap<A, Rank>,
+    limit: u32,
+}
+
+impl<A: Clone + Eq + Hash, T> Peers<A, T> {
+    /// For up to `limit` peers, which is at most 2^24: larger numbers are not those of peers.
+    pub fn new(limit: u32) -> Self {
+        Self {
+            table: Table::default(),
+            by_address: HashMap::new(),
+            limit: limit.min(1 << 24),
+        }
+    }
+
+    /// The most peers that can have numbers at once.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Whether so many have.
+    pub fn is_full(&self) -> bool {
+        self.count() >= self.limit
+    }
+
+    /// How many peers have numbers.
+    pub fn count(&self) -> u32 {
+        self.table.count()
+    }
+
+    /// The first number above those of all peers.
+    pub fn end(&self) -> u32 {
+        self.table.end()
+    }
+
+    /// The number of the peer with this address.
+    #[inline]
+    pub fn find<B: Eq + Hash + ?Sized>(&self, address: &B) -> Option<Rank>
+    where
+        A: Borrow<B>,
+    {
+        self.by_address.get(address).copied()
+    }
+
+    /// The address of a peer.
+    #[inline]
+    pub fn address(&self, peer: Rank) -> Option<&A> {
+        Some(&self.table.get(peer)?.address)
+    }
+
+    /// What is kept of a peer.
+    #[inline]
+    pub fn state(&self, peer: Rank) -> Option<&T> {
+        Some(&self.table.get(peer)?.state)
+    }
+
+    /// What is kept of a peer.
+    pub fn state_mut(&mut self, peer: Rank) -> Option<&mut T> {
+        Some(&mut self.table.get_mut(peer)?.state)
+    }
+
+    /// The numbers of all peers.
+    pub fn numbers(&self) -> impl Iterator<Item = Rank> {
+        self.table.numbers()
+    }
+
+    /// Gives an address, which has none, a number. `None`: there are as many peers as there may be.
+    pub fn add(&mut self, address: A, state: T) -> Option<Rank> {
+        if self.is_full() {
+            return None;
+        }
+        let peer = self.table.add(Peer {
+            address: address.clone(),
+            state,
+        });
+        self.by_address.insert(address, peer);
+        Some(peer)
+    }
+
+    /// Frees a peer's number.
+    pub fn remove(&mut self, peer: Rank) -> Option<Peer<A, T>> {
+        let removed = self.table.remove(peer)?;
+        self.by_address.remove(&removed.address);
+        shrink_map(&mut self.by_address);
+        Some(removed)
+    }
+
+    /// Bytes of memory, without what addresses and states point to.
+    pub fn memory(&self) -> usize {
+        self.table.memory() + self.by_address.capacity() * (size_of::<(A, Rank)>() + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn each_address_has_its_own_number_until_it_is_removed(steps in prop::collection::vec((any::<bool>(), 1u16..60), 1..300)) {
+            let (mut peers, mut reference) = (Peers::<u16, u8>::new(40), BTreeMap::new());
+            for (adds, port) in steps {
+                prop_assert_eq!(peers.find(&port), reference.get(&port).copied());
+                match (peers.find(&port), adds) {
+                    (None, true) => match peers.add(port, 0) {
+                        Some(peer) => {
+                            prop_assert!(reference.values().all(|&other| other != peer));
+                            prop_assert_eq!(peers.state(peer), Some(&0));
+                            reference.insert(port, peer);
+                        }
+                        None => prop_assert_eq!(reference.len(), 40),
+                    },
+                    (Some(peer), false) => {
+                        prop_assert!(peers.remove(peer).is_some_and(|peer| peer.address == port));
+                        prop_assert_eq!(peers.state(peer), None);
+                        reference.remove(&port);
+                    }
+                    _ => {}
+                }
+                let numbers: Vec<_> = peers.numbers().collect();
+                let mut expected: Vec<_> = reference.values().copied().collect();
+                expected.sort();
+                prop_assert_eq!(&numbers, &expected);
+                prop_assert_eq!(peers.count() as usize, expected.len());
+                prop_assert_eq!(peers.end(), expected.last().map_or(0, |last| last + 1));
+            }
+        }
+    }
+
+    #[test]
+    fn the_memory_goes_with_the_peers() {
+        let mut peers = Peers::<u16, u64>::new(u32::MAX);
+        for port in 1..=10_000 {
+            peers.add(port, 0);
+        }
+        assert!(peers.memory() > 10_000 * 30);
+        for peer in 0..10_000 {
+            peers.remove(peer);
+        }
+        assert!(peers.memory() < 2_000, "{}", peers.memory());
+    }
+}
