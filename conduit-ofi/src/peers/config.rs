@@ -9,16 +9,6 @@ use crate::library::Which;
 use crate::provider::{Hints, Offer, offers};
 use crate::wire::WireConfig;
 
-/// Who may begin a session with this process.
-#[derive(Debug)]
-pub enum Trust {
-    /// Processes that have this secret. Frames have tags, which only the two of a session can make.
-    Secret(Secret),
-    /// Everybody who can reach the endpoint. Frames have no tag, unless they are encrypted: somebody
-    /// who can read what goes over the wire can make frames.
-    Unauthenticated,
-}
-
 /// What is set for a process's end of the network.
 #[derive(Debug)]
 pub struct OpenConfig {
@@ -32,8 +22,10 @@ pub struct OpenConfig {
     pub host: Option<String>,
     /// The network that is preferred where `host` leaves a choice: `ADDRESS/BITS`.
     pub subnet: Option<String>,
-    /// Who may begin a session.
-    pub trust: Trust,
+    /// The secret of all that may begin a session; frames then have tags, which only the two ends
+    /// can make. `None`: everybody who can reach the endpoint may; frames have no tag, unless they
+    /// are encrypted, so whoever can read what goes over the wire can make frames.
+    pub secret: Option<Secret>,
     /// Encrypt what is sent. All have to set the same.
     pub encrypt: bool,
     /// Peers that may be known at a time.
@@ -44,13 +36,13 @@ pub struct OpenConfig {
 
 impl OpenConfig {
     /// Defaults.
-    pub fn new(trust: Trust) -> Self {
+    pub fn new(secret: Option<Secret>) -> Self {
         Self {
             library: Which::default(),
             provider: None,
             host: None,
             subnet: None,
-            trust,
+            secret,
             encrypt: false,
             max_peers: 4096,
             wire: WireConfig::default(),
@@ -58,10 +50,10 @@ impl OpenConfig {
     }
 
     pub(super) fn protection(&self) -> Option<Protection> {
-        match (&self.trust, self.encrypt) {
+        match (&self.secret, self.encrypt) {
             (_, true) => Some(Protection::Encrypt),
-            (Trust::Secret(_), false) => Some(Protection::Authenticate),
-            (Trust::Unauthenticated, false) => None,
+            (Some(_), false) => Some(Protection::Authenticate),
+            (None, false) => None,
         }
     }
 }

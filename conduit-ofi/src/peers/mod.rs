@@ -37,7 +37,7 @@ use crate::wire::objects::{Objects, Refusal};
 use crate::wire::sessions::Sessions;
 use crate::wire::{Parts, Wire, WireCounters};
 
-pub use config::{OpenConfig, OpenError, Trust};
+pub use config::{OpenConfig, OpenError};
 
 use address::Addressing;
 use handshake::Handshake;
@@ -119,10 +119,6 @@ impl OpenOfi {
         let raw = objects.address().map_err(refused)?;
         let too_long = || error("fi_getname", "the address is too long".to_owned(), None);
         let addressing = Addressing::new(provider.clone(), format, &raw).ok_or_else(too_long)?;
-        let secret = match &config.trust {
-            Trust::Secret(secret) => Some(secret),
-            Trust::Unauthenticated => None,
-        };
         let protection = config.protection();
         let sealer = |secret| {
             let seed = Secret::random()
@@ -133,7 +129,7 @@ impl OpenOfi {
                 &seed,
             ))
         };
-        let own = sealer(secret)?;
+        let own = sealer(config.secret.as_ref())?;
         let parts = Parts {
             objects,
             scope: Sessions::new(is_handshake),

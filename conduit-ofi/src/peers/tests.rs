@@ -149,12 +149,12 @@ fn deliver(from: &mut End, to: &mut End, peer: Rank, text: &[u8]) {
     });
 }
 
-fn secret(key: &str) -> Trust {
-    Trust::Secret(Secret::from_key(key.as_bytes()))
+fn secret(key: &str) -> Option<Secret> {
+    Some(Secret::from_key(key.as_bytes()))
 }
 
-fn config(which: &Which, trust: Trust) -> OpenConfig {
-    let mut config = OpenConfig::new(trust);
+fn config(which: &Which, secret: Option<Secret>) -> OpenConfig {
+    let mut config = OpenConfig::new(secret);
     config.library = which.clone();
     config.provider = Some("tcp".to_owned());
     config.host = Some("lo".to_owned());
@@ -171,13 +171,13 @@ fn bytes(length: usize, seed: usize) -> Vec<u8> {
 #[test]
 fn fragments_of_all_sizes_go_both_ways() {
     for which in libraries() {
-        for (trust, encrypt) in [
-            (Trust::Unauthenticated, false),
-            (Trust::Unauthenticated, true),
+        for (secret, encrypt) in [
+            (None, false),
+            (None, true),
             (secret("key"), false),
             (secret("key"), true),
         ] {
-            let mut config = config(&which, trust);
+            let mut config = config(&which, secret);
             config.encrypt = encrypt;
             let (mut a, mut b) = (End::of(&config), End::of(&config));
             let nobody = a.try_send(0, b"nobody");
@@ -302,8 +302,8 @@ impl Intruder {
 #[test]
 fn made_up_messages_do_nothing() {
     for which in libraries() {
-        for trust in [Trust::Unauthenticated, secret("key")] {
-            let config = config(&which, trust);
+        for secret in [None, secret("key")] {
+            let config = config(&which, secret);
             let (mut a, mut b) = (End::of(&config), End::of(&config));
             let peer = a.to(&b);
             deliver(&mut a, &mut b, peer, b"hello");
@@ -472,7 +472,7 @@ fn strangers_are_not_let_in() {
     for which in libraries() {
         let mut config_a = config(&which, secret("one"));
         config_a.wire.dead_time = Duration::from_millis(500);
-        for other in [secret("another"), Trust::Unauthenticated] {
+        for other in [secret("another"), None] {
             let mut a = End::of(&config_a);
             let mut b = End::of(&config(&which, other));
             let peer = a.to(&b);

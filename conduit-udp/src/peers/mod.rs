@@ -47,15 +47,6 @@ pub use host::Family;
 /// The setting that bounds the number of peers.
 pub const MAX_PEERS_SETTING: &str = "CONDUIT_NA_MAX_PEERS";
 
-/// Whom a process trusts.
-#[derive(Debug)]
-pub enum Trust {
-    /// Those that have this secret.
-    Secret(Secret),
-    /// Everybody who can send it a packet from where they say they are.
-    Unauthenticated,
-}
-
 /// The configuration of an open network over UDP.
 #[derive(Debug)]
 pub struct OpenConfig {
@@ -66,8 +57,9 @@ pub struct OpenConfig {
     pub subnet: Option<String>,
     /// The family of addresses, for the choice.
     pub family: Family,
-    /// Whom this process trusts.
-    pub trust: Trust,
+    /// The secret of all that this process trusts. `None`: everybody who can send it a packet from
+    /// where they say they are.
+    pub secret: Option<Secret>,
     /// Whether packets are encrypted; the same for all that communicate.
     pub encrypt: bool,
     /// The most peers that can have numbers at once.
@@ -86,12 +78,12 @@ pub struct OpenConfig {
 
 impl OpenConfig {
     /// Default limits, on an interface and a port that are chosen.
-    pub fn new(trust: Trust) -> Self {
+    pub fn new(secret: Option<Secret>) -> Self {
         Self {
             host: None,
             subnet: None,
             family: Family::Any,
-            trust,
+            secret,
             encrypt: false,
             max_peers: 1 << 16,
             mtu: None,
@@ -145,12 +137,8 @@ impl OpenUdp {
             true => Protection::Encrypt,
             false => Protection::Authenticate,
         };
-        let secret = match &config.trust {
-            Trust::Secret(secret) => Some(secret),
-            Trust::Unauthenticated => None,
-        };
         let seed = Secret::random().map_err(system("random numbers"))?;
-        let sealer = SessionSealer::new(secret, protection, &seed);
+        let sealer = SessionSealer::new(config.secret.as_ref(), protection, &seed);
         let fault_rank = sealer.incarnation() as Rank;
         let protocol = Config {
             packet: socket.packet(),

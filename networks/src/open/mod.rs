@@ -189,13 +189,8 @@ fn secret(
 }
 
 fn udp(choice: &Choice<'_>, settings: &Settings) -> Result<OpenUdp, OpenError> {
-    use conduit_udp::peers::Trust;
-    let trust = match secret(choice, settings, "udp")? {
-        Some(secret) => Trust::Secret(secret),
-        None => Trust::Unauthenticated,
-    };
     let of_udp = &settings.udp;
-    let mut config = UdpConfig::new(trust);
+    let mut config = UdpConfig::new(secret(choice, settings, "udp")?);
     // An interface that is set for jobs is one for this too.
     config.host = choice
         .host
@@ -216,13 +211,8 @@ fn udp(choice: &Choice<'_>, settings: &Settings) -> Result<OpenUdp, OpenError> {
 }
 
 fn ofi(choice: &Choice<'_>, settings: &Settings) -> Result<OpenOfi, OpenError> {
-    use conduit_ofi::peers::Trust;
-    let trust = match secret(choice, settings, "ofi")? {
-        Some(secret) => Trust::Secret(secret),
-        None => Trust::Unauthenticated,
-    };
     let of_ofi = &settings.ofi;
-    let mut config = OfiConfig::new(trust);
+    let mut config = OfiConfig::new(secret(choice, settings, "ofi")?);
     config.library = of_ofi.which();
     config.provider = of_ofi.provider.clone();
     config.host = choice

@@ -9,7 +9,7 @@ use seal::Secret;
 use settings::Percent;
 
 use super::app::{App, COPIED, READ};
-use crate::peers::{Family, OpenConfig, OpenError, OpenUdp, Trust};
+use crate::peers::{Family, OpenConfig, OpenError, OpenUdp};
 use crate::protocol::{Failure, Refused};
 use crate::socket::FaultConfig;
 
@@ -22,7 +22,7 @@ struct Process {
 fn config(key: &str) -> OpenConfig {
     OpenConfig {
         host: Some("127.0.0.1".to_owned()),
-        ..OpenConfig::new(Trust::Secret(Secret::from_key(key.as_bytes())))
+        ..OpenConfig::new(Some(Secret::from_key(key.as_bytes())))
     }
 }
 
@@ -301,7 +301,7 @@ fn one_that_encrypts_and_one_that_does_not_are_told() {
 #[test]
 fn without_a_secret_everybody_may_come() {
     let open = || OpenConfig {
-        trust: Trust::Unauthenticated,
+        secret: None,
         ..config("")
     };
     let (mut a, mut b) = (Process::start(1, &open()), Process::start(2, &open()));
