@@ -6,7 +6,7 @@ use crate::library::Which;
 
 settings::group! {
     /// The settings of the network over libfabric.
-    pub struct Settings, acts "ofi";
+    pub struct Settings, acts [ofi];
 
     "CONDUIT_OFI_LIBRARY" library: Option<String> = None,
         Kind::Text("the file of a libfabric, or system, or vendored"),
@@ -21,9 +21,9 @@ settings::group! {
         unset "the provider's first, one of the loopback only if all ranks are on one host",
         "device that is used for the network ofi";
     "CONDUIT_OFI_AUTHENTICATE" authenticate: bool = false, Kind::Bool,
-        "accept from libfabric only frames with a valid tag of a rank of this job, for networks that others use as well and a fabric does not keep apart; puts, gets and atomics then go by message; without it everybody is trusted who can reach a rank's endpoint and read what it sends; the same on all ranks";
+        "accept from libfabric only frames with a valid tag of a rank of this job, for networks that others use as well and a fabric does not keep apart; puts, gets and atomics then go by message; without it everybody is trusted who can reach a rank's endpoint and read what it sends", is SameOnAllRanks;
     "CONDUIT_OFI_ENCRYPT" encrypt: bool = false, Kind::Bool,
-        "encrypt what is sent by libfabric, and authenticate it; the same on all ranks";
+        "encrypt what is sent by libfabric, and authenticate it", is SameOnAllRanks;
     "CONDUIT_OFI_DEAD_TIME" dead_time: u32 = 10_000, Kind::integer(100, MOST_TIME),
         "milliseconds after which a rank that is reached by libfabric and answers nothing has failed";
     "CONDUIT_OFI_ATTEND" attend: u32 = 20, Kind::integer(1, 60_000),
@@ -33,11 +33,11 @@ settings::group! {
     "CONDUIT_OFI_RECEIVE_BUFFER_SIZE" receive_bytes: usize = 256 << 10, Kind::bytes(64 << 10, 1 << 30, 1),
         "bytes of each of these buffers";
     "CONDUIT_OFI_ARRIVALS" arrivals: usize = 64 << 20, Kind::bytes(1 << 20, 1 << 40, 1),
-        "bytes of messages that have arrived by libfabric and are not handled yet; the same on all ranks";
+        "bytes of messages that have arrived by libfabric and are not handled yet", is SameOnAllRanks;
     "CONDUIT_OFI_ATOMICS" atomics: bool = false, Kind::Bool,
-        "let the provider do atomics, if it can, in a job that uses no other network (CONDUIT_NETWORK=ofi); handlers can then do none on their rank's segment; the same on all ranks";
+        "let the provider do atomics, if it can, in a job that uses no other network (CONDUIT_NETWORK=ofi); handlers can then do none on their rank's segment", is SameOnAllRanks;
     "CONDUIT_OFI_CONNECTIONS" connections: u32 = 0, Kind::integer(0, 48),
-        "connections (endpoints of the kind FI_EP_MSG) that a rank has at a time to the ranks that it has most traffic with, about 1 MiB of memory each, for providers whose datagram endpoints are slower; 0: none; the same on all ranks";
+        "connections (endpoints of the kind FI_EP_MSG) that a rank has at a time to the ranks that it has most traffic with, about 1 MiB of memory each, for providers whose datagram endpoints are slower; 0: none", is SameOnAllRanks;
     "CONDUIT_OFI_STATISTICS" statistics: bool = false, Kind::Bool,
         "print the counters of the network over libfabric when a rank leaves";
 }

@@ -9,7 +9,7 @@ const MOST_DELAY: u32 = 10_000_000;
 
 settings::group! {
     /// The settings of the network over UDP.
-    pub struct Settings, acts "udp";
+    pub struct Settings, acts [udp];
 
     "CONDUIT_UDP_INTERFACE" interface: Option<String> = None,
         Kind::Text("names of interfaces, addresses and subnets, with commas between"),
@@ -32,9 +32,9 @@ settings::group! {
         Kind::bytes(64 << 10, 1 << 30, 1),
         "bytes of the buffers, for sending and for receiving, that are requested for a rank's socket";
     "CONDUIT_UDP_ARRIVALS" arrivals: usize = 64 << 20, Kind::bytes(1 << 20, 1 << 40, 1),
-        "bytes of messages from other hosts that have arrived and are not handled yet; the same on all ranks";
+        "bytes of messages from other hosts that have arrived and are not handled yet", is SameOnAllRanks;
     "CONDUIT_UDP_ENCRYPT" encrypt: bool = false, Kind::Bool,
-        "encrypt what is sent to other hosts; without, it is authenticated only; the same on all ranks";
+        "encrypt what is sent to other hosts; without, it is authenticated only", is SameOnAllRanks;
     "CONDUIT_UDP_OFFLOAD" offload: bool = true, Kind::Bool,
         "use segmentation offload if the system has it";
     "CONDUIT_UDP_ATTEND" attend: u32 = 20, Kind::integer(1, 60_000),
@@ -42,22 +42,22 @@ settings::group! {
     "CONDUIT_UDP_STATISTICS" statistics: bool = false, Kind::Bool,
         "print the counters of UDP when a rank leaves";
     "CONDUIT_UDP_LOSS" loss: Percent = Percent::NONE, Kind::Percent,
-        warning "for tests: packets of UDP are lost on purpose",
-        "for tests: percentage of packets from other hosts that are lost";
+        warning "packets of UDP are lost on purpose",
+        "percentage of packets from other hosts that are lost", is ForTests;
     "CONDUIT_UDP_DUPLICATES" duplicates: Percent = Percent::NONE, Kind::Percent,
-        warning "for tests: packets of UDP are doubled on purpose",
-        "for tests: percentage of packets that are duplicated";
+        warning "packets of UDP are doubled on purpose",
+        "percentage of packets that are duplicated", is ForTests;
     "CONDUIT_UDP_CORRUPTION" corruption: Percent = Percent::NONE, Kind::Percent,
-        warning "for tests: packets of UDP are changed on purpose",
-        "for tests: percentage of packets that are corrupted";
+        warning "packets of UDP are changed on purpose",
+        "percentage of packets that are corrupted", is ForTests;
     "CONDUIT_UDP_REORDER" reorder: Percent = Percent::NONE, Kind::Percent,
-        warning "for tests: packets of UDP are reordered on purpose",
-        "for tests: percentage of packets that are delayed by up to a millisecond, and so reordered";
+        warning "packets of UDP are reordered on purpose",
+        "percentage of packets that are delayed by up to a millisecond, and so reordered", is ForTests;
     "CONDUIT_UDP_DELAY" delay: u32 = 0, Kind::integer(0, MOST_DELAY),
-        warning "for tests: packets of UDP are delayed on purpose",
-        "for tests: microseconds by which all packets are delayed";
+        warning "packets of UDP are delayed on purpose",
+        "microseconds by which all packets are delayed", is ForTests;
     "CONDUIT_UDP_FAULT_SEED" fault_seed: u32 = 1, Kind::integer(0, u32::MAX),
-        "for tests: seed that decides, with a packet's sender and number, whether the packet is lost, duplicated, corrupted or delayed";
+        "seed that decides, with a packet's sender and number, whether the packet is lost, duplicated, corrupted or delayed", is ForTests;
 }
 
 impl Settings {

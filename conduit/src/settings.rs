@@ -11,7 +11,7 @@ use settings::{Kind, MOST_BYTES};
 
 settings::group! {
     /// The settings of job start.
-    pub struct JobSettings, acts "all";
+    pub struct JobSettings, acts [all];
 
     "CONDUIT_HOST" host: Option<String> = None, Kind::Text("a name"),
         unset "the machine's boot, with the namespaces of its network interfaces and its name",

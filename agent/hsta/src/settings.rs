@@ -6,7 +6,7 @@ use settings::Kind;
 
 settings::group! {
     /// The agent's settings.
-    pub struct AgentSettings, acts "agent";
+    pub struct AgentSettings, acts [agent];
 
     "DRAGON_HSTA_FABRIC_BACKEND" backend: Vec<String> = vec!["udp".to_owned()], Kind::Words(&["udp", "ofi"]),
         "the network between agents: `udp` or `ofi` (libfabric)";

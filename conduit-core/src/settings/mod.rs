@@ -33,26 +33,26 @@ pub(crate) const REPORT_SIGNALS: &[(&str, u32)] = &[
 
 settings::group! {
     /// The values of the engine's settings. The variable that sets a field is named in its documentation.
-    pub struct Settings, acts "all", check Settings::agree;
+    pub struct Settings, acts [all], check Settings::agree;
 
     "GASNET_PORTAL_MSG_LIMIT" msg_limit: u32 = 250,
         Kind::integer_or_zero(12, MOST_COUNT, "no limit"),
         "most messages that this rank has in flight at once whose bytes are still its own memory's (send tickets); a message that is injected, as is every one to a mapped peer but a prepared one, holds none; fewer than 12 could deadlock",
-        acts "udp, ofi; shm: prepared mediums";
+        acts [udp, ofi] and "shm: prepared mediums";
     "GASNET_PORTAL_NUM_TMPMD" num_tmpmd: u32 = 1024, Kind::integer(1, MOST_COUNT),
         "temporary memory descriptors, for puts and gets too large for a chunk whose local memory is outside the segment",
-        acts "udp, ofi";
+        acts [udp, ofi];
     "GASNET_PORTAL_PACKED_LONG" packed_long: bool = true, Kind::Bool,
-        "send a small long's payload in one message with its header", acts "udp, ofi";
+        "send a small long's payload in one message with its header", acts [udp, ofi];
     "GASNET_PORTAL_FLOW_CONTROL" flow_control: bool = true, Kind::Bool,
-        "let requests cost credits; without, a rank flooded with requests can run out of receive buffers and end the job";
+        "let requests cost credits; without, a rank flooded with requests can run out of receive buffers and end the job", is SameOnAllRanks;
     "GASNET_PORTAL_DYNAMIC_CREDITS" dynamic_credits: bool = true, Kind::Bool,
-        "let credits move to the peers that need them; the same on all ranks";
+        "let credits move to the peers that need them", is SameOnAllRanks;
     "GASNET_PORTAL_SB_CHUNKS" sb_chunks: u32 = 2048, Kind::integer(1, MOST_CHUNKS),
-        "chunks of the request send buffer (ReqSB), one for each request until its reply, and for bounced puts and gets; so many requests are outstanding at most, also where they need no chunk";
+        "chunks of the request send buffer (ReqSB), one for each request until its reply, and for bounced puts and gets; so many requests are outstanding at most, also where they need no chunk", is SameOnAllRanks;
     "GASNET_PORTAL_RPL_CHUNKS" rpl_chunks: u32 = 256, Kind::integer(1, MOST_CHUNKS),
         "chunks of the reply send buffer (RplSB), one for each reply that is not injected until it has been sent",
-        acts "udp, ofi; shm: while a queue is full";
+        acts [udp, ofi] and "shm: while a queue is full";
     "GASNET_PORTAL_SAFE_LIMIT" safe_limit: u32 = 12, Kind::integer(1, MOST_COUNT),
         "most events that one poll takes from the SAFE queue";
     "GASNET_PORTAL_AM_LIMIT" am_limit: u32 = 8, Kind::integer(1, MOST_COUNT),
@@ -64,10 +64,10 @@ settings::group! {
     "GASNET_PORTAL_MAX_CRED_PER_NODE" max_cred_per_node: Option<u32> = None,
         Kind::integer(LEAST_CREDITS, MOST_CREDITS),
         unset "a sixteenth of the bank, from 400 to 1024, or what each has at the start if that is more; no limit where credits are static",
-        "most credits that are lent to one peer, originally 400; fewer than a full medium costs, 4 to 8 by the chunk (5 by default), count as that many";
+        "most credits that are lent to one peer, originally 400; fewer than a full medium costs, 4 to 8 by the chunk (5 by default), count as that many", is SameOnAllRanks;
     "GASNET_PORTAL_ACCEL" accel: bool = false, Kind::Bool,
         warning "accelerated Portals exists on Catamount only; the setting has no effect here",
-        "accepted for old job scripts, has no meaning here", acts "none";
+        "accepted for old job scripts, has no meaning here", acts [none];
     "GASNET_PORTAL_CREDIT_STATS" credit_stats: bool = false, Kind::Bool,
         "write where the credits are to a file for each rank, at each end of an epoch; not for measurements";
     "CONDUIT_CREDIT_STATS_DIR" credit_stats_dir: PathBuf = PathBuf::from("."), Kind::Path,
@@ -81,7 +81,7 @@ settings::group! {
     "GASNET_PORTAL_NUM_SCAVENGE" num_scavenge: u32 = 6, Kind::integer(1, MOST_COUNT),
         "peers that are asked for credits at once when the bank is low";
     "CONDUIT_CREDIT_DOUBLING" credit_doubling: bool = true, Kind::Bool,
-        "a request that had to wait for credits asks for as many as there are, so that the loan doubles; otherwise, as originally, for what it was short of; the same on all ranks";
+        "a request that had to wait for credits asks for as many as there are, so that the loan doubles; otherwise, as originally, for what it was short of", is SameOnAllRanks;
     "CONDUIT_CREDIT_HOLD" credit_hold: bool = false, Kind::Bool,
         "credits that were in use in the epoch before this one are kept when a lender asks; otherwise, as originally, a quarter of them";
     "CONDUIT_CREDIT_REVOKES" credit_revokes: u32 = 4,
@@ -90,23 +90,23 @@ settings::group! {
     "GASNET_PORTAL_CRED_PER_NODE" cred_per_node: Option<u32> = None,
         Kind::integer(LEAST_CREDITS, MOST_CREDITS),
         unset "from a table by job size",
-        "credits that each peer has at the start; fewer than a full medium costs, 4 to 8 by the chunk (5 by default), count as that many";
+        "credits that each peer has at the start; fewer than a full medium costs, 4 to 8 by the chunk (5 by default), count as that many", is SameOnAllRanks;
     "GASNET_PORTAL_BANKED_CREDITS" banked_credits: Option<u32> = None,
         Kind::integer(0, MOST_BANKED),
         unset "from a table by job size",
-        "credits in the bank of each rank at the start";
+        "credits in the bank of each rank at the start", is SameOnAllRanks;
     "GASNET_PORTAL_AMRECV_SPACE" amrecv_space: Option<usize> = None,
         Kind::bytes(4096, MOST_BYTES, 1),
         unset "from the credits",
-        "bytes of the request receive buffers (ReqRB), which have to hold a full medium of each rank";
+        "bytes of the request receive buffers (ReqRB), which have to hold a full medium of each rank", is SameOnAllRanks;
     "CONDUIT_CHUNK" chunk: usize = 17 * 1024, Kind::bytes(1024, 65 * 1024, 1024),
-        "bytes of a ReqSB and RplSB chunk, which holds the largest medium with its header; the same on all ranks";
+        "bytes of a ReqSB and RplSB chunk, which holds the largest medium with its header", is SameOnAllRanks;
     "CONDUIT_REQUEST_BUFFER" request_buffer: usize = 1 << 20, Kind::bytes(8 * 1024, 1 << 30, 1024),
-        "bytes of a request receive buffer (ReqRB), of which there are as many as the credits need; at least 8 chunks, and more where 2048 buffers would not be enough";
+        "bytes of a request receive buffer (ReqRB), of which there are as many as the credits need; at least 8 chunks, and more where 2048 buffers would not be enough", is SameOnAllRanks;
     "CONDUIT_WINDOWS" windows: bool = true, Kind::Bool,
-        "load and store directly where a peer's memory is mapped";
+        "load and store directly where a peer's memory is mapped", is SameOnAllRanks;
     "CONDUIT_INJECT" inject: bool = true, Kind::Bool,
-        "let the network copy small messages at once, where it can";
+        "let the network copy small messages at once, where it can", is SameOnAllRanks;
     "CONDUIT_CHECKS" checks: bool = true, Kind::Bool,
         "let a debug build refuse calls from where they may not be made (a handler, an open prepared message); without, it works as an optimised build does, whose requests take short cuts";
     "CONDUIT_MAX_OPERATIONS" max_operations: u32 = 65_536,
@@ -127,7 +127,7 @@ settings::group! {
         "milliseconds that a rank keeps running after another one has ended the job with code 0";
     "CONDUIT_BARRIER_RADIX" barrier_radix: u32 = 8,
         Kind::integer(crate::barrier::MIN_RADIX, crate::barrier::MAX_RADIX),
-        "fan-out of the barrier: each round reaches this many times more ranks; the same on all ranks";
+        "fan-out of the barrier: each round reaches this many times more ranks", is SameOnAllRanks;
     "CONDUIT_WAIT_REPORT" wait_report: Option<u32> = None, Kind::integer(1, 86_400),
         unset "never",
         "seconds after which a call that waits says on standard error for what, and again each time that it has waited twice as long";

@@ -4,7 +4,7 @@ use settings::Kind;
 
 settings::group! {
     /// The settings of shared memory, which segments and buffers lie in whatever reaches them.
-    pub struct Settings, acts "all";
+    pub struct Settings, acts [all];
 
     "CONDUIT_HUGE_PAGES" huge_pages: bool = false, Kind::Bool,
         "ask for huge pages for segments and buffers";
@@ -19,9 +19,9 @@ settings::group! {
     "CONDUIT_SHM_STATISTICS" statistics: bool = false, Kind::Bool,
         "print what shared memory has counted when a rank leaves, and which ranks have rings that it lends";
     "CONDUIT_LANE_ABOVE" lane_above: u32 = 32, Kind::integer(0, 1 << 20),
-        "ranks on a host up to which each has a ring of its own at each other one, whose memory grows with their square; with more they share one, and have lanes; the same on all ranks";
+        "ranks on a host up to which each has a ring of its own at each other one, whose memory grows with their square; with more they share one, and have lanes", is SameOnAllRanks;
     "CONDUIT_LANE_RINGS" lane_rings: u32 = 16, Kind::integer(0, 48),
         "with more than CONDUIT_LANE_ABOVE ranks on a host: rings that a rank lends to the sources that it hears from most; 0 turns that off";
     "CONDUIT_LANE_FORCE_SWITCH" lane_force_switch: u32 = 0, Kind::integer(0, 1 << 30),
-        "for tests: messages after which a source has to give such a ring, or a connection by libfabric, back, and may get it again; 0 for never";
+        "messages after which a source has to give such a ring, or a connection by libfabric, back, and may get it again; 0 for never", is ForTests;
 }

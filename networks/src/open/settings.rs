@@ -4,7 +4,7 @@ use settings::Kind;
 
 settings::group! {
     /// The settings of NA: of its networks together, and of its messages.
-    pub struct OpenSettings, acts "na";
+    pub struct OpenSettings, acts [na];
 
     "CONDUIT_NA_UNAUTHENTICATED" unauthenticated: bool = false, Kind::Bool,
         warning "NA over UDP or libfabric: whoever can send this process packets can connect to it, read and write the memory it registers",

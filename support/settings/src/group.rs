@@ -15,8 +15,21 @@ pub struct Row {
     pub warning: &'static str,
     /// One line.
     pub meaning: &'static str,
-    /// The networks to whose peers it makes a difference, and where else.
+    /// The networks to whose peers it makes a difference, `all`, or the program that reads it.
+    pub networks: &'static [&'static str],
+    /// The same as text, with further cases.
     pub acts: &'static str,
+    /// What else is to be known of it.
+    pub attribute: Option<Attribute>,
+}
+
+/// What else is to be known of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attribute {
+    /// All ranks must have the same value.
+    SameOnAllRanks,
+    /// Only tests need it.
+    ForTests,
 }
 
 /// Which settings of a group came from the environment rather than from their defaults.
@@ -49,6 +62,16 @@ pub trait Group {
     fn put(&mut self, row: usize, value: Value) -> bool;
     /// Which rows the environment has set.
     fn origins(&self) -> Origins;
+    /// The settings that must be the same on all ranks, with their values, one on each line.
+    fn agreement(&self) -> String {
+        let rows = self.rows().iter().enumerate();
+        let same = rows.filter(|(_, row)| row.attribute == Some(Attribute::SameOnAllRanks));
+        let lines = same.map(|(at, row)| match self.get(at) {
+            Some(value) => format!("{}={value}\n", row.name),
+            None => format!("{}=(unset)\n", row.name),
+        });
+        lines.collect()
+    }
     /// Rules that concern more than one setting.
     ///
     /// # Errors
@@ -61,13 +84,13 @@ pub trait Group {
 /// ```
 /// settings::group! {
 ///     /// Settings of tea.
-///     pub struct Settings, acts "all", check Settings::agree;
+///     pub struct Settings, acts [all], check Settings::agree;
 ///
 ///     "CONDUIT_SUGAR" sugar: u32 = 2, settings::Kind::integer(0, 10),
-///         "lumps of sugar";
+///         "lumps of sugar", is SameOnAllRanks;
 ///     "CONDUIT_MILK" milk: Option<String> = None, settings::Kind::Text("the name of an animal"),
-///         unset "whatever is there", warning "milk is for tests",
-///         "whose milk is taken", acts "udp";
+///         unset "whatever is there", warning "milk is taken on purpose",
+///         "whose milk is taken", acts [udp, ofi] and "shm: at breakfast", is ForTests;
 /// }
 ///
 /// impl Settings {
@@ -75,22 +98,41 @@ pub trait Group {
 ///         Ok(())
 ///     }
 /// }
-/// # fn main() {}
+/// # fn main() {
+/// # use settings::Group as _;
+/// let [sugar, milk] = Settings::default().rows() else { unreachable!() };
+/// assert_eq!(sugar.meaning, "lumps of sugar; the same on all ranks");
+/// assert_eq!(milk.meaning, "for tests: whose milk is taken");
+/// assert_eq!(milk.warning, "for tests: milk is taken on purpose");
+/// assert_eq!((milk.networks, milk.acts), (&["udp", "ofi"][..], "udp, ofi; shm: at breakfast"));
+/// # }
 /// ```
 ///
 /// An entry has the variable, the field with its type and default, what is [accepted](crate::Kind), what happens while it is unset if
-/// the default is none, what its user is warned of, if anything, its meaning, and where it acts if not where the group does.
+/// the default is none, what its user is warned of, if anything, its meaning, where it acts if not where the group does, and
+/// an [`Attribute`](crate::Attribute), which the texts for users say as well.
 #[macro_export]
 macro_rules! group {
-    (@acts $group:literal) => { $group };
-    (@acts $group:literal $own:literal) => { $own };
+    (@networks $group:tt [$($own:ident),+]) => { $crate::group!(@networks [$($own),+]) };
+    (@networks [$($network:ident),+]) => { &[$(stringify!($network)),+] };
+    (@acts $group:tt [$($own:ident),+] $($more:literal)?) => { $crate::group!(@acts [$($own),+] $($more)?) };
+    (@acts [$first:ident $(, $network:ident)*] $($more:literal)?) => {
+        concat!(stringify!($first) $(, ", ", stringify!($network))* $(, "; ", $more)?)
+    };
+    (@attribute) => { None };
+    (@attribute $is:ident) => { Some($crate::Attribute::$is) };
+    (@text ForTests: $text:literal) => { concat!("for tests: ", $text) };
+    (@text SameOnAllRanks: $text:literal) => { concat!($text, "; the same on all ranks") };
+    (@text: $text:literal) => { $text };
+    (@warning ForTests: $text:literal) => { $crate::group!(@text ForTests: $text) };
+    (@warning $($is:ident)?: $($text:literal)?) => { concat!($($text)?) };
     (
         $(#[$attribute:meta])*
-        pub struct $settings:ident, acts $acts:literal $(, check $check:path)?;
+        pub struct $settings:ident, acts $acts:tt $(, check $check:path)?;
         $(
             $name:literal $field:ident: $type:ty = $default:expr, $kind:expr,
             $(unset $unset:literal,)? $(warning $warning:literal,)?
-            $meaning:literal $(, acts $own:literal)?;
+            $meaning:literal $(, acts $own:tt $(and $more:literal)?)? $(, is $is:ident)?;
         )*
     ) => {
         $(#[$attribute])*
@@ -98,7 +140,7 @@ macro_rules! group {
         #[allow(clippy::struct_excessive_bools)]
         pub struct $settings {
             $(
-                #[doc = concat!("`", $name, "`: ", $meaning, ".")]
+                #[doc = concat!("`", $name, "`: ", $crate::group!(@text $($is)?: $meaning), ".")]
                 $(#[doc = concat!("\n\nUnset: ", $unset, ".")])?
                 pub $field: $type,
             )*
@@ -122,9 +164,11 @@ macro_rules! group {
                         name: $name,
                         kind: $kind,
                         unset: concat!($($unset)?),
-                        warning: concat!($($warning)?),
-                        meaning: $meaning,
-                        acts: $crate::group!(@acts $acts $($own)?),
+                        warning: $crate::group!(@warning $($is)?: $($warning)?),
+                        meaning: $crate::group!(@text $($is)?: $meaning),
+                        networks: $crate::group!(@networks $acts $($own)?),
+                        acts: $crate::group!(@acts $acts $($own $($more)?)?),
+                        attribute: $crate::group!(@attribute $($is)?),
                     },
                 )*];
                 const { assert!(ROWS.len() <= $crate::Origins::MOST) };

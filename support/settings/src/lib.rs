@@ -13,7 +13,7 @@ mod percent;
 mod print;
 
 pub use error::{SettingsError, Warning};
-pub use group::{Group, Origins, Row};
+pub use group::{Attribute, Group, Origins, Row};
 pub use kind::{Field, Kind, MOST_BYTES, MOST_TIME, Value};
 pub use percent::Percent;
 pub use print::{Description, Table};

@@ -18,7 +18,7 @@ use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_tests::model::turns::{InTurn, Meeting, run};
 use credits::statistics::{Header, Log, RankRow};
-use settings::Groups as _;
+use settings::{Group as _, Groups as _};
 
 use super::{NETWORK, start};
 
@@ -70,12 +70,12 @@ fn as_run(ours: Settings) -> Settings {
 
 /// Whether `docs/settings.md` says that a setting makes a difference over this network, as programs are run.
 fn acts(name: &str) -> bool {
-    let rows = Settings::default().describe();
-    let row = rows.iter().find(|row| row.name == name);
-    let acts = row.expect("a setting").acts;
-    // Behind that are cases of their own.
-    let (networks, _) = acts.split_once(';').unwrap_or((acts, ""));
-    networks == "all" || networks.split(", ").any(|network| network == NETWORK)
+    let row = Settings::default()
+        .rows()
+        .iter()
+        .find(|row| row.name == name);
+    let networks = row.expect("a setting").networks;
+    networks.contains(&"all") || networks.contains(&NETWORK)
 }
 
 /// Settings as the environment gives them, over those of this file.
