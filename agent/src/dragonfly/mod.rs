@@ -222,6 +222,8 @@ enum Sorted {
 }
 
 impl<H: FragmentHandler> FragmentHandler for Between<'_, H> {
+    forward_transport!(handler in [Self { handler, .. }]: joined, link_idle, room);
+
     fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]) {
         if token & TOKEN == 0 {
             self.handler.read(peer, token, offset, into);
@@ -313,18 +315,6 @@ impl<H: FragmentHandler> FragmentHandler for Between<'_, H> {
             self.handler.failed(peer, failure);
         }
         self.state.flush(self.handler);
-    }
-
-    fn joined(&mut self, peer: Rank) {
-        self.handler.joined(peer);
-    }
-
-    fn link_idle(&mut self, peer: Rank) {
-        self.handler.link_idle(peer);
-    }
-
-    fn room(&self) -> usize {
-        self.handler.room()
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conduit_core::ni::Rank;
+use conduit_portals::forward_transport;
 use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, Refused};
 use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use conduit_portals::transport::{Transport, Wait};
@@ -47,6 +48,8 @@ impl<H: FragmentHandler> Peers<'_, H> {
 }
 
 impl<H: FragmentHandler> FragmentHandler for Peers<'_, H> {
+    forward_transport!(handler in [Self { handler, .. }]: place, end, room);
+
     #[inline]
     fn read(&mut self, link: u32, token: u64, offset: usize, into: &mut [u8]) {
         if let Some(peer) = self.of(link) {
@@ -69,14 +72,6 @@ impl<H: FragmentHandler> FragmentHandler for Peers<'_, H> {
         let peer = self.of(link)?;
         self.handler.begin(peer, header, length)
     }
-    #[inline]
-    fn place(&mut self, id: u64, offset: usize, bytes: &[u8]) {
-        self.handler.place(id, offset, bytes);
-    }
-    #[inline]
-    fn end(&mut self, id: u64) {
-        self.handler.end(id);
-    }
     fn failed(&mut self, link: u32, failure: Failure) {
         self.ended.push((link, failure));
         // Of a session that has not replaced another one yet nothing was told.
@@ -90,9 +85,6 @@ impl<H: FragmentHandler> FragmentHandler for Peers<'_, H> {
         if let Some(peer) = self.of(link) {
             self.handler.link_idle(peer);
         }
-    }
-    fn room(&self) -> usize {
-        self.handler.room()
     }
 }
 

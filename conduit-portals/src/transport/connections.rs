@@ -372,6 +372,8 @@ struct Between<'a, H> {
 }
 
 impl<H: FragmentHandler> FragmentHandler for Between<'_, H> {
+    forward_transport!(handler in [Self { handler, .. }]: place, end, done, joined, link_idle, room);
+
     fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]) {
         match token & TOKEN {
             0 => self.handler.read(peer, token, offset, into),
@@ -424,35 +426,11 @@ impl<H: FragmentHandler> FragmentHandler for Between<'_, H> {
         Some(id)
     }
 
-    fn place(&mut self, id: u64, offset: usize, bytes: &[u8]) {
-        self.handler.place(id, offset, bytes);
-    }
-
-    fn end(&mut self, id: u64) {
-        self.handler.end(id);
-    }
-
-    fn done(&mut self, peer: Rank, token: u64, value: u64) {
-        self.handler.done(peer, token, value);
-    }
-
     fn failed(&mut self, peer: Rank, failure: Failure) {
         // Nothing that it has sent counts any more.
         self.state.arrived.retain(|(from, _)| *from != peer);
         self.state.arrived.push_front((peer, Arrival::Failed));
         self.handler.failed(peer, failure);
-    }
-
-    fn joined(&mut self, peer: Rank) {
-        self.handler.joined(peer);
-    }
-
-    fn link_idle(&mut self, peer: Rank) {
-        self.handler.link_idle(peer);
-    }
-
-    fn room(&self) -> usize {
-        self.handler.room()
     }
 }
 

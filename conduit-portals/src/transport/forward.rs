@@ -1,8 +1,9 @@
-//! Transports over other transports.
+//! Transports over other transports, and what stands between them and their handlers.
 
 /// Writes methods of [`Transport`](crate::transport::Transport) and
-/// [`OpenTransport`](crate::transport::open::OpenTransport) that call the transport below: a field
-/// of a structure, or the content of an enum's variant. It is bound by the name before `in`.
+/// [`OpenTransport`](crate::transport::open::OpenTransport) that call the transport below, or of
+/// [`FragmentHandler`](crate::transport::fragment::FragmentHandler) that call the handler above: a
+/// field of a structure, or the content of an enum's variant. It is bound by the name before `in`.
 ///
 /// ```
 /// use conduit_portals::forward_transport;
@@ -81,6 +82,13 @@ macro_rules! forward_transport {
             $crate::forward_transport!(self $to $all descriptors(into))
         }
     };
+
+    (@place $($to:tt)+) => { $crate::forward_transport!(&mut $($to)+ place(id: u64, offset: usize, bytes: &[u8]) -> ()); };
+    (@end $($to:tt)+) => { $crate::forward_transport!(&mut $($to)+ end(id: u64) -> ()); };
+    (@done $($to:tt)+) => { $crate::forward_transport!(&mut $($to)+ done(peer: u32, token: u64, value: u64) -> ()); };
+    (@joined $($to:tt)+) => { $crate::forward_transport!(&mut $($to)+ joined(peer: u32) -> ()); };
+    (@link_idle $($to:tt)+) => { $crate::forward_transport!(&mut $($to)+ link_idle(peer: u32) -> ()); };
+    (@room $($to:tt)+) => { $crate::forward_transport!(& $($to)+ room() -> usize); };
 
     (& $to:ident $all:tt $method:ident($($name:ident: $type:ty),*) -> $result:ty) => {
         #[inline]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conduit_core::ni::Rank;
+use conduit_portals::forward_transport;
 use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, Refused};
 use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use conduit_portals::transport::{Transport, Wait};
@@ -45,6 +46,8 @@ struct Renumbered<'h, H> {
 }
 
 impl<H: FragmentHandler> FragmentHandler for Renumbered<'_, H> {
+    forward_transport!(handler in [Self { handler, .. }]: place, end, room);
+
     fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]) {
         self.handler
             .read(number(self.side, peer), token, offset, into);
@@ -67,12 +70,6 @@ impl<H: FragmentHandler> FragmentHandler for Renumbered<'_, H> {
     fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
         self.handler.begin(number(self.side, peer), header, length)
     }
-    fn place(&mut self, id: u64, offset: usize, bytes: &[u8]) {
-        self.handler.place(id, offset, bytes);
-    }
-    fn end(&mut self, id: u64) {
-        self.handler.end(id);
-    }
     fn done(&mut self, peer: Rank, token: u64, value: u64) {
         self.handler.done(number(self.side, peer), token, value);
     }
@@ -84,9 +81,6 @@ impl<H: FragmentHandler> FragmentHandler for Renumbered<'_, H> {
     }
     fn link_idle(&mut self, peer: Rank) {
         self.handler.link_idle(number(self.side, peer));
-    }
-    fn room(&self) -> usize {
-        self.handler.room()
     }
 }
 
