@@ -160,12 +160,6 @@ impl<S: Scope> Wire<S> {
         peer: Rank,
         access: &Access,
     ) -> Result<(), Refused> {
-        let Access {
-            remote,
-            memory,
-            length,
-            ..
-        } = *access;
         // SAFETY: the caller's promise; the endpoint is open, and what the call itself reads lives
         // longer than it.
         let submitted = unsafe {
@@ -176,13 +170,13 @@ impl<S: Scope> Wire<S> {
                 write,
                 |wire, address, mut descriptor, context| {
                     let piece = iovec {
-                        iov_base: memory.cast(),
-                        iov_len: length,
+                        iov_base: access.memory.cast(),
+                        iov_len: access.length,
                     };
                     let there = fi_rma_iov {
-                        addr: remote.address,
-                        len: length,
-                        key: remote.key,
+                        addr: access.remote.address,
+                        len: access.length,
+                        key: access.remote.key,
                     };
                     let message = fi_msg_rma {
                         msg_iov: &piece,
@@ -216,24 +210,18 @@ impl<S: Scope> Wire<S> {
         peer: Rank,
         access: &Access,
     ) -> Result<(), Refused> {
-        let Access {
-            remote,
-            memory,
-            length,
-            ..
-        } = *access;
         // SAFETY: the caller's promise; the endpoint is open.
         let submitted = unsafe {
             let read = ("fi_read", FI_READ);
             self.access(peer, access, read, |wire, address, descriptor, context| {
                 fi_read(
                     wire.objects.ep,
-                    memory.cast(),
-                    length,
+                    access.memory.cast(),
+                    access.length,
                     descriptor,
                     address,
-                    remote.address,
-                    remote.key,
+                    access.remote.address,
+                    access.remote.key,
                     context,
                 )
             })
