@@ -15,7 +15,9 @@ fn quoted(text: &str) -> Vec<&str> {
         fenced ^= line.starts_with("```");
         !fenced && !line.starts_with("    ")
     });
-    lines.flat_map(|line| line.split('`').skip(1).step_by(2)).collect()
+    lines
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .collect()
 }
 
 /// Whether a quoted text is a path, and no command, pattern or address.
