@@ -1,6 +1,6 @@
 //! How long a fragment between two processes that share memory takes, beside a bare word that goes
-//! there and back, in threads on two processors. On an idle machine: `cargo bench -p conduit-shm
-//! --bench fragments`.
+//! there and back, in threads on two processors. On an idle machine: `cargo bench -p
+//! pgas-conduit-shm --bench fragments`.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

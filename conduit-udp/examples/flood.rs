@@ -7,7 +7,7 @@
 //! difference of two runs; the system's are not among them:
 //!
 //! ```sh
-//! cargo build --release -p conduit-udp --example flood
+//! cargo build --release -p pgas-conduit-udp --example flood
 //! for n in 1000 2000; do
 //!     valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/flood elsewhere $n
 //! done

@@ -2,7 +2,7 @@
 //! message, and the bandwidth of large puts. Two ranks in two threads, all of them spinning; the
 //! two kinds are measured in turn, and the best of each counts.
 //!
-//! `cargo run --release -p conduit-udp --example portals_cost`
+//! `cargo run --release -p pgas-conduit-udp --example portals_cost`
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,7 +3,7 @@
 //! ```no_run
 //! use conduit_tests::c::{Build, Standard};
 //!
-//! let library = xtask::library("gasnet-tools", xtask::Library::Static)?;
+//! let library = xtask::library("pgas-gasnet-tools", xtask::Library::Static)?;
 //! let built = Build::new(Standard::C99).source("hello.c").library(library).executable()?;
 //! assert_eq!(built.job(["an argument"]).run()?.code, Some(0));
 //! # Ok::<(), anyhow::Error>(())

@@ -22,7 +22,7 @@ fn program() -> &'static Executable {
 
 #[track_caller]
 fn passes(protocol: &str) {
-    let plugin = library("na-plugin-conduit", Library::Shared).unwrap();
+    let plugin = library("pgas-na-plugin-conduit", Library::Shared).unwrap();
     let job = program().job([plugin.as_os_str(), protocol.as_ref()]);
     // There is no key in it.
     let job = job.env("CONDUIT_NA_UNAUTHENTICATED", "1");

@@ -38,7 +38,7 @@ fn folder() -> PathBuf {
 
 /// All programs in one executable.
 fn build(standard: Standard, flags: &[&str]) -> Executable {
-    let library = library("gasnet-tools", Library::Static).expect("the library of the tools");
+    let library = library("pgas-gasnet-tools", Library::Static).expect("the library of the tools");
     let sources = ["main", "threadkeys_elsewhere"].iter().chain(&PROGRAMS);
     sources
         .fold(Build::new(standard), |build, name| {

@@ -1,4 +1,5 @@
-//! Figures of clients of two agents on the loopback interface, over UDP: `cargo bench -p conduit-hsta`.
+//! Figures of clients of two agents on the loopback interface, over UDP: `cargo bench -p
+//! pgas-conduit-hsta`.
 //!
 //! - Round trips of 8 bytes between two processes, through two agents; and, alternately with them, through two relays
 //!   that pass on what they get by TCP, as the least that an agent over TCP costs.

@@ -1,7 +1,7 @@
 //! Prints what each provider offers for reliable endpoints: with the vendored library, and with the
 //! system's or the one that LIBFABRIC names.
 //!
-//! `cargo run -p libfabric-sys --example providers [provider...]`
+//! `cargo run -p pgas-libfabric-sys --example providers [provider...]`
 
 #[path = "../tests/support/mod.rs"]
 mod support;

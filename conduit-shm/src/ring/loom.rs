@@ -3,7 +3,7 @@
 //! A slot is its first word and a cell without synchronisation for the payload: the checker reports any access to it that
 //! the ring's own orderings don't separate.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p conduit-shm --release --lib loom`.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p pgas-conduit-shm --release --lib loom`.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

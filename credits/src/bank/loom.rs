@@ -1,7 +1,7 @@
 //! The shared bank under the model checker: every interleaving of its parts, and every value that the orderings allow a
 //! load to return.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p credits --release --lib loom`.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p pgas-credits --release --lib loom`.
 
 use std::sync::Arc;
 

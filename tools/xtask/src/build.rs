@@ -119,12 +119,12 @@ impl Cargo {
             Mode::Parsync => &["--features", "parsync"],
             Mode::Par => &["--features", "par"],
         };
-        self.library("gasnet", Library::Static, features, profile)
+        self.library("pgas-gasnet", Library::Static, features, profile)
     }
 
     /// The static library of the portable tools.
     pub(crate) fn tools(&self, profile: &str) -> Result<PathBuf> {
-        self.library("gasnet-tools", Library::Static, &[], profile)
+        self.library("pgas-gasnet-tools", Library::Static, &[], profile)
     }
 
     fn library(
@@ -147,14 +147,14 @@ impl Cargo {
 
     /// The plugin for Mercury.
     pub(crate) fn plugin(&self, profile: &str) -> Result<PathBuf> {
-        self.library("na-plugin-conduit", Library::Shared, &[], profile)
+        self.library("pgas-na-plugin-conduit", Library::Shared, &[], profile)
     }
 
     /// The launchers.
     pub(crate) fn launchers(&self, profile: &str) -> Result<Launchers> {
         let mut command = self.command("build", profile);
-        command.args(["--package", "conduit-run", "--bin", "conduit-run"]);
-        command.args(["--package", "gasnetrun", "--bin", "gasnetrun"]);
+        command.args(["--package", "pgas-conduit-run", "--bin", "conduit-run"]);
+        command.args(["--package", "pgas-gasnetrun", "--bin", "gasnetrun"]);
         let messages = messages(&mut command)?;
         Ok(Launchers {
             conduit_run: executable(&messages, "conduit-run")?,
@@ -211,9 +211,13 @@ impl Message {
     }
 }
 
+/// The prefix of packages that are for others to use. Libraries and programs have none.
+const PREFIX: &str = "pgas-";
+
 /// The library of a package that a command builds, by the end of its name.
 fn built(command: &mut Command, package: &str, extension: &str) -> Result<PathBuf> {
-    let name = package.replace('-', "_");
+    let name = package.strip_prefix(PREFIX).unwrap_or(package);
+    let name = name.replace('-', "_");
     messages(command)?
         .into_iter()
         .filter(|message| message.is_target(&name))

@@ -546,7 +546,7 @@ fn python_programs_use_channels() {
     let cluster = Cluster::start(2);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../native/python");
     let mut command = Command::new("python3");
-    let library = xtask::library("conduit-channels", xtask::Library::Shared).unwrap();
+    let library = xtask::library("pgas-conduit-channels", xtask::Library::Shared).unwrap();
     command
         .arg(format!("{folder}/test_channels.py"))
         .arg(cluster.name(1))

@@ -1,7 +1,7 @@
 //! The lock under every order that the memory model allows, with fences on both sides, since the
 //! checker does not know `membarrier`.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p conduit-portals --release --lib loom`.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p pgas-conduit-portals --release --lib loom`.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

@@ -1,6 +1,6 @@
 //! The mailbox under every order that the memory model allows.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p conduit-portals --release --lib loom`.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p pgas-conduit-portals --release --lib loom`.
 
 use loom::cell::UnsafeCell;
 use loom::thread;

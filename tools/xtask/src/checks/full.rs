@@ -161,17 +161,17 @@ pub(super) fn release(cargo: &Cargo, steps: &mut Steps, sample: Option<u64>) -> 
     headers.envs(sample.map(|seed| (programs::SAMPLE, seed.to_string())));
     headers.env("CONDUIT_TEST_PREFIX", &prefix);
     let mut loom = cargo.task("test");
-    loom.args(["-p", "conduit-portals", "-p", "conduit-shm"])
-        .args(["-p", "credits", "--lib"])
+    loom.args(["-p", "pgas-conduit-portals", "-p", "pgas-conduit-shm"])
+        .args(["-p", "pgas-credits", "--lib"])
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", cargo.root().join("target/loom"));
     // What looks at all orders is worth optimising.
     for package in [
         "loom",
         "generator",
-        "conduit-portals",
-        "conduit-shm",
-        "credits",
+        "pgas-conduit-portals",
+        "pgas-conduit-shm",
+        "pgas-credits",
     ] {
         let optimised = format!("profile.dev.package.{package}.opt-level=3");
         loom.args(["--config", &optimised]);

@@ -118,14 +118,19 @@ mod tests {
         let cargo = Cargo::new();
         let members = Members::read(&cargo).unwrap();
         let of = |name: &str| members.with_dependents(&[name.to_owned()].into());
-        let of_core = of("conduit-core");
-        for name in ["conduit-core", "conduit-udp", "conduit", "conduit-tests"] {
+        let of_core = of("pgas-conduit-core");
+        for name in [
+            "pgas-conduit-core",
+            "pgas-conduit-udp",
+            "pgas-conduit",
+            "conduit-tests",
+        ] {
             assert!(of_core.contains(name), "{name}: {of_core:?}");
         }
-        assert!(!of_core.contains("credits"));
+        assert!(!of_core.contains("pgas-credits"));
         assert!(!of("credit-plot").contains("conduit-tests"));
         let file = cargo.root().join("conduit-ofi/sys/src/lib.rs");
-        assert_eq!(members.of(&file), Some("libfabric-sys"));
+        assert_eq!(members.of(&file), Some("pgas-libfabric-sys"));
         assert_eq!(members.of(Path::new("/elsewhere/lib.rs")), None);
     }
 }

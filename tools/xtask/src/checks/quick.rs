@@ -98,7 +98,7 @@ impl Quick {
             let jobs = ["-p", "conduit-tests", "--test", "jobs"];
             let drawn = |program: Program| {
                 let mut names = program.list()?;
-                if !changed.contains("gasnet") {
+                if !changed.contains("pgas-gasnet") {
                     names.retain(|name| !INSTALLED.iter().any(|group| name.starts_with(group)));
                 }
                 fastrand::Rng::with_seed(seed).shuffle(&mut names);
