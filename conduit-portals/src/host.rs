@@ -1,7 +1,8 @@
-//! Which processes are on the same host.
+//! Which processes are on the same host, and which addresses in the same subnet.
 
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 
 /// Tells hosts apart: the boot, and the network namespace in which names of sockets are known.
@@ -18,4 +19,59 @@ pub fn host() -> io::Result<u64> {
     Ok(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     }))
+}
+
+/// A subnet: the addresses whose first bits are those of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subnet {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Subnet {
+    /// The subnet of an address. `bits` are those of `ADDRESS/BITS`; `None`: the address alone.
+    pub fn parse(address: &str, bits: Option<&str>) -> Option<Self> {
+        let address: IpAddr = address.parse().ok()?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Some(most), |bits| bits.parse().ok())?;
+        (bits <= most).then_some(Self { address, bits })
+    }
+
+    /// Whether an address is of this subnet.
+    pub fn contains(self, address: IpAddr) -> bool {
+        // From the highest bit on.
+        let number = |address| match address {
+            IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        let differ = number(self.address) ^ number(address);
+        let is_in = u32::from(self.bits) <= differ.leading_zeros();
+        is_in && self.address.is_ipv4() == address.is_ipv4()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subnet_is_the_first_bits_of_an_address() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        for (network, bits, inside, outside) in [
+            ("10.1.0.0", "16", "10.1.2.3", "10.2.2.3"),
+            ("0.0.0.0", "0", "1.2.3.4", "::1"),
+            ("1.2.3.4", "32", "1.2.3.4", "1.2.3.5"),
+            ("fe80::", "10", "fe80::1", "fe00::1"),
+            ("::", "0", "fe80::1", "0.0.0.0"),
+        ] {
+            let subnet = Subnet::parse(network, Some(bits)).unwrap();
+            assert!(subnet.contains(address(inside)), "{subnet:?}");
+            assert!(!subnet.contains(address(outside)), "{subnet:?}");
+        }
+        let alone = Subnet::parse("1.2.3.4", None).unwrap();
+        assert!(alone.contains(address("1.2.3.4")) && !alone.contains(address("1.2.3.5")));
+        for (network, bits) in [("", "8"), ("10.0.0.0", "33"), ("x", "8"), ("1.2.3.4", "-1")] {
+            assert_eq!(Subnet::parse(network, Some(bits)), None);
+        }
+    }
 }

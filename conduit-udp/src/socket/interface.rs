@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
+use conduit_portals::host::Subnet;
+
 use super::system;
 
 /// An address of the host, and the interface that has it.
@@ -131,7 +133,7 @@ pub fn list(interfaces: &[Interface]) -> String {
 /// What a word asks for.
 enum Word<'a> {
     Name(&'a str),
-    Subnet(IpAddr, u8),
+    Subnet(Subnet),
 }
 
 impl<'a> Word<'a> {
@@ -139,35 +141,18 @@ impl<'a> Word<'a> {
         if exist.iter().any(|interface| interface.name == word) {
             return Some(Self::Name(word));
         }
-        let (address, prefix) = match word.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix.parse().ok()?)),
-            None => (word, None),
+        let subnet = match word.split_once('/') {
+            Some((address, bits)) => Subnet::parse(address, Some(bits)),
+            None => Subnet::parse(word, None),
         };
-        let address: IpAddr = address.parse().ok()?;
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = prefix.unwrap_or(bits);
-        (prefix <= bits).then_some(Self::Subnet(address, prefix))
+        subnet.map(Self::Subnet)
     }
 
     fn fits(&self, interface: &Interface) -> bool {
         match *self {
             Self::Name(name) => interface.name == name,
-            Self::Subnet(subnet, prefix) => contains(subnet, prefix, interface.address),
+            Self::Subnet(subnet) => subnet.contains(interface.address),
         }
-    }
-}
-
-fn contains(subnet: IpAddr, prefix: u8, address: IpAddr) -> bool {
-    match (subnet, address) {
-        (IpAddr::V4(subnet), IpAddr::V4(address)) => {
-            let differ = subnet.to_bits() ^ address.to_bits();
-            differ.checked_shr(32 - u32::from(prefix)).unwrap_or(0) == 0
-        }
-        (IpAddr::V6(subnet), IpAddr::V6(address)) => {
-            let differ = subnet.to_bits() ^ address.to_bits();
-            differ.checked_shr(128 - u32::from(prefix)).unwrap_or(0) == 0
-        }
-        _ => false,
     }
 }
 
