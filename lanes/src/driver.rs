@@ -34,7 +34,12 @@ pub struct Driver {
     pub sampler: Sampler,
     /// The traffic noted.
     pub tracker: Tracker,
-    samples: u32,
+    /// What can be tuned.
+    pub settings: Settings,
+    /// For tests: uses after which a lane is taken back, whatever it is worth; 0: none.
+    force: u32,
+    /// By the place of a lane that it lends or shares: uses since it was opened.
+    used: Box<[u32]>,
     /// Lanes lent and lanes held of other ranks, or one table of lanes that cost both ends.
     tables: Vec<Lanes>,
     /// A lane may be coming up or being left.
@@ -46,11 +51,20 @@ pub struct Driver {
 
 impl Driver {
     /// The lanes of rank `own`, which lends some and holds at most `held` of other ranks; with
-    /// `None`, lanes cost both ends.
+    /// `None`, lanes cost both ends. For tests: a `force` other than 0 is a number of uses after
+    /// which a lane is taken back; lanes are then given for next to nothing.
     ///
     /// # Errors
     /// The settings can't be.
-    pub fn new(own: u32, settings: &Settings, held: Option<u16>) -> Result<Self, SettingsError> {
+    pub fn new(
+        own: u32,
+        mut settings: Settings,
+        held: Option<u16>,
+        force: u32,
+    ) -> Result<Self, SettingsError> {
+        if force > 0 {
+            settings = settings.forced();
+        }
         let table = |kind, slots| {
             let settings = settings.clone();
             Lanes::new(own, kind, Settings { slots, ..settings })
@@ -65,8 +79,10 @@ impl Driver {
         Ok(Self {
             sampler: Sampler::new(settings.interval, own),
             tracker: Tracker::new(settings.decay),
-            samples: settings.samples,
             tables,
+            used: vec![0; settings.slots.into()].into(),
+            force,
+            settings,
             is_moving: false,
             outbox: Vec::new(),
             statistics: Statistics::default(),
@@ -76,7 +92,7 @@ impl Driver {
     /// Whether enough samples for a round were noted.
     #[must_use]
     pub fn is_round_over(&self) -> bool {
-        self.tracker.samples() >= self.samples
+        self.tracker.samples() >= self.settings.samples
     }
 
     /// Ends a round.
@@ -97,8 +113,7 @@ impl Driver {
         message: Message,
         carrier: &mut impl Carrier,
     ) -> Result<(), Violation> {
-        let is_held = !message.is_for_owner();
-        let table = usize::from(is_held).min(self.sending());
+        let table = usize::from(!message.is_for_owner()).min(self.sending());
         self.on(table, carrier, |lanes, tracker, act| {
             lanes.on_message(from, message, tracker, act)
         })
@@ -130,10 +145,25 @@ impl Driver {
         self.on(0, carrier, |lanes, _, act| lanes.recall_now(slot, act));
     }
 
-    /// Completes lanes that have come up or were left; false if some are still on the way.
+    /// Counts uses of a lane that this rank lends or shares.
+    pub fn used(&mut self, place: usize, uses: u32) {
+        self.used[place] = self.used[place].saturating_add(uses);
+    }
+
+    /// Completes lanes that have come up or were left; false if some are still on the way, or tests
+    /// have lanes taken back after some uses.
     pub fn advance(&mut self, carrier: &mut impl Carrier) -> bool {
+        let is_forced = self.force > 0 && self.lent().next().is_some();
+        if is_forced {
+            for place in 0..self.used.len() {
+                if self.used[place] >= self.force {
+                    // Fits: there are fewer lanes.
+                    self.recall_now(place as u16, carrier);
+                }
+            }
+        }
         if !std::mem::take(&mut self.is_moving) {
-            return true;
+            return !is_forced;
         }
         let sending = self.sending();
         for slot in 0..ROWS as u16 {
@@ -155,7 +185,7 @@ impl Driver {
                 _ => lanes.drained(slot, act),
             });
         }
-        !self.is_moving
+        !self.is_moving && !is_forced
     }
 
     /// Sends the messages that found no room before.
@@ -210,6 +240,9 @@ impl Driver {
                     }
                 }
                 Action::Connect { .. } | Action::Drain { .. } => self.is_moving = true,
+                Action::Close { slot, .. } if kind != Kind::Holder => {
+                    self.used[usize::from(slot)] = 0;
+                }
                 Action::Open { .. } | Action::Close { .. } => {}
             }
         })

@@ -57,8 +57,6 @@ struct State {
     driver: Driver,
     /// This rank's ends, by the lane's place.
     ends: Box<[Option<End>]>,
-    /// For tests: fragments after which a connection is left, whatever it is worth; 0: none.
-    force: u32,
     /// What the network has handed over and was not looked at yet.
     arrived: VecDeque<(Rank, Arrival)>,
     /// Something was not taken from a peer that leaves too many questions open.
@@ -72,8 +70,6 @@ struct End {
     outlets: [Outlet; CHANNELS],
     /// The announcement was met.
     is_watched: [bool; CHANNELS],
-    /// Fragments that this rank has sent by it.
-    sent: u32,
 }
 
 #[derive(Debug)]
@@ -118,10 +114,7 @@ impl<N: Connect> Connections<N> {
     /// connection that they went by, and gives out connections for next to nothing.
     pub fn new(network: N, rank: Rank, mut settings: Settings, force: u32) -> Self {
         settings.slots = settings.slots.min(network.connections());
-        if force > 0 {
-            settings = settings.forced();
-        }
-        let state = (settings.slots > 0).then(|| State::new(rank, &settings, force));
+        let state = (settings.slots > 0).then(|| State::new(rank, settings, force));
         Self {
             network,
             state: state.and_then(Result::ok).map(Box::new),
@@ -181,7 +174,6 @@ impl<N: Connect> Connections<N> {
         let (network, Some(state)) = (&mut self.network, self.state.as_deref_mut()) else {
             return;
         };
-        let force = state.force;
         let (driver, mut ends) = state.ends(network);
         if driver.is_round_over() {
             driver.end_round(&mut ends);
@@ -193,26 +185,15 @@ impl<N: Connect> Connections<N> {
             }
         }
         driver.advance(&mut ends);
-        for slot in 0..ends.ends.len() {
-            if let Some(end) = &mut ends.ends[slot]
-                && force > 0
-                && end.sent >= force
-            {
-                end.sent = 0;
-                // Fits: there are fewer lanes.
-                driver.recall_now(slot as u16, &mut ends);
-            }
-        }
         driver.flush(&mut ends);
     }
 }
 
 impl State {
-    fn new(rank: Rank, settings: &Settings, force: u32) -> Result<Self, SettingsError> {
+    fn new(rank: Rank, settings: Settings, force: u32) -> Result<Self, SettingsError> {
         Ok(Self {
-            driver: Driver::new(rank, settings, None)?,
             ends: (0..settings.slots).map(|_| None).collect(),
-            force,
+            driver: Driver::new(rank, settings, None, force)?,
             arrived: VecDeque::new(),
             has_refused: false,
         })
@@ -320,11 +301,15 @@ impl End {
             peer,
             outlets: <[Outlet; CHANNELS]>::default(),
             is_watched: [false; CHANNELS],
-            sent: 0,
         }
     }
 
-    fn send(&mut self, network: &mut impl Connect, fragment: &Fragment<'_>) -> Result<(), Refused> {
+    /// Whether it went by the connection.
+    fn send(
+        &mut self,
+        network: &mut impl Connect,
+        fragment: &Fragment<'_>,
+    ) -> Result<bool, Refused> {
         let channel = usize::from(matches!(fragment.payload, Payload::Read { .. }));
         loop {
             // It counts as sent once it is.
@@ -339,9 +324,8 @@ impl End {
                 Route::Wait => return Err(Refused::Full),
             }
             self.outlets[channel] = next;
-            self.sent = self.sent.saturating_add(u32::from(route == Route::Lane));
             if !matches!(route, Route::Announce { .. }) {
-                return Ok(());
+                return Ok(route == Route::Lane);
             }
         }
     }
@@ -441,9 +425,14 @@ impl<N: Connect> Transport for Connections<N> {
         let (network, Some(state)) = (&mut self.network, self.state.as_deref_mut()) else {
             return self.network.send(peer, fragment);
         };
-        let mut ends = state.ends.iter_mut().flatten();
-        match ends.find(|end| end.peer == peer) {
-            Some(end) => end.send(network, fragment)?,
+        let mut ends = (0..).zip(&mut state.ends);
+        match ends
+            .find_map(|(place, end)| Some((place, end.as_mut().filter(|end| end.peer == peer)?)))
+        {
+            Some((place, end)) => {
+                let by_lane = end.send(network, fragment)?;
+                state.driver.used(place, by_lane.into());
+            }
             None => network.send(peer, fragment)?,
         }
         state.note(peer);

@@ -33,7 +33,7 @@ pub(crate) fn driver(rank: Rank, window: WindowSize, config: &PortalsConfig) -> 
     // One message is worth one sample at most. Fits: there are few.
     let largest = config.max_managed.div_ceil(UNIT) as u32;
     settings.interval = settings.interval.max(largest);
-    Driver::new(rank, &settings, Some(ROWS as u16)).ok()
+    Driver::new(rank, settings, Some(ROWS as u16), 0).ok()
 }
 
 /// The peers with lanes here, and those at which this rank has one.

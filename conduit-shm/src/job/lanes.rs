@@ -86,8 +86,6 @@ struct Lent {
     announced: u32,
     /// Slots that came by it, and are in no weight yet.
     fresh: u64,
-    /// All of them.
-    slots: u64,
 }
 
 /// A lane that this rank has.
@@ -105,9 +103,6 @@ struct Held {
 #[derive(Debug)]
 struct State {
     driver: Driver,
-    settings: Settings,
-    /// See [`ShmConfig::lane_force_switch`].
-    force: u64,
     /// By the place of a lane that it lends.
     lent: Box<[Lent]>,
     /// By the place of one that it holds.
@@ -155,7 +150,7 @@ impl<M: Mode> ShmLanes<M> {
     /// Picks messages of a ring of all sources; of another one, none for as long as a rank lives.
     pub(super) fn sampler(&self, rank: Rank, queue: usize) -> Sampler {
         let interval = self.state.as_ref().filter(|_| self.count > 0);
-        let interval = interval.map_or(u32::MAX, |state| state.lock().settings.interval);
+        let interval = interval.map_or(u32::MAX, |state| state.lock().driver.settings.interval);
         Sampler::new(interval, rank * QUEUES as u32 + queue as u32)
     }
 
@@ -180,19 +175,14 @@ impl<M: Mode> ShmLanes<M> {
 
 impl State {
     fn new(rank: Rank, count: u16, force: u32, holds: bool) -> Result<Self, SettingsError> {
-        let mut settings = Settings {
+        let settings = Settings {
             slots: count,
             ..Settings::default()
         };
-        if force > 0 {
-            settings = settings.forced();
-        }
         let holds = if holds { ROWS } else { 0 };
         Ok(Self {
-            driver: Driver::new(rank, &settings, Some(holds as u16))?,
+            driver: Driver::new(rank, settings, Some(holds as u16), force)?,
             held: (0..holds).map(|_| None).collect(),
-            settings,
-            force: force.into(),
             lent: vec![Lent::default(); count.into()].into(),
             ends: BTreeMap::new(),
             is_due: false,
@@ -274,10 +264,10 @@ impl State {
     /// Rounds that went by in lanes alone. Without them what a lane carried long ago would count as if it were of now, as only
     /// what comes by the rings of all sources ends a round.
     fn catch_up<M: Mode>(&mut self, shm: &Shm<M>) {
-        let interval = u64::from(self.settings.interval);
+        let interval = u64::from(self.driver.settings.interval);
         let samples = |lent: &Lent| lent.fresh / interval;
         let all: u64 = self.lent.iter().map(samples).sum();
-        let in_round = u64::from(self.settings.samples);
+        let in_round = u64::from(self.driver.settings.samples);
         let rounds = (all / in_round).min(MISSED);
         if rounds == 0 {
             return;
@@ -293,21 +283,6 @@ impl State {
             driver.end_round(&mut rings);
         }
         self.lent.iter_mut().for_each(|lent| lent.fresh = 0);
-    }
-
-    /// For tests: takes back what was in use for long enough; false if there is nothing to look at.
-    fn force<M: Mode>(&mut self, shm: &Shm<M>) -> bool {
-        let mut is_open = false;
-        for slot in 0..self.lent.len() {
-            if self.force > 0 && self.lent[slot].holder.is_some() {
-                is_open = true;
-                if self.lent[slot].slots >= self.force {
-                    let (driver, mut rings) = self.rings(shm);
-                    driver.recall_now(slot as u16, &mut rings);
-                }
-            }
-        }
-        is_open
     }
 }
 
@@ -477,11 +452,10 @@ impl<M: Mode> Shm<M> {
         if is_done {
             state.end_rounds(self);
         }
-        let is_forced = state.force(self);
         let (driver, mut rings) = state.rings(self);
         is_done &= driver.advance(&mut rings);
         driver.flush(&mut rings);
-        if !is_done || is_forced || state.is_due || state.driver.waiting().len() > 0 {
+        if !is_done || state.is_due || state.driver.waiting().len() > 0 {
             self.own().control().signal();
         }
     }
@@ -495,7 +469,8 @@ impl<M: Mode> Shm<M> {
             is_done &= slots.is_some();
             let slots = slots.filter(|_| holder.is_some()).unwrap_or(0);
             lent.fresh += slots;
-            lent.slots += slots;
+            // Only tests look at it, and a part does.
+            state.driver.used(slot, slots as u32);
         }
         is_done
     }
