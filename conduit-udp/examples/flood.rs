@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{Config, Endpoint, Failure, FragmentHandler, TAG};
-use conduit_udp::socket::{Options, Peers, Socket, UdpAddress, Wire};
+use conduit_udp::socket::{Driver, Options, Peers, Socket, UdpAddress};
 use seal::{Protection, Sealer, Secret};
 
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -89,7 +89,7 @@ fn main() {
         packet: 1472,
         ..Config::default()
     });
-    let mut wire = Wire::new(endpoint, seal, socket, peers, 1472).expect("a descriptor");
+    let mut wire = Driver::new(endpoint, seal, socket, peers, 1472).expect("a descriptor");
     let from = match &*kind {
         "elsewhere" => ELSEWHERE,
         _ => HOME,

@@ -7,19 +7,19 @@ pub use conduit_core::settings::{InJob, InJobError};
 pub use settings::{Description, Groups, SettingsError, Table, Value, Warning};
 
 use networks::settings::NetworkSettings;
-use settings::{Kind, MOST_BYTES};
+use settings::{MOST_BYTES, ValueKind};
 
 settings::group! {
     /// The settings of job start.
     pub struct JobSettings, acts [all];
 
-    "CONDUIT_HOST" host: Option<String> = None, Kind::Text("a name"),
+    "CONDUIT_HOST" host: Option<String> = None, ValueKind::Text("a name"),
         unset "the machine's boot, with the namespaces of its network interfaces and its name",
         "name of the host that this rank is on: ranks with the same one share memory";
-    "CONDUIT_ALONE" alone: bool = false, Kind::Bool,
+    "CONDUIT_ALONE" alone: bool = false, ValueKind::Bool,
         "be a job of one rank also where a launcher that can't be reached has started this process as one of several";
     "CONDUIT_MAX_SEGMENT" max_segment: Option<usize> = None,
-        Kind::bytes(4096, MOST_BYTES, 1),
+        ValueKind::bytes(4096, MOST_BYTES, 1),
         unset "0.85 of the available memory, or of what the control group leaves, divided by the ranks that share it",
         "largest segment of a rank, in bytes";
 }

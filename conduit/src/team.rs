@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use conduit_core::collectives::{CollectiveKind, ReduceOp, Team as Members, TeamId};
 use conduit_core::collectives::{CollectiveSync, Join, Reduction};
-use conduit_core::collectives::{Kind, ReduceOp, Team as Members, TeamId};
 use conduit_core::kernel::{Completion, Error as EngineError, Handle};
 use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
@@ -311,7 +311,7 @@ impl<'c, M: Mode> Team<'c, M> {
     ) -> Result<()> {
         let (base, len) = (value.as_mut_ptr(), value.len());
         // SAFETY: the caller's promise. Both sides of a broadcast may be the same.
-        unsafe { self.start(call, Kind::Broadcast { root }, base, base, len) }
+        unsafe { self.start(call, CollectiveKind::Broadcast { root }, base, base, len) }
     }
 
     /// # Safety
@@ -332,7 +332,7 @@ impl<'c, M: Mode> Team<'c, M> {
         let (source, own) = (all.as_bytes().as_ptr(), own.as_mut_bytes());
         let (result, len) = (own.as_mut_ptr(), own.len());
         // SAFETY: the caller's promise; of the length that the check has found.
-        unsafe { self.start(call, Kind::Scatter { root }, result, source, len) }
+        unsafe { self.start(call, CollectiveKind::Scatter { root }, result, source, len) }
     }
 
     /// To the root, or to all.
@@ -352,7 +352,9 @@ impl<'c, M: Mode> Team<'c, M> {
         if root.is_none_or(|root| root == self.rank()) {
             self.check_shares(call.name, all.len(), own.len())?;
         }
-        let kind = root.map_or(Kind::GatherAll, |root| Kind::Gather { root });
+        let kind = root.map_or(CollectiveKind::GatherAll, |root| CollectiveKind::Gather {
+            root,
+        });
         let (result, own) = (all.as_mut_bytes().as_mut_ptr(), own.as_bytes());
         // SAFETY: as in `start_scatter`.
         unsafe { self.start(call, kind, result, own.as_ptr(), own.len()) }
@@ -375,7 +377,7 @@ impl<'c, M: Mode> Team<'c, M> {
         let source = source.as_bytes().as_ptr();
         let (result, len) = (result.as_mut_bytes().as_mut_ptr(), share * size_of::<T>());
         // SAFETY: as in `start_scatter`.
-        unsafe { self.start(call, Kind::Exchange, result, source, len) }
+        unsafe { self.start(call, CollectiveKind::Exchange, result, source, len) }
     }
 
     /// # Safety
@@ -384,7 +386,7 @@ impl<'c, M: Mode> Team<'c, M> {
     unsafe fn start(
         &self,
         call: CollectiveCall,
-        kind: Kind,
+        kind: CollectiveKind,
         result: *mut u8,
         source: *const u8,
         bytes: usize,

@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 
 use conduit::Rank;
+use conduit_core::collectives::{CollectiveKind, DataType, ReduceOp};
 use conduit_core::collectives::{CollectiveSync, ReduceFunction, Reduction};
-use conduit_core::collectives::{DataType, Kind, ReduceOp};
 use conduit_core::kernel::{Completion, Handle};
 
 use crate::event::{event, wait_for};
@@ -165,7 +165,10 @@ unsafe extern "C" fn gex_Coll_BroadcastNB(
     if root == team.rank() {
         memory(CALL, "src", source, bytes);
     }
-    let (kind, sync) = (Kind::Broadcast { root }, CollectiveSync::default());
+    let (kind, sync) = (
+        CollectiveKind::Broadcast { root },
+        CollectiveSync::default(),
+    );
     let (result, source) = (result.cast(), source.cast());
     // SAFETY: the caller's promise.
     let started = unsafe {

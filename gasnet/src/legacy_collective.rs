@@ -6,8 +6,8 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use conduit::Rank;
+use conduit_core::collectives::CollectiveKind;
 use conduit_core::collectives::CollectiveSync;
-use conduit_core::collectives::Kind;
 use conduit_core::kernel::Completion;
 
 use crate::collective::memory;
@@ -47,13 +47,13 @@ fn sync(call: &str, bits: c_int) -> CollectiveSync {
 }
 
 /// The operation of `CONDUIT_GEX_COLL_*`, and its call.
-fn operation(kind: c_uint, root: Rank) -> (Kind, &'static str) {
+fn operation(kind: c_uint, root: Rank) -> (CollectiveKind, &'static str) {
     match kind {
-        0 => (Kind::Broadcast { root }, "gasnet_coll_broadcast"),
-        1 => (Kind::Scatter { root }, "gasnet_coll_scatter"),
-        2 => (Kind::Gather { root }, "gasnet_coll_gather"),
-        3 => (Kind::GatherAll, "gasnet_coll_gather_all"),
-        4 => (Kind::Exchange, "gasnet_coll_exchange"),
+        0 => (CollectiveKind::Broadcast { root }, "gasnet_coll_broadcast"),
+        1 => (CollectiveKind::Scatter { root }, "gasnet_coll_scatter"),
+        2 => (CollectiveKind::Gather { root }, "gasnet_coll_gather"),
+        3 => (CollectiveKind::GatherAll, "gasnet_coll_gather_all"),
+        4 => (CollectiveKind::Exchange, "gasnet_coll_exchange"),
         _ => fatal("gasnet_coll", &"the operation is none of this library's"),
     }
 }
@@ -75,8 +75,10 @@ unsafe extern "C" fn conduit_gex_collective(
     let (kind, call) = operation(kind, root);
     let (job, team) = team(call, handle);
     let (gets, gives) = match kind {
-        Kind::Broadcast { root } | Kind::Scatter { root } => (true, root == team.rank()),
-        Kind::Gather { root } => (root == team.rank(), true),
+        CollectiveKind::Broadcast { root } | CollectiveKind::Scatter { root } => {
+            (true, root == team.rank())
+        }
+        CollectiveKind::Gather { root } => (root == team.rank(), true),
         _ => (true, true),
     };
     if gets {

@@ -25,14 +25,14 @@ use crate::request::{check_option, handled_here, long_offset, requested};
 /// What is prepared; `conduit_gex_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub(crate) enum Kind {
+pub(crate) enum PreparedKind {
     RequestMedium = 0,
     RequestLong = 1,
     ReplyMedium = 2,
     ReplyLong = 3,
 }
 
-impl Kind {
+impl PreparedKind {
     fn from_c(kind: c_uint) -> Self {
         match kind {
             0 => Self::RequestMedium,
@@ -96,7 +96,7 @@ enum Place {
 
 /// A payload being written.
 struct Open {
-    kind: Kind,
+    kind: PreparedKind,
     /// The target of a request.
     rank: Rank,
     /// The token of the request that is replied to.
@@ -123,7 +123,7 @@ thread_local! {
     static REPLY: RefCell<Box<Descriptor>> = RefCell::default();
 }
 
-fn with<R>(kind: Kind, f: impl FnOnce(&mut Descriptor) -> R) -> R {
+fn with<R>(kind: PreparedKind, f: impl FnOnce(&mut Descriptor) -> R) -> R {
     let key = if kind.is_reply() { &REPLY } else { &REQUEST };
     key.with_borrow_mut(|descriptor| f(descriptor))
 }
@@ -134,7 +134,7 @@ fn handle(descriptor: &Descriptor) -> *const c_void {
 
 /// What a prepare call is given.
 struct Wish {
-    kind: Kind,
+    kind: PreparedKind,
     rank: Rank,
     token: *const c_void,
     client: *mut c_void,
@@ -173,7 +173,7 @@ impl Wish {
         }
         let place = if !self.client.is_null() {
             Place::Client(self.client)
-        } else if self.kind == Kind::RequestMedium {
+        } else if self.kind == PreparedKind::RequestMedium {
             let engine = Job::of(call).engine();
             let prepared = engine.messages().prepare_medium(
                 self.rank,
@@ -185,7 +185,7 @@ impl Wish {
                 Some(prepared) => Place::Chunk(prepared),
                 None => return std::ptr::null(),
             }
-        } else if self.kind == Kind::ReplyMedium {
+        } else if self.kind == PreparedKind::ReplyMedium {
             // SAFETY: the token of the request's handler, which runs until the reply has been committed or cancelled:
             // GASNet's rule.
             let message = unsafe { token(call, self.token) }.message;
@@ -256,7 +256,7 @@ pub(crate) fn own_buffer_limit(engine: &TheEngine, long: usize) -> usize {
 }
 
 /// Most bytes of what is prepared, where a long of fixed payload has at most `long`.
-fn limit(engine: &TheEngine, kind: Kind, client: *mut c_void, long: usize) -> usize {
+fn limit(engine: &TheEngine, kind: PreparedKind, client: *mut c_void, long: usize) -> usize {
     match (kind.is_long(), client.is_null()) {
         (false, _) => engine.messages().max_medium(am::MAX_ARGS),
         (true, false) => long,
@@ -280,7 +280,7 @@ unsafe extern "C" fn conduit_gex_prepare_request(
     local: *mut usize,
     flags: Flags,
 ) -> *const c_void {
-    let kind = Kind::from_c(kind);
+    let kind = PreparedKind::from_c(kind);
     let call = kind.prepare();
     let job = Job::of(call);
     job.check_rank(call, rank);
@@ -316,7 +316,7 @@ unsafe extern "C" fn conduit_gex_prepare_reply(
     local: *mut usize,
     flags: Flags,
 ) -> *const c_void {
-    let kind = Kind::from_c(kind);
+    let kind = PreparedKind::from_c(kind);
     // SAFETY: the caller's promise.
     let message = unsafe { token(kind.prepare(), handle) }.message;
     let engine = message.engine();
@@ -367,7 +367,7 @@ extern "C" fn gex_AM_SrcDescSize(descriptor: *const c_void) -> usize {
 }
 
 /// Takes the payload out of its descriptor, and checks that it is of this kind.
-fn take(call: &'static str, kind: Kind, descriptor: *const c_void) -> Open {
+fn take(call: &'static str, kind: PreparedKind, descriptor: *const c_void) -> Open {
     let open = with(kind, |own| {
         if handle(own) != descriptor {
             fatal(call, &"the descriptor is not one of this thread and kind");
@@ -396,7 +396,7 @@ unsafe extern "C" fn conduit_gex_commit(
     count: u32,
     words: *const u32,
 ) -> c_int {
-    let kind = Kind::from_c(kind);
+    let kind = PreparedKind::from_c(kind);
     let call = kind.commit();
     // SAFETY: the caller's promise.
     let words = unsafe { arguments(count, words) };
@@ -457,10 +457,10 @@ impl Open {
         let token = |token| -> &Token<'_> { unsafe { crate::handlers::token(call, token) } };
         let blocking = flags.blocking();
         let sent = match self.kind {
-            Kind::RequestMedium => engine
+            PreparedKind::RequestMedium => engine
                 .messages()
                 .request_medium(self.rank, handler, words, payload, blocking)?,
-            Kind::RequestLong if matches!(self.place, Place::Destination(_)) => {
+            PreparedKind::RequestLong if matches!(self.place, Place::Destination(_)) => {
                 engine.messages().request_long_in_place(
                     self.rank,
                     handler,
@@ -470,7 +470,7 @@ impl Open {
                     blocking,
                 )?
             }
-            Kind::ReplyLong if matches!(self.place, Place::Destination(_)) => {
+            PreparedKind::ReplyLong if matches!(self.place, Place::Destination(_)) => {
                 let offset = offset()?;
                 token(self.token).message.reply_long_in_place(
                     handler,
@@ -480,7 +480,7 @@ impl Open {
                 )?;
                 true
             }
-            Kind::RequestLong => engine.messages().request_long(
+            PreparedKind::RequestLong => engine.messages().request_long(
                 self.rank,
                 handler,
                 words,
@@ -488,13 +488,13 @@ impl Open {
                 offset()?,
                 blocking,
             )?,
-            Kind::ReplyMedium => {
+            PreparedKind::ReplyMedium => {
                 token(self.token)
                     .message
                     .reply_medium(handler, words, payload)?;
                 true
             }
-            Kind::ReplyLong => {
+            PreparedKind::ReplyLong => {
                 let offset = offset()?;
                 token(self.token)
                     .message
@@ -515,7 +515,7 @@ impl Open {
 /// `descriptor` is one that a prepare call on this thread has returned.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_cancel(kind: c_uint, descriptor: *const c_void) -> c_int {
-    let kind = Kind::from_c(kind);
+    let kind = PreparedKind::from_c(kind);
     if let Place::ReplyChunk(prepared) = take(kind.cancel(), kind, descriptor).place {
         ManuallyDrop::into_inner(prepared).cancel();
     }

@@ -69,7 +69,7 @@ struct Ended<N: OpenTransport> {
     from: Option<(Addr<N>, u32)>,
 }
 
-enum State<N: OpenTransport> {
+enum ContextState<N: OpenTransport> {
     UnderWay(Option<Waker>),
     Ended(Result<Ended<N>>),
     Taken,
@@ -77,7 +77,7 @@ enum State<N: OpenTransport> {
 
 /// An operation that has not been triggered yet.
 struct Begun<N: OpenTransport> {
-    state: Arc<Mutex<State<N>>>,
+    state: Arc<Mutex<ContextState<N>>>,
     bytes: Bytes,
     /// Memory of a transfer.
     memory: Option<Arc<Registered<N>>>,
@@ -507,7 +507,7 @@ impl<N: OpenTransport> Context<N> {
         value: fn(Ended<N>) -> Result<T>,
         begin: impl FnOnce(&class::Class<N>, u8, u64, &Bytes) -> Result<OperationId>,
     ) -> Result<Pending<T, N>> {
-        let state = Arc::new(Mutex::new(State::UnderWay(None)));
+        let state = Arc::new(Mutex::new(ContextState::UnderWay(None)));
         let (cookie, address) = {
             let bytes = Bytes::new(bytes);
             let address = Bytes {
@@ -614,8 +614,8 @@ impl<N: OpenTransport> Context<N> {
                 from: Some((self.class.0.raw.source(source), tag)),
             },
         });
-        let before = std::mem::replace(&mut *state.lock(), State::Ended(result));
-        if let State::UnderWay(Some(waker)) = before {
+        let before = std::mem::replace(&mut *state.lock(), ContextState::Ended(result));
+        if let ContextState::UnderWay(Some(waker)) = before {
             waker.wake();
         }
     }
@@ -659,7 +659,7 @@ pub struct Pending<T, N: OpenTransport = Network> {
     class: Class<N>,
     context: u8,
     id: OperationId,
-    state: Arc<Mutex<State<N>>>,
+    state: Arc<Mutex<ContextState<N>>>,
     value: fn(Ended<N>) -> Result<T>,
 }
 
@@ -672,15 +672,16 @@ impl<T, N: OpenTransport> Pending<T, N> {
 
     /// Whether it was triggered, so that its result can be had at once.
     pub fn is_done(&self) -> bool {
-        !matches!(*self.state.lock(), State::UnderWay(_))
+        !matches!(*self.state.lock(), ContextState::UnderWay(_))
     }
 
     fn take(&self) -> Option<Result<T>> {
         let mut state = self.state.lock();
-        if matches!(*state, State::UnderWay(_)) {
+        if matches!(*state, ContextState::UnderWay(_)) {
             return None;
         }
-        let State::Ended(result) = std::mem::replace(&mut *state, State::Taken) else {
+        let ContextState::Ended(result) = std::mem::replace(&mut *state, ContextState::Taken)
+        else {
             return Some(Err(Error::Invalid("the result was taken before")));
         };
         drop(state);
@@ -713,7 +714,7 @@ impl<T, N: OpenTransport> Future for Pending<T, N> {
     type Output = Result<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Result<T>> {
-        if let State::UnderWay(waker) = &mut *self.state.lock() {
+        if let ContextState::UnderWay(waker) = &mut *self.state.lock() {
             *waker = Some(context.waker().clone());
             return Poll::Pending;
         }

@@ -30,13 +30,13 @@ fn usable_here(name: &str, ofi: &OfiSettings, portals4: &Portals4Settings) -> Re
 
 /// A network between hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum NetworkKind {
     Udp,
     Ofi,
     Portals4,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for NetworkKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Udp => "udp",
@@ -53,7 +53,7 @@ pub(crate) enum Choice {
     IntraHost,
     /// Shared memory between these ranks, of which this is one, and a network between hosts to all
     /// others.
-    Both(Vec<Rank>, Kind),
+    Both(Vec<Rank>, NetworkKind),
 }
 
 /// Chooses among the networks that `CONDUIT_NETWORK` allows. The same kind on every rank.
@@ -75,12 +75,13 @@ pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -
             }
     };
     let intra = usable("shm");
-    let mut kinds = [Kind::Udp, Kind::Ofi, Kind::Portals4].map(|kind| (kind, kind.to_string()));
+    let mut kinds = [NetworkKind::Udp, NetworkKind::Ofi, NetworkKind::Portals4]
+        .map(|kind| (kind, kind.to_string()));
     kinds.sort_by_key(|(_, name)| position(name));
     // Loading a library runs code of its own, of all its providers in libfabric's case: that is
     // done only where it is named.
     let inter = (kinds.into_iter())
-        .filter(|(kind, name)| *kind == Kind::Udp || position(name).is_some())
+        .filter(|(kind, name)| *kind == NetworkKind::Udp || position(name).is_some())
         .filter(|(_, name)| usable(name))
         .map(|(kind, _)| kind)
         .collect::<Vec<_>>();
@@ -118,7 +119,7 @@ pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -
 
 #[cfg(test)]
 mod tests {
-    use super::{Choice, Hosts, Kind, NetworkSettings, OfiSettings, Result};
+    use super::{Choice, Hosts, NetworkKind, NetworkSettings, OfiSettings, Result};
     use crate::settings::Settings;
 
     fn among(networks: &[&str]) -> Settings {
@@ -153,12 +154,12 @@ mod tests {
         assert_eq!(choose(&any, None, &one).unwrap(), Choice::IntraHost);
         assert_eq!(
             choose(&any, None, &two).unwrap(),
-            Choice::Both(vec![0, 2], Kind::Udp)
+            Choice::Both(vec![0, 2], NetworkKind::Udp)
         );
         let both = among(&["shm", "udp"]);
         assert_eq!(
             choose(&both, None, &two).unwrap(),
-            Choice::Both(vec![0, 2], Kind::Udp)
+            Choice::Both(vec![0, 2], NetworkKind::Udp)
         );
         let shm = among(&["shm"]);
         assert_eq!(choose(&shm, None, &one).unwrap(), Choice::IntraHost);
@@ -166,7 +167,7 @@ mod tests {
         for hosts in [one, two] {
             assert_eq!(
                 choose(&udp, None, &hosts).unwrap(),
-                Choice::Both(vec![0], Kind::Udp)
+                Choice::Both(vec![0], NetworkKind::Udp)
             );
         }
     }
@@ -194,7 +195,7 @@ mod tests {
         // The other network that is named is used.
         assert_eq!(
             choose(&among(&["ofi", "udp"]), MISSING, &hosts).unwrap(),
-            Choice::Both(vec![0], Kind::Udp)
+            Choice::Both(vec![0], NetworkKind::Udp)
         );
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use conduit_core::ni::Rank;
-use conduit_ofi::wire::Wire;
+use conduit_ofi::wire::OfiEndpoint;
 use conduit_ofi::wire::connected::Connected;
 use conduit_portals::forward_transport;
 use conduit_portals::transport::connections::Connections;
@@ -19,7 +19,7 @@ pub enum InterHost {
     /// Reliable datagrams over UDP.
     Udp(Box<Carrier>),
     /// An endpoint of libfabric.
-    Ofi(Box<Wire>),
+    Ofi(Box<OfiEndpoint>),
     /// The same, with connections to a few peers.
     Connected(Box<Connections<Connected>>),
 }

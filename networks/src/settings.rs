@@ -5,24 +5,24 @@ use conduit_ofi::settings::Settings as OfiSettings;
 use conduit_portals::portals4::settings::Settings as Portals4Settings;
 use conduit_shm::job::settings::Settings as ShmSettings;
 use conduit_udp::settings::Settings as UdpSettings;
-use settings::{Group, Kind};
+use settings::{Group, ValueKind};
 
 settings::group! {
     /// The settings of the choice of networks, and of what is common to those between hosts.
     pub struct Settings, acts [all];
 
     "CONDUIT_NETWORK" networks: Option<Vec<String>> = None,
-        Kind::Words(&["shm", "udp", "ofi", "portals4"]),
+        ValueKind::Words(&["shm", "udp", "ofi", "portals4"]),
         unset "what fits each peer: shared memory on one host, UDP between hosts",
         "networks that may be used: shm within a host; udp, ofi or portals4 between hosts, of these the one that is named first; ofi and portals4 are used only where they are named", is SameOnAllRanks;
-    "CONDUIT_SECRET_FILE" secret_file: Option<std::path::PathBuf> = None, Kind::Path,
+    "CONDUIT_SECRET_FILE" secret_file: Option<std::path::PathBuf> = None, ValueKind::Path,
         unset "ranks trust the launcher and what it hands out",
         "file with a secret of 32 random bytes or more, mode 0600, that has the same content on all ranks: keys depend on it, so that changes to the addresses and keys that the launcher hands out are detected",
         acts [udp, ofi];
-    "CONDUIT_LANE_WINDOW" lane_window: usize = 2 << 20, Kind::bytes(0, 2 << 20, 1),
+    "CONDUIT_LANE_WINDOW" lane_window: usize = 2 << 20, ValueKind::bytes(0, 2 << 20, 1),
         "bytes that a peer which sends much may have in each of its four windows, in jobs so large that the windows of all have the least size; 0: none may have more",
         acts [udp, ofi], is SameOnAllRanks;
-    "CONDUIT_LANE_ARRIVALS" lane_arrivals: usize = 64 << 20, Kind::bytes(0, 1 << 40, 1),
+    "CONDUIT_LANE_ARRIVALS" lane_arrivals: usize = 64 << 20, ValueKind::bytes(0, 1 << 40, 1),
         "bytes of all these windows of a rank together: as many peers have them at a time, up to 48",
         acts [udp, ofi], is SameOnAllRanks;
 }

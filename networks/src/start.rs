@@ -13,7 +13,7 @@ use conduit_portals::transport::{LaneSettings, PortalsConfig};
 use conduit_shm::job::{Meeting, Shm, ShmConfig, Stranger};
 use conduit_udp::job::UdpConfig;
 
-use crate::choice::{Choice, Kind, choose};
+use crate::choice::{Choice, NetworkKind, choose};
 use crate::composite::Composite;
 use crate::settings::NetworkSettings;
 use crate::{Error, Far, Hosts, InterHost, Network, Result};
@@ -111,7 +111,7 @@ fn both<M: Mode>(
     hosts: &Hosts,
     intra: Result<Shm<M>>,
     neighbours: Vec<Rank>,
-    kind: Kind,
+    kind: NetworkKind,
 ) -> Result<Network<M>> {
     let ready = inter_host_config(settings, config, hosts, bootstrap.rank(), kind)
         .and_then(|inter| Ok((inter, intra?)));
@@ -168,18 +168,18 @@ fn inter_host_config(
     shm: &ShmConfig,
     hosts: &Hosts,
     rank: Rank,
-    kind: Kind,
+    kind: NetworkKind,
 ) -> Result<InterHostConfig> {
     let host = hosts.host_of(rank).map_or("", |host| hosts.name(host));
     let secret_file = settings.networks.secret_file.clone();
     Ok(match kind {
-        Kind::Udp => {
+        NetworkKind::Udp => {
             let mut config = UdpConfig::of(settings.udp, host, rank)?;
             config.secret_file = secret_file;
             adapt(&mut config.portals, settings, shm);
             InterHostConfig::Udp(config)
         }
-        Kind::Ofi => {
+        NetworkKind::Ofi => {
             let mut config = OfiConfig::of(settings.ofi, host, hosts.count() == 1);
             config.secret_file = secret_file;
             adapt(&mut config.portals, settings, shm);
@@ -189,7 +189,7 @@ fn inter_host_config(
             config.portals.native_atomics = settings.ofi.atomics && alone;
             InterHostConfig::Ofi(config)
         }
-        Kind::Portals4 => {
+        NetworkKind::Portals4 => {
             let mut config = Portals4Config::of(settings.portals4);
             config.max_managed = shm.max_managed;
             config.inject_size = if settings.engine.inject {

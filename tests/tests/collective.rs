@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
+use conduit_core::collectives::{CollectiveKind as Moves, DataType, ReduceOp, Team, TeamId};
 use conduit_core::collectives::{CollectiveSync, Join, Reduction};
-use conduit_core::collectives::{DataType, Kind as Moves, ReduceOp, Team, TeamId};
 use conduit_core::engine::Engine;
 use conduit_core::kernel::{Completion, Handle};
 use conduit_core::ni::Ni;
@@ -29,7 +29,7 @@ const OPERATIONS: usize = 30;
 const TEAMS: usize = 6;
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum CollectiveKind {
     Moves(Moves),
     Sum {
         to: Option<u32>,
@@ -43,7 +43,7 @@ enum Kind {
 
 #[derive(Clone)]
 struct Operation {
-    kind: Kind,
+    kind: CollectiveKind,
     /// Of an operand; of pairs, of a block.
     bytes: usize,
     in_place: bool,
@@ -72,18 +72,18 @@ impl Operation {
         };
         let (kind, bytes) = match random.u32(..7) {
             0 => (
-                Kind::Moves(Moves::Broadcast { root }),
+                CollectiveKind::Moves(Moves::Broadcast { root }),
                 count * random.usize(1..8),
             ),
-            1 => (Kind::Moves(Moves::Scatter { root }), count),
-            2 => (Kind::Moves(Moves::Gather { root }), count),
-            3 => (Kind::Moves(Moves::GatherAll), count),
-            4 => (Kind::Moves(Moves::Exchange), count),
-            5 => (Kind::Sum { to }, count * 8),
+            1 => (CollectiveKind::Moves(Moves::Scatter { root }), count),
+            2 => (CollectiveKind::Moves(Moves::Gather { root }), count),
+            3 => (CollectiveKind::Moves(Moves::GatherAll), count),
+            4 => (CollectiveKind::Moves(Moves::Exchange), count),
+            5 => (CollectiveKind::Sum { to }, count * 8),
             _ => {
                 let element = [1, 24, 3000][random.usize(..3)];
                 let count = if element > 100 { count.min(40) } else { count };
-                (Kind::Xor { to, element }, count * element)
+                (CollectiveKind::Xor { to, element }, count * element)
             }
         };
         Self {
@@ -98,7 +98,7 @@ impl Operation {
     /// What a rank of the team gives, whether it is asked for or not.
     fn operand(&self, number: usize, rank: u32) -> Vec<u8> {
         let blocks = match self.kind {
-            Kind::Moves(Moves::Exchange | Moves::Scatter { .. }) => self.members.len(),
+            CollectiveKind::Moves(Moves::Exchange | Moves::Scatter { .. }) => self.members.len(),
             _ => 1,
         };
         bytes_of(number, rank, self.bytes * blocks)
@@ -126,23 +126,25 @@ impl Operation {
         };
         let own = rank as usize * self.bytes..(rank as usize + 1) * self.bytes;
         match self.kind {
-            Kind::Moves(Moves::Broadcast { root }) => self.operand(number, root),
-            Kind::Moves(Moves::Scatter { root }) => self.operand(number, root)[own].to_vec(),
-            Kind::Moves(Moves::Exchange) => operands
+            CollectiveKind::Moves(Moves::Broadcast { root }) => self.operand(number, root),
+            CollectiveKind::Moves(Moves::Scatter { root }) => {
+                self.operand(number, root)[own].to_vec()
+            }
+            CollectiveKind::Moves(Moves::Exchange) => operands
                 .flat_map(|given| given[own.clone()].to_vec())
                 .collect(),
-            Kind::Moves(_) => operands.flatten().collect(),
-            Kind::Sum { .. } => operands.reduce(sum).unwrap(),
-            Kind::Xor { .. } => operands.reduce(xor).unwrap(),
+            CollectiveKind::Moves(_) => operands.flatten().collect(),
+            CollectiveKind::Sum { .. } => operands.reduce(sum).unwrap(),
+            CollectiveKind::Xor { .. } => operands.reduce(xor).unwrap(),
         }
     }
 
     /// The rank alone that gets the result, or all.
     fn to(&self) -> Option<u32> {
         match self.kind {
-            Kind::Moves(Moves::Gather { root }) => Some(root),
-            Kind::Moves(_) => None,
-            Kind::Sum { to } | Kind::Xor { to, .. } => to,
+            CollectiveKind::Moves(Moves::Gather { root }) => Some(root),
+            CollectiveKind::Moves(_) => None,
+            CollectiveKind::Sum { to } | CollectiveKind::Xor { to, .. } => to,
         }
     }
 }
@@ -166,10 +168,10 @@ impl UnderWay {
     ) -> Result<Self, String> {
         let source = operation.operand(number, team.rank);
         let in_place = match operation.kind {
-            Kind::Moves(Moves::Broadcast { .. }) | Kind::Sum { .. } | Kind::Xor { .. } => {
-                operation.in_place
-            }
-            Kind::Moves(_) => false,
+            CollectiveKind::Moves(Moves::Broadcast { .. })
+            | CollectiveKind::Sum { .. }
+            | CollectiveKind::Xor { .. } => operation.in_place,
+            CollectiveKind::Moves(_) => false,
         };
         let mut result = match in_place {
             true => source.clone(),
@@ -182,8 +184,8 @@ impl UnderWay {
         }
         // A gather may have its own block in place.
         let gathers = match operation.kind {
-            Kind::Moves(Moves::GatherAll) => true,
-            Kind::Moves(Moves::Gather { root }) => root == team.rank,
+            CollectiveKind::Moves(Moves::GatherAll) => true,
+            CollectiveKind::Moves(Moves::Gather { root }) => root == team.rank,
             _ => false,
         };
         if gathers && operation.in_place {
@@ -195,7 +197,7 @@ impl UnderWay {
         // SAFETY: the vectors live in `UnderWay`, unused until the handle has been waited for.
         let handle = unsafe {
             match operation.kind {
-                Kind::Moves(kind) => engine.collectives().move_nb(
+                CollectiveKind::Moves(kind) => engine.collectives().move_nb(
                     id,
                     kind,
                     to,
@@ -204,13 +206,13 @@ impl UnderWay {
                     operation.sync,
                     by_handle,
                 ),
-                Kind::Sum { to: root } => {
+                CollectiveKind::Sum { to: root } => {
                     let how = Reduction::Known(DataType::U64, ReduceOp::Add);
                     engine
                         .collectives()
                         .reduce_nb(id, root, to, from, bytes / 8, how, by_handle)
                 }
-                Kind::Xor { to: root, element } => {
+                CollectiveKind::Xor { to: root, element } => {
                     let function = Box::new(move |left: &[u8], right: &mut [u8]| {
                         assert!(left.len() == right.len() && left.len().is_multiple_of(element));
                         right

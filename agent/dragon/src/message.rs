@@ -19,7 +19,7 @@ use crate::sys::{
 /// It is destroyed when it is dropped, if its process has the answer; if that may still look for it, it stays.
 pub(crate) struct GatewayMessage {
     library: Library,
-    kind: Kind,
+    kind: MessageKind,
     /// Who asks.
     process: u64,
     awaited: bool,
@@ -37,7 +37,7 @@ struct Raw {
 unsafe impl Send for Raw {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MessageKind {
     Send,
     Get,
     Event,
@@ -81,9 +81,9 @@ impl GatewayMessage {
         // SAFETY: the caller's word; room for a gateway message.
         code(unsafe { (library.dragon_channel_gatewaymessage_attach)(serial, &mut raw.message) })?;
         let kind = match raw.message.msg_kind {
-            GATEWAY_MESSAGE_SEND => Kind::Send,
-            GATEWAY_MESSAGE_GET => Kind::Get,
-            GATEWAY_MESSAGE_EVENT => Kind::Event,
+            GATEWAY_MESSAGE_SEND => MessageKind::Send,
+            GATEWAY_MESSAGE_GET => MessageKind::Get,
+            GATEWAY_MESSAGE_EVENT => MessageKind::Event,
             _ => return Err(Code::INVALID_ARGUMENT),
         };
         let immediate = matches!(
@@ -95,7 +95,7 @@ impl GatewayMessage {
             kind,
             // SAFETY: libdragon has filled it just now.
             process: unsafe { *raw.message._header.client_pid },
-            awaited: kind != Kind::Send || !immediate,
+            awaited: kind != MessageKind::Send || !immediate,
             raw: Mutex::new(raw),
             settled: AtomicBool::new(false),
         })
@@ -115,7 +115,7 @@ impl GatewayMessage {
         // SAFETY: libdragon has filled it at `attach`, and the pointers in it are valid as long as it is attached.
         let channel = unsafe { bytes(&raw.target_ch_ser) }?;
         let operation = match self.kind {
-            Kind::Send => {
+            MessageKind::Send => {
                 let memory = self.payload(raw)?;
                 let mode = mode(raw.send_return_mode);
                 if raw.target_hostid == 0 && mode == ReturnMode::Immediately {
@@ -134,8 +134,8 @@ impl GatewayMessage {
                     destination: unsafe { wish(raw.send_dest_mem_descr_ser) }?,
                 }
             }
-            Kind::Get => Operation::Get,
-            Kind::Event => match raw.event_mask.cast_unsigned() {
+            MessageKind::Get => Operation::Get,
+            MessageKind::Event => match raw.event_mask.cast_unsigned() {
                 CHANNEL_CLEANUP => return Ok(Asks::Destroyed(channel)),
                 mask => Operation::Poll { mask },
             },
@@ -226,12 +226,12 @@ impl GatewayMessage {
         // SAFETY: attached to, and answered once. The message is in memory that is there until the answer was taken.
         Code(unsafe {
             match (self.kind, message) {
-                (Kind::Send, _) => (library
+                (MessageKind::Send, _) => (library
                     .dragon_channel_gatewaymessage_transport_start_send_cmplt)(
                     raw, result.0, deadline,
                 ),
                 (
-                    Kind::Get,
+                    MessageKind::Get,
                     Some(Message {
                         memory,
                         hints,
@@ -242,14 +242,14 @@ impl GatewayMessage {
                         raw, message, result.0, deadline,
                     )
                 }),
-                (Kind::Get, None) => (library
+                (MessageKind::Get, None) => (library
                     .dragon_channel_gatewaymessage_transport_start_get_cmplt)(
                     raw,
                     std::ptr::null_mut(),
                     result.0,
                     deadline,
                 ),
-                (Kind::Event, _) => (library
+                (MessageKind::Event, _) => (library
                     .dragon_channel_gatewaymessage_transport_start_event_cmplt)(
                     raw, value, result.0, deadline,
                 ),
@@ -266,17 +266,17 @@ impl Answered {
             return true;
         }
         let check = match message.kind {
-            Kind::Send => {
+            MessageKind::Send => {
                 message
                     .library
                     .dragon_channel_gatewaymessage_transport_check_send_cmplt
             }
-            Kind::Get => {
+            MessageKind::Get => {
                 message
                     .library
                     .dragon_channel_gatewaymessage_transport_check_get_cmplt
             }
-            Kind::Event => {
+            MessageKind::Event => {
                 message
                     .library
                     .dragon_channel_gatewaymessage_transport_check_event_cmplt

@@ -2,43 +2,43 @@
 
 use agent::{Limits, Transfer};
 use networks::open::FarKind;
-use settings::Kind;
+use settings::ValueKind;
 
 settings::group! {
     /// The agent's settings.
     pub struct AgentSettings, acts [agent];
 
-    "DRAGON_HSTA_FABRIC_BACKEND" backend: Vec<String> = vec!["udp".to_owned()], Kind::Words(&["udp", "ofi"]),
+    "DRAGON_HSTA_FABRIC_BACKEND" backend: Vec<String> = vec!["udp".to_owned()], ValueKind::Words(&["udp", "ofi"]),
         "the network between agents: `udp` or `ofi` (libfabric)";
-    "DRAGON_HSTA_TRANSPORT_TYPE" transport: Vec<String> = vec!["rma".to_owned()], Kind::Words(&["rma", "p2p"]),
+    "DRAGON_HSTA_TRANSPORT_TYPE" transport: Vec<String> = vec!["rma".to_owned()], ValueKind::Words(&["rma", "p2p"]),
         "how long messages travel: the receiver gets strip by strip (`rma`), or tells the sender how much it has room for (`p2p`)";
-    "DRAGON_HSTA_MAX_EJECTION_MB" ejection: u32 = 8, Kind::integer(1, 1 << 20),
+    "DRAGON_HSTA_MAX_EJECTION_MB" ejection: u32 = 8, ValueKind::integer(1, 1 << 20),
         "MiB of long messages that an agent has asked for and that have not arrived";
-    "DRAGON_HSTA_MAX_GETMSG_MB" getmsg: u32 = 8, Kind::integer(1, 1 << 20),
+    "DRAGON_HSTA_MAX_GETMSG_MB" getmsg: u32 = 8, ValueKind::integer(1, 1 << 20),
         "MiB of messages that an agent has taken from channels for other nodes and not sent yet";
-    "DRAGON_HSTA_MAX_INJECTION_MB" injection: u32 = 8, Kind::integer(1, 1 << 20),
+    "DRAGON_HSTA_MAX_INJECTION_MB" injection: u32 = 8, ValueKind::integer(1, 1 << 20),
         "MiB of long messages that are under way from an agent";
-    "CONDUIT_HSTA_STEAL_MB" steal: u32 = 4, Kind::integer(0, 1 << 20),
+    "CONDUIT_HSTA_STEAL_MB" steal: u32 = 4, ValueKind::integer(0, 1 << 20),
         "where a node has several agents: MiB of long messages that one can't ask for yet, from which on the others take parts of them; 0: never";
-    "DRAGON_HSTA_DRAGONFLY" dragonfly: u32 = 0, Kind::integer(0, 1 << 20),
+    "DRAGON_HSTA_DRAGONFLY" dragonfly: u32 = 0, ValueKind::integer(0, 1 << 20),
         "number of nodes from which they pass on each other's short messages, so that each has links to as many others as the root of that number at most; equal on all nodes; 0: never";
-    "DRAGON_HSTA_ENABLE_VALGRIND" valgrind: bool = false, Kind::Bool,
+    "DRAGON_HSTA_ENABLE_VALGRIND" valgrind: bool = false, ValueKind::Bool,
         "run under valgrind, which writes `hsta-<process>.valgrind`";
-    "DRAGON_HSTA_ENABLE_PERF" perf: bool = false, Kind::Bool,
+    "DRAGON_HSTA_ENABLE_PERF" perf: bool = false, ValueKind::Bool,
         "run under perf, which writes `hsta-<process>.perf`";
-    "DRAGON_HSTA_DEBUG" debug: bool = false, Kind::Bool,
+    "DRAGON_HSTA_DEBUG" debug: bool = false, ValueKind::Bool,
         "log what happens to each node and each message that fails";
-    "CONDUIT_HSTA_POOL_MB" pool: u32 = 64, Kind::integer(1, 1 << 16),
+    "CONDUIT_HSTA_POOL_MB" pool: u32 = 64, ValueKind::integer(1, 1 << 16),
         "with `--native`: MiB for long messages from clients, as many for those in channels, and for those to clients; a message may have half of that";
-    "CONDUIT_HSTA_CHANNELS_MB" channels: u32 = 1024, Kind::integer(1, 1 << 20),
+    "CONDUIT_HSTA_CHANNELS_MB" channels: u32 = 1024, ValueKind::integer(1, 1 << 20),
         "with `--native`: MiB that the blocks of all channels of a node may need";
-    "CONDUIT_HSTA_HUGE_PAGES" huge_pages: bool = false, Kind::Bool,
+    "CONDUIT_HSTA_HUGE_PAGES" huge_pages: bool = false, ValueKind::Bool,
         "with `--native`: long messages are in huge pages, reserved ones (`vm.nr_hugepages`) or else transparent ones";
-    "CONDUIT_HSTA_CONNECT_TIME" connect: u32 = 300, Kind::integer(0, 86_400),
+    "CONDUIT_HSTA_CONNECT_TIME" connect: u32 = 300, ValueKind::integer(0, 86_400),
         "seconds for which what goes to a node waits for an agent that was never heard of; then it ends with code 1";
-    "CONDUIT_HSTA_REQUESTS" requests: u32 = 1 << 14, Kind::integer(1, 1 << 20),
+    "CONDUIT_HSTA_REQUESTS" requests: u32 = 1 << 14, ValueKind::integer(1, 1 << 20),
         "requests that have not ended, beyond which no more to send are taken";
-    "CONDUIT_HSTA_CLIENTS" clients: u32 = 4096, Kind::integer(1, 65_536),
+    "CONDUIT_HSTA_CLIENTS" clients: u32 = 4096, ValueKind::integer(1, 65_536),
         "with `--native`: clients at a time; others are not answered";
 }
 

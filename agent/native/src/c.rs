@@ -12,7 +12,7 @@ use agent::Code;
 
 use crate::client::{Channel, Client, Options, Sender, Timeout};
 use crate::descriptor::{DESCRIPTOR, Descriptor};
-use crate::wire::{Kind, mode_of};
+use crate::wire::{FrameKind, mode_of};
 
 /// A message that was received.
 #[repr(C)]
@@ -241,7 +241,7 @@ unsafe extern "C" fn conduit_channels_poll(
 ) -> u32 {
     // SAFETY: the caller's promise.
     let channel = unsafe { channel(client, descriptor) };
-    let kind = Kind::Poll { mask: state };
+    let kind = FrameKind::Poll { mask: state };
     let polled = channel.and_then(|channel| {
         (channel.start(kind, timeout(time), None, |ended| ended.value))?.wait()
     });

@@ -12,7 +12,7 @@ use agent::host::{Limit, ReturnMode};
 use crate::channel::{DEFAULT_BLOCK, DEFAULT_CAPACITY, mask};
 use crate::connection::{Connection, Ended, OpenError};
 use crate::descriptor::Descriptor;
-use crate::wire::Kind;
+use crate::wire::FrameKind;
 
 /// The variable that names the agent.
 pub const AGENT: &str = "CONDUIT_AGENT";
@@ -159,7 +159,7 @@ impl Client {
     /// [`Code::INVALID_ARGUMENT`]: a number beyond its limits. [`Code::OUT_OF_SPACE`]: too many channels, or too much
     /// memory for all of them.
     pub fn create(&self, options: &Options) -> Result<Channel, Code> {
-        let kind = Kind::Create {
+        let kind = FrameKind::Create {
             capacity: options.capacity.into(),
             block: options.block.into(),
             outlives: options.outlives,
@@ -223,7 +223,7 @@ impl Channel {
     /// # Errors
     /// [`Code::GATEWAY_FULL`], [`Code::FAILURE`].
     pub fn start_receive(&self, timeout: Timeout) -> Result<Pending<Received>, Code> {
-        self.start(Kind::Get, timeout, None, |ended| Received {
+        self.start(FrameKind::Get, timeout, None, |ended| Received {
             bytes: ended.bytes,
             hints: ended.value,
             sender: ended.second,
@@ -244,7 +244,7 @@ impl Channel {
     /// # Errors
     /// [`Code::GATEWAY_FULL`], [`Code::FAILURE`].
     pub fn start_poll(&self, state: Poll, timeout: Timeout) -> Result<Pending<u64>, Code> {
-        let kind = Kind::Poll { mask: state.mask() };
+        let kind = FrameKind::Poll { mask: state.mask() };
         self.start(kind, timeout, None, |ended| ended.value)
     }
 
@@ -254,13 +254,13 @@ impl Channel {
     /// [`Code::OBJECT_DESTROYED`]: it was before. [`Code::INVALID_ARGUMENT`]: it is on another node, where a client has
     /// to do that. [`Code::FAILURE`].
     pub fn destroy(&self) -> Result<(), Code> {
-        let pending = self.start(Kind::Destroy, Timeout::Never, None, drop)?;
+        let pending = self.start(FrameKind::Destroy, Timeout::Never, None, drop)?;
         pending.wait()
     }
 
     pub(crate) fn start<T>(
         &self,
-        kind: Kind,
+        kind: FrameKind,
         timeout: Timeout,
         bytes: Option<Box<[u8]>>,
         of: fn(Ended) -> T,
@@ -324,7 +324,7 @@ impl Sender {
         mode: ReturnMode,
         timeout: Timeout,
     ) -> Result<Pending<()>, Code> {
-        let kind = Kind::Send {
+        let kind = FrameKind::Send {
             mode,
             handle: self.handle,
             hints,

@@ -23,7 +23,7 @@ use zerocopy::FromBytes;
 
 use crate::descriptor::Descriptor;
 use crate::sessions::MAX_OPEN;
-use crate::wire::{Kind, REQUEST, Reply, Request};
+use crate::wire::{FrameKind, REQUEST, Reply, Request};
 
 /// Bytes of the rings between client and agent.
 const RING: usize = 128 << 10;
@@ -66,7 +66,7 @@ pub enum OpenError {
 
 /// A request's way.
 #[derive(Debug)]
-enum State {
+enum ConnectionState {
     Open,
     /// Nobody waits for its reply.
     Abandoned,
@@ -94,7 +94,7 @@ struct Queued {
 struct Requests {
     agent: Rank,
     next: u32,
-    states: HashMap<u32, State>,
+    states: HashMap<u32, ConnectionState>,
     queue: VecDeque<Queued>,
     /// What the rings are given.
     sending: Slab<Box<[u8]>>,
@@ -157,7 +157,7 @@ impl Connection {
             number: 0,
         };
         let limit = Limit::At(now() + CONNECT);
-        let id = connection.ask(Kind::Destroy, limit, none, None);
+        let id = connection.ask(FrameKind::Destroy, limit, none, None);
         match id.and_then(|id| connection.wait(id, limit)) {
             Err(Code::FAILURE | Code::TIMEOUT) => Err(OpenError::NoAgent {
                 name: name.to_owned(),
@@ -169,7 +169,7 @@ impl Connection {
     /// Asks for something; waits, at most until `limit`, as long as there is no room for the request. Its number.
     pub(crate) fn ask(
         &self,
-        kind: Kind,
+        kind: FrameKind,
         limit: Limit,
         channel: Descriptor,
         bytes: Option<Box<[u8]>>,
@@ -204,7 +204,7 @@ impl Connection {
             channel,
         };
         if kind.is_awaited() {
-            requests.states.insert(id, State::Open);
+            requests.states.insert(id, ConnectionState::Open);
         }
         requests.queue.push_back(Queued {
             id,
@@ -247,7 +247,10 @@ impl Connection {
         if !inner.is_driven {
             inner.progress();
         }
-        matches!(inner.requests.states.get(&id), None | Some(State::Ended(_)))
+        matches!(
+            inner.requests.states.get(&id),
+            None | Some(ConnectionState::Ended(_))
+        )
     }
 
     /// Nobody waits for the reply.
@@ -257,7 +260,7 @@ impl Connection {
         }
         let mut inner = self.inner.lock();
         let requests = &mut inner.requests;
-        let Some(State::Open) = requests.states.get(&id) else {
+        let Some(ConnectionState::Open) = requests.states.get(&id) else {
             requests.states.remove(&id);
             return;
         };
@@ -267,10 +270,10 @@ impl Connection {
             requests.states.remove(&id);
             return;
         }
-        requests.states.insert(id, State::Abandoned);
+        requests.states.insert(id, ConnectionState::Abandoned);
         let request = Request {
             id,
-            kind: Kind::Abandon,
+            kind: FrameKind::Abandon,
             limit: Limit::Never,
             channel: Descriptor {
                 node: 0,
@@ -466,7 +469,7 @@ impl Requests {
 
     fn take(&mut self, id: u32) -> Option<Result<Ended, Code>> {
         match self.states.remove(&id) {
-            Some(State::Ended(ended)) => Some(ended),
+            Some(ConnectionState::Ended(ended)) => Some(ended),
             Some(other) => {
                 self.states.insert(id, other);
                 None
@@ -477,8 +480,8 @@ impl Requests {
 
     fn end(&mut self, id: u32, ended: Result<Ended, Code>) {
         match self.states.get_mut(&id) {
-            Some(state @ State::Open) => *state = State::Ended(ended),
-            Some(State::Abandoned) => drop(self.states.remove(&id)),
+            Some(state @ ConnectionState::Open) => *state = ConnectionState::Ended(ended),
+            Some(ConnectionState::Abandoned) => drop(self.states.remove(&id)),
             // Ended, or nobody has ever waited.
             _ => {}
         }
@@ -549,12 +552,12 @@ impl FragmentHandler for Requests {
         self.sending.clear();
         self.arriving.clear();
         self.states.retain(|_, state| match state {
-            State::Open => {
-                *state = State::Ended(Err(Code::FAILURE));
+            ConnectionState::Open => {
+                *state = ConnectionState::Ended(Err(Code::FAILURE));
                 true
             }
-            State::Abandoned => false,
-            State::Ended(_) => true,
+            ConnectionState::Abandoned => false,
+            ConnectionState::Ended(_) => true,
         });
     }
 

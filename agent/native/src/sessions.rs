@@ -25,7 +25,7 @@ use crate::channel::{Events, Queue};
 use crate::descriptor::Descriptor;
 use crate::gateway::GatewayConfig;
 use crate::pool::{Memory, Pool, SHORT, Share};
-use crate::wire::{Kind, Reply, Request};
+use crate::wire::{FrameKind, Reply, Request};
 
 /// Sends that wait for the agent to take them.
 const MAX_WAITING: usize = 2048;
@@ -213,16 +213,16 @@ impl Sessions {
     }
 
     /// Whether there is no more room for requests of a client.
-    fn is_full(&mut self, rank: Rank, kind: Kind) -> bool {
-        let is_send = matches!(kind, Kind::Send { .. });
+    fn is_full(&mut self, rank: Rank, kind: FrameKind) -> bool {
+        let is_send = matches!(kind, FrameKind::Send { .. });
         let all = self.open.len() >= MAX_REQUESTS || (is_send && self.waiting.len() >= MAX_WAITING);
         let client = self.client(rank);
         all || client.open.len() + client.replies.len() >= MAX_OPEN
     }
 
     /// Whether a request is taken from the client's ring, if only to be refused: one that can't be refused waits there.
-    fn is_taken(&mut self, client: Rank, kind: Kind) -> bool {
-        let can_refuse = kind.is_awaited() || kind == Kind::Abandon;
+    fn is_taken(&mut self, client: Rank, kind: FrameKind) -> bool {
+        let can_refuse = kind.is_awaited() || kind == FrameKind::Abandon;
         self.client(client).replies.len() < 2 * MAX_OPEN
             && (can_refuse || !self.is_full(client, kind))
     }
@@ -236,26 +236,26 @@ impl Sessions {
             channel,
         } = request;
         let client = self.client(rank);
-        if client.open.contains_key(&id) && kind != Kind::Abandon {
+        if client.open.contains_key(&id) && kind != FrameKind::Abandon {
             return self.broken.push(rank);
         }
         let session = client.session;
-        if kind != Kind::Abandon && self.is_full(rank, kind) {
+        if kind != FrameKind::Abandon && self.is_full(rank, kind) {
             return self.refuse(rank, &request, Code::GATEWAY_FULL);
         }
         let operation = match kind {
-            Kind::Abandon => return self.abandon(rank, id),
-            Kind::Create {
+            FrameKind::Abandon => return self.abandon(rank, id),
+            FrameKind::Create {
                 capacity,
                 block,
                 outlives,
             } => {
                 return self.create(rank, id, (capacity, block), outlives);
             }
-            Kind::Destroy => return self.destroy(rank, id, channel),
-            Kind::Get => Operation::Get,
-            Kind::Poll { mask } => Operation::Poll { mask },
-            Kind::Send {
+            FrameKind::Destroy => return self.destroy(rank, id, channel),
+            FrameKind::Get => Operation::Get,
+            FrameKind::Poll { mask } => Operation::Poll { mask },
+            FrameKind::Send {
                 mode,
                 handle,
                 hints,
@@ -292,7 +292,7 @@ impl Sessions {
             limit,
             operation,
         };
-        match matches!(kind, Kind::Send { .. }) {
+        match matches!(kind, FrameKind::Send { .. }) {
             true => {
                 if let Limit::At(at) = limit {
                     self.due = self.due.min(at);
@@ -538,7 +538,7 @@ impl FragmentHandler for Sessions {
             return false;
         }
         let memory = match request.kind {
-            Kind::Send { .. } => match self.allocate(peer, payload.len(), Way::From) {
+            FrameKind::Send { .. } => match self.allocate(peer, payload.len(), Way::From) {
                 Ok(mut memory) => {
                     memory.write(0, payload);
                     Some(memory)
@@ -557,7 +557,7 @@ impl FragmentHandler for Sessions {
 
     fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
         let message = match Request::decode(header) {
-            Some(request) if matches!(request.kind, Kind::Send { .. }) => {
+            Some(request) if matches!(request.kind, FrameKind::Send { .. }) => {
                 if !self.is_taken(peer, request.kind) {
                     return None;
                 }

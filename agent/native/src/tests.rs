@@ -389,18 +389,18 @@ fn a_client_gone_bad_harms_nobody() {
             let request = crate::wire::Request {
                 id: random.u32(..20),
                 kind: match random.u8(..7) {
-                    0 => crate::wire::Kind::Get,
-                    1 => crate::wire::Kind::Poll {
+                    0 => crate::wire::FrameKind::Get,
+                    1 => crate::wire::FrameKind::Poll {
                         mask: random.u16(..12),
                     },
-                    2 => crate::wire::Kind::Create {
+                    2 => crate::wire::FrameKind::Create {
                         capacity: random.u64(..4),
                         block: random.u64(..3000),
                         outlives: random.bool(),
                     },
-                    3 => crate::wire::Kind::Destroy,
-                    4 => crate::wire::Kind::Abandon,
-                    _ => crate::wire::Kind::Send {
+                    3 => crate::wire::FrameKind::Destroy,
+                    4 => crate::wire::FrameKind::Abandon,
+                    _ => crate::wire::FrameKind::Send {
                         mode: crate::wire::mode_of(random.u8(..5)).unwrap(),
                         handle: random.u64(..3),
                         hints: 0,

@@ -16,7 +16,7 @@ const VERSION: u8 = 1;
 
 /// What a client wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     /// A message for a channel.
     Send {
         mode: ReturnMode,
@@ -40,7 +40,7 @@ pub(crate) enum Kind {
     Abandon,
 }
 
-impl Kind {
+impl FrameKind {
     /// Whether there is a reply.
     pub(crate) fn is_awaited(self) -> bool {
         match self {
@@ -54,9 +54,9 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) id: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
     pub(crate) limit: Limit,
-    /// Not of a [`Kind::Create`] or [`Kind::Abandon`].
+    /// Not of a [`FrameKind::Create`] or [`FrameKind::Abandon`].
     pub(crate) channel: Descriptor,
 }
 
@@ -128,7 +128,7 @@ impl Request {
             second: 0,
         };
         match self.kind {
-            Kind::Send {
+            FrameKind::Send {
                 mode,
                 handle,
                 hints,
@@ -136,9 +136,9 @@ impl Request {
                 header.mode = mode_number(mode);
                 (header.first, header.second) = (handle, hints);
             }
-            Kind::Get => header.kind = 1,
-            Kind::Poll { mask } => (header.kind, header.mask) = (2, mask),
-            Kind::Create {
+            FrameKind::Get => header.kind = 1,
+            FrameKind::Poll { mask } => (header.kind, header.mask) = (2, mask),
+            FrameKind::Create {
                 capacity,
                 block,
                 outlives,
@@ -146,8 +146,8 @@ impl Request {
                 (header.kind, header.outlives) = (3, outlives.into());
                 (header.first, header.second) = (capacity, block);
             }
-            Kind::Destroy => header.kind = 4,
-            Kind::Abandon => header.kind = 5,
+            FrameKind::Destroy => header.kind = 4,
+            FrameKind::Abandon => header.kind = 5,
         }
         zerocopy::transmute!(header)
     }
@@ -159,14 +159,14 @@ impl Request {
             return None;
         }
         let kind = match header.kind {
-            0 => Kind::Send {
+            0 => FrameKind::Send {
                 mode: mode_of(header.mode)?,
                 handle: header.first,
                 hints: header.second,
             },
-            1 => Kind::Get,
-            2 => Kind::Poll { mask: header.mask },
-            3 => Kind::Create {
+            1 => FrameKind::Get,
+            2 => FrameKind::Poll { mask: header.mask },
+            3 => FrameKind::Create {
                 capacity: header.first,
                 block: header.second,
                 outlives: match header.outlives {
@@ -175,8 +175,8 @@ impl Request {
                     _ => return None,
                 },
             },
-            4 => Kind::Destroy,
-            5 => Kind::Abandon,
+            4 => FrameKind::Destroy,
+            5 => FrameKind::Abandon,
             _ => return None,
         };
         Some(Self {
@@ -219,20 +219,22 @@ mod tests {
 
     fn requests() -> impl Strategy<Value = Request> {
         let kind = prop_oneof![
-            (0u8..5, any::<u64>(), any::<u64>()).prop_map(|(mode, handle, hints)| Kind::Send {
-                mode: mode_of(mode).expect("one of five"),
-                handle,
-                hints
+            (0u8..5, any::<u64>(), any::<u64>()).prop_map(|(mode, handle, hints)| {
+                FrameKind::Send {
+                    mode: mode_of(mode).expect("one of five"),
+                    handle,
+                    hints,
+                }
             }),
-            Just(Kind::Get),
-            any::<u16>().prop_map(|mask| Kind::Poll { mask }),
-            any::<(u64, u64, bool)>().prop_map(|(capacity, block, outlives)| Kind::Create {
+            Just(FrameKind::Get),
+            any::<u16>().prop_map(|mask| FrameKind::Poll { mask }),
+            any::<(u64, u64, bool)>().prop_map(|(capacity, block, outlives)| FrameKind::Create {
                 capacity,
                 block,
                 outlives
             }),
-            Just(Kind::Destroy),
-            Just(Kind::Abandon),
+            Just(FrameKind::Destroy),
+            Just(FrameKind::Abandon),
         ];
         let limit = prop_oneof![
             Just(Limit::Once),

@@ -2,7 +2,7 @@
 
 /// What an item is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ItemKind {
     /// A session begins. `mine` names it for whoever sends this.
     Open,
     /// The answer: `mine` names it for whoever sends this, `yours` for the other one. Likewise in what follows.
@@ -17,7 +17,7 @@ pub(super) enum Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Item<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: ItemKind,
     pub(super) from: u32,
     pub(super) to: u32,
     pub(super) mine: u32,
@@ -36,11 +36,11 @@ impl<'a> Item<'a> {
         // Fits: of an eager buffer.
         bytes.extend((length as u16).to_le_bytes());
         bytes.push(match self.kind {
-            Kind::Open => 1,
-            Kind::Accept => 2,
-            Kind::Data => 3,
-            Kind::Close => 4,
-            Kind::Lost => 5,
+            ItemKind::Open => 1,
+            ItemKind::Accept => 2,
+            ItemKind::Data => 3,
+            ItemKind::Close => 4,
+            ItemKind::Lost => 5,
         });
         for number in [self.from, self.to, self.mine, self.yours] {
             bytes.extend(number.to_le_bytes());
@@ -58,11 +58,11 @@ impl<'a> Item<'a> {
         let (bytes, rest) = frame.split_at_checked(u16::from_le_bytes(*length).into())?;
         let (fixed, content) = bytes.split_first_chunk::<FIXED>()?;
         let kind = match fixed[2] {
-            1 => Kind::Open,
-            2 => Kind::Accept,
-            3 => Kind::Data,
-            4 => Kind::Close,
-            5 => Kind::Lost,
+            1 => ItemKind::Open,
+            2 => ItemKind::Accept,
+            3 => ItemKind::Data,
+            4 => ItemKind::Close,
+            5 => ItemKind::Lost,
             _ => return None,
         };
         let [from, to, mine, yours] = [3, 7, 11, 15].map(|at| {
@@ -92,7 +92,7 @@ mod tests {
         #[test]
         fn items_come_out_as_they_went_in(numbers in any::<[u32; 4]>(), header in prop::collection::vec(any::<u8>(), 0..64), payload in prop::collection::vec(any::<u8>(), 0..2048)) {
             let [from, to, mine, yours] = numbers;
-            let item = Item { kind: Kind::Data, from, to, mine, yours, header: &header, payload: &payload };
+            let item = Item { kind: ItemKind::Data, from, to, mine, yours, header: &header, payload: &payload };
             let mut frame = item.encode();
             let length = frame.len();
             frame.push(7);

@@ -8,7 +8,7 @@ use conduit_portals::transport::fragment::{Failure, FragmentHandler, Payload, Re
 use rustix::io::Errno;
 use slab::Slab;
 
-use super::item::{Item, Kind};
+use super::item::{Item, ItemKind};
 use super::routes::Routes;
 
 /// Bytes of a frame to a neighbour.
@@ -207,7 +207,7 @@ impl State {
     /// Something of this node's own goes to a node that is no neighbour.
     fn post(
         &mut self,
-        kind: Kind,
+        kind: ItemKind,
         to: u32,
         (mine, yours): (u32, u32),
         header: &[u8],
@@ -224,7 +224,7 @@ impl State {
         };
         let bytes = item.encode();
         let next = self.routes.next(self.own, to);
-        if kind != Kind::Data {
+        if kind != ItemKind::Data {
             // It says the same as one that waits already.
             let lane = self.lane(next, to) as usize;
             let hop = self.hops.entry(next).or_default();
@@ -240,7 +240,7 @@ impl State {
     /// A neighbour is told what is lost.
     fn tell(&mut self, neighbour: u32, lost: &Range<u32>) {
         let item = Item {
-            kind: Kind::Lost,
+            kind: ItemKind::Lost,
             from: self.own,
             to: neighbour,
             mine: lost.start,
@@ -268,7 +268,7 @@ impl State {
         let Some(session) = self.sessions.get_mut(&node) else {
             let mine = self.random.u32(..);
             self.open(node, mine);
-            self.post(Kind::Open, node, (mine, 0), &[], &[]);
+            self.post(ItemKind::Open, node, (mine, 0), &[], &[]);
             return Err(Refused::Full);
         };
         let Some(theirs) = session.theirs else {
@@ -293,7 +293,13 @@ impl State {
                     .push((node, header.to_vec(), token, length as usize));
             }
             Payload::Copied(pieces) => {
-                self.post(Kind::Data, node, (mine, theirs), header, &pieces.concat());
+                self.post(
+                    ItemKind::Data,
+                    node,
+                    (mine, theirs),
+                    header,
+                    &pieces.concat(),
+                );
             }
         }
         Ok(None)
@@ -323,7 +329,7 @@ impl State {
             let mine = session.mine;
             let mut payload = vec![0; length];
             handler.read(rank, token, 0, &mut payload);
-            self.post(Kind::Data, node, (mine, theirs), &header, &payload);
+            self.post(ItemKind::Data, node, (mine, theirs), &header, &payload);
             handler.sent(rank, token);
         }
     }
@@ -350,7 +356,7 @@ impl State {
             .map(|session| (session.mine, session.theirs));
         let is_current = known == Some((item.yours, Some(item.mine)));
         match item.kind {
-            Kind::Open => {
+            ItemKind::Open => {
                 if known.is_some_and(|(_, theirs)| theirs.is_some_and(|theirs| theirs != item.mine))
                 {
                     self.lose_session(node, Failure::Left);
@@ -360,29 +366,29 @@ impl State {
                 let session = self.open(node, mine);
                 session.theirs = Some(item.mine);
                 let mine = session.mine;
-                self.post(Kind::Accept, node, (mine, item.mine), &[], &[]);
+                self.post(ItemKind::Accept, node, (mine, item.mine), &[], &[]);
             }
-            Kind::Accept => {
+            ItemKind::Accept => {
                 if let Some(session) = self.sessions.get_mut(&node)
                     && session.mine == item.yours
                 {
                     session.theirs.get_or_insert(item.mine);
                 }
             }
-            Kind::Data if is_current => {
+            ItemKind::Data if is_current => {
                 self.meet(node, handler);
                 if let Some(rank) = self.ranks[node as usize] {
                     // Agents have room.
                     handler.fragment(rank, item.header, item.payload);
                 }
             }
-            Kind::Data => self.post(Kind::Close, node, names, &[], &[]),
+            ItemKind::Data => self.post(ItemKind::Close, node, names, &[], &[]),
             // Also of one that the other end has accepted, and lost before that was heard.
-            Kind::Close if known == Some((item.yours, None)) || is_current => {
+            ItemKind::Close if known == Some((item.yours, None)) || is_current => {
                 self.lose_session(node, Failure::Left);
                 self.flush(handler);
             }
-            Kind::Close | Kind::Lost => {}
+            ItemKind::Close | ItemKind::Lost => {}
         }
     }
 
@@ -418,7 +424,7 @@ impl State {
             .and_then(|session| Some((session.mine, session.theirs?)));
         self.end_session(node);
         if let Some(names) = names {
-            self.post(Kind::Close, node, names, &[], &[]);
+            self.post(ItemKind::Close, node, names, &[], &[]);
         }
     }
 
@@ -576,7 +582,7 @@ impl State {
         while !rest.is_empty() {
             let (item, bytes, after) = Item::split(rest)?;
             rest = after;
-            if item.kind == Kind::Lost {
+            if item.kind == ItemKind::Lost {
                 self.on_lost(from, item.mine..item.yours, handler)?;
                 continue;
             }
@@ -659,13 +665,13 @@ mod tests {
         }
     }
 
-    fn kind() -> impl Strategy<Value = Kind> {
+    fn kind() -> impl Strategy<Value = ItemKind> {
         prop_oneof![
-            Just(Kind::Open),
-            Just(Kind::Accept),
-            Just(Kind::Data),
-            Just(Kind::Close),
-            Just(Kind::Lost)
+            Just(ItemKind::Open),
+            Just(ItemKind::Accept),
+            Just(ItemKind::Data),
+            Just(ItemKind::Close),
+            Just(ItemKind::Lost)
         ]
     }
 

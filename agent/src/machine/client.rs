@@ -16,7 +16,7 @@ use crate::host::{
 
 /// How far a request has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum State {
+enum ClientState {
     /// It waits to be packed.
     Queued,
     /// Likewise, but its user was told how it has ended.
@@ -45,14 +45,14 @@ pub(super) struct Pending<M> {
     /// Of a send; the message until it is on its way.
     pub(super) destination: Option<Box<[u8]>>,
     pub(super) message: Option<Message<M>>,
-    state: State,
+    state: ClientState,
     /// Its user was told how it has ended.
     completed: bool,
 }
 
 impl<M> Pending<M> {
     pub(super) fn is_over(&self) -> bool {
-        self.state == State::Over
+        self.state == ClientState::Over
     }
 
     /// Whether the channel's agent answers it.
@@ -280,7 +280,7 @@ impl<H: Host> Machine<H> {
             mask,
             destination,
             message,
-            state: State::Queued,
+            state: ClientState::Queued,
             completed: false,
         };
         let is_send = protocol == Protocol::SendMsg;
@@ -361,14 +361,14 @@ impl<H: Host> Machine<H> {
             return;
         };
         match request.state {
-            State::Queued => {
-                request.state = State::Over;
+            ClientState::Queued => {
+                request.state = ClientState::Over;
                 request.message = None;
                 self.end(key, Outcome::Failed(code));
             }
-            State::Sent if request.is_answered() => {
+            ClientState::Sent if request.is_answered() => {
                 // What became of it is known there only: a message may have been taken from the channel.
-                request.state = State::Canceled;
+                request.state = ClientState::Canceled;
                 let node = request.node;
                 self.post(node, Entry::Cancel(key));
             }
@@ -396,7 +396,7 @@ impl<H: Host> Machine<H> {
     /// A request is on its way.
     pub(super) fn request_packed(&mut self, key: u32) {
         if let Some(request) = self.client.get_mut(key) {
-            request.state = State::Sent;
+            request.state = ClientState::Sent;
             let by = request.by as usize;
             if let Some(port) = self.client.ports.get_mut(by) {
                 port.is_open = true;
@@ -453,7 +453,7 @@ impl<H: Host> Machine<H> {
     ) -> Result<(), ProtocolError> {
         let request = self.client.get_mut(number);
         let request = request.ok_or(ProtocolError)?;
-        let is_awaited = matches!(request.state, State::Sent | State::Canceled);
+        let is_awaited = matches!(request.state, ClientState::Sent | ClientState::Canceled);
         if request.node != node
             || request.protocol != protocol
             || !is_awaited
@@ -467,7 +467,7 @@ impl<H: Host> Machine<H> {
                 self.forget(number);
             }
             Answer::Message(sent) if code == Code::SUCCESS => {
-                request.state = State::Arriving;
+                request.state = ClientState::Arriving;
                 match sent.content {
                     Content::Eager(bytes) => self.land(node, number, &sent, bytes),
                     Content::Bulk {

@@ -28,7 +28,7 @@ pub(crate) enum Protocol {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     /// An operation.
     Request,
     /// Likewise, the first of its port: the channel's descriptor comes first in its data.
@@ -46,7 +46,7 @@ pub(crate) enum Kind {
 /// An entry's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
     pub(crate) protocol: Protocol,
     pub(crate) mode: ReturnMode,
     pub(crate) eager: u16,
@@ -57,12 +57,12 @@ pub(crate) struct Header {
 impl Header {
     fn encode(&self) -> [u8; HEADER] {
         let kind = match self.kind {
-            Kind::Request => 0,
-            Kind::Open => 1,
-            Kind::Response => 2,
-            Kind::Cancel => 3,
-            Kind::Close => 4,
-            Kind::Closed => 5,
+            FrameKind::Request => 0,
+            FrameKind::Open => 1,
+            FrameKind::Response => 2,
+            FrameKind::Cancel => 3,
+            FrameKind::Close => 4,
+            FrameKind::Closed => 5,
         };
         let protocol = match self.protocol {
             Protocol::SendMsg => 0,
@@ -88,12 +88,12 @@ impl Header {
         let first = reader.u8()?;
         Some(Self {
             kind: match first & 7 {
-                0 => Kind::Request,
-                1 => Kind::Open,
-                2 => Kind::Response,
-                3 => Kind::Cancel,
-                4 => Kind::Close,
-                5 => Kind::Closed,
+                0 => FrameKind::Request,
+                1 => FrameKind::Open,
+                2 => FrameKind::Response,
+                3 => FrameKind::Cancel,
+                4 => FrameKind::Close,
+                5 => FrameKind::Closed,
                 _ => return None,
             },
             protocol: match first >> 3 & 3 {
@@ -260,8 +260,8 @@ pub(crate) fn append(
             }
             into[at] = flags;
             match channel {
-                Some(_) => Kind::Open,
-                None => Kind::Request,
+                Some(_) => FrameKind::Open,
+                None => FrameKind::Request,
             }
         }
         Body::Response {
@@ -282,14 +282,14 @@ pub(crate) fn append(
                 }
                 Answer::Value(value) => into.extend(value.to_le_bytes()),
             }
-            Kind::Response
+            FrameKind::Response
         }
         Body::Cancel { number } => {
             into.extend(number.to_le_bytes());
-            Kind::Cancel
+            FrameKind::Cancel
         }
-        Body::Close => Kind::Close,
-        Body::Closed => Kind::Closed,
+        Body::Close => FrameKind::Close,
+        Body::Closed => FrameKind::Closed,
     };
     let header = Header {
         kind,
@@ -332,9 +332,9 @@ fn entry<'a>(reader: &mut Reader<'a>) -> Option<(Header, Body<'a>)> {
     let header = Header::decode(reader)?;
     let mut data = Reader(reader.bytes(header.eager.into())?);
     let body = match header.kind {
-        Kind::Request | Kind::Open => {
+        FrameKind::Request | FrameKind::Open => {
             let channel = match header.kind {
-                Kind::Open => Some(data.counted()?),
+                FrameKind::Open => Some(data.counted()?),
                 _ => None,
             };
             let flags = data.u8()?;
@@ -363,7 +363,7 @@ fn entry<'a>(reader: &mut Reader<'a>) -> Option<(Header, Body<'a>)> {
                 what,
             }
         }
-        Kind::Response => Body::Response {
+        FrameKind::Response => Body::Response {
             number: data.u32()?,
             code: Code(data.u32()?),
             answer: match header.protocol {
@@ -376,11 +376,11 @@ fn entry<'a>(reader: &mut Reader<'a>) -> Option<(Header, Body<'a>)> {
                 Protocol::Poll => Answer::Value(data.u64()?),
             },
         },
-        Kind::Cancel => Body::Cancel {
+        FrameKind::Cancel => Body::Cancel {
             number: data.u32()?,
         },
-        Kind::Close => Body::Close,
-        Kind::Closed => Body::Closed,
+        FrameKind::Close => Body::Close,
+        FrameKind::Closed => Body::Closed,
     };
     data.0.is_empty().then_some((header, body))
 }

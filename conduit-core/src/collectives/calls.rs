@@ -11,7 +11,7 @@ use am::Context;
 use am::handlers::{Accepts, Entry, Registration};
 
 use crate::collectives::state::{CallerMemory, ReduceFunction, Reducer, Reduction, Sync};
-use crate::collectives::{Kind, Outgoing, Shape, TeamId, fold};
+use crate::collectives::{CollectiveKind, Outgoing, Shape, TeamId, fold};
 use crate::engine::waiting::Unwinding;
 use crate::engine::{Call, Calls, Handler, subject};
 use crate::kernel::Handle;
@@ -141,7 +141,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
     pub unsafe fn move_nb(
         self,
         team: TeamId,
-        kind: Kind,
+        kind: CollectiveKind,
         result: *mut u8,
         source: *const u8,
         bytes: usize,
@@ -245,7 +245,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             return Err(refuse(format!("{count} elements of {element} bytes")));
         }
         let mut shape = Shape {
-            kind: to.map_or(Kind::ReduceToAll, |root| Kind::ReduceToOne { root }),
+            kind: to.map_or(CollectiveKind::ReduceToAll, |root| {
+                CollectiveKind::ReduceToOne { root }
+            }),
             element,
             count,
             meaning,
@@ -267,7 +269,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
                     team.size
                 )));
             }
-            shape.kind = Kind::ReduceToAll;
+            shape.kind = CollectiveKind::ReduceToAll;
             shape.meaning = !root;
             if root != team.rank {
                 let bytes = element * count;

@@ -7,7 +7,7 @@ use crate::collectives::early::{Early, EarlyMessages};
 use crate::collectives::pair::Pair;
 use crate::collectives::part::{LinkId, Out, Part, Passing};
 use crate::collectives::tree::Tree;
-use crate::collectives::{Kind, Limits, Operand, Shape, Team, Violation};
+use crate::collectives::{CollectiveKind, Limits, Operand, Shape, Team, Violation};
 use crate::ni::Rank;
 
 /// An operation that has been started here.
@@ -279,7 +279,7 @@ impl<O: Operand> Machine<O> {
             let kept = self
                 .early
                 .data(source, number, signature, payload, &mut self.pool)?;
-            return Ok(kept && Kind::is_told(signature));
+            return Ok(kept && CollectiveKind::is_told(signature));
         };
         let Some(mut part) = self.parts[place].take() else {
             return Err(unexpected(source, "data for a part that is over"));
@@ -339,7 +339,7 @@ impl<O: Operand> Machine<O> {
     #[must_use]
     pub fn lacks(&self) -> Option<(&'static str, Vec<Rank>)> {
         let part = self.parts.iter().flatten().next()?;
-        Some((Kind::name_in(part.signature), part.lacks()))
+        Some((CollectiveKind::name_in(part.signature), part.lacks()))
     }
 
     /// A part's place in the window.
@@ -472,9 +472,9 @@ impl<O: Operand> Machine<O> {
             return Some(Next::Part(part));
         }
         let tree = match shape.kind {
-            Kind::ReduceToAll if shape.in_order => Tree::downwards(size),
+            CollectiveKind::ReduceToAll if shape.in_order => Tree::downwards(size),
             // The parts of a long one have different roots, so that the ranks share the work.
-            Kind::ReduceToAll => Tree::new(size, index % size),
+            CollectiveKind::ReduceToAll => Tree::new(size, index % size),
             kind => Tree::new(size, kind.root().unwrap_or(0)),
         };
         part.links(
@@ -489,10 +489,10 @@ impl<O: Operand> Machine<O> {
         let early = self.early.take(part.number);
         let is_leaf = part.children.is_empty();
         match part.kind {
-            Kind::Broadcast { .. } if part.parent.is_none() => {
+            CollectiveKind::Broadcast { .. } if part.parent.is_none() => {
                 self.have_source_as_result(&mut part)
             }
-            Kind::Broadcast { .. } => {
+            CollectiveKind::Broadcast { .. } => {
                 if !part.eager {
                     self.send_ready(&part, LinkId::Parent);
                 }
@@ -552,8 +552,8 @@ impl<O: Operand> Machine<O> {
         if signature != part.signature {
             return Err(Violation::Mismatch {
                 peer: source,
-                theirs: Kind::name_in(signature),
-                ours: Kind::name_in(part.signature),
+                theirs: CollectiveKind::name_in(signature),
+                ours: CollectiveKind::name_in(part.signature),
             });
         }
         find(part, source)
@@ -579,7 +579,7 @@ impl<O: Operand> Machine<O> {
             LinkId::Parent => self.deliver_result(part, source, offset, payload)?,
             LinkId::Child(child) => self.deliver_operand(part, child, source, offset, payload)?,
         }
-        let told = Kind::is_told(part.signature) && part.eager;
+        let told = CollectiveKind::is_told(part.signature) && part.eager;
         Ok(told)
     }
 
@@ -592,7 +592,7 @@ impl<O: Operand> Machine<O> {
         payload: &[u8],
     ) -> Result<(), Violation> {
         let awaited = match part.kind {
-            Kind::ReduceToOne { .. } => false,
+            CollectiveKind::ReduceToOne { .. } => false,
             kind => part.is_reduced || !kind.reduces(),
         };
         if !awaited || part.has_result || payload.len() > part.len - part.got {

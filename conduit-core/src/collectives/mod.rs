@@ -74,7 +74,7 @@ use crate::ni::Rank;
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum CollectiveKind {
     /// The root's data goes to all ranks.
     Broadcast {
         /// Which of the team has the data.
@@ -106,7 +106,7 @@ pub enum Kind {
     Barrier,
 }
 
-impl Kind {
+impl CollectiveKind {
     const BROADCAST: u32 = 0;
     const REDUCE_TO_ONE: u32 = 1;
     const REDUCE_TO_ALL: u32 = 2;
@@ -185,7 +185,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// What is done.
-    pub kind: Kind,
+    pub kind: CollectiveKind,
     /// Bytes of an element, which is never split between two calls of [`Operand::reduce`]; 1 where
     /// nothing is reduced. At most [`Shape::MAX_ELEMENT`], not 0.
     pub element: usize,
@@ -193,9 +193,9 @@ pub struct Shape {
     pub count: usize,
     /// What the elements are and how they are reduced, as any number: only compared.
     pub meaning: u32,
-    /// The elements of a [reduction to all](Kind::ReduceToAll) are reduced in the order of the
-    /// ranks: those of the lower ranks are on the left. Otherwise the order is any, the same each
-    /// time.
+    /// The elements of a [reduction to all](CollectiveKind::ReduceToAll) are reduced in the order
+    /// of the ranks: those of the lower ranks are on the left. Otherwise the order is any, the same
+    /// each time.
     pub in_order: bool,
 }
 
@@ -205,7 +205,7 @@ impl Shape {
 
     /// That of a barrier.
     pub const BARRIER: Self = Self {
-        kind: Kind::Barrier,
+        kind: CollectiveKind::Barrier,
         element: 1,
         count: 1,
         meaning: 0,
@@ -245,7 +245,7 @@ impl Shape {
             let product = u128::from(hash ^ word) * 0xbf58_476d_1ce4_e5b9;
             (product >> 64) as u64 ^ product as u64
         });
-        (hash >> 32) as u32 & !Kind::MASK | self.kind.code()
+        (hash >> 32) as u32 & !CollectiveKind::MASK | self.kind.code()
     }
 }
 

@@ -5,7 +5,7 @@
 //! that no rank is everybody's target at once; where one rank sends or gets, with the one *d*
 //! places from it. Step 0 is a rank's block for itself.
 
-use crate::collectives::{Kind, Team};
+use crate::collectives::{CollectiveKind, Team};
 
 /// What a rank does in a step: blocks are counted by rank, in the memory that holds one for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,26 +20,26 @@ pub(super) struct Pair {
 
 impl Pair {
     /// `step` is below the team's size, as is the root.
-    pub(super) fn of(kind: Kind, team: &Team, step: u32) -> Self {
+    pub(super) fn of(kind: CollectiveKind, team: &Team, step: u32) -> Self {
         let (rank, size) = (team.rank, team.size);
         let on = |from: u32| ((u64::from(from) + u64::from(step)) % u64::from(size)) as u32;
         let back = ((u64::from(rank) + u64::from(size - step)) % u64::from(size)) as u32;
         let mut pair = Self::default();
         match kind {
-            Kind::Exchange => {
+            CollectiveKind::Exchange => {
                 pair.to = Some((on(rank), on(rank)));
                 pair.from = Some((back, back));
             }
-            Kind::GatherAll => {
+            CollectiveKind::GatherAll => {
                 pair.to = Some((on(rank), 0));
                 pair.from = Some((back, back));
             }
-            Kind::Gather { root } => {
+            CollectiveKind::Gather { root } => {
                 let source = on(root);
                 pair.to = (rank == source).then_some((root, 0));
                 pair.from = (rank == root).then_some((source, source));
             }
-            Kind::Scatter { root } => {
+            CollectiveKind::Scatter { root } => {
                 let target = on(root);
                 pair.to = (rank == root).then_some((target, target));
                 pair.from = (rank == target).then_some((root, 0));
@@ -66,10 +66,10 @@ mod tests {
             let at = |rank| Team::of_job(rank, size);
             for root in 0..size {
                 for kind in [
-                    Kind::Exchange,
-                    Kind::GatherAll,
-                    Kind::Gather { root },
-                    Kind::Scatter { root },
+                    CollectiveKind::Exchange,
+                    CollectiveKind::GatherAll,
+                    CollectiveKind::Gather { root },
+                    CollectiveKind::Scatter { root },
                 ] {
                     let mut moved = Vec::new();
                     for (rank, step) in (0..size).flat_map(|rank| (0..size).map(move |s| (rank, s)))
@@ -91,9 +91,11 @@ mod tests {
                     let all = (0..size).flat_map(|from| (0..size).map(move |to| (from, to)));
                     let expected: Vec<_> = all
                         .filter_map(|(from, to)| match kind {
-                            Kind::Exchange => Some((from, to, to, from)),
-                            Kind::GatherAll => Some((from, 0, to, from)),
-                            Kind::Gather { root } => (to == root).then_some((from, 0, to, from)),
+                            CollectiveKind::Exchange => Some((from, to, to, from)),
+                            CollectiveKind::GatherAll => Some((from, 0, to, from)),
+                            CollectiveKind::Gather { root } => {
+                                (to == root).then_some((from, 0, to, from))
+                            }
                             _ => (from == root).then_some((from, to, to, 0)),
                         })
                         .collect();

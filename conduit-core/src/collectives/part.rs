@@ -1,6 +1,6 @@
 //! One part of an operation at one rank: what it waits for, and what it has still to hand on.
 
-use crate::collectives::Kind;
+use crate::collectives::CollectiveKind;
 use crate::collectives::buffer::Buffer;
 use crate::ni::Rank;
 
@@ -65,7 +65,7 @@ pub(super) struct Part {
     pub(super) number: u32,
     /// Its operation's number here.
     pub(super) operation: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: CollectiveKind,
     /// What all ranks must agree on, as one word.
     pub(super) signature: u32,
     /// First byte within the operation's vectors; of pairs, within the result.
@@ -142,7 +142,7 @@ impl Part {
     pub(super) fn passing(&self, to: LinkId) -> Option<Passing> {
         let told = !self.kind.reduces_to_all();
         match (self.kind, to) {
-            (Kind::ReduceToOne { .. }, LinkId::Child(_)) => None,
+            (CollectiveKind::ReduceToOne { .. }, LinkId::Child(_)) => None,
             (kind, LinkId::Parent) if !kind.reduces() => None,
             (kind, LinkId::Child(_)) if kind.reduces_to_all() => Some(Passing::Expected),
             _ if self.eager => Some(Passing::Eager { told }),
@@ -161,7 +161,7 @@ impl Part {
     /// Neighbours whose data, ready message or word is awaited.
     pub(super) fn lacks(&self) -> Vec<Rank> {
         let (up, down) = match self.kind {
-            Kind::ReduceToOne { .. } => (false, !self.is_reduced),
+            CollectiveKind::ReduceToOne { .. } => (false, !self.is_reduced),
             kind if kind.reduces() => (self.is_reduced && !self.has_result, !self.is_reduced),
             _ => (!self.has_result, false),
         };
@@ -190,7 +190,7 @@ impl Part {
         let sent_down = || self.children.iter().all(done);
         self.in_hand == 0
             && match self.kind {
-                Kind::ReduceToOne { .. } => self.is_reduced && sent_up,
+                CollectiveKind::ReduceToOne { .. } => self.is_reduced && sent_up,
                 kind if kind.reduces() => self.has_result && sent_up && sent_down(),
                 _ => self.has_result && sent_down(),
             }

@@ -7,7 +7,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::collectives::CollectiveSync;
-use crate::collectives::{Kind, Members, Team, TeamId};
+use crate::collectives::{CollectiveKind, Members, Team, TeamId};
 use crate::engine::{Calls, subject};
 use crate::kernel::error::Result;
 use crate::kernel::{Completion, Handle};
@@ -99,7 +99,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         let gathered = unsafe {
             self.move_nb(
                 parent,
-                Kind::GatherAll,
+                CollectiveKind::GatherAll,
                 to,
                 source,
                 bytes,

@@ -167,7 +167,7 @@ impl World {
     fn operand(&self, rank: usize, operation: usize) -> Vec<u8> {
         let (shape, _) = &self.operations[operation];
         let blocks = match shape.kind {
-            Kind::Exchange | Kind::Scatter { .. } => self.ranks.len(),
+            CollectiveKind::Exchange | CollectiveKind::Scatter { .. } => self.ranks.len(),
             _ => 1,
         };
         let block = |to: usize| vector((rank * 1000 + operation + to * 77) as u64, shape);
@@ -181,18 +181,20 @@ impl World {
         let own = self.operand(rank, operation);
         let at = |root| self.team_rank[rank] == root;
         let gives = match shape.kind {
-            Kind::Broadcast { root } | Kind::Scatter { root } => at(root),
+            CollectiveKind::Broadcast { root } | CollectiveKind::Scatter { root } => at(root),
             _ => true,
         };
         let gets = match shape.kind {
-            Kind::ReduceToOne { root } | Kind::Gather { root } => at(root),
+            CollectiveKind::ReduceToOne { root } | CollectiveKind::Gather { root } => at(root),
             _ => true,
         };
         let (source, result) = if in_place && gives && gets && !shape.kind.is_of_pairs() {
             (None, own)
         } else {
             let blocks = match shape.kind {
-                Kind::Exchange | Kind::Gather { .. } | Kind::GatherAll => self.ranks.len(),
+                CollectiveKind::Exchange
+                | CollectiveKind::Gather { .. }
+                | CollectiveKind::GatherAll => self.ranks.len(),
                 _ => 1,
             };
             // What is not to be asked for is not there.
@@ -231,7 +233,7 @@ impl World {
             let (shape, _) = &self.operations[operation];
             // Nobody leaves a barrier that somebody has not come to.
             assert!(
-                shape.kind != Kind::Barrier
+                shape.kind != CollectiveKind::Barrier
                     || shape.bytes() == 0
                     || self.started.iter().all(|&started| started > operation)
             );
@@ -362,15 +364,17 @@ impl World {
         for (operation, (shape, _)) in self.operations.iter().enumerate() {
             let job_rank = |rank: u32| self.team_rank.iter().position(|&at| at == rank).unwrap();
             let expected = |rank: usize| match shape.kind {
-                Kind::Broadcast { root } => self.operand(job_rank(root), operation),
-                Kind::Scatter { root } => {
+                CollectiveKind::Broadcast { root } => self.operand(job_rank(root), operation),
+                CollectiveKind::Scatter { root } => {
                     let block = self.team_rank[rank] as usize * shape.bytes();
                     self.operand(job_rank(root), operation)[block..][..shape.bytes()].to_vec()
                 }
-                Kind::Gather { .. } | Kind::GatherAll | Kind::Exchange => {
+                CollectiveKind::Gather { .. }
+                | CollectiveKind::GatherAll
+                | CollectiveKind::Exchange => {
                     let from = (0..size as u32).map(|from| self.operand(job_rank(from), operation));
                     let block = match shape.kind {
-                        Kind::Exchange => self.team_rank[rank] as usize * shape.bytes(),
+                        CollectiveKind::Exchange => self.team_rank[rank] as usize * shape.bytes(),
                         _ => 0,
                     };
                     from.flat_map(|given| given[block..][..shape.bytes()].to_vec())
@@ -399,7 +403,9 @@ impl World {
                     panic!("operation {operation} has not ended at rank {rank}")
                 });
                 let gets = match shape.kind {
-                    Kind::ReduceToOne { root } | Kind::Gather { root } => job_rank(root) == rank,
+                    CollectiveKind::ReduceToOne { root } | CollectiveKind::Gather { root } => {
+                        job_rank(root) == rank
+                    }
                     _ => true,
                 };
                 if gets {
@@ -420,14 +426,14 @@ impl World {
 
 fn shapes(size: u32, largest: usize) -> impl Strategy<Value = (Shape, bool)> {
     let kind = (0..8_u8, 0..size).prop_map(|(kind, root)| match kind {
-        0 => Kind::Broadcast { root },
-        1 => Kind::ReduceToOne { root },
-        2 => Kind::Scatter { root },
-        3 => Kind::Gather { root },
-        4 => Kind::GatherAll,
-        5 => Kind::Exchange,
-        6 => Kind::Barrier,
-        _ => Kind::ReduceToAll,
+        0 => CollectiveKind::Broadcast { root },
+        1 => CollectiveKind::ReduceToOne { root },
+        2 => CollectiveKind::Scatter { root },
+        3 => CollectiveKind::Gather { root },
+        4 => CollectiveKind::GatherAll,
+        5 => CollectiveKind::Exchange,
+        6 => CollectiveKind::Barrier,
+        _ => CollectiveKind::ReduceToAll,
     });
     let sizes = prop_oneof![
         Just((1, 0)),
@@ -443,7 +449,7 @@ fn shapes(size: u32, largest: usize) -> impl Strategy<Value = (Shape, bool)> {
                 element,
                 count,
                 meaning: 7,
-                in_order: in_order && kind == Kind::ReduceToAll,
+                in_order: in_order && kind == CollectiveKind::ReduceToAll,
             },
             in_place,
         )
@@ -601,7 +607,7 @@ proptest! {
 fn a_rank_that_starts_something_else_is_named() {
     let limits = Limits::with_messages_of(1000);
     let ours = Shape {
-        kind: Kind::ReduceToAll,
+        kind: CollectiveKind::ReduceToAll,
         element: 8,
         count: 1,
         meaning: 3,
@@ -609,7 +615,7 @@ fn a_rank_that_starts_something_else_is_named() {
     };
     let theirs = [
         Shape {
-            kind: Kind::ReduceToOne { root: 0 },
+            kind: CollectiveKind::ReduceToOne { root: 0 },
             ..ours
         },
         Shape { count: 2, ..ours },
@@ -657,7 +663,7 @@ fn what_comes_too_early_is_refused_and_asked_for_later() {
         ..Limits::with_messages_of(1000)
     };
     let shape = Shape {
-        kind: Kind::ReduceToOne { root: 0 },
+        kind: CollectiveKind::ReduceToOne { root: 0 },
         element: 8,
         count: 1,
         meaning: 0,
@@ -709,7 +715,7 @@ fn the_sum_is_the_same_in_every_order_of_arrival() {
         }
     }
     let shape = Shape {
-        kind: Kind::ReduceToOne { root: 0 },
+        kind: CollectiveKind::ReduceToOne { root: 0 },
         element: 8,
         count: 1,
         meaning: 0,
@@ -758,7 +764,7 @@ fn no_more_of_a_result_is_taken_than_it_has() {
         ..Limits::with_messages_of(1000)
     };
     let shape = Shape {
-        kind: Kind::Broadcast { root: 1 },
+        kind: CollectiveKind::Broadcast { root: 1 },
         element: 1,
         count: 24,
         meaning: 0,

@@ -53,7 +53,7 @@ impl ResultPlace {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum OperationKind {
     Free { next: u32 },
     Explicit,
     Member { group: OpId },
@@ -64,7 +64,7 @@ enum Kind {
 struct Slot {
     /// What a fetching atomic has brought; before that, and of all others, the peer ([`NO_PEER`]).
     value: u64,
-    kind: Kind,
+    kind: OperationKind,
     held: Held,
     outstanding: u32,
     generation: u8,
@@ -259,10 +259,10 @@ impl Table {
         }
     }
 
-    fn allocate(&mut self, kind: Kind, outstanding: u32, value: u64) -> Option<OpId> {
+    fn allocate(&mut self, kind: OperationKind, outstanding: u32, value: u64) -> Option<OpId> {
         let index = if self.free != NONE {
             let index = self.free;
-            let Kind::Free { next } = self.slots[index as usize].kind else {
+            let OperationKind::Free { next } = self.slots[index as usize].kind else {
                 unreachable!("the free list holds free slots only")
             };
             self.free = next;
@@ -270,7 +270,7 @@ impl Table {
         } else if (self.slots.len() as u32) < self.limit {
             self.slots.push(Slot {
                 value: 0,
-                kind: Kind::Explicit,
+                kind: OperationKind::Explicit,
                 held: Held::Nothing,
                 outstanding: 0,
                 generation: 0,
@@ -291,8 +291,8 @@ impl Table {
     /// `None`: all ids are in use.
     fn begin(&mut self, group: Option<OpId>, peer: Option<Rank>) -> Option<OpId> {
         let kind = match group {
-            Some(group) => Kind::Member { group },
-            None => Kind::Explicit,
+            Some(group) => OperationKind::Member { group },
+            None => OperationKind::Explicit,
         };
         let op = self.allocate(kind, 1, peer.map_or(NO_PEER, u64::from))?;
         if let Some(group) = group {
@@ -303,12 +303,12 @@ impl Table {
 
     /// Starts a group without members. An open one does not end even when it has none.
     fn begin_group(&mut self, open: bool) -> Option<OpId> {
-        self.allocate(Kind::Group { open }, 0, NO_PEER)
+        self.allocate(OperationKind::Group { open }, 0, NO_PEER)
     }
 
     fn slot(&mut self, op: OpId) -> Option<&mut Slot> {
         let slot = self.slots.get_mut(op.index())?;
-        (slot.generation == op.generation() && !matches!(slot.kind, Kind::Free { .. }))
+        (slot.generation == op.generation() && !matches!(slot.kind, OperationKind::Free { .. }))
             .then_some(slot)
     }
 
@@ -343,7 +343,7 @@ impl Table {
             return None;
         }
         let held = slot.held;
-        if let Kind::Member { group } = slot.kind {
+        if let OperationKind::Member { group } = slot.kind {
             self.release(op);
             self.finish(group);
         }
@@ -353,7 +353,7 @@ impl Table {
     fn release(&mut self, op: OpId) {
         let free = self.free;
         if let Some(slot) = self.slot(op) {
-            slot.kind = Kind::Free { next: free };
+            slot.kind = OperationKind::Free { next: free };
             slot.generation = slot.generation.wrapping_add(1);
             self.free = op.index() as u32;
         }
@@ -362,7 +362,7 @@ impl Table {
     /// Has it ended? `None`: the handle is stale.
     fn is_done(&mut self, op: OpId) -> Option<bool> {
         let slot = self.slot(op)?;
-        Some(slot.outstanding == 0 && slot.kind != Kind::Group { open: true })
+        Some(slot.outstanding == 0 && slot.kind != OperationKind::Group { open: true })
     }
 
     /// How many operations of each peer have not ended: `of`, which may be a group, or all.
@@ -370,9 +370,9 @@ impl Table {
         let mut counts = BTreeMap::new();
         for (index, slot) in self.slots.iter().enumerate() {
             let group = match slot.kind {
-                Kind::Explicit => None,
-                Kind::Member { group } => Some(group),
-                Kind::Free { .. } | Kind::Group { .. } => continue,
+                OperationKind::Explicit => None,
+                OperationKind::Member { group } => Some(group),
+                OperationKind::Free { .. } | OperationKind::Group { .. } => continue,
             };
             let own = OpId::new(index as u32, slot.generation);
             if slot.outstanding > 0 && of.is_none_or(|of| of == own || group == Some(of)) {
@@ -385,7 +385,7 @@ impl Table {
 
     /// Operations and groups that exist.
     fn live(&self) -> u32 {
-        let free = |slot: &&Slot| !matches!(slot.kind, Kind::Free { .. });
+        let free = |slot: &&Slot| !matches!(slot.kind, OperationKind::Free { .. });
         self.slots.iter().filter(free).count() as u32
     }
 
@@ -397,7 +397,7 @@ impl Table {
     /// Closes an access region: it ends with its last member.
     fn close(&mut self, op: OpId) {
         if let Some(slot) = self.slot(op) {
-            slot.kind = Kind::Group { open: false };
+            slot.kind = OperationKind::Group { open: false };
         }
     }
 

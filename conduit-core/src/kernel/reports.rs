@@ -48,7 +48,7 @@ struct Lasting {
 
 /// Waits, and questions to them, which are numbered from 1.
 #[derive(Debug, Default)]
-struct State {
+struct WaitState {
     waits: Vec<Lasting>,
     last: u16,
     asked: u32,
@@ -68,7 +68,7 @@ fn place(number: u16) -> usize {
     usize::from(number % MOST_WAITS)
 }
 
-impl State {
+impl WaitState {
     /// A look at a wait: whether it is to say what it waits for, and if so how long it has lasted.
     fn look(
         &mut self,
@@ -146,7 +146,7 @@ impl State {
 /// What the thread shares with the waits.
 #[derive(Debug, Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<WaitState>,
     answered: Condvar,
 }
 
@@ -283,7 +283,7 @@ impl Shared {
                 )
             });
         }
-        let open = |state: &mut State| state.answered != state.asked && !state.closed;
+        let open = |state: &mut WaitState| state.answered != state.asked && !state.closed;
         self.answered.wait_while_for(&mut state, open, PATIENCE);
         state.over = state.asked;
         let none = open(&mut state);
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_wait_reports_at_the_limit_and_each_time_that_it_has_doubled() {
-        let (mut state, begin) = (State::default(), Instant::now());
+        let (mut state, begin) = (WaitState::default(), Instant::now());
         let mut waiter = Waiter::default();
         let reports: Vec<_> = (0..100)
             .filter(|second| {
@@ -351,9 +351,9 @@ mod tests {
 
     #[test]
     fn a_question_is_answered_once_by_each_wait_and_by_none_that_begins_later() {
-        let (mut state, now) = (State::default(), Instant::now());
+        let (mut state, now) = (WaitState::default(), Instant::now());
         let [mut one, mut other, mut during, mut later] = [(); 4].map(|()| Waiter::default());
-        let look = |state: &mut State, waiter: &mut _| state.look(waiter, None, now).is_some();
+        let look = |state: &mut WaitState, waiter: &mut _| state.look(waiter, None, now).is_some();
         assert!(!look(&mut state, &mut one) && !look(&mut state, &mut other));
         state.asked += 1;
         assert!(look(&mut state, &mut one) && !look(&mut state, &mut one));
@@ -367,7 +367,7 @@ mod tests {
     /// However many other threads make meanwhile.
     #[test]
     fn a_wait_outlasts_others_that_end() {
-        let (mut state, begin) = (State::default(), Instant::now());
+        let (mut state, begin) = (WaitState::default(), Instant::now());
         let mut first = Waiter::default();
         let limit = Some(SECOND);
         assert_eq!(state.look(&mut first, limit, begin), None);
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn waits_beyond_those_that_are_known_begin_anew() {
-        let (mut state, begin) = (State::default(), Instant::now());
+        let (mut state, begin) = (WaitState::default(), Instant::now());
         let mut first = Waiter::default();
         let limit = Some(SECOND);
         assert_eq!(state.look(&mut first, limit, begin), None);

@@ -7,7 +7,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::collectives::CollectiveSync;
-use crate::collectives::{Kind, TeamId};
+use crate::collectives::{CollectiveKind, TeamId};
 use crate::engine::{Calls, subject};
 use crate::kernel::error::{Error, Result};
 use crate::kernel::handle::Handle;
@@ -115,7 +115,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
     {
         let mut all = vec![T::new_zeroed(); own.len() * size];
         let (to, source) = (all.as_mut_bytes().as_mut_ptr(), own.as_bytes());
-        let (kind, sync) = (Kind::GatherAll, CollectiveSync::default());
+        let (kind, sync) = (CollectiveKind::GatherAll, CollectiveSync::default());
         let (source, bytes, by_handle) = (source.as_ptr(), source.len(), Completion::Handle);
         // SAFETY: borrowed until the wait has ended it, or has given the memory up.
         let gathered = unsafe {

@@ -3,7 +3,7 @@
 
 use super::deliver::{Delivery, Receiver};
 use super::inbox::{AmSide, Inbox};
-use super::kind::Kind;
+use super::kind::MessageKind;
 use super::reserve::ReplyReserve;
 use super::shuffle::Shuffle;
 use super::start::request_buffer;
@@ -16,7 +16,7 @@ use crate::threads::{Lock, Mode};
 struct ReplyEvents<'a, R, C> {
     delivery: Delivery<'a, R>,
     on_completion: C,
-    last: &'a mut Kind,
+    last: &'a mut MessageKind,
 }
 
 impl<R: Receiver, C: FnMut(Event<'_>)> Sink for ReplyEvents<'_, R, C> {
@@ -41,7 +41,7 @@ impl<R: Receiver, C: FnMut(Event<'_>)> Sink for ReplyEvents<'_, R, C> {
 /// inlined into the network's loop.
 struct RequestEvents<'a, R> {
     delivery: Delivery<'a, R>,
-    last: &'a mut Kind,
+    last: &'a mut MessageKind,
     inbox: &'a mut Inbox,
     reserve: &'a ReplyReserve,
 }

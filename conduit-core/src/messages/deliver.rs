@@ -7,7 +7,7 @@ use credits::CreditByte;
 use super::Messages;
 use super::flow::Returned;
 use super::inbox::Inbox;
-use super::kind::Kind;
+use super::kind::MessageKind;
 use super::payload::{Payload, PendingLong, ProtocolError};
 use super::reserve::ReplyReserve;
 use crate::kernel::Kernel;
@@ -81,7 +81,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
     pub(crate) fn on_request(
         self,
         put: &PutEvent<'_>,
-        last: &mut Kind,
+        last: &mut MessageKind,
         inbox: &mut Inbox,
         reserve: &ReplyReserve,
     ) {
@@ -121,7 +121,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
     /// Finds out the kind of a message, which came where only those of a role may. False: it is
     /// none, which has ended the job.
     #[inline(never)]
-    fn learn_kind(self, source: Rank, words: Words, role: Role, last: &mut Kind) -> bool {
+    fn learn_kind(self, source: Rank, words: Words, role: Role, last: &mut MessageKind) -> bool {
         match self.find_kind(words, role) {
             Ok(kind) => {
                 *last = kind;
@@ -134,7 +134,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    fn find_kind(self, words: Words, role: Role) -> Result<Kind, ProtocolError> {
+    fn find_kind(self, words: Words, role: Role) -> Result<MessageKind, ProtocolError> {
         let header = Header::decode(words.0, words.1)?;
         match (header.role() == role, role) {
             (true, _) => {}
@@ -148,7 +148,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
                 .ok_or(ProtocolError::NoHandler { id })?
                 .check(&header)?;
         }
-        Ok(Kind::of(words.0, &header)?)
+        Ok(MessageKind::of(words.0, &header)?)
     }
 
     /// What the handler of a message is called with. The data of a long is put to its place, if the
@@ -156,7 +156,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
     #[inline(always)]
     fn parts<'a>(
         self,
-        kind: &Kind,
+        kind: &MessageKind,
         words: Words,
         data: &'a [u8],
         single: &'a u32,
@@ -346,7 +346,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
 
     /// A message in a reply buffer or in the chunk of its request.
     #[inline(always)]
-    pub(crate) fn on_reply(self, put: &PutEvent<'_>, last: &mut Kind) {
+    pub(crate) fn on_reply(self, put: &PutEvent<'_>, last: &mut MessageKind) {
         let words = (put.match_bits, put.hdr_data);
         if !last.is_of(put.match_bits) && !self.learn_kind(put.source, words, Role::Reply, last) {
             return;

@@ -7,7 +7,7 @@ use am::lid::LidCache;
 
 use crate::kernel::Kernel;
 use crate::messages::flow::{Accounts, Returned};
-use crate::messages::kind::Kind;
+use crate::messages::kind::MessageKind;
 use crate::messages::payload::PendingLong;
 use crate::messages::reserve::ReplyReserve;
 use crate::messages::shuffle::Shuffle;
@@ -22,7 +22,7 @@ pub(crate) const WAITING: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct AmSide {
     /// That of the last request.
-    pub(crate) last: Kind,
+    pub(crate) last: MessageKind,
     pub(crate) reserve: ReplyReserve,
     pub(crate) inbox: Inbox,
     /// Requests that are held back (`CONDUIT_SHUFFLE`).
@@ -62,7 +62,7 @@ impl AmSide {
         Self {
             reserve: ReplyReserve::new(),
             inbox,
-            last: Kind::none(),
+            last: MessageKind::none(),
             shuffle,
         }
     }

@@ -7,7 +7,7 @@ use crate::ni::{PutEvent, Rank};
 
 /// What holds for all messages with these match bits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Kind {
+pub(crate) struct MessageKind {
     bits: u32,
     role: Role,
     pub(crate) flags: Flags,
@@ -23,7 +23,7 @@ fn kind_bits(match_bits: u64) -> u32 {
     match_bits as u32
 }
 
-impl Kind {
+impl MessageKind {
     /// Of no message: bits of 0 are no active message's.
     pub(crate) fn none() -> Self {
         let header = Header {

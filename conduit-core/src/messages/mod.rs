@@ -38,7 +38,7 @@ pub use prepared::{Prepared, PreparedReply};
 use flow::Accounts;
 use handlers::Handlers;
 use inbox::AmSide;
-use kind::Kind;
+use kind::MessageKind;
 use replies::Replies;
 
 use crate::threads::Mode;
@@ -50,7 +50,7 @@ pub(crate) struct Messages<M: Mode, H> {
     /// The request side of the poll; one thread at a time has it.
     pub(crate) arriving: M::Lock<AmSide>,
     /// The kind of the last reply. Held by whoever polls the queue of replies and completions.
-    pub(crate) last_reply: M::Lock<Kind>,
+    pub(crate) last_reply: M::Lock<MessageKind>,
     pub(crate) handlers: Handlers<H>,
     pub(crate) lids: M::Lock<am::lid::LidGenerator>,
 }

@@ -9,7 +9,7 @@ use super::Messages;
 use super::flow::{Accounts, Flow};
 use super::handlers::Handlers;
 use super::inbox::AmSide;
-use super::kind::Kind;
+use super::kind::MessageKind;
 use super::replies::Replies;
 use super::shuffle::Shuffle;
 use crate::kernel::Kernel;
@@ -55,7 +55,7 @@ impl<M: Mode, H: Clone> Messages<M, H> {
                 settings.am_limit,
                 settings.shuffle.map(shuffle),
             )),
-            last_reply: Lock::new(Kind::none()),
+            last_reply: Lock::new(MessageKind::none()),
             handlers: Handlers::new(),
             lids: Lock::new(LidGenerator::new()),
         }

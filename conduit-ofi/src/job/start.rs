@@ -18,10 +18,10 @@ use crate::wire::neighbours::Neighbours;
 use crate::wire::objects::{Objects, Refusal};
 use crate::wire::scope::FixedJob;
 use crate::wire::watch::Watched;
-use crate::wire::{Addresses, Hosts, Parts, Wire};
+use crate::wire::{Addresses, Hosts, OfiEndpoint, Parts};
 
 /// One rank's end of the network over libfabric.
-pub type Ofi<M, T = Wire> = SoftPortals<M, T>;
+pub type Ofi<M, T = OfiEndpoint> = SoftPortals<M, T>;
 
 /// What a rank tells the others of itself: the job's number (of rank 0) and its incarnation, 8
 /// bytes each, its process, 4 bytes, then identity, the addresses of the endpoint and of the
@@ -288,7 +288,7 @@ pub fn start<M: Mode>(
 pub fn start_in<M: Mode, T: Transport + 'static>(
     bootstrap: &mut dyn Bootstrap,
     config: &OfiConfig,
-    inside: impl FnOnce(Wire, Option<Beside>) -> Result<T, OfiError>,
+    inside: impl FnOnce(OfiEndpoint, Option<Beside>) -> Result<T, OfiError>,
 ) -> Result<Ofi<M, T>, OfiError> {
     let rank = bootstrap.rank();
     let prepared = prepare(rank, bootstrap.size(), config);
@@ -332,7 +332,7 @@ impl Beside {
     ///
     /// # Errors
     /// There is no memory for their buffers, or it can't be registered.
-    pub fn connect(self, wire: Wire) -> Result<Connected, OfiError> {
+    pub fn connect(self, wire: OfiEndpoint) -> Result<Connected, OfiError> {
         let Self {
             rank,
             provider,
@@ -345,7 +345,12 @@ impl Beside {
     }
 }
 
-fn wire(rank: Rank, config: &OfiConfig, objects: Objects, job_info: Job) -> Result<Wire, OfiError> {
+fn wire(
+    rank: Rank,
+    config: &OfiConfig,
+    objects: Objects,
+    job_info: Job,
+) -> Result<OfiEndpoint, OfiError> {
     let library = objects.offer.library().clone();
     let provider = objects.offer.provider();
     let seal = config
@@ -363,7 +368,7 @@ fn wire(rank: Rank, config: &OfiConfig, objects: Objects, job_info: Job) -> Resu
         seal,
         arrival_bytes: config.portals.arrival_bytes,
     };
-    let mut wire = Wire::new(parts, &config.wire)
+    let mut wire = OfiEndpoint::new(parts, &config.wire)
         .map_err(|refusal| refused(rank, &provider, &library, refusal))?;
     if config.attend.is_some() {
         let watched = Watched {
@@ -392,7 +397,7 @@ fn assemble<M: Mode, T: Transport + 'static>(
     config: &OfiConfig,
     (objects, listening): (Objects, Option<Listening>),
     mut job_info: Job,
-    inside: impl FnOnce(Wire, Option<Beside>) -> Result<T, OfiError>,
+    inside: impl FnOnce(OfiEndpoint, Option<Beside>) -> Result<T, OfiError>,
 ) -> Result<Ofi<M, T>, OfiError> {
     let provider = objects.offer.provider();
     let max_message = objects.offer.limits().max_message;
@@ -436,7 +441,7 @@ pub fn connected_in_process(ranks: u32, config: &OfiConfig) -> Result<Vec<Connec
 
 /// The wires of such a job.
 #[cfg(test)]
-pub(crate) fn wires(ranks: u32, config: &OfiConfig) -> Result<Vec<Wire>, OfiError> {
+pub(crate) fn wires(ranks: u32, config: &OfiConfig) -> Result<Vec<OfiEndpoint>, OfiError> {
     all_in_process(ranks, config, |rank, (objects, _), job_info| {
         wire(rank, config, objects, job_info)
     })

@@ -35,7 +35,7 @@ use seal::{Secret, SessionSealer};
 use crate::wire::liveness::Nanos;
 use crate::wire::objects::{Objects, Refusal};
 use crate::wire::sessions::Sessions;
-use crate::wire::{Parts, Wire, WireCounters};
+use crate::wire::{OfiEndpoint, Parts, WireCounters};
 
 pub use config::{OpenConfig, OpenError};
 
@@ -58,7 +58,7 @@ pub struct OpenCounters {
 
 /// A process's end of libfabric as an open network. See the [module](self).
 pub struct OpenOfi {
-    wire: Wire<Sessions>,
+    wire: OfiEndpoint<Sessions>,
     handshake: Handshake,
     addressing: Addressing,
     handles: Handles,
@@ -138,7 +138,7 @@ impl OpenOfi {
         };
         let dead_time = config.wire.clone().bounded().dead_time.as_nanos();
         let dead_time = Nanos::try_from(dead_time).unwrap_or(Nanos::MAX);
-        let wire = Wire::new(parts, &config.wire).map_err(refused)?;
+        let wire = OfiEndpoint::new(parts, &config.wire).map_err(refused)?;
         Ok(Self {
             handshake: Handshake::new(addressing.own(), own, RETRY, dead_time),
             wire,

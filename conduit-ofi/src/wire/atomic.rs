@@ -13,11 +13,11 @@ use libfabric_sys::{FI_EAGAIN, fi_compare_atomic, fi_fetch_atomic};
 use crate::wire::slots::Operation;
 use crate::wire::watch::Call;
 
-use super::Wire;
+use super::OfiEndpoint;
 use super::atomic_ops::{EACH, RESULT, datatype, op, put};
 use super::scope::Scope;
 
-impl<S: Scope> Wire<S> {
+impl<S: Scope> OfiEndpoint<S> {
     /// See [`conduit_portals::transport::Transport::atomic`].
     pub(super) fn atomic_there(
         &mut self,

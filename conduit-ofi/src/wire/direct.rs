@@ -15,10 +15,10 @@ use crate::wire::objects::{Refusal, Registered};
 use crate::wire::slots::Operation;
 use crate::wire::watch::Call;
 
-use super::Wire;
+use super::OfiEndpoint;
 use super::scope::Scope;
 
-impl<S: Scope> Wire<S> {
+impl<S: Scope> OfiEndpoint<S> {
     /// See [`conduit_portals::transport::Transport::expose`].
     ///
     /// # Safety

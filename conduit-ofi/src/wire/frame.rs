@@ -35,7 +35,7 @@ pub(crate) const EARLY: u16 = 1 << 13;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     Tiny,
     Whole,
     First,
@@ -48,7 +48,7 @@ pub(crate) enum Kind {
     Ask,
 }
 
-impl Kind {
+impl FrameKind {
     const ALL: [Self; 10] = [
         Self::Tiny,
         Self::Whole,
@@ -75,7 +75,7 @@ impl Kind {
 /// A frame's own header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
     /// Bytes of the fragment's header.
     pub(crate) header: u8,
     /// Lower bits of the frame's number on its link, counted from 0.
@@ -119,7 +119,7 @@ impl Frame {
     }
 
     #[inline(always)]
-    fn of_words(kind: Kind, first: u64, second: u64) -> Self {
+    fn of_words(kind: FrameKind, first: u64, second: u64) -> Self {
         Self {
             kind,
             header: (first >> 8) as u8,
@@ -146,17 +146,17 @@ impl Frame {
     pub(crate) fn read_begin(bytes: &[u8]) -> Option<Self> {
         let (first, second, _) = Self::words(bytes)?;
         let kind = usize::from(first as u8).checked_sub(1)?;
-        Some(Self::of_words(*Kind::ALL.get(kind)?, first, second))
+        Some(Self::of_words(*FrameKind::ALL.get(kind)?, first, second))
     }
 
     /// [`Self::decode`] for tiny frames, which nearly all are. `None`: another kind, or malformed.
     #[inline(always)]
     pub(crate) fn decode_tiny(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
         let (first, second, rest) = Self::words(bytes)?;
-        if first as u8 != Kind::Tiny as u8 + 1 {
+        if first as u8 != FrameKind::Tiny as u8 + 1 {
             return None;
         }
-        let frame = Self::of_words(Kind::Tiny, first, second);
+        let frame = Self::of_words(FrameKind::Tiny, first, second);
         let (header, payload) = rest.split_at_checked(usize::from(frame.header))?;
         Some((frame, header, payload))
     }
@@ -174,7 +174,11 @@ impl Frame {
         let (header, payload) = rest.split_at_checked(usize::from(frame.header))?;
         let has_bytes = matches!(
             frame.kind,
-            Kind::Tiny | Kind::Whole | Kind::First | Kind::Chunk | Kind::Connect
+            FrameKind::Tiny
+                | FrameKind::Whole
+                | FrameKind::First
+                | FrameKind::Chunk
+                | FrameKind::Connect
         );
         (has_bytes || rest.is_empty()).then_some((frame, header, payload))
     }
@@ -205,9 +209,9 @@ mod tests {
             kind in 0..10usize, header in prop::collection::vec(any::<u8>(), 0..64), number: u16, rank: u32, job: u64, length: u64,
             payload in prop::collection::vec(any::<u8>(), 0..100),
         ) {
-            let kind = Kind::ALL[kind];
+            let kind = FrameKind::ALL[kind];
             let (header, payload) = match kind {
-                Kind::Ping | Kind::Pong | Kind::Bye | Kind::Taken | Kind::Ask => (vec![], vec![]),
+                FrameKind::Ping | FrameKind::Pong | FrameKind::Bye | FrameKind::Taken | FrameKind::Ask => (vec![], vec![]),
                 _ => (header, payload),
             };
             let length = if kind.header() == LONG_HEADER { length } else { 0 };
@@ -215,7 +219,7 @@ mod tests {
             let bytes = [&own(&frame)[..], &header, &payload].concat();
             let whole = Some((frame, &header[..], &payload[..]));
             prop_assert_eq!(Frame::decode(&bytes), whole);
-            prop_assert_eq!(Frame::decode_tiny(&bytes), whole.filter(|_| kind == Kind::Tiny));
+            prop_assert_eq!(Frame::decode_tiny(&bytes), whole.filter(|_| kind == FrameKind::Tiny));
             for cut in 0..kind.header() + header.len() {
                 prop_assert_eq!(Frame::decode(&bytes[..cut]), None);
             }
@@ -224,7 +228,7 @@ mod tests {
         #[test]
         fn anything_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             let tiny = Frame::decode_tiny(&bytes);
-            prop_assert_eq!(tiny, Frame::decode(&bytes).filter(|(frame, ..)| frame.kind == Kind::Tiny));
+            prop_assert_eq!(tiny, Frame::decode(&bytes).filter(|(frame, ..)| frame.kind == FrameKind::Tiny));
             if let Some((frame, header, payload)) = Frame::decode(&bytes) {
                 let again = [&own(&frame)[..], header, payload].concat();
                 prop_assert_eq!(again, bytes);

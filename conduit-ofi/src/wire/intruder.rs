@@ -17,7 +17,7 @@ use crate::job::{OfiConfig, wires};
 use crate::library::Which;
 use crate::provider::{Hints, choose};
 use crate::testing::libraries;
-use crate::wire::frame::{EARLY, Frame, HEADER, Kind};
+use crate::wire::frame::{EARLY, Frame, FrameKind, HEADER};
 use crate::wire::liveness::Liveness;
 
 use super::*;
@@ -67,7 +67,7 @@ fn hints() -> Hints {
 
 /// A job of this process.
 struct Job {
-    wires: Vec<Wire>,
+    wires: Vec<OfiEndpoint>,
     recorders: Vec<Recorder>,
 }
 
@@ -142,12 +142,12 @@ impl Job {
         assert!(reason.contains(why), "{reason}");
     }
 
-    fn frame(&self, kind: Kind, rank: Rank, number: u64) -> Vec<u8> {
+    fn frame(&self, kind: FrameKind, rank: Rank, number: u64) -> Vec<u8> {
         self.frame_of(0, kind, rank, number)
     }
 
     /// Of a fragment of so many bytes, none of which is in it.
-    fn frame_of(&self, length: u64, kind: Kind, rank: Rank, number: u64) -> Vec<u8> {
+    fn frame_of(&self, length: u64, kind: FrameKind, rank: Rank, number: u64) -> Vec<u8> {
         let frame = Frame {
             kind,
             header: 8,
@@ -271,7 +271,7 @@ fn who_is_no_rank_is_not_heard() {
         // In the name of a rank that has sent something, of one that has not, of the receiver, and
         // of none.
         for rank in [1, 2, 0, 3] {
-            for kind in [Kind::Tiny, Kind::Whole, Kind::Chunk] {
+            for kind in [FrameKind::Tiny, FrameKind::Whole, FrameKind::Chunk] {
                 for number in [0, 1, 2, u64::from(EARLY) + 1] {
                     let frame = job.frame(kind, rank, number);
                     intruder.send(&mut job, &frame);
@@ -285,7 +285,7 @@ fn who_is_no_rank_is_not_heard() {
         assert!(place.contains("; 36 frames were not from"), "{place}");
         // Nor is a guess at the job's number.
         job.wires[0].scope.job ^= 1;
-        let frame = job.frame(Kind::Tiny, 1, 1);
+        let frame = job.frame(FrameKind::Tiny, 1, 1);
         job.wires[0].scope.job ^= 1;
         intruder.send(&mut job, &frame);
         job.send(1, 0, b"also");
@@ -305,7 +305,7 @@ fn a_rank_is_not_heard_as_another() {
         let mut job = acquainted(&which, |_| ());
         job.send(2, 0, b"else");
         for rank in [0, 1] {
-            let frame = job.frame(Kind::Tiny, rank, 1);
+            let frame = job.frame(FrameKind::Tiny, rank, 1);
             job.inject(bad_rank, &frame);
         }
         assert_eq!(job.wires[0].counters().wrong_source, 2);
@@ -354,7 +354,7 @@ fn nothing_without_the_right_tag_is_heard() {
             let mut job = acquainted(&which, |config| config.protection = Some(protection));
             let intruder = Intruder::new(&which, &job);
             let sealed = |job: &mut Job, from: usize, to: Rank, number: u64| {
-                let mut frame = job.frame(Kind::Tiny, from as Rank, number);
+                let mut frame = job.frame(FrameKind::Tiny, from as Rank, number);
                 frame.extend([0; TAG]);
                 let seal = job.wires[from].seal.as_mut().expect("sealed");
                 seal.seal(to, number, &mut frame, HEADER);
@@ -363,7 +363,7 @@ fn nothing_without_the_right_tag_is_heard() {
             // Made up, too short for a tag, and with numbers that have been.
             for rank in [0, 1, 2] {
                 for number in [0, 1, 2] {
-                    let frame = job.frame(Kind::Tiny, rank, number);
+                    let frame = job.frame(FrameKind::Tiny, rank, number);
                     intruder.send(&mut job, &frame);
                     intruder.send(&mut job, &[&frame[..], &[0; TAG]].concat());
                     intruder.send(&mut job, &frame[..HEADER]);
@@ -432,7 +432,7 @@ fn early_frames_are_bounded() {
         });
         let room = job.wires[0].early_room;
         assert!(room <= 256 << 10, "{room} bytes");
-        let frame = job.frame(Kind::Tiny, 2, 1);
+        let frame = job.frame(FrameKind::Tiny, 2, 1);
         for _ in 0..100 {
             job.inject(bad_rank, &frame);
         }
@@ -443,7 +443,7 @@ fn early_frames_are_bounded() {
             if !job.recorders[0].failed.is_empty() {
                 break;
             }
-            let frame = job.frame(Kind::Tiny, 2, number);
+            let frame = job.frame(FrameKind::Tiny, 2, number);
             job.inject(bad_rank, &frame);
         }
         job.gave_up_the_bad_rank("early frames");
@@ -456,12 +456,12 @@ fn early_frames_are_bounded() {
 #[test]
 fn held_frames_are_bounded() {
     let chunk = |job: &Job, number, bytes: usize| {
-        let frame = job.frame(Kind::Chunk, 2, number);
+        let frame = job.frame(FrameKind::Chunk, 2, number);
         [frame, vec![0; bytes]].concat()
     };
     for which in libraries() {
         let mut job = acquainted(&which, |_| ());
-        let first = job.frame_of(60, Kind::First, 2, 0);
+        let first = job.frame_of(60, FrameKind::First, 2, 0);
         let frames = [first, chunk(&job, 1, 40), chunk(&job, 2, 20)];
         for frame in &frames {
             job.inject(bad_rank, frame);
@@ -474,7 +474,7 @@ fn held_frames_are_bounded() {
         job.send(1, 0, b"also");
 
         let mut job = acquainted(&which, |_| ());
-        let first = job.frame_of(1 << 30, Kind::First, 2, 0);
+        let first = job.frame_of(1 << 30, FrameKind::First, 2, 0);
         job.inject(bad_rank, &first);
         // Each takes more than its bytes.
         for number in 1..(ROOM / 80) as u64 {

@@ -8,7 +8,7 @@ use conduit_portals::compact;
 use conduit_portals::transport::fragment::{Failure, MAX_HEADER, Refused};
 use libfabric_sys::{FI_ADDR_UNSPEC, fi_addr_t};
 
-use crate::wire::frame::{Frame, Kind};
+use crate::wire::frame::{Frame, FrameKind};
 use crate::wire::liveness::Liveness;
 
 /// A fragment whose bytes stay in the user's memory, being sent in one frame or several.
@@ -111,10 +111,10 @@ impl Held {
     /// this takes. `None`: it can't follow the frames before it, which is a protocol error.
     pub(crate) fn keep(&mut self, frame: &Frame, payload: usize, bytes: &[u8]) -> Option<usize> {
         self.left = match frame.kind {
-            Kind::Whole if self.left == 0 => 0,
+            FrameKind::Whole if self.left == 0 => 0,
             // Fits: 64 bits.
-            Kind::First if self.left == 0 => (frame.length as usize).checked_sub(payload)?,
-            Kind::Chunk if self.left > 0 => self.left.checked_sub(payload)?,
+            FrameKind::First if self.left == 0 => (frame.length as usize).checked_sub(payload)?,
+            FrameKind::Chunk if self.left > 0 => self.left.checked_sub(payload)?,
             _ => return None,
         };
         self.frames.push_back(bytes.into());

@@ -58,7 +58,7 @@ use slots::Slots;
 use wait::Waiter;
 use watch::{Call, Calls, Watch, Watched};
 
-/// Sizes of a [`Wire`]. What they cost does not grow with the job.
+/// Sizes of a [`OfiEndpoint`]. What they cost does not grow with the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireConfig {
     /// Bytes of the largest frame.
@@ -172,7 +172,7 @@ impl WireCounters {
 }
 
 /// One rank's end of the network. See the [module](self).
-pub struct Wire<S: Scope = FixedJob> {
+pub struct OfiEndpoint<S: Scope = FixedJob> {
     // Dropped before the buffers, which it may access until it is closed.
     objects: Objects,
     small: Buffers,
@@ -250,7 +250,7 @@ const BATCH: usize = 32;
 /// The sources of one batch of messages.
 type Sources = [fi_addr_t; BATCH];
 
-impl<S: Scope> Wire<S> {
+impl<S: Scope> OfiEndpoint<S> {
     pub(crate) fn new(parts: Parts<S>, config: &WireConfig) -> Result<Self, Refusal> {
         let Parts {
             mut objects,
@@ -574,7 +574,7 @@ impl<S: Scope> Wire<S> {
     }
 }
 
-impl<S: Scope> Transport for Wire<S> {
+impl<S: Scope> Transport for OfiEndpoint<S> {
     const AT_ONCE: bool = true;
 
     #[inline(always)]
@@ -736,14 +736,14 @@ impl<S: Scope> Transport for Wire<S> {
     }
 }
 
-impl<S: Scope> Drop for Wire<S> {
+impl<S: Scope> Drop for OfiEndpoint<S> {
     fn drop(&mut self) {
         // Its fields follow, and first of them the endpoint.
         self.calls.begin(Call::Close);
     }
 }
 
-impl<S: Scope> std::fmt::Debug for Wire<S> {
+impl<S: Scope> std::fmt::Debug for OfiEndpoint<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Wire")
             .field("owner", &self.scope.owner())

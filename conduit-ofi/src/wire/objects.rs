@@ -241,7 +241,7 @@ impl Objects {
         if ep.is_null() {
             return;
         }
-        // SAFETY: open; nobody uses it after this, see `Wire`'s `broken`.
+        // SAFETY: open; nobody uses it after this, see `OfiEndpoint`'s `broken`.
         let close = || unsafe { fi_close(&raw mut (*ep).fid) };
         // The man pages want it closed before the registrations that it is bound to. `cxi` wants
         // them closed first.

@@ -14,7 +14,7 @@ use libfabric_sys::{
 use seal::{Seal, TAG};
 
 use crate::wire::failure;
-use crate::wire::frame::{Frame, HEADER, Kind, whole_number};
+use crate::wire::frame::{Frame, FrameKind, HEADER, whole_number};
 use crate::wire::link::{Arriving, Link};
 use crate::wire::objects::Refusal;
 use crate::wire::slots::Operation;
@@ -22,7 +22,7 @@ use crate::wire::watch::Call;
 
 use super::atomic_ops::result;
 use super::scope::Scope;
-use super::{BATCH, Wire};
+use super::{BATCH, OfiEndpoint};
 
 /// Reads of the queue in one call of `receive`.
 const READS: u32 = 8;
@@ -30,7 +30,7 @@ const READS: u32 = 8;
 const AGAIN: isize = -(FI_EAGAIN as isize);
 const FAILED: isize = -(FI_EAVAIL as isize);
 
-impl<S: Scope> Wire<S> {
+impl<S: Scope> OfiEndpoint<S> {
     /// Posts the receive buffers that are not posted.
     #[inline(never)]
     pub(super) fn post_receives(&mut self) -> Result<(), Refusal> {
@@ -481,7 +481,7 @@ impl<S: Scope> Wire<S> {
         link.next_in += 1;
         let has_early = link.early.is_some();
         match frame.kind {
-            Kind::Tiny => self.take_tiny(&frame, header, payload, handler),
+            FrameKind::Tiny => self.take_tiny(&frame, header, payload, handler),
             _ => self.dispatch(&frame, bytes, header, payload, handler),
         }
         if has_early {
@@ -566,19 +566,19 @@ impl<S: Scope> Wire<S> {
             return;
         };
         match frame.kind {
-            Kind::Tiny => self.take_tiny(frame, header, payload, handler),
+            FrameKind::Tiny => self.take_tiny(frame, header, payload, handler),
             // The numbers of pings have 32 bits.
-            Kind::Ping => self.pong(peer, frame.length as u32),
-            Kind::Pong => {
+            FrameKind::Ping => self.pong(peer, frame.length as u32),
+            FrameKind::Pong => {
                 let settled = |number: u32| (frame.length as u32).wrapping_sub(number) < 1 << 31;
                 link.unsettled = link.unsettled.filter(|number| !settled(*number));
             }
-            Kind::Bye if S::OPEN => self.fail_peer(peer, Failure::Left),
-            Kind::Bye => self.fail_peer(peer, Failure::Broken("a goodbye within a job")),
-            Kind::Connect | Kind::Taken | Kind::Ask => {
+            FrameKind::Bye if S::OPEN => self.fail_peer(peer, Failure::Left),
+            FrameKind::Bye => self.fail_peer(peer, Failure::Broken("a goodbye within a job")),
+            FrameKind::Connect | FrameKind::Taken | FrameKind::Ask => {
                 self.fail_peer(peer, Failure::Broken("what belongs to a connection"));
             }
-            Kind::Whole | Kind::First | Kind::Chunk => {
+            FrameKind::Whole | FrameKind::First | FrameKind::Chunk => {
                 let is_next = link.held.is_none();
                 if !is_next || !self.take_data(frame, header, payload, handler) {
                     self.hold(frame, payload.len(), bytes, handler.room());
@@ -675,8 +675,8 @@ pub(super) fn deliver(
     // Fits: 64 bits.
     let length = frame.length as usize;
     match (frame.kind, *arriving) {
-        (Kind::Whole, None) => Some(handler.fragment(peer, header, payload)),
-        (Kind::First, None) if payload.len() < length => {
+        (FrameKind::Whole, None) => Some(handler.fragment(peer, header, payload)),
+        (FrameKind::First, None) if payload.len() < length => {
             let Some(place) = handler.begin(peer, header, length) else {
                 return Some(false);
             };
@@ -688,7 +688,7 @@ pub(super) fn deliver(
             });
             Some(true)
         }
-        (Kind::Chunk, Some(Arriving { place, next, left })) if payload.len() <= left.get() => {
+        (FrameKind::Chunk, Some(Arriving { place, next, left })) if payload.len() <= left.get() => {
             handler.place(place, next, payload);
             *arriving = NonZeroUsize::new(left.get() - payload.len()).map(|left| Arriving {
                 place,

@@ -8,14 +8,14 @@ use conduit_portals::transport::fragment::{FragmentHandler, Refused};
 use libfabric_sys::{FI_EAGAIN, FI_ENOMEM, fi_inject, fi_send, fi_sendv, iovec};
 use seal::{Seal, TAG};
 
-use crate::wire::frame::{Frame, HEADER, Kind, LONG_HEADER};
+use crate::wire::frame::{Frame, FrameKind, HEADER, LONG_HEADER};
 use crate::wire::link::{Link, Sending};
 use crate::wire::objects::Objects;
 use crate::wire::slots::Operation;
 use crate::wire::watch::Call;
 
 use super::scope::Scope;
-use super::{SMALL, Wire, elapsed};
+use super::{OfiEndpoint, SMALL, elapsed};
 
 /// Why a frame was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,13 +109,13 @@ pub(super) fn seal_frame(seal: &mut impl Seal, peer: Rank, number: u64, frame: &
     seal.seal(peer, number, frame, HEADER);
 }
 
-impl<S: Scope> Wire<S> {
+impl<S: Scope> OfiEndpoint<S> {
     #[inline]
     pub(super) fn frame(
         &self,
         session: &S::Session,
         number: u64,
-        kind: Kind,
+        kind: FrameKind,
         header: &[u8],
         length: u64,
     ) -> Frame {
@@ -155,7 +155,7 @@ impl<S: Scope> Wire<S> {
         link.liveness.sent();
         let (rank, job) = scope.names(&link.session);
         let own = Frame {
-            kind: Kind::Tiny,
+            kind: FrameKind::Tiny,
             // The lower bits.
             number: link.next_out as u16,
             // Fits: at most MAX_HEADER.
@@ -399,7 +399,7 @@ impl<S: Scope> Wire<S> {
 
     // ---- pings -----------------------------------------------------------------------------------------------------
 
-    fn send_ping(&mut self, peer: Rank, kind: Kind, number: u32) -> Result<(), Refused> {
+    fn send_ping(&mut self, peer: Rank, kind: FrameKind, number: u32) -> Result<(), Refused> {
         let link = self.open(peer)?;
         let (address, next, session) = (link.address, link.next_out, link.session);
         let own = self.frame(&session, next, kind, &[], number.into());
@@ -418,7 +418,7 @@ impl<S: Scope> Wire<S> {
         };
         link.liveness.sent();
         let number = self.pings.wrapping_add(1);
-        if self.send_ping(peer, Kind::Ping, number).is_ok() {
+        if self.send_ping(peer, FrameKind::Ping, number).is_ok() {
             self.pings = number;
         }
     }
@@ -440,7 +440,7 @@ impl<S: Scope> Wire<S> {
 
     /// Answers a ping, now or when there is room.
     pub(super) fn pong(&mut self, peer: Rank, number: u32) {
-        if self.send_ping(peer, Kind::Pong, number) == Err(Refused::Full)
+        if self.send_ping(peer, FrameKind::Pong, number) == Err(Refused::Full)
             && let Some(link) = self.links.get(peer)
         {
             link.pong = Some(number);
@@ -578,9 +578,9 @@ impl<S: Scope> Wire<S> {
             inject >= 2 * SMALL && whole > inject && whole + LONG_HEADER + self.tag <= 2 * inject;
         let frame = if in_two { inject } else { self.frame };
         let kind = match next {
-            0 if whole <= frame => Kind::Whole,
-            0 => Kind::First,
-            _ => Kind::Chunk,
+            0 if whole <= frame => FrameKind::Whole,
+            0 => FrameKind::First,
+            _ => FrameKind::Chunk,
         };
         let begin = kind.header() + header.len();
         let bytes = left.min(frame - begin - self.tag);

@@ -10,13 +10,13 @@ use conduit_portals::transport::fragment::Failure;
 use libfabric_sys::fi_addr_t;
 use seal::{SessionKeys, SessionSealer, TAG};
 
-use crate::wire::frame::{HEADER, Kind};
+use crate::wire::frame::{FrameKind, HEADER};
 use crate::wire::link::Link;
 use crate::wire::liveness::{CHECKS, Nanos};
 
 use super::scope::{Quiet, Scope};
 use super::send::{list, seal_frame};
-use super::{SMALL, Wire};
+use super::{OfiEndpoint, SMALL};
 
 /// What a link has for its session.
 #[derive(Debug, Clone, Copy, Default)]
@@ -144,7 +144,7 @@ impl Scope for Sessions {
     }
 }
 
-impl Wire<Sessions> {
+impl OfiEndpoint<Sessions> {
     /// Adds a link to an address, without a session.
     pub(crate) fn admit(&mut self, number: Rank, address: fi_addr_t) {
         let mut link = Link::new(number, address);
@@ -217,7 +217,7 @@ impl Wire<Sessions> {
         };
         if bye && link.failure.is_none() && link.session.id != 0 {
             let (address, next, session) = (link.address, link.next_out, link.session);
-            let own = self.frame(&session, next, Kind::Bye, &[], 0);
+            let own = self.frame(&session, next, FrameKind::Bye, &[], 0);
             let mut frame = [0; HEADER + TAG];
             own.write(&mut frame);
             if let Some(seal) = &mut self.seal {

@@ -15,10 +15,10 @@ use conduit_core::threads::{Lock, Mode};
 use portals4_sys::*;
 use slab::Slab;
 
-use super::interface::{Interface, Kind, NativeAtomic, Transfer};
+use super::interface::{EntryKind, Interface, NativeAtomic, Transfer};
 use super::operations::{Operation, Tells};
 use super::queues::{ATOMICS, INDICES, REPLIES, REQUESTS};
-use super::{Portals4, State};
+use super::{NetworkState, Portals4};
 use crate::matching::{
     Entry, Incoming, Location, MatchList, MessageKind, atomic_code, atomic_of, outcome_code,
     outcome_of,
@@ -83,7 +83,7 @@ fn requests() -> MatchEntry {
     }
 }
 
-impl State {
+impl NetworkState {
     /// Links an entry that takes atomics, if it is over a region.
     pub(super) fn join_list(&mut self, place: u32, entry: &MatchEntry, base: Option<*mut u8>) {
         let Some(base) = base.filter(|_| entry.options.contains(MeOptions::ATOMIC)) else {
@@ -257,7 +257,7 @@ impl<M: Mode> Portals4<M> {
         };
         let (native, operand) = native(atomic);
         let transfer = Transfer {
-            kind: Kind::Atomic(native),
+            kind: EntryKind::Atomic(native),
             md: queue.md,
             address: 0,
             length: atomic.ty.size(),

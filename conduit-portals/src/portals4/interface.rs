@@ -24,7 +24,7 @@ pub(super) enum Target {
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EntryKind {
     Put,
     Get,
     /// An atomic that the library does. The operand is the memory at this rank, and behind it, at
@@ -42,7 +42,7 @@ pub(super) struct NativeAtomic {
     pub(super) fetch: bool,
 }
 
-impl Kind {
+impl EntryKind {
     /// Whether something comes back. A swap always does so.
     fn replies(self) -> bool {
         match self {
@@ -70,7 +70,7 @@ pub(super) const FETCHED: usize = 8;
 /// An operation, as the library wants it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Transfer {
-    pub(super) kind: Kind,
+    pub(super) kind: EntryKind,
     /// The descriptor of all memory whose completions go to the right queue.
     pub(super) md: ptl_handle_md_t,
     /// The memory at this rank.
@@ -379,7 +379,7 @@ impl Interface {
         let user = ptr::without_provenance_mut::<c_void>(transfer.user);
         let returned = match transfer.kind {
             // SAFETY: a descriptor of this interface; the caller's promise.
-            Kind::Get => unsafe {
+            EntryKind::Get => unsafe {
                 self.library.PtlGet(
                     md,
                     address,
@@ -392,7 +392,7 @@ impl Interface {
                 )
             },
             // SAFETY: as above.
-            Kind::Put => unsafe {
+            EntryKind::Put => unsafe {
                 self.library.PtlPut(
                     md,
                     address,
@@ -406,7 +406,7 @@ impl Interface {
                     hdr_data,
                 )
             },
-            Kind::Atomic(NativeAtomic { op, ty, .. }) if !transfer.kind.replies() => {
+            EntryKind::Atomic(NativeAtomic { op, ty, .. }) if !transfer.kind.replies() => {
                 // SAFETY: as above.
                 unsafe {
                     self.library.PtlAtomic(
@@ -425,7 +425,7 @@ impl Interface {
                     )
                 }
             }
-            Kind::Atomic(NativeAtomic {
+            EntryKind::Atomic(NativeAtomic {
                 op, ty, comparand, ..
             }) if op >= PTL_SWAP => {
                 // SAFETY: as above; the library has read the comparand when it returns.
@@ -448,7 +448,7 @@ impl Interface {
                     )
                 }
             }
-            Kind::Atomic(NativeAtomic { op, ty, .. }) => {
+            EntryKind::Atomic(NativeAtomic { op, ty, .. }) => {
                 // SAFETY: as above.
                 unsafe {
                     self.library.PtlFetchAtomic(

@@ -42,7 +42,7 @@ use crate::matching::{DESCRIPTORS, Descriptors, entry_start};
 use crate::transport::regions::{REGIONS, Regions};
 use atomics::Atomics;
 use entries::Entries;
-use interface::{Interface, Kind, Transfer};
+use interface::{EntryKind, Interface, Transfer};
 use operations::{Operation, Operations, Tells};
 use queues::{ALL_INDICES, ALL_QUEUES, ATOMICS, INDICES, INJECTS, Index, QUEUES, Queue, no_index};
 
@@ -69,7 +69,7 @@ pub struct Portals4<M: Mode> {
     unreachable: Reach,
     /// Dropped before the memory that it accesses.
     interface: Interface,
-    state: M::Lock<State>,
+    state: M::Lock<NetworkState>,
     /// By queue: a poll is under way.
     polling: [M::Lock<()>; ALL_QUEUES],
     /// The library does atomics.
@@ -79,7 +79,7 @@ pub struct Portals4<M: Mode> {
 }
 
 /// All that changes.
-struct State {
+struct NetworkState {
     entries: Entries,
     operations: Operations,
     atomics: Atomics,
@@ -131,7 +131,7 @@ impl<M: Mode> Portals4<M> {
                 max_managed: 0,
             },
             interface,
-            state: M::Lock::new(State {
+            state: M::Lock::new(NetworkState {
                 entries: Entries::new(entries),
                 // An atomic's request is an inject.
                 operations: Operations::new(config.operations, config.inject_size.max(64)),
@@ -172,7 +172,7 @@ impl<M: Mode> Portals4<M> {
     }
 
     /// Whether calls may go to the library.
-    fn check_usable(&self, state: &State, operation: &'static str) -> Result<(), NiError> {
+    fn check_usable(&self, state: &NetworkState, operation: &'static str) -> Result<(), NiError> {
         match (&state.fault, self.interface.is_broken()) {
             (Some(fault), _) => Err(fault.clone()),
             (None, Some(reason)) => Err(self.interface.error(operation, reason.to_owned())),
@@ -181,7 +181,7 @@ impl<M: Mode> Portals4<M> {
     }
 }
 
-impl State {
+impl NetworkState {
     fn fail(&mut self, error: NiError) {
         self.fault.get_or_insert(error);
     }
@@ -222,7 +222,7 @@ impl State {
             return Ok(Submit::Again);
         };
         let transfer = Transfer {
-            kind: Kind::Put,
+            kind: EntryKind::Put,
             md: queue.md,
             address: 0,
             length: inject.head.len() + inject.body.len(),

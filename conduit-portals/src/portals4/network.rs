@@ -8,10 +8,10 @@ use conduit_core::ni::{
 };
 use conduit_core::threads::{Lock, Mode};
 
-use super::interface::{Kind, Transfer};
+use super::interface::{EntryKind, Transfer};
 use super::operations::{Operation, Tells};
 use super::queues::{Data, INDICES, INJECTS, QUEUES, no_index, no_queue};
-use super::{PATIENCE, Portals4, State};
+use super::{NetworkState, PATIENCE, Portals4};
 use crate::matching::over_limit;
 
 /// The longest wait inside of the library.
@@ -55,7 +55,7 @@ impl<M: Mode> Portals4<M> {
         } = submission;
         self.check(name, transfer.target, PtIndex(transfer.index))?;
         let most = match transfer.kind {
-            Kind::Put => self.reach.max_message.max(self.reach.max_managed),
+            EntryKind::Put => self.reach.max_message.max(self.reach.max_managed),
             _ => self.reach.max_message,
         };
         let mut state = self.state.lock();
@@ -245,7 +245,7 @@ impl<M: Mode> Ni for Portals4<M> {
             tells: Tells::Put(put.ack),
             token: put.token,
             transfer: Transfer {
-                kind: Kind::Put,
+                kind: EntryKind::Put,
                 md: 0,
                 address: 0,
                 length: put.length,
@@ -286,7 +286,7 @@ impl<M: Mode> Ni for Portals4<M> {
             tells: Tells::Get,
             token: get.token,
             transfer: Transfer {
-                kind: Kind::Get,
+                kind: EntryKind::Get,
                 md: 0,
                 address: 0,
                 length: get.length,
@@ -347,7 +347,7 @@ impl<M: Mode> Ni for Portals4<M> {
             }
             state.reap(&self.interface, INJECTS.into());
             if state.operations.any_refused() {
-                let State { operations, .. } = &mut *state;
+                let NetworkState { operations, .. } = &mut *state;
                 if let Err(error) = operations.repeat(&self.interface) {
                     state.fail(error);
                 }

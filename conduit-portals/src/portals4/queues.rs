@@ -17,7 +17,7 @@ use conduit_core::ni::{
 };
 use portals4_sys::*;
 
-use super::State;
+use super::NetworkState;
 use super::entries::NOBODY;
 use super::interface::{Interface, Target};
 use super::operations::{Ended, Tells};
@@ -109,7 +109,7 @@ pub(super) fn no_index(operation: &'static str, index: PtIndex) -> NiError {
     }
 }
 
-impl State {
+impl NetworkState {
     /// Makes a queue with this number, or the user's next one.
     pub(super) fn create_queue(
         &mut self,

@@ -46,14 +46,14 @@ const RETRY: Duration = Duration::from_millis(1);
 pub struct Connections<N> {
     network: N,
     /// `None` where there are no connections: then this does nothing.
-    state: Option<Box<State>>,
+    state: Option<Box<ConnectionsState>>,
 }
 
 // At any size of the job. On the heap are lanes and ends, a constant number, and few messages.
-const _: () = assert!(size_of::<State>() < 2048);
+const _: () = assert!(size_of::<ConnectionsState>() < 2048);
 
 #[derive(Debug)]
-struct State {
+struct ConnectionsState {
     driver: Driver,
     /// This rank's ends, by the lane's place.
     ends: Box<[Option<End>]>,
@@ -114,7 +114,7 @@ impl<N: Connect> Connections<N> {
     /// connection that they went by, and gives out connections for next to nothing.
     pub fn new(network: N, rank: Rank, mut settings: Settings, force: u32) -> Self {
         settings.slots = settings.slots.min(network.connections());
-        let state = (settings.slots > 0).then(|| State::new(rank, settings, force));
+        let state = (settings.slots > 0).then(|| ConnectionsState::new(rank, settings, force));
         Self {
             network,
             state: state.and_then(Result::ok).map(Box::new),
@@ -189,7 +189,7 @@ impl<N: Connect> Connections<N> {
     }
 }
 
-impl State {
+impl ConnectionsState {
     fn new(rank: Rank, settings: Settings, force: u32) -> Result<Self, SettingsError> {
         Ok(Self {
             ends: (0..settings.slots).map(|_| None).collect(),
@@ -351,7 +351,7 @@ fn announce(
 
 /// Between the network and the handler.
 struct Between<'a, H> {
-    state: &'a mut State,
+    state: &'a mut ConnectionsState,
     handler: &'a mut H,
 }
 

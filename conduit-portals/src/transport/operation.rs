@@ -6,7 +6,7 @@ use super::buffers::Buffer;
 
 /// What an operation is, and which event ends it.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum OperationKind {
     /// A put that ends when its source may be reused.
     Put,
     /// A put that ends with a response.
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
     Direct(End, MeId),
 }
 
-impl Kind {
+impl OperationKind {
     /// The event that ends the operation, if one does.
     #[inline]
     pub(crate) fn end(&self) -> Option<End> {
@@ -72,7 +72,7 @@ impl End {
 /// An operation under way.
 #[derive(Debug)]
 pub(crate) struct Operation {
-    pub(crate) kind: Kind,
+    pub(crate) kind: OperationKind,
     pub(crate) token: u64,
     pub(crate) target: Rank,
     /// The descriptor of its memory, which counts it as under way.
@@ -97,7 +97,7 @@ unsafe impl Send for Operation {}
 impl Operation {
     /// An operation without memory.
     #[inline]
-    pub(crate) fn new(kind: Kind, token: u64, target: Rank, eq: EqId) -> Self {
+    pub(crate) fn new(kind: OperationKind, token: u64, target: Rank, eq: EqId) -> Self {
         Self {
             kind,
             token,
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     fn operation(token: u64, target: Rank) -> Operation {
-        Operation::new(Kind::Put, token, target, EqId(0))
+        Operation::new(OperationKind::Put, token, target, EqId(0))
     }
 
     #[test]

@@ -7,7 +7,7 @@ use conduit_core::ni::{Outcome, Rank};
 use crate::transport::fragment::{Failure, FragmentHandler};
 
 use super::inbound::{Arrival, LongReply, ProtocolError};
-use super::operation::{Completion, Kind, Operation};
+use super::operation::{Completion, Operation, OperationKind};
 use super::state::Portals;
 use super::window::Cost;
 use super::wire::Header;
@@ -141,7 +141,7 @@ impl Portals {
     ) -> Result<&mut Operation, ProtocolError> {
         let operation = self.operations.get(operation).ok_or(ProtocolError)?;
         match operation.kind {
-            Kind::Get(asked) if operation.target == peer && length <= asked as usize => {
+            OperationKind::Get(asked) if operation.target == peer && length <= asked as usize => {
                 Ok(operation)
             }
             _ => Err(ProtocolError),
@@ -198,7 +198,10 @@ impl Portals {
         value: u64,
     ) -> Result<(), ProtocolError> {
         let operation = self.operations.get(id).ok_or(ProtocolError)?;
-        let has_response = matches!(operation.kind, Kind::AckedPut | Kind::Atomic(_));
+        let has_response = matches!(
+            operation.kind,
+            OperationKind::AckedPut | OperationKind::Atomic(_)
+        );
         if operation.target != from || !has_response || operation.completion.is_some() {
             return Err(ProtocolError);
         }
@@ -240,11 +243,11 @@ impl Portals {
             debug_assert!(finished.is_some(), "counted when it was submitted");
         }
         match operation.kind {
-            Kind::Inject(buffer) => {
+            OperationKind::Inject(buffer) => {
                 self.inject_room += buffer.bytes().len();
                 self.pool.give(buffer);
             }
-            Kind::Direct(_, entry) => self.direct_ended(operation.target, entry),
+            OperationKind::Direct(_, entry) => self.direct_ended(operation.target, entry),
             _ => {}
         }
     }
@@ -261,7 +264,7 @@ impl Portals {
             .peek(token as u32)
             .filter(|o| !o.abandoned)?;
         let (from, all): (*const u8, usize) = match &operation.kind {
-            Kind::Inject(buffer) => (buffer.bytes().as_ptr(), buffer.bytes().len()),
+            OperationKind::Inject(buffer) => (buffer.bytes().as_ptr(), buffer.bytes().len()),
             _ => (operation.memory.cast_const(), operation.length),
         };
         let end = offset.checked_add(length)?;
@@ -333,7 +336,7 @@ impl FragmentHandler for Portals {
         };
         operation.unsent = false;
         let ended = match operation.kind {
-            Kind::Put | Kind::Inject(_) => true,
+            OperationKind::Put | OperationKind::Inject(_) => true,
             _ => operation.completion.is_some(),
         };
         if ended {
@@ -381,7 +384,7 @@ impl FragmentHandler for Portals {
         let Some(operation) = self.operations.get(id) else {
             return;
         };
-        if operation.target != peer || !matches!(operation.kind, Kind::Direct(..)) {
+        if operation.target != peer || !matches!(operation.kind, OperationKind::Direct(..)) {
             return;
         }
         // Fits: a message's bytes.

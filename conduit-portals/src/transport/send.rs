@@ -19,7 +19,7 @@ use crate::transport::fragment::{Failure, Fragment, MAX_TINY, Payload, Refused};
 
 use super::Inner;
 use super::interface::Transport;
-use super::operation::{Kind, Operation};
+use super::operation::{Operation, OperationKind};
 use super::state::Portals;
 use super::window::Cost;
 use super::wire;
@@ -230,7 +230,11 @@ impl<T: Transport> Inner<T> {
             self.portals.post_event(bound.eq, event);
             return Ok(());
         }
-        let kind = if acked { Kind::AckedPut } else { Kind::Put };
+        let kind = if acked {
+            OperationKind::AckedPut
+        } else {
+            OperationKind::Put
+        };
         let operation = Operation {
             md: Some(put.md),
             memory,
@@ -419,7 +423,7 @@ impl<T: Transport> Inner<T> {
         self.portals.inject_room -= length;
         let operation = Operation {
             unsent: true,
-            ..Operation::new(Kind::Inject(buffer), 0, inject.target, EqId(0))
+            ..Operation::new(OperationKind::Inject(buffer), 0, inject.target, EqId(0))
         };
         let Some(id) = self.portals.operations.add(operation) else {
             self.portals.inject_room += length;
@@ -467,7 +471,7 @@ impl<T: Transport> Inner<T> {
             return submitted;
         }
         // Fits: a message's bytes.
-        let kind = Kind::Get(get.length as u32);
+        let kind = OperationKind::Get(get.length as u32);
         let operation = Operation {
             md: Some(get.md),
             memory,
@@ -499,7 +503,7 @@ impl<T: Transport> Inner<T> {
         {
             return submitted;
         }
-        let kind = Kind::Atomic(atomic.fetch);
+        let kind = OperationKind::Atomic(atomic.fetch);
         let operation = Operation::new(kind, atomic.token, atomic.target, atomic.eq);
         self.request("atomic", atomic.index, operation, |operation| {
             wire::Header::Atomic(wire::Atomic {

@@ -23,7 +23,7 @@ use super::direct::{DirectAccess, Exported, Native};
 use super::inbound::{Arrival, Held, InUse, LongReply};
 use super::link::{Link, Links};
 use super::mailbox::{InlinePut, Writer};
-use super::operation::{Kind, Operations};
+use super::operation::{OperationKind, Operations};
 use super::queue::{QUEUES, Queued};
 use super::regions::Regions;
 use super::wide;
@@ -454,7 +454,7 @@ impl Portals {
                 continue;
             }
             operation.abandoned = true;
-            if operation.unsent || matches!(operation.kind, Kind::Direct(..)) {
+            if operation.unsent || matches!(operation.kind, OperationKind::Direct(..)) {
                 targets.push(operation.target);
             }
         }

@@ -9,8 +9,9 @@
 //!   lanes is read from their positions when a round begins and when it ends, and makes rounds of its own.
 //! * **Messages about lanes** ([`LANE`]) go by the ring of all sources of the quiet queue. One that finds no room waits here, in
 //!   nobody's way.
-//! * **Into the lane** ([`State::way`]): in each queue by itself, with the first message after the offer. An announcement
-//!   ([`LANE_OPENED`]) is the last in the ring of all sources; the owner looks at the lane once it has met that.
+//! * **Into the lane** ([`LanesState::way`]): in each queue by itself, with the first message after
+//!   the offer. An announcement ([`LANE_OPENED`]) is the last in the ring of all sources; the owner
+//!   looks at the lane once it has met that.
 //! * **Back**: sends are answered by `Again` until the owner has freed all that is in the queue's lane; then the ring of all sources
 //!   is next. The lane is given back when that holds for all queues, so its next holder [goes on](Producer::resume) where the owner
 //!   stands.
@@ -73,7 +74,7 @@ pub(super) struct ShmLanes<M: Mode> {
     /// Lanes that it lends.
     count: u16,
     /// Where a queue is one ring for all sources.
-    state: Option<M::Lock<State>>,
+    state: Option<M::Lock<LanesState>>,
     /// One more than a dead peer that was found while the state was locked; 0: none.
     dead: AtomicU32,
 }
@@ -101,7 +102,7 @@ struct Held {
 }
 
 #[derive(Debug)]
-struct State {
+struct LanesState {
     driver: Driver,
     /// By the place of a lane that it lends.
     lent: Box<[Lent]>,
@@ -127,7 +128,7 @@ impl<M: Mode> ShmLanes<M> {
         // Checked: there are few.
         let count = if lends { config.lane_rings as u16 } else { 0 };
         let state = shared_rings
-            .then(|| State::new(rank, count, config.lane_force_switch, lends))
+            .then(|| LanesState::new(rank, count, config.lane_force_switch, lends))
             .transpose()?;
         Ok(Self {
             count,
@@ -173,7 +174,7 @@ impl<M: Mode> ShmLanes<M> {
     }
 }
 
-impl State {
+impl LanesState {
     fn new(rank: Rank, count: u16, force: u32, holds: bool) -> Result<Self, SettingsError> {
         let settings = Settings {
             slots: count,
@@ -461,7 +462,7 @@ impl<M: Mode> Shm<M> {
     }
 
     /// Has the lanes of a queue looked at that were announced in it, and no others; false if that has to wait.
-    fn watch_lanes(&self, state: &mut State, number: usize, inbox: &mut Inbox) -> bool {
+    fn watch_lanes(&self, state: &mut LanesState, number: usize, inbox: &mut Inbox) -> bool {
         let mut is_done = true;
         for (slot, lent) in state.lent.iter_mut().enumerate() {
             let holder = lent.holder.filter(|_| lent.announced >> number & 1 == 1);
@@ -519,7 +520,7 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    fn end_lanes_of_dead(&self, state: &mut State) {
+    fn end_lanes_of_dead(&self, state: &mut LanesState) {
         let Some(dead) = self.lanes.dead.load(Ordering::Relaxed).checked_sub(1) else {
             return;
         };

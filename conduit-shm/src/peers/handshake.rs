@@ -25,7 +25,7 @@ use super::packet::{Packet, Refusal, Terms, Unreadable};
 use super::receive::{LISTENER, peer_event, stranger_event};
 use super::session::{Copying, Session};
 use super::socket::{self, Incoming, Received, is_hung_up, is_passing};
-use super::table::{Attempt, State};
+use super::table::{Attempt, PeerState};
 use super::{Local, address};
 
 /// The most that have connected and not said who they are.
@@ -97,7 +97,7 @@ impl Local {
     /// Notes that there is no session, for the next pass to tell.
     fn fail(&mut self, number: Rank, failure: Failure) {
         if let Some(peer) = self.peers.get_mut(number) {
-            peer.state = State::Failing(failure);
+            peer.state = PeerState::Failing(failure);
             self.failing.push(number);
         }
     }
@@ -110,7 +110,7 @@ impl Local {
                     self.retrying.push(number);
                 }
                 if let Some(peer) = self.peers.get_mut(number) {
-                    peer.state = State::Connecting(attempt);
+                    peer.state = PeerState::Connecting(attempt);
                 }
             }
             Err(failure) => self.fail(number, failure),
@@ -173,22 +173,22 @@ impl Local {
             let Some(peer) = self.peers.get_mut(number) else {
                 continue;
             };
-            match std::mem::replace(&mut peer.state, State::Idle) {
-                State::Connecting(attempt) if !attempt.is_sent => self.go_on(number, attempt),
-                State::Open(mut session) if session.is_welcome_due => {
+            match std::mem::replace(&mut peer.state, PeerState::Idle) {
+                PeerState::Connecting(attempt) if !attempt.is_sent => self.go_on(number, attempt),
+                PeerState::Open(mut session) if session.is_welcome_due => {
                     // If the peer is gone, its socket says so.
                     session.is_welcome_due = self.welcome(number, &session.socket) == Ok(false);
                     if session.is_welcome_due {
                         self.retrying.push(number);
                     }
-                    self.set_state(number, State::Open(session));
+                    self.set_state(number, PeerState::Open(session));
                 }
                 state => peer.state = state,
             }
         }
     }
 
-    fn set_state(&mut self, number: Rank, state: State) {
+    fn set_state(&mut self, number: Rank, state: PeerState) {
         if let Some(peer) = self.peers.get_mut(number) {
             peer.state = state;
         }
@@ -209,7 +209,7 @@ impl Local {
         let Some(peer) = self.peers.get_mut(number) else {
             return;
         };
-        let State::Connecting(attempt) = &peer.state else {
+        let PeerState::Connecting(attempt) = &peer.state else {
             return;
         };
         let received = match socket::receive(&attempt.socket) {
@@ -220,7 +220,8 @@ impl Local {
         };
         match Packet::decode(received.bytes()) {
             Ok(Packet::Welcome(terms)) => {
-                if let State::Connecting(attempt) = std::mem::replace(&mut peer.state, State::Idle)
+                if let PeerState::Connecting(attempt) =
+                    std::mem::replace(&mut peer.state, PeerState::Idle)
                 {
                     match accepted(*attempt, terms, &received) {
                         Ok(session) => self.open(number, session),
@@ -233,7 +234,9 @@ impl Local {
                 self.forget(number);
                 // The peer's own attempt was there before it refused this one.
                 self.accept(handler);
-                if (self.peers.get(number)).is_some_and(|peer| matches!(peer.state, State::Idle)) {
+                if (self.peers.get(number))
+                    .is_some_and(|peer| matches!(peer.state, PeerState::Idle))
+                {
                     self.begin(number, duplicates);
                 }
             }
@@ -249,7 +252,7 @@ impl Local {
 
     /// Begins to use a session.
     fn open(&mut self, number: Rank, session: Session) {
-        self.set_state(number, State::Open(Box::new(session)));
+        self.set_state(number, PeerState::Open(Box::new(session)));
         // The peer may have sent something already, and its bit may have been taken.
         self.mark_pending(number);
     }
@@ -433,7 +436,7 @@ impl Local {
     fn is_ours_first(&self, number: Rank, theirs: &[u8]) -> bool {
         match self.peers.get(number).map(|peer| &peer.state) {
             // Not if it was an attempt to reach an earlier process at that address.
-            Some(State::Connecting(attempt)) => {
+            Some(PeerState::Connecting(attempt)) => {
                 attempt.is_sent && *self.address < *theirs && !is_hung_up(&attempt.socket)
             }
             _ => false,
@@ -445,14 +448,14 @@ impl Local {
         // It may tell how the session ended.
         self.look_at_session(number, handler);
         match self.peers.get(number).map(|peer| &peer.state) {
-            Some(State::Open(session)) => {
+            Some(PeerState::Open(session)) => {
                 let failure = match is_hung_up(&session.socket) {
                     true => Failure::Network("it was restarted"),
                     false => Failure::Broken("it begins a session beside the one that it has"),
                 };
                 self.end(number, failure, handler);
             }
-            Some(&State::Failing(failure)) => self.end(number, failure, handler),
+            Some(&PeerState::Failing(failure)) => self.end(number, failure, handler),
             _ => self.forget(number),
         }
     }

@@ -10,12 +10,12 @@ use conduit_portals::transport::open::{ConnectError, OpenTransport};
 
 use super::packet::Packet;
 use super::session::Copying;
-use super::table::State;
+use super::table::PeerState;
 use super::{Local, address, socket};
 
 /// Tells the peer of a session, if it is one, that it ends in good order.
-fn say_goodbye(state: &State) {
-    if let State::Open(session) = state
+fn say_goodbye(state: &PeerState) {
+    if let PeerState::Open(session) = state
         && let Err(error) = socket::send(&session.socket, &Packet::Goodbye, &[])
     {
         tracing::debug!(%error, "taking leave of a peer");
@@ -58,7 +58,7 @@ impl OpenTransport for Local {
 
     fn has_session(&self, peer: Rank) -> bool {
         let state = self.peers.get(peer).map(|peer| &peer.state);
-        state.is_some_and(|state| !matches!(state, State::Idle))
+        state.is_some_and(|state| !matches!(state, PeerState::Idle))
     }
 
     fn end_session(&mut self, peer: Rank) {
@@ -84,7 +84,7 @@ impl OpenTransport for Local {
         self.strangers.clear();
         for peer in self.peers.all_mut() {
             say_goodbye(&peer.state);
-            peer.state = State::Idle;
+            peer.state = PeerState::Idle;
         }
         self.watched.clear();
         for list in [

@@ -12,7 +12,7 @@ use conduit_portals::transport::fragment::{Failure, FragmentHandler};
 
 use super::packet::Packet;
 use super::socket::{self, Incoming};
-use super::table::State;
+use super::table::PeerState;
 use super::{Local, address};
 
 /// The most peers whose rings are polled.
@@ -241,7 +241,7 @@ impl Local {
     fn tell_failures(&mut self, handler: &mut impl FragmentHandler) {
         for number in std::mem::take(&mut self.failing) {
             if let Some(peer) = self.peers.get(number)
-                && let State::Failing(failure) = peer.state
+                && let PeerState::Failing(failure) = peer.state
             {
                 self.end(number, failure, handler);
             }
@@ -289,10 +289,10 @@ impl Local {
             return;
         }
         match self.peers.get(number).map(|peer| &peer.state) {
-            Some(State::Connecting(attempt)) if attempt.generation == generation => {
+            Some(PeerState::Connecting(attempt)) if attempt.generation == generation => {
                 self.look_at_attempt(number, handler);
             }
-            Some(State::Open(session)) if session.generation == generation => {
+            Some(PeerState::Open(session)) if session.generation == generation => {
                 self.look_at_session(number, handler);
             }
             // It was closed meanwhile.
@@ -341,10 +341,10 @@ impl Local {
         let Some(peer) = self.peers.get_mut(number) else {
             return;
         };
-        let state = std::mem::replace(&mut peer.state, State::Idle);
+        let state = std::mem::replace(&mut peer.state, PeerState::Idle);
         let socket = match &state {
-            State::Open(session) => Some(&session.socket),
-            State::Connecting(attempt) if attempt.is_sent => Some(&attempt.socket),
+            PeerState::Open(session) => Some(&session.socket),
+            PeerState::Connecting(attempt) if attempt.is_sent => Some(&attempt.socket),
             _ => None,
         };
         if let Some(socket) = socket {

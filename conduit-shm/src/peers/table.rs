@@ -33,7 +33,7 @@ pub(super) struct Attempt {
 
 /// What there is with a peer.
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum PeerState {
     /// No session.
     Idle,
     /// No session, and the handler has yet to be told why.
@@ -47,7 +47,7 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) address: Arc<[u8]>,
-    pub(super) state: State,
+    pub(super) state: PeerState,
 }
 
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Peers {
         // Fits: the slab fills its gaps before it grows, and so stays below the limit.
         let number = self.table.insert(Peer {
             address: address.clone(),
-            state: State::Idle,
+            state: PeerState::Idle,
         }) as Rank;
         self.numbers.insert(address, number);
         Some(number)
@@ -117,7 +117,7 @@ impl Peers {
     #[inline]
     pub(super) fn session(&self, number: Rank) -> Option<&Session> {
         match &self.get(number)?.state {
-            State::Open(session) => Some(session),
+            PeerState::Open(session) => Some(session),
             _ => None,
         }
     }
@@ -125,7 +125,7 @@ impl Peers {
     #[inline]
     pub(super) fn session_mut(&mut self, number: Rank) -> Option<&mut Session> {
         match &mut self.get_mut(number)?.state {
-            State::Open(session) => Some(session),
+            PeerState::Open(session) => Some(session),
             _ => None,
         }
     }
@@ -135,7 +135,7 @@ impl Peers {
         self.table
             .iter()
             .filter_map(|(number, peer)| match &peer.state {
-                State::Open(session) => Some((number as Rank, &**session)),
+                PeerState::Open(session) => Some((number as Rank, &**session)),
                 _ => None,
             })
     }

@@ -12,7 +12,7 @@ use conduit_portals::transport::fragment::{
 };
 use conduit_portals::transport::{Transport, Wait, timespec};
 
-use super::table::State;
+use super::table::PeerState;
 use super::{Local, address};
 
 /// After what time what could not go on is tried again.
@@ -29,11 +29,11 @@ impl Transport for Local {
         let Some(entry) = self.peers.get_mut(peer) else {
             return Err(Refused::NoSuchRank);
         };
-        let State::Open(session) = &mut entry.state else {
+        let PeerState::Open(session) = &mut entry.state else {
             if fragment.header.len() > MAX_HEADER {
                 return Err(Refused::TooLong);
             }
-            if let State::Idle = entry.state {
+            if let PeerState::Idle = entry.state {
                 self.begin(peer, 0);
             }
             return Err(Refused::Full);

@@ -11,7 +11,7 @@ use crate::protocol::{
     Counters, Dropped, Endpoint, Fragment, FragmentHandler, LinkStatus, Nanos, Received, Refused,
     Seal, Transmit,
 };
-use crate::socket::{FaultCounters, ForeignDatagrams, Machine, SocketCounters, Waiter, Wire};
+use crate::socket::{Driver, FaultCounters, ForeignDatagrams, Machine, SocketCounters, Waiter};
 use seal::Sealer;
 
 impl Machine for Endpoint {
@@ -72,7 +72,7 @@ pub type Udp<M, T = Carrier> = SoftPortals<M, T>;
 /// One rank's wire, and the names of all ranks' hosts, for errors.
 #[derive(Debug)]
 pub struct Carrier {
-    wire: Wire<Endpoint, Sealer>,
+    wire: Driver<Endpoint, Sealer>,
     waiter: Arc<Waiter>,
     /// By rank; ranks of a host share the string.
     hosts: Box<[Arc<str>]>,
@@ -83,7 +83,7 @@ impl Carrier {
     ///
     /// # Errors
     /// The system has no descriptor left.
-    pub fn new(wire: Wire<Endpoint, Sealer>, hosts: Box<[Arc<str>]>) -> std::io::Result<Self> {
+    pub fn new(wire: Driver<Endpoint, Sealer>, hosts: Box<[Arc<str>]>) -> std::io::Result<Self> {
         let waiter = Arc::new(wire.waiter()?);
         Ok(Self {
             wire,

@@ -13,7 +13,7 @@ use seal::{Exchange, Sealer, meet, random_incarnation};
 
 use super::{Carrier, Udp, UdpConfig, UdpError};
 use crate::protocol::{Config, Endpoint};
-use crate::socket::{Peers, Socket, UdpAddress, Wire, interfaces, list};
+use crate::socket::{Driver, Peers, Socket, UdpAddress, interfaces, list};
 
 fn system(rank: Rank, operation: &'static str) -> impl FnOnce(std::io::Error) -> UdpError {
     move |error| UdpError::System {
@@ -187,7 +187,7 @@ fn assemble<M: Mode, T: Transport + 'static>(
     let sealer = Sealer::new(exchange, config.protection, rank, incarnations);
     let endpoint = Endpoint::new(protocol);
     let packet = endpoint.config().packet;
-    let mut wire = Wire::new(endpoint, sealer, socket, peers, packet)
+    let mut wire = Driver::new(endpoint, sealer, socket, peers, packet)
         .map_err(system(rank, "wait for packets"))?;
     wire.inject_faults(rank, &config.faults);
     let carrier = Carrier::new(wire, hosts).map_err(system(rank, "wait for packets"))?;

@@ -33,8 +33,8 @@ use seal::{Protection, Seal, Secret, SessionSealer};
 
 use crate::protocol::{Config, Counters, Fragment, FragmentHandler, LinkStatus, Refused};
 use crate::socket::{
-    FaultConfig, FaultCounters, Interface, Options, Peers, Socket, SocketCounters, SocketError,
-    Waiter, Wire, default_source, interfaces,
+    Driver, FaultConfig, FaultCounters, Interface, Options, Peers, Socket, SocketCounters,
+    SocketError, Waiter, default_source, interfaces,
 };
 
 use address::Address;
@@ -116,7 +116,7 @@ impl Seal for NodesOwn {
 /// One process's end of an open network over UDP.
 #[derive(Debug)]
 pub struct OpenUdp {
-    wire: Wire<Node, NodesOwn>,
+    wire: Driver<Node, NodesOwn>,
     waiter: Arc<Waiter>,
 }
 
@@ -148,7 +148,7 @@ impl OpenUdp {
         let node = Node::new(sealer, own, interface.index, config.max_peers, protocol);
         let packet = node.endpoint.config().packet;
         let nobody = Peers::new(&[], interface.index);
-        let mut wire = Wire::new(node, NodesOwn, socket, nobody, packet)
+        let mut wire = Driver::new(node, NodesOwn, socket, nobody, packet)
             .map_err(system("wait for packets"))?;
         wire.inject_faults(fault_rank, &config.faults);
         let waiter = Arc::new(wire.waiter().map_err(system("wait for packets"))?);

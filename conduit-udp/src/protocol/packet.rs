@@ -66,7 +66,7 @@ const VERSION: u8 = 1;
 /// What a packet carries besides acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum PacketKind {
     Nothing = 0,
     Bundle = 1,
     Fragment = 2,
@@ -76,7 +76,7 @@ pub(super) enum Kind {
     ProbeReply = 6,
 }
 
-impl Kind {
+impl PacketKind {
     fn from_bits(bits: u8) -> Option<Self> {
         Some(match bits {
             0 => Self::Nothing,
@@ -94,7 +94,7 @@ impl Kind {
 /// A packet's header part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    pub(super) kind: Kind,
+    pub(super) kind: PacketKind,
     pub(super) flags: u8,
     pub(super) sender: Rank,
     pub(super) number: u64,
@@ -114,7 +114,7 @@ impl Header {
             return None;
         }
         Some(Self {
-            kind: Kind::from_bits(first & 15)?,
+            kind: PacketKind::from_bits(first & 15)?,
             flags,
             sender: Rank::from_le_bytes([r0, r1, r2, r3]),
             number: u64::from_le_bytes(number),
@@ -285,12 +285,12 @@ pub(super) enum Data<'a> {
 
 impl<'a> Data<'a> {
     /// What follows the sequence number; an error says what is wrong with it.
-    pub(super) fn read(kind: Kind, bytes: &'a [u8]) -> Result<Self, &'static str> {
+    pub(super) fn read(kind: PacketKind, bytes: &'a [u8]) -> Result<Self, &'static str> {
         let mut reader = Reader(bytes);
         match kind {
-            Kind::Chunk if bytes.is_empty() => Err("a chunk without bytes"),
-            Kind::Chunk => Ok(Self::Chunk(bytes)),
-            Kind::Fragment => {
+            PacketKind::Chunk if bytes.is_empty() => Err("a chunk without bytes"),
+            PacketKind::Chunk => Ok(Self::Chunk(bytes)),
+            PacketKind::Fragment => {
                 let header = reader.u8().and_then(|length| reader.bytes(length.into()));
                 match header {
                     Some(header) if header.len() <= MAX_HEADER => Ok(Self::Whole {
@@ -300,7 +300,7 @@ impl<'a> Data<'a> {
                     _ => Err("a fragment with a wrong header length"),
                 }
             }
-            Kind::First => {
+            PacketKind::First => {
                 let fields = (|| {
                     let (length, chunk, header) = (reader.u32()?, reader.u16()?, reader.u8()?);
                     Some((length, chunk, reader.bytes(header.into())?))
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn the_clear_part_comes_back() {
         let header = Header {
-            kind: Kind::First,
+            kind: PacketKind::First,
             flags: 5,
             sender: 0x0102_0304,
             number: 0x1122_3344_5566_7788,
@@ -360,7 +360,7 @@ mod tests {
                 let channels = acks.channels.iter().flatten().count();
                 prop_assert_eq!(bytes.len() - reader.0.len(), ACKS_BEGIN + channels * CHANNEL_ACK + words * 8);
             }
-            if let Some(kind) = Kind::from_bits(kind) {
+            if let Some(kind) = PacketKind::from_bits(kind) {
                 match Data::read(kind, &bytes) {
                     Ok(Data::Whole { header, payload }) => prop_assert_eq!(1 + header.len() + payload.len(), bytes.len()),
                     Ok(Data::First { header, length, bytes: payload, .. }) => {

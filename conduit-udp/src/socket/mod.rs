@@ -3,7 +3,7 @@
 //! - [`interfaces`] and [`choose`] find the interface that a rank uses, and [`Socket::open`] opens
 //!   its socket there;
 //! - a [`UdpAddress`] says where a rank is; those of all ranks are the table [`Peers`];
-//! - [`Wire`] joins socket, seal and protocol: one call makes progress with all three;
+//! - [`Driver`] joins socket, seal and protocol: one call makes progress with all three;
 //! - a [`Waiter`] sleeps until packets arrive, for the rank or for its [progress
 //!   thread](conduit_portals::transport::ProgressThread);
 //! - [`FaultConfig`] injects faults, for tests.
@@ -27,6 +27,7 @@ mod clock;
 mod connected;
 mod counters;
 mod datagram;
+mod driver;
 mod error;
 mod faults;
 mod foreign;
@@ -36,16 +37,15 @@ mod system;
 #[cfg(test)]
 mod tests;
 mod wait;
-mod wire;
 
 pub use address::{AddressError, UdpAddress};
 pub use batch::Batch;
 pub use counters::SocketCounters;
 pub use datagram::{Buffers, Options, Sent, Socket, largest_payload};
+pub use driver::{Driver, Machine};
 pub use error::SocketError;
 pub use faults::{FaultConfig, FaultCounters, corrupt};
 pub use foreign::ForeignDatagrams;
 pub use interface::{ChooseError, Interface, choose, default_source, interfaces, list};
 pub use peers::{PeerErrors, Peers};
 pub use wait::Waiter;
-pub use wire::{Machine, Wire};

@@ -6,7 +6,7 @@ use conduit_ofi::job::OfiConfig;
 use conduit_udp::job::UdpConfig;
 use credits::Scale;
 use proptest::prelude::*;
-use settings::{Kind, Row, Warning};
+use settings::{Row, ValueKind, Warning};
 
 use super::*;
 
@@ -103,7 +103,7 @@ fn ranges_hold_at_their_ends() {
             }
         };
         match row.kind {
-            Kind::Integer { least, most, zero } => {
+            ValueKind::Integer { least, most, zero } => {
                 accepted(&least.to_string());
                 accepted(&most.to_string());
                 refused(&(u64::from(most) + 1).to_string());
@@ -130,7 +130,7 @@ fn ranges_hold_at_their_ends() {
                     refused(text);
                 }
             }
-            Kind::Bool => {
+            ValueKind::Bool => {
                 for text in ["0", "1", "yes", "No", "TRUE", "off", " 1 "] {
                     accepted(text);
                 }
@@ -138,7 +138,7 @@ fn ranges_hold_at_their_ends() {
                     refused(text);
                 }
             }
-            Kind::Bytes {
+            ValueKind::Bytes {
                 least,
                 most,
                 multiple,
@@ -165,7 +165,7 @@ fn ranges_hold_at_their_ends() {
                     refused(text);
                 }
             }
-            Kind::Percent => {
+            ValueKind::Percent => {
                 for text in ["0", "100", "0.1", "12.3456", " 5 "] {
                     accepted(text);
                 }
@@ -173,7 +173,7 @@ fn ranges_hold_at_their_ends() {
                     refused(text);
                 }
             }
-            Kind::Words(words) => {
+            ValueKind::Words(words) => {
                 for word in words {
                     accepted(word);
                 }
@@ -182,7 +182,7 @@ fn ranges_hold_at_their_ends() {
                     refused(text);
                 }
             }
-            Kind::Signal(signals) => {
+            ValueKind::Signal(signals) => {
                 for (name, number) in signals {
                     accepted(name);
                     accepted(&number.to_string());
@@ -191,7 +191,7 @@ fn ranges_hold_at_their_ends() {
                     refused(text);
                 }
             }
-            Kind::Text(_) => {
+            ValueKind::Text(_) => {
                 for text in ["eth0", "10.0.0.0/8,lo", "a name"] {
                     accepted(text);
                 }
@@ -199,7 +199,7 @@ fn ranges_hold_at_their_ends() {
                     refused(text);
                 }
             }
-            Kind::Path => {
+            ValueKind::Path => {
                 for text in [".", "/tmp", "a b/c", " leading", "ä"] {
                     accepted(text);
                 }
@@ -428,30 +428,30 @@ fn a_rank_is_attended_to_long_before_it_is_dead() {
 }
 
 /// A value that the row accepts: of its range the ends, or what lies between.
-fn accepted(kind: Kind) -> BoxedStrategy<String> {
+fn accepted(kind: ValueKind) -> BoxedStrategy<String> {
     let range = |least: u64, most: u64| prop_oneof![Just(least), Just(most), least..=most];
     match kind {
-        Kind::Integer { least, most, zero } => {
+        ValueKind::Integer { least, most, zero } => {
             let zero = if zero.is_some() { 0 } else { least };
             prop_oneof![1 => Just(zero.into()), 3 => range(least.into(), most.into())]
                 .prop_map(|number: u64| number.to_string())
                 .boxed()
         }
-        Kind::Bytes {
+        ValueKind::Bytes {
             least,
             most,
             multiple,
         } => prop_oneof![range(least, most), range(least, most.min(1 << 30))]
             .prop_map(move |bytes| (bytes / multiple * multiple).max(least).to_string())
             .boxed(),
-        Kind::Words(words) => prop::sample::select(words).prop_map(str::to_owned).boxed(),
-        Kind::Bool | Kind::Percent => prop::sample::select(&["0", "1"][..])
+        ValueKind::Words(words) => prop::sample::select(words).prop_map(str::to_owned).boxed(),
+        ValueKind::Bool | ValueKind::Percent => prop::sample::select(&["0", "1"][..])
             .prop_map(str::to_owned)
             .boxed(),
-        Kind::Signal(signals) => prop::sample::select(signals)
+        ValueKind::Signal(signals) => prop::sample::select(signals)
             .prop_map(|(name, _)| name.to_owned())
             .boxed(),
-        Kind::Path | Kind::Text(_) => Just("text".to_owned()).boxed(),
+        ValueKind::Path | ValueKind::Text(_) => Just("text".to_owned()).boxed(),
     }
 }
 

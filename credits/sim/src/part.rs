@@ -10,7 +10,7 @@ use crate::report::Counts;
 
 /// Kinds of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum PartKind {
     Request,
     Reply,
     System,
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
 pub(crate) struct Envelope {
     item: Item,
     target: u32,
-    kind: Kind,
+    kind: PartKind,
 }
 
 const _: () = assert!(size_of::<Envelope>() == 24);
@@ -351,12 +351,12 @@ impl<F: Subject> Part<F> {
     }
 
     #[inline]
-    fn deliver(&mut self, index: usize, kind: Kind, item: Item, costs: &Costs) {
+    fn deliver(&mut self, index: usize, kind: PartKind, item: Item, costs: &Costs) {
         let inbox = &mut self.inboxes[index];
         match kind {
-            Kind::System => inbox.system.push(item),
-            Kind::Reply => inbox.replies.push(item),
-            Kind::Request => {
+            PartKind::System => inbox.system.push(item),
+            PartKind::Reply => inbox.replies.push(item),
+            PartKind::Request => {
                 inbox.requests.push(item);
                 inbox.reserved += u64::from(item.cost);
                 if inbox.reserved > costs.total {
@@ -388,12 +388,12 @@ impl<F: Subject> Part<F> {
         rank: &mut Rank,
         costs: &Costs,
         now: u64,
-        kind: Kind,
+        kind: PartKind,
         target: u32,
         body: (u8, u16, u8),
     ) {
         let (byte, value, cost) = body;
-        let wire = costs.wire[usize::from(kind != Kind::Request)];
+        let wire = costs.wire[usize::from(kind != PartKind::Request)];
         rank.interface = rank.interface.max(now) + wire;
         let item = Item {
             time: rank.interface + costs.timing.latency,
@@ -435,7 +435,7 @@ impl<F: Subject> Part<F> {
             rank,
             costs,
             now,
-            Kind::System,
+            PartKind::System,
             target,
             (byte, credits, 0),
         );
@@ -577,7 +577,7 @@ impl<F: Subject> Part<F> {
         rank.received += 1;
         rank.served = rank.served.saturating_add(1);
         let body = (reply.bits(), 0, 0);
-        self.send(index, rank, costs, *now, Kind::Reply, item.source, body);
+        self.send(index, rank, costs, *now, PartKind::Reply, item.source, body);
         self.send_revokes(index, rank, costs, now);
     }
 
@@ -632,7 +632,7 @@ impl<F: Subject> Part<F> {
                     }
                     *now += timing.send;
                     let body = (byte.bits(), 0, costs.cost);
-                    self.send(index, rank, costs, *now, Kind::Request, target, body);
+                    self.send(index, rank, costs, *now, PartKind::Request, target, body);
                     self.counts.requests += 1;
                     rank.outstanding += 1;
                     rank.sent += 1;

@@ -25,10 +25,10 @@ const MAX_SEGMENTS: usize = 1 << 16;
 /// A memory handle, which its user frees.
 pub(crate) struct MemHandle {
     class: *const PluginClass,
-    kind: Kind,
+    kind: MemoryKind,
 }
 
-enum Kind {
+enum MemoryKind {
     /// Memory of this process. Its lock is taken before a class's.
     Local(Mutex<Memory>),
     /// A peer's, or this process's as peers see it.
@@ -38,8 +38,8 @@ enum Kind {
 impl MemHandle {
     fn local(&self) -> Result<&Mutex<Memory>> {
         match &self.kind {
-            Kind::Local(memory) => Ok(memory),
-            Kind::Remote(_) => Err(Failure::invalid(
+            MemoryKind::Local(memory) => Ok(memory),
+            MemoryKind::Remote(_) => Err(Failure::invalid(
                 "the handle was deserialised: it is not memory of this process",
             )),
         }
@@ -47,8 +47,8 @@ impl MemHandle {
 
     fn handle(&self) -> Result<Handle> {
         match &self.kind {
-            Kind::Local(memory) => Ok(memory.lock().handle()?),
-            Kind::Remote(handle) => Ok(*handle),
+            MemoryKind::Local(memory) => Ok(memory.lock().handle()?),
+            MemoryKind::Remote(handle) => Ok(*handle),
         }
     }
 }
@@ -90,7 +90,7 @@ unsafe fn handle_of<'a>(class: &PluginClass, handle: *const MemHandle) -> Result
 unsafe fn give(
     class: *mut na_class,
     given: *mut *mut MemHandle,
-    make: impl FnOnce(&PluginClass) -> Result<Kind>,
+    make: impl FnOnce(&PluginClass) -> Result<MemoryKind>,
 ) -> Result {
     // SAFETY: the caller's promise.
     let class = unsafe { class_of(class) }?;
@@ -110,7 +110,7 @@ unsafe fn give(
 ///
 /// # Safety
 /// As for [`na::raw::Class::memory`].
-unsafe fn memory(class: &PluginClass, segments: &[Segment], flags: c_ulong) -> Result<Kind> {
+unsafe fn memory(class: &PluginClass, segments: &[Segment], flags: c_ulong) -> Result<MemoryKind> {
     let rights = match flags {
         MEM_READ_ONLY => Rights::ReadOnly,
         MEM_WRITE_ONLY => Rights::WriteOnly,
@@ -119,7 +119,7 @@ unsafe fn memory(class: &PluginClass, segments: &[Segment], flags: c_ulong) -> R
     };
     // SAFETY: the caller's promise.
     let memory = unsafe { class.class().memory(segments, rights) }?;
-    Ok(Kind::Local(Mutex::new(memory)))
+    Ok(MemoryKind::Local(Mutex::new(memory)))
 }
 
 // ---- the table's ----
@@ -253,7 +253,7 @@ pub(crate) unsafe extern "C" fn mem_handle_deserialize(
     // SAFETY: the library's, and the user's buffer.
     let deserialised = unsafe {
         give(class, given, |_| {
-            Ok(Kind::Remote(Handle::from_bytes(load(buffer, size)?)?))
+            Ok(MemoryKind::Remote(Handle::from_bytes(load(buffer, size)?)?))
         })
     };
     report(Outlet::Memory, c"mem_handle_deserialize", deserialised)

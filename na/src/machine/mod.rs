@@ -32,7 +32,7 @@ use crate::error::{Error, Result};
 
 use matching::{Early, Expected, Unexpected};
 use memory::{Memories, Rights, Segments};
-use operation::{Buffer, Kind, Match, OperationId, Operations, Transfer};
+use operation::{Buffer, Match, OperationId, OperationKind, Operations, Transfer};
 use peers::Peers;
 use receive::Arrival;
 use send::Source;
@@ -213,7 +213,13 @@ impl Machine {
         }
     }
 
-    fn begin(&mut self, context: u8, cookie: u64, peer: Option<Rank>, kind: Kind) -> OperationId {
+    fn begin(
+        &mut self,
+        context: u8,
+        cookie: u64,
+        peer: Option<Rank>,
+        kind: OperationKind,
+    ) -> OperationId {
         if let Some(peer) = peer {
             self.peers.hold(peer);
         }
@@ -251,7 +257,7 @@ impl Machine {
                 option,
             });
         }
-        let kind = Kind::Send { message, buffer };
+        let kind = OperationKind::Send { message, buffer };
         if to == SELF {
             self.check_context(message.context)?;
             // SAFETY: valid until the operation has ended, as the caller has promised.
@@ -287,7 +293,7 @@ impl Machine {
                 "a buffer for several unexpected messages holds not even one of the longest",
             ));
         }
-        let kind = Kind::ReceiveUnexpected {
+        let kind = OperationKind::ReceiveUnexpected {
             buffer,
             several: several.then_some(0),
         };
@@ -323,7 +329,12 @@ impl Machine {
             tag,
         };
         let peer = Some(from.0).filter(|peer| *peer != SELF);
-        let id = self.begin(context, cookie, peer, Kind::ReceiveExpected { of, buffer });
+        let id = self.begin(
+            context,
+            cookie,
+            peer,
+            OperationKind::ReceiveExpected { of, buffer },
+        );
         match self.expected.take_early(of) {
             Some(bytes) => self.deliver_expected(id, buffer, &bytes),
             None => self.expected.post(of, id),
@@ -362,7 +373,7 @@ impl Machine {
                 context,
                 cookie,
                 None,
-                Kind::ReceiveUnexpected {
+                OperationKind::ReceiveUnexpected {
                     buffer: Buffer::NONE,
                     several: None,
                 },
@@ -370,7 +381,7 @@ impl Machine {
             self.end(id, result.map(|()| Outcome::Done));
             return Ok(id);
         }
-        let kind = Kind::Transfer(Box::new(Transfer {
+        let kind = OperationKind::Transfer(Box::new(Transfer {
             is_put,
             local,
             local_offset,
@@ -434,26 +445,26 @@ impl Machine {
         };
         let peer = operation.peer;
         match &mut operation.kind {
-            Kind::Send { .. } => {
+            OperationKind::Send { .. } => {
                 if let Some(peer) = peer.and_then(|peer| self.peers.get(peer)) {
                     peer.expected.retain(|other| *other != id);
                     peer.unexpected.retain(|other| *other != id);
                 }
                 self.end(id, Err(Error::Canceled));
             }
-            Kind::ReceiveUnexpected { .. } => {
+            OperationKind::ReceiveUnexpected { .. } => {
                 let context = usize::from(operation.context);
                 self.unexpected[context]
                     .receives
                     .retain(|other| *other != id);
                 self.end(id, Err(Error::Canceled));
             }
-            Kind::ReceiveExpected { of, .. } => {
+            OperationKind::ReceiveExpected { of, .. } => {
                 let of = *of;
                 self.expected.cancel(of, id);
                 self.end(id, Err(Error::Canceled));
             }
-            Kind::Transfer(transfer) => {
+            OperationKind::Transfer(transfer) => {
                 transfer.error.get_or_insert(Error::Canceled);
                 self.end_transfer_if_over(id);
             }
@@ -466,7 +477,7 @@ impl Machine {
         let Some(operation) = self.operations.get(id) else {
             return;
         };
-        let Kind::Transfer(transfer) = &mut operation.kind else {
+        let OperationKind::Transfer(transfer) = &mut operation.kind else {
             return;
         };
         let result = match &transfer.error {
@@ -555,14 +566,18 @@ impl Machine {
         for id in self.operations.of(Some(peer)) {
             let operation = self.operations.peek(id);
             let end = match operation.map(|operation| &operation.kind) {
-                Some(Kind::ReceiveExpected { of, .. }) => {
+                Some(OperationKind::ReceiveExpected { of, .. }) => {
                     let of = *of;
                     self.expected.cancel(of, id);
                     error.clone()
                 }
-                Some(Kind::Transfer(transfer)) if here && transfer.copies > 0 => Error::GivenUp,
+                Some(OperationKind::Transfer(transfer)) if here && transfer.copies > 0 => {
+                    Error::GivenUp
+                }
                 // It may have been canceled, or have failed, before.
-                Some(Kind::Transfer(transfer)) => transfer.error.as_ref().unwrap_or(error).clone(),
+                Some(OperationKind::Transfer(transfer)) => {
+                    transfer.error.as_ref().unwrap_or(error).clone()
+                }
                 _ => error.clone(),
             };
             self.end(id, Err(end));
@@ -643,7 +658,7 @@ impl Machine {
         let all = self.operations.of(None).into_iter();
         let is_copied = |id: &OperationId| {
             let kind = self.operations.peek(*id).map(|operation| &operation.kind);
-            matches!(kind, Some(Kind::Transfer(transfer)) if transfer.copies > 0)
+            matches!(kind, Some(OperationKind::Transfer(transfer)) if transfer.copies > 0)
         };
         all.filter(is_copied).count()
     }

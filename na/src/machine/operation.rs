@@ -80,7 +80,7 @@ pub(crate) struct Transfer {
 }
 
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum OperationKind {
     /// A message that the transport has not taken yet.
     Send {
         message: super::MessageHeader,
@@ -99,7 +99,7 @@ pub(crate) enum Kind {
     Transfer(Box<Transfer>),
 }
 
-impl Kind {
+impl OperationKind {
     /// A transfer that ends with an error as soon as it can.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self, Self::Transfer(transfer) if transfer.error.is_some())
@@ -113,7 +113,7 @@ pub(crate) struct Operation {
     pub(crate) cookie: u64,
     /// `None` for receives of unexpected messages.
     pub(crate) peer: Option<Rank>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: OperationKind,
 }
 
 /// All operations of a process that have not ended.
@@ -129,7 +129,7 @@ impl Operations {
         context: u8,
         cookie: u64,
         peer: Option<Rank>,
-        kind: Kind,
+        kind: OperationKind,
     ) -> OperationId {
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;

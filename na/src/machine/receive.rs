@@ -3,7 +3,7 @@
 use conduit_core::ni::Rank;
 use conduit_portals::transport::fragment::{Failure, FragmentHandler};
 
-use super::operation::{Buffer, Kind, Match, OperationId};
+use super::operation::{Buffer, Match, OperationId, OperationKind};
 use super::peers::Answer;
 use super::send::Source;
 use super::wire::{Header, Request, Status};
@@ -102,7 +102,7 @@ impl Machine {
                 match self.expected.take_receive(of) {
                     Some(id) => {
                         let kind = self.operations.peek(id).map(|operation| &operation.kind);
-                        if let Some(Kind::ReceiveExpected { buffer, .. }) = kind {
+                        if let Some(OperationKind::ReceiveExpected { buffer, .. }) = kind {
                             let buffer = *buffer;
                             self.deliver_expected(id, buffer, bytes);
                         }
@@ -137,7 +137,7 @@ impl Machine {
             return;
         };
         let cookie = operation.cookie;
-        let Kind::ReceiveUnexpected { buffer, several } = &mut operation.kind else {
+        let OperationKind::ReceiveUnexpected { buffer, several } = &mut operation.kind else {
             return;
         };
         let offset = several.unwrap_or(0);
@@ -359,7 +359,7 @@ impl Machine {
         let Some(operation) = self.operations.get(id) else {
             return;
         };
-        let Kind::Transfer(transfer) = &mut operation.kind else {
+        let OperationKind::Transfer(transfer) = &mut operation.kind else {
             return;
         };
         let end = position.checked_add(bytes.len() as u64);
@@ -391,7 +391,7 @@ impl Machine {
         if operation.peer != Some(from) {
             return;
         }
-        if let Kind::Transfer(transfer) = &mut operation.kind {
+        if let OperationKind::Transfer(transfer) = &mut operation.kind {
             transfer.requests = transfer.requests.saturating_sub(1);
             // Answers of one operation come in any order; while one is missing, it counts as that
             // of a copy.
@@ -525,7 +525,7 @@ impl FragmentHandler for Machine {
             Source::Message { .. } => {}
             Source::Put { operation, .. } => {
                 if let Some(found) = self.operations.get(operation)
-                    && let Kind::Transfer(transfer) = &mut found.kind
+                    && let OperationKind::Transfer(transfer) = &mut found.kind
                 {
                     transfer.reading -= 1;
                     self.end_transfer_if_over(operation);

@@ -7,7 +7,7 @@ use conduit_portals::transport::fragment::{Fragment, MAX_TINY, Payload, Refused}
 use conduit_portals::transport::open::OpenTransport;
 
 use super::memory::Segments;
-use super::operation::{Kind, OperationId};
+use super::operation::{OperationId, OperationKind};
 use super::peers::{Answer, INITIAL_CREDITS, Peer};
 use super::wire::{self, Header, MemoryKey, Request, Status};
 use super::{MAX_REQUESTS, Machine, Outcome};
@@ -164,7 +164,9 @@ impl Machine {
         let id = *queue(peer, is_expected).front()?;
         let operation = self.operations.peek(id);
         let sends = operation.and_then(|operation| match operation.kind {
-            Kind::Send { message, buffer } => Some((message.of(operation.context), buffer)),
+            OperationKind::Send { message, buffer } => {
+                Some((message.of(operation.context), buffer))
+            }
             _ => None,
         });
         let Some((header, buffer)) = sends else {
@@ -361,10 +363,10 @@ impl Machine {
         }
         let id = *peer.transfers.front()?;
         let kind = self.operations.peek(id).map(|operation| &operation.kind);
-        let Some(Kind::Transfer(transfer)) = kind.filter(|kind| !kind.has_failed()) else {
+        let Some(OperationKind::Transfer(transfer)) = kind.filter(|kind| !kind.has_failed()) else {
             peer.transfers.pop_front();
             if let Some(operation) = self.operations.get(id)
-                && let Kind::Transfer(transfer) = &mut operation.kind
+                && let OperationKind::Transfer(transfer) = &mut operation.kind
             {
                 transfer.queued = false;
             }
@@ -435,7 +437,7 @@ impl Machine {
         peer.requests += 1;
         peer.transfers.pop_front();
         if let Some(operation) = self.operations.get(id)
-            && let Kind::Transfer(transfer) = &mut operation.kind
+            && let OperationKind::Transfer(transfer) = &mut operation.kind
         {
             transfer.requested += count as u64;
             transfer.requests += 1;

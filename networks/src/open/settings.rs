@@ -1,23 +1,23 @@
 //! The settings of networks whose peers come and go.
 
-use settings::Kind;
+use settings::ValueKind;
 
 settings::group! {
     /// The settings of NA: of its networks together, and of its messages.
     pub struct OpenSettings, acts [na];
 
-    "CONDUIT_NA_UNAUTHENTICATED" unauthenticated: bool = false, Kind::Bool,
+    "CONDUIT_NA_UNAUTHENTICATED" unauthenticated: bool = false, ValueKind::Bool,
         warning "NA over UDP or libfabric: whoever can send this process packets can connect to it, read and write the memory it registers",
         "NA over UDP or libfabric without a key: whoever can send this process packets is trusted";
-    "CONDUIT_NA_MAX_PEERS" max_peers: u32 = 65_536, Kind::integer(1, 65_536),
+    "CONDUIT_NA_MAX_PEERS" max_peers: u32 = 65_536, ValueKind::integer(1, 65_536),
         "processes that an NA class may know at a time; others are not answered";
-    "CONDUIT_NA_WINDOW" window: u32 = 32, Kind::integer(2, 4096),
+    "CONDUIT_NA_WINDOW" window: u32 = 32, ValueKind::integer(2, 4096),
         "unexpected messages of one process that may wait in an NA class for a receive; its further ones wait where they are sent";
-    "CONDUIT_NA_RING" ring: usize = 32 << 10, Kind::bytes(4 << 10, 4 << 20, 1),
+    "CONDUIT_NA_RING" ring: usize = 32 << 10, ValueKind::bytes(4 << 10, 4 << 20, 1),
         "bytes of the rings between two processes of a host, rounded up to a power of two";
-    "CONDUIT_NA_COPY" copy: bool = true, Kind::Bool,
+    "CONDUIT_NA_COPY" copy: bool = true, ValueKind::Bool,
         "let processes of a host copy transfers between each other's memory, where the system allows it; without, they go through the rings";
-    "CONDUIT_NA_DEAD_TIME" dead_time: u32 = 30_000, Kind::integer(100, settings::MOST_TIME),
+    "CONDUIT_NA_DEAD_TIME" dead_time: u32 = 30_000, ValueKind::integer(100, settings::MOST_TIME),
         "milliseconds after which a process that answers nothing over UDP or libfabric is dead for NA";
 }
 

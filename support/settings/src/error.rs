@@ -1,6 +1,6 @@
 //! What can be wrong with the settings that a user gave.
 
-use super::kind::Kind;
+use super::kind::ValueKind;
 use std::fmt::{self, Display, Formatter};
 
 /// A setting that ends the job before it starts.
@@ -41,7 +41,7 @@ pub enum SettingsError {
 }
 
 impl SettingsError {
-    pub(super) fn invalid(name: &'static str, value: String, kind: Kind) -> Self {
+    pub(super) fn invalid(name: &'static str, value: String, kind: ValueKind) -> Self {
         Self::Invalid {
             name,
             value,

@@ -1,6 +1,6 @@
 //! A table of settings with their values, and what is made of several.
 
-use crate::{Kind, SettingsError, Value};
+use crate::{SettingsError, Value, ValueKind};
 
 /// One setting, with everything that reading, checking and printing it needs but its place.
 #[derive(Debug)]
@@ -8,7 +8,7 @@ pub struct Row {
     /// The environment variable.
     pub name: &'static str,
     /// What it takes.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// What happens while it has no value; empty where the default is a value.
     pub unset: &'static str,
     /// Said to the user who sets it; empty for none.
@@ -86,12 +86,10 @@ pub trait Group {
 ///     /// Settings of tea.
 ///     pub struct Settings, acts [all], check Settings::agree;
 ///
-///     "CONDUIT_SUGAR" sugar: u32 = 2, settings::Kind::integer(0, 10),
-///         "lumps of sugar", is SameOnAllRanks;
-///     "CONDUIT_MILK" milk: Option<String> = None, settings::Kind::Text("the name of an animal"),
-///         unset "whatever is there", warning "milk is taken on purpose",
-///         "whose milk is taken", acts [udp, ofi] and "shm: at breakfast", is ForTests;
-/// }
+/// "CONDUIT_SUGAR" sugar: u32 = 2, settings::ValueKind::integer(0, 10), "lumps of sugar", is
+/// SameOnAllRanks; "CONDUIT_MILK" milk: Option<String> = None, settings::ValueKind::Text("the name
+/// of an animal"), unset "whatever is there", warning "milk is taken on purpose", "whose milk is
+/// taken", acts [udp, ofi] and "shm: at breakfast", is ForTests; }
 ///
 /// impl Settings {
 ///     fn agree(&self) -> Result<(), settings::SettingsError> {
@@ -108,9 +106,10 @@ pub trait Group {
 /// # }
 /// ```
 ///
-/// An entry has the variable, the field with its type and default, what is [accepted](crate::Kind), what happens while it is unset if
-/// the default is none, what its user is warned of, if anything, its meaning, where it acts if not where the group does, and
-/// an [`Attribute`](crate::Attribute), which the texts for users say as well.
+/// An entry has the variable, the field with its type and default, what is
+/// [accepted](crate::ValueKind), what happens while it is unset if the default is none, what its
+/// user is warned of, if anything, its meaning, where it acts if not where the group does, and an
+/// [`Attribute`](crate::Attribute), which the texts for users say as well.
 #[macro_export]
 macro_rules! group {
     (@networks $group:tt [$($own:ident),+]) => { $crate::group!(@networks [$($own),+]) };

@@ -7,7 +7,7 @@ use super::Percent;
 
 /// What a setting takes.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum ValueKind {
     /// A decimal integer.
     Integer {
         /// From here.
@@ -69,7 +69,7 @@ const FALSE: [&str; 5] = ["0", "n", "no", "false", "off"];
 /// Powers of 1024 by their letter.
 const UNITS: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
 
-impl Kind {
+impl ValueKind {
     /// An integer from `least` to `most`.
     pub const fn integer(least: u32, most: u32) -> Self {
         Self::Integer {
@@ -160,7 +160,7 @@ impl Kind {
 }
 
 /// What is accepted, as an error message and the documentation say it.
-impl Display for Kind {
+impl Display for ValueKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Integer { least, most, zero } => {
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn signals_have_names_and_numbers() {
-        let kind = Kind::Signal(&[("USR1", 10), ("HUP", 1)]);
+        let kind = ValueKind::Signal(&[("USR1", 10), ("HUP", 1)]);
         for text in ["USR1", "SIGUSR1", "sigusr1", " 10 "] {
             assert_eq!(kind.parse(text), Some(Value::Text("USR1".into())), "{text}");
         }
@@ -334,7 +334,7 @@ mod tests {
         #[test]
         fn bytes_print_as_they_are_read(bytes in 0..=i64::MAX as u64, shift in 0..50_u32) {
             let value = Value::Bytes(bytes >> shift << shift);
-            let kind = Kind::bytes(0, i64::MAX as u64, 1);
+            let kind = ValueKind::bytes(0, i64::MAX as u64, 1);
             prop_assert_eq!(kind.parse(&value.to_string()), Some(value));
         }
     }

@@ -14,7 +14,7 @@ mod print;
 
 pub use error::{SettingsError, Warning};
 pub use group::{Attribute, Group, Origins, Row};
-pub use kind::{Field, Kind, MOST_BYTES, MOST_TIME, Value};
+pub use kind::{Field, MOST_BYTES, MOST_TIME, Value, ValueKind};
 pub use percent::Percent;
 pub use print::{Description, Table};
 

@@ -10,7 +10,7 @@ use crate::host::{
 use crate::machine::bulk::{For, Origin};
 use crate::machine::link::Entry;
 use crate::machine::timeout::Timeout;
-use crate::machine::wire::{Body, Content, Header, Kind, Protocol, Sent, What};
+use crate::machine::wire::{Body, Content, FrameKind, Header, Protocol, Sent, What};
 use crate::machine::{Limits, Machine, Node};
 
 /// The node that most messages come from. There are three; the machine's own is node 0.
@@ -82,7 +82,7 @@ pub(in crate::machine) const NOTHING: Sent<'_> = Sent {
     content: Content::Eager(&[]),
 };
 
-fn header(kind: Kind, timeout: Timeout) -> Header {
+fn header(kind: FrameKind, timeout: Timeout) -> Header {
     Header {
         kind,
         protocol: Protocol::GetMsg,
@@ -118,7 +118,7 @@ fn send(id: u64, mode: ReturnMode) -> Request<Vec<u8>> {
 fn answers_that_wait_count_against_a_node() {
     let mut machine = machine();
     let cancel = Body::Cancel { number: 0 };
-    let header = header(Kind::Cancel, Timeout::ONCE);
+    let header = header(FrameKind::Cancel, Timeout::ONCE);
     for _ in 0..8 << 14 {
         assert!(machine.take_entry(PEER, &header, &cancel).is_ok());
         machine.post(PEER, Entry::Closed(1, Protocol::GetMsg));
@@ -213,7 +213,7 @@ fn what_was_behind_a_lost_nodes_operation_is_tried() {
             number: Some(0),
             what: What::Get,
         };
-        let header = header(Kind::Open, timeout);
+        let header = header(FrameKind::Open, timeout);
         machine.take_entry(node, &header, &get).unwrap();
     }
     machine.serve(&mut Empty);

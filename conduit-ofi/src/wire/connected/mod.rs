@@ -1,4 +1,4 @@
-//! Connections over libfabric's connected endpoints (`FI_EP_MSG`), beside a [`Wire`]: what
+//! Connections over libfabric's connected endpoints (`FI_EP_MSG`), beside a [`OfiEndpoint`]: what
 //! `conduit-portals` makes lanes of ([`Connect`]).
 //!
 //! A rank has a passive endpoint, whose address all ranks learn at job start. Whoever makes a
@@ -39,7 +39,7 @@ use seal::{Seal, TAG};
 
 use crate::provider::Offer;
 use crate::wire::buffers::Buffers;
-use crate::wire::frame::{Frame, HEADER, Kind, LONG_HEADER};
+use crate::wire::frame::{Frame, FrameKind, HEADER, LONG_HEADER};
 use crate::wire::objects::Refusal;
 use crate::wire::slots::{Operation, Slots};
 use crate::wire::wait::Waiter;
@@ -48,7 +48,7 @@ use super::BATCH;
 use super::receive::deliver;
 use super::scope::Scope;
 use super::send::seal_frame;
-use super::{Addresses, SMALL, Wire};
+use super::{Addresses, OfiEndpoint, SMALL};
 use end::{CREDITS, End, RECEIVES, Stage};
 use endpoints::{Data, Endpoints, Event, MOST_DATA, Request};
 
@@ -125,7 +125,7 @@ pub struct Connected {
     small: Buffers,
     large: Buffers,
     slots: Slots,
-    wire: Wire,
+    wire: OfiEndpoint,
     /// Of the passive endpoints.
     addresses: Addresses,
     ends: Box<[Option<End>]>,
@@ -145,7 +145,7 @@ pub struct Connected {
 
 impl Connected {
     pub(crate) fn new(
-        wire: Wire,
+        wire: OfiEndpoint,
         listening: Listening,
         addresses: Addresses,
     ) -> Result<Self, Refusal> {
@@ -194,11 +194,11 @@ impl Connected {
     }
 
     /// The wire.
-    pub fn wire(&self) -> &Wire {
+    pub fn wire(&self) -> &OfiEndpoint {
         &self.wire
     }
 
-    /// [`Wire::report`], with a line for connections.
+    /// [`OfiEndpoint::report`], with a line for connections.
     pub fn report(&self, portals: &PortalsCounters, rank: Rank) -> String {
         let mut text = self.wire.report(portals, rank);
         let ConnectionCounters {
@@ -239,7 +239,7 @@ impl Connected {
     fn greeting(&mut self, peer: Rank, number: u32, first: u64) -> (Data, usize) {
         let (rank, job) = self.wire.scope.names(&());
         let frame = Frame {
-            kind: Kind::Connect,
+            kind: FrameKind::Connect,
             header: 0,
             // The lower bits.
             number: number as u16,
@@ -268,7 +268,7 @@ impl Connected {
             return None;
         }
         let (frame, _, first) = Frame::decode(&bytes[..GREETING])?;
-        let is_right = frame.kind == Kind::Connect
+        let is_right = frame.kind == FrameKind::Connect
             && frame.header == 0
             && frame.rank == peer
             && self.wire.scope.is_job(frame.job)
@@ -600,17 +600,17 @@ impl Connected {
         let (frame, _, _) = Frame::decode(&bytes[..length])?;
         end.next_in += 1;
         let channel = match frame.kind {
-            Kind::Tiny => 0,
-            Kind::Whole | Kind::First | Kind::Chunk => 1,
-            Kind::Taken => {
+            FrameKind::Tiny => 0,
+            FrameKind::Whole | FrameKind::First | FrameKind::Chunk => 1,
+            FrameKind::Taken => {
                 let taken = end::Taken::decode(frame.length)?;
                 return end.on_taken(taken).then_some(true);
             }
-            Kind::Ask => {
+            FrameKind::Ask => {
                 end.is_asked = true;
                 return Some(true);
             }
-            Kind::Ping | Kind::Pong | Kind::Bye | Kind::Connect => return None,
+            FrameKind::Ping | FrameKind::Pong | FrameKind::Bye | FrameKind::Connect => return None,
         };
         let arrived = &mut end.arrived[channel];
         if arrived.len() >= usize::from(CREDITS[channel]) {

@@ -5,12 +5,12 @@ use conduit_portals::transport::fragment::{Fragment, FragmentHandler, Payload, R
 use libfabric_sys::{FI_ADDR_UNSPEC, fi_inject, fi_send};
 use seal::TAG;
 
-use crate::wire::frame::{Frame, HEADER, Kind, LONG_HEADER};
+use crate::wire::frame::{Frame, FrameKind, HEADER, LONG_HEADER};
 use crate::wire::link::Sending;
 use crate::wire::scope::Scope;
 use crate::wire::send::{NotSent, result_of, seal_frame};
 use crate::wire::slots::Operation;
-use crate::wire::{SMALL, Wire};
+use crate::wire::{OfiEndpoint, SMALL};
 
 use super::end::{End, Stage, Taken};
 use super::{CONNECTED, Connected};
@@ -20,7 +20,7 @@ const QUEUED: usize = 256;
 
 /// Seals a frame, if frames are. A number may be used again as long as no frame with it was handed
 /// to the library.
-fn seal(wire: &mut Wire, end: &End, frame: &mut [u8]) {
+fn seal(wire: &mut OfiEndpoint, end: &End, frame: &mut [u8]) {
     if let Some(seal) = &mut wire.seal {
         seal_frame(&mut **seal, end.peer, CONNECTED | end.next_out, frame);
     }
@@ -63,7 +63,7 @@ impl Connected {
                 }
                 // Fits: at most MAX_HEADER.
                 let header = fragment.header.len() as u8;
-                self.send_small(place, Kind::Tiny, header, 0, &mut frame, length)?;
+                self.send_small(place, FrameKind::Tiny, header, 0, &mut frame, length)?;
                 if let Some(end) = &mut self.ends[place] {
                     end.credit[0] -= 1;
                     end.left[0] += 1;
@@ -86,7 +86,7 @@ impl Connected {
     pub(super) fn send_small(
         &mut self,
         place: usize,
-        kind: Kind,
+        kind: FrameKind,
         header: u8,
         bits: u64,
         bytes: &mut [u8; SMALL],
@@ -101,7 +101,7 @@ impl Connected {
         self.is_sent(place, sent)
     }
 
-    fn own_frame(&self, place: usize, kind: Kind, header: u8, bits: u64) -> Frame {
+    fn own_frame(&self, place: usize, kind: FrameKind, header: u8, bits: u64) -> Frame {
         let (rank, job) = self.wire.scope.names(&());
         let number = self.ends[place].as_ref().map_or(0, |end| end.next_out);
         Frame {
@@ -211,7 +211,7 @@ impl Connected {
         if is_due {
             let bits = owed.encode();
             if self
-                .send_small(place, Kind::Taken, 0, bits, &mut bytes, LONG_HEADER)
+                .send_small(place, FrameKind::Taken, 0, bits, &mut bytes, LONG_HEADER)
                 .is_ok()
                 && let Some(end) = &mut self.ends[place]
             {
@@ -220,7 +220,7 @@ impl Connected {
         }
         if to_ask
             && self
-                .send_small(place, Kind::Ask, 0, 0, &mut bytes, HEADER)
+                .send_small(place, FrameKind::Ask, 0, 0, &mut bytes, HEADER)
                 .is_ok()
             && let Some(end) = &mut self.ends[place]
         {
@@ -243,9 +243,9 @@ impl Connected {
                 _ => &[],
             };
             let kind = match next {
-                0 if HEADER + header.len() + left + self.wire.tag <= self.frame => Kind::Whole,
-                0 => Kind::First,
-                _ => Kind::Chunk,
+                0 if HEADER + header.len() + left + self.wire.tag <= self.frame => FrameKind::Whole,
+                0 => FrameKind::First,
+                _ => FrameKind::Chunk,
             };
             let begin = kind.header() + header.len();
             let bytes = left.min(self.frame - begin - self.wire.tag);

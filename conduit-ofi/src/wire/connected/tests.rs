@@ -422,13 +422,13 @@ fn an_intruder_is_not_taken_for_a_rank() {
 #[test]
 fn what_a_bad_rank_sends_ends_the_connection() {
     for (number, kind, bits) in [
-        (1, Kind::Tiny, 0),
-        (0, Kind::Connect, 0),
-        (0, Kind::Ping, 0),
-        (0, Kind::Bye, 0),
-        (0, Kind::Taken, 1),
-        (0, Kind::Taken, 1 << 48),
-        (0, Kind::Chunk, 0),
+        (1, FrameKind::Tiny, 0),
+        (0, FrameKind::Connect, 0),
+        (0, FrameKind::Ping, 0),
+        (0, FrameKind::Bye, 0),
+        (0, FrameKind::Taken, 1),
+        (0, FrameKind::Taken, 1 << 48),
+        (0, FrameKind::Chunk, 0),
     ] {
         libfabric_vendored::provide();
         let mut job = Job::connected(&config(&Which::Any, None));
@@ -447,13 +447,13 @@ fn what_a_bad_rank_sends_ends_the_connection() {
         assert_eq!(sent, Ok(()));
         let is_over = |job: &Job| match kind {
             // It is no fragment's.
-            Kind::Chunk => !job.above[0].failed.is_empty(),
+            FrameKind::Chunk => !job.above[0].failed.is_empty(),
             _ => job.ranks[0].counters().malformed == 1,
         };
         job.until(|job| is_over(job));
         job.until(|job| {
             let mut ends = job.ranks[0].ends.iter().flatten();
-            kind == Kind::Chunk || ends.all(|end| end.stage == Stage::Gone && end.ep.is_none())
+            kind == FrameKind::Chunk || ends.all(|end| end.stage == Stage::Gone && end.ep.is_none())
         });
     }
 }

@@ -29,7 +29,7 @@ use crate::matching::{EntryId, Hit};
 use crate::transport::Inner;
 use crate::transport::fragment::Refused;
 use crate::transport::interface::{NativeAtomic, Remote, Transport};
-use crate::transport::operation::{Completion, End, Kind, Operation};
+use crate::transport::operation::{Completion, End, Operation, OperationKind};
 use crate::transport::send::SubmitError;
 use crate::transport::state::Portals;
 use crate::transport::window::Cost;
@@ -319,7 +319,7 @@ impl<T: Transport> Inner<T> {
             true => End::Reply,
             false => End::Ack,
         };
-        let kind = Kind::Direct(end, entry);
+        let kind = OperationKind::Direct(end, entry);
         let operation = Operation::new(kind, atomic.token, atomic.target, atomic.eq);
         let id = self.portals.operations.add(operation)?;
         self.portals.direct.begin(atomic.target, entry);

@@ -7,7 +7,7 @@ use crate::matching::Bound;
 use crate::transport::Inner;
 use crate::transport::fragment::Refused;
 use crate::transport::interface::{Access, Remote, Transport};
-use crate::transport::operation::{Completion, End, Kind, Operation};
+use crate::transport::operation::{Completion, End, Operation, OperationKind};
 use crate::transport::send::SubmitError;
 
 /// The initiator's side of an operation.
@@ -104,7 +104,7 @@ impl<T: Transport> Inner<T> {
             self.complete_empty(own);
             return Some(Ok(()));
         }
-        let kind = Kind::Direct(own.end, entry);
+        let kind = OperationKind::Direct(own.end, entry);
         let operation = Operation {
             md: Some(own.md),
             memory: own.memory,

@@ -45,7 +45,7 @@ pub(super) const ENCRYPTS: u8 = 1;
 /// What a message is. Packets begin with other values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum HandshakeKind {
     Init = 0xa1,
     Challenge = 0xa2,
     Confirm = 0xa3,
@@ -92,7 +92,7 @@ pub(in super::super) struct Message {
 }
 
 impl Message {
-    pub(super) fn new(kind: Kind, what: u8, attempt: u8) -> Self {
+    pub(super) fn new(kind: HandshakeKind, what: u8, attempt: u8) -> Self {
         let mut bytes = [0; LONGEST];
         bytes[..COMMON].copy_from_slice(&[kind as u8, VERSION, what, attempt]);
         Self {
@@ -217,13 +217,13 @@ impl<'a> Received<'a> {
     pub(super) fn read(datagram: &'a [u8]) -> Option<Self> {
         let mut reader = Reader(datagram);
         let &[kind, version, what, attempt] = reader.array()?;
-        let is = |wanted: Kind| kind == wanted as u8;
+        let is = |wanted: HandshakeKind| kind == wanted as u8;
         if version != VERSION {
             let nonce = datagram.get(COMMON + 12..).and_then(<[u8]>::first_chunk);
-            return (is(Kind::Init) && datagram.len() >= INIT_LENGTH)
+            return (is(HandshakeKind::Init) && datagram.len() >= INIT_LENGTH)
                 .then_some(Self::OtherVersion { attempt, nonce });
         }
-        if is(Kind::Init) {
+        if is(HandshakeKind::Init) {
             let body = reader.array()?;
             return (datagram.len() == INIT_LENGTH).then_some(Self::Init {
                 encrypts: what & ENCRYPTS != 0,
@@ -231,7 +231,7 @@ impl<'a> Received<'a> {
                 body,
             });
         }
-        let received = if is(Kind::Challenge) {
+        let received = if is(HandshakeKind::Challenge) {
             let covered = reader.0.first_chunk()?;
             Self::Challenge {
                 covered,
@@ -243,7 +243,7 @@ impl<'a> Received<'a> {
                 cookie: reader.array()?,
                 tag: reader.array()?,
             }
-        } else if is(Kind::Confirm) {
+        } else if is(HandshakeKind::Confirm) {
             Self::Confirm {
                 attempt,
                 issued: reader.array()?,
@@ -251,22 +251,22 @@ impl<'a> Received<'a> {
                 init: reader.array()?,
                 tag: reader.array()?,
             }
-        } else if is(Kind::Accept) {
+        } else if is(HandshakeKind::Accept) {
             Self::Accept {
                 nonce: reader.array()?,
                 name: reader.array()?,
                 tag: reader.array()?,
             }
-        } else if is(Kind::Goodbye) {
+        } else if is(HandshakeKind::Goodbye) {
             Self::Goodbye {
                 name: Rank::from_le_bytes(*reader.array()?),
                 tag: reader.array()?,
             }
-        } else if is(Kind::Unknown) {
+        } else if is(HandshakeKind::Unknown) {
             Self::Unknown {
                 name: Rank::from_le_bytes(*reader.array()?),
             }
-        } else if is(Kind::Refused) {
+        } else if is(HandshakeKind::Refused) {
             Self::Refused {
                 reason: Reason::of_bits(what)?,
                 attempt,

@@ -20,9 +20,9 @@
 //! does.
 //!
 //! **A session that only one side has.** A packet of no session here is answered by a short message
-//! that anybody could have made ([`Kind::Unknown`]). Whoever has a session with the sender of such a
-//! message then asks by an init. Each challenge says which session the responder has with the
-//! initiator, and its incarnation. If the session is another one or none, the initiator's has
+//! that anybody could have made ([`HandshakeKind::Unknown`]). Whoever has a session with the sender
+//! of such a message then asks by an init. Each challenge says which session the responder has with
+//! the initiator, and its incarnation. If the session is another one or none, the initiator's has
 //! ended. A session is also replaced by a confirm, if its cookie was issued after the session
 //! began: it shows that the peer, who made it, has no session any more.
 
@@ -46,7 +46,7 @@ pub(super) use crypto::Crypto;
 pub(super) use message::Message;
 
 use limits::Bucket;
-use message::{ENCRYPTS, Kind, Tag};
+use message::{ENCRYPTS, HandshakeKind, Tag};
 
 const MILLISECOND: Nanos = 1_000_000;
 /// Time until an init or confirm is sent again; it doubles up to `MOST_PAUSE`.
@@ -125,7 +125,7 @@ struct Session {
 
 /// What there is with a peer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-enum State {
+enum HandshakeState {
     #[default]
     Closed,
     Opening(Box<Opening>),
@@ -172,7 +172,7 @@ pub(super) struct Handshakes<C> {
     own: Address,
     /// After so long without an answer a peer is unreachable.
     dead_time: Nanos,
-    peers: Peers<Address, State>,
+    peers: Peers<Address, HandshakeState>,
     /// When something is due with a peer.
     timers: BTreeSet<(Nanos, Rank)>,
     spent: SpentCookies,
@@ -239,19 +239,19 @@ impl<C: Crypto> Handshakes<C> {
 
     #[inline]
     pub(super) fn is_open(&self, peer: Rank) -> bool {
-        matches!(self.peers.state(peer), Some(State::Open(_)))
+        matches!(self.peers.state(peer), Some(HandshakeState::Open(_)))
     }
 
     /// Whether there is a session or a handshake.
     pub(super) fn is_used(&self, peer: Rank) -> bool {
-        !matches!(self.peers.state(peer), None | Some(State::Closed))
+        !matches!(self.peers.state(peer), None | Some(HandshakeState::Closed))
     }
 
     /// What tells the session with the process at this address from others.
     #[cfg(test)]
     pub(super) fn session_with(&self, address: &Address) -> Option<[u8; 8]> {
         match self.peers.state(self.peers.find(address)?) {
-            Some(State::Open(session)) => Some(session.id),
+            Some(HandshakeState::Open(session)) => Some(session.id),
             _ => None,
         }
     }
@@ -262,8 +262,8 @@ impl<C: Crypto> Handshakes<C> {
             .peers
             .numbers()
             .map(|peer| match self.peers.state(peer) {
-                Some(State::Opening(_)) => size_of::<Opening>(),
-                Some(State::Open(session)) => {
+                Some(HandshakeState::Opening(_)) => size_of::<Opening>(),
+                Some(HandshakeState::Open(session)) => {
                     let check = session.check.as_ref();
                     size_of::<Session>() + check.map_or(0, |check| size_of_val(&**check))
                 }
@@ -282,14 +282,14 @@ impl<C: Crypto> Handshakes<C> {
         if let Some(peer) = self.peers.find(&address) {
             return Some(peer);
         }
-        let peer = self.peers.add(address, State::Closed)?;
+        let peer = self.peers.add(address, HandshakeState::Closed)?;
         self.crypto.set_size(self.peers.end());
         Some(peer)
     }
 
     /// Begins a handshake with a peer, unless there is one or a session.
     pub(super) fn begin(&mut self, now: Nanos, peer: Rank) {
-        if self.has_left || !matches!(self.peers.state(peer), Some(State::Closed)) {
+        if self.has_left || !matches!(self.peers.state(peer), Some(HandshakeState::Closed)) {
             return;
         }
         let Some((nonce, repeated)) = self.init(now, peer) else {
@@ -298,7 +298,7 @@ impl<C: Crypto> Handshakes<C> {
         self.counters.begun += 1;
         self.set_state(
             peer,
-            State::Opening(Box::new(Opening {
+            HandshakeState::Opening(Box::new(Opening {
                 began: now,
                 nonce,
                 repeated,
@@ -311,17 +311,17 @@ impl<C: Crypto> Handshakes<C> {
 
     /// Ends the session with a peer, or the handshake, and tells the peer of it. The number stays.
     pub(super) fn end(&mut self, peer: Rank) {
-        if let (Some(State::Open(session)), Some(&address)) =
+        if let (Some(HandshakeState::Open(session)), Some(&address)) =
             (self.peers.state(peer), self.peers.address(peer))
         {
             let label = goodbye_label(session.first);
             if let Some(tag) = self.crypto.session_tag(peer, label, &[]) {
-                let message = Message::new(Kind::Goodbye, 0, 0)
+                let message = Message::new(HandshakeKind::Goodbye, 0, 0)
                     .with(&session.name.to_le_bytes())
                     .with(&tag);
                 self.post(address, message);
                 // With another attempt, so that both are not lost for the same reason.
-                let mut again = Message::new(Kind::Goodbye, 0, 1);
+                let mut again = Message::new(HandshakeKind::Goodbye, 0, 1);
                 again = again.with(message.body());
                 self.post(address, again);
             }
@@ -385,7 +385,7 @@ impl<C: Crypto> Handshakes<C> {
         let Some(peer) = self.peers.find(to) else {
             return;
         };
-        let Some(State::Opening(opening)) = self.peers.state_mut(peer) else {
+        let Some(HandshakeState::Opening(opening)) = self.peers.state_mut(peer) else {
             return;
         };
         opening.closed_reports += 1;
@@ -406,7 +406,7 @@ impl<C: Crypto> Handshakes<C> {
         let is_opening = self
             .peers
             .find(source)
-            .is_some_and(|peer| matches!(self.peers.state(peer), Some(State::Opening(_))));
+            .is_some_and(|peer| matches!(self.peers.state(peer), Some(HandshakeState::Opening(_))));
         // If a handshake is under way, the peer may have accepted it already.
         if is_opening || self.has_left || *source == self.own || !self.bucket.take(now) {
             return;
@@ -414,13 +414,13 @@ impl<C: Crypto> Handshakes<C> {
         self.counters.hints += 1;
         // The lower bits of the count make copies that faults treat differently.
         let attempt = self.counters.hints as u8;
-        let hint = Message::new(Kind::Unknown, 0, attempt).with(&name.to_le_bytes());
+        let hint = Message::new(HandshakeKind::Unknown, 0, attempt).with(&name.to_le_bytes());
         self.post(*source, hint);
     }
 
     fn on_peer_due(&mut self, now: Nanos, peer: Rank) {
         match self.peers.state_mut(peer) {
-            Some(State::Opening(opening)) => {
+            Some(HandshakeState::Opening(opening)) => {
                 if now.saturating_sub(opening.began) >= self.dead_time {
                     return self.fail(peer, Failure::Unreachable);
                 }
@@ -430,7 +430,7 @@ impl<C: Crypto> Handshakes<C> {
                     let Some((nonce, repeated)) = self.init(now, peer) else {
                         return self.fail(peer, Failure::Unreachable);
                     };
-                    if let Some(State::Opening(opening)) = self.peers.state_mut(peer) {
+                    if let Some(HandshakeState::Opening(opening)) = self.peers.state_mut(peer) {
                         opening.nonce = nonce;
                         opening.challenged = None;
                         self.timers.insert((repeated.next, peer));
@@ -442,7 +442,7 @@ impl<C: Crypto> Handshakes<C> {
                 self.timers.insert((opening.repeated.next, peer));
                 self.post_to(peer, message);
             }
-            Some(State::Open(session)) => {
+            Some(HandshakeState::Open(session)) => {
                 let Some((_, repeated)) = session.check.as_deref_mut() else {
                     return;
                 };
@@ -463,7 +463,7 @@ impl<C: Crypto> Handshakes<C> {
         let address = *self.peers.address(peer)?;
         let nonce = self.crypto.nonce()?;
         let flags = self.flags();
-        let message = Message::new(Kind::Init, flags, 0)
+        let message = Message::new(HandshakeKind::Init, flags, 0)
             .with(&peer.to_le_bytes())
             .with(&self.crypto.incarnation().to_le_bytes())
             .with(&nonce)
@@ -494,7 +494,7 @@ impl<C: Crypto> Handshakes<C> {
     }
 
     /// Replaces the state of a peer, and its timer.
-    fn set_state(&mut self, peer: Rank, new: State) {
+    fn set_state(&mut self, peer: Rank, new: HandshakeState) {
         let Some(state) = self.peers.state_mut(peer) else {
             return;
         };
@@ -509,7 +509,7 @@ impl<C: Crypto> Handshakes<C> {
 
     /// Ends whatever there is with a peer.
     fn forget(&mut self, peer: Rank) {
-        self.set_state(peer, State::Closed);
+        self.set_state(peer, HandshakeState::Closed);
         self.crypto.forget(peer);
     }
 
@@ -533,7 +533,7 @@ impl<C: Crypto> Handshakes<C> {
     }
 }
 
-impl State {
+impl HandshakeState {
     /// The time of its timer.
     fn due(&self) -> Option<Nanos> {
         match self {

@@ -3,10 +3,10 @@
 use conduit_core::ni::Rank;
 use seal::is_same_tag;
 
-use super::message::{INIT, Init, Kind, Message, Reason, Received, Tag};
+use super::message::{HandshakeKind, INIT, Init, Message, Reason, Received, Tag};
 use super::{
-    Address, CHECK_PAUSE, COOKIE_LIFE, Crypto, ENOUGH_REFUSALS, Event, Handshakes, Nanos, Repeated,
-    SPENT, Session, State, goodbye_label,
+    Address, CHECK_PAUSE, COOKIE_LIFE, Crypto, ENOUGH_REFUSALS, Event, HandshakeState, Handshakes,
+    Nanos, Repeated, SPENT, Session, goodbye_label,
 };
 use crate::protocol::Failure;
 
@@ -100,14 +100,16 @@ impl<C: Crypto> Handshakes<C> {
             return;
         }
         let session = match known.and_then(|peer| self.peers.state(peer)) {
-            Some(State::Open(session)) => session.id,
+            Some(HandshakeState::Open(session)) => session.id,
             // The initiator may have accepted this one, so that it has begun there already.
-            Some(State::Opening(opening)) => opening.challenged.map_or([0; 8], |(_, id)| id),
+            Some(HandshakeState::Opening(opening)) => {
+                opening.challenged.map_or([0; 8], |(_, id)| id)
+            }
             _ => [0; 8],
         };
         let issued = self.stamp(now).to_le_bytes();
         let cookie = self.cookie(source, &issued, body);
-        let message = Message::new(Kind::Challenge, 0, attempt)
+        let message = Message::new(HandshakeKind::Challenge, 0, attempt)
             .with(init.nonce)
             .with(&self.crypto.incarnation().to_le_bytes())
             .with(self.crypto.share())
@@ -121,7 +123,7 @@ impl<C: Crypto> Handshakes<C> {
 
     fn refuse(&mut self, now: Nanos, source: &Address, reason: Reason, attempt: u8, nonce: &Tag) {
         if self.bucket.take(now) {
-            let message = Message::new(Kind::Refused, reason as u8, attempt).with(nonce);
+            let message = Message::new(HandshakeKind::Refused, reason as u8, attempt).with(nonce);
             self.post(*source, message);
         }
     }
@@ -168,10 +170,10 @@ impl<C: Crypto> Handshakes<C> {
             return;
         };
         let is_awaited = match self.peers.state(peer) {
-            Some(State::Opening(opening)) => {
+            Some(HandshakeState::Opening(opening)) => {
                 opening.nonce == *nonce && opening.challenged.is_none()
             }
-            Some(State::Open(session)) => session
+            Some(HandshakeState::Open(session)) => session
                 .check
                 .as_deref()
                 .is_some_and(|(asked, _)| asked == nonce),
@@ -185,7 +187,7 @@ impl<C: Crypto> Handshakes<C> {
             return;
         }
         match self.peers.state_mut(peer) {
-            Some(State::Open(session)) => {
+            Some(HandshakeState::Open(session)) => {
                 let is_restarted = session.incarnation != incarnation;
                 if !is_restarted && session.id == *theirs {
                     if let Some(check) = session.check.take() {
@@ -201,7 +203,7 @@ impl<C: Crypto> Handshakes<C> {
                     },
                 );
             }
-            Some(State::Opening(opening)) => {
+            Some(HandshakeState::Opening(opening)) => {
                 let Some(init) = opening
                     .repeated
                     .message
@@ -221,12 +223,12 @@ impl<C: Crypto> Handshakes<C> {
                     return;
                 };
                 self.crypto.install(peer, &keys);
-                let message = Message::new(Kind::Confirm, 0, 0)
+                let message = Message::new(HandshakeKind::Confirm, 0, 0)
                     .with(issued)
                     .with(cookie)
                     .with(&init)
                     .with(&C::tag_by(&keys, b"confirm ", &[]));
-                if let Some(State::Opening(opening)) = self.peers.state_mut(peer) {
+                if let Some(HandshakeState::Opening(opening)) = self.peers.state_mut(peer) {
                     self.timers.remove(&(opening.repeated.next, peer));
                     opening.challenged = Some((incarnation, C::id_of(&keys)));
                     opening.repeated = Repeated::new(message, now);
@@ -261,18 +263,18 @@ impl<C: Crypto> Handshakes<C> {
         let known = self.peers.find(source);
         match known.and_then(|peer| self.peers.state(peer)) {
             // The accept was lost.
-            Some(State::Open(session)) if !session.first && session.cookie == *cookie => {
+            Some(HandshakeState::Open(session)) if !session.first && session.cookie == *cookie => {
                 if let Some(peer) = known {
                     self.accept(peer, attempt, fields.nonce);
                 }
                 return;
             }
             // It was sent before the session began, which prevails.
-            Some(State::Open(session)) if issued <= session.began => {
+            Some(HandshakeState::Open(session)) if issued <= session.began => {
                 self.counters.stale += 1;
                 return;
             }
-            Some(State::Opening(_)) if self.crypto.share() < fields.share => return,
+            Some(HandshakeState::Opening(_)) if self.crypto.share() < fields.share => return,
             _ => {}
         }
         self.spent.advance(now / COOKIE_LIFE);
@@ -307,7 +309,7 @@ impl<C: Crypto> Handshakes<C> {
         if known.is_none() {
             self.events.push_back(Event::Joined(peer));
         }
-        if let Some(State::Open(session)) = self.peers.state(peer) {
+        if let Some(HandshakeState::Open(session)) = self.peers.state(peer) {
             let failure = match session.incarnation != fields.incarnation {
                 true => RESTARTED,
                 false => Failure::Left,
@@ -333,7 +335,10 @@ impl<C: Crypto> Handshakes<C> {
     fn open(&mut self, now: Nanos, peer: Rank, session: Session) {
         self.crypto.set_name(peer, session.name);
         let began = self.stamp(now);
-        self.set_state(peer, State::Open(Box::new(Session { began, ..session })));
+        self.set_state(
+            peer,
+            HandshakeState::Open(Box::new(Session { began, ..session })),
+        );
         self.counters.sessions += 1;
         self.events.push_back(Event::Began(peer));
     }
@@ -342,7 +347,7 @@ impl<C: Crypto> Handshakes<C> {
     fn accept(&mut self, peer: Rank, attempt: u8, nonce: &Tag) {
         let name = peer.to_le_bytes();
         if let Some(tag) = self.crypto.session_tag(peer, b"accept  ", &[&name]) {
-            let message = Message::new(Kind::Accept, 0, attempt)
+            let message = Message::new(HandshakeKind::Accept, 0, attempt)
                 .with(nonce)
                 .with(&name)
                 .with(&tag);
@@ -351,7 +356,7 @@ impl<C: Crypto> Handshakes<C> {
     }
 
     fn on_accept(&mut self, now: Nanos, peer: Rank, nonce: &Tag, name: &[u8; 4], tag: &Tag) {
-        let Some(State::Opening(opening)) = self.peers.state(peer) else {
+        let Some(HandshakeState::Opening(opening)) = self.peers.state(peer) else {
             return;
         };
         let Some((incarnation, id)) = opening.challenged.filter(|_| opening.nonce == *nonce) else {
@@ -379,7 +384,7 @@ impl<C: Crypto> Handshakes<C> {
         if self.peers.address(name) != Some(source) {
             return;
         }
-        let Some(State::Open(session)) = self.peers.state(name) else {
+        let Some(HandshakeState::Open(session)) = self.peers.state(name) else {
             return;
         };
         let label = goodbye_label(!session.first);
@@ -396,7 +401,7 @@ impl<C: Crypto> Handshakes<C> {
         let Some(peer) = self.peers.find(source) else {
             return;
         };
-        let Some(State::Open(session)) = self.peers.state(peer) else {
+        let Some(HandshakeState::Open(session)) = self.peers.state(peer) else {
             return;
         };
         let is_early = now.saturating_sub(session.checked) < CHECK_PAUSE;
@@ -408,7 +413,7 @@ impl<C: Crypto> Handshakes<C> {
         };
         self.counters.checks += 1;
         self.timers.insert((repeated.next, peer));
-        if let Some(State::Open(session)) = self.peers.state_mut(peer) {
+        if let Some(HandshakeState::Open(session)) = self.peers.state_mut(peer) {
             session.checked = now;
             session.check = Some(Box::new((nonce, repeated)));
         }
@@ -418,7 +423,7 @@ impl<C: Crypto> Handshakes<C> {
         let Some(peer) = self.peers.find(source) else {
             return;
         };
-        let Some(State::Opening(opening)) = self.peers.state_mut(peer) else {
+        let Some(HandshakeState::Opening(opening)) = self.peers.state_mut(peer) else {
             return;
         };
         // After a challenge it answers an attempt that was corrupted.

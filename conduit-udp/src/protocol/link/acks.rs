@@ -5,7 +5,7 @@ use super::burst::Burst;
 use crate::protocol::config::{Config, MIN_PACKET};
 use crate::protocol::contract::{Nanos, Seal};
 use crate::protocol::packet::{
-    ACKS, ACKS_BEGIN, CHANNEL_ACK, FLAG_COMMAND, FLAG_DATA, Kind, OVERHEAD, Writer,
+    ACKS, ACKS_BEGIN, CHANNEL_ACK, FLAG_COMMAND, FLAG_DATA, OVERHEAD, PacketKind, Writer,
 };
 use crate::protocol::sequence;
 
@@ -40,7 +40,7 @@ impl Link {
         }
         self.ack_state.on_sent();
         self.advertised_credits = credits;
-        burst.finish(self, config, Kind::Nothing, acks.flags, acks.length);
+        burst.finish(self, config, PacketKind::Nothing, acks.flags, acks.length);
     }
 
     /// Acknowledgements were sent with a segment.

@@ -3,7 +3,7 @@
 use super::Link;
 use crate::protocol::config::Config;
 use crate::protocol::contract::{FragmentHandler, Nanos, Seal, TAG, Transmit, ZeroCopy};
-use crate::protocol::packet::{HEADER, Header, Kind, OVERHEAD};
+use crate::protocol::packet::{HEADER, Header, OVERHEAD, PacketKind};
 
 /// Packets that one call may send (Linux: `UDP_MAX_SEGMENTS`).
 const MAX_PACKETS: usize = 64;
@@ -106,7 +106,7 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
         &mut self,
         link: &mut Link,
         config: &Config,
-        (kind, flags): (Kind, u8),
+        (kind, flags): (PacketKind, u8),
         body: usize,
         source: ZeroCopySource,
         bytes: &[u8],
@@ -141,7 +141,7 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
         &mut self,
         link: &mut Link,
         config: &Config,
-        kind: Kind,
+        kind: PacketKind,
         flags: u8,
         body: usize,
     ) -> bool {

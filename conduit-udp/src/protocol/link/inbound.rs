@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::protocol::config::MAX_WINDOW;
-use crate::protocol::packet::{Kind, MAX_WORDS};
+use crate::protocol::packet::{MAX_WORDS, PacketKind};
 
 const WORDS: usize = MAX_WINDOW as usize / 64;
 /// Bytes of memory that a buffered segment takes besides its own, roughly.
@@ -36,7 +36,7 @@ pub(crate) struct Budget {
 /// A buffered segment: its kind, and what follows its number.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    pub(crate) kind: Kind,
+    pub(crate) kind: PacketKind,
     pub(crate) bytes: Box<[u8]>,
 }
 
@@ -163,7 +163,7 @@ impl Inbound {
     pub(crate) fn keep(
         &mut self,
         sequence: u64,
-        kind: Kind,
+        kind: PacketKind,
         bytes: &[u8],
         link_bytes: usize,
         budget: &mut Budget,

@@ -19,7 +19,7 @@ const PACKET_THRESHOLD: u64 = 3;
 const WORDS: usize = MAX_WINDOW as usize / 64;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum SegmentState {
     #[default]
     Sent,
     Lost,
@@ -47,7 +47,7 @@ struct Slot {
     at: u32,
     index: u32,
     length: u16,
-    state: State,
+    state: SegmentState,
     /// Transmissions, at most 255.
     sends: u8,
 }
@@ -214,7 +214,7 @@ impl Outbound {
             at: content.at,
             index: content.index,
             length: content.length,
-            state: State::Sent,
+            state: SegmentState::Sent,
             sends: 1,
         };
         self.in_flight += u32::from(content.length);
@@ -255,7 +255,7 @@ impl Outbound {
         slot.sent_at = now;
         slot.order = order;
         slot.number = number as u32;
-        slot.state = State::Sent;
+        slot.state = SegmentState::Sent;
         slot.sends = slot.sends.saturating_add(1);
         let length = slot.length;
         self.in_flight += u32::from(length);
@@ -292,7 +292,7 @@ impl Outbound {
             self.base += 1;
             let slot = *self.slot(sequence);
             progress.released = Some(slot.content());
-            if slot.state == State::Acknowledged {
+            if slot.state == SegmentState::Acknowledged {
                 self.clear_bit(sequence);
             } else {
                 self.take(sequence, slot, newest_packet, &mut progress, &mut newest);
@@ -325,12 +325,13 @@ impl Outbound {
                     bits &= bits - 1;
                     let slot = *self.slot(sequence);
                     self.take(sequence, slot, newest_packet, &mut progress, &mut newest);
-                    self.slot_mut(sequence).state = State::Acknowledged;
+                    self.slot_mut(sequence).state = SegmentState::Acknowledged;
                     each(slot.content());
                 }
             }
             // The first missing one may have been acknowledged by an older packet meanwhile.
-            while self.base < self.next && self.slot(self.base).state == State::Acknowledged {
+            while self.base < self.next && self.slot(self.base).state == SegmentState::Acknowledged
+            {
                 let sequence = self.base;
                 progress.released = Some(self.slot(sequence).content());
                 self.base += 1;
@@ -390,7 +391,7 @@ impl Outbound {
             return false;
         }
         self.timed_from = now;
-        if self.slot(self.base).state == State::Sent {
+        if self.slot(self.base).state == SegmentState::Sent {
             self.lose(self.base);
         }
         true
@@ -432,7 +433,7 @@ impl Outbound {
     ) {
         progress.segments += 1;
         progress.bytes += u32::from(slot.length);
-        if slot.state == State::Sent {
+        if slot.state == SegmentState::Sent {
             self.in_flight -= u32::from(slot.length);
         } else {
             self.unmark_lost(sequence);
@@ -452,7 +453,7 @@ impl Outbound {
 
     fn lose(&mut self, sequence: u64) {
         let slot = self.slot_mut(sequence);
-        slot.state = State::Lost;
+        slot.state = SegmentState::Lost;
         let length = slot.length;
         self.in_flight -= u32::from(length);
         let (word, bit) = place(sequence);
@@ -475,7 +476,7 @@ impl Outbound {
             let low = self.log[self.log_front as usize & (self.log.len() - 1)];
             if let Some(sequence) = self.under_way(low) {
                 let slot = self.slot(sequence);
-                if slot.state == State::Sent && slot.order == self.log_front as u32 {
+                if slot.state == SegmentState::Sent && slot.order == self.log_front as u32 {
                     return true;
                 }
             }

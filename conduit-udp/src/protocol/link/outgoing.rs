@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use conduit_core::ni::Rank;
 
 use crate::protocol::contract::{FragmentHandler, MAX_HEADER};
-use crate::protocol::packet::{ACKS, CHUNK, FIRST, FRAGMENT, Kind, OVERHEAD, Writer};
+use crate::protocol::packet::{ACKS, CHUNK, FIRST, FRAGMENT, OVERHEAD, PacketKind, Writer};
 use crate::protocol::sequence;
 
 /// How fragments are cut into segments. All full segments have the same length.
@@ -182,10 +182,10 @@ impl Outgoing {
         into: &mut [u8],
         peer: Rank,
         handler: &mut impl FragmentHandler,
-    ) -> Kind {
+    ) -> PacketKind {
         let Some(fragment) = self.fragments.get(number.wrapping_sub(self.front) as usize) else {
             debug_assert!(false, "a segment of a fragment that is gone");
-            return Kind::Nothing;
+            return PacketKind::Nothing;
         };
         let header = fragment.header();
         let bytes = into.len();
@@ -200,7 +200,7 @@ impl Outgoing {
                 0,
                 writer.space(fragment.length as usize),
             );
-            Kind::Fragment
+            PacketKind::Fragment
         } else if index == 0 {
             writer.bytes(&fragment.length.to_le_bytes());
             writer.bytes(&(geometry.chunk() as u16).to_le_bytes());
@@ -212,11 +212,11 @@ impl Outgoing {
                 0,
                 writer.space(geometry.first(header.len())),
             );
-            Kind::First
+            PacketKind::First
         } else {
             let offset = geometry.first(header.len()) + (index as usize - 1) * geometry.chunk();
             handler.read(peer, fragment.token, offset, writer.space(bytes - CHUNK));
-            Kind::Chunk
+            PacketKind::Chunk
         }
     }
 
@@ -324,7 +324,7 @@ mod tests {
                 prop_assert_eq!(offset, came);
                 prop_assert!(bytes.iter().zip(offset..).all(|(&byte, at)| byte == (at % 251) as u8));
                 came += bytes.len();
-                if kind != Kind::Fragment {
+                if kind != PacketKind::Fragment {
                     prop_assert_eq!(assembly.ends(sequence).is_some(), piece.last);
                 }
                 sequence += 1;

@@ -7,7 +7,8 @@ use crate::protocol::bundle::Bundle;
 use crate::protocol::config::Config;
 use crate::protocol::contract::{FragmentHandler, Nanos};
 use crate::protocol::packet::{
-    Acks, Data, FLAG_COMMAND, FLAG_DATA, FLAG_IMMEDIATE_ACK, Header, Kind, OVERHEAD, PROBE, Reader,
+    Acks, Data, FLAG_COMMAND, FLAG_DATA, FLAG_IMMEDIATE_ACK, Header, OVERHEAD, PROBE, PacketKind,
+    Reader,
 };
 use crate::protocol::sequence;
 
@@ -49,8 +50,8 @@ impl Link {
             contents.news = true;
         }
         let channel = match header.kind {
-            Kind::Nothing => return Ok(contents),
-            Kind::Probe => {
+            PacketKind::Nothing => return Ok(contents),
+            PacketKind::Probe => {
                 let stamp = reader.u64().ok_or(SHORT)?;
                 let size = body.len() + OVERHEAD;
                 self.unanswered_probes[usize::from(size > TINY_PROBE)] = Some(UnansweredProbe {
@@ -59,7 +60,7 @@ impl Link {
                 });
                 return Ok(contents);
             }
-            Kind::ProbeReply => {
+            PacketKind::ProbeReply => {
                 let (stamp, size) = (reader.u64().ok_or(SHORT)?, reader.u16().ok_or(SHORT)?);
                 if let Some(elapsed) = now.checked_sub(stamp) {
                     self.rtt.sample(now, elapsed, 0);
@@ -70,8 +71,8 @@ impl Link {
                 contents.news = true;
                 return Ok(contents);
             }
-            Kind::Bundle => COMMAND,
-            Kind::Fragment | Kind::First | Kind::Chunk => DATA,
+            PacketKind::Bundle => COMMAND,
+            PacketKind::Fragment | PacketKind::First | PacketKind::Chunk => DATA,
         };
         let low = reader.u24().ok_or(SHORT)?;
         contents.segment = true;
@@ -196,7 +197,7 @@ impl Link {
         &mut self,
         channel: usize,
         sequence: u64,
-        kind: Kind,
+        kind: PacketKind,
         bytes: &[u8],
         budget: &mut Budget,
         handler: &mut impl FragmentHandler,
@@ -227,7 +228,7 @@ impl Link {
         &mut self,
         channel: usize,
         sequence: u64,
-        kind: Kind,
+        kind: PacketKind,
         bytes: &[u8],
         budget: &mut Budget,
     ) -> bool {
@@ -278,7 +279,7 @@ impl Link {
         &mut self,
         channel: usize,
         sequence: u64,
-        kind: Kind,
+        kind: PacketKind,
         bytes: &[u8],
         handler: &mut impl FragmentHandler,
     ) -> Result<bool, &'static str> {

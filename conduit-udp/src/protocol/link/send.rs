@@ -11,7 +11,7 @@ use crate::protocol::contract::{
     Fragment, FragmentHandler, MAX_HEADER, MAX_TINY, Nanos, Payload, Refused, Seal,
 };
 use crate::protocol::packet::{
-    ACKS, CHUNK, FLAG_IMMEDIATE_ACK, Kind, OVERHEAD, PROBE, PROBE_REPLY, Writer,
+    ACKS, CHUNK, FLAG_IMMEDIATE_ACK, OVERHEAD, PROBE, PROBE_REPLY, PacketKind, Writer,
 };
 use crate::protocol::sequence;
 
@@ -254,7 +254,7 @@ impl Link {
             }
             self.counters.segments_sent += 1;
             self.on_acks_sent(acks);
-            if !burst.finish(self, config, Kind::Bundle, acks.flags, body_length) {
+            if !burst.finish(self, config, PacketKind::Bundle, acks.flags, body_length) {
                 break;
             }
         }
@@ -364,7 +364,7 @@ impl Link {
                     content.at,
                     writer.space(usize::from(content.length) - BUNDLE),
                 );
-                Kind::Bundle
+                PacketKind::Bundle
             };
             if burst.packets == 0 {
                 self.on_acks_sent(acks);
@@ -414,7 +414,7 @@ impl Link {
             length,
             at: 0,
         };
-        let kind = (Kind::Chunk, acks.flags | flag);
+        let kind = (PacketKind::Chunk, acks.flags | flag);
         burst.finish_zero_copy(self, config, kind, acks.length + CHUNK, source, bytes)
     }
 
@@ -432,7 +432,7 @@ impl Link {
             burst.finish(
                 self,
                 config,
-                Kind::ProbeReply,
+                PacketKind::ProbeReply,
                 acks.flags,
                 acks.length + PROBE_REPLY,
             );
@@ -449,7 +449,7 @@ impl Link {
         let body = &mut burst.body()[..length];
         body[..PROBE].copy_from_slice(&now.to_le_bytes());
         body[PROBE..].fill(0);
-        burst.finish(self, config, Kind::Probe, 0, length);
+        burst.finish(self, config, PacketKind::Probe, 0, length);
         self.counters.probes += 1;
         self.liveness.on_sent(now);
     }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::reference::Random;
-use crate::protocol::packet::{Header, Kind, OVERHEAD};
+use crate::protocol::packet::{Header, OVERHEAD, PacketKind};
 use crate::protocol::{
     Config, Endpoint, Failure, Fragment, FragmentHandler, Nanos, Payload, Received, Seal,
 };
@@ -90,14 +90,14 @@ impl FragmentHandler for Careful {
 /// A packet that is nearly right, `number` its packet number.
 fn packet(random: &mut Random, number: u64) -> Vec<u8> {
     let kinds = [
-        Kind::Nothing,
-        Kind::Bundle,
-        Kind::Fragment,
-        Kind::First,
-        Kind::Chunk,
-        Kind::Chunk,
-        Kind::Probe,
-        Kind::ProbeReply,
+        PacketKind::Nothing,
+        PacketKind::Bundle,
+        PacketKind::Fragment,
+        PacketKind::First,
+        PacketKind::Chunk,
+        PacketKind::Chunk,
+        PacketKind::Probe,
+        PacketKind::ProbeReply,
     ];
     let kind = kinds[random.below(8) as usize];
     let mut flags = random.below(16) as u8;
@@ -128,9 +128,9 @@ fn packet(random: &mut Random, number: u64) -> Vec<u8> {
         }
     }
     match kind {
-        Kind::Nothing => {}
-        Kind::Probe => body.extend(random.next().to_le_bytes()),
-        Kind::ProbeReply => {
+        PacketKind::Nothing => {}
+        PacketKind::Probe => body.extend(random.next().to_le_bytes()),
+        PacketKind::ProbeReply => {
             body.extend(random.below(1 << 30).to_le_bytes());
             body.extend((random.next() as u16).to_le_bytes());
         }
@@ -138,23 +138,23 @@ fn packet(random: &mut Random, number: u64) -> Vec<u8> {
     }
     let some = random.below(40) as usize;
     match kind {
-        Kind::Bundle => {
+        PacketKind::Bundle => {
             for _ in 0..random.below(4) {
                 let (header, payload) = (random.below(10) as u8, random.below(20) as u8);
                 body.extend([header, payload, 0]);
                 body.resize(body.len() + usize::from(header + payload), 7);
             }
         }
-        Kind::Fragment => {
+        PacketKind::Fragment => {
             body.push(some as u8 / 2);
             body.resize(body.len() + some, 7);
         }
-        Kind::First => {
+        PacketKind::First => {
             body.extend((random.below(200) as u32).to_le_bytes());
             body.extend([20, 0, some as u8 / 2]);
             body.resize(body.len() + some, 7);
         }
-        Kind::Chunk => body.resize(
+        PacketKind::Chunk => body.resize(
             body.len() + if random.in_thousand(900) { 20 } else { some },
             7,
         ),

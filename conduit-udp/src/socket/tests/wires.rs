@@ -10,7 +10,7 @@ use crate::protocol::{
     Config, Endpoint, Failure, Fragment, FragmentHandler, Nanos, Payload, Refused, Seal, TAG,
     Transmit,
 };
-use crate::socket::{FaultConfig, Machine, Options, Peers, Socket, UdpAddress, Wire};
+use crate::socket::{Driver, FaultConfig, Machine, Options, Peers, Socket, UdpAddress};
 use seal::{Protection, Sealer, Secret};
 
 const HEADER: usize = 16;
@@ -141,7 +141,7 @@ fn job(
     address: IpAddr,
     size: u32,
     change: impl Fn(Options) -> Options,
-) -> Vec<Wire<Plain, Sealer>> {
+) -> Vec<Driver<Plain, Sealer>> {
     wires(address, size, change, |rank| Plain {
         rank,
         queue: VecDeque::new(),
@@ -153,7 +153,7 @@ fn job(
 }
 
 /// Those of a job of two with the protocol itself.
-fn endpoints(address: IpAddr) -> [Wire<Endpoint, Sealer>; 2] {
+fn endpoints(address: IpAddr) -> [Driver<Endpoint, Sealer>; 2] {
     let endpoint = |rank| {
         Endpoint::new(Config {
             rank,
@@ -171,7 +171,7 @@ fn wires<M: Machine>(
     size: u32,
     change: impl Fn(Options) -> Options,
     machine: impl Fn(Rank) -> M,
-) -> Vec<Wire<M, Sealer>> {
+) -> Vec<Driver<M, Sealer>> {
     let sockets: Vec<Socket> = (0..size).map(|_| open(&change(options(address)))).collect();
     let addresses: Vec<UdpAddress> = sockets
         .iter()
@@ -193,7 +193,7 @@ fn wires<M: Machine>(
             let secret = Secret::from_bytes([9; 32]);
             let seal = Sealer::new(secret, Protection::Authenticate, rank, incarnations.clone());
             let peers = Peers::new(&addresses, 0);
-            Wire::new(machine(rank), seal, socket, peers, PACKET).unwrap()
+            Driver::new(machine(rank), seal, socket, peers, PACKET).unwrap()
         })
         .collect()
 }
@@ -205,12 +205,12 @@ fn copied<'a>(parts: &'a [&'a [u8]]) -> Fragment<'a> {
     }
 }
 
-fn send(wire: &mut Wire<Plain, Sealer>, peer: Rank, body: &[u8]) {
+fn send(wire: &mut Driver<Plain, Sealer>, peer: Rank, body: &[u8]) {
     wire.send(peer, &copied(&[body])).unwrap();
 }
 
 /// Makes progress until `count` fragments are there.
-fn receive(wire: &mut Wire<Plain, Sealer>, count: usize) -> Vec<(Rank, Vec<u8>)> {
+fn receive(wire: &mut Driver<Plain, Sealer>, count: usize) -> Vec<(Rank, Vec<u8>)> {
     let mut mailbox = Mailbox::default();
     while mailbox.0.len() < count {
         let before = mailbox.0.len();
@@ -279,7 +279,7 @@ fn forged(sender: Rank, number: u64) -> [u8; HEADER + TAG] {
 }
 
 /// Makes progress until so many outsiders' datagrams have come.
-fn drop_foreign(wire: &mut Wire<Endpoint, Sealer>, datagrams: u64) {
+fn drop_foreign(wire: &mut Driver<Endpoint, Sealer>, datagrams: u64) {
     let waiter = wire.waiter().unwrap();
     while wire.foreign().datagrams < datagrams {
         if !wire.progress(&mut Mailbox::default()) {
@@ -290,7 +290,7 @@ fn drop_foreign(wire: &mut Wire<Endpoint, Sealer>, datagrams: u64) {
 }
 
 /// Sends a fragment from each of two ranks to the other, which takes it.
-fn exchange([here, there]: &mut [Wire<Endpoint, Sealer>; 2]) {
+fn exchange([here, there]: &mut [Driver<Endpoint, Sealer>; 2]) {
     let mut mailboxes = [Mailbox::default(), Mailbox::default()];
     here.send(1, &copied(&[b"there"])).unwrap();
     there.send(0, &copied(&[b"back"])).unwrap();

@@ -120,7 +120,7 @@ pub enum CodecError {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum CodecState {
     New,
     Ready,
     Finalized,
@@ -152,7 +152,7 @@ enum Awaited {
 /// ```
 #[derive(Debug)]
 pub struct Codec {
-    state: State,
+    state: CodecState,
     awaited: Option<Awaited>,
     maxes: Maxes,
     kvsname: Option<String>,
@@ -173,7 +173,7 @@ impl Codec {
             value: MAX_VALUE,
         };
         Codec {
-            state: State::New,
+            state: CodecState::New,
             awaited: None,
             maxes,
             kvsname: None,
@@ -196,9 +196,11 @@ impl Codec {
             ));
         }
         match (self.state, request) {
-            (State::New, Request::Init) | (State::Ready, _) => {}
-            (State::New, _) => return Err(CodecError::OutOfOrder("before init")),
-            (State::Finalized, _) => return Err(CodecError::OutOfOrder("after finalize or abort")),
+            (CodecState::New, Request::Init) | (CodecState::Ready, _) => {}
+            (CodecState::New, _) => return Err(CodecError::OutOfOrder("before init")),
+            (CodecState::Finalized, _) => {
+                return Err(CodecError::OutOfOrder("after finalize or abort"));
+            }
         }
         let (awaited, line) = match request {
             Request::Init => {
@@ -268,7 +270,7 @@ impl Codec {
         }
         Ok(match awaited {
             Awaited::Init => {
-                self.state = State::Ready;
+                self.state = CodecState::Ready;
                 Response::Done
             }
             Awaited::Maxes => {
@@ -288,7 +290,7 @@ impl Codec {
             Awaited::AppNum => Response::Number(line.number("appnum")?),
             Awaited::Get => Response::Value(line.require("value")?.to_owned()),
             Awaited::Finalize => {
-                self.state = State::Finalized;
+                self.state = CodecState::Finalized;
                 Response::Done
             }
             Awaited::Put | Awaited::Barrier => Response::Done,
@@ -299,7 +301,7 @@ impl Codec {
     /// carry become `_` in the message, and it is cut to 512 bytes.
     pub fn abort(&mut self, code: i32, message: &str) -> String {
         const MAX_MESSAGE: usize = 512;
-        self.state = State::Finalized;
+        self.state = CodecState::Finalized;
         let mut line = format!("cmd=abort exitcode={code}");
         if !message.is_empty() {
             line.push_str(" message=");

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 use conduit_udp::protocol::{Config, Endpoint, Failure, Fragment, FragmentHandler, Payload};
-use conduit_udp::socket::{Peers, UdpAddress, Wire};
+use conduit_udp::socket::{Driver, Peers, UdpAddress};
 use seal::{Protection, Sealer, Secret};
 
 use crate::Error;
@@ -67,7 +67,7 @@ impl FragmentHandler for Ends {
 
 /// One side's wire.
 struct End {
-    wire: Wire<Endpoint, Sealer>,
+    wire: Driver<Endpoint, Sealer>,
     ends: Ends,
     peer: u32,
     waiting: Waiting,
@@ -114,7 +114,7 @@ impl End {
         );
         let endpoint = Endpoint::new(config);
         Ok(Self {
-            wire: Wire::new(endpoint, seal, socket, Peers::new(&addresses, 0), packet)
+            wire: Driver::new(endpoint, seal, socket, Peers::new(&addresses, 0), packet)
                 .map_err(failed)?,
             ends: Ends {
                 from: vec![1; BLOCK],

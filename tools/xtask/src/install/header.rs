@@ -6,9 +6,9 @@
 use clap::ValueEnum;
 
 use super::Conduit;
-use super::variant::Kind;
+use super::variant::VariantKind;
 
-pub(super) fn text(conduit: Conduit, kind: Kind) -> String {
+pub(super) fn text(conduit: Conduit, kind: VariantKind) -> String {
     let define =
         |conduit: &Conduit| format!("GASNET_CONDUIT_{}", conduit.to_string().to_uppercase());
     let unsaid: Vec<_> = Conduit::value_variants()

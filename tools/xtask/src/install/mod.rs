@@ -22,7 +22,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
 use settings::{Compilers, Release};
-use variant::{Kind, Variant};
+use variant::{Variant, VariantKind};
 
 use crate::build::{Cargo, Mode};
 
@@ -128,8 +128,9 @@ impl Install {
         let release = Release::read(cargo.root())?;
         let compilers = Compilers::new(self.cc.as_deref(), self.cxx.as_deref());
 
-        let optimised = (!self.debug_only).then_some((Kind::Optimised, self.profile.as_str()));
-        let debug = (!self.no_debug).then_some((Kind::Debug, self.debug_profile.as_str()));
+        let optimised =
+            (!self.debug_only).then_some((VariantKind::Optimised, self.profile.as_str()));
+        let debug = (!self.no_debug).then_some((VariantKind::Debug, self.debug_profile.as_str()));
         let builds: Vec<_> = optimised.into_iter().chain(debug).collect();
 
         let launchers = cargo.launchers(builds[0].1)?;
@@ -137,8 +138,8 @@ impl Install {
         variant::install_documents(&prefix, cargo.root())?;
         for (kind, profile) in builds {
             let prefix = match kind {
-                Kind::Optimised => prefix.clone(),
-                Kind::Debug => prefix.join("debug"),
+                VariantKind::Optimised => prefix.clone(),
+                VariantKind::Debug => prefix.join("debug"),
             };
             Variant {
                 kind,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::Conduit;
-use super::variant::Kind;
+use super::variant::VariantKind;
 use crate::build::Mode;
 
 /// The release of GASNet-EX whose interface is installed, as `gasnet_config.h` has it.
@@ -140,7 +140,12 @@ pub(super) const SYSTEM_LIBRARIES: &str = "-lpthread -lrt -ldl -lm";
 
 /// The variables that GASNet's README documents, and those that real build systems read besides. `GASNET_INCLUDEDIR`,
 /// `GASNET_LIBDIR` and `GASNET_RPATH` have to be defined before.
-pub(super) fn gasnet(kind: Kind, mode: Mode, conduit: Conduit, compilers: &Compilers) -> Variables {
+pub(super) fn gasnet(
+    kind: VariantKind,
+    mode: Mode,
+    conduit: Conduit,
+    compilers: &Compilers,
+) -> Variables {
     let thread = mode.to_string().to_uppercase();
     let network = conduit.to_string().to_uppercase();
     let threads = if mode == Mode::Seq {
@@ -212,7 +217,7 @@ pub(super) fn gasnet(kind: Kind, mode: Mode, conduit: Conduit, compilers: &Compi
 }
 
 /// The same for the portable tools alone.
-pub(super) fn tools(kind: Kind, mode: Mode, compilers: &Compilers) -> Variables {
+pub(super) fn tools(kind: VariantKind, mode: Mode, compilers: &Compilers) -> Variables {
     let (define, pthread) = match mode {
         Mode::Seq => ("-DGASNETT_THREAD_SINGLE", ""),
         Mode::Parsync | Mode::Par => ("-DGASNETT_THREAD_SAFE -D_REENTRANT", "-pthread"),

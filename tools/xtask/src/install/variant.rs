@@ -16,42 +16,42 @@ const CMAKE: &str = "lib/cmake/GASNet";
 
 /// Which of the two builds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum VariantKind {
     Optimised,
     Debug,
 }
 
-impl Kind {
+impl VariantKind {
     /// What tells headers which library they are compiled for.
     pub(super) fn define(self) -> &'static str {
         match self {
-            Kind::Optimised => "-DGASNET_NDEBUG",
-            Kind::Debug => "-DGASNET_DEBUG",
+            VariantKind::Optimised => "-DGASNET_NDEBUG",
+            VariantKind::Debug => "-DGASNET_DEBUG",
         }
     }
 
     /// Flags for the client's own code.
     pub(super) fn optimisation(self) -> String {
         match self {
-            Kind::Optimised => "-O3",
-            Kind::Debug => "-g",
+            VariantKind::Optimised => "-O3",
+            VariantKind::Debug => "-g",
         }
         .to_owned()
     }
 
     fn debug_info(self) -> DebugInfo {
         match self {
-            Kind::Optimised => DebugInfo::Strip,
-            Kind::Debug => DebugInfo::Keep,
+            VariantKind::Optimised => DebugInfo::Strip,
+            VariantKind::Debug => DebugInfo::Keep,
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for VariantKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Optimised => "optimised",
-            Kind::Debug => "a debug build",
+            VariantKind::Optimised => "optimised",
+            VariantKind::Debug => "a debug build",
         })
     }
 }
@@ -59,7 +59,7 @@ impl fmt::Display for Kind {
 /// A build and where it goes.
 #[derive(Debug)]
 pub(super) struct Variant<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: VariantKind,
     pub(super) profile: &'a str,
     pub(super) prefix: &'a Path,
     pub(super) modes: &'a [Mode],

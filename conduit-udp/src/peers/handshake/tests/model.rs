@@ -8,7 +8,7 @@ use conduit_core::ni::Rank;
 
 use super::toy::Toy;
 use crate::peers::address::Address;
-use crate::peers::handshake::{Event, Handshakes, State};
+use crate::peers::handshake::{Event, HandshakeState, Handshakes};
 use crate::protocol::Nanos;
 
 const MS: Nanos = 1_000_000;
@@ -87,16 +87,16 @@ impl Model {
         self.ends[end].peers.find(&address(1 - end))
     }
 
-    fn state(&self, end: usize) -> &State {
+    fn state(&self, end: usize) -> &HandshakeState {
         let state = self
             .number(end)
             .and_then(|peer| self.ends[end].peers.state(peer));
-        state.unwrap_or(&State::Closed)
+        state.unwrap_or(&HandshakeState::Closed)
     }
 
     fn session(&self, end: usize) -> Option<[u8; 8]> {
         match self.state(end) {
-            State::Open(session) => Some(session.id),
+            HandshakeState::Open(session) => Some(session.id),
             _ => None,
         }
     }
@@ -119,7 +119,7 @@ impl Model {
         }
         for end in 0..2 {
             let state = self.state(end);
-            if budget.begins > 0 && *state == State::Closed {
+            if budget.begins > 0 && *state == HandshakeState::Closed {
                 actions.push(Action::Begin(end));
             }
             if budget.restarts > 0 {
@@ -128,7 +128,7 @@ impl Model {
             if budget.closes > 0 && self.number(end).is_some() {
                 actions.push(Action::Close(end));
             }
-            if budget.packets > 0 && matches!(state, State::Open(_)) {
+            if budget.packets > 0 && matches!(state, HandshakeState::Open(_)) {
                 actions.push(Action::Packet(end));
             }
             if budget.timeouts > 0 && self.ends[end].timeout().is_some() {
@@ -204,7 +204,7 @@ impl Model {
     }
 
     fn send_packet(&mut self, end: usize) {
-        if let State::Open(session) = self.state(end) {
+        if let HandshakeState::Open(session) = self.state(end) {
             let packet = Datagram::Packet(session.name, session.id);
             self.under_way.push((1 - end, packet));
         }
@@ -253,9 +253,9 @@ impl Model {
                 continue;
             }
             let is_busy = |end| match self.state(end) {
-                State::Closed => false,
-                State::Opening(_) => true,
-                State::Open(session) => session.check.is_some(),
+                HandshakeState::Closed => false,
+                HandshakeState::Opening(_) => true,
+                HandshakeState::Open(session) => session.check.is_some(),
             };
             let agree = self.session(0) == self.session(1);
             if agree && !is_busy(0) && !is_busy(1) {

@@ -113,8 +113,8 @@ proptest! {
             for (&index, segment) in &mut segments {
                 if segment.1 != Expected::Acknowledged {
                     let state = outbound.slot(FIRST + u64::from(index)).state;
-                    segment.1 = if state == State::Lost { Expected::Lost } else { Expected::Sent };
-                    prop_assert_ne!(state, State::Acknowledged);
+                    segment.1 = if state == SegmentState::Lost { Expected::Lost } else { Expected::Sent };
+                    prop_assert_ne!(state, SegmentState::Acknowledged);
                 }
             }
             let sum = |state| segments.values().filter(|segment| segment.1 == state).count();

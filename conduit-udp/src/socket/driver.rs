@@ -139,7 +139,7 @@ struct Outgoing {
 
 /// A rank's socket, seal and protocol. It owns no fragments: see [`FragmentHandler`].
 #[derive(Debug)]
-pub struct Wire<M, S> {
+pub struct Driver<M, S> {
     machine: M,
     seal: S,
     socket: Socket,
@@ -153,7 +153,7 @@ pub struct Wire<M, S> {
     clock: Clock,
 }
 
-impl<M: Machine, S: Seal> Wire<M, S> {
+impl<M: Machine, S: Seal> Driver<M, S> {
     /// A wire for packets of at most `packet` bytes.
     ///
     /// # Errors
