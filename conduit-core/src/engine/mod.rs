@@ -1,28 +1,17 @@
-//! The engine: GASNet's operations over the Ni contract. Written once, for every network.
-//!
-//! What owns state is in `parts`, and knows nothing of the engine:
-//!
-//! | file | subject |
-//! |---|---|
-//! | `job`, `polling`, `context` | the network, the settings, short cuts, what ends the job; who polls; where a thread is |
-//! | `memory` | segments, and access to what is mapped |
-//! | `buffers`, `tickets`, `operations`, `handle`, `token`, `vis` | chunks, descriptors, tickets; operations and their names; messages of ranges |
-//! | `flow` | credits, the budget of outstanding requests, returns by counter, statistics |
-//! | `shared`, `system`, `barriers`, `collectives` | control words of mapped peers; system messages; machines of barriers and collectives |
-//! | `handlers`, `kind`, `inbox`, `shuffle`, `reserve`, `replies` | what arriving messages need, and replies on their way out |
-//! | `backoff`, `reports` | when a rank that waits spins, yields and sleeps; when it says what it waits for |
-//! | `table`, `head`, `message` | the portal table; parts of messages |
-//!
-//! The others act on all of these:
+//! The engine composes the subjects, routes the events of a poll to them, and waits. It is written
+//! once, for every network.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `start`, `attach`, `exit` | how a rank starts, attaches its segment, and ends |
-//! | `poll`, `deliver`, `waiting`, `report` | the poll and what it finds, up to the handler's call; waits, and what is said of them |
-//! | `request`, `request_long`, `prepared`, `reply` | messages on their way out |
-//! | `rma`, `transfer`, `bound`, `vis`, `atomic` | puts and gets: to mapped memory, and by messages; to memory besides the segments; of many ranges; atomics |
-//! | `explicit`, `implicit`, `barrier`, `collective`, `team`, `in_use` | what callers wait for, by handle or for their thread, and ask |
-//! | `error`, `options` | what calls refuse; what they take besides |
+//! | `calls` | the subjects' calls, as views of the engine |
+//! | `start`, `exit` | how a rank starts and ends |
+//! | `poll`, `handlers` | the poll, and where its events go; handlers, and who calls them |
+//! | `waiting`, `report` | the one wait; what a rank says that waits |
+//! | `in_use` | what it holds, for diagnosis |
+//!
+//! A subject's attempts never wait: they take the [kernel](crate::kernel) and know nothing of the
+//! engine. A call that waits polls, and a poll reaches every subject: so calls are views of the
+//! engine, in their subjects' folders.
 //!
 //! Where a peer's memory is mapped, the roles that GASNet's portals-conduit gives to memory
 //! collapse: a put is a copy, a short or medium is one injected message, a long is a copy and a
@@ -194,7 +183,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.kernel.job.size
     }
 
-    /// What a rank is told of its job: the network, the settings, what has ended it.
+    /// The rank's job: its network, its settings and its fault.
     #[inline]
     pub fn job(&self) -> &Job<N> {
         &self.kernel.job

@@ -1,7 +1,7 @@
 //! The poll: all of SYS, some of SAFE, and AM only while what a reply needs is reserved.
 //!
-//! Events go to their subjects here, by queue, tag and role. What is inlined into a network's loop
-//! is inlined by force: a call costs each message.
+//! Events go to their subjects here, by queue, tag and role. Code in a network's loop is
+//! inlined by force: a call costs each message.
 
 use crate::barrier::state::receive;
 use crate::engine::Engine;

@@ -71,7 +71,7 @@ fn add_stack(line: &mut String, asked: bool) {
     }
 }
 
-/// What a rank can say of what it waits for, and of what is under way.
+/// Describes a rank's wait and its operations under way.
 pub(crate) struct Report<'e, N: Ni, M: Mode> {
     kernel: &'e Kernel<N, M>,
     messages: &'e Messages<M, Handler<N, M>>,

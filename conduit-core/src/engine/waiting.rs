@@ -88,7 +88,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// What a round has to do that has begun with a duty.
+    /// Does the duty of a round.
     #[inline(never)]
     fn do_duty(&self, waiter: &mut Waiter, operation: &'static str, awaits: Awaits) -> Result<()> {
         let duty = waiter.duty();

@@ -1,4 +1,4 @@
-//! What a rank that waits looks after besides its poll.
+//! Care during a wait besides the poll: dead peers, and reports.
 
 use super::Kernel;
 use super::backoff::Waiter;

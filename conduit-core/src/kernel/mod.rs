@@ -1,5 +1,5 @@
-//! What all subjects stand on: the job and the network, what operations hold while they are under
-//! way, system messages, and how a rank waits. The kernel knows no subject.
+//! The foundation of all subjects: the job and the network, the resources of operations under way,
+//! system messages, and the rules of waiting. The kernel knows no subject.
 //!
 //! | file | subject |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What a rank knows of memory besides the segments that was published to it.
+//! Memory besides the segments that other ranks have published to this one.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,14 @@
 //! Segments: where the memory of each rank is, and access to what is mapped here.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `attach`, `process`, `bound` | segments that the network makes; memory of the processes as segments; memory besides |
+//! | `segment`, `process_segments`, `bound_memory` | what a rank knows of the others' |
+//! | `local`, `remote`, `description` | the two sides of a transfer; what was bound |
+//! | `calls`, `published` | the calls |
+//!
+//! A remote range is checked here, once, before anything else is done with it. A rank takes 24
+//! bytes for each other one, 40 where segments are memory of the processes.
 
 mod attach;
 mod bound;

@@ -1,4 +1,4 @@
-//! What a rank knows of segments that are memory of the ranks' processes.
+//! Known segments that are memory of the ranks' processes.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

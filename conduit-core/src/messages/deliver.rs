@@ -19,7 +19,7 @@ use crate::threads::Mode;
 /// Match bits and header data.
 type Words = (u64, u64);
 
-/// Whom messages arrive at: the engine, with what they have to do with, and who calls handlers.
+/// The receiver of messages: the engine, which lends the subjects concerned and calls handlers.
 pub(crate) trait Receiver {
     type Ni: Ni;
     type Mode: Mode;

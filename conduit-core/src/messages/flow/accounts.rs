@@ -132,8 +132,8 @@ impl<M: Mode> Accounts<M> {
         }
     }
 
-    /// Asks peers for credits, as far as flow control wants any now. What is not wanted or possible
-    /// now comes up again with the next request that is short of credits.
+    /// Asks peers for credits, as far as flow control wants any now. The next request that is short
+    /// of credits asks again.
     pub(crate) fn ask<N: Ni>(&self, kernel: &Kernel<N, M>) {
         while let Some((peer, message)) = self.next_message(kernel) {
             kernel.send_system(peer, Message::Credit(message));
