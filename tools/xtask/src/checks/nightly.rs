@@ -41,12 +41,12 @@ const WORK: [(&str, &str, (&str, &str)); 10] = [
     ),
     (
         "hostile agents' formats",
-        "test --release -p agent --lib machine::tests",
+        "test --release -p pgas-agent --lib machine::tests",
         ("PROPTEST_CASES", "10000000"),
     ),
     (
         "hostile neighbours over shared memory",
-        "test --release -p conduit-portals -p conduit-shm -p na --lib hostile",
+        "test --release -p pgas-conduit-portals -p pgas-conduit-shm -p pgas-na --lib hostile",
         ("PROPTEST_CASES", "300000"),
     ),
     (
