@@ -193,7 +193,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
     ) -> Result<u64> {
         let place = self.own_number(operation, offset, request.ty)?;
         if !self.engine.atomics.by_processor {
-            return self.atomic_fetch_in(operation, self.engine.kernel.job.rank, offset, request);
+            return self.atomic_fetch_in(operation, self.job().rank, offset, request);
         }
         let AtomicRequest {
             op,
@@ -209,11 +209,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
     /// A number of this rank's segment, where it is in this process.
     #[inline]
     fn own_number(self, operation: &'static str, offset: usize, ty: AtomicType) -> Result<*mut u8> {
-        let rank = self.engine.kernel.job.rank;
+        let rank = self.job().rank;
         let segment =
             self.engine
                 .memory
-                .remote(&self.engine.kernel, operation, rank, offset, ty.size())?;
+                .remote(self.kernel(), operation, rank, offset, ty.size())?;
         aligned(operation, rank, segment, offset, ty.size())?;
         self.own_range(operation, offset, ty.size())
     }
@@ -229,12 +229,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         offset: usize,
         length: usize,
     ) -> Result<*mut u8> {
-        let rank = self.engine.kernel.job.rank;
+        let rank = self.job().rank;
         self.check_segments(operation)?;
         self.engine
             .memory
-            .remote(&self.engine.kernel, operation, rank, offset, length)?;
-        let (own, _) = self.engine.memory.own(&self.engine.kernel, operation)?;
+            .remote(self.kernel(), operation, rank, offset, length)?;
+        let (own, _) = self.engine.memory.own(self.kernel(), operation)?;
         Ok(own.0.wrapping_add(offset))
     }
 
@@ -244,7 +244,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
             false => Ok(()),
             true => Err(NiError::System {
                 operation,
-                rank: self.engine.kernel.job.rank,
+                rank: self.job().rank,
                 reason: "it needs segments that are not everything".to_owned(),
             }
             .into()),
@@ -261,7 +261,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         ty: AtomicType,
     ) -> Result<&'e Segment> {
         let segment = self.engine.memory.remote_access(
-            &self.engine.kernel,
+            self.kernel(),
             operation,
             target,
             offset,
@@ -319,7 +319,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
             .check_outside(operation, am::Operation::Request)?;
         self.engine.check_fault()?;
         let remote = Remote::segment(target, offset);
-        if target == self.engine.kernel.job.rank
+        if target == self.job().rank
             && let Some(address) = self.engine.memory.address_at_once(remote)
         {
             let AtomicRequest {
@@ -339,12 +339,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         let group = class
             .map(|class| self.engine.rma().implicit_group(operation, class))
             .transpose()?;
-        let id = self.engine.kernel.begin(operation, group, Some(target))?;
+        let id = self.kernel().begin(operation, group, Some(target))?;
         self.engine.memory.note_asked(id, remote, request.ty.size());
         if let Old::To(base) = old {
             let ty = request.ty;
-            self.engine
-                .kernel
+            self.kernel()
                 .operations
                 .set_result(id, ResultPlace { base, ty });
         }
@@ -352,8 +351,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
             Blocking::Wait => self.engine.rma().take_ticket(operation)?,
             Blocking::Immediate => {
                 self.engine.poll_for(1);
-                if !self.engine.kernel.job.tickets.take(1) {
-                    self.engine.kernel.operations.forget(id);
+                if !self.job().tickets.take(1) {
+                    self.kernel().operations.forget(id);
                     return Ok(Started::Refused);
                 }
             }
@@ -368,19 +367,19 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
             index: index::RAR,
             match_bits: remote.match_bits,
             remote_offset: offset as u64,
-            eq: self.engine.kernel.queues.safe,
+            eq: self.kernel().queues.safe,
             token: Token::new(Role::Atomic, Some(id)).bits(),
         };
         match blocking {
             Blocking::Wait => self
                 .engine
                 .wait_for(operation, Awaits::Room(target), |engine| {
-                    Ok((engine.kernel.job.ni.atomic(&atomic)? == Submit::Posted).then_some(()))
+                    Ok((engine.job().ni.atomic(&atomic)? == Submit::Posted).then_some(()))
                 })?,
             Blocking::Immediate => {
-                if self.engine.kernel.job.ni.atomic(&atomic)? == Submit::Again {
-                    self.engine.kernel.job.tickets.give(1);
-                    self.engine.kernel.operations.forget(id);
+                if self.job().ni.atomic(&atomic)? == Submit::Again {
+                    self.job().tickets.give(1);
+                    self.kernel().operations.forget(id);
                     return Ok(Started::Refused);
                 }
             }

@@ -25,9 +25,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
         self.engine
             .check_outside(operation, am::Operation::Request)?;
         self.engine.check_fault()?;
-        self.engine
-            .barriers
-            .notify(&self.engine.kernel, operation, value)
+        self.engine.barriers.notify(self.kernel(), operation, value)
     }
 
     /// Waits until all ranks have arrived. `value` is compared with what they agreed on.
@@ -37,7 +35,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
 
     fn await_barrier(self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
         self.engine.wait_for(operation, Awaits::Barrier, |engine| {
-            engine.kernel.job.check_process()?;
+            engine.job().check_process()?;
             engine.barriers.finish(&engine.kernel, operation, value)
         })
     }
@@ -51,10 +49,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
 
     /// As [`Calls::barrier_try`], without polling.
     pub fn barrier_test(self, value: Value) -> Result<Option<BarrierOutcome>> {
-        self.engine.kernel.job.check_process()?;
+        self.job().check_process()?;
         self.engine
             .barriers
-            .finish(&self.engine.kernel, "barrier_try", value)
+            .finish(self.kernel(), "barrier_try", value)
     }
 
     /// Notify and wait.
@@ -82,15 +80,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
         self.engine
             .check_outside(TEAM_BARRIER, am::Operation::Request)?;
         self.engine.check_fault()?;
-        self.engine.barriers.start_team(&self.engine.kernel)
+        self.engine.barriers.start_team(self.kernel())
     }
 
     /// Has the team's barrier of this number ended? Does not poll.
     pub fn team_barrier_over(self, number: u64) -> Result<bool> {
-        self.engine.kernel.job.check_process()?;
-        self.engine
-            .barriers
-            .is_team_over(&self.engine.kernel, number)
+        self.job().check_process()?;
+        self.engine.barriers.is_team_over(self.kernel(), number)
     }
 
     /// Waits for the team's barrier of this number.
@@ -150,7 +146,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
             self.engine
                 .messages
                 .credits
-                .collect_of(&self.engine.kernel, 0..self.engine.kernel.job.size)?;
+                .collect_of(self.kernel(), 0..self.job().size)?;
         }
         Ok(self.engine.messages.credits.flow.outstanding() == 0)
     }

@@ -86,7 +86,7 @@ fn on_data<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     if told == Some(true)
         && let Err(error) = call.reply_short(TAKEN, &[first, count, part])
     {
-        engine.kernel.job.fail(error);
+        engine.job().fail(error);
     }
 }
 
@@ -183,7 +183,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
     pub(crate) fn refused(self, operation: &'static str, reason: String) -> Error {
         Error::Collective {
             operation,
-            rank: self.engine.kernel.job.rank,
+            rank: self.job().rank,
             reason,
         }
     }
@@ -232,7 +232,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
                 function,
                 in_order,
             } => {
-                let checks = self.engine.kernel.job.has_checks();
+                let checks = self.job().has_checks();
                 let function: ReduceFunction = Box::new(move |left, right| {
                     // As a handler that may not reply: the machine is in use.
                     let _entered = checks.then(|| context::Entered::new(Context::ReplyHandler));
@@ -309,7 +309,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             operation,
         };
         let started = self.engine.collectives.start(
-            &self.engine.kernel,
+            self.kernel(),
             operation,
             team,
             shape,
@@ -326,7 +326,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         if group.is_some() {
             return Ok(Handle::DONE);
         }
-        let ended = self.engine.kernel.take(operation, op)?.is_some();
+        let ended = self.kernel().take(operation, op)?.is_some();
         Ok(if ended {
             Handle::DONE
         } else {
@@ -340,7 +340,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
     pub(crate) fn advance_collectives(self) -> u32 {
         self.engine
             .collectives
-            .advance(&self.engine.kernel, |team, outgoing, payload| {
+            .advance(self.kernel(), |team, outgoing, payload| {
                 self.post_collective(team, outgoing, payload)
             })
     }

@@ -87,7 +87,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         let from = self
             .engine
             .collectives
-            .team(&self.engine.kernel, OPERATION, parent)?;
+            .team(self.kernel(), OPERATION, parent)?;
         if let Join::Members(members) = join {
             self.check_members(&from, members)?;
         }
@@ -140,9 +140,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
                 members.into()
             }
         };
-        let place = ranks
-            .iter()
-            .position(|&rank| rank == self.engine.kernel.job.rank);
+        let place = ranks.iter().position(|&rank| rank == self.job().rank);
         let (Some(place), Some(&first)) = (place, ranks.first()) else {
             return Err(self.refused(OPERATION, "this rank is not one of the members".to_owned()));
         };
@@ -181,7 +179,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             let reason = format!("rank {rank} is not in the team it comes from");
             return Err(self.refused(OPERATION, reason));
         }
-        match members.contains(&self.engine.kernel.job.rank) {
+        match members.contains(&self.job().rank) {
             true => Ok(()),
             false => Err(self.refused(OPERATION, "this rank is not one of the members".to_owned())),
         }
@@ -192,9 +190,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
     /// # Errors
     /// There is none of this name.
     pub fn team(self, team: TeamId) -> Result<Team> {
-        self.engine
-            .collectives
-            .team(&self.engine.kernel, "team", team)
+        self.engine.collectives.team(self.kernel(), "team", team)
     }
 
     /// Leaves a team, in which nothing is under way at this rank. Its other ranks do the same
@@ -203,10 +199,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
     /// # Errors
     /// No such team, or that of all ranks; operations are under way.
     pub fn team_destroy(self, team: TeamId) -> Result<()> {
-        self.engine.kernel.job.check_process()?;
+        self.job().check_process()?;
         self.engine
             .collectives
-            .leave(&self.engine.kernel, "team_destroy", team)
+            .leave(self.kernel(), "team_destroy", team)
     }
 
     /// A barrier of a team, from start to end, as a part of another call.

@@ -4,6 +4,7 @@
 use std::marker::PhantomData;
 
 use super::Engine;
+use crate::kernel::{Job, Kernel};
 use crate::ni::Ni;
 use crate::threads::Mode;
 
@@ -51,6 +52,16 @@ impl<'e, N: Ni, M: Mode, S> Calls<'e, N, M, S> {
             engine,
             subject: PhantomData,
         }
+    }
+
+    #[inline(always)]
+    pub(crate) fn kernel(self) -> &'e Kernel<N, M> {
+        &self.engine.kernel
+    }
+
+    #[inline(always)]
+    pub(crate) fn job(self) -> &'e Job<N> {
+        &self.engine.kernel.job
     }
 }
 

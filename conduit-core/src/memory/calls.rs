@@ -39,29 +39,24 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
     where
         N: 'static,
     {
-        self.engine.kernel.job.check_process()?;
+        self.job().check_process()?;
         if self.engine.memory.is_attached() {
             if self.engine.memory.is_process() {
                 // What it has bound the others do not know of, who wait.
                 Memory::decline(bootstrap)?;
             }
             return Err(Error::AlreadyAttached {
-                rank: self.engine.kernel.job.rank,
+                rank: self.job().rank,
             });
         }
         let registered = self.engine.register(handlers);
         let attach = || {
-            let eq = self.engine.kernel.queues.safe;
-            self.engine.memory.attach(
-                &self.engine.kernel,
-                eq,
-                bootstrap,
-                registered,
-                bytes,
-                prepare,
-            )
+            let eq = self.kernel().queues.safe;
+            self.engine
+                .memory
+                .attach(self.kernel(), eq, bootstrap, registered, bytes, prepare)
         };
-        match &self.engine.kernel.reports {
+        match &self.kernel().reports {
             Some(reports) => reports.elsewhere("attach", attach),
             None => attach(),
         }
@@ -78,35 +73,35 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
     /// All calls of all ranks that write to this rank's segment write to memory of its process that
     /// is meant for it.
     pub unsafe fn attach_everything(self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
-        self.engine.kernel.job.check_process()?;
+        self.job().check_process()?;
         // SAFETY: the caller's promise.
         unsafe {
             self.engine
                 .memory
-                .attach_everything(&self.engine.kernel, bootstrap)
+                .attach_everything(self.kernel(), bootstrap)
         }
     }
 
     /// Takes part in the others' attach without one of its own: all of them fail.
     pub fn decline_attach(self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
-        self.engine.kernel.job.check_process()?;
+        self.job().check_process()?;
         Memory::decline(bootstrap)
     }
 
     /// This rank's segment: first byte and length.
     pub fn segment(self) -> Result<(*mut u8, usize)> {
-        self.engine.kernel.job.check_process()?;
-        let (base, len) = self.engine.memory.own(&self.engine.kernel, "segment")?;
+        self.job().check_process()?;
+        let (base, len) = self.engine.memory.own(self.kernel(), "segment")?;
         Ok((base.0, len))
     }
 
     /// A rank's segment. It stays where it is as long as the engine lives; one of no bytes may yet
     /// become one of some, where ranks [bind](Self::bind) their own.
     pub fn segment_of(self, rank: Rank) -> Result<Segment> {
-        self.engine.kernel.job.check_process()?;
+        self.job().check_process()?;
         self.engine
             .memory
-            .remote(&self.engine.kernel, "segment_of", rank, 0, 0)
+            .remote(self.kernel(), "segment_of", rank, 0, 0)
             .copied()
     }
 }

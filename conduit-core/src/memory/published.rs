@@ -14,6 +14,7 @@ use crate::kernel::handle::Handle;
 use crate::kernel::options::{Blocking, Completion};
 use crate::memory::{Bound, Local, Source};
 use crate::ni::{Ni, Rank};
+use crate::rma::calls::Start;
 use crate::threads::Mode;
 
 const PUBLISH: &str = "publish_bound";
@@ -54,8 +55,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
     /// but as on memory that peers write. What is bound to 0 is memory as long. Of the rest, that
     /// it may be no memory does no harm.
     pub unsafe fn bind(self, bound: Bound) -> Result<()> {
-        self.engine.kernel.job.check_process()?;
-        self.engine.memory.bind(&self.engine.kernel, bound)
+        self.job().check_process()?;
+        self.engine.memory.bind(self.kernel(), bound)
     }
 
     /// Tells all ranks of a team what this rank has bound, and learns what they have. Waits for all
@@ -72,10 +73,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
             );
             let reason = format!("it has bound memory to {} numbers", counts[place]);
             let peer = peer.unwrap_or(rank);
-            self.engine
-                .kernel
-                .job
-                .fail(Error::Protocol { rank, peer, reason });
+            self.job().fail(Error::Protocol { rank, peer, reason });
             return self.engine.check_fault();
         }
         let most = counts.into_iter().max().unwrap_or(0) as usize;
@@ -102,7 +100,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
                     address,
                     len,
                 };
-                self.engine.memory.know(&self.engine.kernel, rank, bound);
+                self.engine.memory.know(self.kernel(), rank, bound);
             }
         }
         Ok(())
@@ -158,17 +156,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
         let operation = completion.name("bound_put_nb", "bound_put_nbi");
-        let remote =
-            self.engine
-                .memory
-                .remote_bound(&self.engine.kernel, operation, to, address, len)?;
+        let remote = self
+            .engine
+            .memory
+            .remote_bound(self.kernel(), operation, to, address, len)?;
         let local = Local::Source(Source { base: source, len });
+        let start = Start::of(operation, completion, blocking).reusable_if(reusable);
         // SAFETY: the caller's promise.
-        unsafe {
-            self.engine
-                .rma()
-                .start_transfer(operation, remote, local, reusable, completion, blocking)
-        }
+        unsafe { self.engine.rma().start_transfer(remote, local, start) }
     }
 
     /// Starts a get from bound memory. `None`: not started, it would have blocked.
@@ -192,16 +187,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         let remote =
             self.engine
                 .memory
-                .remote_bound(&self.engine.kernel, operation, from, address, len)?;
+                .remote_bound(self.kernel(), operation, from, address, len)?;
         let local = Local::Destination {
             base: destination,
             len,
         };
+        let start = Start::of(operation, completion, blocking);
         // SAFETY: the caller's promise.
-        unsafe {
-            self.engine
-                .rma()
-                .start_transfer(operation, remote, local, false, completion, blocking)
-        }
+        unsafe { self.engine.rma().start_transfer(remote, local, start) }
     }
 }

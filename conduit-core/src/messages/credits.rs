@@ -26,11 +26,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
     /// # Errors
     /// No such rank; a peer has given back what it never had.
     pub fn credits(self, peer: Rank) -> Result<PeerCredits> {
-        self.engine.kernel.job.check_rank("credits", peer)?;
-        self.engine
-            .messages
-            .credits
-            .collect(&self.engine.kernel, peer)?;
+        self.job().check_rank("credits", peer)?;
+        self.engine.messages.credits.collect(self.kernel(), peer)?;
         Ok(self
             .engine
             .messages
@@ -50,6 +47,6 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             .messages
             .credits
             .flow
-            .look(self.engine.kernel.job.rank, FlowControl::banked)
+            .look(self.job().rank, FlowControl::banked)
     }
 }

@@ -54,7 +54,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         if length > 0 {
             self.engine
                 .memory
-                .remote(&self.engine.kernel, OPERATION, target, offset, length)?;
+                .remote(self.kernel(), OPERATION, target, offset, length)?;
         }
         self.request(in_place(request, offset, length), Scale::SHORT_COST)
     }
@@ -110,13 +110,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
                 limit: limits::MAX_LONG,
             });
         }
-        let segment = self.engine.memory.remote(
-            &self.engine.kernel,
-            operation,
-            target,
-            offset,
-            source.len,
-        )?;
+        let segment =
+            self.engine
+                .memory
+                .remote(self.kernel(), operation, target, offset, source.len)?;
         if !segment.window.0.is_null() {
             // The copy must not be seen before the credits are there: a request that is refused for
             // want of them has no effect. One that may not wait and finds no room in the queue has
@@ -154,10 +151,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             blocking,
             ..
         } = placed;
-        let packs = source.len <= limits::max_packed_long(self.engine.kernel.job.chunk, args.len());
+        let packs = source.len <= limits::max_packed_long(self.job().chunk, args.len());
         // Then there is no entry for data that travel by themselves.
         let is_process = self.engine.memory.is_process();
-        if packs && (self.engine.kernel.job.settings.packed_long || is_process) {
+        if packs && (self.job().settings.packed_long || is_process) {
             let packed = Request {
                 // SAFETY: the caller's promise; the message's bytes are copied before this call
                 // returns.
@@ -170,7 +167,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
                 self.engine.messages.credits.scale.cost(packed.length()),
             );
         }
-        if is_process || source.len > self.engine.kernel.job.ni.reach(target).max_message {
+        if is_process || source.len > self.job().ni.reach(target).max_message {
             let at_once = self
                 .engine
                 .memory
@@ -190,7 +187,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             let stored = unsafe {
                 match at_once {
                     Some(address) => self.engine.memory.store_anywhere(
-                        &self.engine.kernel,
+                        self.kernel(),
                         target,
                         address,
                         source.base,
@@ -240,7 +237,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             role: AmRole::Request,
             lid,
         };
-        let group = (!wait).then_some(self.engine.kernel.operations.detached);
+        let group = (!wait).then_some(self.kernel().operations.detached);
         // SAFETY: the caller's promise.
         let op = unsafe {
             self.engine.rma().send_long_data(
@@ -267,7 +264,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         };
         if let Err(error) = self.send(request, byte, Exchange::OneWay) {
             // The data is under way, and nobody waits for it.
-            self.engine.kernel.job.fail(error.clone());
+            self.job().fail(error.clone());
             self.engine.check_fault()?;
             return Err(error);
         }

@@ -70,11 +70,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         most: usize,
         blocking: Blocking,
     ) -> Result<Option<Prepared<'e, N, M>>> {
-        self.engine
-            .kernel
-            .job
+        self.job()
             .check_context(operation, am::Operation::Request)?;
-        self.engine.kernel.job.check_rank(operation, target)?;
+        self.job().check_rank(operation, target)?;
         self.engine.check_fault()?;
         let limit = self.max_medium(MAX_ARGS);
         if least > limit {
@@ -90,7 +88,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         let Some(byte) = self.take_credits(operation, target, cost, blocking)? else {
             return Ok(None);
         };
-        let chunk = self.engine.kernel.chunks.take();
+        let chunk = self.kernel().chunks.take();
         let chunk = match (chunk, blocking) {
             (Some(chunk), _) => chunk,
             (None, Blocking::Immediate) => {
@@ -148,7 +146,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
                 limit,
             });
         }
-        engine.kernel.job.check_process()?;
+        engine.job().check_process()?;
         self.entered = None;
         let mut head = [0; ROOM];
         let head_len = Body::write_args(args, &mut head);

@@ -132,7 +132,7 @@ impl<'a> Request<'a> {
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
     /// Most payload bytes of a medium with `nargs` arguments, request or reply, to any rank.
     pub fn max_medium(self, nargs: usize) -> usize {
-        limits::max_medium(self.engine.kernel.job.chunk, nargs)
+        limits::max_medium(self.job().chunk, nargs)
     }
 
     /// Refuses a medium's payload that does not leave room for all the arguments that there may be.
@@ -152,7 +152,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
 
     /// Refuses a rank that the job doesn't have.
     pub fn check_rank(self, operation: &'static str, rank: Rank) -> Result<()> {
-        self.engine.kernel.job.check_rank(operation, rank)
+        self.job().check_rank(operation, rank)
     }
 
     /// Most bytes of a long request to `target`.
@@ -169,19 +169,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
                 .memory
                 .address_at_once(Remote::segment(target, 0))
                 .is_some(),
-            false => {
-                target < self.engine.kernel.job.size
-                    && self
-                        .engine
-                        .kernel
-                        .job
-                        .is_mapped(self.engine.kernel.job.ni.reach(target))
-            }
+            false => target < self.job().size && self.job().is_mapped(self.job().ni.reach(target)),
         };
         if at_once {
             limits::MAX_LONG
         } else {
-            limits::max_packed_long(self.engine.kernel.job.chunk, MAX_ARGS)
+            limits::max_packed_long(self.job().chunk, MAX_ARGS)
         }
     }
 
@@ -194,7 +187,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         target: Rank,
         args: &[u32],
     ) -> Result<bool> {
-        match self.engine.kernel.job.is_short_cut(target) && args.len() <= MAX_ARGS {
+        match self.job().is_short_cut(target) && args.len() <= MAX_ARGS {
             true => Ok(true),
             false => self.check_request_fully(operation, target, args.len()),
         }
@@ -208,11 +201,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         target: Rank,
         count: usize,
     ) -> Result<bool> {
-        self.engine
-            .kernel
-            .job
+        self.job()
             .check_context(operation, am::Operation::Request)?;
-        self.engine.kernel.job.check_rank(operation, target)?;
+        self.job().check_rank(operation, target)?;
         if count > MAX_ARGS {
             return Err(Error::TooManyArgs {
                 operation,
@@ -221,11 +212,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             });
         }
         self.engine.check_fault()?;
-        Ok(self
-            .engine
-            .kernel
-            .job
-            .is_mapped(self.engine.kernel.job.ni.reach(target)))
+        Ok(self.job().is_mapped(self.job().ni.reach(target)))
     }
 
     /// Runs handler `handler` at `target` with these arguments.
@@ -332,7 +319,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             self.engine
                 .messages
                 .credits
-                .take_collected(&self.engine.kernel, target, cost)
+                .take_collected(self.kernel(), target, cost)
         };
         let byte = take()?;
         if byte.is_some() || blocking == Blocking::Immediate {
@@ -352,7 +339,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         byte: CreditByte,
         exchange: Exchange,
     ) -> Result<bool> {
-        if request.is_mapped && request.inject(&self.engine.kernel.job.ni, byte, None, exchange)? {
+        if request.is_mapped && request.inject(&self.job().ni, byte, None, exchange)? {
             return Ok(true);
         }
         match request.is_mapped {
@@ -374,7 +361,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         }
         self.engine
             .wait_for(request.operation, Awaits::Room(request.target), |engine| {
-                let sent = request.inject(&engine.kernel.job.ni, byte, None, Exchange::OneWay)?;
+                let sent = request.inject(&engine.job().ni, byte, None, Exchange::OneWay)?;
                 Ok(sent.then_some(true))
             })
     }
@@ -384,17 +371,16 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
     #[cold]
     fn send_from_chunk(self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
         let operation = request.operation;
-        let chunk = match self.engine.kernel.chunks.take() {
+        let chunk = match self.kernel().chunks.take() {
             Some(chunk) => chunk,
             None => self.engine.wait_for(operation, Awaits::Chunk, |engine| {
                 Ok(engine.kernel.chunks.take())
             })?,
         };
-        let units = Some(self.engine.kernel.chunks.units(chunk));
-        let most = self.engine.kernel.job.ni.reach(request.target).inject_size;
+        let units = Some(self.kernel().chunks.units(chunk));
+        let most = self.job().ni.reach(request.target).inject_size;
         if most > 0 && request.length() <= most {
-            let inject =
-                || request.inject(&self.engine.kernel.job.ni, byte, units, Exchange::OneWay);
+            let inject = || request.inject(&self.job().ni, byte, units, Exchange::OneWay);
             let sent = match inject() {
                 Ok(false) => self
                     .engine
@@ -404,7 +390,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
                 sent => sent,
             };
             if sent.is_err() {
-                self.engine.kernel.give_chunk(chunk);
+                self.kernel().give_chunk(chunk);
                 self.engine
                     .messages
                     .credits
@@ -418,7 +404,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         // SAFETY: the chunk is held, and both fit a chunk: heads are at most `MOST_HEAD`, payloads
         // are checked against `max_medium` and `max_packed_long`, which leave room for it.
         unsafe {
-            let at = self.engine.kernel.chunks.at(chunk);
+            let at = self.kernel().chunks.at(chunk);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
             std::ptr::copy_nonoverlapping(payload.as_ptr(), at.add(head.len()), payload.len());
         }
@@ -441,8 +427,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         let (match_bits, hdr_data) = header.encode(select::REQ_RB);
         self.engine.rma().take_ticket(operation)?;
         let put = Put {
-            md: self.engine.kernel.chunks.md,
-            local_offset: chunk as usize * self.engine.kernel.job.chunk + start,
+            md: self.kernel().chunks.md,
+            local_offset: chunk as usize * self.job().chunk + start,
             length,
             ack: Ack::Local,
             target,
@@ -461,7 +447,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             .wait_for(operation, Awaits::Room(put.target), |engine| {
                 // SAFETY: whoever has made `put` keeps its source unchanged until the event: chunks
                 // are held until then, other memory is the caller's promise.
-                let submit = unsafe { engine.kernel.job.ni.put(put)? };
+                let submit = unsafe { engine.job().ni.put(put)? };
                 Ok((submit == Submit::Posted).then_some(()))
             })
     }

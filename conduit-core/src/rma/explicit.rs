@@ -39,7 +39,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         let Some(op) = handle.0 else {
             return Ok(None);
         };
-        if self.engine.kernel.take("try_wait", op)?.is_some() {
+        if self.kernel().take("try_wait", op)?.is_some() {
             return Ok(None);
         }
         self.engine.poll()?;
@@ -52,7 +52,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         let Some(op) = handle.0 else {
             return Ok(None);
         };
-        Ok(if self.engine.kernel.take("test", op)?.is_some() {
+        Ok(if self.kernel().take("test", op)?.is_some() {
             None
         } else {
             Some(Handle(Some(op)))
@@ -67,7 +67,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     pub fn has_ended(self, handle: &Handle) -> bool {
         handle
             .0
-            .is_none_or(|op| self.engine.kernel.operations.has_ended(op))
+            .is_none_or(|op| self.kernel().operations.has_ended(op))
     }
 
     /// Waits for all of them; each becomes [`Handle::DONE`].
@@ -91,12 +91,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// As [`Calls::wait_all`] without waiting, after one poll: have all ended?
     pub fn try_wait_all(self, handles: &mut [Handle]) -> Result<bool> {
         self.engine.poll()?;
-        Ok(self.engine.kernel.sweep("try_wait_all", handles)?.1)
+        Ok(self.kernel().sweep("try_wait_all", handles)?.1)
     }
 
     /// As [`Calls::wait_some`] without waiting, after one poll.
     pub fn try_wait_some(self, handles: &mut [Handle]) -> Result<usize> {
         self.engine.poll()?;
-        Ok(self.engine.kernel.sweep("try_wait_some", handles)?.0)
+        Ok(self.kernel().sweep("try_wait_some", handles)?.0)
     }
 }

@@ -12,30 +12,25 @@ use crate::threads::Mode;
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// The group that an implicit operation of this thread joins.
     pub(crate) fn implicit_group(self, operation: &'static str, class: Class) -> Result<OpId> {
-        self.engine
-            .kernel
-            .job
+        self.job()
             .check_context(operation, am::Operation::Request)?;
-        let existing = with(self.engine.kernel.identity, |implicit| {
-            match implicit.region {
-                Region::Open { group, .. } => group,
-                Region::Closed => implicit.groups[class.place()],
-            }
+        let existing = with(self.kernel().identity, |implicit| match implicit.region {
+            Region::Open { group, .. } => group,
+            Region::Closed => implicit.groups[class.place()],
         });
         if let Some(group) = existing {
             return Ok(group);
         }
-        let open = with(self.engine.kernel.identity, |implicit| {
+        let open = with(self.kernel().identity, |implicit| {
             matches!(implicit.region, Region::Open { .. })
         });
-        let group = self.engine.kernel.begin_group(operation, open)?;
-        with(
-            self.engine.kernel.identity,
-            |implicit| match &mut implicit.region {
+        let group = self.kernel().begin_group(operation, open)?;
+        with(self.kernel().identity, |implicit| {
+            match &mut implicit.region {
                 Region::Open { group: region, .. } => *region = Some(group),
                 Region::Closed => implicit.groups[class.place()] = Some(group),
-            },
-        );
+            }
+        });
         Ok(group)
     }
 
@@ -54,53 +49,49 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     }
 
     fn open_region(self, operation: &'static str, scoped: bool) -> Result<()> {
-        with(self.engine.kernel.identity, |implicit| {
-            match implicit.region {
-                Region::Open { .. } => Err(self.region_error(
-                    operation,
-                    "access regions do not nest, and one is open on this thread",
-                )),
-                Region::Closed => {
-                    implicit.region = Region::Open {
-                        group: None,
-                        scoped,
-                    };
-                    Ok(())
-                }
+        with(self.kernel().identity, |implicit| match implicit.region {
+            Region::Open { .. } => Err(self.region_error(
+                operation,
+                "access regions do not nest, and one is open on this thread",
+            )),
+            Region::Closed => {
+                implicit.region = Region::Open {
+                    group: None,
+                    scoped,
+                };
+                Ok(())
             }
         })
     }
 
     /// Ends this thread's region and gives one handle for all its operations.
     pub fn end_region(self) -> Result<Handle> {
-        let group = with(self.engine.kernel.identity, |implicit| {
-            match implicit.region {
-                Region::Open {
-                    group,
-                    scoped: false,
-                } => {
-                    implicit.region = Region::Closed;
-                    Ok(group)
-                }
-                Region::Open { scoped: true, .. } => Err(self.region_error(
-                    "end_region",
-                    "the access region that is open on this thread is that of a scope",
-                )),
-                Region::Closed => {
-                    Err(self.region_error("end_region", "no access region is open on this thread"))
-                }
+        let group = with(self.kernel().identity, |implicit| match implicit.region {
+            Region::Open {
+                group,
+                scoped: false,
+            } => {
+                implicit.region = Region::Closed;
+                Ok(group)
+            }
+            Region::Open { scoped: true, .. } => Err(self.region_error(
+                "end_region",
+                "the access region that is open on this thread is that of a scope",
+            )),
+            Region::Closed => {
+                Err(self.region_error("end_region", "no access region is open on this thread"))
             }
         })?;
         let Some(group) = group else {
             return Ok(Handle::DONE);
         };
-        Ok(self.engine.kernel.operations.close(group))
+        Ok(self.kernel().operations.close(group))
     }
 
     /// Ends this thread's region, also that of a scope, and waits for all its operations. After an
     /// error none of them touches its local memory any more, as the job has failed.
     pub fn end_scope(self) -> Result<()> {
-        let region = with(self.engine.kernel.identity, |implicit| {
+        let region = with(self.kernel().identity, |implicit| {
             std::mem::take(&mut implicit.region)
         });
         let Region::Open {
@@ -109,7 +100,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         else {
             return Ok(());
         };
-        let handle = self.engine.kernel.operations.close(group);
+        let handle = self.kernel().operations.close(group);
         // A payload that was prepared and is still open would have the wait refused. This one may
         // not be: the caller's buffers are the network's until it is over.
         let _outside = Entered::new(am::Context::Outside);
@@ -119,7 +110,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     fn region_error(self, operation: &'static str, rule: &'static str) -> Error {
         Error::AccessRegion {
             operation,
-            rank: self.engine.kernel.job.rank,
+            rank: self.job().rank,
             rule,
         }
     }
@@ -130,19 +121,17 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         operation: &'static str,
         classes: Class,
     ) -> Result<[Option<OpId>; CLASSES]> {
-        with(self.engine.kernel.identity, |implicit| {
-            match implicit.region {
-                Region::Open { .. } => Err(self.region_error(
-                    operation,
-                    "no implicit synchronisation while an access region is open",
-                )),
-                Region::Closed => {
-                    let mut groups = implicit.groups;
-                    for (place, group) in groups.iter_mut().enumerate() {
-                        *group = group.filter(|_| classes.bits() >> place & 1 == 1);
-                    }
-                    Ok(groups)
+        with(self.kernel().identity, |implicit| match implicit.region {
+            Region::Open { .. } => Err(self.region_error(
+                operation,
+                "no implicit synchronisation while an access region is open",
+            )),
+            Region::Closed => {
+                let mut groups = implicit.groups;
+                for (place, group) in groups.iter_mut().enumerate() {
+                    *group = group.filter(|_| classes.bits() >> place & 1 == 1);
                 }
+                Ok(groups)
             }
         })
     }
@@ -150,10 +139,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// Whether these groups have ended. If so they are gone: a thread that has synchronised holds
     /// no operation id.
     fn implicit_done(self, groups: [Option<OpId>; CLASSES]) -> bool {
-        if !self.engine.kernel.operations.take_groups(&groups) {
+        if !self.kernel().operations.take_groups(&groups) {
             return false;
         }
-        with(self.engine.kernel.identity, |implicit| {
+        with(self.kernel().identity, |implicit| {
             for (group, ended) in implicit.groups.iter_mut().zip(groups) {
                 *group = group.filter(|_| *group != ended);
             }

@@ -66,7 +66,7 @@ fn on_signal<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
         Some(Err(error)) => error.to_string(),
         None => "a signal of no operation that there is".to_owned(),
     };
-    engine.kernel.job.fail_by_message(call.source(), reason);
+    engine.job().fail_by_message(call.source(), reason);
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
@@ -87,7 +87,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         request: AtomicRequest,
     ) -> Result<()> {
         let segment = self.engine.memory.remote_access(
-            &self.engine.kernel,
+            self.kernel(),
             OPERATION,
             target,
             offset,
@@ -115,7 +115,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             // `Engine::atomic`.
             unsafe { apply_atomic(number.window.0.add(signal), op, ty, operand, 0) };
             // It waits for that, and nothing else wakes it.
-            self.engine.kernel.job.ni.notify(target);
+            self.job().ni.notify(target);
             return Ok(());
         }
         self.engine.atomics().check_segments(OPERATION)?;

@@ -74,21 +74,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             unsafe {
                 self.engine
                     .memory
-                    .transfer_anywhere(&self.engine.kernel, target, address, local)?
+                    .transfer_anywhere(self.kernel(), target, address, local)?
             };
             return Ok(Transfer::Member);
         }
-        let piece = self
-            .engine
-            .kernel
-            .job
-            .ni
-            .reach(target)
-            .max_message
-            .min(match local {
-                Local::Fill { .. } => self.engine.kernel.job.chunk,
-                _ => usize::MAX,
-            });
+        let piece = self.job().ni.reach(target).max_message.min(match local {
+            Local::Fill { .. } => self.job().chunk,
+            _ => usize::MAX,
+        });
         let pieces = local.len().div_ceil(piece.max(1));
         if blocking == Blocking::Immediate {
             // All its tickets at once, or all there are if it needs more: then it polls for the
@@ -97,11 +90,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 .unwrap_or(u32::MAX)
                 .min(self.most_tickets());
             self.engine.poll_for(1);
-            if self.engine.kernel.job.tickets.free() < needed {
+            if self.job().tickets.free() < needed {
                 return Ok(Transfer::NotStarted);
             }
         }
-        let op = self.engine.kernel.begin(operation, group, Some(target))?;
+        let op = self.kernel().begin(operation, group, Some(target))?;
         self.engine.memory.note_asked(op, remote, local.len());
         let posted =
             // SAFETY: the caller's promise.
@@ -111,14 +104,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             Err(error) => {
                 // Pieces are under way that the caller, who gets the error, does not wait for:
                 // nothing may touch its memory any more, which is what a fault brings about.
-                self.engine.kernel.job.fail(error.clone());
+                self.job().fail(error.clone());
                 self.engine.check_fault()?;
                 return Err(error);
             }
         };
         // The initiation itself was a piece, so that the operation could not end before all others
         // were counted.
-        self.engine.kernel.finish(op);
+        self.kernel().finish(op);
         Ok(match group {
             Some(_) if copied => Transfer::Member,
             _ => Transfer::Started { op, copied },
@@ -167,7 +160,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     }
 
     fn most_tickets(self) -> u32 {
-        match self.engine.kernel.job.settings.msg_limit {
+        match self.job().settings.msg_limit {
             0 => u32::MAX,
             // Some are always held for replies.
             limit => (limit.saturating_sub(crate::messages::reserve::MOST_RESERVED) / 2).max(1),
@@ -175,11 +168,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     }
 
     pub(crate) fn take_ticket(self, operation: &'static str) -> Result<()> {
-        if self.engine.kernel.job.tickets.take(1) {
+        if self.job().tickets.take(1) {
             return Ok(());
         }
         self.engine.wait_for(operation, Awaits::Ticket, |engine| {
-            Ok(engine.kernel.job.tickets.take(1).then_some(()))
+            Ok(engine.job().tickets.take(1).then_some(()))
         })
     }
 
@@ -203,15 +196,15 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         let own = self
             .engine
             .memory
-            .own_descriptor(self.engine.kernel.job.rank, base, local.len());
+            .own_descriptor(self.job().rank, base, local.len());
         if let Some((rarsrc, within)) = own {
             return Ok(Place::Direct(rarsrc, within + start));
         }
         if let Some(md) = *md {
             return Ok(Place::Direct(md, start));
         }
-        if length <= self.engine.kernel.job.chunk
-            && let Some(chunk) = self.engine.kernel.chunks.take()
+        if length <= self.job().chunk
+            && let Some(chunk) = self.kernel().chunks.take()
         {
             return Ok(Place::Chunk(chunk));
         }
@@ -226,8 +219,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             .engine
             .wait_for(operation, Awaits::Descriptor, |engine| unsafe {
                 match engine
-                    .kernel
-                    .job
+                    .job()
                     .ni
                     .md_bind(base, local.len(), engine.kernel.queues.safe)
                 {
@@ -236,7 +228,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                     Err(error) => Err(error.into()),
                 }
             })?;
-        self.engine.kernel.operations.set_md(op, bound);
+        self.kernel().operations.set_md(op, bound);
         *md = Some(bound);
         Ok(Place::Direct(bound, start))
     }
@@ -256,13 +248,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         place: &Place,
         op: OpId,
     ) -> Result<()> {
-        self.engine.kernel.operations.add(op);
+        self.kernel().operations.add(op);
         let (md, local_offset) = match *place {
             Place::Direct(md, offset) => (md, offset),
-            Place::Chunk(chunk) => (
-                self.engine.kernel.chunks.md,
-                chunk as usize * self.engine.kernel.job.chunk,
-            ),
+            Place::Chunk(chunk) => (self.kernel().chunks.md, chunk as usize * self.job().chunk),
         };
         let Remote {
             target,
@@ -276,7 +265,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                     Place::Chunk(chunk) => {
                         // In bounds: a piece of the destination.
                         let destination = base.wrapping_add(start);
-                        self.engine.kernel.chunks.set_bounce(
+                        self.kernel().chunks.set_bounce(
                             chunk,
                             Bounce {
                                 destination,
@@ -299,14 +288,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 // SAFETY: a held chunk, or the caller's promise.
                 self.engine
                     .wait_for(operation, Awaits::Room(target), |engine| unsafe {
-                        Ok((engine.kernel.job.ni.get(&get)? == Submit::Posted).then_some(()))
+                        Ok((engine.job().ni.get(&get)? == Submit::Posted).then_some(()))
                     })
             }
             Local::Source(_) | Local::Fill { .. } => {
                 let role = match *place {
                     Place::Direct(..) => Role::Direct,
                     Place::Chunk(chunk) => {
-                        let at = self.engine.kernel.chunks.at(chunk);
+                        let at = self.kernel().chunks.at(chunk);
                         // SAFETY: the chunk is held and `length` at most a chunk; the source is the
                         // caller's promise.
                         unsafe {
@@ -365,9 +354,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         offset: usize,
         source: Source,
     ) -> Result<()> {
-        self.engine
-            .kernel
-            .job
+        self.job()
             .check_context(operation, am::Operation::Request)?;
         // SAFETY: the caller's promise.
         let started = unsafe {
@@ -396,10 +383,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         (match_bits, hdr_data): (u64, u64),
         group: Option<OpId>,
     ) -> Result<OpId> {
-        let op = self.engine.kernel.begin(operation, group, Some(target))?;
+        let op = self.kernel().begin(operation, group, Some(target))?;
         let local = Local::Source(source);
         let place = self.place(operation, &local, 0, source.len, &mut None, op)?;
-        self.engine.kernel.operations.add(op);
+        self.kernel().operations.add(op);
         let (md, local_offset, role) = match place {
             Place::Direct(md, offset) => (md, offset, Role::Direct),
             Place::Chunk(chunk) => {
@@ -408,13 +395,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 unsafe {
                     std::ptr::copy_nonoverlapping(
                         source.base,
-                        self.engine.kernel.chunks.at(chunk),
+                        self.kernel().chunks.at(chunk),
                         source.len,
                     )
                 };
                 (
-                    self.engine.kernel.chunks.md,
-                    chunk as usize * self.engine.kernel.job.chunk,
+                    self.kernel().chunks.md,
+                    chunk as usize * self.job().chunk,
                     Role::BouncedPut(chunk),
                 )
             }
@@ -432,7 +419,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             token: Token::new(role, Some(op)).bits(),
         };
         self.engine.messages().post_put(operation, &put)?;
-        self.engine.kernel.finish(op);
+        self.kernel().finish(op);
         Ok(op)
     }
 }

@@ -210,14 +210,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             remote,
             local,
         } = transfer;
-        let segment =
-            self.engine
-                .memory
-                .remote_access(&self.engine.kernel, operation, target, 0, 0)?;
+        let segment = self
+            .engine
+            .memory
+            .remote_access(self.kernel(), operation, target, 0, 0)?;
         if self.check_ranges(transfer, segment)? == 0 {
             return Ok(Some(Handle::DONE));
         }
-        if self.engine.kernel.job.has_checks() {
+        if self.job().has_checks() {
             self.check_disjoint(transfer)?;
         }
         let window = segment.window.0;
@@ -272,7 +272,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
         if let Err(outside) = transfer.remote.check(segment.len) {
             self.engine.memory.remote(
-                &self.engine.kernel,
+                self.kernel(),
                 operation,
                 target,
                 outside.start,
@@ -335,12 +335,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 // SAFETY: the caller's promise. Of a range of this very process it is the program's
                 // word that it is memory.
                 unsafe {
-                    self.engine.memory.transfer_anywhere(
-                        &self.engine.kernel,
-                        target,
-                        address,
-                        local,
-                    )?
+                    self.engine
+                        .memory
+                        .transfer_anywhere(self.kernel(), target, address, local)?
                 };
             }
             return Ok(Some(Handle::DONE));
@@ -357,7 +354,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             // Credits and chunks come back by polls, and who tries again may do nothing else.
             self.engine.poll_for(1);
         }
-        let op = self.engine.kernel.begin(operation, group, Some(target))?;
+        let op = self.kernel().begin(operation, group, Some(target))?;
         let by_message = ByMessage {
             transfer,
             op,
@@ -373,19 +370,19 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         match posted {
             Ok(true) => {}
             Ok(false) => {
-                self.engine.kernel.operations.forget(op);
+                self.kernel().operations.forget(op);
                 return Ok(None);
             }
             Err(error) => {
                 // As for a transfer in pieces: some are under way, and the caller doesn't wait for
                 // them.
-                self.engine.kernel.job.fail(error.clone());
+                self.job().fail(error.clone());
                 self.engine.check_fault()?;
                 return Err(error);
             }
         }
         // The initiation itself was a piece.
-        self.engine.kernel.finish(op);
+        self.kernel().finish(op);
         Ok(Some(match completion {
             Completion::Handle => Handle(Some(op)),
             Completion::Implicit => Handle::DONE,
@@ -475,7 +472,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             unsafe { crate::shared::copy(from, to, piece.len) };
             at += piece.len;
         }
-        self.engine.kernel.operations.add(op);
+        self.kernel().operations.add(op);
         let number = self
             .engine
             .rma

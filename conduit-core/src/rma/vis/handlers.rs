@@ -67,15 +67,13 @@ fn on_put<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     let engine = call.engine();
     let Some((data, list)) = payload.split_at_checked(data as usize) else {
         return engine
-            .kernel
-            .job
+            .job()
             .fail_by_message(call.source(), ProtocolError::OutsideOfChunk.to_string());
     };
     match scatter(&engine.memory, &engine.kernel, list, data) {
         Ok(()) => engine.rma().replied(call.reply_short(DONE, &[number])),
         Err(error) => engine
-            .kernel
-            .job
+            .job()
             .fail_by_message(call.source(), error.to_string()),
     }
 }
@@ -88,19 +86,17 @@ fn on_get<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     // `prepare_medium_reply` refuses it too, but its error doesn't blame the peer.
     if data > engine.messages().max_medium(MAX_ARGS) {
         return engine
-            .kernel
-            .job
+            .job()
             .fail_by_message(call.source(), ProtocolError::OutsideOfChunk.to_string());
     }
     let mut reply = match call.prepare_medium_reply(data, data) {
         Ok(reply) => reply,
-        Err(error) => return engine.kernel.job.fail(error),
+        Err(error) => return engine.job().fail(error),
     };
     match gather(&engine.memory, &engine.kernel, list, reply.payload()) {
         Ok(()) => engine.rma().replied(reply.commit(DATA, &[number], data)),
         Err(error) => engine
-            .kernel
-            .job
+            .job()
             .fail_by_message(call.source(), error.to_string()),
     }
 }
@@ -117,8 +113,7 @@ fn on_answer<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     match engine.rma.transfers.answer(number, call.source(), data) {
         Ok(op) => engine.kernel.finish(op),
         Err(error) => engine
-            .kernel
-            .job
+            .job()
             .fail_by_message(call.source(), error.to_string()),
     }
 }
@@ -151,7 +146,7 @@ fn on_complete<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
             payload,
             None,
         ),
-        Err(error) => engine.kernel.job.fail_by_message(source, error.to_string()),
+        Err(error) => engine.job().fail_by_message(source, error.to_string()),
     }
 }
 
@@ -159,7 +154,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// A reply that cannot be sent ends the job: its requester waits for it.
     fn replied(self, sent: Result<()>) {
         if let Err(error) = sent {
-            self.engine.kernel.job.fail(error);
+            self.job().fail(error);
         }
     }
 }
