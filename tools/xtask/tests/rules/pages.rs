@@ -1,4 +1,4 @@
-//! Paths that pages name exist.
+//! Paths and packages that pages name exist.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -50,4 +50,40 @@ fn paths_that_pages_name_exist() {
         missing.extend(gone.map(|path| format!("{page}: {path}")));
     }
     assert!(missing.is_empty(), "paths that don't exist: {missing:#?}");
+}
+
+/// Returns the packages that commands of cargo in a text name.
+fn packages(text: &str) -> impl Iterator<Item = &str> {
+    let commands = text.lines().filter(|line| line.contains("cargo "));
+    commands.flat_map(|line| {
+        let words = line.split([' ', '`']);
+        let next = words.clone().skip(1);
+        let named = words.zip(next).filter(|(option, _)| *option == "-p");
+        named.map(|(_, package)| package)
+    })
+}
+
+#[test]
+fn packages_that_pages_name_exist() {
+    let Some(listed) = git(&["ls-files"]) else {
+        return;
+    };
+    let manifests = listed.lines().filter(|file| file.ends_with("Cargo.toml"));
+    let names: BTreeSet<String> = manifests
+        .filter_map(|manifest| {
+            let text = read(manifest)?;
+            let (_, name) = text.split_once("[package]\nname = \"")?;
+            Some(name.split_once('"')?.0.to_owned())
+        })
+        .collect();
+    let mut missing = Vec::new();
+    for page in listed.lines().filter(|file| file.ends_with(".md")) {
+        let Some(text) = read(page) else { continue };
+        let gone = packages(&text).filter(|package| !names.contains(*package));
+        missing.extend(gone.map(|package| format!("{page}: {package}")));
+    }
+    assert!(
+        missing.is_empty(),
+        "packages that don't exist: {missing:#?}"
+    );
 }
