@@ -86,10 +86,12 @@ pub trait Group {
 ///     /// Settings of tea.
 ///     pub struct Settings, acts [all], check Settings::agree;
 ///
-/// "CONDUIT_SUGAR" sugar: u32 = 2, settings::ValueKind::integer(0, 10), "lumps of sugar", is
-/// SameOnAllRanks; "CONDUIT_MILK" milk: Option<String> = None, settings::ValueKind::Text("the name
-/// of an animal"), unset "whatever is there", warning "milk is taken on purpose", "whose milk is
-/// taken", acts [udp, ofi] and "shm: at breakfast", is ForTests; }
+///     "CONDUIT_SUGAR" sugar: u32 = 2, settings::ValueKind::integer(0, 10),
+///         "lumps of sugar", is SameOnAllRanks;
+///     "CONDUIT_MILK" milk: Option<String> = None,
+///         settings::ValueKind::Text("the name of an animal"), unset "whatever is there", warning "milk is taken on purpose",
+///         "whose milk is taken", acts [udp, ofi] and "shm: at breakfast", is ForTests;
+/// }
 ///
 /// impl Settings {
 ///     fn agree(&self) -> Result<(), settings::SettingsError> {
