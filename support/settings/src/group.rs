@@ -89,7 +89,8 @@ pub trait Group {
 ///     "CONDUIT_SUGAR" sugar: u32 = 2, settings::ValueKind::integer(0, 10),
 ///         "lumps of sugar", is SameOnAllRanks;
 ///     "CONDUIT_MILK" milk: Option<String> = None,
-///         settings::ValueKind::Text("the name of an animal"), unset "whatever is there", warning "milk is taken on purpose",
+///         settings::ValueKind::Text("the name of an animal"),
+///         unset "whatever is there", warning "milk is taken on purpose",
 ///         "whose milk is taken", acts [udp, ofi] and "shm: at breakfast", is ForTests;
 /// }
 ///
