@@ -3,31 +3,11 @@
 //! Left out are what never changes (the limits), what only counts, and which free place of a table is used next: names
 //! of states that behave alike.
 
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
-
-use slab::Slab;
+use std::hash::{Hash, Hasher};
 
 use super::Machine;
+use super::state::hash::{map, table};
 use crate::host::Host;
-
-/// Hashes a table.
-pub(super) fn table<T: Hash>(table: &Slab<T>, state: &mut impl Hasher) {
-    table.len().hash(state);
-    for entry in table {
-        entry.hash(state);
-    }
-}
-
-/// Hashes a map, whatever its order.
-pub(super) fn map<K: Hash, V: Hash>(map: &HashMap<K, V>, state: &mut impl Hasher) {
-    let entries = map.iter().map(|entry| {
-        let mut state = DefaultHasher::new();
-        entry.hash(&mut state);
-        state.finish()
-    });
-    entries.fold(0, u64::wrapping_add).hash(state);
-}
 
 impl<H: Host<Memory: Hash, Channel: Hash>> Hash for Machine<H> {
     fn hash<S: Hasher>(&self, state: &mut S) {

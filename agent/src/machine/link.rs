@@ -1,160 +1,18 @@
 //! What goes to one node: entries, packed into eager buffers, and the fragments beside them.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use conduit_portals::transport::fragment::{Fragment as Parts, MAX_TINY, Payload, Refused};
 use conduit_portals::transport::open::OpenTransport;
 use credits::{CreditByte, FlowControl, System};
 
-use super::bulk::Pulled;
+use super::state::link::BUFFER;
+use super::state::link::{Entry, MAX_NAME, Reply, Response, Sending};
 use super::wire::{
     self, Answer, Body, Content, Entries, Fragment, MAX_REPLIES, OVERHEAD, Port, Protocol, Sent,
     Told, What,
 };
-use super::{Arrived, BUFFER, BUFFERS, From, Machine, ProtocolError};
-use crate::code::Code;
-use crate::host::{Host, MAX_DESCRIPTOR, Memory, Nanos, ReturnMode};
+use super::{Arrived, From, Machine, ProtocolError};
+use crate::host::{Host, Memory, ReturnMode};
 use crate::machine::timeout::Timeout;
-
-/// The most bytes that the name of a message's memory takes in an entry.
-const MAX_NAME: usize = 2 + MAX_DESCRIPTOR;
-
-/// How long an agent that has not started yet is left alone; doubled up to 32 times as much.
-const PAUSE: Nanos = 20_000_000;
-
-/// An entry that is not packed yet.
-#[derive(Debug, Clone, Hash)]
-pub(super) enum Entry {
-    /// A request of a process here, by its key.
-    Request(u32),
-    /// What became of an operation here.
-    Response(Box<Response>),
-    /// A request is not waited for any more.
-    Cancel(u32),
-    Close(Port, Protocol),
-    Closed(Port, Protocol),
-}
-
-#[derive(Debug, Clone, Hash)]
-pub(super) struct Response {
-    pub(super) port: Port,
-    pub(super) protocol: Protocol,
-    pub(super) number: u32,
-    pub(super) code: Code,
-    pub(super) answer: Reply,
-}
-
-#[derive(Debug, Clone, Hash)]
-pub(super) enum Reply {
-    Nothing,
-    Value(u64),
-    /// A message that was taken from a channel, as this source.
-    Message(u32),
-}
-
-/// What the network reads.
-#[derive(Debug, Clone, Hash)]
-pub(super) enum Sending {
-    Buffer {
-        node: u32,
-        bytes: Vec<u8>,
-    },
-    Strip {
-        node: u32,
-        source: u32,
-        offset: u64,
-        length: u64,
-    },
-}
-
-impl Sending {
-    pub(super) fn node(&self) -> u32 {
-        match self {
-            Self::Buffer { node, .. } | Self::Strip { node, .. } => *node,
-        }
-    }
-}
-
-/// One node's.
-#[derive(Debug, Clone, Default, Hash)]
-pub(super) struct Link {
-    pub(super) entries: VecDeque<Entry>,
-    /// The buffer that is being packed, since when, and those that are packed.
-    open: Vec<u8>,
-    since: Nanos,
-    packed: VecDeque<Vec<u8>>,
-    /// Buffers that the network still reads.
-    flying: usize,
-    /// Numbers of the next buffers to and from the node, and those that came early.
-    next: u32,
-    expected: u32,
-    early: BTreeMap<u32, (CreditByte, Vec<u8>)>,
-    /// Short fragments that the network had no room for.
-    control: VecDeque<(Vec<u8>, Box<[u8]>)>,
-    told: Told,
-    /// Operations of the node on channels here, and its ports, that have not ended.
-    pub(super) operations: usize,
-    pub(super) ports: usize,
-    /// Bytes of eager messages that the node holds of ours, and we of its.
-    pub(super) left: u64,
-    pub(super) held: u64,
-    /// What it has asked for.
-    pub(super) pulls: VecDeque<Pulled>,
-    pub(super) listed: bool,
-    /// While its agent has not started yet: when it is tried again, and the pause after that.
-    again: Nanos,
-    pause: Nanos,
-}
-
-impl Link {
-    pub(super) fn due(&self, age: Nanos) -> Option<Nanos> {
-        (!self.open.is_empty()).then_some(self.since + age)
-    }
-
-    /// When an agent that has not started yet is tried again, if it is left alone until then.
-    pub(super) fn again(&self, now: Nanos) -> Option<Nanos> {
-        (self.again > now).then_some(self.again)
-    }
-
-    /// The node's agent has not started yet.
-    pub(super) fn try_later(&mut self, now: Nanos) {
-        self.pause = (2 * self.pause).clamp(PAUSE, 32 * PAUSE);
-        self.again = now + self.pause;
-    }
-
-    /// Buffers that are not free.
-    fn used(&self) -> usize {
-        self.packed.len() + self.flying + usize::from(!self.open.is_empty())
-    }
-
-    /// Makes room for an entry of so many bytes at most. `false`: there is none now.
-    fn make_room(&mut self, bytes: usize, now: Nanos) -> bool {
-        if self.open.len() + bytes > BUFFER {
-            self.packed.push_back(std::mem::take(&mut self.open));
-        }
-        if self.open.is_empty() {
-            self.since = now;
-            self.open.reserve(BUFFER);
-            return self.used() < BUFFERS;
-        }
-        true
-    }
-
-    fn is_quiet(&self) -> bool {
-        self.entries.is_empty()
-            && self.open.is_empty()
-            && self.packed.is_empty()
-            && self.control.is_empty()
-            && self.pulls.is_empty()
-            && self.told == Told::default()
-    }
-
-    /// A message of so many bytes of the node is not held any more.
-    pub(super) fn consume(&mut self, bytes: u32) {
-        self.held -= u64::from(bytes);
-        self.told.consumed += bytes;
-    }
-}
 
 impl<H: Host> Machine<H> {
     /// An entry goes to a node.

@@ -20,6 +20,7 @@ mod client;
 mod hash;
 mod link;
 mod service;
+mod state;
 mod stealing;
 #[cfg(test)]
 mod tests;
@@ -35,17 +36,13 @@ use credits::{Dynamic, Scale, Tuning};
 
 use crate::code::Code;
 use crate::host::{Event, Host, Message, Nanos, Outcome};
-use bulk::Bulk;
-use client::Client;
-use link::{Link, Sending};
-use service::Service;
-use stealing::Stealing;
+use state::bulk::Bulk;
+use state::client::Client;
+use state::link::{BUFFER, Link, Sending};
+use state::service::Service;
+use state::stealing::Stealing;
 use wire::Fragment;
 
-/// Bytes of an eager buffer.
-pub(crate) const BUFFER: usize = 2048;
-/// Eager buffers to one node that are filled or under way.
-const BUFFERS: usize = 4;
 /// Eager buffers that an agent has for what arrives, at most, unless there are more nodes.
 const MAX_RECEIVE: u32 = 128;
 
@@ -360,7 +357,7 @@ impl<H: Host> Machine<H> {
         let hungry = self
             .bulk
             .is_starved()
-            .then_some(self.now + service::LONGEST);
+            .then_some(self.now + state::service::LONGEST);
         let siblings = self.siblings_due();
         let (client, service) = (self.client.due(), self.service.due());
         [client, service, hungry, siblings, expecting]

@@ -7,8 +7,8 @@ use crate::host::{
     Attempt, Event, Host, Limit, Memory, Message, NoMemory, Operation, Outcome, Place, Request,
     ReturnMode,
 };
-use crate::machine::bulk::{For, Origin};
-use crate::machine::link::Entry;
+use crate::machine::state::bulk::{For, Origin};
+use crate::machine::state::link::Entry;
 use crate::machine::timeout::Timeout;
 use crate::machine::wire::{Body, Content, FrameKind, Header, Protocol, Sent, What};
 use crate::machine::{Limits, Machine, Node};

@@ -1,0 +1,215 @@
+//! The requests of this node's processes under way, and the ports that they go by.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{Hash, Hasher};
+
+use slab::Slab;
+
+use crate::host::{Limit, Message, Nanos, ReturnMode};
+use crate::machine::state::hash;
+use crate::machine::wire::{Port, Protocol};
+
+/// How far a request has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::machine) enum ClientState {
+    /// It waits to be packed.
+    Queued,
+    /// Likewise, but its user was told how it has ended.
+    Over,
+    /// The channel's agent has it, and answers; or, of one that isn't answered, has yet to pull its
+    /// message.
+    Sent,
+    /// The channel's agent was asked to answer now.
+    Canceled,
+    /// The answer has come, and its message is yet to be pulled or placed.
+    Arriving,
+}
+
+/// A request.
+#[derive(Debug, Clone, Hash)]
+pub(in crate::machine) struct Pending<M> {
+    pub(in crate::machine) id: u64,
+    pub(in crate::machine) node: u32,
+    pub(in crate::machine) port: Port,
+    /// The key of the port.
+    pub(in crate::machine) by: u32,
+    pub(in crate::machine) limit: Limit,
+    pub(in crate::machine) protocol: Protocol,
+    pub(in crate::machine) mode: ReturnMode,
+    /// Of a poll.
+    pub(in crate::machine) mask: u16,
+    /// Of a send; the message until it is on its way.
+    pub(in crate::machine) destination: Option<Box<[u8]>>,
+    pub(in crate::machine) message: Option<Message<M>>,
+    pub(in crate::machine) state: ClientState,
+    /// Its user was told how it has ended.
+    pub(in crate::machine) completed: bool,
+}
+
+impl<M> Pending<M> {
+    pub(in crate::machine) fn is_over(&self) -> bool {
+        self.state == ClientState::Over
+    }
+
+    /// Whether the channel's agent answers it.
+    pub(in crate::machine) fn is_answered(&self) -> bool {
+        use ReturnMode::{Deposited, Received};
+        self.protocol != Protocol::SendMsg || matches!(self.mode, Deposited | Received)
+    }
+}
+
+/// What is ordered.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::machine) struct Sequence {
+    pub(in crate::machine) node: u32,
+    pub(in crate::machine) protocol: Protocol,
+    /// The send handle, or the process.
+    pub(in crate::machine) of: u128,
+    pub(in crate::machine) channel: Box<[u8]>,
+}
+
+#[derive(Debug, Clone, Hash)]
+pub(in crate::machine) struct PortState {
+    pub(in crate::machine) sequence: Sequence,
+    pub(in crate::machine) port: Port,
+    /// The channel's agent knows it.
+    pub(in crate::machine) is_open: bool,
+    /// Requests.
+    pub(in crate::machine) uses: u32,
+    /// Its place among those that are not used.
+    pub(in crate::machine) idle: u64,
+    /// It goes when the channel's agent has answered all that was said of its end: until then
+    /// messages may wait there that come before those of another port.
+    pub(in crate::machine) is_closing: bool,
+    pub(in crate::machine) closes: u32,
+}
+
+/// See the [module](self).
+#[derive(Debug, Clone)]
+pub(in crate::machine) struct Client<M> {
+    pub(in crate::machine) requests: Slab<Pending<M>>,
+    /// By the host's number.
+    pub(in crate::machine) by_id: HashMap<u64, u32>,
+    pub(in crate::machine) deadlines: BTreeSet<(Nanos, u32)>,
+    pub(in crate::machine) ports: Slab<PortState>,
+    pub(in crate::machine) by_sequence: HashMap<Sequence, u32>,
+    pub(in crate::machine) by_port: HashMap<Port, u32>,
+    /// Ports that are closing.
+    pub(in crate::machine) closing: usize,
+    /// Ports without requests, the one first that was used longest ago.
+    pub(in crate::machine) idle: BTreeMap<u64, u32>,
+    pub(in crate::machine) idled: u64,
+    pub(in crate::machine) next_port: Port,
+}
+
+impl<M: Hash> Hash for Client<M> {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        let Self {
+            requests,
+            by_id,
+            deadlines,
+            ports,
+            by_sequence,
+            by_port,
+            closing,
+            idle,
+            idled,
+            next_port,
+        } = self;
+        hash::table(requests, state);
+        hash::map(by_id, state);
+        hash::table(ports, state);
+        hash::map(by_sequence, state);
+        hash::map(by_port, state);
+        (deadlines, closing, idle, idled, next_port).hash(state);
+    }
+}
+
+impl<M> Client<M> {
+    pub(in crate::machine) fn new(own: u32) -> Self {
+        Self {
+            requests: Slab::new(),
+            by_id: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            ports: Slab::new(),
+            by_sequence: HashMap::new(),
+            by_port: HashMap::new(),
+            closing: 0,
+            idle: BTreeMap::new(),
+            idled: 0,
+            // Ports are unique in the job.
+            next_port: u64::from(own) << 40,
+        }
+    }
+
+    pub(in crate::machine) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    pub(in crate::machine) fn due(&self) -> Option<Nanos> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    pub(in crate::machine) fn get_mut(&mut self, key: u32) -> Option<&mut Pending<M>> {
+        self.requests.get_mut(key as usize)
+    }
+
+    pub(in crate::machine) fn get(&self, key: u32) -> Option<&Pending<M>> {
+        self.requests.get(key as usize)
+    }
+
+    /// The channel's descriptor, if its agent doesn't know the request's port yet.
+    pub(in crate::machine) fn descriptor(&self, key: u32) -> Option<Box<[u8]>> {
+        let port = self.ports.get(self.get(key)?.by as usize)?;
+        (!port.is_open).then(|| port.sequence.channel.clone())
+    }
+
+    /// The port for a sequence, with one use more.
+    pub(in crate::machine) fn port(&mut self, sequence: Sequence) -> u32 {
+        if let Some(&key) = self.by_sequence.get(&sequence) {
+            let port = &mut self.ports[key as usize];
+            if std::mem::take(&mut port.is_closing) {
+                self.closing -= 1;
+            } else if port.uses == 0 {
+                self.idle.remove(&port.idle);
+            }
+            port.uses += 1;
+            return key;
+        }
+        self.next_port += 1;
+        let key = self.ports.insert(PortState {
+            sequence: sequence.clone(),
+            port: self.next_port,
+            is_open: false,
+            uses: 1,
+            idle: 0,
+            is_closing: false,
+            closes: 0,
+        }) as u32;
+        self.by_sequence.insert(sequence, key);
+        self.by_port.insert(self.next_port, key);
+        key
+    }
+
+    pub(in crate::machine) fn remove_port(&mut self, key: u32) {
+        if let Some(port) = self.ports.try_remove(key as usize) {
+            self.closing -= usize::from(port.is_closing);
+            self.idle.remove(&port.idle);
+            self.by_sequence.remove(&port.sequence);
+            self.by_port.remove(&port.port);
+        }
+    }
+
+    /// A request by this port has ended.
+    pub(in crate::machine) fn release(&mut self, key: u32) {
+        let Some(port) = self.ports.get_mut(key as usize) else {
+            return;
+        };
+        port.uses -= 1;
+        if port.uses == 0 {
+            self.idled += 1;
+            port.idle = self.idled;
+            self.idle.insert(self.idled, key);
+        }
+    }
+}

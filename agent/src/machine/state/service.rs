@@ -1,0 +1,218 @@
+//! The operations of other agents on channels here, in the queues of their ports.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
+
+use slab::Slab;
+
+use crate::host::{Limit, Message, Nanos, ReturnMode};
+use crate::machine::state::hash;
+use crate::machine::wire::{Port, Protocol};
+
+/// Time until an operation is tried again that could not be done; it doubles, up to the longest.
+pub(in crate::machine) const SHORTEST: Nanos = 20_000;
+pub(in crate::machine) const LONGEST: Nanos = 1_000_000;
+
+/// Operations, ports and answers of a node, at most, for each request that an agent here may have.
+/// An agent that breaks this bound breaks the protocol.
+pub(in crate::machine) const MOST_OPERATIONS: usize = 8;
+
+/// A message that is to go into a channel.
+#[derive(Clone, Hash)]
+pub(in crate::machine) enum Load<M> {
+    /// It is here, and needs memory.
+    Eager(Vec<u8>),
+    /// It comes.
+    Arriving(u32),
+    /// It can be sent. `None`: it was.
+    Ready(Option<Message<M>>),
+}
+
+#[derive(Clone, Hash)]
+pub(in crate::machine) enum Task<M> {
+    Send {
+        load: Load<M>,
+        hints: u64,
+        client: u64,
+        destination: Option<Box<[u8]>>,
+        /// It was sent, and somebody waits until it is taken.
+        receipt: Option<u64>,
+    },
+    Get,
+    Poll(u16),
+}
+
+#[derive(Clone, Hash)]
+pub(in crate::machine) struct Operation<M> {
+    pub(in crate::machine) node: u32,
+    pub(in crate::machine) port: Port,
+    pub(in crate::machine) queue: u32,
+    /// Of the response that is wanted.
+    pub(in crate::machine) number: Option<u32>,
+    pub(in crate::machine) protocol: Protocol,
+    pub(in crate::machine) mode: ReturnMode,
+    pub(in crate::machine) limit: Limit,
+    /// Bytes of its eager message.
+    pub(in crate::machine) eager: u32,
+    pub(in crate::machine) task: Task<M>,
+}
+
+#[derive(Clone, Hash)]
+pub(in crate::machine) struct Queue<C> {
+    pub(in crate::machine) descriptor: Box<[u8]>,
+    /// Attached when it is first needed, and again after an error.
+    pub(in crate::machine) channel: Option<C>,
+    /// Operations, of which some may have ended.
+    pub(in crate::machine) operations: VecDeque<u32>,
+    /// Ports.
+    pub(in crate::machine) users: u32,
+    /// When it is tried next, and the time after that.
+    pub(in crate::machine) next: Option<Nanos>,
+    pub(in crate::machine) pause: Nanos,
+    /// Receives of all ports of a channel are in one queue.
+    pub(in crate::machine) is_shared: bool,
+}
+
+#[derive(Clone, Hash)]
+pub(in crate::machine) struct PortState {
+    pub(in crate::machine) queue: u32,
+    pub(in crate::machine) protocol: Protocol,
+    /// Operations that have not ended, and whether there will be more.
+    pub(in crate::machine) uses: u32,
+    pub(in crate::machine) is_closed: bool,
+}
+
+/// See the [module](self).
+#[derive(Clone)]
+pub(in crate::machine) struct Service<M, C> {
+    pub(in crate::machine) operations: Slab<Operation<M>>,
+    pub(in crate::machine) queues: Slab<Queue<C>>,
+    pub(in crate::machine) ports: HashMap<(u32, Port), PortState>,
+    pub(in crate::machine) receives: HashMap<Box<[u8]>, u32>,
+    /// By node and number.
+    pub(in crate::machine) numbered: HashMap<(u32, u32), u32>,
+    pub(in crate::machine) receipts: HashMap<u64, u32>,
+    pub(in crate::machine) next_receipt: u64,
+    pub(in crate::machine) deadlines: BTreeSet<(Nanos, u32)>,
+    /// Queues by when they are tried next.
+    pub(in crate::machine) schedule: BTreeSet<(Nanos, u32)>,
+    /// Bytes of messages taken from channels that were not sent yet.
+    pub(in crate::machine) taken: u64,
+}
+
+impl<M: Hash, C: Hash> Hash for Service<M, C> {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        let Self {
+            operations,
+            queues,
+            ports,
+            receives,
+            numbered,
+            receipts,
+            next_receipt,
+            deadlines,
+            schedule,
+            taken,
+        } = self;
+        hash::table(operations, state);
+        hash::table(queues, state);
+        hash::map(ports, state);
+        hash::map(receives, state);
+        hash::map(numbered, state);
+        hash::map(receipts, state);
+        (next_receipt, deadlines, schedule, taken).hash(state);
+    }
+}
+
+impl<M, C> Service<M, C> {
+    pub(in crate::machine) fn new() -> Self {
+        Self {
+            operations: Slab::new(),
+            queues: Slab::new(),
+            ports: HashMap::new(),
+            receives: HashMap::new(),
+            numbered: HashMap::new(),
+            receipts: HashMap::new(),
+            next_receipt: 0,
+            deadlines: BTreeSet::new(),
+            schedule: BTreeSet::new(),
+            taken: 0,
+        }
+    }
+
+    pub(in crate::machine) fn len(&self) -> usize {
+        self.operations.len()
+    }
+
+    pub(in crate::machine) fn due(&self) -> Option<Nanos> {
+        let first = |set: &BTreeSet<(Nanos, u32)>| set.first().map(|(at, _)| *at);
+        [first(&self.deadlines), first(&self.schedule)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The queue that an operation is in.
+    pub(in crate::machine) fn queue_of(&self, key: u32) -> Option<u32> {
+        Some(self.operations.get(key as usize)?.queue)
+    }
+
+    /// Where the sender of a message wants it.
+    pub(in crate::machine) fn destination(&self, key: u32) -> Option<&[u8]> {
+        match &self.operations.get(key as usize)?.task {
+            Task::Send { destination, .. } => destination.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// A queue is tried at this time.
+    pub(in crate::machine) fn plan(&mut self, key: u32, at: Nanos) {
+        if let Some(queue) = self.queues.get_mut(key as usize) {
+            if let Some(before) = queue.next.replace(at) {
+                self.schedule.remove(&(before, key));
+            }
+            self.schedule.insert((at, key));
+        }
+    }
+
+    /// The queue of a port.
+    pub(in crate::machine) fn queue(&mut self, protocol: Protocol, descriptor: &[u8]) -> u32 {
+        let is_shared = protocol == Protocol::GetMsg;
+        if is_shared && let Some(&key) = self.receives.get(descriptor) {
+            self.queues[key as usize].users += 1;
+            return key;
+        }
+        // Fits: ports are limited.
+        let key = self.queues.insert(Queue {
+            descriptor: descriptor.into(),
+            channel: None,
+            operations: VecDeque::new(),
+            users: 1,
+            next: None,
+            pause: SHORTEST,
+            is_shared,
+        }) as u32;
+        if is_shared {
+            self.receives.insert(descriptor.into(), key);
+        }
+        key
+    }
+
+    pub(in crate::machine) fn remove_port(&mut self, node: u32, port: Port) {
+        let Some(state) = self.ports.remove(&(node, port)) else {
+            return;
+        };
+        let queue = &mut self.queues[state.queue as usize];
+        queue.users -= 1;
+        if queue.users > 0 {
+            return;
+        }
+        let queue = self.queues.remove(state.queue as usize);
+        if let Some(at) = queue.next {
+            self.schedule.remove(&(at, state.queue));
+        }
+        if queue.is_shared {
+            self.receives.remove(&queue.descriptor);
+        }
+    }
+}
