@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::host::{Host, Nanos};
-use crate::machine::Machine;
+use crate::machine::AgentMachine;
 
 /// How long an agent that has nothing to do looks for more before it sleeps.
 const SPIN: Nanos = 50_000;
@@ -26,7 +26,7 @@ pub fn now() -> Nanos {
 /// Runs an agent until `ends`, which is asked each time there is nothing to do, and at least once a second. What is under
 /// way then fails.
 pub fn run<H: Host>(
-    machine: &mut Machine<H>,
+    machine: &mut AgentMachine<H>,
     host: &mut H,
     network: &mut impl OpenTransport,
     mut ends: impl FnMut() -> bool,
@@ -57,7 +57,7 @@ pub fn run<H: Host>(
 
 /// Sleeps until something comes or is due.
 fn sleep<H: Host>(
-    machine: &Machine<H>,
+    machine: &AgentMachine<H>,
     host: &mut H,
     network: &mut impl OpenTransport,
     pause: Nanos,

@@ -12,4 +12,4 @@ mod machine;
 
 pub use code::Code;
 pub use dragonfly::Dragonfly;
-pub use machine::{Counters, Held, Limits, Machine, Node, Transfer};
+pub use machine::{AgentMachine, Counters, Held, Limits, Node, Transfer};

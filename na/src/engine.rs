@@ -8,7 +8,7 @@ use conduit_core::ni::Rank;
 use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use parking_lot::Mutex;
 
-use crate::machine::{Completion, Limits, Machine, MemoryKey};
+use crate::machine::{Completion, Limits, MemoryKey, NaMachine};
 use crate::waiting::Waiting;
 
 /// Time between looks for sessions that nobody uses.
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// What the lock guards.
 pub(crate) struct Inner<N> {
     pub(crate) network: N,
-    pub(crate) machine: Machine,
+    pub(crate) machine: NaMachine,
     /// Time between sweeps, and when the last one was.
     sweep_interval: Duration,
     swept: Instant,
@@ -104,7 +104,7 @@ impl<N: OpenTransport> Engine<N> {
         Ok(Self {
             inner: Mutex::new(Inner {
                 network,
-                machine: Machine::new(limits),
+                machine: NaMachine::new(limits),
                 sweep_interval: SWEEP,
                 swept: Instant::now(),
                 passes: 0,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent::host::Host;
-use agent::{Dragonfly, Machine, Node};
+use agent::{AgentMachine, Dragonfly, Node};
 use clap::Parser;
 use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use dragon::startup::{self, Purpose, Startup};
@@ -125,7 +125,7 @@ fn serve<H: Host, E: FnMut() -> bool, F: From<ConnectError>>(
 ) -> Result<(), F> {
     let dragonfly = settings.dragonfly(nodes.len());
     let addresses: Vec<_> = nodes.iter().map(|node| node.address.clone()).collect();
-    let mut machine = Machine::new(own, nodes, settings.limits(), seed());
+    let mut machine = AgentMachine::new(own, nodes, settings.limits(), seed());
     if dragonfly {
         let addresses = addresses.iter().map(Vec::as_slice);
         let mut network = Dragonfly::new(network, own, addresses, seed())?;

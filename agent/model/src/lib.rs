@@ -1,8 +1,9 @@
 //! The node agents' protocol under a model checker: two nodes, every order of events.
 //!
-//! A [`World`] is two nodes with a channel each, tiny limits, and a few requests of their processes. Its state is the
-//! [`Machine`](agent::Machine) of each agent (the code that agents run, not a model of it), what is in the channels, and
-//! what is under way. A [`Step`] is one of
+//! A [`World`] is two nodes with a channel each, tiny limits, and a few requests of their
+//! processes. Its state is the [`AgentMachine`](agent::AgentMachine) of each agent (the code that
+//! agents run, not a model of it), what is in the channels, and what is under way. A [`Step`] is
+//! one of
 //!
 //! * a process makes its next request, takes a message, or gives a request up;
 //! * a fragment comes: on each of a link's two channels in order, with none between channels; a long one begins and

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use agent::host::{Event, Limit, Message, Operation, Outcome, Request, ReturnMode};
-use agent::{Code, Held, Machine};
+use agent::{AgentMachine, Code, Held};
 
 use crate::Fault;
 use crate::node::{Bytes, Node};
@@ -78,7 +78,7 @@ const ROUNDS: u32 = 100;
 /// A node and its agent.
 #[derive(Clone, Hash)]
 struct Place {
-    machine: Machine<Node>,
+    machine: AgentMachine<Node>,
     node: Node,
     end: End,
     now: u64,
@@ -162,7 +162,7 @@ impl Place {
             limits.injection *= 4;
         }
         Self {
-            machine: Machine::new(own as u32, nodes.to_vec(), limits, 1),
+            machine: AgentMachine::new(own as u32, nodes.to_vec(), limits, 1),
             node,
             // Fits: there are two.
             end: End::new(world.fault, own as u32),
@@ -523,7 +523,7 @@ impl State {
     }
 
     /// What the agents have counted and hold.
-    pub(crate) fn machines(&self) -> impl Iterator<Item = &Machine<Node>> {
+    pub(crate) fn machines(&self) -> impl Iterator<Item = &AgentMachine<Node>> {
         self.places.iter().map(|place| &place.machine)
     }
 

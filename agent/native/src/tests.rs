@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use agent::host::Host;
-use agent::{Code, Limits, Machine, Node};
+use agent::{AgentMachine, Code, Limits, Node};
 use conduit_portals::transport::Transport;
 use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, Payload};
 use conduit_portals::transport::open::OpenTransport;
@@ -50,7 +50,7 @@ impl Agent {
                 host: 7,
                 address: network.address().to_vec(),
             };
-            let mut machine = Machine::new(0, vec![node], Limits::default(), 1);
+            let mut machine = AgentMachine::new(0, vec![node], Limits::default(), 1);
             agent::driver::run(&mut machine, &mut gateway, &mut network, || {
                 while stopped.load(Ordering::Relaxed) {
                     std::thread::yield_now();
@@ -319,7 +319,7 @@ fn the_end_of_an_agent_is_an_error_and_the_next_one_is_found() {
     assert_eq!(get.wait().unwrap_err(), Code::FAILURE);
     assert_eq!(channel.receive(LONG), Err(Code::FAILURE));
     let mut gateway = Gateway::open(&GatewayConfig::new(name, 7)).unwrap();
-    let mut machine: Machine<Gateway> = Machine::new(0, vec![], Limits::default(), 1);
+    let mut machine: AgentMachine<Gateway> = AgentMachine::new(0, vec![], Limits::default(), 1);
     let mut network = Local::start(&LocalConfig::default()).unwrap();
     let asked = std::thread::spawn(move || channel.receive(LONG));
     while !asked.is_finished() {
@@ -371,7 +371,7 @@ fn a_client_gone_bad_harms_nobody() {
         host: 7,
         address: network.address().to_vec(),
     };
-    let mut machine = Machine::new(0, vec![node], Limits::default(), 1);
+    let mut machine = AgentMachine::new(0, vec![node], Limits::default(), 1);
     let mut time = 1_000_000;
     let end = Instant::now() + Duration::from_secs(60);
     for _ in 0..40 {
@@ -448,7 +448,7 @@ fn a_client_gone_bad_harms_nobody() {
         assert!(Instant::now() < end, "the agent hangs");
         drop(local);
         // Messages of which it was told that they have been sent may still wait for memory.
-        let is_done = |gateway: &mut Gateway, machine: &Machine<Gateway>| {
+        let is_done = |gateway: &mut Gateway, machine: &AgentMachine<Gateway>| {
             let held = machine.held();
             gateway.sessions().is_empty() && held.requests <= held.bulk
         };

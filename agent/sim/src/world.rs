@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use agent::host::{Limit, Message, Nanos, Operation, Request, ReturnMode};
-use agent::{Dragonfly, Held, Limits, Machine, Node};
+use agent::{AgentMachine, Dragonfly, Held, Limits, Node};
 
 use crate::siblings::{DELAY, Table};
 use crate::{Delays, End, Host, Net};
 
 /// One that is there.
 struct Agent {
-    machine: Machine<Host>,
+    machine: AgentMachine<Host>,
     network: Network,
     /// It did something last time.
     is_busy: bool,
@@ -190,7 +190,7 @@ impl World {
         };
         self.hosts[agent as usize].renew();
         self.agents[agent as usize] = Some(Agent {
-            machine: Machine::new(node, nodes, self.limits.clone(), seed),
+            machine: AgentMachine::new(node, nodes, self.limits.clone(), seed),
             network,
             is_busy: true,
             changes: 0,
@@ -247,7 +247,7 @@ impl World {
     }
 
     /// An agent.
-    pub fn machine(&self, agent: u32) -> Option<&Machine<Host>> {
+    pub fn machine(&self, agent: u32) -> Option<&AgentMachine<Host>> {
         self.agents[agent as usize]
             .as_ref()
             .map(|agent| &agent.machine)

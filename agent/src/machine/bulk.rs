@@ -7,11 +7,11 @@ use std::ops::Range;
 use super::state::bulk::{Arrival, For, Origin, Pulled, Source};
 use super::state::link::{Reply, Sending};
 use super::wire::{Fragment, Sent};
-use super::{Machine, ProtocolError, Transfer, length};
+use super::{AgentMachine, ProtocolError, Transfer, length};
 use crate::code::Code;
 use crate::host::{Host, Memory, Message, NoMemory, Place};
 
-impl<H: Host> Machine<H> {
+impl<H: Host> AgentMachine<H> {
     // ---- sources ----
 
     /// A message waits here to be pulled by a node; of a request that isn't answered, with its key.

@@ -4,11 +4,11 @@ use super::state::bulk::{For, Origin};
 use super::state::client::{ClientState, Pending, Sequence};
 use super::state::link::Entry;
 use super::wire::{Answer, Content, Port, Protocol};
-use super::{GONE, Machine, ProtocolError};
+use super::{AgentMachine, GONE, ProtocolError};
 use crate::code::Code;
 use crate::host::{Host, Limit, MAX_DESCRIPTOR, Message, Operation, Outcome, Request, ReturnMode};
 
-impl<H: Host> Machine<H> {
+impl<H: Host> AgentMachine<H> {
     // ---- from processes ----
 
     /// A process asks for something.

@@ -5,11 +5,11 @@
 
 use std::hash::{Hash, Hasher};
 
-use super::Machine;
+use super::AgentMachine;
 use super::state::hash::{map, table};
 use crate::host::Host;
 
-impl<H: Host<Memory: Hash, Channel: Hash>> Hash for Machine<H> {
+impl<H: Host<Memory: Hash, Channel: Hash>> Hash for AgentMachine<H> {
     fn hash<S: Hasher>(&self, state: &mut S) {
         let Self {
             own: _,

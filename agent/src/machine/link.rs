@@ -10,11 +10,11 @@ use super::wire::{
     self, Answer, Body, Content, Entries, Fragment, MAX_REPLIES, OVERHEAD, Port, Protocol, Sent,
     Told, What,
 };
-use super::{Arrived, From, Machine, ProtocolError};
+use super::{AgentMachine, Arrived, From, ProtocolError};
 use crate::host::{Host, Memory, ReturnMode};
 use crate::machine::timeout::Timeout;
 
-impl<H: Host> Machine<H> {
+impl<H: Host> AgentMachine<H> {
     /// An entry goes to a node.
     pub(super) fn post(&mut self, node: u32, entry: Entry) {
         self.link(node).entries.push_back(entry);

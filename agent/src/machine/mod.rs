@@ -38,7 +38,7 @@ use crate::code::Code;
 use crate::host::{Event, Host, Message, Nanos, Outcome};
 use state::bulk::Bulk;
 use state::client::Client;
-use state::link::{BUFFER, Link, Sending};
+use state::link::{BUFFER, NodeLink, Sending};
 use state::service::Service;
 use state::stealing::Stealing;
 use wire::Fragment;
@@ -165,7 +165,7 @@ struct Peer {
     host: u64,
     address: Box<[u8]>,
     rank: Option<Rank>,
-    link: Option<Box<Link>>,
+    link: Option<Box<NodeLink>>,
     /// Its agent was never heard of, and may not have started yet.
     expected: bool,
 }
@@ -188,7 +188,7 @@ enum From {
 /// The protocol of one agent: a state machine that is given what comes and the time. It can be copied and hashed if
 /// what its host gives it can, for model checkers.
 #[derive(Clone)]
-pub struct Machine<H: Host> {
+pub struct AgentMachine<H: Host> {
     own: u32,
     limits: Limits,
     now: Nanos,
@@ -237,7 +237,7 @@ enum Landing {
 #[derive(Debug)]
 struct ProtocolError;
 
-impl<H: Host> Machine<H> {
+impl<H: Host> AgentMachine<H> {
     /// The agent of the node that has the number `own` among all of the job, which all agents know in the same order.
     pub fn new(own: u32, nodes: Vec<Node>, limits: Limits, seed: u64) -> Self {
         // Fits: nodes are counted so.
@@ -387,7 +387,7 @@ impl<H: Host> Machine<H> {
 
     // ---- nodes ----
 
-    fn link(&mut self, node: u32) -> &mut Link {
+    fn link(&mut self, node: u32) -> &mut NodeLink {
         let peer = &mut self.nodes[node as usize];
         if peer.link.is_none() && peer.expected {
             let until = self.now.saturating_add(self.limits.connect);
@@ -582,7 +582,7 @@ impl<H: Host> Machine<H> {
     }
 }
 
-impl<H: Host> FragmentHandler for Machine<H> {
+impl<H: Host> FragmentHandler for AgentMachine<H> {
     fn read(&mut self, _: Rank, token: u64, offset: usize, into: &mut [u8]) {
         match self.sending.get(token as usize) {
             Some(Sending::Buffer { bytes, .. }) => {

@@ -7,13 +7,13 @@ use super::state::bulk::{For, Origin};
 use super::state::link::{Entry, Reply, Response};
 use super::state::service::{LONGEST, Load, MOST_OPERATIONS, Operation, PortState, SHORTEST, Task};
 use super::wire::{Body, Content, Header, Port, What};
-use super::{Machine, ProtocolError, length};
+use super::{AgentMachine, ProtocolError, length};
 use crate::code::Code;
 use crate::host::{
     Attempt, Host, Limit, MAX_DESCRIPTOR, Memory, Message, NoMemory, Place, ReturnMode,
 };
 
-impl<H: Host> Machine<H> {
+impl<H: Host> AgentMachine<H> {
     // ---- in ----
 
     pub(super) fn take_entry(

@@ -26,10 +26,10 @@ use super::state::stealing::{
     AGAIN, EVENTS, LATE, Loan, MAX_LOANS, MAX_PARTS, Part, SHUN, STRIPS, Sibling, Tells, Wanted,
 };
 use super::wire::{Content, Fragment, Sent};
-use super::{Machine, ProtocolError};
+use super::{AgentMachine, ProtocolError};
 use crate::host::{Host, MAX_DESCRIPTOR, Memory, Nanos, SiblingEvent};
 
-impl<H: Host> Machine<H> {
+impl<H: Host> AgentMachine<H> {
     /// Whether the name of a message's memory travels with it to a node, so that parts of it can be lent there.
     pub(super) fn is_shared(&self, node: u32, length: usize) -> bool {
         !self.stealing.siblings.is_empty()

@@ -19,7 +19,7 @@ use crate::threads::{Lock, Mode};
 
 /// One barrier of this rank.
 struct Side<M: Mode> {
-    machine: M::Lock<Machine>,
+    machine: M::Lock<RepeatedBarrier>,
     running: AtomicBool,
     /// The first of its cells.
     cells: usize,
@@ -27,7 +27,7 @@ struct Side<M: Mode> {
 
 /// A barrier that runs again and again, and how many of them have been asked for (the team's, which
 /// may be several).
-struct Machine {
+struct RepeatedBarrier {
     barrier: Barrier,
     started: u64,
     ended: u64,
@@ -53,7 +53,7 @@ impl<M: Mode> Barriers<M> {
             let first = cells;
             cells += barrier.cells();
             Side {
-                machine: Lock::new(Machine {
+                machine: Lock::new(RepeatedBarrier {
                     barrier,
                     started: 0,
                     ended: 0,
@@ -202,7 +202,11 @@ impl<M: Mode> Side<M> {
 
     /// Moves the team's barriers on: this rank arrives at the next one when it has left the one
     /// before.
-    fn step_team<N: Ni>(&self, kernel: &Kernel<N, M>, machine: &mut Machine) -> Result<bool> {
+    fn step_team<N: Ni>(
+        &self,
+        kernel: &Kernel<N, M>,
+        machine: &mut RepeatedBarrier,
+    ) -> Result<bool> {
         let mut ended = false;
         while machine.started > machine.ended {
             self.step(kernel, &mut machine.barrier);

@@ -44,7 +44,7 @@ enum What {
 
 /// A message to be sent: its words, and for data which bytes.
 #[derive(Debug)]
-#[must_use = "whether it has been sent is told by `Machine::sent`"]
+#[must_use = "whether it has been sent is told by `TeamMachine::sent`"]
 pub struct Outgoing {
     /// The target, as the job counts.
     pub target: Rank,
@@ -71,7 +71,7 @@ enum Next {
 /// Whenever a call has been made, hand out the [messages](Self::outgoing) and look for what [has
 /// ended](Self::ended).
 #[derive(Debug)]
-pub struct Machine<O> {
+pub struct TeamMachine<O> {
     team: Team,
     limits: Limits,
     /// Started and not over; the first has the number `first_operation`. `None`: over.
@@ -92,7 +92,7 @@ pub struct Machine<O> {
     spare: Vec<Box<Part>>,
 }
 
-impl<O: Operand> Machine<O> {
+impl<O: Operand> TeamMachine<O> {
     /// The machine of a team before its first operation. All ranks need the same limits.
     #[must_use]
     pub fn new(team: Team, limits: Limits) -> Self {
@@ -169,8 +169,8 @@ impl<O: Operand> Machine<O> {
         self.outbox.len()
     }
 
-    /// The next message to be sent. It counts as being sent until [`Machine::sent`]; there may be
-    /// several.
+    /// The next message to be sent. It counts as being sent until [`TeamMachine::sent`]; there may
+    /// be several.
     pub fn outgoing(&mut self) -> Option<Outgoing> {
         let transfer = self.outbox.pop_front()?;
         let place = self.place(transfer.part)?;
@@ -204,7 +204,7 @@ impl<O: Operand> Machine<O> {
     }
 
     /// The bytes of a message that is being sent. They stay where they are, unchanged, until
-    /// [`Machine::sent`].
+    /// [`TeamMachine::sent`].
     #[must_use]
     pub fn payload(&self, outgoing: &Outgoing) -> &[u8] {
         let found = outgoing.data.and_then(|(from, length)| {
@@ -225,7 +225,7 @@ impl<O: Operand> Machine<O> {
     /// Says whether a message has been sent. If not, it comes up again.
     ///
     /// # Errors
-    /// As for [`Machine::start`].
+    /// As for [`TeamMachine::start`].
     pub fn sent(&mut self, outgoing: Outgoing, sent: bool) -> Result<(), Violation> {
         let Some(place) = self.place(outgoing.part) else {
             return Ok(());
@@ -294,7 +294,7 @@ impl<O: Operand> Machine<O> {
     /// A ready message from `source`: it has room for a part's data, or wants it again.
     ///
     /// # Errors
-    /// As for [`Machine::on_data`].
+    /// As for [`TeamMachine::on_data`].
     pub fn on_ready(&mut self, source: Rank, number: u32, signature: u32) -> Result<(), Violation> {
         let Some(place) = self.place(number) else {
             self.check_early(source, number)?;
@@ -314,7 +314,7 @@ impl<O: Operand> Machine<O> {
     /// `source` has taken the data of an eager part.
     ///
     /// # Errors
-    /// As for [`Machine::on_data`].
+    /// As for [`TeamMachine::on_data`].
     pub fn on_taken(&mut self, source: Rank, number: u32) -> Result<(), Violation> {
         let refusal = || unexpected(source, "word that data was taken which was not sent");
         let place = self.place(number).ok_or_else(refusal)?;

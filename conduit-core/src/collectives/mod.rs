@@ -1,4 +1,4 @@
-//! The collective operations of a team, as a state machine without I/O: start from [`Machine`].
+//! The collective operations of a team, as a state machine without I/O: start from [`TeamMachine`].
 //!
 //! # Algorithm
 //! Data moves along a binomial tree whose root is the operation's: a broadcast down, a reduction to
@@ -17,8 +17,8 @@
 //! behind another does not wait for it. The parts of a long reduction to all have different roots,
 //! so that ranks share the work, if the order of the ranks does not matter.
 //!
-//! A rank that has started a part answers for it whenever its [`Machine`] is given messages; nobody
-//! has to wait for an operation for the others to go on.
+//! A rank that has started a part answers for it whenever its [`TeamMachine`] is given messages;
+//! nobody has to wait for an operation for the others to go on.
 //!
 //! # Who may send what, and why memory is bounded
 //! A rank may be far behind its neighbours in the tree. What they send must then not pile up at it:
@@ -65,7 +65,7 @@ mod tests;
 mod tree;
 
 pub use arithmetic::{DataType, Fold, ReduceOp, fold};
-pub use machine::{Machine, Outgoing};
+pub use machine::{Outgoing, TeamMachine};
 pub use state::{ReduceFunction, Reduction, Sync as CollectiveSync};
 pub use team::{Members, Team, TeamId};
 pub use teams::Join;
@@ -265,7 +265,7 @@ pub trait Operand {
     fn reduce(&mut self, left: &[u8], right: &mut [u8]);
 }
 
-/// Bounds of a [`Machine`]; all ranks of a team need the same. See the [module](self) for what
+/// Bounds of a [`TeamMachine`]; all ranks of a team need the same. See the [module](self) for what
 /// memory they allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -31,7 +31,7 @@ pub(super) enum Out {
 
 /// A neighbour in the tree.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct TreeLink {
     pub(super) peer: Rank,
     pub(super) out: Out,
     /// Its ready message has come.
@@ -40,7 +40,7 @@ pub(super) struct Link {
     pub(super) parked: Option<Buffer>,
 }
 
-impl Link {
+impl TreeLink {
     fn new(peer: Rank) -> Self {
         Self {
             peer,
@@ -79,9 +79,9 @@ pub(super) struct Part {
     /// Pieces hold no whole elements, so the data of a child is put together before it is reduced.
     pub(super) gathers: bool,
     pub(super) eager: bool,
-    pub(super) parent: Option<Link>,
+    pub(super) parent: Option<TreeLink>,
     /// The smallest subtree first.
-    pub(super) children: Vec<Link>,
+    pub(super) children: Vec<TreeLink>,
     /// What is known of the result of a reduction; ranks without children have none.
     pub(super) sum: Option<Buffer>,
     /// The child whose data is reduced now, in the order of the list, so that the order is always
@@ -101,8 +101,8 @@ pub(super) struct Part {
 
 impl Part {
     pub(super) fn links(&mut self, parent: Option<Rank>, children: impl Iterator<Item = Rank>) {
-        self.parent = parent.map(Link::new);
-        self.children.extend(children.map(Link::new));
+        self.parent = parent.map(TreeLink::new);
+        self.children.extend(children.map(TreeLink::new));
     }
 
     /// The link of a peer that has sent data. Of pairs, where one rank may be on both sides, data
@@ -131,7 +131,7 @@ impl Part {
         Some(LinkId::Child(child))
     }
 
-    pub(super) fn link(&mut self, id: LinkId) -> Option<&mut Link> {
+    pub(super) fn link(&mut self, id: LinkId) -> Option<&mut TreeLink> {
         match id {
             LinkId::Parent => self.parent.as_mut(),
             LinkId::Child(child) => self.children.get_mut(child),
@@ -171,7 +171,7 @@ impl Part {
             (LinkId::Child(at), link, data)
         });
         let parent = self.parent.iter().map(|link| (LinkId::Parent, link, up));
-        let answer = |id: LinkId, link: &Link| match self.passing(id) {
+        let answer = |id: LinkId, link: &TreeLink| match self.passing(id) {
             Some(Passing::Announced) => self.has_data(id) && link.out == Out::Idle,
             Some(Passing::Eager { .. }) => link.out == Out::Sent,
             _ => false,
@@ -185,7 +185,7 @@ impl Part {
 
     /// Whether an eager message asks to be told that it has been taken: known from its signature.
     pub(super) fn is_over(&self) -> bool {
-        let done = |link: &Link| link.out == Out::Done;
+        let done = |link: &TreeLink| link.out == Out::Done;
         let sent_up = self.parent.as_ref().is_none_or(done);
         let sent_down = || self.children.iter().all(done);
         self.in_hand == 0

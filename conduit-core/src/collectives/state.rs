@@ -5,7 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::collectives::{
-    DataType, Fold, Limits, Machine, Operand, Outgoing, ReduceOp, Shape, Team, TeamId, Violation,
+    DataType, Fold, Limits, Operand, Outgoing, ReduceOp, Shape, Team, TeamId, TeamMachine,
+    Violation,
 };
 use crate::kernel::Kernel;
 use crate::kernel::error::{Error, Result};
@@ -147,7 +148,7 @@ pub struct Sync {
 
 /// What a rank does in a team.
 struct Seat {
-    machine: Machine<CallerMemory>,
+    machine: TeamMachine<CallerMemory>,
     /// It is in [`Teams::sending`].
     sends: bool,
 }
@@ -155,7 +156,7 @@ struct Seat {
 impl Seat {
     fn new(team: Team, limits: Limits) -> Self {
         Self {
-            machine: Machine::new(team, limits),
+            machine: TeamMachine::new(team, limits),
             sends: false,
         }
     }
@@ -341,7 +342,7 @@ impl<M: Mode> Collectives<M> {
         let op = kernel.begin(operation, group, None)?;
         let name = Some(op.bits().into());
         self.with_machine(kernel, team, kernel.job.rank, |machine| {
-            let meet = |machine: &mut Machine<_>, name| {
+            let meet = |machine: &mut TeamMachine<_>, name| {
                 machine.start(
                     Shape::BARRIER,
                     CallerMemory::nothing(),
@@ -368,7 +369,7 @@ impl<M: Mode> Collectives<M> {
         kernel: &Kernel<N, M>,
         team: TeamId,
         source: Rank,
-        act: impl FnOnce(&mut Machine<CallerMemory>) -> Result<R, Violation>,
+        act: impl FnOnce(&mut TeamMachine<CallerMemory>) -> Result<R, Violation>,
     ) -> Option<R> {
         // Callers' memory may be touched.
         let _polling = M::PARALLEL.then(|| kernel.job.polling.enter());

@@ -113,7 +113,7 @@ struct Flying {
 }
 
 struct World {
-    ranks: Vec<Machine<Memory>>,
+    ranks: Vec<TeamMachine<Memory>>,
     /// The operations that each rank has started.
     started: Vec<usize>,
     flying: Vec<Flying>,
@@ -147,7 +147,7 @@ impl World {
                 size,
                 members: members.clone(),
             };
-            Machine::new(team, limits).starting_at(first)
+            TeamMachine::new(team, limits).starting_at(first)
         });
         let ranks: Vec<_> = ranks.collect();
         Self {
@@ -346,7 +346,7 @@ impl World {
                     assert!(
                         self.flying.is_empty()
                             && self.sending.iter().all(Option::is_none)
-                            && !self.ranks.iter().any(Machine::has_outgoing)
+                            && !self.ranks.iter().any(TeamMachine::has_outgoing)
                             && !(0..ranks).any(|rank| self.can_start(rank)),
                         "the schedule found nothing, but there was something"
                     );
@@ -417,7 +417,7 @@ impl World {
                 }
             }
         }
-        assert!(self.ranks.iter().all(Machine::is_at_rest));
+        assert!(self.ranks.iter().all(TeamMachine::is_at_rest));
         let (records, bytes) = self.most_early;
         assert!(bytes <= self.limits.early, "{bytes} early bytes");
         assert!(records <= self.limits.window as usize * size + self.limits.early);
@@ -535,8 +535,8 @@ proptest! {
     }
 }
 
-fn machine(size: u32, limits: Limits) -> Machine<Memory> {
-    Machine::new(Team::of_job(0, size), limits)
+fn machine(size: u32, limits: Limits) -> TeamMachine<Memory> {
+    TeamMachine::new(Team::of_job(0, size), limits)
 }
 
 fn memory(shape: &Shape) -> Memory {
@@ -635,7 +635,7 @@ fn a_rank_that_starts_something_else_is_named() {
         for early in [true, false] {
             let mut machine = machine(2, limits);
             let data = vector(2, &theirs);
-            let arrive = |machine: &mut Machine<Memory>| {
+            let arrive = |machine: &mut TeamMachine<Memory>| {
                 machine
                     .on_data(1, 0, theirs.signature(0), 0, &data)
                     .map(drop)
@@ -722,7 +722,7 @@ fn the_sum_is_the_same_in_every_order_of_arrival() {
         in_order: false,
     };
     let sum = |order: [u32; 3]| {
-        let mut machine = Machine::new(Team::of_job(0, 5), Limits::with_messages_of(1000));
+        let mut machine = TeamMachine::new(Team::of_job(0, 5), Limits::with_messages_of(1000));
         let own = Floats(1.0_f64.to_ne_bytes(), [0; 8]);
         machine.start(shape, own, Some(0), false).unwrap();
         for source in order {

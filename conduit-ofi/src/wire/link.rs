@@ -146,7 +146,7 @@ impl Held {
 
 /// A peer.
 #[derive(Debug)]
-pub(crate) struct Link<T> {
+pub(crate) struct OfiLink<T> {
     pub(crate) peer: Rank,
     /// What an open network keeps for it.
     pub(crate) session: T,
@@ -183,9 +183,9 @@ pub(crate) struct Link<T> {
 }
 
 // What `docs/ofi.md` says of memory.
-const _: () = assert!(size_of::<Link<()>>() <= 232);
+const _: () = assert!(size_of::<OfiLink<()>>() <= 232);
 
-impl<T: Copy + Default> Link<T> {
+impl<T: Copy + Default> OfiLink<T> {
     pub(crate) fn new(peer: Rank, address: fi_addr_t) -> Self {
         Self {
             peer,
@@ -285,7 +285,7 @@ pub(crate) struct Links<T> {
     /// By rank, for idle links: the numbers of the next frames to and from the peer. Allocated when
     /// the first link that was used is made idle.
     numbers: Box<[(u64, u64)]>,
-    links: Vec<Link<T>>,
+    links: Vec<OfiLink<T>>,
 }
 
 const NONE: u32 = u32::MAX;
@@ -321,7 +321,7 @@ impl<T: Copy + Default> Links<T> {
 
     /// The link at an index, unless it has failed.
     #[inline]
-    pub(crate) fn alive(&mut self, place: usize) -> Result<&mut Link<T>, Refused> {
+    pub(crate) fn alive(&mut self, place: usize) -> Result<&mut OfiLink<T>, Refused> {
         let link = self.links.get_mut(place).ok_or(Refused::NoSuchRank)?;
         match link.failure {
             None => Ok(link),
@@ -331,19 +331,19 @@ impl<T: Copy + Default> Links<T> {
 
     /// The link to a peer, if it is open.
     #[inline]
-    pub(crate) fn get(&mut self, peer: Rank) -> Option<&mut Link<T>> {
+    pub(crate) fn get(&mut self, peer: Rank) -> Option<&mut OfiLink<T>> {
         let place = *self.places.get(peer as usize)?;
         self.links.get_mut(place as usize)
     }
 
     #[inline]
-    pub(crate) fn peek(&self, peer: Rank) -> Option<&Link<T>> {
+    pub(crate) fn peek(&self, peer: Rank) -> Option<&OfiLink<T>> {
         let place = *self.places.get(peer as usize)?;
         self.links.get(place as usize)
     }
 
     /// Adds the link to a rank of the job that has none.
-    pub(crate) fn add(&mut self, link: Link<T>) {
+    pub(crate) fn add(&mut self, link: OfiLink<T>) {
         if let Some(place) = self.places.get_mut(link.peer as usize) {
             // Fits: fewer than ranks.
             *place = self.links.len() as u32;
@@ -353,7 +353,7 @@ impl<T: Copy + Default> Links<T> {
 
     /// Stores libfabric's handle of a peer that nothing was exchanged with, as an idle link.
     pub(crate) fn note(&mut self, peer: Rank, handle: fi_addr_t) {
-        self.add(Link::new(peer, handle));
+        self.add(OfiLink::new(peer, handle));
         // A link with a large handle stays open.
         self.make_idle(peer);
     }
@@ -431,7 +431,7 @@ impl<T: Copy + Default> Links<T> {
             Some(&place) if place != NONE && place & IDLE != 0 => place,
             _ => return false,
         };
-        let mut link = Link::new(peer, u64::from(idle & HANDLE));
+        let mut link = OfiLink::new(peer, u64::from(idle & HANDLE));
         (link.next_out, link.next_in) = self.next_numbers(peer);
         if idle & KNOWN != 0 {
             link.liveness = Liveness::of_known();
@@ -449,7 +449,7 @@ impl<T: Copy + Default> Links<T> {
     }
 
     /// All open links.
-    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Link<T>> {
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut OfiLink<T>> {
         self.links.iter_mut()
     }
 
@@ -457,7 +457,7 @@ impl<T: Copy + Default> Links<T> {
     pub(crate) fn memory(&self) -> usize {
         self.places.capacity() * size_of::<u32>()
             + size_of_val(&*self.numbers)
-            + self.links.capacity() * size_of::<Link<T>>()
+            + self.links.capacity() * size_of::<OfiLink<T>>()
     }
 }
 
@@ -478,7 +478,7 @@ mod tests {
             for (number, (what, peer)) in (1..).zip(steps) {
                 if let std::collections::btree_map::Entry::Vacant(new) = reference.entry(peer) {
                     new.insert((u64::from(peer) * 7 + 1, false));
-                    links.add(Link::new(peer, u64::from(peer) * 7 + 1));
+                    links.add(OfiLink::new(peer, u64::from(peer) * 7 + 1));
                 }
                 match what {
                     0 => {
@@ -551,7 +551,7 @@ mod tests {
 
     #[test]
     fn one_with_something_under_way_does_not_rest() {
-        type Change = fn(&mut Link<()>);
+        type Change = fn(&mut OfiLink<()>);
         let changes: [Change; 11] = [
             |link| link.pending = 1,
             |link| link.abandoned = true,
@@ -568,13 +568,13 @@ mod tests {
         ];
         for change in changes {
             let mut links = Links::<()>::new(2);
-            links.add(Link::new(1, 5));
+            links.add(OfiLink::new(1, 5));
             change(links.get(1).expect("there"));
             assert!(!links.make_idle(1));
             assert!(links.peek(1).is_some());
         }
         let mut links = Links::<()>::new(2);
-        links.add(Link::new(1, 5));
+        links.add(OfiLink::new(1, 5));
         assert!(links.make_idle(1) && !links.make_idle(1) && links.peek(1).is_none());
         assert!(!links.reopen(0) && links.reopen(1) && !links.reopen(1));
     }
@@ -586,18 +586,18 @@ mod tests {
         for size in [10, 10_000, 1_000_000] {
             let mut links = Links::<()>::new(size);
             for peer in 0..size {
-                let mut link = Link::new(peer, peer.into());
+                let mut link = OfiLink::new(peer, peer.into());
                 link.next_in = 1;
                 links.add(link);
                 assert!(links.make_idle(peer));
             }
-            assert!(links.memory() <= 20 * size as usize + FEW * size_of::<Link<()>>());
+            assert!(links.memory() <= 20 * size as usize + FEW * size_of::<OfiLink<()>>());
         }
         let mut links = Links::<()>::new(1000);
         for peer in 0..1000 {
-            links.add(Link::new(peer, peer.into()));
+            links.add(OfiLink::new(peer, peer.into()));
         }
         let each = links.memory() as f64 / 1000.0 - 4.0;
-        assert!(each < 1.2 * size_of::<Link<()>>() as f64, "{each} bytes");
+        assert!(each < 1.2 * size_of::<OfiLink<()>>() as f64, "{each} bytes");
     }
 }

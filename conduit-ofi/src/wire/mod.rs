@@ -49,7 +49,7 @@ use seal::TAG;
 
 use atomic_ops::Atomics;
 use buffers::Buffers;
-use link::{Link, Links};
+use link::{Links, OfiLink};
 use liveness::{CHECKS, Nanos, Verdict};
 use objects::{Objects, Refusal, Registered};
 pub(crate) use scope::{Addresses, Hosts};
@@ -380,7 +380,7 @@ impl<S: Scope> OfiEndpoint<S> {
 
     /// The link to a peer, which is opened or reopened if need be.
     #[inline]
-    fn open(&mut self, peer: Rank) -> Result<&mut Link<S::Session>, Refused> {
+    fn open(&mut self, peer: Rank) -> Result<&mut OfiLink<S::Session>, Refused> {
         let place = self.place(peer)?;
         self.links.alive(place)
     }
@@ -427,7 +427,7 @@ impl<S: Scope> OfiEndpoint<S> {
                 }
             },
         };
-        let mut link = Link::new(peer, handle);
+        let mut link = OfiLink::new(peer, handle);
         link.failure = failure;
         self.links.add(link);
         if let Some(failure) = failure {

@@ -15,7 +15,7 @@ use seal::{Seal, TAG};
 
 use crate::wire::failure;
 use crate::wire::frame::{Frame, FrameKind, HEADER, whole_number};
-use crate::wire::link::{Arriving, Link};
+use crate::wire::link::{Arriving, OfiLink};
 use crate::wire::objects::Refusal;
 use crate::wire::slots::Operation;
 use crate::wire::watch::Call;
@@ -504,14 +504,14 @@ impl<S: Scope> OfiEndpoint<S> {
         self.early += taken;
         if self.early > self.early_room {
             let early =
-                |link: &Link<S::Session>| link.early.as_ref().map_or(0, |early| early.bytes());
+                |link: &OfiLink<S::Session>| link.early.as_ref().map_or(0, |early| early.bytes());
             self.give_up_most(early, "more early frames than there is room for");
         }
     }
 
     /// Gives up the peer of whose frames most bytes are kept.
     #[cold]
-    fn give_up_most(&mut self, kept: impl Fn(&Link<S::Session>) -> usize, reason: &'static str) {
+    fn give_up_most(&mut self, kept: impl Fn(&OfiLink<S::Session>) -> usize, reason: &'static str) {
         let most = self.links.all().map(|link| (kept(link), link.peer)).max();
         if let Some((_, peer)) = most {
             self.fail_peer(peer, Failure::Broken(reason));
@@ -603,7 +603,8 @@ impl<S: Scope> OfiEndpoint<S> {
         };
         self.held += taken;
         if self.held > room {
-            let held = |link: &Link<S::Session>| link.held.as_ref().map_or(0, |held| held.bytes());
+            let held =
+                |link: &OfiLink<S::Session>| link.held.as_ref().map_or(0, |held| held.bytes());
             self.give_up_most(held, "more frames than can be delivered or kept");
         }
     }

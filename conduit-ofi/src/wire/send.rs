@@ -9,7 +9,7 @@ use libfabric_sys::{FI_EAGAIN, FI_ENOMEM, fi_inject, fi_send, fi_sendv, iovec};
 use seal::{Seal, TAG};
 
 use crate::wire::frame::{Frame, FrameKind, HEADER, LONG_HEADER};
-use crate::wire::link::{Link, Sending};
+use crate::wire::link::{OfiLink, Sending};
 use crate::wire::objects::Objects;
 use crate::wire::slots::Operation;
 use crate::wire::watch::Call;
@@ -690,7 +690,7 @@ impl<S: Scope> OfiEndpoint<S> {
 }
 
 /// Notes that a link has something to send.
-pub(super) fn list<T>(outgoing: &mut Vec<Rank>, link: &mut Link<T>) {
+pub(super) fn list<T>(outgoing: &mut Vec<Rank>, link: &mut OfiLink<T>) {
     if !link.listed {
         link.listed = true;
         outgoing.push(link.peer);

@@ -11,7 +11,7 @@ use libfabric_sys::fi_addr_t;
 use seal::{SessionKeys, SessionSealer, TAG};
 
 use crate::wire::frame::{FrameKind, HEADER};
-use crate::wire::link::Link;
+use crate::wire::link::OfiLink;
 use crate::wire::liveness::{CHECKS, Nanos};
 
 use super::scope::{Quiet, Scope};
@@ -36,7 +36,7 @@ pub struct Session {
 }
 
 // What `docs/ofi.md` says of memory.
-const _: () = assert!(size_of::<Link<Session>>() <= 264);
+const _: () = assert!(size_of::<OfiLink<Session>>() <= 264);
 
 /// The sessions of an open network.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl Scope for Sessions {
 impl OfiEndpoint<Sessions> {
     /// Adds a link to an address, without a session.
     pub(crate) fn admit(&mut self, number: Rank, address: fi_addr_t) {
-        let mut link = Link::new(number, address);
+        let mut link = OfiLink::new(number, address);
         link.failure = self.broken;
         if let Some(failure) = self.broken {
             self.failures.push((number, failure));

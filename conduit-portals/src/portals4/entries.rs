@@ -64,7 +64,7 @@ impl Block {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Link {
+enum EntryLink {
     Linked,
     /// It has unlinked itself; its memory is in use.
     Draining,
@@ -74,7 +74,7 @@ enum Link {
 #[derive(Debug)]
 pub(super) struct Entry {
     generation: u16,
-    link: Link,
+    link: EntryLink,
     pub(super) index: u8,
     handle: ptl_handle_me_t,
     pub(super) tag: u64,
@@ -144,7 +144,7 @@ impl Entries {
             next => {
                 self.places.push(Entry {
                     generation: 0,
-                    link: Link::Gone,
+                    link: EntryLink::Gone,
                     index,
                     handle: PTL_INVALID_HANDLE,
                     tag: 0,
@@ -197,7 +197,7 @@ impl Entries {
             }
         };
         slot.generation = slot.generation.wrapping_add(1);
-        slot.link = Link::Linked;
+        slot.link = EntryLink::Linked;
         slot.index = index;
         slot.handle = handle;
         slot.tag = entry.tag;
@@ -239,7 +239,7 @@ impl Entries {
         let place = me.0 & 0xffff;
         let entry = self.places.get_mut(place as usize);
         let is_it = |entry: &&mut Entry| {
-            u32::from(entry.generation) == me.0 >> 16 && entry.link == Link::Linked
+            u32::from(entry.generation) == me.0 >> 16 && entry.link == EntryLink::Linked
         };
         let entry = entry.filter(is_it).ok_or_else(|| unknown(me))?;
         if entry.handle != PTL_INVALID_HANDLE && interface.me_unlink(entry.handle)? == Unlink::InUse
@@ -247,7 +247,7 @@ impl Entries {
             return Ok(Err(Unlink::InUse));
         }
         // Its memory stays for messages whose events have not been delivered yet.
-        entry.link = Link::Gone;
+        entry.link = EntryLink::Gone;
         self.linked -= u32::from(entry.index < INDICES);
         self.free.push_back(place);
         Ok(Ok(place))
@@ -270,11 +270,11 @@ impl Entries {
         let Some(entry) = self.places.get_mut(place as usize) else {
             return [None; 2];
         };
-        if entry.link != Link::Linked {
+        if entry.link != EntryLink::Linked {
             return [None; 2];
         }
         self.linked -= u32::from(entry.index < INDICES);
-        entry.link = Link::Draining;
+        entry.link = EntryLink::Draining;
         let tells = entry.events.contains(MeEvents::LINK);
         let unlinked = tells.then_some(Event::Unlinked { tag: entry.tag });
         [unlinked, self.drain(place)]
@@ -294,7 +294,7 @@ impl Entries {
 
     fn drain(&mut self, place: u32) -> Option<Event<'static>> {
         let entry = self.places.get_mut(place as usize)?;
-        if entry.link != Link::Draining {
+        if entry.link != EntryLink::Draining {
             return None;
         }
         let once = entry.options.contains(MeOptions::USE_ONCE);
@@ -306,7 +306,7 @@ impl Entries {
         {
             return None;
         }
-        entry.link = Link::Gone;
+        entry.link = EntryLink::Gone;
         self.free.push_back(place);
         self.spare
             .extend(entry.block.take().map(|block| block.memory));

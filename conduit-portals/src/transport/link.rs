@@ -13,7 +13,7 @@ use super::wire::{Left, WindowUpdate};
 
 /// A peer's flow control and control queue.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct TransportLink {
     pub(crate) peer: Rank,
     pub(crate) send: SendWindows,
     pub(crate) receive: ReceiveWindows,
@@ -32,9 +32,9 @@ pub(crate) struct Link {
 }
 
 // Stated in `docs/udp.md`.
-const _: () = assert!(size_of::<Link>() <= 152);
+const _: () = assert!(size_of::<TransportLink>() <= 152);
 
-impl Link {
+impl TransportLink {
     fn new(peer: Rank, window: WindowSize) -> Self {
         Self {
             peer,
@@ -71,7 +71,7 @@ impl Link {
     }
 }
 
-/// What is kept of an idle [`Link`]. The counters of its windows go on from there.
+/// What is kept of an idle [`TransportLink`]. The counters of its windows go on from there.
 #[derive(Debug, Clone, Copy)]
 struct IdleLink {
     /// Its rank in two halves, to avoid an alignment of four bytes.
@@ -87,7 +87,7 @@ struct IdleLink {
 const _: () = assert!(size_of::<IdleLink>() == 70);
 
 impl IdleLink {
-    fn of(link: &Link, window: WindowSize) -> Option<Self> {
+    fn of(link: &TransportLink, window: WindowSize) -> Option<Self> {
         let is_lane = link.send_size != window || link.receive_size != window;
         if !link.control.is_empty() || link.scheduled || link.failure.is_some() || is_lane {
             return None;
@@ -106,12 +106,12 @@ impl IdleLink {
         Rank::from(high) << 16 | Rank::from(low)
     }
 
-    fn resume(&self, window: WindowSize) -> Link {
-        Link {
+    fn resume(&self, window: WindowSize) -> TransportLink {
+        TransportLink {
             send: self.send,
             receive: ReceiveWindows::resume(&self.receive, self.last, window),
             left: self.left,
-            ..Link::new(self.peer(), window)
+            ..TransportLink::new(self.peer(), window)
         }
     }
 }
@@ -121,7 +121,7 @@ impl IdleLink {
 pub(crate) struct Links {
     /// By rank: an index into `links`, one into `idle` with [`IDLE`] added, or [`UNUSED`].
     slots: Box<[u32]>,
-    links: Vec<Link>,
+    links: Vec<TransportLink>,
     idle: Vec<IdleLink>,
     /// The size of each window.
     window: WindowSize,
@@ -144,7 +144,7 @@ impl Links {
 
     /// The link of a rank of the job, made active if it was not.
     #[inline]
-    pub(crate) fn get(&mut self, peer: Rank) -> Option<&mut Link> {
+    pub(crate) fn get(&mut self, peer: Rank) -> Option<&mut TransportLink> {
         let slot = *self.slots.get(peer as usize)?;
         if slot >= IDLE {
             return self.activate(peer, slot);
@@ -153,9 +153,9 @@ impl Links {
     }
 
     #[cold]
-    fn activate(&mut self, peer: Rank, slot: u32) -> Option<&mut Link> {
+    fn activate(&mut self, peer: Rank, slot: u32) -> Option<&mut TransportLink> {
         let link = if slot == UNUSED {
-            Link::new(peer, self.window)
+            TransportLink::new(peer, self.window)
         } else {
             let slot = slot ^ IDLE;
             let idle = self.idle.get(slot as usize)?.resume(self.window);
@@ -194,12 +194,12 @@ impl Links {
     }
 
     /// The links that are not idle.
-    pub(crate) fn active(&mut self) -> impl Iterator<Item = &mut Link> {
+    pub(crate) fn active(&mut self) -> impl Iterator<Item = &mut TransportLink> {
         self.links.iter_mut()
     }
 
     /// All links that were ever in use, made active.
-    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Link> {
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut TransportLink> {
         for idle in std::mem::take(&mut self.idle) {
             self.slots[idle.peer() as usize] = self.links.len() as u32;
             self.links.push(idle.resume(self.window));
@@ -211,7 +211,7 @@ impl Links {
     #[cfg(test)]
     fn memory(&self) -> usize {
         size_of_val(&*self.slots)
-            + self.links.capacity() * size_of::<Link>()
+            + self.links.capacity() * size_of::<TransportLink>()
             + self.idle.capacity() * size_of::<IdleLink>()
     }
 }

@@ -67,7 +67,7 @@ use crate::matching::{DESCRIPTORS, PT_INDICES};
 use control::Control;
 use direct::Native;
 use linger::Linger;
-use link::Link;
+use link::TransportLink;
 use lock::{Bias, BiasedLock, Guard};
 use poll::Delivery;
 use queue::QUEUES;
@@ -376,7 +376,8 @@ impl<T: Transport> Inner<T> {
     /// How much of what was sent has not reached its peer yet, without peers that are gone.
     fn outstanding(&mut self) -> usize {
         let links = self.portals.links.active().filter(|link| link.is_up());
-        let of_link = |link: &mut Link| link.control.len() + self.transport.outstanding(link.peer);
+        let of_link =
+            |link: &mut TransportLink| link.control.len() + self.transport.outstanding(link.peer);
         self.portals.native.under_way() + links.map(of_link).sum::<usize>()
     }
 }

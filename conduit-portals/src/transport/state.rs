@@ -21,7 +21,7 @@ use super::buffers::Pool;
 use super::config::PortalsConfig;
 use super::direct::{DirectAccess, Exported, Native};
 use super::inbound::{Arrival, Held, InUse, LongReply};
-use super::link::{Link, Links};
+use super::link::{Links, TransportLink};
 use super::mailbox::{InlinePut, Writer};
 use super::operation::{OperationKind, Operations};
 use super::queue::{QUEUES, Queued};
@@ -518,7 +518,7 @@ impl Portals {
 
 /// Adds a link to those to be flushed.
 #[inline]
-pub(crate) fn schedule(outgoing: &mut Vec<Rank>, link: &mut Link) {
+pub(crate) fn schedule(outgoing: &mut Vec<Rank>, link: &mut TransportLink) {
     if !link.scheduled {
         link.scheduled = true;
         outgoing.push(link.peer);

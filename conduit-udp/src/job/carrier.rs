@@ -11,10 +11,12 @@ use crate::protocol::{
     Counters, Dropped, Endpoint, Fragment, FragmentHandler, LinkStatus, Nanos, Received, Refused,
     Seal, Transmit,
 };
-use crate::socket::{Driver, FaultCounters, ForeignDatagrams, Machine, SocketCounters, Waiter};
+use crate::socket::{
+    DrivenMachine, Driver, FaultCounters, ForeignDatagrams, SocketCounters, Waiter,
+};
 use seal::Sealer;
 
-impl Machine for Endpoint {
+impl DrivenMachine for Endpoint {
     const TELLS_LENGTH: bool = true;
     #[inline]
     fn length_of(begin: &[u8]) -> Option<usize> {

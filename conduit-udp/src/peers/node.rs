@@ -10,7 +10,7 @@ use super::handshake::{Event, Handshakes, Message};
 use crate::protocol::{
     Config, Dropped, Endpoint, Fragment, FragmentHandler, Nanos, Received, Refused, Seal, Transmit,
 };
-use crate::socket::Machine;
+use crate::socket::DrivenMachine;
 
 /// Handshakes, and the endpoint, which knows peers only while there is a session with them.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl Node {
     }
 }
 
-impl Machine for Node {
+impl DrivenMachine for Node {
     const OPEN: bool = true;
 
     #[inline]

@@ -26,7 +26,7 @@ const PAUSE: Nanos = 50_000;
 const MAX_PAUSE: Nanos = 1_000_000;
 
 /// The state machine that a wire drives.
-pub trait Machine {
+pub trait DrivenMachine {
     /// Peers come and go: the machine knows their [addresses](Self::address), is told where each
     /// datagram [comes from](Self::receive_from), and what the network [reports](Self::on_report).
     const OPEN: bool = false;
@@ -99,7 +99,7 @@ pub trait Machine {
 
 /// Passes a datagram to a machine.
 #[inline(always)]
-fn receive<M: Machine>(
+fn receive<M: DrivenMachine>(
     machine: &mut M,
     now: Nanos,
     packet: &mut [u8],
@@ -116,7 +116,7 @@ fn receive<M: Machine>(
 
 /// Where a peer is.
 #[inline(always)]
-fn address<M: Machine>(machine: &M, peers: &Peers, peer: Rank) -> Option<SocketAddr> {
+fn address<M: DrivenMachine>(machine: &M, peers: &Peers, peer: Rank) -> Option<SocketAddr> {
     match M::OPEN {
         true => machine.address(peer),
         false => Some(peers.address(peer)),
@@ -153,7 +153,7 @@ pub struct Driver<M, S> {
     clock: Clock,
 }
 
-impl<M: Machine, S: Seal> Driver<M, S> {
+impl<M: DrivenMachine, S: Seal> Driver<M, S> {
     /// A wire for packets of at most `packet` bytes.
     ///
     /// # Errors

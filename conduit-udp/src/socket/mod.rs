@@ -42,7 +42,7 @@ pub use address::{AddressError, UdpAddress};
 pub use batch::Batch;
 pub use counters::SocketCounters;
 pub use datagram::{Buffers, Options, Sent, Socket, largest_payload};
-pub use driver::{Driver, Machine};
+pub use driver::{DrivenMachine, Driver};
 pub use error::SocketError;
 pub use faults::{FaultConfig, FaultCounters, corrupt};
 pub use foreign::ForeignDatagrams;

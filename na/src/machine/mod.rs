@@ -101,7 +101,7 @@ pub struct Counters {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Machine {
+pub(crate) struct NaMachine {
     limits: Limits,
     peers: Peers,
     operations: Operations,
@@ -117,7 +117,7 @@ pub(crate) struct Machine {
     has_left: bool,
 }
 
-impl Machine {
+impl NaMachine {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             peers: Peers::default(),

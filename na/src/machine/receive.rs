@@ -7,7 +7,7 @@ use super::operation::{Buffer, Match, OperationId, OperationKind};
 use super::peers::Answer;
 use super::send::Source;
 use super::wire::{Header, Request, Status};
-use super::{Early, Machine, Outcome, SELF, error_of};
+use super::{Early, NaMachine, Outcome, SELF, error_of};
 use crate::error::Error;
 
 /// Bytes of arriving fragments that are advertised to transports: what comes is placed, or bounded
@@ -55,7 +55,7 @@ impl Arrival {
 /// The peer has broken the protocol.
 struct ProtocolError;
 
-impl Machine {
+impl NaMachine {
     // ---- messages ----
 
     /// A message has arrived.
@@ -477,7 +477,7 @@ impl Buffer {
     }
 }
 
-impl FragmentHandler for Machine {
+impl FragmentHandler for NaMachine {
     fn read(&mut self, _: Rank, token: u64, offset: usize, into: &mut [u8]) {
         let Some(source) = self.sources.get(token as usize) else {
             debug_assert!(false, "the transport reads what it was given");

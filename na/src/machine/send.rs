@@ -10,7 +10,7 @@ use super::memory::Segments;
 use super::operation::{OperationId, OperationKind};
 use super::peers::{Answer, INITIAL_CREDITS, Peer};
 use super::wire::{self, Header, MemoryKey, Request, Status};
-use super::{MAX_REQUESTS, Machine, Outcome};
+use super::{MAX_REQUESTS, NaMachine, Outcome};
 use crate::error::Error;
 use conduit_portals::transport::fragment::Failure;
 
@@ -67,7 +67,7 @@ impl From<Refused> for Sent {
     }
 }
 
-impl Machine {
+impl NaMachine {
     /// Gives the network what it takes now.
     pub(crate) fn flush(&mut self, network: &mut impl OpenTransport) {
         let mut listed = std::mem::take(&mut self.peers.listed);

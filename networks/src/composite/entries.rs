@@ -30,7 +30,7 @@ const MOST: u32 = 1 << 16;
 
 /// State of an entry in one network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Link {
+enum EntryLink {
     /// Linked, or unlinked automatically with the event still to come.
     Linked(MeId),
     /// To be unlinked because the other side has ended; the network has it in use.
@@ -45,8 +45,8 @@ enum Link {
 struct Linked {
     generation: u16,
     index: u8,
-    intra: Link,
-    inter: Link,
+    intra: EntryLink,
+    inter: EntryLink,
     managed: bool,
     claim: Option<Claim>,
     /// The owner asked for the unlink event.
@@ -57,7 +57,7 @@ struct Linked {
 }
 
 impl Linked {
-    fn link(&mut self, side: Side) -> &mut Link {
+    fn link(&mut self, side: Side) -> &mut EntryLink {
         match side {
             Side::IntraHost => &mut self.intra,
             Side::InterHost => &mut self.inter,
@@ -66,11 +66,11 @@ impl Linked {
 
     /// The event that is due to the owner, and whether it is the last.
     fn due(&mut self) -> Option<(Due, bool)> {
-        let unlinked = |link| matches!(link, Link::Draining | Link::Gone);
+        let unlinked = |link| matches!(link, EntryLink::Draining | EntryLink::Gone);
         if !self.ending || !unlinked(self.intra) || !unlinked(self.inter) {
             return None;
         }
-        let gone = self.intra == Link::Gone && self.inter == Link::Gone;
+        let gone = self.intra == EntryLink::Gone && self.inter == EntryLink::Gone;
         if !self.delivered_unlinked {
             self.delivered_unlinked = true;
             return Some((Due::Unlinked, gone && !self.managed));
@@ -219,8 +219,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         let mut linked = Linked {
             generation,
             index: index.0,
-            intra: Link::Gone,
-            inter: Link::Gone,
+            intra: EntryLink::Gone,
+            inter: EntryLink::Gone,
             managed,
             claim: claim.clone(),
             tells: entry.events.contains(MeEvents::LINK),
@@ -230,13 +230,13 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         let mut failed = None;
         if in_intra {
             match append_to(intra, index, to_intra, claim.as_ref()) {
-                Ok(me) => linked.intra = Link::Linked(me),
+                Ok(me) => linked.intra = EntryLink::Linked(me),
                 Err(error) => failed = Some(self.with_job_rank(error)),
             }
         }
         if in_inter && failed.is_none() {
             match append_to(&self.inter, index, inner, claim.as_ref()) {
-                Ok(me) => linked.inter = Link::Linked(me),
+                Ok(me) => linked.inter = EntryLink::Linked(me),
                 Err(error) => failed = Some(error),
             }
         }
@@ -244,7 +244,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
             table.places[usize::from(place)] = Some(linked);
             return Ok(me_id(place, generation));
         };
-        if let Link::Linked(me) = linked.intra {
+        if let EntryLink::Linked(me) = linked.intra {
             // It may have taken a message meanwhile, in another thread; it ends as if the other
             // side had.
             linked.tells = false;
@@ -252,10 +252,10 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
             linked.intra = self.unlink_other(intra, Side::IntraHost, me);
         }
         match linked.intra {
-            Link::Gone => table.vacate(place),
+            EntryLink::Gone => table.vacate(place),
             left => {
                 table.places[usize::from(place)] = Some(linked);
-                if matches!(left, Link::Unlinking(_)) {
+                if matches!(left, EntryLink::Unlinking(_)) {
                     table.pending.push(place);
                     self.entries.set_pending(&table);
                 }
@@ -265,12 +265,12 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     }
 
     /// Unlinks one side because the other has ended.
-    fn unlink_other<Intra: Ni>(&self, intra: &Intra, side: Side, me: MeId) -> Link {
+    fn unlink_other<Intra: Ni>(&self, intra: &Intra, side: Side, me: MeId) -> EntryLink {
         match self.unlink_in(intra, side, me) {
-            Ok(Unlink::Done) => Link::Gone,
-            Ok(Unlink::InUse) => Link::Unlinking(me),
+            Ok(Unlink::Done) => EntryLink::Gone,
+            Ok(Unlink::InUse) => EntryLink::Unlinking(me),
             // Unlinked automatically at the same time; its event will say so.
-            Err(_) => Link::Linked(me),
+            Err(_) => EntryLink::Linked(me),
         }
     }
 
@@ -287,9 +287,9 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         }
         // If the other side is in use, this one stays unlinked: the owner calls again.
         for side in [Side::InterHost, Side::IntraHost] {
-            if let Link::Linked(inner) = *linked.link(side) {
+            if let EntryLink::Linked(inner) = *linked.link(side) {
                 match self.unlink_in(intra, side, inner) {
-                    Ok(Unlink::Done) => *linked.link(side) = Link::Gone,
+                    Ok(Unlink::Done) => *linked.link(side) = EntryLink::Gone,
                     Ok(Unlink::InUse) => return Ok(Unlink::InUse),
                     // Unlinked automatically; its event is still to come.
                     Err(_) => return Err(unknown(me)),
@@ -311,14 +311,14 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         self.ended(inner, |linked| {
             linked.ending = true;
             *linked.link(side) = match linked.managed {
-                true => Link::Draining,
-                false => Link::Gone,
+                true => EntryLink::Draining,
+                false => EntryLink::Gone,
             };
             let other = match side {
                 Side::IntraHost => Side::InterHost,
                 Side::InterHost => Side::IntraHost,
             };
-            if let Link::Linked(me) = *linked.link(other) {
+            if let EntryLink::Linked(me) = *linked.link(other) {
                 *linked.link(other) = self.unlink_other(intra, other, me);
             }
         })
@@ -328,7 +328,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     /// to the owner.
     #[cold]
     pub(super) fn freed(&self, side: Side, inner: u64) -> Option<Event<'static>> {
-        self.ended(inner, |linked| *linked.link(side) = Link::Gone)
+        self.ended(inner, |linked| *linked.link(side) = EntryLink::Gone)
     }
 
     /// Applies `change` to an entry. Returns the event that is due to the owner.
@@ -338,7 +338,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         let linked = table.places.get_mut(usize::from(place))?.as_mut()?;
         change(linked);
         let (due, tells) = (linked.due(), linked.tells);
-        if matches!(linked.intra, Link::Unlinking(_)) || matches!(linked.inter, Link::Unlinking(_))
+        if matches!(linked.intra, EntryLink::Unlinking(_))
+            || matches!(linked.inter, EntryLink::Unlinking(_))
         {
             if !table.pending.contains(&place) {
                 table.pending.push(place);
@@ -368,13 +369,13 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
                 continue;
             }
             for side in [Side::IntraHost, Side::InterHost] {
-                if let Link::Unlinking(me) = *linked.link(side) {
+                if let EntryLink::Unlinking(me) = *linked.link(side) {
                     *linked.link(side) = self.unlink_other(intra, side, me);
                 }
             }
             let (due, tells) = (linked.due(), linked.tells);
-            let unlinking = matches!(linked.intra, Link::Unlinking(_))
-                || matches!(linked.inter, Link::Unlinking(_));
+            let unlinking = matches!(linked.intra, EntryLink::Unlinking(_))
+                || matches!(linked.inter, EntryLink::Unlinking(_));
             match due {
                 Some((due, last)) => {
                     // The place stays pending: another event may be due.

@@ -76,7 +76,7 @@ impl Sending {
 
 /// One node's.
 #[derive(Debug, Clone, Default, Hash)]
-pub(in crate::machine) struct Link {
+pub(in crate::machine) struct NodeLink {
     pub(in crate::machine) entries: VecDeque<Entry>,
     /// The buffer that is being packed, since when, and those that are packed.
     pub(in crate::machine) open: Vec<u8>,
@@ -105,7 +105,7 @@ pub(in crate::machine) struct Link {
     pub(in crate::machine) pause: Nanos,
 }
 
-impl Link {
+impl NodeLink {
     pub(in crate::machine) fn due(&self, age: Nanos) -> Option<Nanos> {
         (!self.open.is_empty()).then_some(self.since + age)
     }

@@ -11,7 +11,7 @@ use crate::machine::state::bulk::{For, Origin};
 use crate::machine::state::link::Entry;
 use crate::machine::timeout::Timeout;
 use crate::machine::wire::{Body, Content, FrameKind, Header, Protocol, Sent, What};
-use crate::machine::{Limits, Machine, Node};
+use crate::machine::{AgentMachine, Limits, Node};
 
 /// The node that most messages come from. There are three; the machine's own is node 0.
 pub(in crate::machine) const PEER: u32 = 1;
@@ -68,12 +68,12 @@ impl Host for Empty {
     }
 }
 
-pub(in crate::machine) fn machine() -> Machine<Empty> {
+pub(in crate::machine) fn machine() -> AgentMachine<Empty> {
     let nodes = (0..3).map(|host| Node {
         host,
         address: vec![host as u8],
     });
-    Machine::new(0, nodes.collect(), Limits::default(), 1)
+    AgentMachine::new(0, nodes.collect(), Limits::default(), 1)
 }
 
 pub(in crate::machine) const NOTHING: Sent<'_> = Sent {
@@ -166,7 +166,7 @@ fn no_more_of_a_source_is_settled_than_was_not_pulled() {
 }
 
 /// A part of 100 bytes that is asked for.
-fn part(machine: &mut Machine<Empty>) -> u32 {
+fn part(machine: &mut AgentMachine<Empty>) -> u32 {
     let origin = Origin::Part {
         name: [0].into(),
         destination: [1].into(),

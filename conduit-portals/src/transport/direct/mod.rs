@@ -23,9 +23,9 @@
 //! Writes are always completed at the target, also for puts whose initiator only wants its source
 //! back. Otherwise bytes could arrive after WITHDRAWN, when their memory may have another use.
 //!
-//! Imports are kept apart from [`Link`](super::link::Link), which so becomes idle regardless of
-//! them: eight bytes for each rank once any peer has advertised, and about a hundred for each such
-//! peer.
+//! Imports are kept apart from [`TransportLink`](super::link::TransportLink), which so becomes idle
+//! regardless of them: eight bytes for each rank once any peer has advertised, and about a hundred
+//! for each such peer.
 
 mod atomics;
 mod exported;

@@ -8,7 +8,7 @@ use super::app::{COPIED, READ};
 use super::world::{Datagram, MS, World, address, own, source};
 use crate::peers::NodesOwn;
 use crate::protocol::{Failure, Nanos, Refused};
-use crate::socket::{Machine, corrupt};
+use crate::socket::{DrivenMachine, corrupt};
 
 /// First bytes of an init, a confirm and a hint.
 const INIT: u8 = 0xa1;

@@ -13,7 +13,7 @@ use crate::peers::NodesOwn;
 use crate::peers::address::Address;
 use crate::peers::node::Node;
 use crate::protocol::{Config, Nanos, Refused};
-use crate::socket::Machine;
+use crate::socket::DrivenMachine;
 
 pub(super) const MS: Nanos = 1_000_000;
 
@@ -169,7 +169,7 @@ impl World {
                 while let Some(made) = node.transmit(self.now, &mut self.buffer, &mut NodesOwn, app)
                 {
                     let (peer, length, segment) = (made.peer, made.length, made.segment);
-                    let to = Machine::address(node, peer).expect("an address");
+                    let to = DrivenMachine::address(node, peer).expect("an address");
                     let packets = self.buffer[..length].chunks(segment);
                     sent.extend(packets.map(|packet| (to, packet.to_vec())));
                 }

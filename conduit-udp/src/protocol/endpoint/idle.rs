@@ -5,7 +5,7 @@ use conduit_core::ni::Rank;
 use super::queues::Queue;
 use super::{Endpoint, IDLE, NONE};
 use crate::protocol::contract::{FragmentHandler, Nanos};
-use crate::protocol::link::Link;
+use crate::protocol::link::UdpLink;
 
 /// The table of open links shrinks when it has more entries than this and three of four are free,
 /// and when all are free.
@@ -24,12 +24,12 @@ impl Endpoint {
         };
         let (link, due) = match &idle {
             None => {
-                let link = Link::new(now, peer, config);
+                let link = UdpLink::new(now, peer, config);
                 let due = link.due_when_idle(now, config);
                 (link, due)
             }
             // If it was reopened only for a probe, it can be idle again soon.
-            Some(idle) => (Link::reopen(now, idle, config), now + config.min_timeout),
+            Some(idle) => (UdpLink::reopen(now, idle, config), now + config.min_timeout),
         };
         let link = Some(Box::new(link));
         let index = match self.free.pop() {
@@ -66,7 +66,7 @@ impl Endpoint {
         let Some(place) = self.links.get_mut(index as usize) else {
             return false;
         };
-        let can = |link: &mut Box<Link>| link.active_at <= quiet_since && link.can_be_idle();
+        let can = |link: &mut Box<UdpLink>| link.active_at <= quiet_since && link.can_be_idle();
         let Some(link) = place.take_if(can) else {
             return false;
         };

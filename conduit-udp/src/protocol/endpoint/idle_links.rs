@@ -145,14 +145,14 @@ impl IdleLinks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::link::Link;
+    use crate::protocol::link::UdpLink;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
     const TIME: Nanos = 1 << 40;
 
     fn idle_link(peer: Rank) -> IdleLink {
-        Link::new(TIME, peer, &Config::default()).to_idle()
+        UdpLink::new(TIME, peer, &Config::default()).to_idle()
     }
 
     proptest! {

@@ -13,7 +13,7 @@ use conduit_core::ni::Rank;
 use super::config::Config;
 use super::contract::{Failure, Fragment, FragmentHandler, Nanos, Payload, Refused};
 use super::counters::Counters;
-use super::link::{Budget, Geometry, Link, LinkStatus};
+use super::link::{Budget, Geometry, LinkStatus, UdpLink};
 use super::timers::Timers;
 
 pub use receive::{Dropped, Received};
@@ -47,7 +47,7 @@ pub struct Endpoint {
     geometry: Geometry,
     /// By rank: the index of its link, with [`IDLE`] if that is idle; or [`NONE`] or [`FAILED`].
     peers: Vec<u32>,
-    links: Vec<Option<Box<Link>>>,
+    links: Vec<Option<Box<UdpLink>>>,
     free: Vec<u32>,
     idle_links: IdleLinks,
     /// Open links to check because too many are open, and the last one checked (a clock hand).
@@ -183,7 +183,7 @@ impl Endpoint {
             return Some(LinkStatus {
                 is_idle: true,
                 memory: size_of_val(idle),
-                ..Link::reopen(self.now, idle, &self.config).status()
+                ..UdpLink::reopen(self.now, idle, &self.config).status()
             });
         }
         self.links
@@ -194,17 +194,17 @@ impl Endpoint {
 
     /// Whether everything that was sent to a peer is acknowledged.
     pub fn is_flushed(&self, peer: Rank) -> bool {
-        self.open_link(peer).is_none_or(Link::is_flushed)
+        self.open_link(peer).is_none_or(UdpLink::is_flushed)
     }
 
     /// A measure of what is not: segments, and bytes of fragments that are not in segments. It
     /// decreases as the peer acknowledges.
     pub fn outstanding(&self, peer: Rank) -> usize {
-        self.open_link(peer).map_or(0, Link::unacknowledged)
+        self.open_link(peer).map_or(0, UdpLink::unacknowledged)
     }
 
     #[inline]
-    fn open_link(&self, peer: Rank) -> Option<&Link> {
+    fn open_link(&self, peer: Rank) -> Option<&UdpLink> {
         let index = self.peers.get(peer as usize).copied().unwrap_or(NONE);
         self.links.get(index as usize)?.as_deref()
     }
@@ -219,7 +219,7 @@ impl Endpoint {
         let links: usize = self.links.iter().flatten().map(|link| link.memory()).sum();
         links
             + self.peers.capacity() * size_of::<u32>()
-            + self.links.capacity() * size_of::<Option<Box<Link>>>()
+            + self.links.capacity() * size_of::<Option<Box<UdpLink>>>()
             + self.free.capacity() * size_of::<u32>()
             + self.idle_links.memory()
             + self.timers.memory()

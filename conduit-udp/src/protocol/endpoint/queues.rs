@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::protocol::link::Link;
+use crate::protocol::link::UdpLink;
 
 /// What a link is queued for, in order of priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) struct Queues([VecDeque<u32>; 6]);
 
 impl Queues {
     /// Enters a link, if it is not in this queue.
-    pub(super) fn enter(&mut self, kind: Queue, index: u32, link: &mut Link) {
+    pub(super) fn enter(&mut self, kind: Queue, index: u32, link: &mut UdpLink) {
         let bit = 1 << kind as u8;
         if link.queued & bit == 0 {
             link.queued |= bit;
@@ -40,8 +40,8 @@ impl Queues {
     pub(super) fn next<'l>(
         &mut self,
         kind: Queue,
-        links: &'l mut [Option<Box<Link>>],
-    ) -> Option<(u32, &'l mut Link)> {
+        links: &'l mut [Option<Box<UdpLink>>],
+    ) -> Option<(u32, &'l mut UdpLink)> {
         let bit = 1 << kind as u8;
         let queue = &mut self.0[kind as usize];
         // A link that is gone leaves its index in the queue, which may now be that of a link that

@@ -1,6 +1,6 @@
 //! How a link writes acknowledgements.
 
-use super::Link;
+use super::UdpLink;
 use super::burst::Burst;
 use crate::protocol::config::{Config, MIN_PACKET};
 use crate::protocol::contract::{Nanos, Seal};
@@ -19,7 +19,7 @@ pub(super) struct Written {
     is_complete: bool,
 }
 
-impl Link {
+impl UdpLink {
     /// Sends an acknowledgement in a packet of its own, if it is still due.
     pub(crate) fn send_acks<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
         let now = burst.now;

@@ -1,6 +1,6 @@
 //! Bursts: packets for one peer that are passed to the system in one call.
 
-use super::Link;
+use super::UdpLink;
 use crate::protocol::config::Config;
 use crate::protocol::contract::{FragmentHandler, Nanos, Seal, TAG, Transmit, ZeroCopy};
 use crate::protocol::packet::{HEADER, Header, OVERHEAD, PacketKind};
@@ -79,7 +79,7 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
     }
 
     /// The packets, if there are any.
-    pub(crate) fn transmit(&self, link: &Link) -> Option<Transmit<'static>> {
+    pub(crate) fn transmit(&self, link: &UdpLink) -> Option<Transmit<'static>> {
         (self.packets > 0).then_some(Transmit {
             peer: link.peer,
             length: self.filled,
@@ -104,7 +104,7 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
     /// of the burst. `false`: the seal can't seal this packet in parts, and nothing has happened.
     pub(super) fn finish_zero_copy(
         &mut self,
-        link: &mut Link,
+        link: &mut UdpLink,
         config: &Config,
         (kind, flags): (PacketKind, u8),
         body: usize,
@@ -139,7 +139,7 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
     /// Finishes the next packet, whose body has been written. Returns whether another may follow.
     pub(super) fn finish(
         &mut self,
-        link: &mut Link,
+        link: &mut UdpLink,
         config: &Config,
         kind: PacketKind,
         flags: u8,

@@ -16,7 +16,7 @@
 
 use conduit_core::ni::Rank;
 
-use super::{COMMAND, DATA, Link};
+use super::{COMMAND, DATA, UdpLink};
 use crate::protocol::config::Config;
 use crate::protocol::contract::Nanos;
 use crate::protocol::replay::Replay;
@@ -75,7 +75,7 @@ impl IdleLink {
     }
 }
 
-impl Link {
+impl UdpLink {
     /// Whether [`IdleLink`] keeps all of this link's state.
     pub(crate) fn can_be_idle(&self) -> bool {
         self.queued == 0

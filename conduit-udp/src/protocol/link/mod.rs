@@ -47,7 +47,7 @@ struct UnansweredProbe {
 
 /// The open link to a peer.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct UdpLink {
     pub(super) peer: Rank,
     /// The queues of the endpoint that it is in, a bit for each.
     pub(super) queued: u8,
@@ -88,9 +88,9 @@ pub(super) struct Link {
 }
 
 // What `docs/udp.md` says of memory.
-const _: () = assert!(size_of::<Link>() <= 1088);
+const _: () = assert!(size_of::<UdpLink>() <= 1088);
 
-impl Link {
+impl UdpLink {
     pub(super) fn new(now: Nanos, peer: Rank, config: &Config) -> Self {
         let first = config.first_sequence;
         let outbound = || Outbound::new(first, config.initial_window);

@@ -2,7 +2,7 @@
 
 use super::inbound::{Arrival, Budget};
 use super::outbound::LossTrigger;
-use super::{COMMAND, DATA, Link, UnansweredProbe};
+use super::{COMMAND, DATA, UdpLink, UnansweredProbe};
 use crate::protocol::bundle::Bundle;
 use crate::protocol::config::Config;
 use crate::protocol::contract::{FragmentHandler, Nanos};
@@ -24,7 +24,7 @@ pub(crate) struct Contents {
     pub(crate) news: bool,
 }
 
-impl Link {
+impl UdpLink {
     /// Handles the body of a packet with a valid tag.
     ///
     /// # Errors

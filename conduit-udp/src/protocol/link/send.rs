@@ -4,7 +4,7 @@ use super::acks::Written;
 use super::burst::{Burst, ZeroCopySource};
 use super::outbound::Content;
 use super::outgoing::Geometry;
-use super::{COMMAND, DATA, Link};
+use super::{COMMAND, DATA, UdpLink};
 use crate::protocol::bundle::{END, ENTRY};
 use crate::protocol::config::{Config, MIN_PACKET};
 use crate::protocol::contract::{
@@ -32,7 +32,7 @@ const MAX_SINCE_REQUEST: u64 = 8;
 
 const _: () = assert!(LEFT_TO_BUNDLE <= MIN_PACKET);
 
-impl Link {
+impl UdpLink {
     /// Queues a fragment.
     pub(crate) fn push(
         &mut self,

@@ -10,7 +10,7 @@ use crate::protocol::{
     Config, Endpoint, Failure, Fragment, FragmentHandler, Nanos, Payload, Refused, Seal, TAG,
     Transmit,
 };
-use crate::socket::{Driver, FaultConfig, Machine, Options, Peers, Socket, UdpAddress};
+use crate::socket::{DrivenMachine, Driver, FaultConfig, Options, Peers, Socket, UdpAddress};
 use seal::{Protection, Sealer, Secret};
 
 const HEADER: usize = 16;
@@ -26,7 +26,7 @@ struct Plain {
     timeouts: usize,
 }
 
-impl Machine for Plain {
+impl DrivenMachine for Plain {
     fn send(&mut self, _: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
         let Payload::Copied(parts) = fragment.payload else {
             panic!("only copied fragments")
@@ -166,7 +166,7 @@ fn endpoints(address: IpAddr) -> [Driver<Endpoint, Sealer>; 2] {
     wires.try_into().expect("two of them")
 }
 
-fn wires<M: Machine>(
+fn wires<M: DrivenMachine>(
     address: IpAddr,
     size: u32,
     change: impl Fn(Options) -> Options,

@@ -28,7 +28,7 @@ fn limits() -> Limits {
 /// A process: its machine, its end of the network, and what has ended there.
 struct Process {
     node: Node,
-    machine: Machine,
+    machine: NaMachine,
     ended: Vec<Completion>,
 }
 
@@ -36,7 +36,7 @@ impl Process {
     fn new(hub: &Hub, address: u8, copies: bool) -> Self {
         Self {
             node: hub.start(address, copies),
-            machine: Machine::new(limits()),
+            machine: NaMachine::new(limits()),
             ended: Vec::new(),
         }
     }
@@ -366,7 +366,7 @@ fn what_a_dead_peer_owes_ends_and_who_comes_next_is_served() {
 fn a_message_beyond_the_limit_of_its_kind_ends_the_session() {
     for (is_expected, length) in [(false, 5000), (false, 5001), (true, 20_001)] {
         let (_, mut a, mut b) = pair(false);
-        a.machine = Machine::new(Limits {
+        a.machine = NaMachine::new(Limits {
             unexpected: 30_000,
             expected: 30_000,
             ..limits()

@@ -7,7 +7,7 @@ use agent::host::{
     Attempt, Event, Host, Limit, Memory, Message, Nanos, NoMemory, Operation, Outcome, Place,
     Request, ReturnMode,
 };
-use agent::{Code, Limits, Machine};
+use agent::{AgentMachine, Code, Limits};
 use anyhow::{bail, ensure};
 use conduit_portals::transport::open::OpenTransport;
 use networks::open::{Choice, Family, Network, Settings};
@@ -86,7 +86,7 @@ impl Host for Node {
 }
 
 struct Agent {
-    machine: Machine<Node>,
+    machine: AgentMachine<Node>,
     node: Node,
     network: Network,
 }
@@ -116,7 +116,7 @@ impl Pair {
         });
         let [near, far] = networks;
         let agent = |own, network| Agent {
-            machine: Machine::new(own, nodes.to_vec(), Limits::default(), 1),
+            machine: AgentMachine::new(own, nodes.to_vec(), Limits::default(), 1),
             node: Node::default(),
             network,
         };
