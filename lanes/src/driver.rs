@@ -1,8 +1,8 @@
 //! Runs a rank's lanes on behalf of a network.
 
 use crate::{
-    Action, Kind, Lane, Lanes, Message, ROWS, Sampler, Settings, SettingsError, State, Statistics,
-    Tracker, Violation,
+    Action, Lane, LaneKind, Lanes, Message, ROWS, Sampler, Settings, SettingsError, State,
+    Statistics, Tracker, Violation,
 };
 
 /// A network with lanes, run by a [`Driver`].
@@ -15,7 +15,7 @@ pub trait Carrier {
 
     /// Carries out an action of lanes of this kind. Called with a message before it is
     /// [sent](Self::send).
-    fn act(&mut self, kind: Kind, action: Action);
+    fn act(&mut self, kind: LaneKind, action: Action);
 
     /// Whether the connection with this peer came up; `None` while it is still being made.
     fn made(&mut self, _peer: u32) -> Option<bool> {
@@ -70,10 +70,10 @@ impl Driver {
             Lanes::new(own, kind, Settings { slots, ..settings })
         };
         let tables = match held {
-            None => vec![table(Kind::Both, settings.slots)?],
+            None => vec![table(LaneKind::Both, settings.slots)?],
             Some(held) => vec![
-                table(Kind::Owner, settings.slots)?,
-                table(Kind::Holder, held)?,
+                table(LaneKind::Owner, settings.slots)?,
+                table(LaneKind::Holder, held)?,
             ],
         };
         Ok(Self {
@@ -223,7 +223,7 @@ impl Driver {
         let lanes = &mut self.tables[table];
         let kind = lanes.kind;
         run(lanes, &self.tracker, &mut |action| {
-            if C::COUNTS_LENT || kind != Kind::Owner || matches!(action, Action::Send { .. }) {
+            if C::COUNTS_LENT || kind != LaneKind::Owner || matches!(action, Action::Send { .. }) {
                 self.statistics.count(&action);
             }
             carrier.act(kind, action);
@@ -240,7 +240,7 @@ impl Driver {
                     }
                 }
                 Action::Connect { .. } | Action::Drain { .. } => self.is_moving = true,
-                Action::Close { slot, .. } if kind != Kind::Holder => {
+                Action::Close { slot, .. } if kind != LaneKind::Holder => {
                     self.used[usize::from(slot)] = 0;
                 }
                 Action::Open { .. } | Action::Close { .. } => {}

@@ -8,21 +8,21 @@
 //! * [`Sampler`] and [`Tracker`] find out with whom a rank has most traffic, in less than 1 KiB at
 //!   any size of the job.
 //! * [`Lanes`] decides who gets lanes and when that changes, and negotiates with other ranks. Each
-//!   [`Kind`] is one way to pay: one end owns the lane ([`Kind::Owner`], [`Kind::Holder`]), or it
-//!   costs both ends ([`Kind::Both`]).
+//!   [`LaneKind`] is one way to pay: one end owns the lane ([`LaneKind::Owner`],
+//!   [`LaneKind::Holder`]), or it costs both ends ([`LaneKind::Both`]).
 //! * [`Outlet`] tells a sender which way a message goes, so that order is kept when that changes.
 //! * [`Driver`] puts these together for a network, which is a [`Carrier`].
 //!
 //! [`Lanes`] gives out what it wants done as [`Action`]s.
 //!
 //! ```
-//! use lanes::{Action, Kind, Lanes, Message, Settings, Tracker};
+//! use lanes::{Action, LaneKind, Lanes, Message, Settings, Tracker};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let settings = Settings::default();
 //! let mut tracker = Tracker::new(settings.decay);
-//! let mut owner = Lanes::new(0, Kind::Owner, settings.clone())?;
-//! let mut source = Lanes::new(7, Kind::Holder, settings)?;
+//! let mut owner = Lanes::new(0, LaneKind::Owner, settings.clone())?;
+//! let mut source = Lanes::new(7, LaneKind::Holder, settings)?;
 //!
 //! // Rank 7 sends much to rank 0, which offers it a lane.
 //! tracker.touch(7, 32);
@@ -60,7 +60,7 @@ mod tracker;
 
 pub use driver::{Carrier, Driver};
 pub use message::{DecodeError, Encoded, MAX_LENGTH, Message};
-pub use negotiation::{Action, Kind, Lane, Lanes, State, Violation};
+pub use negotiation::{Action, Lane, LaneKind, Lanes, State, Violation};
 pub use outlet::{Outlet, Route};
 pub use sampler::Sampler;
 pub use settings::{Settings, SettingsError};

@@ -59,7 +59,7 @@ pub const MAX_LENGTH: usize = 12;
 pub enum DecodeError {
     /// There is no such kind.
     #[error("kind {0} of a message about a lane, there are 1 to 6")]
-    Kind(u8),
+    LaneKind(u8),
     /// A message of another length.
     #[error("a message about a lane of {found} bytes, its kind has {expected}")]
     Length {
@@ -137,7 +137,7 @@ impl Message {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let kind = bytes.first().copied().unwrap_or(0);
         if !(1..=6).contains(&kind) {
-            return Err(DecodeError::Kind(kind));
+            return Err(DecodeError::LaneKind(kind));
         }
         let expected = length(kind);
         if bytes.len() != expected {

@@ -6,8 +6,8 @@ use crate::{ROWS, SAMPLE, Weight};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// Lanes that a rank has at most (its capacity). Those that it only holds cost it nothing: for
-    /// [`Kind::Holder`](crate::Kind::Holder) it should be [`ROWS`], so that a rank takes what any
-    /// owner of much traffic offers.
+    /// [`LaneKind::Holder`](crate::LaneKind::Holder) it should be [`ROWS`], so that a rank takes
+    /// what any owner of much traffic offers.
     pub slots: u16,
     /// What a lane is worth, in the network's unit: the bytes of a window. The owner tells it with
     /// each offer.

@@ -1,6 +1,6 @@
 //! Peers that say anything at any time.
 
-use lanes::{Action, Kind, Lanes, Message, Settings, State, Tracker};
+use lanes::{Action, LaneKind, Lanes, Message, Settings, State, Tracker};
 use proptest::prelude::*;
 
 use crate::messages::any_message;
@@ -33,7 +33,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 proptest! {
     #[test]
     fn nothing_panics_and_every_question_is_answered(
-        kind in prop_oneof![Just(Kind::Owner), Just(Kind::Holder), Just(Kind::Both)],
+        kind in prop_oneof![Just(LaneKind::Owner), Just(LaneKind::Holder), Just(LaneKind::Both)],
         slots in 0u16..4,
         events in prop::collection::vec(any_event(), 0..200),
     ) {

@@ -9,9 +9,9 @@ mod upstream;
 /// each rank.
 #[test]
 fn memory_does_not_depend_on_the_number_of_ranks() {
-    use lanes::{Kind, Lanes, Outlet, Sampler, Settings, Tracker};
+    use lanes::{LaneKind, Lanes, Outlet, Sampler, Settings, Tracker};
     let settings = Settings::default();
-    let lanes = Lanes::new(0, Kind::Both, settings.clone()).unwrap();
+    let lanes = Lanes::new(0, LaneKind::Both, settings.clone()).unwrap();
     let inline = size_of::<Sampler>() + size_of::<Tracker>() + size_of::<Lanes>();
     let per_slot = lanes.slot_size() + size_of::<Outlet>();
     let all = inline + usize::from(settings.slots) * per_slot;

@@ -44,8 +44,8 @@ fn a_message_looks_as_documented() {
 
 #[test]
 fn nonsense_is_refused_and_named() {
-    assert_eq!(Message::decode(&[]), Err(DecodeError::Kind(0)));
-    assert_eq!(Message::decode(&[7; 12]), Err(DecodeError::Kind(7)));
+    assert_eq!(Message::decode(&[]), Err(DecodeError::LaneKind(0)));
+    assert_eq!(Message::decode(&[7; 12]), Err(DecodeError::LaneKind(7)));
     let error = Message::decode(&[3; 9]).unwrap_err();
     assert_eq!(
         error.to_string(),

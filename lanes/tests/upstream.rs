@@ -1,6 +1,6 @@
 //! What UCX expects of its usage tracker, and where lanes here do better.
 
-use lanes::{Action, Kind, Lanes, Message, Settings, Tracker};
+use lanes::{Action, LaneKind, Lanes, Message, Settings, Tracker};
 
 /// An owner whose peers take whatever they are offered, and give back at once what is recalled.
 struct Owner {
@@ -19,7 +19,7 @@ impl Owner {
         };
         Self {
             tracker: Tracker::new(settings.decay),
-            lanes: Lanes::new(0, Kind::Owner, settings).unwrap(),
+            lanes: Lanes::new(0, LaneKind::Owner, settings).unwrap(),
             promoted: Vec::new(),
             demoted: Vec::new(),
             round: 0,

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ::lanes::{
-    Action, Carrier, Driver, Kind, Lane, Message, Outlet, Route, Settings, SettingsError,
+    Action, Carrier, Driver, Lane, LaneKind, Message, Outlet, Route, Settings, SettingsError,
     Statistics,
 };
 use conduit_core::ni::Rank;
@@ -245,7 +245,7 @@ impl<N: Connect> Carrier for Ends<'_, N> {
         self.network.send(to, &fragment) != Err(Refused::Full)
     }
 
-    fn act(&mut self, _: Kind, action: Action) {
+    fn act(&mut self, _: LaneKind, action: Action) {
         match action {
             Action::Send { to, message } => {
                 if let Message::Offer {

@@ -8,7 +8,7 @@
 //!
 //! Traffic is noted when a report of it goes to the peer, so messages cost nothing more.
 
-use ::lanes::{Action, Carrier, Driver, Kind, Lane, Message, ROWS, State};
+use ::lanes::{Action, Carrier, Driver, Lane, LaneKind, Message, ROWS, State};
 use conduit_core::ni::Rank;
 
 use super::buffers::UNIT;
@@ -72,7 +72,7 @@ impl Carrier for Ends<'_> {
         true
     }
 
-    fn act(&mut self, kind: Kind, action: Action) {
+    fn act(&mut self, kind: LaneKind, action: Action) {
         let peer = match action {
             Action::Send { .. } | Action::Connect { .. } => return,
             Action::Open { peer, .. } | Action::Drain { peer, .. } | Action::Close { peer, .. } => {
@@ -84,9 +84,13 @@ impl Carrier for Ends<'_> {
         };
         match (kind, action) {
             // Of one that has left, what it sent by the lane may still come.
-            (Kind::Owner, Action::Close { .. }) if link.is_up() => link.receive_size = self.base,
-            (Kind::Holder, Action::Open { size, .. }) => link.send_size = self.base.widened(size),
-            (Kind::Holder, Action::Drain { .. }) => {
+            (LaneKind::Owner, Action::Close { .. }) if link.is_up() => {
+                link.receive_size = self.base
+            }
+            (LaneKind::Holder, Action::Open { size, .. }) => {
+                link.send_size = self.base.widened(size)
+            }
+            (LaneKind::Holder, Action::Drain { .. }) => {
                 link.send_size = self.base;
                 schedule(self.outgoing, link);
             }

@@ -2,8 +2,8 @@
 //! sources that it hears from most.
 //!
 //! Who gets one and when that changes is decided by the crate `lanes` (`docs/lanes.md`); this
-//! carries it out. A rank *lends* rings (`::lanes::Kind::Owner`) and *holds* those of others
-//! (`Kind::Holder`). A lane is one ring of each of a rank's queues, all with the same number.
+//! carries it out. A rank *lends* rings (`::lanes::LaneKind::Owner`) and *holds* those of others
+//! (`LaneKind::Holder`). A lane is one ring of each of a rank's queues, all with the same number.
 //!
 //! * **Who counts**: of the messages in a ring of all sources one in so many is noted ([`Shm::note_traffic`]). What comes by
 //!   lanes is read from their positions when a round begins and when it ends, and makes rounds of its own.
@@ -27,8 +27,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use ::lanes::{
-    Action, Carrier, Driver, Kind, Message, Outlet, ROWS, Route, Sampler, Settings, SettingsError,
-    State as Stands, Statistics,
+    Action, Carrier, Driver, LaneKind, Message, Outlet, ROWS, Route, Sampler, Settings,
+    SettingsError, State as Stands, Statistics,
 };
 use conduit_core::ni::{PtIndex, Rank};
 use conduit_core::threads::{Lock, Mode};
@@ -301,7 +301,7 @@ impl<M: Mode> Carrier for Rings<'_, M> {
         self.shm.post_lane_message(to, message)
     }
 
-    fn act(&mut self, kind: Kind, action: Action) {
+    fn act(&mut self, kind: LaneKind, action: Action) {
         let (slot, peer) = match action {
             // Nothing has to be made.
             Action::Send { .. } | Action::Connect { .. } => return,
@@ -309,7 +309,7 @@ impl<M: Mode> Carrier for Rings<'_, M> {
             | Action::Drain { slot, peer }
             | Action::Close { slot, peer } => (usize::from(slot), peer),
         };
-        if kind == Kind::Owner {
+        if kind == LaneKind::Owner {
             match action {
                 Action::Open { .. } => self.lent[slot].holder = Some(peer),
                 Action::Close { .. } => self.lent[slot] = Lent::default(),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use lanes::{Action, Kind, Lane, Lanes, Message, Outlet, Route, State as Stands, Tracker};
+use lanes::{Action, Lane, LaneKind, Lanes, Message, Outlet, Route, State as Stands, Tracker};
 
 use crate::{Fault, World};
 
@@ -130,8 +130,8 @@ impl State {
         let place = |rank| {
             let table = |kind| Lanes::new(rank, kind, world.settings.clone());
             let tables = match world.kind {
-                Kind::Both => vec![table(Kind::Both)],
-                _ => vec![table(Kind::Owner), table(Kind::Holder)],
+                LaneKind::Both => vec![table(LaneKind::Both)],
+                _ => vec![table(LaneKind::Owner), table(LaneKind::Holder)],
             };
             Place {
                 tables: tables
@@ -157,7 +157,7 @@ impl State {
 
     /// The table that a rank sends by.
     fn sending(world: &World) -> usize {
-        usize::from(world.kind != Kind::Both)
+        usize::from(world.kind != LaneKind::Both)
     }
 
     fn lane(&self, rank: usize, table: usize, peer: u32) -> Option<Lane> {
@@ -403,7 +403,7 @@ impl State {
         let Control { from, to, message } = control;
         let rank = to as usize;
         let table = match world.kind {
-            Kind::Both => 0,
+            LaneKind::Both => 0,
             _ => usize::from(!message.is_for_owner()),
         };
         let lane = self.lane(rank, table, from).map(|lane| lane.state);

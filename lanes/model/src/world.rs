@@ -1,6 +1,6 @@
 //! A small job: its ranks, their traffic, and what happens to them.
 
-use lanes::{Kind, Settings, Tracker};
+use lanes::{LaneKind, Settings, Tracker};
 
 /// Messages of one rank to another.
 #[derive(Clone, Debug)]
@@ -58,8 +58,9 @@ pub struct World {
     pub name: &'static str,
     /// Number of ranks.
     pub ranks: u32,
-    /// [`Kind::Both`], or [`Kind::Owner`] for ranks that own lanes to themselves and hold others'.
-    pub kind: Kind,
+    /// [`LaneKind::Both`], or [`LaneKind::Owner`] for ranks that own lanes to themselves and hold
+    /// others'.
+    pub kind: LaneKind,
     /// The knobs.
     pub settings: Settings,
     /// The traffic that each rank sees, in phases: rank, peer, samples.

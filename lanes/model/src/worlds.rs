@@ -1,6 +1,6 @@
 //! The worlds that are checked.
 
-use lanes::{Kind, Settings};
+use lanes::{LaneKind, Settings};
 
 use crate::Event::{ByLane, CrossingAsks, CrossingRecalls, Denial, Recall, Refusal, Wait};
 use crate::{Fault, Flow, World};
@@ -10,7 +10,7 @@ const MUCH: u32 = 80;
 const SOME: u32 = 20;
 const LITTLE: u32 = 9;
 
-fn world(name: &'static str, kind: Kind, flows: &[(u32, u32, &[u8])]) -> World {
+fn world(name: &'static str, kind: LaneKind, flows: &[(u32, u32, &[u8])]) -> World {
     let flow = |&(from, to, fragments): &(u32, u32, &[u8])| Flow {
         from,
         to,
@@ -71,7 +71,11 @@ pub fn small() -> Vec<World> {
             shifts: 1,
             rounds: 3,
             events: vec![ByLane, Recall, Wait],
-            ..world("an owner of one lane, two sources", Kind::Owner, sources)
+            ..world(
+                "an owner of one lane, two sources",
+                LaneKind::Owner,
+                sources,
+            )
         },
         World {
             phases: one_then_the_other(),
@@ -81,7 +85,7 @@ pub fn small() -> Vec<World> {
             events: vec![ByLane, Recall],
             ..world(
                 "an owner of one lane, two sources, a death",
-                Kind::Owner,
+                LaneKind::Owner,
                 &[(1, 0, &[2]), (2, 0, &[1])],
             )
         },
@@ -92,7 +96,7 @@ pub fn small() -> Vec<World> {
             events: vec![ByLane, Recall],
             ..world(
                 "a lane that goes to and fro",
-                Kind::Owner,
+                LaneKind::Owner,
                 &[(1, 0, &[1]), (2, 0, &[])],
             )
         },
@@ -100,7 +104,7 @@ pub fn small() -> Vec<World> {
             phases: mutual.clone(),
             rounds: 2,
             deaths: 1,
-            ..world("two owners of a lane for each other", Kind::Owner, two)
+            ..world("two owners of a lane for each other", LaneKind::Owner, two)
         },
         World {
             phases: mutual,
@@ -110,7 +114,7 @@ pub fn small() -> Vec<World> {
             events: vec![ByLane, CrossingAsks, Denial, Refusal],
             ..world(
                 "two ranks that ask each other, a death, a connection that fails",
-                Kind::Both,
+                LaneKind::Both,
                 two,
             )
         },
@@ -119,7 +123,11 @@ pub fn small() -> Vec<World> {
             rounds: 2,
             refusals: 1,
             events: vec![ByLane, Denial, Refusal],
-            ..world("a ring of asks, a connection that fails", Kind::Both, three)
+            ..world(
+                "a ring of asks, a connection that fails",
+                LaneKind::Both,
+                three,
+            )
         },
         World {
             phases: vec![ring([SOME, SOME, SOME])],
@@ -128,7 +136,7 @@ pub fn small() -> Vec<World> {
             events: vec![ByLane, Denial],
             ..world(
                 "a ring of equal asks, a death",
-                Kind::Both,
+                LaneKind::Both,
                 &[(0, 1, &[1]), (1, 2, &[]), (2, 0, &[])],
             )
         },
@@ -142,7 +150,7 @@ pub fn small() -> Vec<World> {
             events: vec![ByLane, Recall, CrossingRecalls, Denial],
             ..world(
                 "both ends want another peer",
-                Kind::Both,
+                LaneKind::Both,
                 &[(0, 1, &[1, 1]), (1, 0, &[1]), (2, 0, &[])],
             )
         },
@@ -163,7 +171,7 @@ pub fn large() -> Vec<World> {
             events: vec![ByLane, Recall, Wait],
             ..world(
                 "an owner of one lane, two sources, a death",
-                Kind::Owner,
+                LaneKind::Owner,
                 sources,
             )
         },
@@ -172,7 +180,7 @@ pub fn large() -> Vec<World> {
             shifts: 1,
             rounds: 2,
             events: vec![ByLane, Recall, Denial],
-            ..world("a ring whose traffic changes", Kind::Both, three)
+            ..world("a ring whose traffic changes", LaneKind::Both, three)
         },
     ]
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use lanes::{
-    Action, Kind, Lanes, Message, ROWS, Sampler, Settings, SettingsError, State, Statistics,
+    Action, LaneKind, Lanes, Message, ROWS, Sampler, Settings, SettingsError, State, Statistics,
     Tracker,
 };
 use serde::Serialize;
@@ -188,7 +188,7 @@ fn world(job: &Job, watched: Option<u32>) -> Result<World, SettingsError> {
     let rank = |own| {
         let table = |kind| {
             let slots = match kind {
-                Kind::Holder => ROWS as u16,
+                LaneKind::Holder => ROWS as u16,
                 _ => settings.slots,
             };
             let settings = Settings {
@@ -203,11 +203,11 @@ fn world(job: &Job, watched: Option<u32>) -> Result<World, SettingsError> {
                 Rule::Upstream => Policy::Upstream(Upstream::default(), vec![]),
                 Rule::Owner => Policy::Ours(
                     Box::new(Tracker::new(settings.decay)),
-                    vec![table(Kind::Owner), table(Kind::Holder)],
+                    vec![table(LaneKind::Owner), table(LaneKind::Holder)],
                 ),
                 Rule::Both => Policy::Ours(
                     Box::new(Tracker::new(settings.decay)),
-                    vec![table(Kind::Both)],
+                    vec![table(LaneKind::Both)],
                 ),
             },
             sampler: Sampler::new(settings.interval, own),

@@ -9,7 +9,7 @@ use crate::{Message, SAMPLE, Settings, SettingsError, Tracker, Weight};
 
 /// Who pays for a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum LaneKind {
     /// The one that messages go to, and this is that end: it offers lanes to the peers that it
     /// hears from most.
     Owner,
@@ -157,7 +157,7 @@ impl Slot {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lanes {
     own: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: LaneKind,
     settings: Settings,
     slots: Box<[Slot]>,
     denials: Denials,
@@ -174,7 +174,7 @@ impl Lanes {
     ///
     /// # Errors
     /// The settings can't be.
-    pub fn new(own: u32, kind: Kind, settings: Settings) -> Result<Self, SettingsError> {
+    pub fn new(own: u32, kind: LaneKind, settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
         Ok(Self {
             own,
@@ -213,11 +213,11 @@ impl Lanes {
             })
     }
 
-    /// A round is over: looks who should have a lane. [`Kind::Holder`] has nothing to look for.
+    /// A round is over: looks who should have a lane. [`LaneKind::Holder`] has nothing to look for.
     pub fn progress(&mut self, tracker: &Tracker, act: &mut dyn FnMut(Action)) {
         self.round = self.round.wrapping_add(1);
         self.denials.progress();
-        if self.kind == Kind::Holder {
+        if self.kind == LaneKind::Holder {
             return;
         }
         let mut coming = self.coming();
@@ -235,7 +235,7 @@ impl Lanes {
                 coming -= 1;
             } else if let Some((victim, held)) = self.victim(tracker, weight) {
                 // Nobody loses a lane that is in use before the other one is known to be willing.
-                if self.kind != Kind::Both || held < SAMPLE {
+                if self.kind != LaneKind::Both || held < SAMPLE {
                     self.recall(victim, act);
                 } else if self.probe.is_none() {
                     let generation = self.next_generation(peer);
@@ -359,11 +359,11 @@ impl Lanes {
     fn begin(&mut self, at: usize, peer: u32, weight: Weight, act: &mut dyn FnMut(Action)) {
         let generation = self.next_generation(peer);
         match self.kind {
-            Kind::Both => {
+            LaneKind::Both => {
                 self.reserve(at, State::Asked, peer, generation, weight);
                 send(act, peer, Message::Ask { generation, weight });
             }
-            Kind::Owner | Kind::Holder => self.offer(at, peer, generation, act),
+            LaneKind::Owner | LaneKind::Holder => self.offer(at, peer, generation, act),
         }
     }
 
@@ -415,7 +415,7 @@ impl Lanes {
     fn recall(&mut self, at: usize, act: &mut dyn FnMut(Action)) {
         let slot = &mut self.slots[at];
         let (peer, generation) = (slot.peer, slot.generation);
-        if self.kind == Kind::Both {
+        if self.kind == LaneKind::Both {
             slot.state = State::Leaving;
             act(Action::Drain {
                 slot: at as u16,

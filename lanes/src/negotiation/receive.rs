@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
-use super::{Action, Kind, Lanes, State, Violation, send};
+use super::{Action, LaneKind, Lanes, State, Violation, send};
 use crate::{Message, Tracker, Weight};
 
 impl Lanes {
     /// A message has come from a peer. The tracker is the one of [`progress`](Self::progress); a
-    /// [`Kind::Holder`] needs nothing of it.
+    /// [`LaneKind::Holder`] needs nothing of it.
     ///
     /// # Errors
     /// No honest peer sends that; it changes nothing.
@@ -20,13 +20,13 @@ impl Lanes {
     ) -> Result<(), Violation> {
         let is_meant = match (self.kind, message) {
             // Whoever asks has begun it, as the generation says.
-            (Kind::Both, Message::Ask { generation, .. }) => {
+            (LaneKind::Both, Message::Ask { generation, .. }) => {
                 generation & 1 == u32::from(from > self.own)
             }
-            (Kind::Both, _) => true,
+            (LaneKind::Both, _) => true,
             (_, Message::Ask { .. }) => false,
-            (Kind::Owner, _) => message.is_for_owner(),
-            (Kind::Holder, _) => !message.is_for_owner(),
+            (LaneKind::Owner, _) => message.is_for_owner(),
+            (LaneKind::Holder, _) => !message.is_for_owner(),
         };
         if !is_meant || from == self.own {
             return Err(Violation {
@@ -44,7 +44,7 @@ impl Lanes {
                 self.on_ask(from, generation, weight, at, tracker, act);
             }
             (Message::Offer { .. }, Some((at, State::Asked))) => self.connect(at, act),
-            (Message::Offer { slot, size, .. }, None) if self.kind == Kind::Holder => {
+            (Message::Offer { slot, size, .. }, None) if self.kind == LaneKind::Holder => {
                 match self.free() {
                     Some(free) if at.is_none() => {
                         self.reserve(free, State::Open, from, generation, 0);
@@ -73,7 +73,7 @@ impl Lanes {
             ) => {
                 self.close(at, act);
                 // An offer that answered an ask is denied by those who don't want it any more.
-                if state != State::Offered || self.kind == Kind::Owner {
+                if state != State::Offered || self.kind == LaneKind::Owner {
                     self.denials.note(from, price, rest.into(), self.round);
                 }
             }

@@ -24,7 +24,7 @@ impl Ranks {
             hold,
             ..Settings::default()
         };
-        let lanes = |rank| Lanes::new(rank, Kind::Both, settings.clone()).unwrap();
+        let lanes = |rank| Lanes::new(rank, LaneKind::Both, settings.clone()).unwrap();
         Self {
             lanes: (0..count).map(lanes).collect(),
             trackers: vec![Tracker::new(settings.decay); count as usize],
@@ -354,19 +354,19 @@ fn messages_to_another_kind_of_lanes_are_refused() {
         refused
     };
     for (kind, message, expected) in [
-        (Kind::Owner, offer, true),
-        (Kind::Owner, recall, true),
-        (Kind::Owner, taken, false),
-        (Kind::Owner, ask(2), true),
-        (Kind::Holder, offer, false),
-        (Kind::Holder, recall, false),
-        (Kind::Holder, taken, true),
-        (Kind::Holder, ask(2), true),
-        (Kind::Both, offer, false),
-        (Kind::Both, taken, false),
+        (LaneKind::Owner, offer, true),
+        (LaneKind::Owner, recall, true),
+        (LaneKind::Owner, taken, false),
+        (LaneKind::Owner, ask(2), true),
+        (LaneKind::Holder, offer, false),
+        (LaneKind::Holder, recall, false),
+        (LaneKind::Holder, taken, true),
+        (LaneKind::Holder, ask(2), true),
+        (LaneKind::Both, offer, false),
+        (LaneKind::Both, taken, false),
         // Rank 3 begins exchanges with even numbers, and rank 7 with odd ones.
-        (Kind::Both, ask(2), false),
-        (Kind::Both, ask(3), true),
+        (LaneKind::Both, ask(2), false),
+        (LaneKind::Both, ask(3), true),
     ] {
         assert_eq!(
             is_refused(kind, 3, message),
@@ -374,6 +374,6 @@ fn messages_to_another_kind_of_lanes_are_refused() {
             "{kind:?}: {message:?}"
         );
     }
-    assert!(is_refused(Kind::Both, 7, ask(2)) && !is_refused(Kind::Both, 7, ask(3)));
-    assert!(is_refused(Kind::Both, 5, ask(2)), "of itself");
+    assert!(is_refused(LaneKind::Both, 7, ask(2)) && !is_refused(LaneKind::Both, 7, ask(3)));
+    assert!(is_refused(LaneKind::Both, 5, ask(2)), "of itself");
 }
