@@ -14,7 +14,6 @@ use crate::kernel::handle::Handle;
 use crate::kernel::options::{Blocking, Completion};
 use crate::memory::{Bound, Local, Source};
 use crate::ni::{Ni, Rank};
-use crate::rma::calls::Start;
 use crate::threads::Mode;
 
 const PUBLISH: &str = "publish_bound";
@@ -161,9 +160,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
             .memory
             .remote_bound(self.kernel(), operation, to, address, len)?;
         let local = Local::Source(Source { base: source, len });
-        let start = Start::of(operation, completion, blocking).reusable_if(reusable);
         // SAFETY: the caller's promise.
-        unsafe { self.engine.rma().start_transfer(remote, local, start) }
+        unsafe {
+            self.engine
+                .rma()
+                .start_transfer(operation, remote, local, reusable, completion, blocking)
+        }
     }
 
     /// Starts a get from bound memory. `None`: not started, it would have blocked.
@@ -192,8 +194,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
             base: destination,
             len,
         };
-        let start = Start::of(operation, completion, blocking);
         // SAFETY: the caller's promise.
-        unsafe { self.engine.rma().start_transfer(remote, local, start) }
+        unsafe {
+            self.engine
+                .rma()
+                .start_transfer(operation, remote, local, false, completion, blocking)
+        }
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::fence;
 
-use super::local::{Local, Source};
 use crate::kernel::control::SharedPtr;
 use crate::shared;
 
@@ -50,27 +49,6 @@ impl Segment {
         // exists here.
         unsafe { shared::copy(source, self.window.0.add(offset), len) };
         true
-    }
-
-    /// A put, get or fill of the segment if it is mapped here. `false`: it is not, and nothing has
-    /// happened.
-    ///
-    /// # Safety
-    /// As for [`Segment::store`] and [`Segment::load`].
-    #[inline(always)]
-    pub(crate) unsafe fn transfer(&self, offset: usize, local: &Local) -> bool {
-        match *local {
-            // SAFETY: the caller's promise.
-            Local::Source(Source { base, len }) => unsafe { self.store(offset, base, len) },
-            // SAFETY: the caller's promise.
-            Local::Destination { base, len } => unsafe { self.load(offset, base, len) },
-            Local::Fill { .. } if self.window.0.is_null() => false,
-            Local::Fill { byte, len } => {
-                // SAFETY: the range lies in the window, as in `store`.
-                unsafe { std::ptr::write_bytes(self.window.0.add(offset), byte, len) };
-                true
-            }
-        }
     }
 
     /// Loads from the segment if it is mapped here. `false`: it is not, and nothing has happened.

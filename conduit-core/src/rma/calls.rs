@@ -39,34 +39,6 @@ pub fn value_bytes<'a>(
     }
 }
 
-/// How a transfer is to be started.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Start {
-    operation: &'static str,
-    /// The local memory is not used any more on return.
-    reusable: bool,
-    completion: Completion,
-    blocking: Blocking,
-}
-
-impl Start {
-    #[inline(always)]
-    pub(crate) fn of(operation: &'static str, completion: Completion, blocking: Blocking) -> Self {
-        Self {
-            operation,
-            reusable: false,
-            completion,
-            blocking,
-        }
-    }
-
-    /// The same, with local memory that is reusable on return or not.
-    #[inline(always)]
-    pub(crate) fn reusable_if(self, reusable: bool) -> Self {
-        Self { reusable, ..self }
-    }
-}
-
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// Copies `source` to `offset` of the target's segment; it is there when the call returns.
     #[inline(always)]
@@ -121,10 +93,30 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
         let operation = completion.name("put_nb", "put_nbi");
-        let start = Start::of(operation, completion, blocking).reusable_if(true);
+        let segment = self.engine.memory.remote_access(
+            self.kernel(),
+            operation,
+            target,
+            offset,
+            source.len(),
+        )?;
+        // SAFETY: as in `put`.
+        if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
+            return Ok(Some(Handle::DONE));
+        }
+        let local = Local::Source(Source::of(source));
         // SAFETY: the source is valid during this call, which waits until the transfer does not
         // read it any more.
-        unsafe { self.start(target, offset, Local::Source(Source::of(source)), start) }
+        unsafe {
+            self.start_transfer(
+                operation,
+                Remote::segment(target, offset),
+                local,
+                true,
+                completion,
+                blocking,
+            )
+        }
     }
 
     /// Starts a put that reads its source until it is synchronised. `None`: not started, it would
@@ -144,10 +136,26 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
         let operation = completion.name("put_nb_bulk", "put_nbi_bulk");
-        let start = Start::of(operation, completion, blocking);
+        let segment =
+            self.engine
+                .memory
+                .remote_access(self.kernel(), operation, target, offset, len)?;
+        // SAFETY: range as in `put`; the source is the caller's promise.
+        if unsafe { segment.store(offset, source, len) } {
+            return Ok(Some(Handle::DONE));
+        }
         let local = Local::Source(Source { base: source, len });
         // SAFETY: the caller's promise.
-        unsafe { self.start(target, offset, local, start) }
+        unsafe {
+            self.start_transfer(
+                operation,
+                Remote::segment(target, offset),
+                local,
+                false,
+                completion,
+                blocking,
+            )
+        }
     }
 
     /// Starts a get. `None`: not started, it would have blocked.
@@ -165,17 +173,35 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         completion: Completion,
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
+        let operation = completion.name("get_nb", "get_nbi");
+        let segment =
+            self.engine
+                .memory
+                .remote_access(self.kernel(), operation, target, offset, len)?;
+        // SAFETY: range as in `get`; the destination is the caller's promise.
+        if unsafe { segment.load(offset, destination, len) } {
+            return Ok(Some(Handle::DONE));
+        }
         let base = destination;
-        let start = Start::of(completion.name("get_nb", "get_nbi"), completion, blocking);
+        let local = Local::Destination { base, len };
         // SAFETY: the caller's promise.
-        unsafe { self.start(target, offset, Local::Destination { base, len }, start) }
+        unsafe {
+            self.start_transfer(
+                operation,
+                Remote::segment(target, offset),
+                local,
+                false,
+                completion,
+                blocking,
+            )
+        }
     }
 
     /// Sets `len` bytes at `offset` of the target's segment, and waits.
     pub fn memset(self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
-        let start = Start::of("memset", Completion::Handle, Blocking::Wait);
-        // SAFETY: a fill reads no memory.
-        let handle = unsafe { self.start(target, offset, Local::Fill { byte, len }, start)? };
+        let (completion, blocking) = (Completion::Handle, Blocking::Wait);
+        let handle =
+            self.start_memset("memset", target, offset, byte, len, completion, blocking)?;
         self.wait(handle.unwrap_or(Handle::DONE))
     }
 
@@ -191,9 +217,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         blocking: Blocking,
     ) -> Result<Option<Handle>> {
         let operation = completion.name("memset_nb", "memset_nbi");
-        let start = Start::of(operation, completion, blocking);
-        // SAFETY: a fill reads no memory.
-        unsafe { self.start(target, offset, Local::Fill { byte, len }, start) }
+        self.start_memset(operation, target, offset, byte, len, completion, blocking)
     }
 
     /// Reads `bytes` (1 to 8) bytes, zero-extended, and waits.
@@ -209,46 +233,58 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         Ok(u64::from_ne_bytes(value))
     }
 
-    /// Starts a put, a get or a fill, which has ended at once where the target is mapped. `None`:
-    /// not started, it would have blocked.
-    ///
-    /// # Safety
-    /// As for [`Calls::start_transfer`].
-    #[inline(always)]
-    unsafe fn start(
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the calls' own arguments, passed on"
+    )]
+    fn start_memset(
         self,
+        operation: &'static str,
         target: Rank,
         offset: usize,
-        local: Local,
-        start: Start,
+        byte: u8,
+        len: usize,
+        completion: Completion,
+        blocking: Blocking,
     ) -> Result<Option<Handle>> {
-        let (memory, len) = (&self.engine.memory, local.len());
-        let segment = memory.remote_access(self.kernel(), start.operation, target, offset, len)?;
-        // SAFETY: `remote_access` has checked the range; the local memory is the caller's promise.
-        if unsafe { segment.transfer(offset, &local) } {
+        let segment =
+            self.engine
+                .memory
+                .remote_access(self.kernel(), operation, target, offset, len)?;
+        if !segment.window.0.is_null() {
+            // SAFETY: the range lies in the window, as in `put`.
+            unsafe { std::ptr::write_bytes(segment.window.0.add(offset), byte, len) };
             return Ok(Some(Handle::DONE));
         }
-        // SAFETY: the caller's promise.
-        unsafe { self.start_transfer(Remote::segment(target, offset), local, start) }
+        let local = Local::Fill { byte, len };
+        // SAFETY: a fill reads no memory.
+        unsafe {
+            self.start_transfer(
+                operation,
+                Remote::segment(target, offset),
+                local,
+                false,
+                completion,
+                blocking,
+            )
+        }
     }
 
-    /// Starts what is no copy to or from mapped memory.
+    /// Starts what is no copy to or from mapped memory. `reusable`: the local memory is not used
+    /// any more on return.
     ///
     /// # Safety
-    /// As for [`Calls::transfer`]; where the local memory is reusable, until return.
+    /// As for [`Calls::transfer`]; where it is `reusable`, until return.
     #[inline(never)]
     pub(crate) unsafe fn start_transfer(
         self,
+        operation: &'static str,
         remote: Remote,
         local: Local,
-        start: Start,
+        reusable: bool,
+        completion: Completion,
+        blocking: Blocking,
     ) -> Result<Option<Handle>> {
-        let Start {
-            operation,
-            reusable,
-            completion,
-            blocking,
-        } = start;
         let class = match local {
             Local::Source(_) | Local::Fill { .. } => Class::PUTS,
             Local::Destination { .. } => Class::GETS,
