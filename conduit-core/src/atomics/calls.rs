@@ -14,7 +14,7 @@ use crate::kernel::options::{Blocking, Completion};
 use crate::kernel::portal_table::index;
 use crate::kernel::token::{Role, Token};
 use crate::memory::{Remote, Segment};
-use crate::ni::{Atomic, AtomicOp, AtomicType, Ni, NiError, Rank, Submit, apply_atomic};
+use crate::ni::{Atomic, AtomicOp, AtomicType, Ni, NiError, Rank, Submit};
 use crate::rma::implicit::Class;
 use crate::threads::Mode;
 
@@ -195,15 +195,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         if !self.engine.atomics.by_processor {
             return self.atomic_fetch_in(operation, self.job().rank, offset, request);
         }
-        let AtomicRequest {
-            op,
-            ty,
-            operand,
-            comparand,
-        } = request;
         // SAFETY: an aligned number of this rank's segment, which others access as in
         // `atomic_start`.
-        Ok(unsafe { apply_atomic(place, op, ty, operand, comparand) })
+        Ok(unsafe { request.apply(place) })
     }
 
     /// A number of this rank's segment, where it is in this process.
@@ -285,18 +279,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         blocking: Blocking,
     ) -> Result<Started> {
         let segment = self.remote_number(operation, target, offset, request.ty)?;
-        let AtomicRequest {
-            op,
-            ty,
-            operand,
-            comparand,
-        } = request;
         if self.engine.atomics.by_processor && !segment.window.0.is_null() {
             // SAFETY: the range lies in the window (`remote`), and is aligned: a window starts at a
             // page, as the segment does, or is the segment. Others access it at the same time by
             // atomics, or race by the program's own choice.
-            let old =
-                unsafe { apply_atomic(segment.window.0.add(offset), op, ty, operand, comparand) };
+            let old = unsafe { request.apply(segment.window.0.add(offset)) };
             return Ok(Started::Done(old));
         }
         self.atomic_by_message(operation, target, offset, request, old, class, blocking)
@@ -322,16 +309,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         if target == self.job().rank
             && let Some(address) = self.engine.memory.address_at_once(remote)
         {
-            let AtomicRequest {
-                op,
-                ty,
-                operand,
-                comparand,
-            } = request;
             let number = std::ptr::with_exposed_provenance_mut(address);
             // SAFETY: aligned (`remote_number`). That it is memory, and accessed by atomics, is the
             // program's word, as with a put.
-            let old = unsafe { apply_atomic(number, op, ty, operand, comparand) };
+            let old = unsafe { request.apply(number) };
             return Ok(Started::Done(old));
         }
         // The ids first: to have none is an error that the caller may recover from, and then

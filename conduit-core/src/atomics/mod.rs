@@ -6,7 +6,7 @@
 pub(crate) mod calls;
 
 use crate::kernel::Kernel;
-use crate::ni::{AtomicOp, AtomicType, Capabilities, Ni};
+use crate::ni::{AtomicOp, AtomicType, Capabilities, Ni, apply_atomic};
 use crate::threads::Mode;
 
 /// What an atomic does: see [`AtomicOp`].
@@ -20,6 +20,24 @@ pub struct AtomicRequest {
     pub operand: u64,
     /// The comparand of [`AtomicOp::CompareSwap`].
     pub comparand: u64,
+}
+
+impl AtomicRequest {
+    /// Does it on a number of this process, and gives the value from before it.
+    ///
+    /// # Safety
+    /// As for [`apply_atomic`].
+    #[inline(always)]
+    pub(crate) unsafe fn apply(self, number: *mut u8) -> u64 {
+        let Self {
+            op,
+            ty,
+            operand,
+            comparand,
+        } = self;
+        // SAFETY: the caller's promise.
+        unsafe { apply_atomic(number, op, ty, operand, comparand) }
+    }
 }
 
 /// Who does a rank's atomics.

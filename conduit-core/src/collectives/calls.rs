@@ -5,13 +5,12 @@
 //! poll, as immediate requests, and stays with the machine as long as credits or the network have
 //! no room.
 
-use std::sync::Arc;
-
 use am::Context;
-use am::handlers::{Accepts, Entry, Registration};
+use am::handlers::{Accepts, Registration};
 
 use crate::collectives::state::{CallerMemory, ReduceFunction, Reducer, Reduction, Sync};
 use crate::collectives::{CollectiveKind, Outgoing, Shape, TeamId, fold};
+use crate::engine::handlers::library_handler;
 use crate::engine::waiting::Unwinding;
 use crate::engine::{Call, Calls, Handler, subject};
 use crate::kernel::Handle;
@@ -35,31 +34,22 @@ pub(crate) const MOST_ARGS: usize = 5;
 
 /// The library's handlers. Their ids are part of the protocol.
 pub(crate) fn handlers<N: Ni + 'static, M: Mode>() -> [Registration<Handler<N, M>>; 3] {
-    let entry = |id, name, nargs, accepts, handler: fn(&Call<'_, N, M>)| Registration {
-        id,
-        entry: Entry {
-            handler: Handler(Arc::new(handler)),
-            accepts,
-            nargs: Some(nargs),
-            name: Some(name),
-        },
-    };
     [
-        entry(
+        library_handler(
             DATA,
             "collective data",
-            MOST_ARGS as u8,
+            MOST_ARGS,
             Accepts::MEDIUM | Accepts::REQUEST,
             on_data,
         ),
-        entry(
+        library_handler(
             READY,
             "collective ready",
             4,
             Accepts::SHORT | Accepts::REQUEST,
             on_ready,
         ),
-        entry(
+        library_handler(
             TAKEN,
             "collective taken",
             3,

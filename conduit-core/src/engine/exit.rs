@@ -34,7 +34,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             }
             self.kernel.job.ni.progress();
             let events = self.poll_system(u32::MAX);
-            self.retry();
+            self.messages.credits.retry(&self.kernel);
             if events == 0 {
                 std::thread::yield_now();
             }
@@ -46,9 +46,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// about to end.
     pub fn drain(&self, timeout: Duration) {
         let end = Instant::now() + timeout;
-        while (self.kernel.has_retries() || self.messages.credits.flow.has_system())
-            && Instant::now() < end
-        {
+        while self.messages.credits.has_retries(&self.kernel) && Instant::now() < end {
             // Not only the outbox: where messages need send tickets, completions bring them.
             if self.poll_for(1) == 0 {
                 std::thread::yield_now();

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use am::handlers::Registration;
+use am::handlers::{Accepts, Entry, Registration};
 
 use super::{Call, Engine, Handler};
 use crate::kernel::context;
 use crate::kernel::error::{Error, Result};
 use crate::messages::Payload;
-use crate::messages::deliver::{Parts, Receiver};
+use crate::messages::deliver::{Receiver, Subjects};
 use crate::messages::reserve::ReplyReserve;
 use crate::ni::Ni;
 use crate::threads::Mode;
@@ -33,6 +33,26 @@ impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
                 None => handler.to_string(),
             },
         });
+    }
+}
+
+/// A handler of the library itself, with its id, which is part of the protocol.
+pub(crate) fn library_handler<N: Ni + 'static, M: Mode>(
+    id: u8,
+    name: &'static str,
+    nargs: usize,
+    accepts: Accepts,
+    handler: fn(&Call<'_, N, M>),
+) -> Registration<Handler<N, M>> {
+    Registration {
+        id,
+        entry: Entry {
+            handler: Handler(Arc::new(handler)),
+            accepts,
+            // Fits: a message has fewer.
+            nargs: Some(nargs as u8),
+            name: Some(name),
+        },
     }
 }
 
@@ -88,7 +108,7 @@ impl<N: Ni, M: Mode> Receiver for Engine<N, M> {
     type Handler = Handler<N, M>;
 
     #[inline(always)]
-    fn parts(&self) -> Parts<'_, Self> {
+    fn subjects(&self) -> Subjects<'_, Self> {
         (&self.kernel, &self.memory, &self.messages)
     }
 

@@ -72,8 +72,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// # Errors
     /// As [`Engine::in_use`].
     pub fn is_quiet(&self) -> Result<bool> {
-        let waits = self.kernel.has_retries()
-            || self.messages.credits.flow.has_system()
+        let waits = self.messages.credits.has_retries(&self.kernel)
             || self.messages.replies.is_waiting()
             || self.collectives.has_outgoing();
         Ok(!waits && self.in_use()? == InUse::default())

@@ -20,7 +20,7 @@
 
 mod calls;
 mod exit;
-mod handlers;
+pub(crate) mod handlers;
 mod in_use;
 mod poll;
 pub(crate) mod report;

@@ -122,16 +122,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     #[cold]
     #[inline(never)]
     fn do_what_waits(&self) -> u32 {
-        self.retry();
+        self.messages.credits.retry(&self.kernel);
         Delivery(self).handle_held()
-    }
-
-    /// What could not be done before: system messages, descriptors to release, and what flow
-    /// control has to ask for.
-    pub(crate) fn retry(&self) {
-        if self.kernel.retry() {
-            self.messages.credits.ask(&self.kernel);
-        }
     }
 
     /// May be handled at any time, as they never need what isn't there.

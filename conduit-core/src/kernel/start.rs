@@ -135,7 +135,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
     /// Ranks can work together only if they agree on some settings. Also the barrier after which
     /// all can be sent to. Gives a name for the job, which is rank 0's word.
     pub(crate) fn compare_settings(&self, bootstrap: &mut dyn Bootstrap) -> Result<u64> {
-        let own = self.agreement();
+        let own = agreement(&self.job.settings);
         let mut bytes: Vec<u8> = own
             .iter()
             .flat_map(|(_, value)| value.to_le_bytes())
@@ -159,44 +159,6 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
             }
         }
         Ok(job)
-    }
-
-    /// Settings that all ranks must have the same.
-    fn agreement(&self) -> [(&'static str, u64); 13] {
-        let settings = &self.job.settings;
-        [
-            ("CONDUIT_CHUNK", self.job.chunk as u64),
-            ("CONDUIT_REQUEST_BUFFER", settings.request_buffer as u64),
-            ("CONDUIT_BARRIER_RADIX", settings.barrier_radix.into()),
-            ("CONDUIT_WINDOWS", settings.windows.into()),
-            ("CONDUIT_INJECT", settings.inject.into()),
-            ("GASNET_PORTAL_SB_CHUNKS", settings.sb_chunks.into()),
-            ("GASNET_PORTAL_FLOW_CONTROL", settings.flow_control.into()),
-            (
-                "GASNET_PORTAL_DYNAMIC_CREDITS",
-                settings.dynamic_credits.into(),
-            ),
-            (
-                "GASNET_PORTAL_CRED_PER_NODE",
-                settings.cred_per_node.unwrap_or(0).into(),
-            ),
-            (
-                "GASNET_PORTAL_BANKED_CREDITS",
-                settings.banked_credits.unwrap_or(u32::MAX).into(),
-            ),
-            // What the credit byte says.
-            ("CONDUIT_CREDIT_DOUBLING", settings.credit_doubling.into()),
-            // What a rank may send to a peer follows from its own settings: they have to be the
-            // peer's.
-            (
-                "GASNET_PORTAL_AMRECV_SPACE",
-                settings.amrecv_space.unwrap_or(0) as u64,
-            ),
-            (
-                "GASNET_PORTAL_MAX_CRED_PER_NODE",
-                settings.max_cred_per_node.unwrap_or(0).into(),
-            ),
-        ]
     }
 
     /// An entry that takes messages without a body.
@@ -239,5 +201,63 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         self.control.map(job.size, find)?;
         self.job.find_short_cuts();
         Ok(())
+    }
+}
+
+/// Settings that all ranks must have the same.
+fn agreement(settings: &Settings) -> [(&'static str, u64); 13] {
+    [
+        ("CONDUIT_CHUNK", settings.chunk_bytes() as u64),
+        ("CONDUIT_REQUEST_BUFFER", settings.request_buffer as u64),
+        ("CONDUIT_BARRIER_RADIX", settings.barrier_radix.into()),
+        ("CONDUIT_WINDOWS", settings.windows.into()),
+        ("CONDUIT_INJECT", settings.inject.into()),
+        ("GASNET_PORTAL_SB_CHUNKS", settings.sb_chunks.into()),
+        ("GASNET_PORTAL_FLOW_CONTROL", settings.flow_control.into()),
+        (
+            "GASNET_PORTAL_DYNAMIC_CREDITS",
+            settings.dynamic_credits.into(),
+        ),
+        (
+            "GASNET_PORTAL_CRED_PER_NODE",
+            settings.cred_per_node.unwrap_or(0).into(),
+        ),
+        (
+            "GASNET_PORTAL_BANKED_CREDITS",
+            settings.banked_credits.unwrap_or(u32::MAX).into(),
+        ),
+        // What the credit byte says.
+        ("CONDUIT_CREDIT_DOUBLING", settings.credit_doubling.into()),
+        // What a rank may send to a peer follows from its own settings: they have to be the
+        // peer's.
+        (
+            "GASNET_PORTAL_AMRECV_SPACE",
+            settings.amrecv_space.unwrap_or(0) as u64,
+        ),
+        (
+            "GASNET_PORTAL_MAX_CRED_PER_NODE",
+            settings.max_cred_per_node.unwrap_or(0).into(),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use settings::Group as _;
+
+    use super::*;
+
+    #[test]
+    fn the_settings_that_are_compared_are_those_that_say_so() {
+        let settings = Settings::default();
+        let said = settings.agreement();
+        let mut said: Vec<_> = said
+            .lines()
+            .filter_map(|line| Some(line.split_once('=')?.0))
+            .collect();
+        let mut compared = agreement(&settings).map(|(name, _)| name);
+        said.sort_unstable();
+        compared.sort_unstable();
+        assert_eq!(said, compared);
     }
 }

@@ -275,15 +275,15 @@ impl Memory {
     ) -> Result<(usize, usize), Unplaced> {
         let (offset, length) = self.placed_long(kernel, long)?;
         if length > 0 {
-            let segments = self.segments.get().ok_or(Unplaced::NotAttached)?;
+            let (own, _, is_everything) = self.own_of_messages(kernel)?;
             // `Long::read` has checked that a packed long carries its data.
             let data = &packed[..length];
-            if segments.is_everything() {
+            if is_everything {
                 if !process_memory::place(offset, data) {
                     return Err(Unplaced::NoMemory { offset, length });
                 }
             } else {
-                let to = segments.own(kernel.job.rank).0.0.wrapping_add(offset);
+                let to = own.0.wrapping_add(offset);
                 // SAFETY: the range lies in this rank's segment, as just checked; `data` is a
                 // message's body, which never overlaps a segment. Others may access the range at
                 // the same time: that is a race of the program's own making, as with every put.

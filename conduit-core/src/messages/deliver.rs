@@ -25,7 +25,7 @@ pub(crate) trait Receiver {
     type Mode: Mode;
     type Handler: Clone;
 
-    fn parts(&self) -> Parts<'_, Self>;
+    fn subjects(&self) -> Subjects<'_, Self>;
 
     /// Runs the handler of an id, of which it is known that there is one; with a reserve if it may
     /// reply.
@@ -39,7 +39,7 @@ pub(crate) trait Receiver {
     );
 }
 
-pub(crate) type Parts<'a, R> = (
+pub(crate) type Subjects<'a, R> = (
     &'a Kernel<<R as Receiver>::Ni, <R as Receiver>::Mode>,
     &'a Memory,
     &'a Messages<<R as Receiver>::Mode, <R as Receiver>::Handler>,
@@ -63,17 +63,17 @@ fn long_payload<'a>((offset, length): (usize, usize)) -> Payload<'a> {
 impl<'e, R: Receiver> Delivery<'e, R> {
     #[inline(always)]
     pub(crate) fn kernel(self) -> &'e Kernel<R::Ni, R::Mode> {
-        self.0.parts().0
+        self.0.subjects().0
     }
 
     #[inline(always)]
     fn memory(self) -> &'e Memory {
-        self.0.parts().1
+        self.0.subjects().1
     }
 
     #[inline(always)]
     pub(crate) fn messages(self) -> &'e Messages<R::Mode, R::Handler> {
-        self.0.parts().2
+        self.0.subjects().2
     }
 
     /// A request in a request buffer.

@@ -5,15 +5,16 @@
 //! own atomics are used for the segment has to do this one too, after the put has ended.
 
 use am::Category;
-use am::handlers::{Accepts, Entry, Registration};
+use am::handlers::{Accepts, Registration};
 
 use crate::atomics::AtomicRequest;
+use crate::engine::handlers::library_handler;
 use crate::engine::{Call, Calls, Handler, subject};
 use crate::kernel::error::Result;
 use crate::kernel::options::Blocking;
 use crate::memory::Source;
 use crate::messages::request::Request;
-use crate::ni::{AtomicOp, AtomicType, Ni, Rank, apply_atomic};
+use crate::ni::{AtomicOp, AtomicType, Ni, Rank};
 use crate::threads::Mode;
 
 /// The handler: offset, operand (two words each, low half first), operation and type.
@@ -24,15 +25,8 @@ const OPERATION: &str = "put_signal";
 
 /// The library's handler. Its id is part of the protocol.
 pub(crate) fn handler<N: Ni + 'static, M: Mode>() -> Registration<Handler<N, M>> {
-    Registration {
-        id: SIGNAL,
-        entry: Entry {
-            handler: Handler(std::sync::Arc::new(on_signal)),
-            accepts: Accepts::LONG | Accepts::REQUEST,
-            nargs: Some(WORDS as u8),
-            name: Some("signal"),
-        },
-    }
+    let accepts = Accepts::LONG | Accepts::REQUEST;
+    library_handler(SIGNAL, "signal", WORDS, accepts, on_signal)
 }
 
 fn encode(offset: usize, request: AtomicRequest) -> [u32; WORDS] {
@@ -108,12 +102,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
         // SAFETY: the range was checked; the source is borrowed.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
-            let AtomicRequest {
-                op, ty, operand, ..
-            } = request;
-            // SAFETY: an aligned number of the same window (`remote_number`); as in
-            // `Engine::atomic`.
-            unsafe { apply_atomic(number.window.0.add(signal), op, ty, operand, 0) };
+            let request = AtomicRequest {
+                comparand: 0,
+                ..request
+            };
+            // SAFETY: an aligned number of the same window (`remote_number`); as for an atomic by
+            // itself.
+            unsafe { request.apply(number.window.0.add(signal)) };
             // It waits for that, and nothing else wakes it.
             self.job().ni.notify(target);
             return Ok(());

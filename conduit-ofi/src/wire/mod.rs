@@ -58,7 +58,7 @@ use slots::Slots;
 use wait::Waiter;
 use watch::{Call, Calls, Watch, Watched};
 
-/// Sizes of a [`OfiEndpoint`]. What they cost does not grow with the job.
+/// Sizes of an [`OfiEndpoint`]. What they cost does not grow with the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireConfig {
     /// Bytes of the largest frame.

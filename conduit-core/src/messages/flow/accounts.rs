@@ -132,9 +132,22 @@ impl<M: Mode> Accounts<M> {
         }
     }
 
+    /// Whether something waits for [`Accounts::retry`]; exact, also while another thread is at it.
+    pub(crate) fn has_retries<N: Ni>(&self, kernel: &Kernel<N, M>) -> bool {
+        kernel.has_retries() || self.flow.has_system()
+    }
+
+    /// Tries again what could not be done before, as [`Kernel::retry`]; once that is through, asks
+    /// peers for credits.
+    pub(crate) fn retry<N: Ni>(&self, kernel: &Kernel<N, M>) {
+        if kernel.retry() {
+            self.ask(kernel);
+        }
+    }
+
     /// Asks peers for credits, as far as flow control wants any now. The next request that is short
     /// of credits asks again.
-    pub(crate) fn ask<N: Ni>(&self, kernel: &Kernel<N, M>) {
+    fn ask<N: Ni>(&self, kernel: &Kernel<N, M>) {
         while let Some((peer, message)) = self.next_message(kernel) {
             kernel.send_system(peer, Message::Credit(message));
         }

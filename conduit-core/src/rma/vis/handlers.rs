@@ -1,10 +1,9 @@
 //! The messages of ranges, and what their handlers do.
 
-use std::sync::Arc;
-
-use am::handlers::{Accepts, Entry, Registration};
+use am::handlers::{Accepts, Registration};
 use am::{Category, Flags, Header, MAX_ARGS, NO_CHUNK, NO_LID, Role, Token};
 
+use crate::engine::handlers::library_handler;
 use crate::engine::{Call, Calls, Handler, subject};
 use crate::kernel::error::Result;
 use crate::messages::deliver::Receiver;
@@ -28,33 +27,24 @@ pub(crate) const COMPLETE: u8 = 20;
 /// The library's handlers. Their ids are part of the protocol.
 pub(crate) fn handlers<N: Ni + 'static, M: Mode>() -> [Registration<Handler<N, M>>; 5] {
     const REQUEST: Accepts = Accepts::MEDIUM.union(Accepts::REQUEST);
-    let entry = |id, name, nargs, accepts, handler: fn(&Call<'_, N, M>)| Registration {
-        id,
-        entry: Entry {
-            handler: Handler(Arc::new(handler)),
-            accepts,
-            nargs: Some(nargs),
-            name: Some(name),
-        },
-    };
     [
-        entry(PUT, "put of ranges", 2, REQUEST, on_put),
-        entry(GET, "get of ranges", 2, REQUEST, on_get),
-        entry(
+        library_handler(PUT, "put of ranges", 2, REQUEST, on_put),
+        library_handler(GET, "get of ranges", 2, REQUEST, on_get),
+        library_handler(
             DONE,
             "ranges put",
             1,
             Accepts::SHORT | Accepts::REPLY,
             on_answer,
         ),
-        entry(
+        library_handler(
             DATA,
             "ranges got",
             1,
             Accepts::MEDIUM | Accepts::REPLY,
             on_answer,
         ),
-        entry(COMPLETE, "peer completion", 1, REQUEST, on_complete),
+        library_handler(COMPLETE, "peer completion", 1, REQUEST, on_complete),
     ]
 }
 

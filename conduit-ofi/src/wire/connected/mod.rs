@@ -1,4 +1,4 @@
-//! Connections over libfabric's connected endpoints (`FI_EP_MSG`), beside a [`OfiEndpoint`]: what
+//! Connections over libfabric's connected endpoints (`FI_EP_MSG`), beside an [`OfiEndpoint`]: what
 //! `conduit-portals` makes lanes of ([`Connect`]).
 //!
 //! A rank has a passive endpoint, whose address all ranks learn at job start. Whoever makes a
