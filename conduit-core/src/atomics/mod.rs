@@ -28,13 +28,13 @@ impl AtomicRequest {
     /// # Safety
     /// As for [`apply_atomic`].
     #[inline(always)]
-    pub(crate) unsafe fn apply(self, number: *mut u8) -> u64 {
+    pub(crate) unsafe fn apply(&self, number: *mut u8) -> u64 {
         let Self {
             op,
             ty,
             operand,
             comparand,
-        } = self;
+        } = *self;
         // SAFETY: the caller's promise.
         unsafe { apply_atomic(number, op, ty, operand, comparand) }
     }
