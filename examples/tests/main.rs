@@ -3,3 +3,4 @@
 mod licences;
 mod programs;
 mod settings_page;
+mod tutorial;

@@ -13,11 +13,18 @@ const WORDCOUNT: &str = env!("CARGO_BIN_EXE_wordcount");
 const HELLO: &str = env!("CARGO_BIN_EXE_hello");
 const HISTOGRAM: &str = env!("CARGO_BIN_EXE_histogram");
 const KV: &str = env!("CARGO_BIN_EXE_kv");
+const MAP: &str = env!("CARGO_BIN_EXE_map");
+const PLATES: &str = env!("CARGO_BIN_EXE_plates");
 const RING: &str = env!("CARGO_BIN_EXE_ring");
 const TOUR: &str = env!("CARGO_BIN_EXE_tour");
 
-/// Runs a job; gives its exit code and what its ranks wrote.
-fn job(ranks: usize, program: &str, arguments: &[&str], settings: &[(&str, &str)]) -> (u8, String) {
+/// Runs a job, and returns its exit code and the lines that its ranks wrote.
+pub(crate) fn job(
+    ranks: usize,
+    program: &str,
+    arguments: &[&str],
+    settings: &[(&str, &str)],
+) -> (u8, String) {
     let text = Arc::new(Mutex::new(String::new()));
     let sink = Arc::clone(&text);
     let launch = Launch::new(ranks, program)
@@ -173,7 +180,7 @@ fn words_are_counted_as_by_one() {
 
 /// Their programs compare what has come with what was sent.
 #[test]
-fn keys_are_counted_and_blocks_come_home() {
+fn the_tutorials_programs_run_over_every_network() {
     let udp = [("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")];
     // In messages that may overtake each other.
     let shuffled = [
@@ -194,10 +201,21 @@ fn keys_are_counted_and_blocks_come_home() {
         assert_eq!(code, 0, "{ranks} ranks: {text}");
         let keys = format!("histogram: {} keys on {ranks} ranks", ranks << 20);
         assert!(text.contains(&keys), "{text}");
-        let (code, text) = job(ranks, RING, &["3"], settings);
+        let (code, text) = job(ranks, RING, &[], settings);
         assert_eq!(code, 0, "{ranks} ranks: {text}");
-        let blocks = format!("ring: {} blocks from each of {ranks} ranks", 3 * ranks);
-        assert!(text.contains(&blocks), "{text}");
+        let home = format!("the block came home in round {ranks}");
+        assert_eq!(text.matches(&home).count(), ranks, "{text}");
+        let (code, text) = job(ranks, MAP, &[], settings);
+        assert_eq!(code, 0, "{ranks} ranks: {text}");
+        let keys = format!("map: {} keys on {ranks} ranks", ranks * 10_000);
+        assert!(text.contains(&keys), "{text}");
+        let (code, text) = job(ranks, PLATES, &[], settings);
+        assert_eq!(code, 0, "{ranks} ranks: {text}");
+        assert_eq!(
+            text.matches("degrees on average").count(),
+            ranks.min(2),
+            "{text}"
+        );
     }
 }
 

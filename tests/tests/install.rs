@@ -20,8 +20,8 @@ fn tests() -> &'static Path {
 }
 
 /// The README's example.
-fn ring() -> PathBuf {
-    tests().join("../examples/c/ring.c")
+fn hello() -> PathBuf {
+    tests().join("../examples/c/hello.c")
 }
 
 fn source(name: &str) -> PathBuf {
@@ -116,7 +116,7 @@ fn refused(job: Job, code: i32, message: &str) {
 
 /// The output of four ranks of the example.
 #[track_caller]
-fn goes_round(job: Job) {
+fn greets(job: Job) {
     let stdout = succeeds(job);
     let lines: BTreeSet<&str> = stdout.lines().collect();
     let line = |rank: u32| {
@@ -338,8 +338,8 @@ fn the_example_is_built_with_pkg_config() {
         (Link::Shared, &["g++", "-std=c++17", "-x", "c++"]),
     ] {
         for package in ["gasnet-smp-seq", "gasnet-smp-par"] {
-            let program = built(link, package, compiler, &ring());
-            goes_round(program.by("conduit-run", &["-n", "4"], &[]));
+            let program = built(link, package, compiler, &hello());
+            greets(program.by("conduit-run", &["-n", "4"], &[]));
         }
     }
 }
@@ -394,7 +394,7 @@ endforeach()
         folder.path().to_str().unwrap(),
         "-B",
         build.to_str().unwrap(),
-        &format!("-DSOURCE={}", ring().display()),
+        &format!("-DSOURCE={}", hello().display()),
         &format!("-DCMAKE_PREFIX_PATH={}", root.display()),
         "-DGASNet_CONDUIT=ofi",
         "-DGASNet_THREADING=par",
@@ -407,17 +407,17 @@ endforeach()
         "PkgConfig__RING",
     ] {
         let launcher = prefix().launcher("conduit-run");
-        goes_round(Job::new(launcher, 4, build.join(name), &[]));
+        greets(Job::new(launcher, 4, build.join(name), &[]));
     }
 }
 
 #[test]
 fn the_readme_shows_the_example() {
     let readme = fs::read_to_string(tests().join("../README.md")).unwrap();
-    let example = fs::read_to_string(ring()).unwrap();
+    let example = fs::read_to_string(hello()).unwrap();
     assert!(
         readme.contains(&format!("```c\n{example}```")),
-        "examples/c/ring.c and the README differ"
+        "examples/c/hello.c and the README differ"
     );
 }
 
@@ -429,13 +429,13 @@ fn the_examples_makefile_builds_it() {
     let folder = program.folder.path().to_str().unwrap();
     let words = ["-C", folder, "-f", makefile.to_str().unwrap(), &debug];
     succeeds(Job::alone("make", words));
-    let ring = program.folder.path().join("ring");
-    goes_round(Job::new(prefix().launcher("conduit-run"), 4, ring, &[]));
+    let hello = program.folder.path().join("hello");
+    greets(Job::new(prefix().launcher("conduit-run"), 4, hello, &[]));
 }
 
 #[test]
 fn the_example_is_built_with_the_make_fragment() {
-    let source = format!("SOURCE={}", ring().display());
+    let source = format!("SOURCE={}", hello().display());
     for (fragment, rules, shared) in [
         ("smp-conduit/smp-seq.mak", RULES, false),
         ("smp-conduit/smp-par.mak", RULES_CXX, false),
@@ -452,7 +452,7 @@ fn the_example_is_built_with_the_make_fragment() {
             .unwrap_or_else(|error| panic!("{error:#}"));
         let needed = succeeds(Job::alone("readelf", ["-d", program.text()]));
         assert_eq!(needed.contains("libgasnet-conduit-"), shared, "{needed}");
-        goes_round(program.alone(&[]).env("GASNET_PSHM_NODES", "4"));
+        greets(program.alone(&[]).env("GASNET_PSHM_NODES", "4"));
     }
 }
 
@@ -544,9 +544,9 @@ fn a_moved_prefix_works_as_before() {
     for link in [Link::Static, Link::Shared] {
         let program = Program::new();
         moved
-            .build(link, "gasnet-smp-seq", &["gcc"], &ring(), &program.path)
+            .build(link, "gasnet-smp-seq", &["gcc"], &hello(), &program.path)
             .unwrap();
-        goes_round(Job::new(
+        greets(Job::new(
             moved.launcher("gasnetrun_smp"),
             4,
             &program.path,
@@ -587,7 +587,7 @@ fn another_mode_or_build_is_a_link_error() {
             .unwrap();
         words.extend(other[1..].iter().map(|word| (*word).to_owned()));
         words.extend([
-            ring().display().to_string(),
+            hello().display().to_string(),
             "-o".to_owned(),
             program.text().to_owned(),
         ]);
@@ -632,7 +632,7 @@ fn the_tools_are_there_alone_and_beside_the_library() {
         "-lgasnet-smp-par -lgasnet_tools-par",
     ] {
         let program = Program::new();
-        let source = format!("SOURCE={}", ring().display());
+        let source = format!("SOURCE={}", hello().display());
         let rules = RULES.replace(
             "$(GASNET_LIBS)",
             &format!("$(GASNET_LIBDIRS) {both} $(GASNET_LIBS)"),
@@ -645,7 +645,7 @@ fn the_tools_are_there_alone_and_beside_the_library() {
                 &[&source],
             )
             .unwrap();
-        goes_round(program.alone(&[]).env("GASNET_PSHM_NODES", "4"));
+        greets(program.alone(&[]).env("GASNET_PSHM_NODES", "4"));
     }
 }
 

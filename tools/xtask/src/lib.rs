@@ -3,14 +3,17 @@
 //! [`Install`] builds the C library in all its variants and lays it out under a prefix: see `docs/c-interface.md`.
 //! [`Quick`], [`Full`] and [`Nightly`] are what a change has to pass: see `CONTRIBUTING.md`.
 //! [`Budgets`] counts the instructions of each hot path.
+//! [`Book`] builds the pages in `docs` as one book.
 //! [`library()`] builds a library for tests.
 
+mod book;
 mod budgets;
 mod build;
 mod checks;
 mod command;
 mod install;
 
+pub use book::Book;
 pub use budgets::Budgets;
 pub use build::{Library, Mode, library};
 pub use checks::{Full, Nightly, Quick};

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{Budgets, Full, Install, Nightly, Quick};
+use xtask::{Book, Budgets, Full, Install, Nightly, Quick};
 
 /// Work on this workspace that cargo alone does not do
 #[derive(Debug, Parser)]
@@ -18,6 +18,7 @@ enum Task {
     Quick(Quick),
     Full(Full),
     Nightly(Nightly),
+    Book(Book),
     Budgets(Budgets),
     Install(Install),
 }
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Task::Quick(quick) => ("quick", quick.run()),
         Task::Full(full) => ("full", full.run()),
         Task::Nightly(nightly) => ("nightly", nightly.run()),
+        Task::Book(book) => ("book", book.run()),
         Task::Budgets(budgets) => ("budgets", budgets.run()),
         Task::Install(install) => ("install", install.run()),
     };

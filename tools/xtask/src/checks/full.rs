@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::programs::{self, Program, Results};
 use super::steps::{Steps, run};
+use crate::book;
 use crate::budgets::Budgets;
 use crate::build::Cargo;
 use crate::build::Mode;
@@ -58,7 +59,7 @@ pub struct Full {
 /// A part of the full run, which can run on a machine of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Part {
-    /// Formatting, clippy and documentation.
+    /// Formatting, clippy, documentation and the book.
     Lints,
     /// `cargo test`, with its programs side by side.
     Tests,
@@ -123,7 +124,12 @@ fn lints(cargo: &Cargo, steps: &mut Steps) -> Result<()> {
     steps.command("clippy", &mut clippy)?;
     let mut doc = cargo.task("doc");
     doc.args(["--workspace", "--no-deps"]);
-    steps.command("documentation", doc.env("RUSTDOCFLAGS", "-D warnings"))
+    steps.command("documentation", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
+    if !book::is_installed() {
+        println!("=== no mdbook here: the book is not built");
+        return Ok(());
+    }
+    steps.command("the book", &mut book::command(cargo))
 }
 
 pub(super) fn tests(

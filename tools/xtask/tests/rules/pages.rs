@@ -1,4 +1,4 @@
-//! Paths and packages that pages name exist.
+//! Paths, packages and pages that pages name exist.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -86,4 +86,81 @@ fn packages_that_pages_name_exist() {
         missing.is_empty(),
         "packages that don't exist: {missing:#?}"
     );
+}
+
+/// Returns the targets of a page's links, outside of its blocks of code.
+fn links(text: &str) -> Vec<&str> {
+    let mut fenced = false;
+    let lines = text.lines().filter(|line| {
+        fenced ^= line.starts_with("```");
+        !fenced
+    });
+    let targets = |line| str::split(line, "](").skip(1);
+    lines
+        .flat_map(targets)
+        .filter_map(|rest| Some(rest.split_once(')')?.0))
+        .collect()
+}
+
+/// Returns the anchors of a page's headings, as GitHub and mdBook make them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut fenced = false;
+    let headings = text.lines().filter(|line| {
+        fenced ^= line.starts_with("```");
+        !fenced && line.starts_with('#')
+    });
+    let anchor = |heading: &str| {
+        let letters = heading.trim_start_matches('#').trim().chars();
+        let kept = letters.filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+        kept.map(|letter| if letter == ' ' { '-' } else { letter })
+            .flat_map(char::to_lowercase)
+            .collect()
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn links_lead_to_pages_and_headings_that_exist() {
+    let Some(listed) = git(&["ls-files", "*.md"]) else {
+        return;
+    };
+    let mut broken = Vec::new();
+    for page in listed.lines() {
+        let Some(text) = read(page) else { continue };
+        let folder = Path::new(page).parent().expect("a file has a folder");
+        for link in links(&text) {
+            if link.contains("://") {
+                continue;
+            }
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match path {
+                "" => page.into(),
+                path => folder.join(path),
+            };
+            // The book has the pages of its folder alone.
+            let leaves = folder.ends_with("docs") && path.starts_with("..");
+            let exists = Path::new(ROOT).join(&target).exists();
+            let found = anchor.is_empty()
+                || read(&target.to_string_lossy())
+                    .is_some_and(|text| anchors(&text).contains(anchor));
+            if leaves || !exists || !found {
+                broken.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn the_book_has_all_pages() {
+    let Some(listed) = git(&["ls-files", "docs/*.md"]) else {
+        return;
+    };
+    let summary = read("docs/SUMMARY.md").expect("the book's contents");
+    let named: BTreeSet<_> = links(&summary).into_iter().collect();
+    let pages = listed.lines().filter_map(|page| page.strip_prefix("docs/"));
+    let missing: Vec<_> = pages
+        .filter(|page| *page != "SUMMARY.md" && !named.contains(page))
+        .collect();
+    assert!(missing.is_empty(), "{missing:#?}");
 }
