@@ -123,6 +123,26 @@ unsafe impl<F: Send + Sync> Runs<F> for ParSync {}
 // SAFETY: of what is both.
 unsafe impl<F: Send + Sync> Runs<F> for Par {}
 
+/// A mode in which any thread may use what is above, one at a time.
+///
+/// Types whose threads the mode decides are `Send` by this bound rather than by their fields, so
+/// that a wrong mode is one error instead of one for each field.
+#[diagnostic::on_unimplemented(
+    message = "a conduit in the mode `{Self}` cannot be sent to another thread",
+    note = "join the job with `conduit::start_as::<conduit::Par>()` to use it from several threads"
+)]
+pub trait Movable: Mode {}
+impl Movable for ParSync {}
+impl Movable for Par {}
+
+/// A mode in which several threads may use what is above at once. See [`Movable`].
+#[diagnostic::on_unimplemented(
+    message = "a conduit in the mode `{Self}` cannot be shared between threads",
+    note = "join the job with `conduit::start_as::<conduit::Par>()` to use it from several threads"
+)]
+pub trait Shared: Mode {}
+impl Shared for Par {}
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Seq {}

@@ -4,6 +4,10 @@
 pub const MAX_ARG_WORDS: usize = am::MAX_ARGS;
 
 /// A number or `bool` that travels as one or two argument words.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a number or `bool`, so it cannot be an argument of a message",
+    note = "send other data as the payload of a medium"
+)]
 pub trait Word: Copy + sealed::Sealed {
     /// Words it takes.
     const WORDS: usize;
@@ -99,6 +103,11 @@ impl sealed::Sealed for usize {}
 
 /// The arguments of a handler: a tuple of [`Word`]s, or a struct of them that [`args!`](crate::args) has made. At most
 /// [`MAX_ARG_WORDS`] words together, checked when the program is compiled.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the arguments of a message",
+    note = "arguments are a tuple of numbers or `bool`: `(key,)` for one, `(key, value)` for two",
+    note = "`conduit::args!` makes a struct of them"
+)]
 pub trait Args: Copy {
     /// Words they take.
     const WORDS: usize;

@@ -7,7 +7,7 @@ use conduit_core::barrier::Value;
 use conduit_core::kernel::Error as EngineError;
 use conduit_core::ni::Rank;
 use conduit_core::stderr;
-use conduit_core::threads::{Mode, Seq};
+use conduit_core::threads::{Mode, Movable, Par, ParSync, Seq, Shared};
 
 use crate::settings::Settings;
 use crate::{Error, Member, Result, process_code};
@@ -402,9 +402,15 @@ fn value(id: Option<u32>) -> Value {
     id.map_or(Value::Anonymous, Value::Named)
 }
 
+// SAFETY: the fields are `Sync` in each mode that is `Shared`, which the constant below checks.
+unsafe impl<M: Shared> Sync for Conduit<M> {}
+// SAFETY: the fields are `Send` in each mode that is `Movable`, which the constant below checks.
+unsafe impl<M: Movable> Send for Conduit<M> {}
+
 const _: () = {
-    const fn shared<T: Sync + Send>() {}
+    const fn shared<T: Sync>() {}
     const fn moved<T: Send>() {}
-    shared::<Conduit<conduit_core::threads::Par>>();
-    moved::<Conduit<conduit_core::threads::ParSync>>();
+    shared::<(Member<Par>, AtomicBool)>();
+    moved::<(Member<Par>, AtomicBool)>();
+    moved::<(Member<ParSync>, AtomicBool)>();
 };

@@ -14,8 +14,14 @@ use crate::{Args, Call, Landed, Network};
 /// What a medium may carry: bytes, numbers, slices of these, and types that derive [`zerocopy`]'s `FromBytes`, `IntoBytes`,
 /// `Immutable` and `KnownLayout`. It arrives as it lies in memory, so all ranks run on machines of the same kind. Aligned to at
 /// most 16.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the payload of a medium",
+    note = "payloads are plain data: numbers, and `#[repr(C)]` structs without padding that derive \
+            `FromBytes`, `IntoBytes`, `Immutable` and `KnownLayout` of `conduit::zerocopy`"
+)]
 pub trait Payload: FromBytes + IntoBytes + Immutable + KnownLayout {}
 
+#[diagnostic::do_not_recommend]
 impl<T: FromBytes + IntoBytes + Immutable + KnownLayout + ?Sized> Payload for T {}
 
 #[repr(align(4096))]
