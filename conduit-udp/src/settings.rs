@@ -12,56 +12,56 @@ settings::group! {
     pub struct Settings, acts [udp];
 
     "CONDUIT_UDP_INTERFACE" interface: Option<String> = None,
-        ValueKind::Text("names of interfaces, addresses and subnets, with commas between"),
-        unset "the interface of the default route, else the first that is up",
-        "interface that is used for UDP, the earlier the better";
+        ValueKind::Text("comma-separated interface names, addresses and subnets"),
+        unset "the interface of the default route, else the first interface that is up",
+        "interfaces to use for UDP, in order of preference";
     "CONDUIT_UDP_MTU" mtu: Option<usize> = None, ValueKind::bytes(1280, 65_535, 1),
-        unset "that of the interface",
-        "bytes of the largest IP packet that is sent";
+        unset "the interface's MTU",
+        "bytes of the largest IP packet to send";
     "CONDUIT_UDP_DEAD_TIME" dead_time: u32 = 10_000, ValueKind::integer(100, MOST_TIME),
-        "milliseconds after which a rank of another host that answers nothing has failed";
+        "milliseconds without an answer after which a rank on another host is considered failed";
     "CONDUIT_UDP_PROBE_INTERVAL" probe_interval: u32 = 250, ValueKind::integer(1, MOST_TIME),
-        "longest interval between probes of a silent rank of another host, in milliseconds, up to which the interval doubles";
+        "longest interval in milliseconds between probes of a silent rank on another host; the interval doubles up to this";
     "CONDUIT_UDP_IDLE_TIME" idle_time: u32 = 1_000, ValueKind::integer(0, MOST_TIME),
-        "milliseconds without traffic after which the link to a rank of another host is made idle and frees its memory; 0: never";
+        "milliseconds without traffic after which the link to a rank on another host becomes idle and frees its memory; 0: never";
     "CONDUIT_UDP_ACK_DELAY" ack_delay: u32 = 50, ValueKind::integer(0, 100_000),
-        "microseconds that an acknowledgement may wait for a packet to go with";
+        "microseconds that an acknowledgement may wait for a packet to carry it";
     "CONDUIT_UDP_WINDOW" window: u32 = 4096, ValueKind::integer(1, 4096),
         "segments that may be outstanding to one rank";
     "CONDUIT_UDP_SOCKET_BUFFER" socket_buffer: usize = 4 << 20,
         ValueKind::bytes(64 << 10, 1 << 30, 1),
-        "bytes of the buffers, for sending and for receiving, that are requested for a rank's socket";
+        "bytes to request for the send buffer and for the receive buffer of a rank's socket";
     "CONDUIT_UDP_ARRIVALS" arrivals: usize = 64 << 20, ValueKind::bytes(1 << 20, 1 << 40, 1),
-        "bytes of messages from other hosts that have arrived and are not handled yet", is SameOnAllRanks;
+        "bytes of messages from other hosts that may have arrived without being handled yet", is SameOnAllRanks;
     "CONDUIT_UDP_ENCRYPT" encrypt: bool = false, ValueKind::Bool,
-        "encrypt what is sent to other hosts; without, it is authenticated only", is SameOnAllRanks;
+        "encrypt traffic to other hosts; otherwise it is only authenticated", is SameOnAllRanks;
     "CONDUIT_UDP_OFFLOAD" offload: bool = true, ValueKind::Bool,
-        "use segmentation offload if the system has it";
+        "use segmentation offload if the system supports it";
     "CONDUIT_UDP_ATTEND" attend: u32 = 20, ValueKind::integer(1, 60_000),
-        "milliseconds without a poll after which the progress thread answers other hosts for its rank; at most a quarter of the dead time";
+        "milliseconds without a poll after which the progress thread answers other hosts on behalf of its rank; at most a quarter of the dead time";
     "CONDUIT_UDP_STATISTICS" statistics: bool = false, ValueKind::Bool,
-        "print the counters of UDP when a rank leaves";
+        "print the UDP counters when a rank leaves";
     "CONDUIT_UDP_LOSS" loss: Percent = Percent::NONE, ValueKind::Percent,
-        warning "packets of UDP are lost on purpose",
-        "percentage of packets from other hosts that are lost", is ForTests;
+        warning "UDP packets are dropped on purpose",
+        "percentage of packets from other hosts to drop", is ForTests;
     "CONDUIT_UDP_DUPLICATES" duplicates: Percent = Percent::NONE, ValueKind::Percent,
-        warning "packets of UDP are doubled on purpose",
-        "percentage of packets that are duplicated", is ForTests;
+        warning "UDP packets are duplicated on purpose",
+        "percentage of packets to duplicate", is ForTests;
     "CONDUIT_UDP_CORRUPTION" corruption: Percent = Percent::NONE, ValueKind::Percent,
-        warning "packets of UDP are changed on purpose",
-        "percentage of packets that are corrupted", is ForTests;
+        warning "UDP packets are corrupted on purpose",
+        "percentage of packets to corrupt", is ForTests;
     "CONDUIT_UDP_REORDER" reorder: Percent = Percent::NONE, ValueKind::Percent,
-        warning "packets of UDP are reordered on purpose",
-        "percentage of packets that are delayed by up to a millisecond, and so reordered", is ForTests;
+        warning "UDP packets are reordered on purpose",
+        "percentage of packets to delay by up to a millisecond, which reorders them", is ForTests;
     "CONDUIT_UDP_DELAY" delay: u32 = 0, ValueKind::integer(0, MOST_DELAY),
-        warning "packets of UDP are delayed on purpose",
-        "microseconds by which all packets are delayed", is ForTests;
+        warning "UDP packets are delayed on purpose",
+        "microseconds by which to delay all packets", is ForTests;
     "CONDUIT_UDP_FAULT_SEED" fault_seed: u32 = 1, ValueKind::integer(0, u32::MAX),
-        "seed that decides, with a packet's sender and number, whether the packet is lost, duplicated, corrupted or delayed", is ForTests;
+        "seed that, with a packet's sender and number, determines whether the packet is dropped, duplicated, corrupted or delayed", is ForTests;
 }
 
 impl Settings {
-    /// The faults that are injected, for tests.
+    /// Returns the faults to inject, for tests.
     pub fn faults(&self) -> FaultConfig {
         FaultConfig {
             seed: self.fault_seed,

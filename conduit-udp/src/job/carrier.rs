@@ -38,7 +38,7 @@ impl DrivenMachine for Endpoint {
         seal: &mut impl Seal,
         handler: &mut impl FragmentHandler,
     ) -> bool {
-        // Dropped packets are counted there.
+        // The endpoint counts dropped packets.
         let received = Endpoint::receive(self, now, packet, seal, handler);
         !matches!(
             received,
@@ -71,17 +71,17 @@ impl DrivenMachine for Endpoint {
 /// One rank's end of the network over UDP.
 pub type Udp<M, T = Carrier> = SoftPortals<M, T>;
 
-/// One rank's wire, and the names of all ranks' hosts, for errors.
+/// One rank's wire, and the names of all ranks' hosts for error texts.
 #[derive(Debug)]
 pub struct Carrier {
     wire: Driver<Endpoint, Sealer>,
     waiter: Arc<Waiter>,
-    /// By rank; ranks of a host share the string.
+    /// By rank; ranks of one host share the string.
     hosts: Box<[Arc<str>]>,
 }
 
 impl Carrier {
-    /// `hosts` are the names of the hosts, by rank.
+    /// Creates a rank's carrier. `hosts` are the names of the hosts, by rank.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -94,32 +94,32 @@ impl Carrier {
         })
     }
 
-    /// The protocol's counters.
+    /// Returns the protocol's counters.
     pub fn counters(&self) -> Counters {
         self.wire.machine().counters()
     }
 
-    /// The socket's counters.
+    /// Returns the socket's counters.
     pub fn socket_counters(&self) -> SocketCounters {
         *self.wire.socket().counters()
     }
 
-    /// Datagrams that no rank of the job made.
+    /// Returns the counts of datagrams that no rank of the job sent.
     pub fn foreign(&self) -> ForeignDatagrams {
         *self.wire.foreign()
     }
 
-    /// Injected faults, if any are set.
+    /// Returns the counts of injected faults, if any are set.
     pub fn fault_counters(&self) -> Option<FaultCounters> {
         self.wire.faults().copied()
     }
 
-    /// Status of the link to a peer, if there is one.
+    /// Returns the status of the link to a peer, if there is one.
     pub fn link(&self, peer: Rank) -> Option<LinkStatus> {
         self.wire.machine().link(peer)
     }
 
-    /// Bytes of memory that the protocol takes.
+    /// Returns the memory used by the protocol, in bytes.
     pub fn memory(&self) -> usize {
         self.wire.machine().memory()
     }
@@ -169,7 +169,7 @@ impl Transport for Carrier {
         if let Some(errors) = peers.errors(peer) {
             let _ = write!(text, "; {errors}");
         }
-        // They may be the peer's, if addresses are translated on the way.
+        // They may be the peer's, if addresses are translated on the path.
         if foreign.datagrams > 0 {
             let _ = write!(text, "; {foreign}");
         }

@@ -1,4 +1,4 @@
-//! The configuration of a rank's network, and what the settings make of it.
+//! The configuration of a rank's network, and its derivation from the settings.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use crate::protocol::Config;
 use crate::settings::Settings;
 use crate::socket::{FaultConfig, Options, choose, default_source, interfaces};
 
-/// The configuration of the network over UDP. The same on all ranks, except for address and host.
+/// The configuration of the network over UDP. It is the same on all ranks, except for address and
+/// host.
 #[derive(Debug, Clone)]
 pub struct UdpConfig {
-    /// This rank's socket.
+    /// Options of this rank's socket.
     pub options: Options,
-    /// This rank's host, for errors.
+    /// Name of this rank's host, for error texts.
     pub host: String,
-    /// The protocol's limits and times. Rank, size, packet size and socket buffer are filled in at
-    /// start.
+    /// The protocol's limits and times. Start fills in rank, size, packet size and socket buffer.
     pub protocol: Config,
     /// The portals' limits.
     pub portals: PortalsConfig,
-    /// How packets are sealed.
+    /// Protection of packets.
     pub protection: Protection,
     /// The file with the job's secret.
     pub secret_file: Option<PathBuf>,
@@ -36,7 +36,7 @@ pub struct UdpConfig {
 }
 
 impl UdpConfig {
-    /// Default limits, with these options of the socket.
+    /// Creates a configuration with default limits and these socket options.
     pub fn new(options: Options, host: String) -> Self {
         Self {
             options,
@@ -52,10 +52,10 @@ impl UdpConfig {
 }
 
 impl UdpConfig {
-    /// The configuration by these settings, for a rank on the host `host`.
+    /// Creates the configuration for these settings, on a rank of host `host`.
     ///
     /// # Errors
-    /// There is no such interface.
+    /// The interface does not exist, or the system can't list interfaces.
     pub fn of(settings: &Settings, host: &str, rank: Rank) -> Result<Self, UdpError> {
         let failed = |operation, reason: String| UdpError::System {
             rank,
@@ -63,7 +63,7 @@ impl UdpConfig {
             reason,
         };
         let interfaces = interfaces()
-            .map_err(|error| failed("the interfaces of this host", error.to_string()))?;
+            .map_err(|error| failed("list the interfaces of this host", error.to_string()))?;
         let words = settings.interface.as_deref().unwrap_or_default();
         let interface = choose(&interfaces, words, default_source())
             .map_err(|error| failed("CONDUIT_UDP_INTERFACE", error.to_string()))?;

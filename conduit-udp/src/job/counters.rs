@@ -18,16 +18,16 @@ pub struct UdpCounters {
     pub protocol: Counters,
     /// The socket's.
     pub socket: SocketCounters,
-    /// Datagrams that no rank of the job made.
+    /// Datagrams that no rank of the job sent.
     pub foreign: ForeignDatagrams,
     /// Injected faults, if any are set.
     pub faults: Option<FaultCounters>,
-    /// Bytes of memory that the protocol takes now.
+    /// Memory that the protocol uses now, in bytes.
     pub memory: usize,
 }
 
 impl UdpCounters {
-    /// The counters so far.
+    /// Collects the counters so far.
     pub fn of(portals: &PortalsCounters, carrier: &Carrier) -> Self {
         Self {
             portals: *portals,
@@ -39,7 +39,7 @@ impl UdpCounters {
         }
     }
 
-    /// A report of all counters that are not zero, a line for each part.
+    /// Returns a report of all counters that are not zero, a line for each part.
     pub fn report(&self, rank: Rank) -> String {
         let mut text = String::new();
         let portals = self.portals.each();

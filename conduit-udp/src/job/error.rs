@@ -8,7 +8,7 @@ use seal::{ExchangeError, PeerError};
 
 use crate::socket::SocketError;
 
-/// Why the network could not be started.
+/// The reason why the network could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum UdpError {
     /// The exchange at job start failed.
@@ -19,31 +19,31 @@ pub enum UdpError {
     Socket {
         /// This rank.
         rank: Rank,
-        /// Why.
+        /// The reason.
         error: SocketError,
     },
-    /// Keys can't be exchanged.
+    /// The key exchange could not be prepared.
     #[error("udp start on rank {rank}: {error}")]
     Exchange {
         /// This rank.
         rank: Rank,
-        /// Why.
+        /// The reason.
         error: ExchangeError,
     },
-    /// The operating system refused.
+    /// The operating system refused an operation.
     #[error("udp start on rank {rank}: {operation}: {reason}")]
     System {
         /// This rank.
         rank: Rank,
-        /// What was asked.
+        /// The operation.
         operation: &'static str,
-        /// The system's words.
+        /// The system's error text.
         reason: String,
     },
-    /// Two ranks can't reach each other.
+    /// Two ranks can't reach each other, because their address families differ.
     #[error(
-        "udp start: rank {rank} has the address {ours}, rank {peer} on host {host} has {theirs}: one is IPv4 and one is \
-         IPv6 (setting CONDUIT_UDP_INTERFACE)"
+        "udp start: rank {rank} has the address {ours}, but rank {peer} on host {host} has {theirs}; \
+         all ranks must use IPv4 or all IPv6 (setting CONDUIT_UDP_INTERFACE)"
     )]
     Family {
         /// This rank.
@@ -59,8 +59,8 @@ pub enum UdpError {
     },
     /// Two hosts have the same address.
     #[error(
-        "udp start on rank {rank}: {ranks} have the address {address}, which belongs to a network \
-         inside each host; choose another by CONDUIT_UDP_INTERFACE. This host has {offered}"
+        "udp start on rank {rank}: {ranks} have the same address {address}, which belongs to a network \
+         inside each host; set CONDUIT_UDP_INTERFACE to another interface. This host has {offered}"
     )]
     SameAddress {
         /// This rank.
@@ -72,7 +72,7 @@ pub enum UdpError {
         /// The interfaces of this rank's host.
         offered: String,
     },
-    /// A peer keeps all ranks from starting.
+    /// The information from a peer keeps all ranks from starting.
     #[error("udp start: {0}")]
     Peer(#[from] PeerError),
 }

@@ -1,15 +1,14 @@
-//! UDP as the network of a job: a fixed set of ranks, which [`start`] brings together.
+//! UDP as the network of a job: a fixed set of ranks, which [`start`] connects.
 //!
-//! Every rank opens its socket, and an exchange at start tells all where the others are and agrees
-//! on keys (`start`). A [`Carrier`] joins protocol, seal and socket into the transport of a rank's
-//! [`Udp`].
+//! Every rank opens its socket; an exchange at start distributes all addresses and agrees on keys
+//! (`start`). A [`Carrier`] joins protocol, seal and socket into the transport of a rank's [`Udp`].
 //!
-//! **Promises.** If one rank cannot start, none does, and each says why. What another rank says of
-//! itself is checked. Packets that no rank of this job has made are dropped and counted.
+//! **Promises.** If one rank cannot start, none does, and each reports the reason. Information from
+//! other ranks is checked. Packets that no rank of this job sent are dropped and counted.
 //!
-//! **Costs.** Two exchanges through the launcher at start, the first of about 100 bytes a rank and
-//! its host's name. A rank has one socket and a table of all addresses, 20 bytes for each; memory
-//! for a link is taken when the first packet goes to its peer.
+//! **Costs.** Two exchanges through the launcher at start; in the first, each rank contributes
+//! about 100 bytes and its host's name. A rank has one socket and a table of all addresses, 20
+//! bytes for each; memory for a link is allocated when the first packet is sent to its peer.
 
 mod carrier;
 mod config;

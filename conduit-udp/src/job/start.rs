@@ -23,13 +23,13 @@ fn system(rank: Rank, operation: &'static str) -> impl FnOnce(std::io::Error) ->
     }
 }
 
-/// A rank's own part, before the exchange.
+/// A rank's own state before the exchange.
 struct Prepared {
     socket: Socket,
     exchange: Exchange,
 }
 
-/// Prepares a rank; returns its part and its contribution.
+/// Prepares a rank; returns its state and its contribution.
 fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<(Prepared, Vec<u8>), UdpError> {
     let exchange = Exchange::new(b"udp", rank, size, config.secret_file.as_deref())
         .map_err(|error| UdpError::Exchange { rank, error })?;
@@ -38,7 +38,7 @@ fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<(Prepared, Vec<u
     let address = UdpAddress {
         ip: socket.address().ip(),
         port: socket.address().port(),
-        // Fits: an UDP payload.
+        // Fits: the size of a UDP payload.
         packet: socket.packet() as u32,
         incarnation,
     };
@@ -47,8 +47,8 @@ fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<(Prepared, Vec<u
     Ok((Prepared { socket, exchange }, text))
 }
 
-/// What a rank says of itself: its [`UdpAddress`], the [`host`] to which that belongs, and the name
-/// of its host.
+/// Encodes a rank's bootstrap information: its [`UdpAddress`], the [`host`] that has this address,
+/// and the name of its host.
 fn words(address: &UdpAddress, network: u64, host: &str) -> Vec<u8> {
     [
         &address.encode()[..],
@@ -58,10 +58,10 @@ fn words(address: &UdpAddress, network: u64, host: &str) -> Vec<u8> {
     .concat()
 }
 
-/// What all ranks have contributed.
+/// The contributions of all ranks.
 struct Job {
     addresses: Vec<UdpAddress>,
-    /// [`host`] of each, to which its address belongs; 0 if the system does not say.
+    /// By rank: the [`host`] that has its address; 0 if the system doesn't tell.
     networks: Vec<u64>,
     hosts: Box<[Arc<str>]>,
     exchange: Exchange,
@@ -83,7 +83,7 @@ fn parse_all(mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Job, UdpError>
         addresses.push(UdpAddress::decode(address).map_err(|error| error.to_string())?);
         let host = String::from_utf8_lossy(host);
         match hosts.last() {
-            // Ranks of a host usually follow one another.
+            // Ranks of a host usually are consecutive.
             Some(last) if **last == *host => hosts.push(Arc::clone(last)),
             _ => hosts.push(host.into()),
         }
@@ -97,11 +97,12 @@ fn parse_all(mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Job, UdpError>
     })
 }
 
-/// Starts the network among all ranks of a job, which call this together with the same settings.
+/// Starts the network among all ranks of a job. All ranks call this together, with the same
+/// settings.
 ///
 /// # Errors
-/// [`UdpError`] names the rank and what is wrong. If one rank fails all do, unless `bootstrap`
-/// itself failed. Whether a peer can be reached shows when it is first used.
+/// [`UdpError`] names the rank and the reason. If one rank fails, all fail, unless `bootstrap`
+/// itself failed. Unreachable peers are only detected at first use.
 pub fn start<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     config: &UdpConfig,
@@ -109,10 +110,10 @@ pub fn start<M: Mode>(
     start_in(bootstrap, config, |carrier| carrier)
 }
 
-/// [`start`], with the carrier wrapped in another transport by `inside`.
+/// Does the same as [`start`], with the carrier wrapped in another transport by `inside`.
 ///
 /// # Errors
-/// As [`start`].
+/// Same as [`start`].
 pub fn start_in<M: Mode, T: Transport + 'static>(
     bootstrap: &mut dyn Bootstrap,
     config: &UdpConfig,
@@ -128,7 +129,8 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
     })
 }
 
-/// Refuses addresses that several hosts have: packets to them would stay on the sender's host.
+/// Refuses addresses that several hosts have: packets to such an address would stay on the sender's
+/// host.
 fn check_addresses(rank: Rank, job: &Job) -> Result<(), UdpError> {
     let mut known: HashMap<IpAddr, usize> = HashMap::new();
     for (at, address) in job.addresses.iter().enumerate() {
@@ -161,7 +163,7 @@ fn assemble<M: Mode, T: Transport + 'static>(
         exchange,
         ..
     } = job;
-    // Fits: ranks.
+    // Fits: the number of ranks.
     let size = addresses.len() as u32;
     let peers = Peers::new(&addresses, config.options.scope);
     if let Some(peer) = peers.other_family(rank) {
@@ -199,11 +201,11 @@ fn assemble<M: Mode, T: Transport + 'static>(
     Ok(udp)
 }
 
-/// A whole job within this process, over real sockets of this host, for tests. Each rank may run in
-/// a thread of its own (if the mode allows), or one thread drives all in turn.
+/// Starts a whole job within this process, over real sockets of this host, for tests. Each rank may
+/// run in a separate thread (if the mode allows), or one thread may drive all in turn.
 ///
 /// # Errors
-/// As [`start`].
+/// Same as [`start`].
 pub fn in_process<M: Mode>(ranks: u32, config: &UdpConfig) -> Result<Vec<Udp<M>>, UdpError> {
     let (prepared, texts) = (0..ranks)
         .map(|rank| prepare(rank, ranks, config))
@@ -280,7 +282,7 @@ mod tests {
             check_addresses(1, &job)
         };
         assert!(both([5, 5]).is_ok());
-        assert!(both([0, 5]).is_ok(), "it is not known");
+        assert!(both([0, 5]).is_ok(), "one of them is unknown");
         let error = both([5, 6]).unwrap_err().to_string();
         let address = udp_address(0).ip.to_string();
         for part in ["host0", "host1", &address, "CONDUIT_UDP_INTERFACE"] {
@@ -298,7 +300,7 @@ mod tests {
             assert!(error.contains("rank 0"), "{error}");
             assert!(error.contains(reason), "no {reason:?}: {error}");
         };
-        // Of a rank with the secret, and then of somebody else.
+        // From a rank with the secret, and then from an outsider.
         let said = |words: &[u8]| exchange(0, 2).contribution(words);
         let address = udp_address(0).encode();
         for cut in 0..address.len() {
@@ -307,9 +309,9 @@ mod tests {
         let address = [&address[..], &[0; 8]].concat();
         for (byte, value, reason) in [
             (0, 9, "version 9"),
-            (1, 5, "address family is impossible"),
-            (6, 1, "packet size is impossible"),
-            (31, 1, "address family is impossible"),
+            (1, 5, "address family is invalid"),
+            (6, 1, "packet size is invalid"),
+            (31, 1, "address family is invalid"),
         ] {
             let mut address = address.clone();
             address[byte] = value;
@@ -320,12 +322,12 @@ mod tests {
         }
     }
 
-    /// Ranks in threads, with a launcher that replays what it was once given.
+    /// Ranks in threads, with a launcher that replays an old contribution.
     struct Launcher<'a> {
         rank: Rank,
         barrier: &'a Barrier,
         told: &'a Mutex<[Vec<u8>; 2]>,
-        /// What rank 0 hears of rank 1 in the first round.
+        /// Replaces rank 1's contribution for rank 0 in the first round.
         instead: Option<Vec<u8>>,
     }
 
@@ -366,7 +368,7 @@ mod tests {
             attend: None,
             ..UdpConfig::new(options, "here".to_owned())
         };
-        // What rank 1 of another job has said, with the same secret.
+        // The contribution of rank 1 of another job with the same secret.
         let old = prepare(1, 2, &config).unwrap().1;
         for (instead, reason) in [(None, None), (Some(old), Some("was told"))] {
             let (barrier, told) = (Barrier::new(2), Mutex::default());
@@ -392,7 +394,7 @@ mod tests {
         }
     }
 
-    /// Somebody who has read all that the ranks exchanged can neither make nor read their packets.
+    /// An eavesdropper on the whole exchange can neither make nor read packets of the ranks.
     #[test]
     fn what_is_said_tells_no_keys() {
         const HEADER: usize = 16;

@@ -3,7 +3,7 @@
 use super::contract::Nanos;
 
 /// Weight of received segments at which an acknowledgement is due. A segment of the data channel
-/// weighs 1, one of the command channel half of this.
+/// weighs 1, a segment of the command channel half of this.
 const THRESHOLD: u32 = 32;
 
 /// The acknowledgement that a link has yet to send.
@@ -14,13 +14,13 @@ pub(super) struct AckState {
     /// When the newest segment was received for the first time.
     newest_at: Nanos,
     immediate: bool,
-    /// Until when it may wait, if `weight` is not 0.
+    /// When the acknowledgement becomes due, if `weight` is not 0.
     deadline: Nanos,
 }
 
 impl AckState {
-    /// A segment was received for the first time. One of the data channel weighs little, because
-    /// its sender requests an immediate acknowledgement when it needs one.
+    /// Records a segment received for the first time. A segment of the data channel weighs little,
+    /// because its sender requests an immediate acknowledgement when it needs one.
     pub(super) fn on_segment(&mut self, now: Nanos, delay: Nanos, is_data: bool) {
         if self.weight == 0 {
             self.deadline = now + delay;
@@ -34,12 +34,12 @@ impl AckState {
         self.immediate = true;
     }
 
-    /// How long ago the newest segment was received: the ack delay (RFC 9000, 13.2.5).
+    /// Returns how long ago the newest segment was received: the ack delay (RFC 9000, 13.2.5).
     pub(super) fn delay(&self, now: Nanos) -> Nanos {
         now.saturating_sub(self.newest_at)
     }
 
-    /// Whether an acknowledgement is due, even without a packet to go with.
+    /// Returns whether an acknowledgement is due, even without a packet to carry it.
     pub(super) fn is_due(&self, now: Nanos) -> bool {
         self.immediate || self.weight >= THRESHOLD || (self.weight > 0 && now >= self.deadline)
     }
@@ -49,17 +49,17 @@ impl AckState {
         self.immediate
     }
 
-    /// When the acknowledgement will be due.
+    /// Returns when the acknowledgement will be due.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         (self.weight > 0).then_some(self.deadline)
     }
 
-    /// Whether there is anything to acknowledge.
+    /// Returns whether there is anything to acknowledge.
     pub(super) fn is_pending(&self) -> bool {
         self.immediate || self.weight > 0
     }
 
-    /// Everything received has been acknowledged.
+    /// Records that everything received has been acknowledged.
     pub(super) fn on_sent(&mut self) {
         self.weight = 0;
         self.immediate = false;

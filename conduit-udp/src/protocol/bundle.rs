@@ -1,8 +1,8 @@
 //! Bundles: tiny fragments in a segment of the command channel.
 //!
-//! Each is `header's length 1 | payload's length 2 | header | payload` (lengths in bytes,
-//! little-endian). A byte [`END`] in place of a header's length ends the bundle; what follows is
-//! padding, which makes packets sent together equally long.
+//! An entry is `header's length 1 | payload's length 2 | header | payload` (lengths in bytes,
+//! little-endian). A byte [`END`] in place of a header's length ends the bundle; padding follows,
+//! so that packets sent together have the same length.
 
 use super::contract::{MAX_HEADER, MAX_TINY};
 use super::packet::Reader;
@@ -38,7 +38,7 @@ impl<'a> Iterator for Bundle<'a> {
         })();
         Some(entry.ok_or_else(|| {
             self.0.0 = &[];
-            "a bundle with wrong lengths"
+            "a bundle entry with wrong lengths"
         }))
     }
 }
@@ -76,7 +76,7 @@ mod tests {
         let bytes = entry(b"head", b"payload");
         for length in 1..bytes.len() {
             let all: Vec<_> = Bundle::new(&bytes[..length]).collect();
-            assert_eq!(all, [Err("a bundle with wrong lengths")], "{length}");
+            assert_eq!(all, [Err("a bundle entry with wrong lengths")], "{length}");
         }
         assert!(
             Bundle::new(&entry(&[0; 65], b""))

@@ -7,16 +7,16 @@ use super::contract::Nanos;
 const MICROSECOND: Nanos = 1_000;
 const MILLISECOND: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000_000_000;
-/// Longer times (more than nine years) count as this, so that sums of times don't overflow.
+/// Longer times (more than nine years) are clamped to this, so that sums of times don't overflow.
 const LONGEST: Nanos = 1 << 58;
 
-/// Bytes of the smallest packet size: it holds the longest tiny fragment with headers and tag.
-/// Smaller values count as this.
+/// The smallest packet size in bytes: it holds the longest tiny fragment with headers and tag.
+/// Smaller values are clamped to it.
 pub const MIN_PACKET: usize = 1024;
-/// Bytes of the largest packet size: the payload of a UDP datagram over IPv4. Larger values count
-/// as this.
+/// The largest packet size in bytes: the payload of a UDP datagram over IPv4. Larger values are
+/// clamped to it.
 pub const MAX_PACKET: usize = 65_507;
-/// Segments in the largest window: as many as one acknowledgement can report.
+/// The largest window in segments: as many as one acknowledgement can report.
 pub const MAX_WINDOW: u32 = 4096;
 
 /// Limits and times of an [`Endpoint`](super::Endpoint). Times are in nanoseconds.
@@ -24,7 +24,7 @@ pub const MAX_WINDOW: u32 = 4096;
 pub struct Config {
     /// This rank.
     pub rank: Rank,
-    /// Ranks of the job; packets of others are dropped.
+    /// Number of ranks in the job; packets from others are dropped.
     pub size: u32,
     /// Bytes of the largest packet: the path's MTU less the headers of IP and UDP. From
     /// [`MIN_PACKET`] to [`MAX_PACKET`].
@@ -34,19 +34,19 @@ pub struct Config {
     /// Segments that may be outstanding on a channel before the peer has advertised credits, and
     /// the initial congestion window in full packets.
     pub initial_window: u32,
-    /// Dead time: a peer that answers nothing for so long has failed.
+    /// Dead time: a peer that answers nothing for this long has failed.
     pub dead_time: Nanos,
-    /// If full-sized probes are not answered for so long, while tiny ones are, the path's MTU is
-    /// too small.
+    /// If the peer answers tiny probes but no full-sized ones for this long, the path's MTU is too
+    /// small.
     pub mtu_timeout: Nanos,
-    /// Longest time between probes of a silent peer, up to which the interval doubles.
+    /// Longest interval between probes of a silent peer; the interval doubles up to this.
     pub probe_interval: Nanos,
-    /// A link on which nothing was sent or received for so long is made idle: it keeps 64 bytes,
-    /// and is reopened when it is used. 0: never.
+    /// A link without traffic for this long is made idle: it keeps 64 bytes, and is reopened when
+    /// it is used. 0: never.
     pub idle_time: Nanos,
-    /// Links that may be open at once; beyond that, quiet ones are made idle earlier.
+    /// Links that may be open at once; above this limit, quiet links are made idle earlier.
     pub open_links: usize,
-    /// An acknowledgement waits at most so long for a packet to go with, or for another segment.
+    /// Longest time that an acknowledgement waits for a packet to carry it, or for another segment.
     pub ack_delay: Nanos,
     /// Least probe time-out (PTO).
     pub min_timeout: Nanos,
@@ -59,20 +59,21 @@ pub struct Config {
     /// Bytes of [`Payload::Copied`](super::Payload::Copied) that a link holds, with 3 more for each
     /// fragment; rounded up to a power of two.
     pub link_commands: usize,
-    /// Bytes that a link buffers of segments that arrived out of order or that the fragment handler
-    /// had no room for. Segments beyond that are not acknowledged, so they are sent again.
+    /// Bytes of segments that a link buffers because they arrived out of order or because the
+    /// fragment handler had no room for them. Further segments are not acknowledged, so the peer
+    /// sends them again.
     pub link_early: usize,
-    /// The same for all links together.
+    /// The same limit for all links together.
     pub early: usize,
-    /// Bytes that the socket's receive buffer holds; shared among the peers that send.
+    /// Bytes that the socket's receive buffer holds; shared among the peers that are sending.
     pub socket_buffer: usize,
-    /// Sequence number of the first segment of all channels, the same on all ranks. For tests of
-    /// its wrap.
+    /// Sequence number of the first segment of every channel, the same on all ranks. For tests of
+    /// its wrap-around.
     pub first_sequence: u64,
 }
 
 impl Default for Config {
-    /// One rank alone, Ethernet.
+    /// Configures a single rank on Ethernet.
     fn default() -> Self {
         Self {
             rank: 0,
@@ -117,7 +118,7 @@ impl Config {
         self
     }
 
-    /// Keep-alive time: a peer that was silent for so long is probed.
+    /// Returns the keep-alive time: a peer that was silent for this long is probed.
     pub(super) fn keep_alive(&self) -> Nanos {
         self.dead_time / 4
     }

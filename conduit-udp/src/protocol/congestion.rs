@@ -1,15 +1,16 @@
 //! Congestion control of a link: the congestion window, and the pacing of bursts.
 //!
 //! Delay-based, like Swift (SIGCOMM 2020): once per round trip the window is adapted to the
-//! shortest RTT measured in that round. The shortest, because a rank that polls late makes single
-//! samples long, which says nothing about the path. Losses count only if they are more than one in
-//! [`LOSS_RATIO`] of a round's segments, so a loss of one per cent does not slow a link down.
+//! shortest RTT measured in that round. It uses the shortest sample because a rank that polls late
+//! lengthens single samples, which says nothing about the path. Losses count only if they exceed
+//! one in [`LOSS_RATIO`] of a round's segments, so a loss of one per cent does not slow a link
+//! down.
 
 use super::config::Config;
 use super::contract::Nanos;
 use super::rtt::RttEstimator;
 
-/// One lost segment in so many is not yet congestion.
+/// One lost segment in this many is not yet congestion.
 const LOSS_RATIO: u32 = 16;
 /// Fewer lost segments than this in a round are ignored.
 const MIN_LOSSES: u32 = 4;
@@ -26,16 +27,16 @@ const INCREASE: u64 = 4;
 pub(super) struct Congestion {
     /// Bytes.
     window: u64,
-    /// In slow start the window doubles each round until there is a sign of congestion.
+    /// In slow start the window doubles each round until congestion is detected.
     in_slow_start: bool,
-    /// The window kept the link from sending in this round.
+    /// Whether the window kept the link from sending in this round.
     is_cwnd_limited: bool,
     round_began: Nanos,
     min_rtt: Nanos,
     acknowledged: u32,
     acknowledged_bytes: u64,
     lost: u32,
-    /// The next burst may be sent from then on.
+    /// Earliest time of the next burst.
     paced_until: Nanos,
 }
 
@@ -54,17 +55,17 @@ impl Congestion {
         }
     }
 
-    /// Bytes that may be in flight on a channel.
+    /// Returns how many bytes may be in flight on a channel.
     pub(super) fn window(&self) -> u64 {
         self.window
     }
 
-    /// Notes that something waits because the window is full.
+    /// Records that something waits because the window is full.
     pub(super) fn note_cwnd_limited(&mut self) {
         self.is_cwnd_limited = true;
     }
 
-    /// Segments were acknowledged; `sample`: an RTT, if one was measured.
+    /// Records that segments were acknowledged. `sample`: an RTT, if one was measured.
     pub(super) fn on_acknowledged(
         &mut self,
         now: Nanos,
@@ -88,7 +89,7 @@ impl Congestion {
         self.lost += 1;
     }
 
-    /// Persistent congestion (RFC 9002, 7.6): nothing is known of the path any more.
+    /// Handles persistent congestion (RFC 9002, 7.6): nothing is known of the path any more.
     pub(super) fn on_persistent_congestion(&mut self, config: &Config) {
         self.window = MIN_WINDOW * config.packet as u64;
         self.in_slow_start = true;
@@ -96,7 +97,7 @@ impl Congestion {
 
     fn end_round(&mut self, now: Nanos, rtt: &RttEstimator, config: &Config) {
         let packet = config.packet as u64;
-        // On a fast path a queue that drains in less than `delay_target` may still be long, and
+        // On a fast path, a queue that drains in less than `delay_target` may still be long, and
         // exceed the caches.
         let elapsed = now.saturating_sub(self.round_began);
         let queue = QUEUE_BYTES * elapsed / self.acknowledged_bytes.max(1);
@@ -105,7 +106,7 @@ impl Congestion {
             self.window = self.window * 7 / 10;
             self.in_slow_start = false;
         } else if self.min_rtt > target {
-            // In proportion to the excess, at most by a third (Swift, SIGCOMM 2020).
+            // Shrinks in proportion to the excess, at most by a third (Swift, SIGCOMM 2020).
             let excess = self.min_rtt - target;
             self.window -= (self.window * excess / self.min_rtt).min(self.window / 3);
             self.in_slow_start = false;
@@ -128,18 +129,19 @@ impl Congestion {
         self.lost = 0;
     }
 
-    /// The next burst may be sent from then on.
+    /// Returns the earliest time of the next burst.
     pub(super) fn paced_until(&self) -> Nanos {
         self.paced_until
     }
 
-    /// A burst was sent.
+    /// Records that a burst was sent.
     pub(super) fn on_burst(&mut self, now: Nanos, bytes: usize, rtt: &RttEstimator) {
-        // A quarter more than the window per round trip (twice the window in slow start): in the
-        // long run acknowledgements bound the rate.
+        // Paces at the window plus a quarter per round trip (twice the window in slow start): in
+        // the long run acknowledgements bound the rate.
         let gain = if self.in_slow_start { 8 } else { 5 };
         let time = bytes as u64 * rtt.smoothed() * 4 / (self.window * gain);
-        // What could have been sent in the last quarter of a round trip may be sent at once.
+        // The bytes that could have been sent in the last quarter of a round trip may be sent at
+        // once.
         self.paced_until = self.paced_until.max(now.saturating_sub(rtt.smoothed() / 4)) + time;
     }
 }
@@ -150,8 +152,7 @@ mod tests {
 
     const RTT: Nanos = 100_000;
 
-    /// A link whose round trips are as long as `queue` says over the shortest, for a number of
-    /// rounds.
+    /// A link that runs rounds whose RTT exceeds the shortest one by `queue`.
     struct Path {
         congestion: Congestion,
         rtt: RttEstimator,
@@ -219,10 +220,7 @@ mod tests {
         }
         let full = path.round(0, 0);
         let before = path.round(100_000, 0);
-        assert!(
-            before >= full,
-            "as much as the path takes in twice the shortest time"
-        );
+        assert!(before >= full, "twice the min RTT is within the target");
         assert!(path.round(5_000_000, 0) < before);
         for _ in 0..30 {
             path.round(5_000_000, 0);
@@ -233,8 +231,8 @@ mod tests {
 
     #[test]
     fn a_slow_path_may_have_a_queue_of_half_a_millisecond_a_fast_one_of_so_many_bytes() {
-        // 64 packets in a round of 600 microseconds: what is under way for half a millisecond are
-        // fewer bytes than may queue.
+        // 64 packets in a round of 600 microseconds: half a millisecond of that traffic is less
+        // than [`QUEUE_BYTES`].
         let mut slow = Path::new();
         let before = slow.congestion.window() / 1472;
         assert!(slow.round(500_000, 0) > before);

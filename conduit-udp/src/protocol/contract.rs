@@ -1,5 +1,5 @@
 //! The protocol's interface to its driver and to the seal. Its interface to the layer above is that
-//! of any transport: [`conduit_portals::transport::fragment`].
+//! of every transport: [`conduit_portals::transport::fragment`].
 
 use conduit_core::ni::Rank;
 
@@ -11,18 +11,18 @@ pub use seal::{Seal, TAG};
 /// Monotonic time in nanoseconds, from an arbitrary start.
 pub type Nanos = u64;
 
-/// Packets for one peer, contiguous in the driver's buffer: all of `segment` bytes except the last,
-/// which may be shorter. The driver passes them to the system in one call if it can (UDP
+/// Packets for one peer, contiguous in the driver's buffer: each has `segment` bytes except the
+/// last, which may be shorter. The driver passes them to the system in one call if it can (UDP
 /// segmentation offload).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit<'u> {
     /// The peer.
     pub peer: Rank,
-    /// Bytes of them in the buffer.
+    /// Total bytes of the packets in the buffer.
     pub length: usize,
     /// Bytes of each packet except the last.
     pub segment: usize,
-    /// If there is one packet whose payload is not in the buffer: that payload.
+    /// The payload that is not in the buffer, if this is one packet with such a payload.
     pub zero_copy: Option<ZeroCopy<'u>>,
 }
 

@@ -12,7 +12,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// Name and value of each, in the order of declaration.
+            /// Returns the name and value of each counter, in the order of declaration.
             pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }
@@ -45,23 +45,23 @@ counters! {
     resent_time_threshold,
     /// Segments sent again because the probe time-out (PTO) expired.
     resent_pto,
-    /// Acknowledgements of something new that went with a segment or probe reply.
+    /// Acknowledgements of something new that a segment or probe reply carried.
     acks_with_segment,
-    /// Immediate acknowledgements in packets of their own.
+    /// Immediate acknowledgements in separate packets.
     acks_immediate,
-    /// Delayed acknowledgements in packets of their own.
+    /// Delayed acknowledgements in separate packets.
     acks_delayed,
     /// Probes sent.
     probes,
-    /// Times that a link was made idle.
+    /// Number of times that a link was made idle.
     made_idle,
     /// Segments received again.
     duplicates,
-    /// Segments received from outside of the window.
+    /// Segments received that lie outside the window.
     out_of_window,
     /// Segments dropped for lack of buffer space; they are sent again.
     no_room,
-    /// Packets dropped because their number was received before or is too old.
+    /// Packets dropped because their number was already received or is too old.
     replayed,
     /// Packets dropped because their tag is not valid.
     bad_tag,

@@ -1,4 +1,4 @@
-//! Whether a peer receives what this rank sends: probes, validation of the MTU, dead time.
+//! Detects whether a peer receives this rank's packets: probes, validation of the MTU, dead time.
 
 use conduit_core::ni::Rank;
 
@@ -6,7 +6,7 @@ use super::config::Config;
 use super::contract::{Failure, Nanos};
 use super::mix::mixed;
 
-/// First interval between full-sized probes; it doubles each time.
+/// First interval between full-sized probes; it doubles after each probe.
 const FIRST_INTERVAL: Nanos = 5_000_000;
 /// Consecutive probe time-outs after which a tiny probe accompanies the retransmission.
 const PROBE_AFTER: u8 = 2;
@@ -15,7 +15,7 @@ const PERSISTENT_CONGESTION_AFTER: u8 = 3;
 /// Consecutive probe time-outs after which the path's MTU is validated again.
 const MTU_PROBE_AFTER: u8 = 4;
 
-/// Probes that are to be sent.
+/// Probes to be sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Probes {
     pub(super) tiny: bool,
@@ -28,7 +28,7 @@ impl Probes {
     }
 }
 
-/// Validation of the path's MTU by full-sized probes, which is under way (cf. RFC 8899).
+/// A validation of the path's MTU in progress, by full-sized probes (cf. RFC 8899).
 #[derive(Debug, Clone, Copy)]
 struct MtuProbe {
     since: Nanos,
@@ -50,9 +50,9 @@ impl MtuProbe {
         mtu_probe
     }
 
-    /// Schedules the next probe: in half an interval to one and a half. Full-sized probes to many
-    /// peers may have been sent together and overflowed a queue on the way; random intervals keep
-    /// that from repeating.
+    /// Schedules the next probe after 0.5 to 1.5 intervals. Full-sized probes to many peers may
+    /// have been sent together and overflowed a queue on the way; random intervals keep that from
+    /// recurring.
     fn wait(&mut self, now: Nanos, seed: u64) {
         self.tries += 1;
         let part = mixed(seed ^ u64::from(self.tries)) % 1024;
@@ -60,7 +60,7 @@ impl MtuProbe {
     }
 }
 
-/// What is known of a peer's liveness.
+/// A peer's liveness as far as known.
 #[derive(Debug)]
 pub(super) struct Liveness {
     /// When the last packet was received.
@@ -68,16 +68,16 @@ pub(super) struct Liveness {
     /// When the peer last answered: acknowledged something new, or replied to a probe.
     answered_at: Nanos,
     has_answered: bool,
-    /// Since when an answer is awaited.
+    /// Start of the wait for an answer.
     waiting_since: Option<Nanos>,
-    /// When something that expects an answer was last sent.
+    /// When a packet that expects an answer was last sent.
     sent_at: Nanos,
     /// Consecutive probe time-outs (`pto_count` of RFC 9002).
     pto_count: u8,
-    /// Full-sized packets get through.
+    /// Whether full-sized packets get through.
     is_mtu_validated: bool,
     mtu_probe: Option<MtuProbe>,
-    /// Hash of both ranks, which spreads probes in time.
+    /// Hash of both ranks, which spreads probes over time.
     seed: u64,
     /// Probes to be sent.
     pub(super) wanted: Probes,
@@ -86,7 +86,7 @@ pub(super) struct Liveness {
 /// The effect of a probe time-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Timeout {
-    /// It means persistent congestion.
+    /// Whether it means persistent congestion.
     pub(super) is_persistent_congestion: bool,
 }
 
@@ -106,13 +106,13 @@ impl Liveness {
         }
     }
 
-    /// Restores what an idle link has kept.
+    /// Restores the state that an idle link keeps.
     pub(super) fn restore(&mut self, is_mtu_validated: bool, has_answered: bool) {
         self.is_mtu_validated = is_mtu_validated;
         self.has_answered = has_answered;
     }
 
-    /// Whether no answer is awaited and no probe is to be sent.
+    /// Returns whether no answer is awaited and no probe is pending.
     pub(super) fn is_quiet(&self) -> bool {
         self.waiting_since.is_none() && self.mtu_probe.is_none() && !self.wanted.any()
     }
@@ -129,7 +129,7 @@ impl Liveness {
         self.sent_at = now;
     }
 
-    /// Full-sized packets get through.
+    /// Returns whether full-sized packets get through.
     pub(super) fn is_mtu_validated(&self) -> bool {
         self.is_mtu_validated
     }
@@ -152,14 +152,14 @@ impl Liveness {
         };
     }
 
-    /// Full-sized packets are to be sent: validates the MTU unless that is done or under way.
+    /// Validates the MTU before full-sized packets are sent, unless that is done or in progress.
     pub(super) fn validate_mtu(&mut self, now: Nanos) {
         if !self.is_mtu_validated && self.mtu_probe.is_none() {
             self.probe_mtu(now);
         }
     }
 
-    /// A segment or probe is sent. Returns whether no answer was awaited before.
+    /// Records that a segment or probe is sent. Returns whether no answer was awaited before.
     pub(super) fn on_sent(&mut self, now: Nanos) -> bool {
         self.sent_at = now;
         if self.waiting_since.is_none() {
@@ -169,13 +169,13 @@ impl Liveness {
         false
     }
 
-    /// The peer acknowledged something new; `waits`: there is more for it to acknowledge.
+    /// Records that the peer acknowledged something new. `waits`: more is unacknowledged.
     pub(super) fn on_progress(&mut self, now: Nanos, waits: bool) {
         self.pto_count = 0;
         self.answered(now, waits);
     }
 
-    /// The peer replied to a probe; `full`: a full-sized one.
+    /// Records that the peer replied to a probe. `full`: to a full-sized one.
     pub(super) fn on_answer(&mut self, now: Nanos, full: bool, waits: bool) {
         if !waits {
             self.pto_count = 0;
@@ -194,7 +194,7 @@ impl Liveness {
         self.waiting_since = (waits || self.mtu_probe.is_some()).then_some(now);
     }
 
-    /// Something waits for credits of the peer.
+    /// Records that something waits for the peer's credits.
     pub(super) fn on_blocked(&mut self, now: Nanos) {
         if self.waiting_since.is_none() {
             self.waiting_since = Some(now);
@@ -202,14 +202,14 @@ impl Liveness {
         }
     }
 
-    /// When the probe time-out expires, if an answer is awaited; `timeout`: the time that an answer
-    /// may take.
+    /// Returns when the probe time-out expires, if an answer is awaited. `timeout`: the time that
+    /// an answer may take.
     pub(super) fn timeout_at(&self, timeout: Nanos, config: &Config) -> Option<Nanos> {
         self.waiting_since?;
         Some(self.sent_at.max(self.answered_at) + self.timeout(timeout, config))
     }
 
-    /// The probe time-out: the time that an answer may take, doubled with each consecutive
+    /// Returns the probe time-out: the time that an answer may take, doubled for each consecutive
     /// time-out.
     pub(super) fn timeout(&self, answer: Nanos, config: &Config) -> Nanos {
         answer
@@ -218,7 +218,7 @@ impl Liveness {
             .min(config.probe_interval)
     }
 
-    /// When anything else than the probe time-out is due.
+    /// Returns when anything but the probe time-out is due.
     pub(super) fn due_at(&self, config: &Config) -> Nanos {
         let mut at = match self.waiting_since {
             Some(since) => since + config.dead_time,
@@ -232,7 +232,7 @@ impl Liveness {
         at
     }
 
-    /// A probe time-out expired. `has_segments`: segments are outstanding.
+    /// Handles an expired probe time-out. `has_segments`: segments are outstanding.
     pub(super) fn on_timeout(&mut self, now: Nanos, has_segments: bool) -> Timeout {
         self.pto_count = self.pto_count.saturating_add(1);
         self.sent_at = now;
@@ -247,11 +247,12 @@ impl Liveness {
         }
     }
 
-    /// Handles what else is due. `resumed`: the end of this rank's last long pause, before which
-    /// silence doesn't count. Returns whether nothing has happened for the keep-alive time.
+    /// Handles everything else that is due. `resumed`: the end of this rank's last long pause;
+    /// silence before it doesn't count. Returns whether nothing has happened for the keep-alive
+    /// time.
     ///
     /// # Errors
-    /// The peer is given up, for this reason.
+    /// The reason why the peer is given up.
     pub(super) fn on_due(
         &mut self,
         now: Nanos,
@@ -278,8 +279,8 @@ impl Liveness {
                 if !self.has_answered {
                     return Err(Failure::Unreachable);
                 }
-                // Tiny probes are answered, full-sized ones are not. A peer that answers neither is
-                // left to the dead time.
+                // The peer answers tiny probes, but no full-sized ones. A peer that answers neither
+                // is left to the dead time.
                 if now.saturating_sub(self.answered_at) <= config.mtu_timeout / 4 {
                     return Err(Failure::Mtu(config.packet));
                 }
@@ -344,7 +345,7 @@ mod tests {
             liveness.on_due(400 * MS, 0, &config),
             Err(Failure::Mtu(config.packet))
         );
-        // A path that is silent altogether is not said to be too small.
+        // The path's MTU is not blamed if the path is silent altogether.
         let mut silent = liveness;
         silent.on_answer(310 * MS, false, false);
         assert_eq!(silent.on_due(500 * MS, 0, &config), Ok(false));
@@ -360,8 +361,8 @@ mod tests {
         assert_eq!(liveness.on_due(401 * MS, 0, &config), Ok(false));
     }
 
-    /// A thousand links that are opened together: at no time is more than a small part of their
-    /// second probes sent, and two that meet once don't meet again.
+    /// Opens a thousand links together: at no time is more than a small part of their second probes
+    /// sent, and two probes that coincide once don't coincide again.
     #[test]
     fn full_sized_probes_of_many_peers_do_not_leave_together_twice() {
         let config = config();
@@ -413,7 +414,8 @@ mod tests {
         assert_eq!(pauses, [2, 4, 8, 16, 32, 50, 50, 50]);
         liveness.on_progress(now, true);
         assert_eq!(liveness.timeout_at(2 * MS, &config), Some(now + 2 * MS));
-        // So many time-outs may be the path's size, which is asked for until it is answered.
+        // This many time-outs may be due to the MTU, so it is probed until a full-sized probe is
+        // answered.
         liveness.on_progress(now, false);
         assert_eq!(liveness.timeout_at(2 * MS, &config), Some(now + 2 * MS));
         liveness.on_answer(now, true, false);
@@ -426,11 +428,11 @@ mod tests {
         liveness.on_sent(0);
         liveness.on_progress(MS, false);
         assert_eq!(liveness.on_due(200 * MS, 0, &config), Ok(false));
-        // Idle for a quarter of the dead time: a probe.
+        // Nothing was received for a quarter of the dead time: sends a probe.
         assert_eq!(liveness.on_due(260 * MS, 0, &config), Ok(true));
         assert!(liveness.wanted.tiny);
         assert_eq!(liveness.on_due(1259 * MS, 0, &config), Ok(false));
-        // This rank has been stopped until then: that says nothing.
+        // This rank was stopped until then, so the silence proves nothing.
         assert_eq!(liveness.on_due(1300 * MS, 1290 * MS, &config), Ok(false));
         assert_eq!(
             liveness.on_due(2291 * MS, 1290 * MS, &config),

@@ -1,17 +1,18 @@
 //! The reliability protocol, a state machine: packets and time come in; packets, deliveries and
 //! timers go out.
 //!
-//! Its words are those of Open MPI's usNIC BTL: a *fragment* is what the user of the protocol
-//! sends, of any size; a *segment* is what goes into one packet; a *chunk* is the piece of a large
-//! fragment that fills a segment. A *link* is what a rank keeps of a peer that it communicates
-//! with. Loss detection, RTT and congestion control have the words of RFC 9002. See `docs/udp.md`.
+//! The terms are those of Open MPI's usNIC BTL: a *fragment* is what the user of the protocol
+//! sends, of any size; a *segment* is the content of one packet; a *chunk* is the piece of a large
+//! fragment that fills a segment. A *link* is a rank's state for a peer that it communicates with.
+//! Loss detection, RTT and congestion control use the terms of RFC 9002. See `docs/udp.md`.
 //!
 //! **Promises.** A fragment arrives exactly once and in the order of its channel, or its peer is
-//! reported as failed within the dead time. No packet causes a panic, and none that is not sealed
-//! for this session changes anything.
+//! reported as failed within the dead time. No packet causes a panic, and only packets sealed for
+//! this session change any state.
 //!
-//! **Costs.** One packet for a fragment that fits, acknowledged by packets that go the other way
-//! anyway; no copy of large fragments. A peer without traffic keeps an idle link of 64 bytes.
+//! **Costs.** A fragment that fits takes one packet, and packets in the other direction carry its
+//! acknowledgement; large fragments are not copied. A peer without traffic keeps an idle link of 64
+//! bytes.
 
 #![forbid(unsafe_code)]
 

@@ -6,12 +6,12 @@
 //! tag:    16
 //! ```
 //!
-//! Numbers after names are lengths in bytes; all integers are little-endian. If a flag says that
-//! there are acknowledgements, they are: ack delay of the newest segment in µs 2, highest packet
-//! number received (low bits) 3, then for the command channel, the data channel or both: first
-//! segment not received (low bits) 3, credits 2, number of words 1, that many words of 8. Words are
-//! a bitmap of received segments; the first word covers the aligned 64 segments around the first
-//! missing one, and so on.
+//! Numbers after names are lengths in bytes; all integers are little-endian. If a flag announces
+//! acknowledgements, these follow: ack delay of the newest segment in µs 2, highest packet number
+//! received (low bits) 3, then for the command channel, the data channel or both: first segment not
+//! received (low bits) 3, credits 2, number of words 1, that many words of 8. Words are a bitmap of
+//! received segments; the first word covers the aligned 64 segments around the first missing one,
+//! the next word the 64 segments after these, and so on.
 //!
 //! Segments, by kind:
 //!
@@ -34,13 +34,13 @@ use super::contract::{MAX_HEADER, TAG};
 pub(super) const HEADER: usize = 16;
 /// Bytes of a packet besides its body.
 pub(super) const OVERHEAD: usize = HEADER + TAG;
-/// Bytes of acknowledgements of both channels without words.
+/// Bytes of both channels' acknowledgements without words.
 pub(super) const ACKS: usize = ACKS_BEGIN + 2 * CHANNEL_ACK;
 /// Bytes of acknowledgements before those of a channel.
 pub(super) const ACKS_BEGIN: usize = 2 + 3;
 /// Bytes of one channel's acknowledgement without words.
 pub(super) const CHANNEL_ACK: usize = 3 + 2 + 1;
-/// Words that cover a full window, wherever it begins.
+/// Words that cover a full window, wherever it begins in its first word.
 pub(super) const MAX_WORDS: usize = 65;
 /// Bytes of a whole fragment's segment besides the fragment's header and payload.
 pub(super) const FRAGMENT: usize = 3 + 1;
@@ -53,9 +53,9 @@ pub(super) const PROBE: usize = 8;
 /// Bytes of a probe reply's body.
 pub(super) const PROBE_REPLY: usize = 8 + 2;
 
-/// There is an acknowledgement of the data channel.
+/// The packet has an acknowledgement of the data channel.
 pub(super) const FLAG_DATA: u8 = 2;
-/// There is an acknowledgement of the command channel.
+/// The packet has an acknowledgement of the command channel.
 pub(super) const FLAG_COMMAND: u8 = 1;
 /// The sender requests an immediate acknowledgement: it has nothing more to send, or has sent much
 /// since its last request.
@@ -63,7 +63,7 @@ pub(super) const FLAG_IMMEDIATE_ACK: u8 = 4;
 
 const VERSION: u8 = 1;
 
-/// What a packet carries besides acknowledgements.
+/// The kind of a packet: its content besides acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum PacketKind {
@@ -91,7 +91,7 @@ impl PacketKind {
     }
 }
 
-/// A packet's header part.
+/// A packet's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) kind: PacketKind,
@@ -101,7 +101,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads the header of a datagram. `None`: its length or version is wrong.
+    /// Reads the header of a datagram. Returns `None` if its length or version is wrong.
     pub(super) fn read(packet: &[u8]) -> Option<Self> {
         if packet.len() < OVERHEAD {
             return None;
@@ -121,7 +121,8 @@ impl Header {
         })
     }
 
-    /// Bytes of the packet that begins with these bytes, without a check of its tag.
+    /// Returns the length in bytes of the packet that begins with these bytes, without checking its
+    /// tag.
     #[inline]
     pub(super) fn length(begin: &[u8]) -> Option<usize> {
         let &[first, _, b0, b1, ..] = begin else {
@@ -180,7 +181,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes integers and bytes to a packet; the caller has checked that there is room.
+/// Writes integers and bytes to a packet; the caller has checked that they fit.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     into: &'a mut [u8],
@@ -196,7 +197,7 @@ impl<'a> Writer<'a> {
         self.space(bytes.len()).copy_from_slice(bytes);
     }
 
-    /// The next `count` bytes, for the caller to fill.
+    /// Returns the next `count` bytes, for the caller to fill.
     pub(super) fn space(&mut self, count: usize) -> &mut [u8] {
         let at = self.filled;
         self.filled += count;
@@ -211,16 +212,17 @@ impl<'a> Writer<'a> {
 /// The received acknowledgement of one channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ack<'a> {
-    /// Low bits of the first segment that was not received.
+    /// Low bits of the first segment not received.
     pub(super) next: u32,
-    /// Credits: segments from that one on that may be sent.
+    /// Number of segments that may be sent, counted from the first one not received.
     pub(super) credits: u16,
     /// The bitmap: words of 8 bytes, little-endian.
     words: &'a [[u8; 8]],
 }
 
 impl Ack<'_> {
-    /// The bitmap of received segments, from the aligned 64 around the first missing one on.
+    /// Returns the bitmap of received segments, beginning at the aligned 64 around the first
+    /// missing one.
     pub(super) fn words(&self) -> impl ExactSizeIterator<Item = u64> {
         self.words.iter().map(|word| u64::from_le_bytes(*word))
     }
@@ -229,17 +231,17 @@ impl Ack<'_> {
 /// The acknowledgements at the beginning of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Acks<'a> {
-    /// Ack delay: nanoseconds from the arrival of the newest segment to the sending of this.
+    /// Ack delay: nanoseconds from the arrival of the newest segment to the sending of this packet.
     pub(super) delay: u64,
     /// Low bits of the highest packet number received.
     pub(super) newest: u32,
-    /// Of the command and the data channel.
+    /// Those of the command channel and of the data channel.
     pub(super) channels: [Option<Ack<'a>>; 2],
 }
 
 impl<'a> Acks<'a> {
-    /// Reads them from a body; `None` if it is too short. Only for packets whose flags say that
-    /// there are some.
+    /// Reads acknowledgements from a body; returns `None` if it is too short. Call it only for
+    /// packets whose flags announce acknowledgements.
     pub(super) fn read(flags: u8, body: &mut Reader<'a>) -> Option<Self> {
         let delay = u64::from(body.u16()?) * 1000;
         let newest = body.u24()?;
@@ -284,7 +286,7 @@ pub(super) enum Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// What follows the sequence number; an error says what is wrong with it.
+    /// Parses the bytes after the sequence number; the error says what is wrong with them.
     pub(super) fn read(kind: PacketKind, bytes: &'a [u8]) -> Result<Self, &'static str> {
         let mut reader = Reader(bytes);
         match kind {

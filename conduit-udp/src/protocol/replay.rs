@@ -1,10 +1,10 @@
 //! Replay protection: which packet numbers of a peer have been received (cf. RFC 4303, 3.4.3).
 
-/// Packet numbers in the window, up to the highest one received.
+/// Size of the window of packet numbers, which ends at the highest one received.
 pub(super) const WINDOW: u64 = 1024;
 const WORDS: usize = (WINDOW / 64) as usize;
 
-/// The packet numbers received, of the last [`WINDOW`].
+/// The packet numbers received among the last [`WINDOW`].
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     /// One more than the highest number received.
@@ -14,7 +14,7 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    /// The window of a peer whose numbers below `end` may all have been received.
+    /// Creates the window of a peer whose numbers below `end` may all have been received.
     pub(super) fn resumed(end: u64) -> Self {
         Self {
             end,
@@ -22,13 +22,13 @@ impl Replay {
         }
     }
 
-    /// One more than the highest number received.
+    /// Returns one more than the highest number received.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Whether a packet with this number is acceptable: not received before, and not too old to
-    /// know.
+    /// Returns whether a packet with this number is acceptable: not received before, and recent
+    /// enough to tell.
     pub(super) fn is_new(&self, number: u64) -> bool {
         if number >= self.end {
             return number != u64::MAX;
@@ -36,12 +36,12 @@ impl Replay {
         self.end - number <= WINDOW && self.came[word(number)] & bit(number) == 0
     }
 
-    /// The highest number received, 0 before any.
+    /// Returns the highest number received, or 0 before any.
     pub(super) fn newest(&self) -> u64 {
         self.end.saturating_sub(1)
     }
 
-    /// A packet with this number and a valid tag was received.
+    /// Records that a packet with this number and a valid tag was received.
     pub(super) fn note(&mut self, number: u64) {
         if number >= self.end {
             let skipped = number - self.end;

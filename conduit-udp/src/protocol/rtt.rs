@@ -2,11 +2,11 @@
 
 use super::contract::Nanos;
 
-/// The min RTT is that of the last one to two such periods.
+/// Length of a period; the min RTT covers the last one to two periods.
 const MEMORY: Nanos = 10_000_000_000;
-/// Samples are clamped to this: a longer delay is not the path's.
+/// Samples are clamped to this: a longer delay is not due to the path.
 const LONGEST: Nanos = 60_000_000_000;
-/// Assumed before the first sample.
+/// RTT assumed before the first sample.
 const INITIAL: Nanos = 5_000_000;
 
 /// The RTT estimate of one path. Times are in nanoseconds.
@@ -15,7 +15,7 @@ pub(super) struct RttEstimator {
     smoothed: Nanos,
     variation: Nanos,
     latest: Nanos,
-    /// The shortest sample of this period, and of the one before.
+    /// The shortest samples of this period and of the one before.
     min: [Nanos; 2],
     period: Nanos,
 }
@@ -44,8 +44,8 @@ impl RttEstimator {
         }
     }
 
-    /// Adds a sample: an answer came `elapsed` after what it answers was sent; `delay` is the
-    /// peer's ack delay.
+    /// Adds a sample: an answer arrived `elapsed` after the packet that it answers was sent.
+    /// `delay` is the peer's ack delay.
     pub(super) fn sample(&mut self, now: Nanos, elapsed: Nanos, delay: Nanos) {
         let sample = elapsed
             .checked_sub(delay)
@@ -66,34 +66,34 @@ impl RttEstimator {
         self.latest = sample;
     }
 
-    /// Smoothed RTT (`smoothed_rtt`).
+    /// Returns the smoothed RTT (`smoothed_rtt`).
     pub(super) fn smoothed(&self) -> Nanos {
         self.smoothed
     }
 
-    /// The last sample (`latest_rtt`); 0 before the first.
+    /// Returns the last sample (`latest_rtt`), or 0 before the first.
     pub(super) fn latest(&self) -> Nanos {
         self.latest
     }
 
-    /// RTT variation (`rttvar`).
+    /// Returns the RTT variation (`rttvar`).
     pub(super) fn variation(&self) -> Nanos {
         self.variation
     }
 
-    /// Shortest recent RTT (`min_rtt`); [`Nanos::MAX`] before the first sample.
+    /// Returns the shortest recent RTT (`min_rtt`), or [`Nanos::MAX`] before the first sample.
     pub(super) fn min(&self) -> Nanos {
         self.min[0].min(self.min[1])
     }
 
-    /// The probe time-out without the peer's ack delay: `smoothed_rtt + 4 * rttvar` (RFC 9002,
-    /// 6.2.1).
+    /// Returns the probe time-out without the peer's ack delay: `smoothed_rtt + 4 * rttvar` (RFC
+    /// 9002, 6.2.1).
     pub(super) fn timeout(&self) -> Nanos {
         self.smoothed + 4 * self.variation
     }
 
-    /// Time threshold of loss detection (RFC 9002, 6.1.2), with a quarter of a round trip of
-    /// tolerance for reordering instead of an eighth.
+    /// Returns the time threshold of loss detection (RFC 9002, 6.1.2). It tolerates reordering by a
+    /// quarter of a round trip instead of an eighth.
     pub(super) fn loss_delay(&self) -> Nanos {
         let longer = self.smoothed.max(self.latest);
         longer + longer / 4

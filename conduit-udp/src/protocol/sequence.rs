@@ -3,12 +3,12 @@
 const BITS: u32 = 24;
 const MASK: u64 = (1 << BITS) - 1;
 
-/// The low bits of `sequence`, as on the wire.
+/// Returns the low bits of `sequence`, as sent on the wire.
 pub(super) fn low(sequence: u64) -> u32 {
     (sequence & MASK) as u32
 }
 
-/// The number nearest to `near` with these low 24 bits; `None` if that would be negative.
+/// Returns the number nearest to `near` with these low 24 bits; `None` if that would be negative.
 pub(super) fn expand(low: u32, near: u64) -> Option<u64> {
     let ahead = u64::from(low).wrapping_sub(near) & MASK;
     if ahead < 1 << (BITS - 1) {

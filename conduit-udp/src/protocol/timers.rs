@@ -1,7 +1,7 @@
 //! The timers of a rank: one entry for each link, in a heap.
 //!
-//! An entry may be early, never late. What a link waits for moves later with every acknowledgement;
-//! its entry stays where it is, and the time is computed anew when it expires.
+//! An entry may be early, never late. Each acknowledgement postpones a link's deadline; the entry
+//! stays where it is, and the deadline is computed anew when the entry expires.
 
 use super::contract::Nanos;
 
@@ -23,12 +23,12 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// The time of the first entry.
+    /// Returns the time of the first entry.
     pub(super) fn first(&self) -> Option<Nanos> {
         self.heap.first().map(|entry| entry.at)
     }
 
-    /// Makes the link due at `at`, or earlier if it already is.
+    /// Makes the link due at `at`, unless it is already due earlier.
     pub(super) fn schedule(&mut self, link: u32, at: Nanos) {
         let index = link as usize;
         if index >= self.place.len() {
@@ -44,7 +44,7 @@ impl Timers {
         }
     }
 
-    /// Removes and returns a link that is due.
+    /// Removes and returns one of the links that are due.
     pub(super) fn pop(&mut self, now: Nanos) -> Option<u32> {
         let first = *self.heap.first()?;
         if first.at > now {
@@ -72,7 +72,7 @@ impl Timers {
         }
     }
 
-    /// Links have new indices, in the same order: `moved` has the new one by the old one.
+    /// Renumbers the links, whose order is unchanged: `moved` has the new index at the old one.
     pub(super) fn renumber(&mut self, moved: &[u32]) {
         let links = moved.iter().filter(|&&to| to != NONE).count();
         self.place = vec![NONE; links];
@@ -83,7 +83,7 @@ impl Timers {
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the memory used, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.heap.capacity() * size_of::<Entry>() + self.place.capacity() * size_of::<u32>()
     }
@@ -144,8 +144,8 @@ mod tests {
                         *entry = at.min(*entry);
                     }
                     2 if at == 0 => {
-                        // All that wait get new numbers, without gaps; the reference tells them by
-                        // their order.
+                        // All waiting links get new numbers, without gaps; the reference tells them
+                        // apart by their order.
                         let numbers: Vec<u32> = reference.keys().copied().collect();
                         let mut moved = vec![NONE; 20];
                         for (to, &from) in (0..).zip(&numbers) {

@@ -1,4 +1,4 @@
-//! A rank's address, as ranks exchange it over the launcher's side channel. Its layout:
+//! A rank's address, as ranks exchange it through the launcher. Its layout:
 //!
 //! | bytes | |
 //! |---|---|
@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const VERSION: u8 = 2;
 
-/// Where a rank can be reached.
+/// The address at which a rank can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpAddress {
     /// IP address.
@@ -26,19 +26,19 @@ pub struct UdpAddress {
     pub incarnation: u64,
 }
 
-/// Why an address could not be decoded.
+/// The reason why an address could not be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The length is wrong.
-    #[error("an address has {bytes} bytes, this one {0}", bytes = UdpAddress::BYTES)]
+    # [error("its address has {0} bytes instead of {bytes}", bytes = UdpAddress::BYTES)]
     Length(usize),
-    /// Another version of Conduit made it.
+    /// Another version of Conduit encoded it.
     #[error(
-        "an address of version {0}, this is version {VERSION}: the ranks run different versions of Conduit"
+        "its address has version {0} instead of {VERSION}: the ranks run different versions of Conduit"
     )]
     Version(u8),
-    /// A field has an impossible value.
-    #[error("its {0} is impossible")]
+    /// A field has an invalid value.
+    #[error("its {0} is invalid")]
     Field(&'static str),
 }
 
@@ -46,7 +46,7 @@ impl UdpAddress {
     /// Bytes of an encoded address.
     pub const BYTES: usize = 32;
 
-    /// Encodes it for the side channel.
+    /// Encodes the address for the exchange.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[0] = VERSION;
@@ -66,10 +66,10 @@ impl UdpAddress {
         bytes
     }
 
-    /// Decodes it.
+    /// Decodes an address.
     ///
     /// # Errors
-    /// The bytes are not the [encoding](Self::encode) of an address that packets can be sent to.
+    /// The bytes are not the [encoding](Self::encode) of an address that can receive packets.
     pub fn decode(bytes: &[u8]) -> Result<Self, AddressError> {
         let bytes: &[u8; Self::BYTES] = bytes
             .try_into()

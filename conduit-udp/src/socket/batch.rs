@@ -5,12 +5,12 @@ use std::ops::Range;
 
 use super::system::{Filled, LONGEST, MANY};
 
-/// Average bytes per buffer above which only one buffer is offered.
+/// Average bytes per filled buffer above which only one buffer is offered.
 const LARGE: usize = 16 << 10;
 
-/// Buffers for what one system call receives: 16 of 64 KiB, which are reused. Their pages are
-/// allocated when they are first filled, and the first buffer is filled first, so a rank with
-/// little traffic uses one.
+/// Buffers for the data that one system call receives: 16 of 64 KiB, which are reused. Their pages
+/// are allocated when they are first filled, and the first buffer is filled first, so a rank with
+/// little traffic uses only one.
 pub struct Batch {
     pub(super) space: Vec<u8>,
     pub(super) filled: [Filled; MANY],
@@ -19,14 +19,15 @@ pub struct Batch {
     /// The buffer of the next datagram, and its offset there.
     at: usize,
     offset: usize,
-    /// Buffers that the next call offers: as many as seem needed, since each takes time.
+    /// Number of buffers that the next call offers: only as many as seem needed, because each takes
+    /// time.
     pub(super) want: usize,
-    /// The system is asked for the source of each.
+    /// Whether to ask the system for the source of each datagram.
     pub(super) asks: bool,
 }
 
 impl Batch {
-    /// Empty buffers.
+    /// Creates empty buffers.
     pub fn new() -> Self {
         Self {
             space: vec![0; MANY * LONGEST],
@@ -39,14 +40,14 @@ impl Batch {
         }
     }
 
-    /// The next datagram, if one is left.
+    /// Returns the next datagram, if one is left.
     #[inline]
     pub fn next_datagram(&mut self) -> Option<&mut [u8]> {
         let range = self.next_range()?;
         Some(&mut self.space[range])
     }
 
-    /// Where the next datagram is, if one is left.
+    /// Returns the position of the next datagram, if one is left.
     #[inline]
     fn next_range(&mut self) -> Option<Range<usize>> {
         while self.at < self.count {
@@ -67,8 +68,8 @@ impl Batch {
         None
     }
 
-    /// The next datagram, if one is left, and its source (IPv4 mapped to IPv6), if that was asked
-    /// for.
+    /// Returns the next datagram, if one is left, and its source (IPv4 mapped to IPv6), if that was
+    /// requested.
     pub(super) fn next_datagram_from(&mut self) -> Option<(&mut [u8], Option<SocketAddrV6>)> {
         let range = self.next_range()?;
         let filled = self.filled[self.at];
@@ -78,7 +79,7 @@ impl Batch {
         Some((&mut self.space[range], source))
     }
 
-    /// Source of the last datagram's buffer, if it was asked for.
+    /// Returns the source of the last datagram's buffer, if it was requested.
     pub(super) fn source(&self) -> Option<Ipv6Addr> {
         self.filled.get(self.at)?.source
     }
@@ -113,21 +114,22 @@ impl Batch {
         (buffers, bytes)
     }
 
-    /// Whether no datagram is left.
+    /// Returns whether no datagram is left.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.at >= self.count
             || (self.at + 1 == self.count && self.offset >= self.filled[self.at].length.max(1))
     }
 
-    /// The buffers were filled by a call that offered `want`.
+    /// Records that a call which offered `want` buffers has filled `count` of them.
     pub(super) fn refilled(&mut self, count: usize) {
         self.count = count;
         self.at = 0;
         self.offset = 0;
         let bytes: usize = self.filled[..count].iter().map(|one| one.length).sum();
         self.want = if bytes > count * LARGE {
-            // The call itself takes little of the time, and a single buffer stays in the cache.
+            // The call itself takes a small part of the time, and a single buffer stays in the
+            // cache.
             1
         } else if count == self.want {
             (self.want * 2).min(MANY)

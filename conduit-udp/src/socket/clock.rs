@@ -1,21 +1,21 @@
 //! The driver's clock. Reading the system's clock takes 30 ns, several times per small packet. If
-//! the processor has a time-stamp counter, time is computed from that, and the counter is
-//! calibrated against the system's clock about once in a millisecond.
+//! the processor has a time-stamp counter, the time is computed from this counter, which is
+//! calibrated against the system's clock about once per millisecond.
 
 use std::time::Instant;
 
 use super::system;
 use crate::protocol::Nanos;
 
-/// Ticks after which the counter is calibrated again: a millisecond of a slow counter, some tenths
-/// of one of a fast one.
+/// Ticks after which the counter is calibrated again: a millisecond of a slow counter, a few tenths
+/// of a millisecond of a fast one.
 const WINDOW: u64 = 1 << 20;
-/// Ticks that an undisturbed read of the system's clock takes at most.
+/// Longest time that an undisturbed read of the system's clock takes, in ticks.
 const UNDISTURBED: u64 = 4_000;
-/// Fraction of a tick's length by which it may differ from that of the previous window.
+/// A tick's length may differ from that of the previous window by one part in this many.
 const STEADY: u64 = 256;
 
-/// A calibration: a reading of the counter and of the system's clock.
+/// A calibration: simultaneous readings of the counter and of the system's clock.
 #[derive(Debug, Clone, Copy)]
 struct Anchor {
     ticks: u64,
@@ -25,10 +25,11 @@ struct Anchor {
 }
 
 impl Anchor {
-    /// The time at a value of the counter, if this calibration covers it.
+    /// Returns the time at a value of the counter, if this calibration covers it.
     #[inline]
     fn time(&self, ticks: u64) -> Option<Nanos> {
-        // A counter that goes back, as it may when a virtual machine migrates, is far outside too.
+        // A counter that goes back, as when a virtual machine migrates, is far outside the window
+        // too.
         let passed = ticks.wrapping_sub(self.ticks);
         if passed >= WINDOW || self.tick == 0 {
             return None;
@@ -37,7 +38,7 @@ impl Anchor {
         Some(self.at + ((passed * self.tick) >> 32))
     }
 
-    /// The next calibration, when the counter is `ticks` and the system's clock `at`.
+    /// Returns the next calibration, when the counter is `ticks` and the system's clock `at`.
     fn next(&self, ticks: u64, at: Nanos) -> Self {
         let (passed, nanos) = (ticks.wrapping_sub(self.ticks), at.saturating_sub(self.at));
         if passed < WINDOW {
@@ -46,7 +47,7 @@ impl Anchor {
         let tick = (u128::from(nanos) << 32) / u128::from(passed);
         let tick = u64::try_from(tick).ok().filter(|tick| *tick < 1 << 43);
         let tick = tick.unwrap_or(0);
-        // A counter that stopped or jumped is not trusted before it has been steady for a window.
+        // A counter that stopped or jumped is not trusted until it has been steady for a window.
         let steady = self.tick == 0 || self.tick.abs_diff(tick) <= self.tick / STEADY;
         Self {
             ticks,
@@ -56,7 +57,7 @@ impl Anchor {
     }
 }
 
-/// A clock that counts from its creation.
+/// A clock that starts at its creation.
 #[derive(Debug)]
 pub(super) struct Clock {
     start: Instant,
@@ -78,13 +79,13 @@ impl Clock {
         }
     }
 
-    /// The time, by the system's clock.
+    /// Returns the time of the system's clock.
     #[inline]
     pub(super) fn now(&self) -> Nanos {
         self.start.elapsed().as_nanos() as Nanos
     }
 
-    /// The time, accurate to a few microseconds. Monotonic.
+    /// Returns the time, accurate to a few microseconds. Monotonic.
     #[inline]
     pub(super) fn coarse(&mut self) -> Nanos {
         let known = match (&self.anchor, system::ticks()) {

@@ -1,16 +1,16 @@
-//! Connected sockets that only send, for the few peers that most packets go to.
+//! Connected sockets that only send, for the few peers that receive most packets.
 //!
 //! A connected socket caches its route, which saves 0.1 µs per small packet. The peer still sends
-//! to the rank's main socket, and ignores the port that a packet comes from; nothing is read from
-//! connected sockets. They are opened for the most frequent peers, and if one fails the main socket
-//! is used.
+//! to the rank's main socket, and ignores the source port of packets; connected sockets are never
+//! read. They are opened for the most frequent peers. If one fails, the main socket takes its
+//! place.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 /// Largest number of connected sockets.
 const MOST: usize = 4;
-/// Sends to a peer, minus those to others, after which it gets a connected socket.
+/// Sends to a peer, minus sends to others, after which the peer gets a connected socket.
 const WORTH: u32 = 64;
 
 #[derive(Debug)]
@@ -23,16 +23,16 @@ struct Connected {
 #[derive(Debug, Default)]
 pub(super) struct ConnectedSockets {
     sockets: Vec<Connected>,
-    /// The peer that may get the next one: the one that more than half of the sends without a
-    /// connected socket go to, if there is one (Boyer-Moore majority vote).
+    /// The candidate for the next socket: the peer that receives more than half of the sends
+    /// without a connected socket, if there is one (Boyer-Moore majority vote).
     candidate: Option<SocketAddr>,
     votes: u32,
-    /// There are no more sockets: the system gives none, or none are wanted.
+    /// Whether no more sockets are opened, because the system refuses or none are wanted.
     exhausted: bool,
 }
 
 impl ConnectedSockets {
-    /// For a socket that has none and gets none.
+    /// Creates the set for a main socket that must not have connected sockets.
     pub(super) fn none() -> Self {
         Self {
             exhausted: true,
@@ -40,7 +40,7 @@ impl ConnectedSockets {
         }
     }
 
-    /// The connected socket for a peer, if it has one. `open` opens one.
+    /// Returns the connected socket for a peer, if it has one. `open` opens one.
     #[inline]
     pub(super) fn of(
         &mut self,
@@ -55,7 +55,8 @@ impl ConnectedSockets {
         self.sockets.first().map(|socket| &socket.socket)
     }
 
-    /// Counts a send to a peer without a connected socket, and opens one if it has earned it.
+    /// Counts a send to a peer without a connected socket, and opens a socket if the peer has
+    /// earned it.
     #[cold]
     fn vote(
         &mut self,
@@ -86,7 +87,7 @@ impl ConnectedSockets {
         Some(())
     }
 
-    /// Closes the socket that was used last, which has failed.
+    /// Closes the most recently used socket, which has failed.
     pub(super) fn give_up(&mut self) {
         if !self.sockets.is_empty() {
             self.sockets.remove(0);
@@ -114,7 +115,7 @@ mod tests {
             assert!(connected.of(&address(1), open).is_none());
         }
         assert!(connected.of(&address(1), open).is_some());
-        // Peers in turn: none earns one, and the one that has a socket keeps it.
+        // Sends to peers in turn: none earns a socket, and the peer that has one keeps it.
         for number in 0..10 * WORTH {
             let port = 2 + (number % 3) as u16;
             assert!(connected.of(&address(port), open).is_none());

@@ -9,7 +9,7 @@ pub struct SocketCounters {
     pub sent_bytes: u64,
     /// System calls that sent.
     pub send_calls: u64,
-    /// Sends that found no room (`EAGAIN`, `ENOBUFS`): the packets wait.
+    /// Sends for which there was no room (`EAGAIN`, `ENOBUFS`); the packets wait.
     pub busy: u64,
     /// Packets lost because they were larger than the interface allows.
     pub too_large: u64,
@@ -23,17 +23,17 @@ pub struct SocketCounters {
     pub receive_calls: u64,
     /// Datagrams larger than any packet, dropped.
     pub truncated: u64,
-    /// Receives that failed, except with a report on a peer.
+    /// Failed receives, except those that returned a report on a peer.
     pub receive_errors: u64,
-    /// Reports on peers by the network (ICMP).
+    /// Reports on peers from the network (ICMP).
     pub reports: u64,
-    /// Times that segmentation offload was given up, because the system refused packets that it
-    /// then took one by one.
+    /// Number of times that segmentation offload was given up because the system refused packets
+    /// together and then accepted them one by one.
     pub offload_lost: u64,
 }
 
 impl SocketCounters {
-    /// Each counter with its name.
+    /// Returns each counter with its name.
     pub fn each(&self) -> [(&'static str, u64); 13] {
         [
             ("sent", self.sent),

@@ -15,26 +15,26 @@ use super::system::{self, Filled, MANY, Number, Report};
 use super::{Batch, Interface, SocketCounters, SocketError, Waiter};
 use crate::protocol::{MAX_PACKET, MIN_PACKET};
 
-/// Datagrams of one send with segmentation offload, which all systems with offload accept.
+/// Datagrams in one send with segmentation offload; all systems with offload accept this many.
 const MAX_SEGMENTS: usize = 64;
-/// Reports taken by one call; the rest is left to the next.
+/// Reports taken by one call; the next call takes the rest.
 const MAX_REPORTS: usize = 16;
-/// How a socket is opened.
+/// Options for opening a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Local address.
     pub address: IpAddr,
-    /// Number of its interface; needed for link-local addresses.
+    /// Index of its interface; needed for link-local addresses.
     pub scope: u32,
     /// Local port; 0: any free one.
     pub port: u16,
     /// Bytes of the largest IP packet.
     pub mtu: Option<usize>,
-    /// Requested size of the send buffer, bytes.
+    /// Requested size of the send buffer in bytes.
     pub send_buffer: usize,
-    /// Requested size of the receive buffer, bytes.
+    /// Requested size of the receive buffer in bytes.
     pub receive_buffer: usize,
-    /// Use segmentation offload if the system has it.
+    /// Whether to use segmentation offload if the system has it.
     pub offload: bool,
 }
 
@@ -42,7 +42,7 @@ impl Options {
     /// Default size of both buffers in bytes: a full window of Ethernet packets.
     pub const BUFFER: usize = 4 << 20;
 
-    /// Options for `interface`, with any port.
+    /// Creates options for `interface`, with any port.
     pub fn on(interface: &Interface) -> Self {
         Self {
             address: interface.address,
@@ -56,7 +56,8 @@ impl Options {
     }
 }
 
-/// Bytes of the largest UDP payload of an IP packet of `mtu` bytes; 0 if there is no room.
+/// Returns the bytes of the largest UDP payload in an IP packet of `mtu` bytes; 0 if there is no
+/// room.
 pub fn largest_payload(address: IpAddr, mtu: usize) -> usize {
     const UDP: usize = 8;
     let (header, longest) = match address {
@@ -64,12 +65,12 @@ pub fn largest_payload(address: IpAddr, mtu: usize) -> usize {
         IpAddr::V4(_) => (20, 0xffff - 20 - UDP),
         IpAddr::V6(_) => (40, 0xffff - UDP),
     };
-    // An IPv6 packet could be a little longer, but both families get one limit.
+    // An IPv6 packet could be slightly longer, but both families share one limit.
     let longest = longest.min(MAX_PACKET);
     mtu.saturating_sub(header + UDP).min(longest)
 }
 
-/// Sizes of a socket's buffers, bytes.
+/// Sizes of a socket's buffers in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Buffers {
     /// Send buffer, requested.
@@ -83,7 +84,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// A warning if the system granted far less than was requested.
+    /// Returns a warning if the system granted far less than was requested.
     pub fn warning(&self) -> Option<String> {
         let few = |given: usize, wanted: usize| given < wanted / 2;
         let mut parts = Vec::new();
@@ -106,12 +107,12 @@ impl Buffers {
     }
 }
 
-/// Result of a send.
+/// The result of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// The system has taken all packets, or they are lost and counted.
+    /// The system took all packets, or they are lost and counted.
     All,
-    /// The system has taken so many bytes, and has no room now for the rest.
+    /// The system took this many bytes, and has no room now for the rest.
     Part(usize),
 }
 
@@ -126,12 +127,12 @@ pub struct Socket {
     counters: SocketCounters,
     /// Connected sockets, for the most frequent peers.
     connected: ConnectedSockets,
-    /// The options it was opened with.
+    /// The options that it was opened with.
     options: Options,
     reports: Vec<(SocketAddr, i32, Option<IpAddr>)>,
-    /// There are reports; set by [`Waiter`]s.
+    /// Whether there are reports; set by [`Waiter`]s.
     has_reports: Arc<AtomicBool>,
-    /// For tests: so many further sends find no room, once so many bytes were sent.
+    /// For tests: after this many bytes were sent, this many further sends find no room.
     #[cfg(test)]
     busy: (usize, u64),
 }
@@ -140,7 +141,7 @@ impl Socket {
     /// Opens a socket.
     ///
     /// # Errors
-    /// [`SocketError`]. Missing support of offload or reports is not an error.
+    /// [`SocketError`]. A system without offload or reports causes no error.
     pub fn open(options: &Options) -> Result<Self, SocketError> {
         let address = local(options, options.port);
         let mtu = options.mtu.ok_or(SocketError::Mtu(address))?;
@@ -209,32 +210,32 @@ impl Socket {
         })
     }
 
-    /// Its local address.
+    /// Returns its local address.
     pub fn address(&self) -> SocketAddr {
         self.local
     }
 
-    /// Bytes of the largest packet (UDP payload) that its interface takes.
+    /// Returns the bytes of the largest packet (UDP payload) that its interface takes.
     pub fn packet(&self) -> usize {
         self.payload
     }
 
-    /// The sizes of its buffers.
+    /// Returns the sizes of its buffers.
     pub fn buffers(&self) -> &Buffers {
         &self.buffers
     }
 
-    /// Whether segmentation offload is used.
+    /// Returns whether segmentation offload is used.
     pub fn offload(&self) -> bool {
         self.offload
     }
 
-    /// Its counters.
+    /// Returns its counters.
     pub fn counters(&self) -> &SocketCounters {
         &self.counters
     }
 
-    /// A waiter for this socket.
+    /// Creates a waiter for this socket.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -245,7 +246,7 @@ impl Socket {
         })
     }
 
-    /// Bytes of packets of `packet` bytes each that one system call can send.
+    /// Returns the bytes that one system call can send as packets of `packet` bytes each.
     pub fn burst(&self, packet: usize) -> usize {
         let longest = MAX_PACKET;
         let packets = if self.offload {
@@ -256,18 +257,18 @@ impl Socket {
         packets * packet
     }
 
-    /// Receives into `batch`, which must be empty. `false`: there is nothing to receive.
+    /// Receives into `batch`, which must be empty. Returns `false` if there is nothing to receive.
     pub fn receive(&mut self, batch: &mut Batch) -> bool {
         self.receive_by(batch, system::receive)
     }
 
-    /// [`receive`](Self::receive) by a cheaper system call if one buffer suffices. That call
-    /// doesn't return the length of joined datagrams; `length_of` computes it from the beginning of
-    /// the first (`None`: malformed).
+    /// Does the same as [`receive`](Self::receive) with a cheaper system call if one buffer
+    /// suffices. That call doesn't return the length of joined datagrams; `length_of` computes it
+    /// from the beginning of the first datagram (`None`: malformed).
     ///
-    /// A forged datagram with a wrong length can so destroy others that the system joined with it,
-    /// which its sender could also do by filling the socket's buffer. While sources are checked the
-    /// length comes from the system.
+    /// A forged datagram with a wrong length can thus destroy others that the system joined with
+    /// it; its sender could achieve the same by filling the socket's buffer. While sources are
+    /// checked, the length comes from the system.
     pub fn receive_joined(
         &mut self,
         batch: &mut Batch,
@@ -318,7 +319,7 @@ impl Socket {
                     for filled in &mut batch.filled[..count] {
                         if filled.truncated {
                             self.counters.truncated += 1;
-                            // A single byte is not a packet: the protocol drops it.
+                            // The protocol drops a single byte, because it is not a packet.
                             filled.length = 1;
                             filled.segment = 1;
                         }
@@ -346,12 +347,12 @@ impl Socket {
 
     /// Sends packets of `segment` bytes, the last of which may be shorter, to one address.
     ///
-    /// Packets that the system refuses for another reason than lack of room count as lost; the
-    /// error is in [`next_report`](Self::next_report).
+    /// Packets that the system refuses for any reason but lack of room count as lost;
+    /// [`next_report`](Self::next_report) returns the error.
     pub fn send(&mut self, to: &SocketAddr, bytes: &[u8], segment: usize) -> Sent {
         let mut gone = 0;
-        // Cleared if the system refuses packets together: either the device can't, or they are too
-        // large, which shows when they are sent one by one.
+        // Cleared if the system refuses packets together: either the device can't send them, or
+        // they are too large, which sending them one by one reveals.
         let mut joined = self.offload;
         while gone < bytes.len() {
             let rest = &bytes[gone..];
@@ -383,8 +384,8 @@ impl Socket {
         Sent::All
     }
 
-    /// Sends one packet that consists of these parts. `false`: the system has no room now. A packet
-    /// that it refuses is lost, as with [`send`](Self::send).
+    /// Sends one packet that consists of these parts. Returns `false` if the system has no room
+    /// now. A packet that the system refuses is lost, as with [`send`](Self::send).
     pub fn send_parts(&mut self, to: &SocketAddr, parts: [&[u8]; 3]) -> bool {
         let result = self.try_send(to, |socket, to| system::send_parts(socket, to, parts));
         match result.map_err(|error| self.unsent(to, &error)) {
@@ -401,14 +402,14 @@ impl Socket {
         }
     }
 
-    /// Sends everything from its own port, by which others know this process: without connected
-    /// sockets for frequent peers.
+    /// Makes the socket send everything from its own port, by which others know this process:
+    /// without connected sockets for frequent peers.
     pub fn with_one_port(mut self) -> Self {
         self.connected = ConnectedSockets::none();
         self
     }
 
-    /// Simulates lack of room: `times` sends fail after `bytes` were sent.
+    /// Simulates lack of room: `times` sends fail once `bytes` bytes were sent.
     #[cfg(test)]
     pub(super) fn be_busy_for(&mut self, times: usize, bytes: u64) {
         self.busy = (times, bytes);
@@ -419,7 +420,7 @@ impl Socket {
             .map_err(|error| self.unsent(to, &error))
     }
 
-    /// Tries to send; once more if the first attempt returned a report on an earlier packet.
+    /// Tries to send, twice if the first attempt returned a report on an earlier packet.
     #[inline]
     fn try_send(
         &mut self,
@@ -441,7 +442,8 @@ impl Socket {
         }
     }
 
-    /// Sends by the peer's connected socket if there is one, otherwise by the rank's.
+    /// Sends through the peer's connected socket if there is one, otherwise through the rank's
+    /// socket.
     #[inline]
     fn by_either(
         &mut self,
@@ -513,8 +515,8 @@ impl Socket {
         }
     }
 
-    /// The next report: destination of the packet, error number, and who reported it if it wasn't
-    /// this host.
+    /// Returns the next report: destination of the packet, error number, and the reporter if it
+    /// wasn't this host.
     #[inline]
     pub fn next_report(&mut self) -> Option<(SocketAddr, i32, Option<IpAddr>)> {
         self.reports.pop()
@@ -527,7 +529,7 @@ impl AsFd for Socket {
     }
 }
 
-/// Why packets were not sent.
+/// The reason why packets were not sent.
 enum Unsent {
     /// There is no room now.
     Busy,
@@ -537,7 +539,7 @@ enum Unsent {
     Lost,
 }
 
-/// Whether an error means lack of room, which passes.
+/// Returns whether an error means a temporary lack of room.
 fn is_busy(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error().map(Errno::from_raw_os_error),
@@ -559,7 +561,7 @@ fn open_connected(options: &Options, to: &SocketAddr) -> io::Result<OwnedFd> {
     socket.set_nonblocking(true)?;
     forbid_fragments(socket.as_fd(), to.is_ipv4())?;
     set_buffers(&socket, options)?;
-    // Nothing is read from it: the smallest receive buffer.
+    // The socket is never read: it gets the smallest receive buffer.
     socket.set_recv_buffer_size(1)?;
     socket.bind(&local(options, 0).into())?;
     socket.connect(&(*to).into())?;
@@ -576,7 +578,7 @@ fn forbid_fragments(socket: BorrowedFd<'_>, is_ipv4: bool) -> io::Result<()> {
     system::set(socket, Number::DontFragmentV6, 1)
 }
 
-/// Local address of a socket with these options.
+/// Returns the local address of a socket with these options.
 fn local(options: &Options, port: u16) -> SocketAddr {
     match options.address {
         IpAddr::V4(address) => SocketAddr::from((address, port)),
@@ -590,7 +592,8 @@ fn local(options: &Options, port: u16) -> SocketAddr {
     }
 }
 
-/// Requests buffers: beyond the system's limit if this process may, otherwise up to it.
+/// Requests buffers: beyond the system's limit if this process may do so, otherwise up to the
+/// limit.
 fn set_buffers(socket: &RawSocket, options: &Options) -> io::Result<Buffers> {
     if sockopt::set_socket_recv_buffer_size_force(socket, options.receive_buffer).is_err() {
         let _ = socket.set_recv_buffer_size(options.receive_buffer);
@@ -598,7 +601,7 @@ fn set_buffers(socket: &RawSocket, options: &Options) -> io::Result<Buffers> {
     if sockopt::set_socket_send_buffer_size_force(socket, options.send_buffer).is_err() {
         let _ = socket.set_send_buffer_size(options.send_buffer);
     }
-    // The system reports twice the usable size, which includes its own data.
+    // The system reports twice the usable size, including its own data.
     Ok(Buffers {
         send_wanted: options.send_buffer,
         send: socket.send_buffer_size()? / 2,

@@ -1,4 +1,4 @@
-//! The wire: one call makes progress with socket, seal and protocol.
+//! The wire: one call makes progress on socket, seal and protocol.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -11,41 +11,42 @@ use super::faults::Faults;
 use super::{Batch, FaultConfig, FaultCounters, ForeignDatagrams, Peers, Sent, Socket, Waiter};
 use crate::protocol::{Fragment, FragmentHandler, Nanos, Refused, Seal, Transmit};
 
-/// Datagrams, and bytes of them, after which a call receives no more; the rest is left to the next
-/// call.
+/// Limits on the datagrams and bytes that a call receives; the next call receives the rest.
 const MAX_DATAGRAMS: usize = 64;
 const MAX_BYTES: usize = 256 << 10;
-/// Bytes received by one system call from which on another one probably finds more.
+/// Bytes received by one system call above which another call probably finds more.
 const BULK: usize = 16 << 10;
-/// System calls for sending after which a call makes no more packets. Those already made are still
-/// sent, in at most 32 more system calls.
+/// System calls for sending after which a call makes no more packets. It still sends the packets
+/// already made, in at most 32 more system calls.
 const MAX_SENDS: u64 = 16;
-/// Nanoseconds before packets that the system had no room for are offered again; doubled each time,
-/// up to `MAX_PAUSE`.
+/// Nanoseconds before packets are offered again when the system had no room; doubled each time, up
+/// to `MAX_PAUSE`.
 const PAUSE: Nanos = 50_000;
 const MAX_PAUSE: Nanos = 1_000_000;
 
 /// The state machine that a wire drives.
 pub trait DrivenMachine {
-    /// Peers come and go: the machine knows their [addresses](Self::address), is told where each
-    /// datagram [comes from](Self::receive_from), and what the network [reports](Self::on_report).
+    /// Whether peers come and go. If so, the machine knows their [addresses](Self::address), and
+    /// gets the [source](Self::receive_from) of each datagram and the network's
+    /// [reports](Self::on_report).
     const OPEN: bool = false;
     /// Whether [`length_of`](Self::length_of) is implemented.
     const TELLS_LENGTH: bool = false;
-    /// Bytes of the packet that begins with these bytes.
+    /// Returns the bytes of the packet that begins with these bytes.
     fn length_of(_begin: &[u8]) -> Option<usize> {
         None
     }
     /// Queues a fragment.
     ///
     /// # Errors
-    /// [`Refused`]: nothing has happened.
+    /// [`Refused`]: the fragment was not queued.
     fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused>;
-    /// The rank that a packet names as its sender; `None`: malformed, or unknown without the tag.
+    /// Returns the rank that a packet names as its sender; `None`: malformed, or unknown without
+    /// the tag.
     fn sender_of(_packet: &[u8]) -> Option<Rank> {
         None
     }
-    /// Handles a received datagram. `false`: it is foreign, no rank of the job made it.
+    /// Handles a received datagram. Returns `false` if it is foreign: no rank of the job sent it.
     fn receive(
         &mut self,
         now: Nanos,
@@ -53,7 +54,8 @@ pub trait DrivenMachine {
         seal: &mut impl Seal,
         handler: &mut impl FragmentHandler,
     ) -> bool;
-    /// [`receive`](Self::receive), if peers come and go. IPv4 addresses are mapped to IPv6.
+    /// Does the same as [`receive`](Self::receive) if peers come and go. IPv4 addresses are mapped
+    /// to IPv6.
     fn receive_from(
         &mut self,
         now: Nanos,
@@ -64,11 +66,11 @@ pub trait DrivenMachine {
     ) -> bool {
         self.receive(now, packet, seal, handler)
     }
-    /// Where a peer is, if peers come and go; `None`: there is no such peer now.
+    /// Returns a peer's address, if peers come and go; `None`: there is no such peer now.
     fn address(&self, _peer: Rank) -> Option<SocketAddr> {
         None
     }
-    /// The network reports an error, of this number, of something that was sent to this address.
+    /// Handles an error that the network reports for a packet to this address.
     fn on_report(
         &mut self,
         _now: Nanos,
@@ -78,16 +80,16 @@ pub trait DrivenMachine {
         _handler: &mut impl FragmentHandler,
     ) {
     }
-    /// When [`on_timeout`](Self::on_timeout) has to be called.
+    /// Returns when [`on_timeout`](Self::on_timeout) has to be called.
     fn timeout(&self) -> Option<Nanos>;
-    /// The time-out has expired.
+    /// Handles the expired time-out.
     fn on_timeout(&mut self, now: Nanos, handler: &mut impl FragmentHandler);
-    /// Whether [`transmit`](Self::transmit) certainly has nothing to do until something else
-    /// happens.
+    /// Returns whether [`transmit`](Self::transmit) certainly has nothing to do until something
+    /// else happens.
     fn is_quiet(&self) -> bool {
         false
     }
-    /// Writes packets for one peer to `buffer`. `None`: there is nothing to send now.
+    /// Writes packets for one peer to `buffer`. Returns `None` if there is nothing to send now.
     fn transmit<'u>(
         &mut self,
         now: Nanos,
@@ -114,7 +116,7 @@ fn receive<M: DrivenMachine>(
     }
 }
 
-/// Where a peer is.
+/// Returns a peer's address.
 #[inline(always)]
 fn address<M: DrivenMachine>(machine: &M, peers: &Peers, peer: Rank) -> Option<SocketAddr> {
     match M::OPEN {
@@ -128,16 +130,16 @@ fn address<M: DrivenMachine>(machine: &M, peers: &Peers, peer: Rank) -> Option<S
 struct Outgoing {
     buffer: Vec<u8>,
     packets: Option<Transmit<'static>>,
-    /// Bytes of them that the system has taken.
+    /// Number of their bytes that the system has taken.
     gone: usize,
-    /// When they are offered again, after the system had no room.
+    /// When to offer them again, after the system had no room.
     again: Option<Nanos>,
     pause: Nanos,
-    /// The last call stopped at its limit, so there may be more to send.
+    /// Whether the last call stopped at its limit, so that there may be more to send.
     more: bool,
 }
 
-/// A rank's socket, seal and protocol. It owns no fragments: see [`FragmentHandler`].
+/// A rank's socket, seal and protocol. It owns no fragments (see [`FragmentHandler`]).
 #[derive(Debug)]
 pub struct Driver<M, S> {
     machine: M,
@@ -154,7 +156,7 @@ pub struct Driver<M, S> {
 }
 
 impl<M: DrivenMachine, S: Seal> Driver<M, S> {
-    /// A wire for packets of at most `packet` bytes.
+    /// Creates a wire for packets of at most `packet` bytes.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -193,33 +195,33 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         self.faults = (!faults.is_none()).then(|| Box::new(Faults::new(faults, rank)));
     }
 
-    /// Counts of injected faults, if any are set.
+    /// Returns the counts of injected faults, if any are set.
     pub fn faults(&self) -> Option<&FaultCounters> {
         Some(self.faults.as_ref()?.counters())
     }
 
-    /// The protocol's time: nanoseconds since the wire was created.
+    /// Returns the protocol's time: nanoseconds since the wire was created.
     #[inline]
     pub fn now(&self) -> Nanos {
         self.clock.now()
     }
 
-    /// Queues a fragment, which a later [`progress`](Self::progress) or [`flush`](Self::flush)
-    /// sends together with others.
+    /// Queues a fragment; a later [`progress`](Self::progress) or [`flush`](Self::flush) sends it
+    /// together with others.
     ///
     /// # Errors
-    /// [`Refused`]: nothing has happened.
+    /// [`Refused`]: the fragment was not queued.
     #[inline]
     pub fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
         let now = self.clock.coarse();
         self.machine.send(now, peer, fragment)
     }
 
-    /// Sends what is queued, receives once, handles what arrived and what is due, and sends what
+    /// Sends everything queued, receives once, handles whatever arrived or is due, and sends the
     /// results. Returns whether anything happened. With nothing to do it makes one system call.
     ///
-    /// Its work is bounded; the rest is left to the next call, which
-    /// [`next_timeout`](Self::next_timeout) then reports as due at once.
+    /// Its work is bounded; the next call does the rest, and [`next_timeout`](Self::next_timeout)
+    /// then reports it as due at once.
     pub fn progress(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let mut did = self.flush(handler);
         if self.receive(handler) {
@@ -229,7 +231,7 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         did
     }
 
-    /// Receives once, and handles what arrived and what is due. Sends nothing, so that
+    /// Receives once, and handles whatever arrived or is due. Sends nothing, so that
     /// acknowledgements can travel with the answers of the layer above. Returns whether anything
     /// happened.
     pub fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
@@ -272,7 +274,7 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         handled > 0 || due
     }
 
-    /// Sends what is queued, without receiving. Returns whether anything was sent.
+    /// Sends everything queued, without receiving. Returns whether anything was sent.
     pub fn flush(&mut self, handler: &mut impl FragmentHandler) -> bool {
         if self.outgoing.packets.is_none() && self.machine.is_quiet() {
             self.outgoing.more = false;
@@ -282,8 +284,8 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         self.transmit(now, handler)
     }
 
-    /// Handles received datagrams, at most `most`, from which they are subtracted. Returns their
-    /// bytes.
+    /// Handles at most `most` received datagrams, and subtracts their number from `most`. Returns
+    /// their bytes.
     fn handle(
         &mut self,
         now: Nanos,
@@ -300,7 +302,7 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
                 break;
             };
             *most -= 1;
-            // An empty datagram counts as something.
+            // An empty datagram counts too.
             bytes += packet.len().max(1);
             if !receive(
                 &mut self.machine,
@@ -316,9 +318,9 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         bytes
     }
 
-    /// The last datagram was foreign: skips what was joined with it, which came from the same
-    /// sender or one that pretends to be. So one datagram of 64 KiB that looks like 2047 packets
-    /// costs only one check of a tag. If it was a peer's, changed on the way, the peer sends the
+    /// Handles a foreign last datagram: skips those joined with it, which have the same sender or
+    /// one that claims to be it. Therefore a datagram of 64 KiB that looks like 2047 packets costs
+    /// only one check of a tag. If it was a peer's and corrupted on the path, the peer sends the
     /// rest again.
     #[cold]
     fn drop_foreign(&mut self) {
@@ -327,8 +329,8 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         self.incoming.asks = true;
     }
 
-    /// Drops what was just received from another address than that of the rank that it names, and
-    /// subtracts it from `most`. Returns its bytes.
+    /// Drops the datagrams just received whose source isn't the address of the rank that they name,
+    /// and subtracts their number from `most`. Returns their bytes.
     #[cold]
     fn filter_sources(&mut self, most: &mut usize) -> usize {
         let (foreign, peers) = (&mut self.foreign, &self.peers);
@@ -356,7 +358,8 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         };
         let limits = [MAX_DATAGRAMS, MAX_BYTES];
         let did = faults.pass(now, &mut self.incoming, limits, |packet, source| {
-            // A foreign packet is usually one that was corrupted on purpose.
+            // A foreign packet is usually one that was corrupted on purpose, so the result is
+            // ignored.
             let _ = receive(machine, now, packet, source, seal, handler);
         });
         // An upper bound.
@@ -397,7 +400,8 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
                                 did = true;
                                 continue;
                             }
-                            // It has to wait, while its payload may change: copies that.
+                            // The packet has to wait, while its payload may change, so the payload
+                            // is copied.
                             let length = packets.length + zero_copy.bytes.len();
                             let buffer = &mut outgoing.buffer[..length];
                             buffer.copy_within(
@@ -444,8 +448,8 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         let _ = self.socket.send(to, bytes, bytes.len());
     }
 
-    /// The time until something is due, unless a packet arrives or a fragment is sent before.
-    /// `None`: nothing is due.
+    /// Returns the time until something is due, unless a packet arrives or a fragment is sent
+    /// before. `None`: nothing is due.
     pub fn next_timeout(&self) -> Option<Duration> {
         if self.outgoing.more || !self.incoming.is_empty() {
             return Some(Duration::ZERO);
@@ -458,14 +462,14 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         Some(Duration::from_nanos(due.saturating_sub(self.now())))
     }
 
-    /// Sleeps until a packet arrives or something is due, at most for `limit`. If threads share the
-    /// wire they use a [`waiter`](Self::waiter) instead, which doesn't borrow it.
+    /// Sleeps until a packet arrives or something is due, at most for `limit`. Threads that share
+    /// the wire use a [`waiter`](Self::waiter) instead, which doesn't borrow it.
     pub fn wait(&mut self, limit: Option<Duration>) {
         let timeout = [limit, self.next_timeout()].into_iter().flatten().min();
         self.waiter.wait(timeout);
     }
 
-    /// A waiter for other threads.
+    /// Creates a waiter for other threads.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -473,17 +477,17 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         self.socket.waiter()
     }
 
-    /// The protocol.
+    /// Returns the protocol.
     pub fn machine(&self) -> &M {
         &self.machine
     }
 
-    /// The protocol, mutably.
+    /// Returns the protocol, mutably.
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub fn socket(&self) -> &Socket {
         &self.socket
     }
@@ -493,12 +497,12 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         &mut self.socket
     }
 
-    /// Foreign datagrams received.
+    /// Returns the counts of foreign datagrams.
     pub fn foreign(&self) -> &ForeignDatagrams {
         &self.foreign
     }
 
-    /// The addresses of the ranks, and what was reported of them.
+    /// Returns the addresses of the ranks, and the network's reports on them.
     pub fn peers(&self) -> &Peers {
         &self.peers
     }

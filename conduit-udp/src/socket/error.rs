@@ -3,13 +3,13 @@
 use std::io;
 use std::net::SocketAddr;
 
-/// Why a socket was not opened.
+/// The reason why a socket was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// A system call failed.
     #[error("{what} for UDP at {address}: {error}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The address of the socket.
         address: SocketAddr,
@@ -17,14 +17,14 @@ pub enum SocketError {
         error: io::Error,
     },
     /// The MTU is unknown.
-    #[error("the MTU of the interface with {0} is not known: set it")]
+    #[error("cannot determine the MTU of the interface with address {0}; set CONDUIT_UDP_MTU")]
     Mtu(SocketAddr),
     /// The MTU is too small for the protocol.
     #[error(
-        "an MTU of {mtu} bytes leaves {payload} for a packet at {address}; it must be {least} at least"
+        "the MTU of {mtu} bytes at {address} leaves {payload} bytes for a packet; at least {least} are required"
     )]
     Small {
-        /// The MTU, bytes.
+        /// The MTU in bytes.
         mtu: usize,
         /// Bytes left without the IP and UDP headers.
         payload: usize,

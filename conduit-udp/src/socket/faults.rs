@@ -1,8 +1,8 @@
-//! Fault injection, for tests: some received packets are lost, duplicated, corrupted or delayed.
+//! Fault injection, for tests: some received packets are dropped, duplicated, corrupted or delayed.
 //!
-//! What happens to a packet depends only on its sender, its receiver, its number and a seed. So a
-//! packet with a given number has the same fate in every run, whatever the order of arrival. Faults
-//! are injected at the receiver, so that packets have passed through the system in the same groups
+//! The fate of a packet depends only on its sender, its receiver, its number and a seed. A packet
+//! with a given number therefore has the same fate in every run, whatever the order of arrival.
+//! Faults are injected at the receiver, so that packets pass through the system in the same groups
 //! as without faults.
 
 use std::cmp::Reverse;
@@ -16,25 +16,25 @@ use settings::Percent;
 use super::Batch;
 use crate::protocol::{Nanos, mixed};
 
-/// Which faults are injected; by default none.
+/// The faults to inject; by default none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FaultConfig {
     /// Selects the packets.
     pub seed: u32,
-    /// Packets that are lost.
+    /// Share of packets to drop.
     pub loss: Percent,
-    /// Packets that are duplicated.
+    /// Share of packets to duplicate.
     pub duplicates: Percent,
-    /// Packets that are corrupted.
+    /// Share of packets to corrupt.
     pub corruption: Percent,
-    /// Packets that are delayed by up to a millisecond, and so reordered.
+    /// Share of packets to delay by up to a millisecond, which reorders them.
     pub reorder: Percent,
-    /// Delay of all packets, nanoseconds.
+    /// Delay of all packets, in nanoseconds.
     pub delay: Nanos,
 }
 
 impl FaultConfig {
-    /// Whether no faults are injected.
+    /// Returns whether no faults are injected.
     pub fn is_none(&self) -> bool {
         *self
             == Self {
@@ -44,9 +44,9 @@ impl FaultConfig {
     }
 }
 
-/// Longest additional delay of a reordered packet, nanoseconds.
+/// Longest additional delay of a reordered packet, in nanoseconds.
 const REORDER: Nanos = 1_000_000;
-/// Bytes of packets that may be held back; beyond that packets are lost, as in any queue.
+/// Bytes of packets that may be held back; further packets are lost, as in any queue.
 const MAX_HELD: usize = 64 << 20;
 /// Bytes of a packet's header, which identifies it: kind, flags, length, sender's rank, packet
 /// number.
@@ -59,7 +59,7 @@ pub struct FaultCounters {
     pub seed: u32,
     /// Packets received.
     pub packets: u64,
-    /// Packets lost.
+    /// Packets dropped.
     pub lost: u64,
     /// Packets duplicated.
     pub duplicated: u64,
@@ -72,7 +72,7 @@ pub struct FaultCounters {
 }
 
 impl FaultCounters {
-    /// Each with its name.
+    /// Returns each count with its name.
     pub fn each(&self) -> [(&'static str, u64); 7] {
         [
             ("seed", self.seed.into()),
@@ -86,7 +86,7 @@ impl FaultCounters {
     }
 }
 
-/// A packet that is held back; ordered by due time.
+/// A packet held back; ordered by due time.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     due: Nanos,
@@ -126,13 +126,14 @@ impl Faults {
         &self.counters
     }
 
-    /// When the next held packet is due.
+    /// Returns when the next held packet is due.
     pub(super) fn due(&self) -> Option<Nanos> {
         self.held.peek().map(|Reverse(held)| held.due)
     }
 
-    /// Passes on packets of `incoming` (at most `limits`: packets, bytes) that are not lost or held
-    /// back, and as many held packets that are due. Returns whether there were any.
+    /// Passes on the packets of `incoming` that are neither lost nor held back, and the held
+    /// packets that are due (of both at most `limits`: packets, bytes). Returns whether there were
+    /// any.
     pub(super) fn pass(
         &mut self,
         now: Nanos,
@@ -165,7 +166,7 @@ impl Faults {
         did
     }
 
-    /// Decides on a packet. `true`: it passes now and unchanged; copies of it may follow.
+    /// Decides on a packet. Returns `true` if it passes now and unchanged; copies of it may follow.
     fn admit(&mut self, now: Nanos, packet: &[u8], source: Option<SocketAddrV6>) -> bool {
         self.counters.packets += 1;
         let config = self.config;
@@ -204,7 +205,7 @@ impl Faults {
         false
     }
 
-    /// Random numbers that depend on this packet alone.
+    /// Returns random numbers that depend on this packet alone.
     fn draws_for(&self, packet: &[u8]) -> Rng {
         let mut name = [0; NAME];
         let length = packet.len().min(NAME);
@@ -243,7 +244,7 @@ impl Faults {
     }
 }
 
-/// A step of SplitMix64: each bit of the result depends on all bits of the argument.
+/// Performs a step of SplitMix64: each bit of the result depends on all bits of the argument.
 fn mix(word: u64) -> u64 {
     mixed(word.wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
@@ -255,7 +256,7 @@ pub fn corrupt(random: &mut Rng, bytes: &mut Vec<u8>) {
         0 => bytes.truncate(random.usize(..length)),
         1 => bytes.push(random.u8(..)),
         _ => {
-            // Distinct bits, so that something certainly changes.
+            // The bits are distinct, so that something certainly changes.
             let first = random.usize(..length * 8);
             bytes[first / 8] ^= 1 << (first % 8);
             for _ in 0..random.usize(..4) {
@@ -281,8 +282,8 @@ mod tests {
         bytes
     }
 
-    /// What becomes of packets that come at once: the order in which they do, by their numbers, and
-    /// `false` for changed ones.
+    /// Returns the fate of packets that arrive at once: their numbers in order of delivery, and
+    /// `false` for corrupted ones.
     fn outcome(config: &FaultConfig, rank: Rank, numbers: &[u64]) -> Vec<(u64, bool)> {
         let mut faults = Faults::new(config, rank);
         let mut all = Vec::new();
@@ -413,7 +414,7 @@ mod tests {
         assert_eq!(outcome(&nothing, 0, &all(100)).len(), 100);
         assert_eq!(outcome(&nothing, 0, &[5, 5, 5]), [(5, true); 3]);
         let mut faults = Faults::new(&LOSS, 0);
-        // Shorter than any packet.
+        // Packets shorter than any valid one.
         for length in 0..NAME {
             faults.admit(0, &vec![0; length], None);
         }

@@ -1,46 +1,47 @@
-//! Foreign datagrams: those that no rank of the job made.
+//! Foreign datagrams: those that no rank of the job sent.
 //!
-//! Normally the source address of a datagram is not asked for: the tag authenticates the sender,
-//! and asking costs 90 ns, as much as two tags of small packets. After a foreign datagram the wire
-//! checks sources for a while: it asks the system for the source of each datagram, and drops what
-//! does not come from the address of the rank that it names before checking its tag.
+//! Normally the system is not asked for the source address of a datagram: the tag authenticates the
+//! sender, and asking costs 90 ns, as much as two tags of small packets. After a foreign datagram
+//! the wire checks sources for a while: it asks the system for the source of each datagram, and
+//! drops a datagram that does not come from the address of the rank that it names, before checking
+//! its tag.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Non-empty receives after the last foreign datagram for which sources are checked.
+/// Non-empty receives after the last foreign datagram during which sources are checked.
 const CHECKED_RECEIVES: u32 = 4096;
-/// Sources that are counted individually.
+/// Number of sources that are counted individually.
 const SOURCES: usize = 8;
 
-/// Counts of foreign datagrams. Datagrams that were received joined (offload) count as one.
+/// Counts of foreign datagrams. Datagrams received joined (offload) count as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ForeignDatagrams {
-    /// All of them.
+    /// All foreign datagrams.
     pub datagrams: u64,
-    /// Those dropped because of their source, before their tag was checked.
+    /// Datagrams dropped because of their source, before their tag was checked.
     pub by_source: u64,
     /// The most frequent sources. A new source replaces the least frequent one and continues its
-    /// count, so a source of more than an eighth of all is among them, with at least its true count
-    /// (Metwally et al., *Space-Saving*, ICDT 2005).
+    /// count, so a source of more than an eighth of all datagrams is among them, with at least its
+    /// true count (Metwally et al., *Space-Saving*, ICDT 2005).
     sources: [(Option<Ipv6Addr>, u64); SOURCES],
-    /// Receives for which sources are still checked.
+    /// Number of further receives for which sources are checked.
     checks_left: u32,
 }
 
 impl ForeignDatagrams {
-    /// Whether sources are checked.
+    /// Returns whether sources are checked.
     #[inline]
     pub(super) fn checks_sources(&self) -> bool {
         self.checks_left > 0
     }
 
-    /// Something was received while sources are checked.
+    /// Records a non-empty receive while sources are checked.
     pub(super) fn received(&mut self) {
         self.checks_left = self.checks_left.saturating_sub(1);
     }
 
-    /// Counts a foreign datagram, with its source if that is known.
+    /// Counts a foreign datagram, with its source if known.
     pub(super) fn note(&mut self, source: Option<Ipv6Addr>) {
         self.datagrams += 1;
         self.checks_left = CHECKED_RECEIVES;
@@ -54,7 +55,8 @@ impl ForeignDatagrams {
         }
     }
 
-    /// The most frequent source and its count, which is an upper bound if there are many sources.
+    /// Returns the most frequent source and its count, which is an upper bound if there are many
+    /// sources.
     pub fn most(&self) -> Option<(IpAddr, u64)> {
         let (source, count) = self.sources.iter().max_by_key(|(_, count)| *count)?;
         Some((source.as_ref()?.to_canonical(), *count))
@@ -63,10 +65,14 @@ impl ForeignDatagrams {
 
 impl fmt::Display for ForeignDatagrams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} datagrams were of no rank of the job", self.datagrams)?;
+        write!(
+            f,
+            "{} datagrams came from no rank of the job",
+            self.datagrams
+        )?;
         if self.by_source > 0 {
             let dropped = self.by_source;
-            write!(f, ", {dropped} not from where the rank is that they named")?;
+            write!(f, ", {dropped} not from the address of the rank they named")?;
         }
         match self.most() {
             Some((source, _)) => write!(f, ", most of them from {source}"),
@@ -98,11 +104,11 @@ mod tests {
         assert_eq!(
             foreign.most(),
             Some((named, 3)),
-            "exact while there are few"
+            "exact while there are few sources"
         );
         assert_eq!(
             foreign.to_string(),
-            "7 datagrams were of no rank of the job, most of them from 10.0.0.3"
+            "7 datagrams came from no rank of the job, most of them from 10.0.0.3"
         );
     }
 

@@ -13,22 +13,22 @@ use super::system;
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// Its number, which is the scope of link-local addresses.
+    /// Its index, which is the scope of link-local addresses.
     pub index: u32,
     /// The address.
     pub address: IpAddr,
-    /// Length of the subnet's prefix, bits.
+    /// Length of the subnet's prefix in bits.
     pub prefix: u8,
-    /// It is up.
+    /// Whether it is up.
     pub up: bool,
     /// MTU: bytes of the largest IP packet; `None`: unknown.
     pub mtu: Option<usize>,
-    /// It joins containers, virtual machines or a private network, and most likely not the hosts of
-    /// a job: a bridge or a tunnel.
+    /// Whether it is a bridge or a tunnel: it connects containers, virtual machines or a private
+    /// network, and most likely not the hosts of a job.
     pub is_virtual: bool,
 }
 
-/// Drivers of such interfaces.
+/// Drivers of virtual interfaces.
 const VIRTUAL: [&str; 3] = ["bridge", "tun", "wireguard"];
 
 impl Interface {
@@ -50,10 +50,10 @@ impl fmt::Display for Interface {
     }
 }
 
-/// The addresses of this host, in the system's order.
+/// Returns the addresses of this host, in the system's order.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(if_addrs::get_if_addrs()?
         .into_iter()
@@ -76,7 +76,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         .collect())
 }
 
-/// The source address of this host's default route, if it has one. Nothing is sent.
+/// Returns the source address of this host's default route, if it has one. Sends nothing.
 pub fn default_source() -> Option<IpAddr> {
     // Addresses reserved for documentation: connecting a datagram socket only looks up the route.
     let v4 = (
@@ -94,11 +94,12 @@ pub fn default_source() -> Option<IpAddr> {
     })
 }
 
-/// Why no interface was chosen. The text lists those that exist.
+/// The reason why no interface was chosen. The text lists the existing ones.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChooseError {
     /// A word is neither the name of an interface nor an address or subnet.
-    #[error("{word:?} is no interface of this host, no address and no subnet such as 10.0.0.0/24; there are: {}", list(.exist))]
+    # [error("{word:?} is neither an interface of this host nor an address or a subnet such as
+    # 10.0.0.0/24; interfaces: {}", list(.exist))]
     Word {
         /// The word.
         word: String,
@@ -106,15 +107,15 @@ pub enum ChooseError {
         exist: Vec<Interface>,
     },
     /// No word matches an interface that is up.
-    #[error("no interface that is up fits {words:?}; there are: {}", list(.exist))]
+    # [error("no interface that is up matches {words:?}; interfaces: {}", list(.exist))]
     None {
         /// The words.
         words: String,
         /// The interfaces that exist.
         exist: Vec<Interface>,
     },
-    /// There is no interface that is up.
-    #[error("this host has no interface that is up; there are: {}", list(.exist))]
+    /// No interface is up.
+    # [error("no interface of this host is up; interfaces: {}", list(.exist))]
     Nothing {
         /// The interfaces that exist.
         exist: Vec<Interface>,
@@ -130,7 +131,7 @@ pub fn list(interfaces: &[Interface]) -> String {
     texts.join(", ")
 }
 
-/// What a word asks for.
+/// The selection that a word makes.
 enum Word<'a> {
     Name(&'a str),
     Subnet(Subnet),
@@ -156,15 +157,15 @@ impl<'a> Word<'a> {
     }
 }
 
-/// Chooses by `words`: names, addresses and subnets separated by commas, in order of preference. Of
-/// an interface's addresses IPv4 ones are preferred to IPv6 ones, and link-local ones come last.
+/// Chooses by `words`: names, addresses and subnets separated by commas, in order of preference.
+/// Among an interface's addresses, IPv4 is preferred to IPv6, and link-local addresses come last.
 ///
-/// Without words: the interface of `source` (see [`default_source`]), else the first that is
-/// neither loopback nor virtual nor link-local; of the others link-local ones come first, and
-/// loopback last. IPv4 is preferred to IPv6.
+/// Without words, it chooses the interface of `source` (see [`default_source`]), else the first
+/// that is neither loopback nor virtual nor link-local; among the others link-local ones come
+/// first, and loopback last. IPv4 is preferred to IPv6.
 ///
 /// # Errors
-/// [`ChooseError`], with all of `exist`.
+/// [`ChooseError`], which lists all of `exist`.
 pub fn choose<'a>(
     exist: &'a [Interface],
     words: &str,

@@ -2,24 +2,24 @@
 //!
 //! - [`interfaces`] and [`choose`] find the interface that a rank uses, and [`Socket::open`] opens
 //!   its socket there;
-//! - a [`UdpAddress`] says where a rank is; those of all ranks are the table [`Peers`];
-//! - [`Driver`] joins socket, seal and protocol: one call makes progress with all three;
+//! - a [`UdpAddress`] is the address of one rank; the table [`Peers`] has those of all ranks;
+//! - [`Driver`] joins socket, seal and protocol: one call makes progress on all three;
 //! - a [`Waiter`] sleeps until packets arrive, for the rank or for its [progress
 //!   thread](conduit_portals::transport::ProgressThread);
 //! - [`FaultConfig`] injects faults, for tests.
 //!
-//! **Promises.** No call blocks but those of a [`Waiter`]. A socket that is full, an ICMP error and
-//! a system without offload are no failures: the protocol sends again, or in smaller groups.
+//! **Promises.** Only the calls of a [`Waiter`] block. A full socket, an ICMP error and a system
+//! without offload cause no failure: the protocol sends again, or in smaller groups.
 //!
-//! **Costs.** One system call for up to 64 packets to one peer; one for up to 16 groups of packets
-//! that have arrived.
+//! **Costs.** One system call sends up to 64 packets to one peer; one receives up to 16 groups of
+//! packets.
 //!
 //! The control messages of segmentation offload are written here (`system`) instead of using
 //! `quinn-udp`: with that crate the round trip of a small packet over loopback took 4.8 µs, with
-//! plain system calls 3.85 and with these 3.95, because it asks for time stamp, addresses and type
+//! plain system calls 3.85 and with these 3.95, because it requests time stamp, addresses and type
 //! of service of each packet and prepares headers for 32. Its run-time fallback is adopted. (`nix`
 //! does not reset the length of control messages between calls, so offload is lost after the first
-//! packet that has none.)
+//! packet without one.)
 
 mod address;
 mod batch;

@@ -1,4 +1,4 @@
-//! The addresses of all ranks, and what the network has reported of them (ICMP errors).
+//! The addresses of all ranks, and the network's reports on them (ICMP errors).
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -20,17 +20,17 @@ struct Row {
 
 const _: () = assert!(size_of::<Row>() == 20);
 
-/// The addresses of all ranks: 20 bytes for each.
+/// The addresses of all ranks, 20 bytes each.
 pub struct Peers {
     rows: Vec<Row>,
     /// Scope of link-local addresses: this rank's interface.
     scope: u32,
-    /// Ranks sorted by address and port; made for the first report.
+    /// Ranks sorted by address and port; computed for the first report.
     order: OnceCell<Box<[Rank]>>,
     errors: BTreeMap<Rank, PeerErrors>,
 }
 
-/// What the network has reported of a peer, for error texts only, because reports can be forged.
+/// The network's reports on a peer, for error texts only, because reports can be forged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerErrors {
     /// Number of reports.
@@ -49,7 +49,7 @@ impl fmt::Display for PeerErrors {
         };
         let error = io::Error::from_raw_os_error(self.errno);
         if self.from.is_none() && [libc::EBADF, libc::ENOTSOCK].contains(&self.errno) {
-            return write!(f, "this rank's own program has closed its socket: {error}");
+            return write!(f, "the program of this rank closed its socket: {error}");
         }
         let times = if self.count == 1 { "time" } else { "times" };
         write!(
@@ -61,7 +61,8 @@ impl fmt::Display for PeerErrors {
 }
 
 impl Peers {
-    /// The table of a job; `addresses` are by rank. `scope` is the number of this rank's interface.
+    /// Creates the table of a job; `addresses` are by rank. `scope` is the index of this rank's
+    /// interface.
     pub fn new(addresses: &[UdpAddress], scope: u32) -> Self {
         let rows = addresses
             .iter()
@@ -82,12 +83,12 @@ impl Peers {
         }
     }
 
-    /// Ranks of the job.
+    /// Returns the number of ranks in the job.
     pub fn size(&self) -> u32 {
         self.rows.len() as u32
     }
 
-    /// The socket address of `peer`.
+    /// Returns the socket address of `peer`.
     ///
     /// # Panics
     /// If there is no such rank.
@@ -108,26 +109,27 @@ impl Peers {
         }
     }
 
-    /// Whether a rank sends from `source`. Ports are not compared, because a rank has several
-    /// sockets on one address.
+    /// Returns whether a rank sends from `source`. Ports are not compared, because a rank has
+    /// several sockets on one address.
     pub(super) fn is_at(&self, peer: Rank, source: Ipv6Addr) -> bool {
         let row = self.rows.get(peer as usize);
         row.is_some_and(|row| row.address == source.octets())
     }
 
-    /// Bytes of the largest packet (UDP payload) that all interfaces of the job take.
+    /// Returns the bytes of the largest packet (UDP payload) that all interfaces of the job take.
     pub fn packet(&self) -> usize {
         let least = self.rows.iter().map(|row| row.packet).min();
         least.map_or(0, usize::from)
     }
 
-    /// A rank whose address family is not that of `rank`, so that the two cannot reach each other.
+    /// Returns a rank whose address family differs from that of `rank`, so that the two cannot
+    /// reach each other.
     pub fn other_family(&self, rank: Rank) -> Option<Rank> {
         let v4 = self.address(rank).is_ipv4();
         (0..self.size()).find(|peer| self.address(*peer).is_ipv4() != v4)
     }
 
-    /// The rank with this address; the lowest, if there are several.
+    /// Returns the rank with this address; the lowest, if there are several.
     pub fn find(&self, address: SocketAddr) -> Option<Rank> {
         let key = |ip: IpAddr, port: u16| {
             let octets = match ip {
@@ -164,7 +166,7 @@ impl Peers {
         };
     }
 
-    /// The reports on `peer` so far.
+    /// Returns the reports on `peer` so far.
     pub fn errors(&self, peer: Rank) -> Option<&PeerErrors> {
         self.errors.get(&peer)
     }

@@ -1,5 +1,5 @@
-//! System calls that no crate offers as needed here: receiving and sending with offload, the error
-//! queue, an interface's MTU. All `unsafe` code of the driver is in this file.
+//! System calls that no crate offers in the form needed here: receiving and sending with offload,
+//! the error queue, an interface's MTU. All `unsafe` code of the driver is in this file.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -12,26 +12,26 @@ use socket2::SockAddr;
 
 /// Bytes of a receive buffer: the longest datagram, or several joined by offload.
 pub(super) const LONGEST: usize = 1 << 16;
-/// Buffers that one call receives into.
+/// Number of buffers that one call receives into.
 pub(super) const MANY: usize = 16;
 
-/// What one receive buffer was filled with.
+/// The content of a filled receive buffer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Filled {
     /// Bytes.
     pub(super) length: usize,
     /// Bytes of each datagram in it, except the last, which may be shorter.
     pub(super) segment: usize,
-    /// The datagram was longer than the buffer.
+    /// Whether the datagram was longer than the buffer.
     pub(super) truncated: bool,
-    /// Source (IPv4 mapped to IPv6), if it was asked for.
+    /// Source (IPv4 mapped to IPv6), if it was requested.
     pub(super) source: Option<Ipv6Addr>,
     /// Port of the source.
     pub(super) port: u16,
 }
 
 impl Filled {
-    /// A buffer to skip: it has not even an empty datagram.
+    /// A buffer to skip: it doesn't even hold an empty datagram.
     pub(super) const SKIPPED: Self = Self {
         length: 0,
         segment: 1,
@@ -44,7 +44,7 @@ impl Filled {
 /// Space for the source address of a datagram.
 type Name = libc::sockaddr_in6;
 
-/// Space for one control message with a word in it. The alignment is that of `cmsghdr`.
+/// Space for one control message with one word. The alignment is that of `cmsghdr`.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([MaybeUninit<u8>; 32]);
@@ -53,20 +53,20 @@ impl Control {
     const EMPTY: Self = Self([MaybeUninit::uninit(); 32]);
 }
 
-// SAFETY: CMSG_SPACE computes, and touches no memory.
+// SAFETY: CMSG_SPACE only computes, and accesses no memory.
 const _: () = assert!(unsafe { libc::CMSG_SPACE(size_of::<c_int>() as u32) } as usize <= 32);
 const _: () = assert!(align_of::<Control>() >= align_of::<libc::cmsghdr>());
 
-/// Bytes of a control message with a word in it.
-// SAFETY: CMSG_LEN computes, and touches no memory.
+/// Bytes of a control message with one word.
+// SAFETY: CMSG_LEN only computes, and accesses no memory.
 const WORD_MESSAGE: usize = unsafe { libc::CMSG_LEN(size_of::<c_int>() as u32) } as usize;
-/// Bytes of a control message with an error in it, without the address behind that.
+/// Bytes of a control message with an error, without the address that follows it.
 // SAFETY: as above.
 const ERROR_MESSAGE: usize =
     unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) } as usize;
 
-/// Receives into the first `many` buffers, of [`LONGEST`] bytes each, in `space`. Describes in
-/// `filled` what was received, and returns the number of buffers filled. Never blocks:
+/// Receives into the first `many` buffers, of [`LONGEST`] bytes each, in `space`. Describes the
+/// received data in `filled`, and returns the number of buffers filled. Never blocks: returns
 /// [`io::ErrorKind::WouldBlock`] if there is nothing.
 ///
 /// `asks`: also returns the senders' addresses.
@@ -151,7 +151,7 @@ fn receive_one(socket: BorrowedFd<'_>, buffer: &mut [u8], asks: bool) -> io::Res
 #[inline]
 pub(super) fn receive_plain(socket: BorrowedFd<'_>, space: &mut [u8]) -> io::Result<Filled> {
     let buffer = &mut space[..LONGEST];
-    // SAFETY: the pointer and length are those of the buffer; no address is asked for.
+    // SAFETY: the pointer and length are those of the buffer; no address is requested.
     let length = retry(|| unsafe {
         libc::syscall(
             libc::SYS_recvfrom,
@@ -172,7 +172,7 @@ pub(super) fn receive_plain(socket: BorrowedFd<'_>, space: &mut [u8]) -> io::Res
     })
 }
 
-/// [`libc::recvmsg`] without being a cancellation point, which costs a tenth of the time of an
+/// Calls [`libc::recvmsg`], but not as a cancellation point, which costs a tenth of the time of an
 /// empty call in a process with several threads.
 ///
 /// # Safety
@@ -182,7 +182,7 @@ unsafe fn recvmsg(socket: c_int, header: &mut libc::msghdr, flags: c_int) -> isi
     unsafe { libc::syscall(libc::SYS_recvmsg, socket, ptr::from_mut(header), flags) as isize }
 }
 
-/// Reads from a message header what a buffer was filled with.
+/// Reads the content of a buffer from its message header.
 fn taken(header: &libc::msghdr, length: usize) -> Filled {
     let source = source(header);
     Filled {
@@ -194,7 +194,7 @@ fn taken(header: &libc::msghdr, length: usize) -> Filled {
     }
 }
 
-/// Source of a datagram, if its header has space for a [`Name`].
+/// Returns the source of a datagram, if its header has space for a [`Name`].
 fn source(header: &libc::msghdr) -> Option<(Ipv6Addr, u16)> {
     if header.msg_name.is_null() || header.msg_namelen == 0 {
         return None;
@@ -202,8 +202,8 @@ fn source(header: &libc::msghdr) -> Option<(Ipv6Addr, u16)> {
     // SAFETY: all-zero bytes are a valid address of no family.
     let mut name: libc::sockaddr_storage = unsafe { mem::zeroed() };
     let length = (header.msg_namelen as usize).min(size_of::<Name>());
-    // SAFETY: a header's name here is null or a live `Name`, of which the system has written so
-    // many bytes, and said so.
+    // SAFETY: a header's name here is null or a live `Name`, of which the system has written and
+    // reported this many bytes.
     unsafe {
         ptr::copy_nonoverlapping(header.msg_name.cast(), (&raw mut name).cast::<u8>(), length)
     };
@@ -215,7 +215,7 @@ fn source(header: &libc::msghdr) -> Option<(Ipv6Addr, u16)> {
     Some((ip, source.port()))
 }
 
-/// Size of the datagrams joined by receive offload, if any.
+/// Returns the size of the datagrams joined by receive offload, if any.
 fn offload_segment(header: &libc::msghdr) -> Option<usize> {
     // SAFETY: the system has filled the header and its control bytes, whose length it has set.
     let message = unsafe { libc::CMSG_FIRSTHDR(header) };
@@ -272,7 +272,7 @@ pub(super) fn send_segments(
     header.msg_iov = &mut vector;
     header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
-    // SAFETY: CMSG_SPACE computes, and touches no memory.
+    // SAFETY: CMSG_SPACE only computes, and accesses no memory.
     header.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as _;
     // SAFETY: the control bytes are zeroed, aligned, and larger than one message of 16 bits.
     unsafe {
@@ -311,14 +311,14 @@ pub(super) fn send_parts(
     Ok(())
 }
 
-/// A report by the network on a sent packet.
+/// The network's report on a sent packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Report {
     /// Destination of the packet.
     pub(super) to: Option<SocketAddr>,
     /// The error number.
     pub(super) errno: i32,
-    /// Who reported it, if it wasn't this host.
+    /// The reporter, if it wasn't this host.
     pub(super) from: Option<IpAddr>,
 }
 
@@ -343,7 +343,7 @@ pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = size_of_val(&control) as _;
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    // SAFETY: the header points to live locals with the lengths that it says.
+    // SAFETY: the header points to live locals and has their lengths.
     let received = retry(|| unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, flags) });
     match received {
         Ok(_) => {}
@@ -358,7 +358,7 @@ pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
     // SAFETY: the system has filled the header and its control bytes, whose length it has set.
     let mut message = unsafe { libc::CMSG_FIRSTHDR(&header) };
     while !message.is_null() {
-        // SAFETY: one of the messages within the control bytes.
+        // SAFETY: a message within the control bytes.
         let control = unsafe { message.read() };
         let is_error = matches!(
             (control.cmsg_level, control.cmsg_type),
@@ -367,8 +367,8 @@ pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
         #[allow(clippy::unnecessary_cast)] // 32 bits with musl
         let length = control.cmsg_len as usize;
         if is_error && length >= ERROR_MESSAGE {
-            // SAFETY: within the message, which is long enough for the structure that this kind
-            // begins with.
+            // SAFETY: within the message, which is long enough for the structure at the beginning
+            // of this kind.
             let data = unsafe { libc::CMSG_DATA(message) };
             // SAFETY: as above.
             let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
@@ -378,7 +378,7 @@ pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
                 // SAFETY: all-zero bytes are a valid address of no family.
                 let mut from: libc::sockaddr_storage = unsafe { mem::zeroed() };
                 let bytes = (length - ERROR_MESSAGE).min(size_of_val(&from));
-                // SAFETY: the message has at least so many bytes behind the structure, and `from`
+                // SAFETY: the message has at least this many bytes after the structure, and `from`
                 // has room for them.
                 unsafe {
                     let behind = data.add(size_of::<libc::sock_extended_err>());
@@ -393,7 +393,7 @@ pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
     Ok(Some(report))
 }
 
-/// Converts an address written by the system; `None`: not an IP address.
+/// Converts an address written by the system; returns `None` if it is not an IP address.
 fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     let pointer = ptr::from_ref(storage);
     match c_int::from(storage.ss_family) {
@@ -414,14 +414,14 @@ fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// Options of a socket that take a number.
+/// Socket options that take a number.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Number {
     /// Receive offload: joins arriving datagrams (`UDP_GRO`).
     Join,
     /// Never fragments IPv6 packets.
     DontFragmentV6,
-    /// Reports on sent packets go to the error queue.
+    /// Puts reports on sent packets into the error queue.
     ReportsV4,
     /// The same for IPv6.
     ReportsV6,
@@ -451,7 +451,7 @@ pub(super) fn set(socket: BorrowedFd<'_>, option: Number, value: c_int) -> io::R
     Ok(())
 }
 
-/// The MTU of an interface, by its name.
+/// Returns the MTU of an interface, by its name.
 pub(super) fn mtu(name: &str) -> io::Result<usize> {
     // SAFETY: all-zero bytes are a valid request.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
@@ -462,7 +462,7 @@ pub(super) fn mtu(name: &str) -> io::Result<usize> {
     usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// What `ETHTOOL_GDRVINFO` tells (`struct ethtool_drvinfo`).
+/// The result of `ETHTOOL_GDRVINFO` (`struct ethtool_drvinfo`).
 #[repr(C)]
 struct DriverInfo {
     command: u32,
@@ -470,7 +470,7 @@ struct DriverInfo {
     rest: [u8; 160],
 }
 
-/// The name of the driver of an interface.
+/// Returns the name of an interface's driver.
 pub(super) fn driver(name: &str) -> io::Result<String> {
     const GET_DRIVER_INFO: u32 = 3;
     const SIOCETHTOOL: u32 = 0x8946;
@@ -489,10 +489,10 @@ pub(super) fn driver(name: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(driver.unwrap_or_default()).into_owned())
 }
 
-/// Asks the system about an interface, by its name. `/sys` may show another network namespace.
+/// Queries the system about an interface, by its name. `/sys` may show another network namespace.
 ///
 /// # Safety
-/// The request is one of `number`'s form, but for the name.
+/// The request has the form that `number` requires, except for the name.
 unsafe fn ask(name: &str, number: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
     if name.len() >= request.ifr_name.len() {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -500,7 +500,7 @@ unsafe fn ask(name: &str, number: libc::Ioctl, request: &mut libc::ifreq) -> io:
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    // SAFETY: no pointers. Any datagram socket can be asked.
+    // SAFETY: no pointers. Any datagram socket serves for the query.
     let raw = retry(|| unsafe {
         libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) as isize
     })
@@ -510,14 +510,14 @@ unsafe fn ask(name: &str, number: libc::Ioctl, request: &mut libc::ifreq) -> io:
             libc::socket(libc::AF_INET6, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) as isize
         })
     })?;
-    // SAFETY: a new descriptor that nobody else has.
+    // SAFETY: a new descriptor that has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(raw as c_int) };
     // SAFETY: the caller's promise.
     retry(|| unsafe { libc::ioctl(socket.as_raw_fd(), number, &raw mut *request) as isize })?;
     Ok(())
 }
 
-/// The processor's time-stamp counter, if there is one that programs may read.
+/// Returns the processor's time-stamp counter, if there is one that programs may read.
 #[inline]
 pub(super) fn ticks() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]

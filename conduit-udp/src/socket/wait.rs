@@ -12,22 +12,22 @@ use rustix::event::{PollFd, PollFlags};
 #[derive(Debug)]
 pub struct Waiter {
     pub(super) descriptor: OwnedFd,
-    /// There are reports in the socket's error queue, which its owner takes with the next receive.
+    /// Whether the socket's error queue has reports; its owner takes them with the next receive.
     pub(super) reports: Arc<AtomicBool>,
 }
 
 impl Waiter {
-    /// Waits until there is something to receive or the time has passed (`None`: for ever). Returns
-    /// whether there is something. A signal ends the wait early.
+    /// Waits until there is something to receive or the timeout has passed (`None`: no timeout).
+    /// Returns whether there is something. A signal ends the wait early.
     ///
-    /// Whatever it returns, the socket's owner has to try to receive before the next wait, which
-    /// may otherwise return at once.
+    /// After any result, the socket's owner has to try to receive before the next wait, which may
+    /// otherwise return at once.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         self.wait_with(None, timeout)
     }
 
-    /// [`wait`](Self::wait) that also ends when `also` becomes readable, which doesn't count as
-    /// something to receive.
+    /// Does the same as [`wait`](Self::wait), but also ends when `also` becomes readable, which
+    /// doesn't count as something to receive.
     fn wait_with(&self, also: Option<&OwnedFd>, timeout: Option<Duration>) -> bool {
         let socket = PollFd::new(&self.descriptor, PollFlags::IN);
         let mut descriptors = [

@@ -7,8 +7,8 @@ use super::{Endpoint, IDLE, NONE};
 use crate::protocol::contract::{FragmentHandler, Nanos};
 use crate::protocol::link::UdpLink;
 
-/// The table of open links shrinks when it has more entries than this and three of four are free,
-/// and when all are free.
+/// The table of open links shrinks when it has more entries than this and three quarters of them
+/// are free, and when all are free.
 const FEW: usize = 64;
 
 impl Endpoint {
@@ -28,7 +28,7 @@ impl Endpoint {
                 let due = link.due_when_idle(now, config);
                 (link, due)
             }
-            // If it was reopened only for a probe, it can be idle again soon.
+            // A link reopened only for a probe can be made idle again soon.
             Some(idle) => (UdpLink::reopen(now, idle, config), now + config.min_timeout),
         };
         let link = Some(Box::new(link));
@@ -54,8 +54,8 @@ impl Endpoint {
         self.links.len() - self.free.len()
     }
 
-    /// Makes a link idle if it can be and has been quiet since `quiet_since`. Returns whether it
-    /// did.
+    /// Makes a link idle if its state permits and it has been quiet since `quiet_since`. Returns
+    /// whether it did.
     pub(super) fn make_idle(
         &mut self,
         now: Nanos,
@@ -94,7 +94,7 @@ impl Endpoint {
         }
     }
 
-    /// Moves open links together, so that the tables take no more memory than they need.
+    /// Moves open links together, so that the tables take no more memory than needed.
     fn compact(&mut self) {
         let mut moved = vec![NONE; self.links.len()];
         let mut links = Vec::with_capacity(2 * self.open_links());
@@ -112,8 +112,8 @@ impl Endpoint {
         self.queues.renumber(&moved);
     }
 
-    /// More links are open than should be: checks some of them in turn, and makes idle those that
-    /// have been quiet for a moment.
+    /// Handles an excess of open links: checks some of them in turn, and makes idle those that have
+    /// been quiet for a moment.
     pub(super) fn make_room(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
         let quiet_since = now.saturating_sub(self.config.min_timeout);
         for _ in 0..std::mem::take(&mut self.over_limit).min(self.links.len()) {
@@ -128,7 +128,7 @@ impl Endpoint {
         }
     }
 
-    /// Does the next step of the sweep over idle links, if it is due.
+    /// Performs the next step of the sweep over idle links, if it is due.
     pub(super) fn sweep_idle_links(&mut self, now: Nanos) {
         for _ in 0..self.idle_links.begin_step(now, &self.config) {
             let Some((peer, silence)) = self.idle_links.next(now) else {

@@ -1,4 +1,4 @@
-//! The idle links of a rank, and when each is checked.
+//! The idle links of a rank, and the schedule of their checks.
 
 use conduit_core::ni::Rank;
 use conduit_portals::compact;
@@ -7,11 +7,11 @@ use crate::protocol::config::Config;
 use crate::protocol::contract::Nanos;
 use crate::protocol::link::IdleLink;
 
-/// Steps of a sweep. A sleeping rank is woken for each step.
+/// Steps of a sweep. Each step wakes a sleeping rank.
 const SWEEP_STEPS: u64 = 16;
-/// A rank with very many idle links checks one in this time, on average.
+/// A rank with very many idle links checks one per this interval, on average.
 const MIN_INTERVAL: Nanos = 1_000_000;
-/// Idle links checked in one call, after a time without checks.
+/// Idle links checked at most in one call after a time without checks.
 const MAX_CHECKS: u64 = 256;
 
 /// The idle links of a rank, in one array without gaps.
@@ -19,18 +19,19 @@ const MAX_CHECKS: u64 = 256;
 /// Nothing is outstanding to the peer of an idle link, but a rank may wait for that peer to send
 /// something, so its death has to be detected. A sweep therefore checks all idle links in a quarter
 /// of the keep-alive time, and reopens a link for a probe if its peer has been silent for half of
-/// the keep-alive time. One timer serves all idle links. Since links come and go, each is checked
-/// at least in every second sweep, and so is probed within the keep-alive time.
+/// the keep-alive time. One timer serves all idle links. Because links come and go, a single sweep
+/// may miss one, but no two consecutive sweeps do, so every peer is probed within the keep-alive
+/// time.
 #[derive(Debug, Default)]
 pub(super) struct IdleLinks {
     entries: Vec<IdleLink>,
-    /// Entries before it have been checked in this sweep.
+    /// The entries before this index have been checked in this sweep.
     cursor: usize,
-    /// When the next check is due, if there is an entry.
+    /// When the next check is due, if there are entries.
     next_check: Nanos,
 }
 
-/// Time of a sweep over all idle links, unless there are very many.
+/// Returns the duration of a sweep over all idle links, unless there are very many.
 fn sweep_time(config: &Config) -> Nanos {
     config.keep_alive() / 4
 }
@@ -44,7 +45,7 @@ impl IdleLinks {
         self.entries.capacity() * size_of::<IdleLink>()
     }
 
-    /// When the next check is due.
+    /// Returns when the next check is due.
     pub(super) fn timeout(&self) -> Option<Nanos> {
         (!self.entries.is_empty()).then_some(self.next_check)
     }
@@ -61,20 +62,20 @@ impl IdleLinks {
         checks.min(MAX_CHECKS)
     }
 
-    /// Time between the steps of a sweep.
+    /// Returns the time between the steps of a sweep.
     fn interval(&self, config: &Config) -> Nanos {
         let checks = (self.entries.len() as u64).clamp(1, SWEEP_STEPS);
         (sweep_time(config) / checks).max(MIN_INTERVAL)
     }
 
-    /// Links to check after such an interval.
+    /// Returns the number of links to check after such an interval.
     fn checks_per(&self, interval: Nanos, config: &Config) -> u64 {
         let share = (self.entries.len() as u64 * interval).div_ceil(sweep_time(config));
         share.min(interval / MIN_INTERVAL).max(1)
     }
 
-    /// Adds a link and returns its index. If another link moves, `moved` is called with its peer
-    /// and new index.
+    /// Adds a link and returns its index. If another link moves, calls `moved` with its peer and
+    /// new index.
     pub(super) fn push(
         &mut self,
         now: Nanos,
@@ -88,7 +89,7 @@ impl IdleLinks {
         if place == 0 || next_check < self.next_check {
             self.next_check = next_check;
         }
-        // A peer that was heard just now need not be checked in this sweep.
+        // A peer that was heard from just now need not be checked in this sweep.
         if idle.silence(now) < sweep_time(config) {
             self.entries.swap(self.cursor, place);
             if self.cursor < place {
@@ -100,8 +101,8 @@ impl IdleLinks {
         place as u32
     }
 
-    /// Removes a link. For each other link that moves (at most two), `moved` is called with its
-    /// peer and new index.
+    /// Removes a link. Calls `moved` with the peer and new index of each other link that moves (at
+    /// most two).
     pub(super) fn remove(
         &mut self,
         place: u32,
@@ -116,7 +117,7 @@ impl IdleLinks {
             }
             from
         };
-        // Entries that were checked in this sweep stay before the others.
+        // Entries already checked in this sweep stay before the others.
         if hole < self.cursor {
             self.cursor -= 1;
             hole = fill(&mut self.entries, self.cursor, hole);
@@ -131,7 +132,7 @@ impl IdleLinks {
         Some(idle)
     }
 
-    /// The peer of the next link, and how long it has been silent.
+    /// Returns the peer of the next link, and how long it has been silent.
     pub(super) fn next(&mut self, now: Nanos) -> Option<(Rank, Nanos)> {
         if self.cursor >= self.entries.len() {
             self.cursor = 0;
@@ -156,20 +157,20 @@ mod tests {
     }
 
     proptest! {
-        /// Each is found at the index that was returned, and none is checked twice before all
+        /// Each link is found at the index that was returned, and none is checked twice before all
         /// others have been checked.
         #[test]
         fn each_is_checked_once_in_a_sweep(steps in prop::collection::vec((0u8..4, 0usize..100), 1..400)) {
             let config = Config::default();
             let (mut links, mut entries) = (IdleLinks::default(), BTreeMap::<Rank, u32>::new());
-            // Those that have not been checked since the sweep began.
+            // The links not checked since the sweep began.
             let (mut waiting, mut peers) = (Vec::new(), 0..);
             for (what, which) in steps {
                 match what {
                     0 | 1 => {
                         let peer = peers.next().unwrap_or(0);
-                        // If it was heard long ago it is due in this sweep, if just now in the next
-                        // one.
+                        // A peer heard from long ago is due in this sweep, one heard from just now
+                        // in the next.
                         let now = if which % 2 == 0 { TIME } else { TIME + config.dead_time };
                         let place = links.push(now, idle_link(peer), &config, |peer, place| {
                             entries.insert(peer, place);
@@ -196,7 +197,7 @@ mod tests {
                         prop_assert_eq!(checked.is_none(), entries.is_empty());
                         if let Some((peer, silence)) = checked {
                             prop_assert_eq!(silence, 5 << 20);
-                            prop_assert!(waiting.contains(&peer), "{} is checked again, {:?} wait", peer, waiting);
+                            prop_assert!(waiting.contains(&peer), "{} was checked again before {:?}", peer, waiting);
                             waiting.retain(|&other| other != peer);
                         }
                     }

@@ -26,13 +26,12 @@ use senders::Senders;
 const NONE: u32 = u32::MAX;
 /// The peer has failed, or, in an open network, there is no session with it.
 const FAILED: u32 = u32::MAX - 1;
-/// Flag of an idle link, whose index it is combined with. Smaller numbers are indices of open
-/// links.
+/// Flag of an idle link, combined with its index. Smaller numbers are indices of open links.
 const IDLE: u32 = 1 << 31;
 
 /// The reliability protocol of one rank, for all its peers.
 ///
-/// It makes no system calls, reads no clock, and takes memory only for links and what is
+/// It makes no system calls, reads no clock, and takes memory only for links and the data
 /// outstanding on them. Its driver
 ///
 /// * passes each received packet to [`receive`](Self::receive);
@@ -40,36 +39,38 @@ const IDLE: u32 = 1 << 31;
 /// * after either, and after [`send`](Self::send), calls [`transmit`](Self::transmit) until it
 ///   returns `None`.
 ///
-/// All times are those of one monotonic clock of the driver.
+/// All times must come from one monotonic clock of the driver.
 #[derive(Debug)]
 pub struct Endpoint {
     config: Config,
     geometry: Geometry,
-    /// By rank: the index of its link, with [`IDLE`] if that is idle; or [`NONE`] or [`FAILED`].
+    /// By rank: the index of its link, with [`IDLE`] if the link is idle; or [`NONE`] or
+    /// [`FAILED`].
     peers: Vec<u32>,
     links: Vec<Option<Box<UdpLink>>>,
     free: Vec<u32>,
     idle_links: IdleLinks,
-    /// Open links to check because too many are open, and the last one checked (a clock hand).
+    /// The number of links to check because too many are open, and the last link checked (a clock
+    /// hand).
     over_limit: usize,
     hand: usize,
     timers: Timers,
     queues: Queues,
-    /// Bursts with segments since the last one of acknowledgements alone.
+    /// Bursts with segments since the last burst of acknowledgements alone.
     bursts: u32,
     senders: Senders,
     budget: Budget,
-    /// Counters of links that are gone, and of packets that belong to none.
+    /// Counters of links that are gone, and of packets without a link.
     gone: Counters,
-    /// Peers that have failed since [`take_failed`](Endpoint::take_failed) returned them.
+    /// Failed peers that [`take_failed`](Endpoint::take_failed) has not returned yet.
     failed: Vec<Rank>,
-    /// The latest time, and the first after the last long pause.
+    /// The latest time, and the time at which the last long pause ended.
     now: Nanos,
     resumed: Nanos,
 }
 
 impl Endpoint {
-    /// An endpoint without links. Limits outside of their bounds are clamped.
+    /// Creates an endpoint without links. Limits outside of their bounds are clamped.
     pub fn new(config: Config) -> Self {
         let config = config.bounded();
         Self {
@@ -97,15 +98,15 @@ impl Endpoint {
         }
     }
 
-    /// The limits in force.
+    /// Returns the limits in force.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Queues a fragment for a peer. Opens a link to it if there is none or it is idle.
+    /// Queues a fragment for a peer. Opens or reopens the link if it is closed or idle.
     ///
     /// # Errors
-    /// [`Refused`]: nothing has happened.
+    /// [`Refused`]: the fragment was not queued.
     pub fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
         self.advance(now);
         let index = match self.peers.get(peer as usize) {
@@ -126,8 +127,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Abandons the fragments to a peer whose bytes the fragment handler keeps: they are not read
-    /// again, those that have not arrived never will, and more are refused as if there were no
+    /// Abandons the fragments to a peer whose bytes the fragment handler keeps: their bytes are not
+    /// read again, undelivered ones never arrive, and further ones are refused as if there were no
     /// room. Tiny fragments are still sent.
     pub fn abandon(&mut self, peer: Rank) {
         let index = self.peers.get(peer as usize).copied().unwrap_or(NONE);
@@ -137,8 +138,8 @@ impl Endpoint {
         }
     }
 
-    /// When [`on_timeout`](Self::on_timeout) has to be called; `None`: not before something else
-    /// happens.
+    /// Returns when [`on_timeout`](Self::on_timeout) has to be called; `None`: not before something
+    /// else happens.
     pub fn timeout(&self) -> Option<Nanos> {
         match (self.timers.first(), self.idle_links.timeout()) {
             (Some(link), Some(idle)) => Some(link.min(idle)),
@@ -170,13 +171,13 @@ impl Endpoint {
         }
     }
 
-    /// Counters of all links together.
+    /// Returns the sum of all links' counters.
     pub fn counters(&self) -> Counters {
         let links = self.links.iter().flatten().map(|link| link.counters);
         links.chain([self.gone]).sum()
     }
 
-    /// Status of the link to a peer, if there is one.
+    /// Returns the status of the link to a peer, if there is one.
     pub fn link(&self, peer: Rank) -> Option<LinkStatus> {
         let index = *self.peers.get(peer as usize)?;
         if let Some(idle) = self.idle_links.get(index ^ IDLE) {
@@ -192,13 +193,13 @@ impl Endpoint {
             .map(|link| link.status())
     }
 
-    /// Whether everything that was sent to a peer is acknowledged.
+    /// Returns whether everything sent to a peer is acknowledged.
     pub fn is_flushed(&self, peer: Rank) -> bool {
         self.open_link(peer).is_none_or(UdpLink::is_flushed)
     }
 
-    /// A measure of what is not: segments, and bytes of fragments that are not in segments. It
-    /// decreases as the peer acknowledges.
+    /// Returns a measure of the unacknowledged data: segments, plus bytes of fragments that are not
+    /// in segments. It decreases as the peer acknowledges.
     pub fn outstanding(&self, peer: Rank) -> usize {
         self.open_link(peer).map_or(0, UdpLink::unacknowledged)
     }
@@ -209,12 +210,12 @@ impl Endpoint {
         self.links.get(index as usize)?.as_deref()
     }
 
-    /// Whether a peer has failed.
+    /// Returns whether a peer has failed.
     pub fn has_failed(&self, peer: Rank) -> bool {
         self.peers.get(peer as usize) == Some(&FAILED)
     }
 
-    /// Bytes of memory, all in all.
+    /// Returns the total memory used, in bytes.
     pub fn memory(&self) -> usize {
         let links: usize = self.links.iter().flatten().map(|link| link.memory()).sum();
         links
@@ -227,7 +228,7 @@ impl Endpoint {
             + size_of::<Self>()
     }
 
-    /// Advances the time. After a pause (this rank was stopped) the silence of peers during it
+    /// Advances the time. If this rank was stopped for long, the peers' silence during the pause
     /// doesn't count.
     fn advance(&mut self, now: Nanos) {
         if now.saturating_sub(self.now) > self.config.dead_time / 2 {
@@ -260,7 +261,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Gives up a peer, and releases all that its link holds.
+    /// Gives up a peer, and releases everything that its link holds.
     fn fail(&mut self, index: u32, failure: Failure, handler: &mut impl FragmentHandler) {
         if let Some(link) = self.links[index as usize].take() {
             link.release(&mut self.budget);
@@ -273,7 +274,7 @@ impl Endpoint {
         }
     }
 
-    /// Enters the link into the queues of what it has to send, and schedules its timer.
+    /// Enters the link into the queues of the packets that it has to send, and schedules its timer.
     fn enqueue(&mut self, now: Nanos, index: u32) {
         let Some(link) = self.links[index as usize].as_deref_mut() else {
             return;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::protocol::link::UdpLink;
 
-/// What a link is queued for, in order of priority.
+/// The reasons to queue a link, in order of priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Queue {
@@ -14,20 +14,20 @@ pub(super) enum Queue {
     Commands,
     /// Retransmissions, and the data channel.
     Data,
-    /// Acknowledgements in packets of their own.
+    /// Acknowledgements in separate packets.
     Acks,
-    /// The fragment handler had no room, and is to be asked again.
+    /// The fragment handler had no room and has to be asked again.
     Refused,
-    /// The peer was given no credits, and is to be notified when there are some.
+    /// The peer was given no credits, and is to be notified once there are some.
     Starved,
 }
 
-/// A FIFO queue for each kind. A link is at most once in each.
+/// A FIFO queue for each kind. A link is in each queue at most once.
 #[derive(Debug, Default)]
 pub(super) struct Queues([VecDeque<u32>; 6]);
 
 impl Queues {
-    /// Enters a link, if it is not in this queue.
+    /// Enters a link, unless it is already in this queue.
     pub(super) fn enter(&mut self, kind: Queue, index: u32, link: &mut UdpLink) {
         let bit = 1 << kind as u8;
         if link.queued & bit == 0 {
@@ -44,8 +44,8 @@ impl Queues {
     ) -> Option<(u32, &'l mut UdpLink)> {
         let bit = 1 << kind as u8;
         let queue = &mut self.0[kind as usize];
-        // A link that is gone leaves its index in the queue, which may now be that of a link that
-        // is not queued.
+        // A link that is gone leaves its index in the queue. A new link may have that index without
+        // being queued.
         while let Some(index) = queue.pop_front() {
             if links[index as usize]
                 .as_ref()
@@ -59,7 +59,7 @@ impl Queues {
         None
     }
 
-    /// Links have new indices: `moved` has the new one by the old one.
+    /// Renumbers the links: `moved` has the new index at the old one.
     pub(super) fn renumber(&mut self, moved: &[u32]) {
         for queue in &mut self.0 {
             let new = queue.iter().filter_map(|&old| {
@@ -70,17 +70,17 @@ impl Queues {
         }
     }
 
-    /// Whether all queues are empty.
+    /// Returns whether all queues are empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0.iter().all(VecDeque::is_empty)
     }
 
-    /// Length of a queue.
+    /// Returns the length of a queue.
     pub(super) fn length(&self, kind: Queue) -> usize {
         self.0[kind as usize].len()
     }
 
-    /// Bytes of memory.
+    /// Returns the memory used, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.0
             .iter()

@@ -6,12 +6,12 @@ use super::{Endpoint, FAILED, IDLE};
 use crate::protocol::contract::{Failure, FragmentHandler, Nanos, Seal, TAG};
 use crate::protocol::packet::{HEADER, Header};
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// It was accepted as this peer's.
+    /// It was accepted as a packet of this peer.
     Taken(Rank),
-    /// Only a counter has changed.
+    /// It was dropped; only a counter has changed.
     Dropped(Dropped),
 }
 
@@ -29,22 +29,23 @@ pub enum Dropped {
 }
 
 impl Endpoint {
-    /// Bytes of the packet that begins with these bytes, for a driver that receives several packets
-    /// of one length joined. The length is not authenticated; if it is wrong, the packets cut by it
-    /// don't open.
+    /// Returns the length in bytes of the packet that begins with these bytes, for a driver that
+    /// receives several packets of one length joined. The length is not authenticated; if it is
+    /// wrong, the packets cut by it don't open.
     #[inline]
     pub fn length_of(begin: &[u8]) -> Option<usize> {
         Header::length(begin)
     }
 
-    /// The rank that a packet names as its sender, without a check of the tag. `None`: malformed.
+    /// Returns the rank that a packet names as its sender, without checking the tag. `None`:
+    /// malformed.
     #[inline]
     pub fn sender_of(packet: &[u8]) -> Option<Rank> {
         Some(Header::read(packet)?.sender)
     }
 
-    /// Handles a received datagram. Unless its tag is valid only a counter changes, whatever its
-    /// bytes are.
+    /// Handles a received datagram. Only a counter changes unless the tag is valid, whatever the
+    /// datagram contains.
     pub fn receive(
         &mut self,
         now: Nanos,

@@ -1,4 +1,4 @@
-//! The number of peers that send to this rank at present, which share its buffers.
+//! Counts the peers that are sending to this rank and share its buffers.
 
 use crate::protocol::contract::Nanos;
 
@@ -27,7 +27,7 @@ impl Default for Senders {
 }
 
 impl Senders {
-    /// A segment was received on a link whose last one came in `period`.
+    /// Records a segment received on a link whose previous one arrived in `period`.
     pub(super) fn note(&mut self, now: Nanos, period: &mut u32) {
         self.roll_over(now);
         if *period != self.period {
@@ -36,7 +36,7 @@ impl Senders {
         }
     }
 
-    /// Peers that send at present, at least 1.
+    /// Returns the number of peers that are sending, at least 1.
     pub(super) fn count(&mut self, now: Nanos) -> u32 {
         self.roll_over(now);
         self.now.max(self.before).max(1)

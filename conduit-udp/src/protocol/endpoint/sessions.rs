@@ -6,8 +6,8 @@ use super::{Endpoint, FAILED, IDLE, NONE};
 use crate::protocol::contract::Nanos;
 
 impl Endpoint {
-    /// Sets the number of peers. Further ones have no [session](Self::begin); those that are cut
-    /// off must not have one.
+    /// Sets the number of peers. New peers have no [session](Self::begin); removed peers must not
+    /// have one.
     pub fn set_size(&mut self, size: u32) {
         debug_assert!(
             self.peers
@@ -26,8 +26,8 @@ impl Endpoint {
         self.peers.resize(size, FAILED);
     }
 
-    /// A session with a peer begins, with a new link. The peer has just answered. Until then
-    /// nothing can be sent to it, and what comes from it is dropped.
+    /// Begins a session with a peer, on a new link. The peer has just answered. Before that,
+    /// nothing can be sent to the peer, and its packets are dropped.
     pub fn begin(&mut self, now: Nanos, peer: Rank) {
         if self.peers.get(peer as usize).is_none() {
             return;
@@ -41,8 +41,8 @@ impl Endpoint {
         }
     }
 
-    /// The session with a peer ends: its link, if there is one, is released with all that it holds,
-    /// and the fragment handler's bytes are not read any more.
+    /// Ends the session with a peer: releases its link, if there is one, with everything that it
+    /// holds. The fragment handler's bytes are not read any more.
     pub fn end(&mut self, peer: Rank) {
         let Some(&at) = self.peers.get(peer as usize) else {
             return;
@@ -64,7 +64,7 @@ impl Endpoint {
         self.compact_if_sparse();
     }
 
-    /// The next peer that has failed and was not returned yet.
+    /// Returns the next failed peer that was not returned yet.
     pub fn take_failed(&mut self) -> Option<Rank> {
         self.failed.pop()
     }

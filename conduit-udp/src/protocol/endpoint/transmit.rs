@@ -1,4 +1,4 @@
-//! Sending packets: which link sends next.
+//! Sending packets: decides which link sends next.
 
 use super::Endpoint;
 use super::queues::Queue;
@@ -6,24 +6,24 @@ use crate::protocol::config::MAX_WINDOW;
 use crate::protocol::contract::{Failure, FragmentHandler, Nanos, Seal, Transmit};
 use crate::protocol::link::Burst;
 
-/// After so many bursts with segments, one of acknowledgements alone goes first.
+/// After this many bursts with segments, a burst of acknowledgements alone goes first.
 const MANY: u32 = 16;
 
 impl Endpoint {
-    /// Whether [`transmit`](Self::transmit) has nothing to do until something is sent, received or
-    /// due.
+    /// Returns whether [`transmit`](Self::transmit) has nothing to do until something is sent,
+    /// received or due.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.queues.is_empty()
     }
 
-    /// Writes the next packets to be sent, for one peer, to the beginning of `buffer`; to be called
-    /// until it returns `None`. The buffer has at least [`Config::packet`](super::Config::packet)
+    /// Writes the next packets to send, for one peer, to the beginning of `buffer`; call it until
+    /// it returns `None`. The buffer must have at least [`Config::packet`](super::Config::packet)
     /// bytes; 64 KiB allow the largest bursts.
     ///
-    /// In this order: probes and tiny fragments of all links; retransmissions and the data channel,
-    /// round robin; acknowledgements in packets of their own (under constant load one of these goes
-    /// before more data now and then).
+    /// The order is: probes and tiny fragments of all links; retransmissions and the data channel,
+    /// round robin; acknowledgements in separate packets (under constant load one of these
+    /// occasionally goes before more data).
     pub fn transmit<'u>(
         &mut self,
         now: Nanos,
@@ -32,7 +32,7 @@ impl Endpoint {
         handler: &'u mut impl FragmentHandler,
     ) -> Option<Transmit<'u>> {
         if buffer.len() < self.config.packet {
-            debug_assert!(false, "the buffer holds no packet");
+            debug_assert!(false, "the buffer is too small for a packet");
             return None;
         }
         self.advance(now);
@@ -104,22 +104,23 @@ impl Endpoint {
         None
     }
 
-    /// Credits for a peer: segments that it may have outstanding, its share of the buffers.
+    /// Returns the credits for a peer: the segments that it may have outstanding, its share of the
+    /// buffers.
     fn credits(&mut self, now: Nanos, room: usize) -> u16 {
         let share = room.min(self.config.socket_buffer) / self.senders.count(now) as usize;
         let least = usize::from(room >= self.config.packet);
         (share / self.config.packet).clamp(least, MAX_WINDOW as usize) as u16
     }
 
-    /// Notifies peers that were given no credits, once there are some.
+    /// Notifies the peers without credits once there are some.
     fn notify_starved(&mut self, now: Nanos, credits: u16) {
         if credits == 0 {
             return;
         }
         while let Some((index, link)) = self.queues.next(Queue::Starved, &mut self.links) {
             if link.advertised_credits == 0 {
-                // Credits are set now; if the packet is lost, the reply to the peer's probe repeats
-                // them.
+                // Credits are granted now; if the packet is lost, the reply to the peer's probe
+                // repeats them.
                 link.advertised_credits = credits;
                 link.ack_state.request_immediate();
                 self.enqueue(now, index);

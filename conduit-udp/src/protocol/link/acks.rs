@@ -9,18 +9,18 @@ use crate::protocol::packet::{
 };
 use crate::protocol::sequence;
 
-/// Acknowledgements that were written to a packet.
+/// Acknowledgements written to a packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Written {
     pub(super) length: usize,
     pub(super) flags: u8,
     credits: u16,
-    /// They cover all that was received.
+    /// Whether they cover everything received.
     is_complete: bool,
 }
 
 impl UdpLink {
-    /// Sends an acknowledgement in a packet of its own, if it is still due.
+    /// Sends an acknowledgement in a separate packet, if it is still due.
     pub(crate) fn send_acks<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
         let now = burst.now;
         if !self.ack_state.is_due(now) {
@@ -43,7 +43,7 @@ impl UdpLink {
         burst.finish(self, config, PacketKind::Nothing, acks.flags, acks.length);
     }
 
-    /// Acknowledgements were sent with a segment.
+    /// Records that acknowledgements were sent with a segment.
     pub(super) fn on_acks_sent(&mut self, acks: Written) {
         if acks.flags != 0 {
             self.advertised_credits = acks.credits;

@@ -4,18 +4,18 @@ use std::collections::VecDeque;
 
 use crate::protocol::packet::Data;
 
-/// A fragment that has begun: the fragment handler has a destination for it.
+/// A fragment that has begun: the fragment handler has provided its destination.
 #[derive(Debug)]
 struct Begun {
-    /// Sequence number of the first of its segments.
+    /// Sequence number of its first segment.
     first: u64,
-    /// Sequence number of the last.
+    /// Sequence number of its last segment.
     last: u64,
     place: u64,
     length: u32,
     /// Bytes in its first segment.
     front: u32,
-    /// Bytes in each of the others except the last.
+    /// Bytes in each later segment except the last.
     chunk: u32,
 }
 
@@ -33,12 +33,13 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// The segment after the last one of all fragments that have begun; if none has, `delivered`.
+    /// Returns the segment after the last one of all fragments that have begun, or `delivered` if
+    /// none has.
     pub(crate) fn frontier(&self, delivered: u64) -> u64 {
         self.begun.back().map_or(delivered, |begun| begun.last + 1)
     }
 
-    /// A fragment begins with the segment `first`, which has `front` of its bytes.
+    /// Begins a fragment with segment `first`, which has `front` of its bytes.
     pub(crate) fn begin(&mut self, first: u64, place: u64, length: u32, chunk: u16, front: usize) {
         let (front, chunk) = (front as u32, u32::from(chunk));
         let last = first + u64::from((length - front).div_ceil(chunk));
@@ -52,14 +53,14 @@ impl Assembly {
         });
     }
 
-    /// Destination of the segment with this number. `None`: its fragment has not begun. `Err`: a
-    /// protocol error, because another segment belongs there.
+    /// Returns the destination of the segment with this number. `None`: its fragment has not begun.
+    /// `Err`: a protocol error, because another segment belongs there.
     pub(crate) fn target(
         &self,
         sequence: u64,
         segment: Data<'_>,
     ) -> Result<Option<Target>, &'static str> {
-        // Usually the newest.
+        // Usually the newest fragment.
         let Some(begun) = self
             .begun
             .iter()
@@ -72,7 +73,7 @@ impl Assembly {
             return Ok(None);
         }
         let Data::Chunk(bytes) = segment else {
-            return Err("a fragment begins inside of another");
+            return Err("a fragment that begins inside another");
         };
         if sequence == begun.first {
             return Err("a chunk where its fragment begins");
@@ -88,8 +89,8 @@ impl Assembly {
         }))
     }
 
-    /// All segments up to `sequence` are delivered. Returns the token of the fragment that ends
-    /// with it.
+    /// Records that all segments up to `sequence` are delivered. Returns the token of the fragment
+    /// that ends with it.
     pub(crate) fn ends(&mut self, sequence: u64) -> Option<u64> {
         if self.begun.front()?.last != sequence {
             return None;
@@ -97,7 +98,7 @@ impl Assembly {
         self.begun.pop_front().map(|begun| begun.place)
     }
 
-    /// Whether no fragment is incomplete.
+    /// Returns whether no fragment is incomplete.
     pub(crate) fn is_empty(&self) -> bool {
         self.begun.is_empty()
     }
@@ -109,7 +110,7 @@ impl Assembly {
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the memory used, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.begun.capacity() * size_of::<Begun>()
     }

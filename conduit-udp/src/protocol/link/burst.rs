@@ -1,4 +1,4 @@
-//! Bursts: packets for one peer that are passed to the system in one call.
+//! Bursts: packets for one peer that one system call sends.
 
 use super::UdpLink;
 use crate::protocol::config::Config;
@@ -20,11 +20,11 @@ pub(crate) struct Burst<'b, 's, S> {
     filled: usize,
     pub(super) segment: usize,
     pub(super) packets: usize,
-    /// If the one packet's payload is not in the buffer: its source.
+    /// Source of the payload that is not in the buffer, if the burst has such a packet.
     zero_copy: Option<ZeroCopySource>,
 }
 
-/// Where the fragment handler keeps the payload of a packet that is sent without a copy.
+/// Location of a payload that the fragment handler keeps and that is sent without a copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ZeroCopySource {
     pub(super) token: u64,
@@ -42,7 +42,7 @@ impl ZeroCopySource {
         handler: &'u impl FragmentHandler,
     ) -> Transmit<'u> {
         let bytes = handler.source(packet.peer, self.token, self.offset, self.length);
-        debug_assert!(bytes.is_some(), "they were there for the tag");
+        debug_assert!(bytes.is_some(), "the bytes were available for the tag");
         Transmit {
             peer: packet.peer,
             length: packet.length,
@@ -68,17 +68,17 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
         }
     }
 
-    /// Bytes of the packets, with the payload that is not in the buffer.
+    /// Returns the bytes of the packets, including a payload that is not in the buffer.
     pub(super) fn bytes(&self) -> usize {
         self.filled + self.zero_copy.map_or(0, |source| source.length)
     }
 
-    /// The source of the payload that is not in the buffer, if any.
+    /// Returns the source of the payload that is not in the buffer, if any.
     pub(crate) fn zero_copy(&self) -> Option<ZeroCopySource> {
         self.zero_copy
     }
 
-    /// The packets, if there are any.
+    /// Returns the packets, if there are any.
     pub(crate) fn transmit(&self, link: &UdpLink) -> Option<Transmit<'static>> {
         (self.packets > 0).then_some(Transmit {
             peer: link.peer,
@@ -88,20 +88,21 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
         })
     }
 
-    /// Whether a packet of `size` bytes may be appended.
+    /// Returns whether a packet of `size` bytes may be appended.
     pub(super) fn admits(&self, size: usize) -> bool {
         self.filled + size <= self.buffer.len()
             && (self.packets == 0 || (self.packets < MAX_PACKETS && size <= self.segment))
     }
 
-    /// Space for the next packet's body.
+    /// Returns space for the next packet's body.
     pub(super) fn body(&mut self) -> &mut [u8] {
         &mut self.buffer[self.filled + HEADER..]
     }
 
     /// Finishes a packet whose payload `bytes` stays in the fragment handler's memory: `body` bytes
     /// have been written before it, and the tag follows these in the buffer. It is the only packet
-    /// of the burst. `false`: the seal can't seal this packet in parts, and nothing has happened.
+    /// of the burst. Returns `false`, without any effect, if the seal can't seal this packet in
+    /// parts.
     pub(super) fn finish_zero_copy(
         &mut self,
         link: &mut UdpLink,

@@ -1,4 +1,4 @@
-//! Tiny fragments of a link that are not acknowledged: not yet in a bundle, or in one.
+//! A link's unacknowledged tiny fragments, in a bundle or not yet in one.
 
 use crate::protocol::bundle::ENTRY;
 
@@ -6,21 +6,22 @@ use crate::protocol::bundle::ENTRY;
 const FIRST_SIZE: usize = 1024;
 
 /// A ring of bytes that grows by doubling. Its entries have the wire format, so a bundle is a range
-/// of it.
+/// of the ring.
 ///
 /// Positions count bytes since the link began, modulo 2^32.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
     bytes: Box<[u8]>,
-    /// Everything before is acknowledged.
+    /// Everything before this position is acknowledged.
     head: u32,
-    /// Everything before is in bundles.
+    /// Everything before this position is in bundles.
     bundled: u32,
     tail: u32,
 }
 
 impl Commands {
-    /// Whether another fragment of `length` bytes would fit into `limit` bytes, a power of two.
+    /// Returns whether another fragment of `length` bytes would fit into `limit` bytes, a power of
+    /// two.
     pub(crate) fn fits(&self, length: usize, limit: usize) -> bool {
         self.held() + ENTRY + length <= limit
     }
@@ -39,12 +40,12 @@ impl Commands {
         }
     }
 
-    /// Bytes that are not in bundles.
+    /// Returns how many bytes are not in bundles.
     pub(crate) fn waiting(&self) -> usize {
         self.tail.wrapping_sub(self.bundled) as usize
     }
 
-    /// Bytes held.
+    /// Returns how many bytes are held.
     pub(crate) fn held(&self) -> usize {
         self.tail.wrapping_sub(self.head) as usize
     }
@@ -81,7 +82,7 @@ impl Commands {
         second.copy_from_slice(&self.bytes[..second.len()]);
     }
 
-    /// Everything before `position` is acknowledged.
+    /// Frees everything before `position`, which is acknowledged.
     pub(crate) fn release(&mut self, position: u32) {
         debug_assert!(position.wrapping_sub(self.head) as usize <= self.held());
         self.head = position;
@@ -94,12 +95,12 @@ impl Commands {
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the memory used, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Bytes of the entry at `position`.
+    /// Returns the length in bytes of the entry at `position`.
     fn entry(&self, position: u32) -> usize {
         let byte = |ahead: u32| self.bytes[self.index(position.wrapping_add(ahead))];
         ENTRY + usize::from(byte(0)) + usize::from(u16::from_le_bytes([byte(1), byte(2)]))

@@ -1,18 +1,18 @@
-//! An idle link: what has to be kept of a link on which nothing happens.
+//! Idle links: the state that has to be kept of a link without activity.
 //!
-//! A link can be made *idle* when neither side of it has anything to do: all that was sent is
-//! acknowledged, all that came is delivered and acknowledged, and nothing is queued, awaited or
-//! unanswered. Then two sequence numbers are the whole state of each channel. The link is reopened
-//! when something is sent, or when a packet with a valid tag arrives, and goes on with the next
+//! A link can be made *idle* when neither side has anything to do: everything sent is acknowledged,
+//! everything received is delivered and acknowledged, and nothing is queued, awaited or unanswered.
+//! Then two sequence numbers are the whole state of each channel. The link is reopened when
+//! something is sent, or when a packet with a valid tag arrives, and continues with the next
 //! numbers. The peer doesn't notice, whether its own side is idle or not.
 //!
-//! * A segment that arrives again, because its acknowledgement was lost or the network duplicated
+//! - A segment that arrives again, because its acknowledgement was lost or the network duplicated
 //!   it, is older than the next number of its channel: it reopens the link, is acknowledged again,
 //!   and is not delivered.
-//! * Of the replay window only its end is kept: a packet with a lower number may be a duplicate and
-//!   is dropped. If it was merely late it is lost by this; its sender sends the segment again under
-//!   a new packet number.
-//! * Packet numbers go on, so no nonce of the seal is reused.
+//! - Of the replay window only the end is kept: a packet with a lower number may be a duplicate and
+//!   is dropped. If it was merely late, its sender sends the segment again under a new packet
+//!   number.
+//! - Packet numbers continue, so no nonce of the seal is reused.
 
 use conduit_core::ni::Rank;
 
@@ -30,7 +30,7 @@ const MTU_VALIDATED: u32 = 1;
 /// The peer has ever answered.
 const ANSWERED: u32 = 2;
 
-/// What is kept of an idle link.
+/// The state kept of an idle link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IdleLink {
     /// The number of the next packet.
@@ -42,41 +42,41 @@ pub(crate) struct IdleLink {
     /// The next sequence number to be received, by channel.
     came: [u64; 2],
     pub(crate) peer: Rank,
-    /// Smoothed round trip, at most four seconds; 0 before the first.
+    /// Smoothed RTT, at most four seconds; 0 before the first sample.
     smoothed: u32,
-    /// Its variation; the two lowest bits are [`MTU_VALIDATED`] and [`ANSWERED`].
+    /// RTT variation; the two lowest bits are [`MTU_VALIDATED`] and [`ANSWERED`].
     variation: u32,
-    /// When the last packet came, in units of 2^20 nanoseconds, modulo 2^32.
+    /// When the last packet was received, in units of 2^20 nanoseconds, modulo 2^32.
     heard: u32,
 }
 
-// What `docs/udp.md` says of memory.
+// `docs/udp.md` states this size.
 const _: () = assert!(size_of::<IdleLink>() == 64);
 
-/// In the unit of [`IdleLink::heard`].
+/// Converts a time to the unit of [`IdleLink::heard`].
 fn coarse(time: Nanos) -> u32 {
     (time >> 20) as u32
 }
 
-/// At most what 32 bits hold.
+/// Converts a time to 32 bits, saturating.
 fn saturated(time: Nanos) -> u32 {
     u32::try_from(time).unwrap_or(u32::MAX)
 }
 
 impl IdleLink {
-    /// Whether a packet with this number is not a replay.
+    /// Returns whether a packet with this number is not a replay.
     pub(crate) fn is_new(&self, number: u64) -> bool {
         number >= self.replay_end && number != u64::MAX
     }
 
-    /// About how long ago the last packet came.
+    /// Returns about how long ago the last packet was received.
     pub(crate) fn silence(&self, now: Nanos) -> Nanos {
         u64::from(coarse(now).wrapping_sub(self.heard)) << 20
     }
 }
 
 impl UdpLink {
-    /// Whether [`IdleLink`] keeps all of this link's state.
+    /// Returns whether [`IdleLink`] can keep all of this link's state.
     pub(crate) fn can_be_idle(&self) -> bool {
         self.queued == 0
             && self.is_flushed()
@@ -91,7 +91,8 @@ impl UdpLink {
             && self.liveness.is_quiet()
     }
 
-    /// When the link is to be made idle, or checked again because it could not be; `None`: never.
+    /// Returns when the link is to be made idle, or checked again because it could not be; `None`:
+    /// never.
     pub(crate) fn idle_at(&self, now: Nanos, config: &Config) -> Option<Nanos> {
         if config.idle_time == 0 {
             return None;
@@ -100,20 +101,21 @@ impl UdpLink {
         Some(if self.can_be_idle() {
             quiet
         } else {
-            // The longer it has waited for something else, the more rarely it is checked.
+            // A link that has waited longer for something else is checked less often.
             let waited = now.saturating_sub(self.active_at) / 2;
             quiet.max(now + waited.max(config.idle_time / 4).max(config.min_timeout))
         })
     }
 
-    /// When the link is due if nothing happens on it.
+    /// Returns when the link is due if nothing happens on it.
     pub(crate) fn due_when_idle(&self, now: Nanos, config: &Config) -> Nanos {
         let alive = now + config.keep_alive();
         self.idle_at(now, config)
             .map_or(alive, |idle| idle.min(alive))
     }
 
-    /// What is kept of it. Its caller has seen that it [can be idle](Self::can_be_idle).
+    /// Returns the state to keep. The caller has checked that the link [can be
+    /// idle](Self::can_be_idle).
     pub(crate) fn to_idle(&self) -> IdleLink {
         debug_assert!(self.can_be_idle());
         let mut flags = 0;
@@ -141,7 +143,7 @@ impl UdpLink {
         }
     }
 
-    /// Reopens an idle link. Until something happens on it, it may be made idle again at once.
+    /// Reopens an idle link. It may be made idle again at once, until something happens on it.
     pub(crate) fn reopen(now: Nanos, idle: &IdleLink, config: &Config) -> Self {
         let flag = |flag| idle.variation & flag != 0;
         let mut link = Self::new(now, idle.peer, config);

@@ -1,5 +1,5 @@
-//! The receiver's side of a channel: which segments have been received, and the buffer of those
-//! that arrived out of order.
+//! The receiver's side of a channel: which segments have been received, and the buffer of
+//! out-of-order segments.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use crate::protocol::config::MAX_WINDOW;
 use crate::protocol::packet::{MAX_WORDS, PacketKind};
 
 const WORDS: usize = MAX_WINDOW as usize / 64;
-/// Bytes of memory that a buffered segment takes besides its own, roughly.
+/// Approximate overhead of a buffered segment, in bytes.
 const KEEPING: usize = 64;
 
-/// What a segment is, by its sequence number.
+/// The class of a received segment, by its sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// The first missing one.
+    /// The first missing segment.
     Next,
     /// A segment behind a gap.
     Early,
-    /// It was received before.
+    /// A segment received before.
     Duplicate,
-    /// Beyond the window.
+    /// A segment beyond the window.
     Outside,
 }
 
-/// Limits of the bytes of buffered segments.
+/// Limits on the bytes of buffered segments.
 #[derive(Debug)]
 pub(crate) struct Budget {
     /// Bytes of all links.
@@ -33,7 +33,7 @@ pub(crate) struct Budget {
     pub(crate) link_limit: usize,
 }
 
-/// A buffered segment: its kind, and what follows its number.
+/// A buffered segment: its kind, and the bytes after its number.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) kind: PacketKind,
@@ -45,13 +45,13 @@ pub(crate) struct Kept {
 pub(crate) struct Inbound {
     /// The channel's first sequence number.
     first: u64,
-    /// All before are received.
+    /// All before this one are received.
     next: u64,
-    /// All before are delivered.
+    /// All before this one are delivered.
     delivered: u64,
-    /// One more than the highest received.
+    /// One more than the highest one received.
     end: u64,
-    /// Bitmap of those received, from `next` on, by number modulo the window; allocated when
+    /// Bitmap of the segments received, from `next` on, by number modulo the window; allocated when
     /// needed.
     came: Option<Box<[u64; WORDS]>>,
     kept: BTreeMap<u64, Kept>,
@@ -71,7 +71,7 @@ impl Inbound {
         }
     }
 
-    /// A channel on which all before `next` are received and delivered.
+    /// Creates a channel on which all segments before `next` are received and delivered.
     pub(crate) fn resumed(first: u64, next: u64) -> Self {
         Self {
             first,
@@ -79,32 +79,32 @@ impl Inbound {
         }
     }
 
-    /// Whether there are no gaps and everything received is delivered.
+    /// Returns whether there are no gaps and everything received is delivered.
     pub(crate) fn is_settled(&self) -> bool {
         !self.has_gaps() && !self.is_behind() && self.kept.is_empty()
     }
 
-    /// The first segment that is missing.
+    /// Returns the first missing segment.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Whether anything was received.
+    /// Returns whether anything was received.
     pub(crate) fn is_used(&self) -> bool {
         self.end > self.first
     }
 
-    /// The first segment that is not delivered.
+    /// Returns the first segment not delivered.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// Whether there are gaps.
+    /// Returns whether there are gaps.
     pub(crate) fn has_gaps(&self) -> bool {
         self.end > self.next
     }
 
-    /// Whether a segment before the first gap is not delivered.
+    /// Returns whether a segment before the first gap is not delivered.
     pub(crate) fn is_behind(&self) -> bool {
         self.delivered < self.next
     }
@@ -128,7 +128,7 @@ impl Inbound {
             })
     }
 
-    /// Marks a segment of the window as received; it was not before.
+    /// Marks a segment of the window as received for the first time.
     pub(crate) fn mark(&mut self, sequence: u64) {
         if sequence == self.next {
             self.next += 1;
@@ -154,12 +154,12 @@ impl Inbound {
         }
     }
 
-    /// The segment at [`delivered`](Self::delivered) was delivered.
+    /// Records that the segment at [`delivered`](Self::delivered) was delivered.
     pub(crate) fn deliver(&mut self) {
         self.delivered += 1;
     }
 
-    /// Buffers a segment until its turn. `false`: there is no room.
+    /// Buffers a segment until its turn. Returns `false` if there is no room.
     pub(crate) fn keep(
         &mut self,
         sequence: u64,
@@ -204,12 +204,12 @@ impl Inbound {
         self.kept.insert(sequence, kept);
     }
 
-    /// Bytes of buffered segments.
+    /// Returns the bytes of buffered segments.
     pub(crate) fn kept_bytes(&self) -> usize {
         self.kept_bytes
     }
 
-    /// Number of bitmap words that cover what was received behind gaps.
+    /// Returns the number of bitmap words that cover the segments received behind gaps.
     pub(crate) fn words(&self) -> usize {
         if self.has_gaps() {
             ((self.end - 1) / 64 - self.next / 64 + 1) as usize
@@ -218,7 +218,8 @@ impl Inbound {
         }
     }
 
-    /// Bitmap word `index`; word 0 covers the aligned 64 segments around the first missing one.
+    /// Returns bitmap word `index`; word 0 covers the aligned 64 segments around the first missing
+    /// one.
     pub(crate) fn word(&self, index: usize) -> u64 {
         debug_assert!(index < MAX_WORDS);
         let begin = (self.next & !63) + index as u64 * 64;
@@ -226,7 +227,7 @@ impl Inbound {
             return 0;
         };
         let mut word = came[(begin / 64) as usize % WORDS];
-        // The window's first and last word share a place.
+        // The window's first and last word are stored in the same place.
         if begin < self.next {
             word &= u64::MAX << (self.next - begin);
         }
@@ -243,7 +244,7 @@ impl Inbound {
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the memory used, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.came.as_ref().map_or(0, |came| size_of_val(&**came)) + self.kept_bytes
     }

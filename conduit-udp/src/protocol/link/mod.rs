@@ -1,4 +1,4 @@
-//! Links: what a rank keeps of each peer that it communicates with.
+//! Links: the state that a rank keeps for each peer that it communicates with.
 
 mod acks;
 mod assembly;
@@ -35,10 +35,10 @@ use outgoing::Outgoing;
 
 /// The channel of tiny fragments.
 pub(super) const COMMAND: usize = 0;
-/// The channel of all others.
+/// The channel of all other fragments.
 pub(super) const DATA: usize = 1;
 
-/// A received probe that is to be answered.
+/// A received probe that has to be answered.
 #[derive(Debug, Clone, Copy)]
 struct UnansweredProbe {
     stamp: u64,
@@ -49,7 +49,7 @@ struct UnansweredProbe {
 #[derive(Debug)]
 pub(super) struct UdpLink {
     pub(super) peer: Rank,
-    /// The queues of the endpoint that it is in, a bit for each.
+    /// The endpoint's queues that hold this link, a bit for each.
     pub(super) queued: u8,
     /// When a fragment was last submitted, a segment received or one acknowledged; probes don't
     /// count.
@@ -59,26 +59,26 @@ pub(super) struct UdpLink {
     /// The number of the next packet.
     number: u64,
     pub(super) replay: Replay,
-    /// One more than the number of the newest packet that brought credits.
+    /// One more than the number of the newest packet that carried credits.
     credits_from: u64,
-    /// Credits last advertised; a peer that was given none is notified when there are some.
+    /// Credits last advertised; a peer that was given none is notified once there are some.
     pub(super) advertised_credits: u16,
     outbound: [Outbound; 2],
     inbound: [Inbound; 2],
     commands: Commands,
     outgoing: Outgoing,
     assembly: Assembly,
-    /// Fragments of the next bundle that were delivered already.
+    /// Number of fragments of the next bundle that are already delivered.
     taken: u32,
-    /// The fragment handler had no room for the next fragment.
+    /// Whether the fragment handler had no room for the next fragment.
     pub(super) is_refused: bool,
-    /// Nothing more is sent on the data channel.
+    /// Whether the data channel sends nothing more.
     abandoned: bool,
     /// Retransmissions that are exempt from congestion window and pacing.
     urgent: u8,
     /// Segments of the data channel sent since one requested an immediate acknowledgement.
     since_request: u8,
-    /// The tiny and the full-sized probe to be answered.
+    /// The tiny and the full-sized probe that have to be answered.
     unanswered_probes: [Option<UnansweredProbe>; 2],
     pub(super) ack_state: AckState,
     rtt: RttEstimator,
@@ -87,7 +87,7 @@ pub(super) struct UdpLink {
     pub(super) counters: Counters,
 }
 
-// What `docs/udp.md` says of memory.
+// `docs/udp.md` states this size.
 const _: () = assert!(size_of::<UdpLink>() <= 1088);
 
 impl UdpLink {
@@ -122,7 +122,7 @@ impl UdpLink {
         }
     }
 
-    /// Bytes of segments that are buffered until their turn.
+    /// Returns the bytes of segments buffered until their turn.
     fn kept_bytes(&self) -> usize {
         self.inbound[COMMAND].kept_bytes() + self.inbound[DATA].kept_bytes()
     }
@@ -132,7 +132,7 @@ impl UdpLink {
         budget.held -= self.kept_bytes();
     }
 
-    /// Bytes of memory in all.
+    /// Returns the total memory used, in bytes.
     pub(super) fn memory(&self) -> usize {
         let channels: usize = self.outbound.iter().map(Outbound::memory).sum::<usize>()
             + self.inbound.iter().map(Inbound::memory).sum::<usize>();
@@ -152,7 +152,7 @@ impl UdpLink {
         self.assembly.shrink();
     }
 
-    /// Whether everything submitted is sent and acknowledged.
+    /// Returns whether everything submitted is sent and acknowledged.
     pub(super) fn is_flushed(&self) -> bool {
         self.outbound
             .iter()
@@ -161,7 +161,7 @@ impl UdpLink {
             && self.outgoing.held() == 0
     }
 
-    /// Abandons all fragments whose bytes the fragment handler keeps. The peer goes on waiting for
+    /// Abandons all fragments whose bytes the fragment handler keeps. The peer keeps waiting for
     /// their segments, so nothing more can be sent on the data channel.
     pub(super) fn abandon(&mut self) {
         self.abandoned = true;
@@ -169,16 +169,16 @@ impl UdpLink {
         self.outbound[DATA].forget();
     }
 
-    /// A measure of what is not acknowledged: segments, and bytes of fragments that are not in
-    /// segments.
+    /// Returns a measure of the unacknowledged data: segments, plus bytes of fragments that are not
+    /// in segments.
     pub(super) fn unacknowledged(&self) -> usize {
         let segments: u32 = self.outbound.iter().map(Outbound::outstanding).sum();
-        // While a long fragment is sent the window is full for long; what is missing of it
-        // decreases steadily.
+        // A long fragment keeps the window full for a long time, but its missing segments decrease
+        // steadily.
         segments as usize + self.commands.held() + self.outgoing.missing()
     }
 
-    /// The status for users.
+    /// Returns the status for users.
     pub(super) fn status(&self) -> LinkStatus {
         LinkStatus {
             is_idle: false,
@@ -210,12 +210,12 @@ impl UdpLink {
 /// Status of a link. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkStatus {
-    /// The link is idle: only what is needed to reopen it is kept, and its counters start again
-    /// then.
+    /// Whether the link is idle: only the state needed to reopen it is kept, and its counters
+    /// restart when it is reopened.
     pub is_idle: bool,
-    /// Full-sized packets get through.
+    /// Whether full-sized packets get through.
     pub is_mtu_validated: bool,
-    /// The peer has acknowledged or answered something.
+    /// Whether the peer has ever acknowledged or answered anything.
     pub has_answered: bool,
     /// Smoothed RTT (RFC 9002, 5.3).
     pub smoothed_rtt: Nanos,

@@ -2,8 +2,8 @@
 //! 6.1).
 //!
 //! A segment is unused (no slot), sent (slot, and the link's timer runs), acknowledged (its slot is
-//! freed when all before it are acknowledged too), or lost (marked for retransmission, which makes
-//! it sent again).
+//! freed when all before it are acknowledged too), or lost (marked for retransmission, and sent
+//! again).
 
 use crate::protocol::config::MAX_WINDOW;
 use crate::protocol::contract::Nanos;
@@ -13,8 +13,8 @@ use crate::protocol::sequence;
 
 /// Slots of the ring at first use.
 const FIRST_SIZE: usize = 8;
-/// A segment is lost when one that was sent so many after it is acknowledged (RFC 9002, 6.1.1:
-/// `kPacketThreshold`).
+/// A segment is lost when a segment sent this many transmissions later is acknowledged (RFC 9002,
+/// 6.1.1: `kPacketThreshold`).
 const PACKET_THRESHOLD: u64 = 3;
 const WORDS: usize = MAX_WINDOW as usize / 64;
 
@@ -26,12 +26,12 @@ enum SegmentState {
     Acknowledged,
 }
 
-/// What a segment carries, so that it can be written again.
+/// The content of a segment, so that it can be written again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Content {
     /// Position of a bundle, or number of a fragment.
     pub(crate) at: u32,
-    /// Which segment of the fragment.
+    /// Index of the segment in the fragment.
     pub(crate) index: u32,
     /// Bytes.
     pub(crate) length: u16,
@@ -40,15 +40,15 @@ pub(crate) struct Content {
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     sent_at: Nanos,
-    /// Position of its last transmission in the log; low bits.
+    /// Position of its last transmission in the log (low bits).
     order: u32,
-    /// Number of the packet that it was last sent in; low bits.
+    /// Number of the packet that it was last sent in (low bits).
     number: u32,
     at: u32,
     index: u32,
     length: u16,
     state: SegmentState,
-    /// Transmissions, at most 255.
+    /// Number of transmissions, at most 255.
     sends: u8,
 }
 
@@ -78,9 +78,10 @@ pub(crate) struct Progress {
     pub(crate) segments: u32,
     /// Bytes of these segments.
     pub(crate) bytes: u32,
-    /// RTT sample: time since the newest of them was sent, if it was sent once (Karn's algorithm).
+    /// RTT sample: time since the newest of them was sent, if it was sent only once (Karn's
+    /// algorithm).
     pub(crate) sample: Option<Nanos>,
-    /// The last segment of the acknowledged prefix, if that has grown.
+    /// The last segment of the acknowledged prefix, if the prefix has grown.
     pub(crate) released: Option<Content>,
 }
 
@@ -101,7 +102,7 @@ impl Marks {
     }
 }
 
-/// Word and bit of a segment.
+/// Returns the word and bit of a segment.
 fn place(sequence: u64) -> (usize, u64) {
     ((sequence / 64) as usize % WORDS, 1 << (sequence % 64))
 }
@@ -109,15 +110,15 @@ fn place(sequence: u64) -> (usize, u64) {
 /// The sender's side of a channel.
 #[derive(Debug)]
 pub(crate) struct Outbound {
-    /// All before are acknowledged.
+    /// All before this one are acknowledged.
     base: u64,
-    /// The next new segment's number.
+    /// The number of the next new segment.
     next: u64,
     /// The peer has room for segments before this one.
     limit: u64,
     /// By sequence number modulo the length, a power of two.
     slots: Box<[Slot]>,
-    /// Log of transmissions in their order: low bits of sequence numbers. A ring whose length is a
+    /// Log of transmissions in order, as low bits of sequence numbers. A ring whose length is a
     /// power of two.
     log: Box<[u32]>,
     /// Transmissions before this one are settled: acknowledged, lost, or followed by a
@@ -155,42 +156,42 @@ impl Outbound {
         }
     }
 
-    /// The next new segment's number.
+    /// Returns the number of the next new segment.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Whether window and credits admit another new segment.
+    /// Returns whether window and credits admit another new segment.
     pub(crate) fn is_open(&self, window: u32) -> bool {
         self.next < self.limit && self.next - self.base < u64::from(window)
     }
 
-    /// Segments that window and credits allow to be outstanding.
+    /// Returns how many segments window and credits allow to be outstanding.
     pub(crate) fn window(&self, window: u32) -> u32 {
         (self.limit.saturating_sub(self.base).min(window.into())) as u32
     }
 
-    /// Whether nothing is outstanding and the peer has given no credits.
+    /// Returns whether nothing is outstanding and the peer has given no credits.
     pub(crate) fn is_starved(&self) -> bool {
         self.base == self.next && self.next >= self.limit
     }
 
-    /// Segments sent and not acknowledged.
+    /// Returns the number of segments sent and not acknowledged.
     pub(crate) fn outstanding(&self) -> u32 {
         (self.next - self.base) as u32
     }
 
-    /// New segments that the peer's credits allow.
+    /// Returns the number of new segments that the peer's credits allow.
     pub(crate) fn credits(&self) -> u32 {
         self.limit.saturating_sub(self.next) as u32
     }
 
-    /// Bytes sent, not acknowledged and not lost.
+    /// Returns the number of bytes sent, not acknowledged and not lost.
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// When a probe time-out of `time` expires, if a segment is outstanding.
+    /// Returns when a probe time-out of `time` expires, if a segment is outstanding.
     pub(crate) fn timeout_at(&self, time: Nanos) -> Option<Nanos> {
         (self.base < self.next).then(|| self.timed_from.saturating_add(time))
     }
@@ -221,14 +222,14 @@ impl Outbound {
         sequence
     }
 
-    /// The first lost segment. It is retransmitted first, because everything behind it waits for it
-    /// at the peer.
+    /// Returns the first lost segment. It is retransmitted first, because the peer can't deliver
+    /// anything behind it.
     pub(crate) fn peek_lost(&self) -> Option<(u64, Content)> {
         if self.lost == 0 {
             return None;
         }
         let marks = self.marks.as_ref()?;
-        // The window's first and last word share a place.
+        // The window's first and last word are stored in the same place.
         let first = self.base & !63;
         for begin in (first..self.next).step_by(64) {
             let mut word = marks.lost[place(begin).0];
@@ -261,12 +262,12 @@ impl Outbound {
         self.in_flight += u32::from(length);
     }
 
-    /// Handles an acknowledgement; `each` is called for every newly acknowledged segment. Credits
-    /// are taken only from the newest acknowledgement (`is_newest`). `newest_packet` is the highest
-    /// packet number that the peer had received.
+    /// Handles an acknowledgement; calls `each` for every newly acknowledged segment. Takes credits
+    /// only from the newest acknowledgement (`is_newest`). `newest_packet` is the highest packet
+    /// number that the peer had received.
     ///
     /// # Errors
-    /// It acknowledges segments that were not sent.
+    /// The acknowledgement covers segments that were not sent.
     pub(crate) fn acknowledge(
         &mut self,
         now: Nanos,
@@ -276,7 +277,7 @@ impl Outbound {
         newest_packet: u64,
         mut each: impl FnMut(Content),
     ) -> Result<Progress, &'static str> {
-        const UNSENT: &str = "acknowledges what was not sent";
+        const UNSENT: &str = "an acknowledgement of segments that were not sent";
         let Some(next) = sequence::expand(ack.next, self.base) else {
             return Err(UNSENT);
         };
@@ -284,7 +285,7 @@ impl Outbound {
             return Err(UNSENT);
         }
         let mut progress = Progress::default();
-        // Log position (plus one), time and count of transmissions of the newest segment
+        // Log position (plus one), time and number of transmissions of the newest segment
         // acknowledged now.
         let mut newest = (0, 0, 0);
         while self.base < next {
@@ -329,7 +330,7 @@ impl Outbound {
                     each(slot.content());
                 }
             }
-            // The first missing one may have been acknowledged by an older packet meanwhile.
+            // An older packet may have acknowledged the first missing segment meanwhile.
             while self.base < self.next && self.slot(self.base).state == SegmentState::Acknowledged
             {
                 let sequence = self.base;
@@ -353,7 +354,7 @@ impl Outbound {
         Ok(progress)
     }
 
-    /// Marks segments as lost by packet or time threshold; `each` is called for each.
+    /// Marks segments as lost by packet or time threshold; calls `each` for each.
     pub(crate) fn detect_lost(
         &mut self,
         now: Nanos,
@@ -374,8 +375,8 @@ impl Outbound {
         }
     }
 
-    /// When [`detect_lost`](Self::detect_lost) will find a loss by time threshold (`loss_time` of
-    /// RFC 9002, A.3).
+    /// Returns when [`detect_lost`](Self::detect_lost) will find a loss by time threshold
+    /// (`loss_time` of RFC 9002, A.3).
     pub(crate) fn loss_time(&mut self, rtt: &RttEstimator) -> Option<Nanos> {
         if self.skip_settled() && self.log_front + 1 < self.newest {
             Some(self.slot(self.front_sequence()).sent_at + rtt.loss_delay())
@@ -384,8 +385,9 @@ impl Outbound {
         }
     }
 
-    /// The probe time-out expired: marks the first unacknowledged segment for retransmission,
-    /// because the peer may have no room for any other. Returns whether there is one.
+    /// Handles an expired probe time-out: marks the first unacknowledged segment for
+    /// retransmission, because the peer may have no room for any other. Returns whether there is
+    /// one.
     pub(crate) fn on_timeout(&mut self, now: Nanos) -> bool {
         if self.base == self.next {
             return false;
@@ -416,7 +418,7 @@ impl Outbound {
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the memory used, in bytes.
     pub(crate) fn memory(&self) -> usize {
         size_of_val(&*self.slots)
             + size_of_val(&*self.log)
@@ -438,12 +440,12 @@ impl Outbound {
         } else {
             self.unmark_lost(sequence);
         }
-        // If the packet of its last transmission was not received, an earlier one was acknowledged:
-        // that says nothing about what was sent between the two.
+        // If the packet of the last transmission was not received, an earlier transmission was
+        // acknowledged; that says nothing about the packets sent between the two.
         if slot.sends > 1 && ((newest_packet as u32).wrapping_sub(slot.number) as i32) < 0 {
             return;
         }
-        // Restores the high bits: the position is at most two windows before the next.
+        // Restores the high bits: the position is at most two windows before the next one.
         let behind = (self.log_next as u32).wrapping_sub(slot.order);
         let order = self.log_next - u64::from(behind) + 1;
         if order > newest.0 {
@@ -469,8 +471,7 @@ impl Outbound {
         }
     }
 
-    /// Advances `log_front` to the first transmission that is in flight. Returns whether there is
-    /// one.
+    /// Advances `log_front` to the first transmission in flight. Returns whether there is one.
     fn skip_settled(&mut self) -> bool {
         while self.log_front < self.log_next {
             let low = self.log[self.log_front as usize & (self.log.len() - 1)];
@@ -490,7 +491,7 @@ impl Outbound {
         self.base + u64::from(low.wrapping_sub(self.base as u32))
     }
 
-    /// The outstanding sequence number with these low bits, if there is one.
+    /// Returns the outstanding sequence number with these low bits, if there is one.
     fn under_way(&self, low: u32) -> Option<u64> {
         let ahead = u64::from(low.wrapping_sub(self.base as u32));
         (ahead < self.next - self.base).then_some(self.base + ahead)

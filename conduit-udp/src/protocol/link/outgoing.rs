@@ -1,4 +1,4 @@
-//! Fragments of a link whose bytes the fragment handler keeps until all their segments are
+//! A link's fragments whose bytes the fragment handler keeps until all their segments are
 //! acknowledged.
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use crate::protocol::sequence;
 /// How fragments are cut into segments. All full segments have the same length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Bytes of a full segment: a packet less header, tag, and acknowledgements without words.
+    /// Bytes of a full segment: a packet minus header, tag, and acknowledgements without words.
     pub(crate) segment: usize,
 }
 
@@ -23,7 +23,7 @@ impl Geometry {
         }
     }
 
-    /// Bytes of a chunk that is not a fragment's first.
+    /// Returns the bytes of a chunk other than a fragment's first.
     fn chunk(&self) -> usize {
         self.segment - CHUNK
     }
@@ -54,7 +54,7 @@ pub(crate) struct Piece {
     pub(crate) index: u32,
     /// Bytes of the segment with its headers.
     pub(crate) length: u16,
-    /// It is the fragment's last.
+    /// Whether it is the fragment's last segment.
     pub(crate) last: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Piece {
 struct Fragment {
     token: u64,
     length: u32,
-    /// Segments that are not acknowledged.
+    /// Number of segments not acknowledged.
     missing: u32,
     header_length: u8,
     header: [u8; MAX_HEADER],
@@ -74,7 +74,7 @@ impl Fragment {
     }
 }
 
-/// The fragments in order of submission.
+/// The fragments, in order of submission.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     fragments: VecDeque<Fragment>,
@@ -89,7 +89,8 @@ impl Outgoing {
         self.fragments.len()
     }
 
-    /// Unacknowledged segments of all fragments, plus the number of fragments.
+    /// Returns the number of unacknowledged segments of all fragments, plus the number of
+    /// fragments.
     pub(crate) fn missing(&self) -> usize {
         let missing = self
             .fragments
@@ -98,7 +99,7 @@ impl Outgoing {
         missing.sum()
     }
 
-    /// Whether there are new segments to send.
+    /// Returns whether there are new segments to send.
     pub(crate) fn is_waiting(&self) -> bool {
         (self.next.0.wrapping_sub(self.front) as usize) < self.fragments.len()
     }
@@ -116,7 +117,7 @@ impl Outgoing {
         self.fragments.push_back(fragment);
     }
 
-    /// The next new segment.
+    /// Returns the next new segment.
     pub(crate) fn peek(&self, geometry: Geometry) -> Option<Piece> {
         let (number, index) = self.next;
         let fragment = self
@@ -139,7 +140,7 @@ impl Outgoing {
         })
     }
 
-    /// The segment that [`peek`](Self::peek) returned is sent.
+    /// Records that the segment that [`peek`](Self::peek) returned is sent.
     pub(crate) fn advance(&mut self, piece: Piece) {
         self.next = if piece.last {
             (piece.fragment.wrapping_add(1), 0)
@@ -148,13 +149,14 @@ impl Outgoing {
         };
     }
 
-    /// The token of a fragment.
+    /// Returns the token of a fragment.
     pub(crate) fn token(&self, number: u32) -> Option<u64> {
         let fragment = self.fragments.get(number.wrapping_sub(self.front) as usize);
         fragment.map(|fragment| fragment.token)
     }
 
-    /// The token of a fragment and the offset of a chunk in it; `None`: it is not a chunk.
+    /// Returns the token of a fragment and the offset of a chunk in it, or `None` if it is not a
+    /// chunk.
     pub(crate) fn chunk(
         &self,
         geometry: Geometry,
@@ -220,7 +222,7 @@ impl Outgoing {
         }
     }
 
-    /// A segment of this fragment was acknowledged.
+    /// Records that a segment of this fragment was acknowledged.
     pub(crate) fn acknowledged(
         &mut self,
         number: u32,
@@ -248,14 +250,14 @@ impl Outgoing {
         }
     }
 
-    /// Gives the memory back if nothing is held.
+    /// Frees the memory if nothing is held.
     pub(crate) fn shrink(&mut self) {
         if self.fragments.is_empty() {
             self.fragments = VecDeque::new();
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the memory used, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.fragments.capacity() * size_of::<Fragment>()
     }

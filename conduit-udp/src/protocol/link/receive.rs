@@ -15,12 +15,12 @@ use crate::protocol::sequence;
 /// Bytes of the longest packet that counts as a tiny probe.
 const TINY_PROBE: usize = OVERHEAD + PROBE + 32;
 
-/// What a packet contained.
+/// The content of a packet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// A segment, new or not.
+    /// Whether it had a segment, new or not.
     pub(crate) segment: bool,
-    /// Acknowledgements or a probe reply, so that more may be sent.
+    /// Whether it had acknowledgements or a probe reply, so that more may be sent.
     pub(crate) news: bool,
 }
 
@@ -28,7 +28,7 @@ impl UdpLink {
     /// Handles the body of a packet with a valid tag.
     ///
     /// # Errors
-    /// How the peer violates the protocol.
+    /// The peer's violation of the protocol.
     pub(crate) fn receive(
         &mut self,
         now: Nanos,
@@ -38,7 +38,7 @@ impl UdpLink {
         budget: &mut Budget,
         handler: &mut impl FragmentHandler,
     ) -> Result<Contents, &'static str> {
-        const SHORT: &str = "a packet shorter than what it should hold";
+        const SHORT: &str = "a packet too short for its content";
         self.counters.packets_received += 1;
         self.counters.bytes_received += (body.len() + OVERHEAD) as u64;
         self.liveness.on_received(now);
@@ -183,7 +183,7 @@ impl UdpLink {
         }
     }
 
-    /// Whether the peer has to acknowledge something, or to give credits.
+    /// Returns whether the peer has to acknowledge something or give credits.
     pub(crate) fn expects_answer(&self) -> bool {
         self.outbound
             .iter()
@@ -191,8 +191,7 @@ impl UdpLink {
             || self.is_blocked()
     }
 
-    /// Handles a segment that is received for the first time. Returns whether there was room for
-    /// it.
+    /// Handles a segment received for the first time. Returns whether there was room for it.
     fn segment(
         &mut self,
         channel: usize,
@@ -251,7 +250,7 @@ impl UdpLink {
         self.drain(DATA, budget, handler)
     }
 
-    /// Delivers buffered segments whose turn has come.
+    /// Delivers buffered segments that are next in order.
     fn drain(
         &mut self,
         channel: usize,
@@ -274,7 +273,7 @@ impl UdpLink {
         Ok(())
     }
 
-    /// Delivers the segment whose turn it is. `false`: the fragment handler has no room.
+    /// Delivers the next segment in order. Returns `false` if the fragment handler has no room.
     fn deliver(
         &mut self,
         channel: usize,
@@ -297,7 +296,7 @@ impl UdpLink {
         let segment = Data::read(kind, bytes)?;
         if let Data::Whole { header, payload } = segment {
             if self.assembly.target(sequence, segment)?.is_some() {
-                return Err("a fragment inside of another");
+                return Err("a fragment inside another");
             }
             return Ok(handler.fragment(self.peer, header, payload));
         }
@@ -308,8 +307,8 @@ impl UdpLink {
         Ok(true)
     }
 
-    /// Places a segment of a larger fragment, even before its turn. `false`: its fragment can't
-    /// begin yet.
+    /// Places a segment of a larger fragment, even out of order. Returns `false` if its fragment
+    /// can't begin yet.
     fn place(
         &mut self,
         sequence: u64,
@@ -340,7 +339,7 @@ impl UdpLink {
                 handler.place(place, 0, bytes);
                 Ok(true)
             }
-            (None, Data::Chunk(_)) if is_turn => Err("a chunk of no fragment"),
+            (None, Data::Chunk(_)) if is_turn => Err("a chunk without a fragment"),
             _ => Ok(false),
         }
     }
@@ -358,13 +357,14 @@ impl UdpLink {
         Ok(placed)
     }
 
-    /// Whether all segments before this one belong to fragments that are delivered or have begun.
+    /// Returns whether all segments before this one belong to fragments that are delivered or have
+    /// begun.
     fn is_at_frontier(&self, sequence: u64) -> bool {
         self.assembly.frontier(self.inbound[DATA].delivered()) == sequence
     }
 
-    /// The turn of a segment of the data channel that has been placed: its fragment may be
-    /// complete.
+    /// Handles the turn of a segment of the data channel that is already placed: its fragment may
+    /// be complete.
     fn pass(&mut self, sequence: u64, handler: &mut impl FragmentHandler) {
         if let Some(place) = self.assembly.ends(sequence) {
             handler.end(place);

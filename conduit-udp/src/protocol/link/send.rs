@@ -17,16 +17,16 @@ use crate::protocol::sequence;
 
 /// Bytes of a bundle's header.
 pub(super) const BUNDLE: usize = 3;
-/// Bytes of a packet that bitmap words of acknowledgements leave to a bundle: any tiny fragment
-/// fits.
+/// Bytes of a packet that bitmap words of acknowledgements must leave to a bundle, so that any tiny
+/// fragment fits.
 const LEFT_TO_BUNDLE: usize = OVERHEAD + ACKS + BUNDLE + ENTRY + MAX_TINY;
-/// Bytes of waiting tiny fragments from which full-sized packets are worth it.
+/// Bytes of waiting tiny fragments above which full-sized packets are worthwhile.
 const MANY_COMMANDS: usize = MIN_PACKET - OVERHEAD - ACKS - BUNDLE;
 
-/// Packet size from which each chunk is sent alone and without a copy.
+/// Packet size above which each chunk is sent alone and without a copy.
 const ZERO_COPY_PACKET: usize = 16 << 10;
 
-/// Segments of the data channel after which an immediate acknowledgement is requested at the
+/// Segments of the data channel after which the sender requests an immediate acknowledgement at the
 /// latest.
 const MAX_SINCE_REQUEST: u64 = 8;
 
@@ -76,7 +76,7 @@ impl UdpLink {
         Ok(())
     }
 
-    /// Whether tiny fragments may be sent now.
+    /// Returns whether tiny fragments may be sent now.
     pub(crate) fn commands_ready(&mut self, config: &Config) -> bool {
         if self.commands.waiting() == 0 || !self.outbound[COMMAND].is_open(config.window) {
             return false;
@@ -84,7 +84,8 @@ impl UdpLink {
         self.is_admitted(COMMAND)
     }
 
-    /// When retransmissions or new data may be sent; `None` if nothing waits or windows are closed.
+    /// Returns when retransmissions or new data may be sent; `None` if nothing waits or windows are
+    /// closed.
     pub(crate) fn data_at(&mut self, config: &Config) -> Option<Nanos> {
         let has_lost = (self.outbound[DATA].peek_lost().is_some()
             && (self.urgent > 0 || self.is_admitted(DATA)))
@@ -96,7 +97,7 @@ impl UdpLink {
         (has_lost || self.data_ready(config)).then(|| self.congestion.paced_until())
     }
 
-    /// Whether new segments of the data channel may be sent, apart from pacing.
+    /// Returns whether new segments of the data channel may be sent, apart from pacing.
     fn data_ready(&mut self, config: &Config) -> bool {
         if !self.outgoing.is_waiting()
             || !self.liveness.is_mtu_validated()
@@ -107,7 +108,7 @@ impl UdpLink {
         self.is_admitted(DATA)
     }
 
-    /// Whether the congestion window admits another segment.
+    /// Returns whether the congestion window admits another segment.
     fn is_admitted(&mut self, channel: usize) -> bool {
         let admits = u64::from(self.outbound[channel].in_flight()) < self.congestion.window();
         if !admits {
@@ -116,8 +117,8 @@ impl UdpLink {
         admits
     }
 
-    /// Whether something waits for credits, and nothing is outstanding whose acknowledgement could
-    /// bring some.
+    /// Returns whether something waits for credits and no outstanding acknowledgement could bring
+    /// some.
     pub(crate) fn is_blocked(&self) -> bool {
         (self.commands.waiting() > 0 && self.outbound[COMMAND].is_starved())
             || (self.outgoing.is_waiting()
@@ -125,12 +126,12 @@ impl UdpLink {
                 && self.outbound[DATA].is_starved())
     }
 
-    /// Whether probes or probe replies are to be sent.
+    /// Returns whether probes or probe replies are to be sent.
     pub(crate) fn control_ready(&self) -> bool {
         self.liveness.wanted.any() || self.unanswered_probes.iter().any(Option::is_some)
     }
 
-    /// When the link is due.
+    /// Returns when the link is due.
     pub(crate) fn due(&mut self, now: Nanos, config: &Config) -> Nanos {
         let mut at = self.liveness.due_at(config);
         if let Some(timeout) = self.timeout_at(config) {
@@ -156,8 +157,8 @@ impl UdpLink {
         at
     }
 
-    /// When the probe time-out expires, if an answer is expected. Each channel has its own, so that
-    /// a loss on one does not wait until the other has no traffic.
+    /// Returns when the probe time-out expires, if an answer is expected. Each channel has its own
+    /// time-out, so that a loss on one doesn't wait until the other has no traffic.
     pub(crate) fn timeout_at(&self, config: &Config) -> Option<Nanos> {
         let timeout = self.probe_timeout(config);
         let channels = self.outbound.iter();
@@ -167,7 +168,7 @@ impl UdpLink {
             .or_else(|| self.liveness.timeout_at(self.answer_time(config), config))
     }
 
-    /// The time that an answer may take.
+    /// Returns the time that an answer may take.
     fn answer_time(&self, config: &Config) -> Nanos {
         self.rtt.timeout() + config.ack_delay
     }
@@ -176,7 +177,7 @@ impl UdpLink {
         self.liveness.timeout(self.answer_time(config), config)
     }
 
-    /// Probe time-outs expired: the first segment of each channel concerned is sent again.
+    /// Handles expired probe time-outs: sends the first segment of each affected channel again.
     pub(crate) fn on_timeout(&mut self, now: Nanos, config: &Config) {
         let timeout = self.probe_timeout(config);
         self.urgent = 0;
@@ -200,7 +201,7 @@ impl UdpLink {
         }
     }
 
-    /// Nothing has happened on the link for the keep-alive time.
+    /// Handles the keep-alive time without any activity on the link.
     pub(crate) fn on_idle(&mut self) {
         self.shrink();
     }
@@ -230,7 +231,7 @@ impl UdpLink {
             };
             let body = burst.body();
             let acks = self.write_acks(now, credits, words, body);
-            // A retransmission may have acknowledgements of both channels.
+            // A retransmission may carry acknowledgements of both channels.
             let capacity = limit.saturating_sub(OVERHEAD + acks.length.max(ACKS) + BUNDLE);
             let (at, length) = self.commands.bundle(capacity);
             if length == 0 {
@@ -246,7 +247,7 @@ impl UdpLink {
             writer.u24(sequence::low(sequence));
             self.commands.copy(at, writer.space(length));
             let mut body_length = acks.length + BUNDLE + length;
-            // Padded to the length of the others, if more follow and little is wasted.
+            // Pads to the length of the other packets, if more follow and little is wasted.
             let spare = limit - OVERHEAD - body_length;
             if burst.packets > 0 && spare > 0 && spare < limit / 4 && self.commands.waiting() > 0 {
                 burst.body()[body_length..][..spare].fill(END);
@@ -335,7 +336,7 @@ impl UdpLink {
             let body = burst.body();
             body[..acks.length].copy_from_slice(&block[..acks.length]);
             // Retransmissions are copied, so that a tag stays valid even if the bytes change, which
-            // they must not.
+            // is not allowed.
             if is_new
                 && may_zero_copy
                 && self.send_zero_copy(
@@ -381,8 +382,8 @@ impl UdpLink {
         }
     }
 
-    /// Sends a new chunk in a packet of its own, without copying its payload. `false`: nothing has
-    /// happened.
+    /// Sends a new chunk in a separate packet, without copying its payload. Returns `false`,
+    /// without any effect, if it can't.
     #[allow(clippy::too_many_arguments)]
     fn send_zero_copy<S: Seal>(
         &mut self,
@@ -422,7 +423,7 @@ impl UdpLink {
     pub(crate) fn send_control<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
         let now = burst.now;
         if let Some(probe) = self.unanswered_probes.iter_mut().find_map(Option::take) {
-            // A peer without credits probes to learn whether there are some now.
+            // A peer without credits probes to find out whether there are some now.
             let credits = burst.credits;
             let acks = self.write_acks(now, credits, 0, burst.body());
             let mut writer = Writer::new(&mut burst.body()[acks.length..]);

@@ -1,11 +1,12 @@
-//! What gets through, in virtual time.
+//! Throughput in virtual time.
 
 use super::network::{Faults, Network};
 use crate::protocol::{Config, Nanos};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Time that `count` fragments of `length` bytes take from each of the ranks `1..size` to rank 0.
+/// Returns the time that `count` fragments of `length` bytes take from each of the ranks `1..size`
+/// to rank 0.
 fn time(network: &mut Network, count: u64, length: usize) -> Nanos {
     let size = network.endpoints.len() as u32;
     let begin = network.now;
@@ -69,7 +70,7 @@ fn a_loss_of_one_per_cent_costs_less_than_half() {
                     ..Faults::default()
                 },
             );
-            // Opened before, as links are that anybody measures.
+            // Opens the link beforehand, as in any measurement.
             time(&mut network, 1, 100);
             let count = (10 << 20) / length as u64;
             let time = time(&mut network, count, length);

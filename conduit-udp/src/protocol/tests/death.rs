@@ -1,4 +1,4 @@
-//! Peers that are given up, and why.
+//! Peers that are given up, and the reasons.
 
 use super::network::{Faults, Network};
 use crate::protocol::{Config, Failure, Fragment, Payload, Refused};
@@ -32,7 +32,7 @@ fn a_peer_that_never_answers_is_unreachable() {
         let empty = network.endpoints[1].memory();
         assert!(
             network.endpoints[0].memory() < empty + 600,
-            "all but places of links is given back"
+            "all memory but the links' entries is freed"
         );
         assert!(network.endpoints[0].has_failed(1));
         assert_eq!(network.endpoints[0].timeout(), None);
@@ -73,7 +73,7 @@ fn a_peer_that_falls_silent_has_failed() {
         network.cut = vec![(0, 1), (1, 0)];
         assert!(network.send(from, 1 - from, 1, 100));
         network.run(14 * SECOND);
-        // Also the one that has nothing to send notices.
+        // The rank that has nothing to send notices too.
         assert!(
             matches!(network.apps[0].failures[..], [(1, Failure::Silent(ms))] if (9_900..13_000).contains(&ms))
         );
@@ -98,7 +98,7 @@ fn a_peer_that_hears_nothing_has_failed_though_it_sends() {
         network.apps[0].failures[..],
         [(1, Failure::Silent(_))]
     ));
-    // It has been heard, but it has never answered.
+    // Packets from the peer have arrived, but it has never answered.
     assert_eq!(network.apps[1].failures, [(0, Failure::Unreachable)]);
 }
 
@@ -146,7 +146,7 @@ fn a_rank_that_was_stopped_gives_its_peers_time() {
     assert!(network.send(0, 1, 1, 100_000));
     network.transmit();
     network.now += 1000 * SECOND;
-    // What is due is looked at once, and not again and again until somebody answers.
+    // Overdue work is done once, not repeated until a peer answers.
     let before = network.now;
     network.cut = vec![(0, 1), (1, 0)];
     let mut steps = 0;

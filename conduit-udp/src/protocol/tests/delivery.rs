@@ -13,7 +13,7 @@ fn tiny_fragments_go_at_once() {
     assert_eq!(network.packets, 1);
     network.settle(SECOND);
     assert_eq!(network.apps[1].bytes_received, 20);
-    // A reply brings the acknowledgement.
+    // A reply carries the acknowledgement.
     let counters = network.endpoints[1].counters();
     assert_eq!((counters.acks_delayed, counters.acks_immediate), (1, 0));
 }
@@ -171,19 +171,18 @@ fn a_sender_waits_until_there_is_room() {
     assert_eq!(network.apps[1].bytes_received, received);
     assert!(network.apps[0].failures.is_empty());
     network.apps[1].room = 1 << 20;
-    // It hears of it at once, not when it next asks.
+    // The peer is notified at once, without having to probe.
     network.settle(SECOND / 20);
 }
 
 #[test]
 fn a_bundle_that_goes_again_with_more_acknowledgements_is_no_larger() {
-    // Nothing has come yet when the first bundles are made; the network looks at every packet's
-    // size.
+    // Nothing has arrived when the first bundles are made; the network checks every packet's size.
     let faults = Faults {
         lose: 400,
         ..Faults::default()
     };
-    // Packets are full-sized from the first on.
+    // Packets are full-sized from the start.
     let config = Config {
         packet: 1024,
         ..Config::default()
@@ -235,7 +234,7 @@ fn a_gap_and_its_end_are_told_at_once() {
         assert!(network.step(10 * SECOND));
     }
     assert_eq!(network.apps[1].received[&(0, 0)], 1);
-    // What was lost comes again.
+    // The lost segment is sent again.
     while network.apps[1].received[&(0, 0)] < 3 {
         assert!(network.step(10 * SECOND));
     }
@@ -266,7 +265,7 @@ fn an_idle_link_gives_its_memory_back_and_lives() {
     assert!(network.apps.iter().all(|app| app.failures.is_empty()));
     let status = network.endpoints[0].link(1).unwrap();
     println!(
-        "an idle link takes {} bytes, all in all {}, before {before}",
+        "an idle link takes {} bytes, {} in total, {before} before",
         status.memory,
         network.endpoints[0].memory()
     );
@@ -275,8 +274,8 @@ fn an_idle_link_gives_its_memory_back_and_lives() {
     network.settle(10 * SECOND);
 }
 
-/// While tiny fragments come and go all the time, a segment of the data channel that is lost waits
-/// no longer than its own time-out.
+/// While tiny fragments are exchanged all the time, a lost segment of the data channel waits no
+/// longer than its own time-out.
 #[test]
 fn a_lost_segment_does_not_wait_for_the_other_channel() {
     for lost in [0, 1] {
@@ -298,7 +297,7 @@ fn a_lost_segment_does_not_wait_for_the_other_channel() {
         {
             assert!(
                 network.now < sent + SECOND / 200,
-                "channel {lost} has waited for 5 ms"
+                "channel {lost} waited for 5 ms"
             );
             assert!(network.send(0, 1, 1 - lost, if lost == 1 { 20 } else { 1000 }));
             network.run(SECOND / 10_000);
@@ -307,7 +306,7 @@ fn a_lost_segment_does_not_wait_for_the_other_channel() {
     }
 }
 
-/// Whenever that is, whatever is lost; tiny fragments go on, and what the peer sends.
+/// Holds at any time and with any losses; tiny fragments continue, and so does the peer's traffic.
 #[test]
 fn what_is_given_up_is_not_asked_for_again() {
     let faults = Faults {
@@ -325,7 +324,7 @@ fn what_is_given_up_is_not_asked_for_again() {
             network.step(SECOND);
         }
         network.endpoints[0].abandon(1);
-        // Asked for again, or told that they have arrived, it panics.
+        // The handler panics if it is asked for these bytes again, or notified of their arrival.
         network.apps[0].unsent.clear();
         for _ in 0..100 {
             assert!(network.send(0, 1, 0, 20) && network.send(1, 0, 0, 20));

@@ -1,4 +1,4 @@
-//! A peer with a valid key that sends anything: it fails, and nothing else happens.
+//! A peer with a valid key that sends arbitrary packets: the peer fails, without any other effect.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::protocol::{
     Config, Endpoint, Failure, Fragment, FragmentHandler, Nanos, Payload, Received, Seal,
 };
 
-/// Takes every packet for a valid one.
+/// Accepts every packet as valid.
 #[derive(Debug)]
 struct Trusting;
 
@@ -20,12 +20,12 @@ impl Seal for Trusting {
     }
 }
 
-/// Looks only at what an fragment handler must be able to rely on whatever a peer does.
+/// Checks only the guarantees that a fragment handler relies on, whatever a peer does.
 #[derive(Debug, Default)]
 struct Careful {
-    /// By place: length, bytes that came, and whether it is open.
+    /// By place: length, bytes received, and whether it is open.
     places: Vec<(usize, usize, bool)>,
-    /// Tokens that are not sent.
+    /// Tokens whose fragments are not yet sent.
     tokens: Vec<u64>,
     failures: u32,
     refuse: bool,
@@ -42,7 +42,7 @@ impl FragmentHandler for Careful {
             .tokens
             .iter()
             .position(|&other| other == token)
-            .expect("a token that is not sent");
+            .expect("a token not yet sent");
         self.tokens.remove(at);
     }
 
@@ -87,7 +87,7 @@ impl FragmentHandler for Careful {
     }
 }
 
-/// A packet that is nearly right, `number` its packet number.
+/// Returns a packet that is nearly valid; `number` is its packet number.
 fn packet(random: &mut Random, number: u64) -> Vec<u8> {
     let kinds = [
         PacketKind::Nothing,

@@ -19,7 +19,8 @@ fn is_idle_link(network: &Network, from: u32, to: u32) -> bool {
         .is_some_and(|link| link.is_idle)
 }
 
-/// Both sides have exchanged something on each channel, and made their links idle.
+/// Returns a network in which both sides have exchanged something on each channel and made their
+/// links idle.
 fn idle_network() -> Network {
     let mut network = network(2);
     for channel in [0, 1] {
@@ -50,7 +51,7 @@ fn what_is_sent_to_an_idle_link_arrives_at_once() {
             assert_eq!(before.probes, after.probes, "the path is known");
             assert_eq!((resent(after), after.duplicates), (0, 0));
         }
-        // Of the data channel three chunks.
+        // On the data channel three chunks.
         assert!(network.packets - packets <= 2 + 3 * u64::from(channel));
         network.run(SECOND * 3 / 2);
         assert!(is_idle_link(&network, 0, 1) && is_idle_link(&network, 1, 0));
@@ -90,7 +91,8 @@ fn without_an_idle_time_none_is_idle() {
     assert!(!is_idle_link(&network, 0, 1) && !is_idle_link(&network, 1, 0));
 }
 
-/// The last acknowledgement is lost, and the receiver's link is idle when the segment comes again.
+/// The last acknowledgement is lost, and the receiver's link is idle when the segment arrives
+/// again.
 #[test]
 fn what_comes_again_is_acknowledged_and_not_delivered() {
     for channel in [0, 1] {
@@ -101,7 +103,7 @@ fn what_comes_again_is_acknowledged_and_not_delivered() {
             size: 2,
             ..Config::default()
         };
-        // The receiver's link is idle long before the sender sends again.
+        // The receiver's link is idle long before the sender retransmits.
         network.endpoints[1] = Endpoint::new(config);
         network.endpoints[0] = Endpoint::new(Config {
             rank: 0,
@@ -123,7 +125,8 @@ fn what_comes_again_is_acknowledged_and_not_delivered() {
     }
 }
 
-/// A packet that a link has taken is not taken again after the link was idle, nor is an older one.
+/// A packet that a link has accepted is not accepted again after the link was idle, and neither is
+/// an older one.
 #[test]
 fn old_packets_are_refused_and_open_nothing() {
     let mut network = network(2);
@@ -202,7 +205,7 @@ fn the_death_of_an_idle_peer_is_noticed() {
     assert_eq!(network.endpoints[0].timeout(), None);
 }
 
-/// What idle links send: a probe of one side in half of the keep-alive time, and its answer.
+/// Idle links send only a probe from one side per half of the keep-alive time, and its answer.
 #[test]
 fn idle_links_are_quiet() {
     let mut network = network(8);
@@ -217,7 +220,7 @@ fn idle_links_are_quiet() {
     network.run(100 * SECOND);
     // 28 pairs, 80 halves of the keep-alive time.
     let each = (network.packets - packets) / 28;
-    assert!((40..=170).contains(&each), "{each} packets of each pair");
+    assert!((40..=170).contains(&each), "{each} packets per pair");
     for (from, to) in (0..8).flat_map(|from| (0..8).map(move |to| (from, to))) {
         assert!(from == to || is_idle_link(&network, from, to));
     }
@@ -251,7 +254,7 @@ fn many_open_links_are_made_idle_sooner() {
     }
 }
 
-/// After all links were open at once, the tables are as small again as if they never had been.
+/// After all links were open at once, the tables shrink to the size that they had before.
 #[test]
 fn the_tables_shrink_again() {
     let mut network = network(300);
@@ -266,9 +269,9 @@ fn the_tables_shrink_again() {
         - Endpoint::new(network.endpoints[0].config().clone()).memory();
     assert!(
         memory < 300 * (4 + 68) + 4500,
-        "{memory}, {empty} more than at first"
+        "{memory}, {empty} more than for a new endpoint"
     );
-    // And all of it works.
+    // All links still work.
     for to in 1..300 {
         assert!(network.send(to, 0, 0, 20));
         assert!(network.send(0, to, 0, 20));

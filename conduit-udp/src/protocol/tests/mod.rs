@@ -1,4 +1,5 @@
-//! Endpoints joined by a network that loses, doubles, changes and reorders, in virtual time.
+//! Endpoints joined by a network that loses, duplicates, corrupts and reorders packets, in virtual
+//! time.
 
 mod idle;
 mod network;

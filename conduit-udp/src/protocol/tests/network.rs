@@ -1,4 +1,4 @@
-//! The network between endpoints: every packet takes some time, and whatever else the faults say.
+//! The network between endpoints: every packet takes some time and is subject to the faults.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,21 +8,21 @@ use conduit_core::ni::Rank;
 use super::reference::{App, Random, TestSeal};
 use crate::protocol::{Config, Endpoint, Nanos};
 
-/// What the network does to packets. Shares are of a thousand.
+/// The faults of the network. Shares are per thousand.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Faults {
     pub(super) lose: u64,
     pub(super) double: u64,
     pub(super) change: u64,
-    /// Time that a packet takes.
+    /// Transit time of a packet.
     pub(super) delay: Nanos,
-    /// Time more that one may take, at random: reorders.
+    /// Random additional time of a packet, which reorders packets.
     pub(super) jitter: Nanos,
-    /// Larger packets don't get through.
+    /// Larger packets are lost.
     pub(super) largest: usize,
-    /// Bytes per microsecond of each rank's outgoing cable; 0: no limit.
+    /// Bytes per microsecond on each rank's outgoing cable; 0: no limit.
     pub(super) rate: u64,
-    /// Bytes per microsecond that each rank takes from its socket, and bytes that the socket holds;
+    /// Bytes per microsecond that each rank reads from its socket, and bytes that the socket holds;
     /// 0: no limit.
     pub(super) intake: u64,
     pub(super) buffer: usize,
@@ -53,13 +53,13 @@ pub(super) struct Network {
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) apps: Vec<App>,
     pub(super) faults: Faults,
-    /// From and to: nothing gets through.
+    /// Pairs (from, to) between which every packet is lost.
     pub(super) cut: Vec<(Rank, Rank)>,
     pub(super) under_way: BinaryHeap<Reverse<Under>>,
-    /// When each rank's outgoing cable, and its socket, have nothing more to do.
+    /// When each rank's outgoing cable, and its socket, become free.
     free_at: Vec<Nanos>,
     taken_at: Vec<Nanos>,
-    /// Packets that a full socket has dropped.
+    /// Packets dropped by a full socket.
     pub(super) overflown: u64,
     count: u64,
     random: Random,
@@ -105,7 +105,7 @@ impl Network {
             .is_ok()
     }
 
-    /// All that the ranks have to send goes into the network.
+    /// Passes everything that the ranks have to send to the network.
     pub(super) fn transmit(&mut self) {
         for from in 0..self.endpoints.len() {
             let seal = &mut TestSeal(from as Rank);
@@ -157,7 +157,8 @@ impl Network {
             self.count += 1;
             let mut at = sent + faults.delay + self.random.below(faults.jitter);
             if faults.intake > 0 {
-                // As if it came now: the order of those that come is nearly that of sending.
+                // Computed as if it arrived now: packets arrive nearly in the order in which they
+                // were sent.
                 let taken = &mut self.taken_at[to as usize];
                 let begin = (*taken).max(at);
                 if (begin - at) * faults.intake / 1000 + packet.len() as u64 > faults.buffer as u64
@@ -172,7 +173,7 @@ impl Network {
         }
     }
 
-    /// Goes on to the next time at which something happens. `false`: nothing will, before `end`.
+    /// Advances to the next event. Returns `false` if there is none before `end`.
     pub(super) fn step(&mut self, end: Nanos) -> bool {
         self.transmit();
         let arrival = self.under_way.peek().map(|Reverse((at, ..))| *at);
@@ -206,8 +207,8 @@ impl Network {
         true
     }
 
-    /// Goes on until all that was sent is delivered and acknowledged; panics if that takes longer
-    /// than `time`.
+    /// Runs until everything sent is delivered and acknowledged; panics if that takes longer than
+    /// `time`.
     pub(super) fn settle(&mut self, time: Nanos) {
         let end = self.now + time;
         while !self.is_settled() {
@@ -243,7 +244,7 @@ impl Network {
             })
     }
 
-    /// Goes on for so long.
+    /// Runs for this long.
     pub(super) fn run(&mut self, time: Nanos) {
         let end = self.now + time;
         while self.step(end) {}

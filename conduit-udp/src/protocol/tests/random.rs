@@ -76,7 +76,7 @@ proptest! {
             let length = if channel == 1 { length * (1 + more) } else { length };
             let end = network.now + 200 * SECOND;
             while !network.send(from, to, channel, length) {
-                prop_assert!(network.step(end), "full for ever");
+                prop_assert!(network.step(end), "full forever");
             }
             if pause > 25_000 {
                 network.run(pause - 25_000);
@@ -86,7 +86,7 @@ proptest! {
         for app in &network.apps {
             prop_assert!(app.failures.is_empty(), "{:?}", app.failures);
         }
-        // Per link: twice the window's slots and log, what is kept, the rings, the fragments.
+        // Per link: twice the window's slots and log, buffered segments, the rings, the fragments.
         let window = 2 * 2 * 4096 * (32 + 4) + 2 * 2 * 512;
         let bound = size as usize * (2000 + window.min(4 * 36 * 2 * config.window as usize + 2048) + config.link_early + 4096 + 8 * 200 + 10_000);
         prop_assert!(network.most_memory < bound, "{} {}", network.most_memory, bound);

@@ -1,4 +1,4 @@
-//! An fragment handler that knows what has to come, and a seal that notices every change.
+//! A fragment handler that knows what must arrive, and a seal that detects every change.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,13 +25,13 @@ impl Random {
         self.next() % limit.max(1)
     }
 
-    /// True in so many of a thousand cases.
+    /// Returns true in `cases` of a thousand cases.
     pub(super) fn in_thousand(&mut self, cases: u64) -> bool {
         self.below(1000) < cases
     }
 }
 
-/// Byte `offset` of fragment `index` that `sender` sends to `to` on a channel.
+/// Returns byte `offset` of fragment `index` that `sender` sends to `to` on a channel.
 fn byte(sender: Rank, to: Rank, channel: u8, index: u32, offset: usize) -> u8 {
     let mixed = (u64::from(sender) << 40
         ^ u64::from(to) << 32
@@ -43,7 +43,7 @@ fn byte(sender: Rank, to: Rank, channel: u8, index: u32, offset: usize) -> u8 {
     (mixed >> 56) as u8
 }
 
-/// A fragment's header: channel, index, length.
+/// Writes a fragment's header: channel, index, length.
 fn header(channel: u8, index: u32, length: usize) -> [u8; 9] {
     let mut header = [0; 9];
     header[0] = channel;
@@ -77,16 +77,16 @@ pub(super) struct App {
     /// By peer and channel: fragments sent and received.
     pub(super) sent: HashMap<(Rank, u8), u32>,
     pub(super) received: HashMap<(Rank, u8), u32>,
-    /// By peer and channel: larger fragments that have begun, of the next index.
+    /// By peer and channel: index of the next larger fragment to begin.
     begun: HashMap<Rank, u32>,
     arriving: BTreeMap<u64, Arriving>,
     places: u64,
-    /// Peer, index and length of what is not yet acknowledged, by token.
+    /// By token: peer, index and length of each fragment not yet acknowledged.
     pub(super) unsent: HashMap<u64, (Rank, u32, usize)>,
     tokens: u64,
     pub(super) failures: Vec<(Rank, Failure)>,
     pub(super) bytes_received: u64,
-    /// Of a thousand fragments so many are refused.
+    /// Number of fragments refused, per thousand.
     pub(super) refuse: u64,
     pub(super) room: usize,
     random: Random,
@@ -163,7 +163,7 @@ impl App {
 
 impl FragmentHandler for App {
     fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]) {
-        let &(to, index, length) = self.unsent.get(&token).expect("a token that is not sent");
+        let &(to, index, length) = self.unsent.get(&token).expect("a token not yet sent");
         assert!(to == peer && offset + into.len() <= length);
         for (at, place) in into.iter_mut().enumerate() {
             *place = byte(self.rank, to, 1, index, offset + at);
@@ -171,10 +171,7 @@ impl FragmentHandler for App {
     }
 
     fn sent(&mut self, peer: Rank, token: u64) {
-        let (to, ..) = self
-            .unsent
-            .remove(&token)
-            .expect("a token that is not sent");
+        let (to, ..) = self.unsent.remove(&token).expect("a token not yet sent");
         assert_eq!(to, peer);
     }
 
@@ -201,7 +198,7 @@ impl FragmentHandler for App {
         self.bytes_received += payload.len() as u64;
         if channel == 1 {
             let begun = self.begun.entry(peer).or_default();
-            assert_eq!(*begun, index, "delivered while one before it has not begun");
+            assert_eq!(*begun, index, "delivered before an earlier one has begun");
             *begun += 1;
         }
         true
@@ -214,7 +211,7 @@ impl FragmentHandler for App {
         let (channel, index, said) = read_header(header);
         assert_eq!((channel, said), (1, length));
         let begun = self.begun.entry(peer).or_default();
-        assert_eq!(*begun, index, "begun while one before it has not");
+        assert_eq!(*begun, index, "begun before an earlier one");
         *begun += 1;
         self.places += 1;
         self.arriving.insert(
@@ -272,7 +269,7 @@ impl FragmentHandler for App {
     }
 }
 
-/// A tag that changes with every byte, and a body that can't be read before it is opened.
+/// A tag that changes with every byte, and a body that is unreadable before it is opened.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TestSeal(pub(super) Rank);
 

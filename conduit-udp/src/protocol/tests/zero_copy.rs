@@ -1,4 +1,4 @@
-//! Packets whose bytes stay with the fragment handler until the system has them.
+//! Packets whose payload stays with the fragment handler until the system has taken it.
 
 use conduit_core::ni::Rank;
 
@@ -8,7 +8,7 @@ use crate::protocol::{
 
 const LENGTH: usize = 1 << 20;
 
-/// The tag is a sum over all bytes by their places.
+/// A seal whose tag is a sum over all bytes, weighted by position.
 struct Sum;
 
 impl Sum {
@@ -61,7 +61,7 @@ impl FragmentHandler for Memory {
         into.copy_from_slice(&self.from[offset..offset + into.len()]);
     }
     fn source(&self, _: Rank, token: u64, offset: usize, length: usize) -> Option<&[u8]> {
-        assert!(token == 7 && !self.sent, "bytes of something that is over");
+        assert!(token == 7 && !self.sent, "bytes of a finished fragment");
         self.lends.then(|| &self.from[offset..offset + length])
     }
     fn sent(&mut self, _: Rank, _: u64) {
@@ -88,8 +88,8 @@ impl FragmentHandler for Memory {
     }
 }
 
-/// Sends a fragment over a path that loses every fifth packet; how many packets had bytes outside
-/// of the buffer.
+/// Sends a fragment over a path that loses every fifth packet; returns the number of packets whose
+/// payload was outside the buffer.
 fn carry(packet: usize, lends: bool) -> u32 {
     let config = |rank| Config {
         rank,
@@ -148,8 +148,7 @@ fn carry(packet: usize, lends: bool) -> u32 {
 
 #[test]
 fn long_packets_take_their_bytes_where_they_lie_the_first_time() {
-    // 17 segments, of which the first and the last are no full chunks; what is sent again is
-    // copied.
+    // 17 segments, of which the first and the last are not full chunks; retransmissions are copied.
     let chunks = carry(65_507, true);
     assert!((15..=16).contains(&chunks), "{chunks}");
 }

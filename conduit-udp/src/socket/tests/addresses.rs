@@ -96,7 +96,7 @@ fn errors_say_what_is_wrong_with_an_address() {
     );
     assert_eq!(
         AddressError::Length(3).to_string(),
-        "an address has 32 bytes, this one 3"
+        "its address has 3 bytes instead of 32"
     );
 }
 
@@ -138,7 +138,7 @@ fn reports_on_a_peer_are_counted_and_told() {
     peers.note(1, libc::EBADF, None);
     let text = peers.errors(1).unwrap().to_string();
     assert!(
-        text.starts_with("this rank's own program has closed its socket"),
+        text.starts_with("the program of this rank closed its socket"),
         "{text}"
     );
     assert_eq!(peers.errors(0), None);

@@ -89,18 +89,18 @@ fn errors_say_what_there_is() {
     assert_eq!(
         choose(&host, "eth2", None).unwrap_err().to_string(),
         format!(
-            "\"eth2\" is no interface of this host, no address and no subnet such as 10.0.0.0/24; there are: {all}"
+            "\"eth2\" is neither an interface of this host nor an address or a subnet such as 10.0.0.0/24; interfaces: {all}"
         )
     );
     assert_eq!(
         choose(&host, "ib0, 10.0.2.0/23", None)
             .unwrap_err()
             .to_string(),
-        format!("no interface that is up fits \"ib0,10.0.2.0/23\"; there are: {all}")
+        format!("no interface that is up matches \"ib0,10.0.2.0/23\"; interfaces: {all}")
     );
     assert_eq!(
         choose(&[], "", None).unwrap_err().to_string(),
-        "this host has no interface that is up; there are: none"
+        "no interface of this host is up; interfaces: none"
     );
     for word in [
         "10.0.0.0/33",

@@ -239,7 +239,7 @@ fn what_cannot_be_opened_says_why() {
     .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "an MTU of 576 bytes leaves 548 for a packet at 127.0.0.1:0; it must be 1024 at least"
+        "the MTU of 576 bytes at 127.0.0.1:0 leaves 548 bytes for a packet; at least 1024 are required"
     );
     let error = Socket::open(&Options {
         mtu: None,

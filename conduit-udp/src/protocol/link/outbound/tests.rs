@@ -1,4 +1,4 @@
-//! The window's bookkeeping against a plain list of segments.
+//! Compares the window's bookkeeping with a plain list of segments.
 
 use super::*;
 use crate::protocol::link::inbound::Inbound;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 const FIRST: u64 = (1 << 24) - 30;
 
-/// An acknowledgement as it is on the wire.
+/// Returns an acknowledgement as sent on the wire.
 fn written(inbound: &Inbound, credits: u16) -> Vec<u8> {
     let mut bytes = vec![0; 5];
     bytes.extend(&sequence::low(inbound.next()).to_le_bytes()[..3]);
@@ -72,7 +72,7 @@ proptest! {
                     }
                 }
                 3 | 4 => {
-                    // Some arrive, some are lost, in no order.
+                    // Some arrive, some are lost, in no particular order.
                     for _ in 0..=number % 30 {
                         if !under_way.is_empty() {
                             let sequence = under_way.remove((number as usize * 31) % under_way.len().min(9));
@@ -109,7 +109,7 @@ proptest! {
                     }
                 }
             }
-            // What is lost is found by looking; it must be a segment that is not acknowledged.
+            // Finds the lost segments in the slots; each of them must be unacknowledged.
             for (&index, segment) in &mut segments {
                 if segment.1 != Expected::Acknowledged {
                     let state = outbound.slot(FIRST + u64::from(index)).state;
@@ -123,7 +123,7 @@ proptest! {
             prop_assert_eq!(outbound.lost as usize, sum(Expected::Lost));
             prop_assert!(outbound.slots.len() <= 4096 && outbound.log.len() <= 8192);
         }
-        // Whatever has happened, sending again until nothing is missing ends it.
+        // Whatever has happened, retransmitting until nothing is missing settles everything.
         for _ in 0..segments.len() + 1 {
             outbound.on_timeout(now);
             while let Some((sequence, _)) = outbound.peek_lost() {
@@ -166,7 +166,7 @@ fn lost(outbound: &mut Outbound, now: Nanos) -> Vec<LossTrigger> {
     causes
 }
 
-/// 0 is missing, these others have come.
+/// Acknowledges these segments; 0 is missing.
 fn come(sequences: &[u64]) -> Vec<u8> {
     let mut inbound = Inbound::new(0);
     for &sequence in sequences {
@@ -189,7 +189,7 @@ fn three_later_ones_make_a_segment_lost_or_much_time_after_one() {
     take(&mut outbound, 1100, &come(&[3]), |_| {}).unwrap();
     assert_eq!(lost(&mut outbound, 1100), [LossTrigger::PacketThreshold]);
     assert_eq!(outbound.peek_lost().unwrap().0, 0);
-    // Sent again it is the newest: nothing has overtaken it.
+    // After its retransmission it is the newest: nothing has overtaken it.
     outbound.resend(1200, 9, 0);
     assert_eq!(lost(&mut outbound, 1300), []);
 }
