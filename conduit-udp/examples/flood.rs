@@ -1,10 +1,10 @@
-//! What a flood of outsiders costs a rank: its wire, with sockets and seal, gets datagrams on
-//! loopback that no rank has made.
+//! Measures the cost of a flood of outsiders to a rank: its wire, with sockets and seal, receives
+//! datagrams on loopback that no rank has sent.
 //!
-//! `flood elsewhere|forged|joined COUNT`: packets of 1472 bytes from another address than that of
-//! the rank that they name; from that address; datagrams of 64 KiB from that address that seem to
-//! be 2047 packets. Instructions per datagram, the outsider's few for sending it included, are the
-//! difference of two runs; the system's are not among them:
+//! `flood elsewhere|forged|joined COUNT`: packets of 1472 bytes from an address other than that of
+//! the rank they name; packets from that address; datagrams of 64 KiB from that address that look
+//! like 2047 packets. The difference between two runs is the number of instructions per datagram,
+//! including the outsider's few for sending it and excluding those of the system:
 //!
 //! ```sh
 //! cargo build --release -p pgas-conduit-udp --example flood
@@ -24,7 +24,7 @@ const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 const HEADER: usize = 16;
 
-/// Nothing comes.
+/// A fragment handler that expects no fragments.
 struct Nobody;
 
 impl FragmentHandler for Nobody {
@@ -44,7 +44,7 @@ impl FragmentHandler for Nobody {
     }
 }
 
-/// A packet of rank 1 whose tag is not right.
+/// Returns a packet of rank 1 with an invalid tag.
 fn forged(body: usize, number: u64) -> Vec<u8> {
     let mut packet = vec![0; HEADER + body + TAG];
     packet[0] = 1 << 4;
@@ -59,7 +59,7 @@ fn main() {
     let kind = args.next().unwrap_or_default();
     let count = args.next().and_then(|count| count.parse::<u64>().ok());
     let (Some(count), "elsewhere" | "forged" | "joined") = (count, &*kind) else {
-        eprintln!("flood elsewhere|forged|joined COUNT");
+        eprintln!("usage: flood elsewhere|forged|joined COUNT");
         std::process::exit(2);
     };
     let options = Options {
@@ -79,7 +79,7 @@ fn main() {
         packet: 1472,
         incarnation: 7,
     };
-    // Nobody is at rank 1's port.
+    // The port of rank 1 is unused.
     let peers = Peers::new(&[udp_address(to.port()), udp_address(1)], 0);
     let secret = Secret::from_bytes([7; 32]);
     let seal = Sealer::new(secret, Protection::Authenticate, 0, vec![7, 7]);

@@ -1,5 +1,5 @@
-//! What the network over UDP costs on this host, beside plain sockets: the round trip of a short
-//! message, and the bandwidth of large puts. Two ranks in two threads, all of them spinning; the
+//! Compares the network over UDP with plain sockets on this host: the round trip of a short
+//! message, and the bandwidth of large puts. Two ranks run in two threads, all of which spin; the
 //! two kinds are measured in turn, and the best of each counts.
 //!
 //! `cargo run --release -p pgas-conduit-udp --example portals_cost`
@@ -25,7 +25,7 @@ const BULK: PtIndex = PtIndex(1);
 
 type End = Udp<ParSync>;
 
-/// Nanoseconds of a round trip between two plain sockets.
+/// Returns the nanoseconds of a round trip between two plain sockets.
 fn bare_trip() -> f64 {
     let open = || {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
@@ -68,7 +68,7 @@ fn send(end: &End, to: u32) {
     }
 }
 
-/// One poll as the engine's.
+/// Polls once, like the engine.
 fn poll(end: &End, eq: EqId, heard: &mut u64) {
     let ready = end.ready();
     if ready.intersects(Ready::queue(eq)) {
@@ -121,7 +121,7 @@ fn bulk(end: &End) {
     end.me_append(BULK, entry).expect("an entry");
 }
 
-/// Nanoseconds of a round trip of injects, and megabytes a second of puts.
+/// Returns the nanoseconds of a round trip of injects, and the megabytes per second of puts.
 fn portals(mtu: usize) -> (f64, f64) {
     let options = Options {
         address: Ipv4Addr::LOCALHOST.into(),
@@ -154,7 +154,7 @@ fn portals(mtu: usize) -> (f64, f64) {
             println!("{}", b.counters(UdpCounters::of).report(1));
         });
         let mut heard = 0;
-        // Opens the link.
+        // The first trip opens the link.
         let start = Instant::now();
         for trip in 1..=u64::from(TRIPS) {
             send(&a, 1);
@@ -181,7 +181,7 @@ fn portals(mtu: usize) -> (f64, f64) {
                 hdr_data: 0,
                 token,
             };
-            // A few at a time.
+            // A few are in flight at a time.
             while token - ended >= 16 {
                 poll(&a, of_a, &mut ended);
             }

@@ -1,4 +1,5 @@
-//! Addresses of processes: address family (4 or 6) 1 | IP address 4 or 16 | port 2, big-endian.
+//! Addresses of processes. Layout: address family (4 or 6) 1 | IP address 4 or 16 | port 2,
+//! big-endian.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -8,7 +9,7 @@ use conduit_portals::transport::open::ConnectError;
 /// Bytes of the longest address.
 const LONGEST: usize = 1 + 16 + 2;
 
-/// Where a process is: IP address and port. Link-local addresses are those of the interface that
+/// The address of a process: IP address and port. Link-local addresses belong to the interface that
 /// this process uses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Address([u8; LONGEST]);
@@ -31,13 +32,13 @@ impl Address {
         Self(bytes)
     }
 
-    /// That of a datagram, with an IPv4 address mapped to IPv6.
+    /// Returns the source address of a datagram; an IPv4 address is mapped to IPv6.
     #[inline]
     pub(super) fn of_source(source: &SocketAddrV6) -> Self {
         Self::of(IpAddr::V6(*source.ip()), source.port())
     }
 
-    /// Reads an address that packets can be sent to.
+    /// Decodes an address that packets can be sent to.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, ConnectError> {
         let (ip, port) = match *bytes {
             [4, a, b, c, d, high, low] => (
@@ -54,17 +55,17 @@ impl Address {
             }
             _ => {
                 return Err(ConnectError::Malformed(
-                    "it is no address of the network over UDP",
+                    "it is not an address of the network over UDP",
                 ));
             }
         };
         Self::checked(ip, port)
     }
 
-    /// Reads `1.2.3.4:567` or `[1::2]:567`.
+    /// Parses `1.2.3.4:567` or `[1::2]:567`.
     pub(super) fn parse(text: &str) -> Result<Self, ConnectError> {
         let address: SocketAddr = text.parse().map_err(|_| {
-            ConnectError::Malformed("an address is like 10.0.0.1:4567 or [fd00::1]:4567")
+            ConnectError::Malformed("it does not have the form 10.0.0.1:4567 or [fd00::1]:4567")
         })?;
         Self::checked(address.ip(), address.port())
     }
@@ -73,7 +74,7 @@ impl Address {
         let is_broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
         if ip.is_unspecified() || ip.is_multicast() || is_broadcast {
             return Err(ConnectError::Malformed(
-                "its IP address is not that of one host",
+                "its IP address is not that of a single host",
             ));
         }
         if port == 0 {
@@ -90,12 +91,12 @@ impl Address {
         &self.0[..if self.is_ipv4() { 7 } else { LONGEST }]
     }
 
-    /// All of it with one length, for codes.
+    /// Returns the address padded to a fixed length, for MACs.
     pub(super) fn padded(&self) -> &[u8] {
         &self.0
     }
 
-    /// For the system; `scope` is the number of this process's interface.
+    /// Converts the address for the system; `scope` is the index of this process's interface.
     pub(super) fn to_socket_address(self, scope: u32) -> SocketAddr {
         let [_, rest @ ..] = self.0;
         if self.is_ipv4() {

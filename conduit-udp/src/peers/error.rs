@@ -1,14 +1,14 @@
-//! Why an open network over UDP could not be opened.
+//! Errors of opening an open network over UDP.
 
 use std::io;
 use std::net::SocketAddr;
 
 use crate::socket::SocketError;
 
-/// Why the network could not be opened.
+/// The reason why the network could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// What names this process's interface or port can't be used.
+    /// The text that selects this process's interface or port can't be used.
     #[error("UDP at {host:?}: {reason}")]
     Host {
         /// The text.
@@ -16,7 +16,7 @@ pub enum OpenError {
         /// The reason.
         reason: String,
     },
-    /// No interface fits the subnet.
+    /// No interface matches the subnet.
     #[error("UDP within the subnet {subnet:?}: {reason}")]
     Subnet {
         /// The text.
@@ -25,15 +25,15 @@ pub enum OpenError {
         reason: String,
     },
     /// Another process has the port.
-    #[error("the UDP port of {0} is taken by another process")]
+    #[error("the UDP port of {0} is in use by another process")]
     Taken(SocketAddr),
     /// The socket could not be opened.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// The operating system refused.
+    /// The operating system refused an operation.
     #[error("UDP: {what}: {error}")]
     System {
-        /// The request.
+        /// The operation.
         what: &'static str,
         /// The system's error.
         error: io::Error,

@@ -1,15 +1,15 @@
-//! Where a process listens, as its user says it: `10.0.0.1:4567`, `eth0`, `[fd00::1]`, `:4567`, a
-//! name of this host, or nothing.
+//! The address at which a process listens, as its user specifies it: `10.0.0.1:4567`, `eth0`,
+//! `[fd00::1]`, `:4567`, a name of this host, or nothing.
 
 use std::net::{IpAddr, ToSocketAddrs};
 
 use super::error::OpenError;
 use crate::socket::{Interface, choose};
 
-/// Which family of IP addresses is used.
+/// The family of IP addresses to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Family {
-    /// Either, and IPv4 rather than IPv6.
+    /// Either family; IPv4 is preferred to IPv6.
     #[default]
     Any,
     /// IPv4.
@@ -29,12 +29,16 @@ pub(super) fn parse(text: &str) -> Result<(&str, u16), OpenError> {
             Some((host, "")) => (host, None),
             Some((host, port)) => match port.strip_prefix(':') {
                 Some(port) => (host, Some(port)),
-                None => return Err(refused("what follows the bracket is no port".to_owned())),
+                None => {
+                    return Err(refused(
+                        "the text after the bracket is not a port".to_owned(),
+                    ));
+                }
             },
             None => return Err(refused("its bracket is not closed".to_owned())),
         },
         None => match text.split_once(':') {
-            // An IPv6 address.
+            // An IPv6 address without a port.
             Some((_, rest)) if rest.contains(':') => (text, None),
             Some((host, port)) => (host, Some(port)),
             None => (text, None),
@@ -44,12 +48,12 @@ pub(super) fn parse(text: &str) -> Result<(&str, u16), OpenError> {
         None | Some("") => 0,
         Some(port) => port
             .parse()
-            .map_err(|_| refused(format!("{port:?} is no port")))?,
+            .map_err(|_| refused(format!("{port:?} is not a port")))?,
     };
     Ok((host, port))
 }
 
-/// The interface for `host`. `lookup` finds the addresses of a host's name.
+/// Returns the interface for `host`. `lookup` resolves the name of a host to addresses.
 pub(super) fn find(
     exist: &[Interface],
     host: &str,
@@ -77,7 +81,7 @@ pub(super) fn find(
         Err(error) => Err(error.to_string()),
     };
     let within = |fit: &[Interface]| match subnet {
-        // A subnet is what is preferred.
+        // The subnet is the preference.
         Some(subnet) => chosen(subnet, fit),
         None => chosen("", fit),
     };
@@ -106,7 +110,7 @@ pub(super) fn find(
         Err(_) => lookup(host).map_err(|error| {
             let names: Vec<&str> = exist.iter().map(|one| one.name.as_str()).collect();
             refused(format!(
-                "it is no interface of this host ({}), no address, and no name that is known: {error}",
+                "it is neither an interface of this host ({}) nor an address, and cannot be resolved as a name: {error}",
                 names.join(", ")
             ))
         })?,
@@ -114,7 +118,8 @@ pub(super) fn find(
     if let [ip] = addresses[..]
         && ip.is_unspecified()
     {
-        // Any: others need an address of this host all the same, of this family.
+        // The unspecified address selects any interface, but the others need an address of this
+        // host in the same family.
         let same: Vec<Interface> = fit
             .into_iter()
             .filter(|interface| interface.address.is_ipv4() == ip.is_ipv4())
@@ -128,7 +133,7 @@ pub(super) fn find(
         .collect();
     match own.first() {
         Some(first) => Ok(within(&own).unwrap_or_else(|_| first.clone())),
-        // All of 127.0.0.0/8 are this host's.
+        // All of 127.0.0.0/8 belong to this host.
         None => addresses
             .iter()
             .filter(|ip| ip.is_loopback() && is_wanted(**ip))
@@ -142,14 +147,14 @@ pub(super) fn find(
             .ok_or_else(|| {
                 let list: Vec<String> = fit.iter().map(ToString::to_string).collect();
                 refused(format!(
-                    "no interface of this host has its address; there are: {}",
+                    "no interface of this host has its address; interfaces: {}",
                     list.join(", ")
                 ))
             }),
     }
 }
 
-/// The addresses of a host's name, as the system finds them.
+/// Returns the addresses that the system finds for a host's name.
 pub(super) fn lookup(host: &str) -> std::io::Result<Vec<IpAddr>> {
     Ok((host, 0)
         .to_socket_addrs()?

@@ -1,16 +1,16 @@
 //! UDP as a network of processes that come and go ([`OpenTransport`]).
 //!
 //! [`OpenUdp`] is one process's end. A peer's address is its IP address and port. Two processes
-//! have a session after a handshake (`handshake`), which proves the secret that both have and where
-//! both are, before either keeps anything of the other. During a session, packets, acknowledgement,
-//! liveness and the driver are those of a job's ranks ([`crate::protocol`], [`crate::socket`]).
-//! `docs/udp.md` has the messages and the reasons.
+//! have a session after a handshake (`handshake`), which proves that they share the secret and
+//! receive at their addresses, before either keeps state for the other. During a session, packets,
+//! acknowledgement, liveness and the driver are those of a job's ranks ([`crate::protocol`],
+//! [`crate::socket`]). `docs/udp.md` describes the messages and the reasons.
 //!
-//! **Promises.** A number of a peer means one session: a process that has started anew at the same
-//! address is another one. Nobody without the secret makes this process keep anything.
+//! **Promises.** A peer's number denotes one session: a process restarted at the same address is a
+//! different peer. Outsiders without the secret cannot make this process allocate state.
 //!
 //! **Costs.** A handshake of two round trips before the first fragment, with a key agreement on
-//! each side; 310 bytes for a peer while its link is idle. [`OpenConfig::max_peers`] bounds the
+//! each side; 310 bytes per peer while its link is idle. [`OpenConfig::max_peers`] bounds the
 //! memory.
 
 mod address;
@@ -44,40 +44,40 @@ pub use error::OpenError;
 pub use handshake::HandshakeCounters;
 pub use host::Family;
 
-/// The setting that bounds the number of peers.
+/// The setting that limits the number of peers.
 pub const MAX_PEERS_SETTING: &str = "CONDUIT_NA_MAX_PEERS";
 
 /// The configuration of an open network over UDP.
 #[derive(Debug)]
 pub struct OpenConfig {
-    /// The name of an interface, an IP address or a name of this host, and behind a colon the port.
-    /// Either may be missing and is then chosen.
+    /// The name of an interface, an IP address or a name of this host, then a colon and the port.
+    /// Either part may be missing and is then chosen automatically.
     pub host: Option<String>,
-    /// A subnet like `10.0.0.0/24`, for the choice.
+    /// A subnet like `10.0.0.0/24` that restricts the choice.
     pub subnet: Option<String>,
-    /// The family of addresses, for the choice.
+    /// The address family that restricts the choice.
     pub family: Family,
-    /// The secret of all that this process trusts. `None`: everybody who can send it a packet from
-    /// where they say they are.
+    /// The secret shared with all peers that this process trusts. `None`: it trusts every peer that
+    /// can receive at the address it sends from.
     pub secret: Option<Secret>,
-    /// Whether packets are encrypted; the same for all that communicate.
+    /// Whether packets are encrypted; must be the same on all processes that communicate.
     pub encrypt: bool,
-    /// The most peers that can have numbers at once.
+    /// The maximum number of peers that can have numbers at once.
     pub max_peers: u32,
-    /// Bytes of the largest IP packet; `None`: what the interface takes.
+    /// Bytes of the largest IP packet; `None`: the interface's MTU.
     pub mtu: Option<usize>,
-    /// Bytes of the socket's buffers that are asked for.
+    /// Bytes to request for each of the socket's buffers.
     pub socket_buffer: usize,
-    /// Whether segmentation offload is used, if the system has it.
+    /// Whether to use segmentation offload if the system has it.
     pub offload: bool,
-    /// The protocol's limits and times. Rank, size, packet size and socket buffer are filled in.
+    /// The protocol's limits and times. Start fills in rank, size, packet size and socket buffer.
     pub protocol: Config,
     /// Injected faults, for tests.
     pub faults: FaultConfig,
 }
 
 impl OpenConfig {
-    /// Default limits, on an interface and a port that are chosen.
+    /// Creates a configuration with default limits; interface and port are chosen automatically.
     pub fn new(secret: Option<Secret>) -> Self {
         Self {
             host: None,
@@ -102,7 +102,7 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> OpenError {
     move |error| OpenError::System { what, error }
 }
 
-/// The wire's seal: the node has its own, which changes with the sessions.
+/// The wire's seal, a placeholder: the node has a seal of its own, which changes with the sessions.
 #[derive(Debug)]
 struct NodesOwn;
 
@@ -124,9 +124,9 @@ impl OpenUdp {
     /// Opens the network.
     ///
     /// # Errors
-    /// [`OpenError`] names what is wrong.
+    /// [`OpenError`] names the reason.
     pub fn start(config: &OpenConfig) -> Result<Self, OpenError> {
-        let exist = interfaces().map_err(system("the interfaces of this host"))?;
+        let exist = interfaces().map_err(system("list the interfaces of this host"))?;
         let (host, port) = host::parse(config.host.as_deref().unwrap_or_default())?;
         let subnet = config.subnet.as_deref();
         let source = default_source();
@@ -155,32 +155,32 @@ impl OpenUdp {
         Ok(Self { wire, waiter })
     }
 
-    /// Counts of handshakes.
+    /// Returns the counts of handshakes.
     pub fn handshake_counters(&self) -> HandshakeCounters {
         self.wire.machine().handshakes.counters
     }
 
-    /// The protocol's counters, of all sessions together.
+    /// Returns the protocol's counters, of all sessions together.
     pub fn counters(&self) -> Counters {
         self.wire.machine().endpoint.counters()
     }
 
-    /// The socket's counters.
+    /// Returns the socket's counters.
     pub fn socket_counters(&self) -> SocketCounters {
         *self.wire.socket().counters()
     }
 
-    /// Injected faults, if any are set.
+    /// Returns the counts of injected faults, if any are set.
     pub fn fault_counters(&self) -> Option<FaultCounters> {
         self.wire.faults().copied()
     }
 
-    /// The status of the link to a peer, if there is a session.
+    /// Returns the status of the link to a peer, if there is a session.
     pub fn link(&self, peer: Rank) -> Option<LinkStatus> {
         self.wire.machine().endpoint.link(peer)
     }
 
-    /// Bytes of memory for peers and what is under way.
+    /// Returns the memory used for peers and data in flight, in bytes.
     pub fn memory(&self) -> usize {
         self.wire.machine().memory()
     }
@@ -285,8 +285,8 @@ impl OpenTransport for OpenUdp {
         }
         if address.is_ipv4() != own.is_ipv4() {
             return Err(ConnectError::Malformed(match own.is_ipv4() {
-                true => "it is an IPv6 address, and this process has an IPv4 one",
-                false => "it is an IPv4 address, and this process has an IPv6 one",
+                true => "it is an IPv6 address, but this process has an IPv4 address",
+                false => "it is an IPv4 address, but this process has an IPv6 address",
             }));
         }
         node.connect(address).ok_or(ConnectError::Exhausted {

@@ -1,4 +1,4 @@
-//! One process's end: handshakes and the reliability protocol, still without I/O and clock.
+//! One process's end: handshakes and the reliability protocol, without I/O and clock.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
@@ -12,12 +12,12 @@ use crate::protocol::{
 };
 use crate::socket::DrivenMachine;
 
-/// Handshakes, and the endpoint, which knows peers only while there is a session with them.
+/// The handshakes and the endpoint. The endpoint knows a peer only during a session.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) handshakes: Handshakes<SessionSealer>,
     pub(super) endpoint: Endpoint,
-    /// Number of this process's interface, for link-local addresses.
+    /// Index of this process's interface, for link-local addresses.
     scope: u32,
 }
 
@@ -42,7 +42,7 @@ impl Node {
         }
     }
 
-    /// The number of the peer with this address; `None`: there are too many.
+    /// Returns the number of the peer with this address; `None`: there are too many peers.
     pub(super) fn connect(&mut self, address: Address) -> Option<Rank> {
         let peer = self.handshakes.connect(address)?;
         self.fit();
@@ -70,18 +70,18 @@ impl Node {
         }
     }
 
-    /// The next datagram that is no packet of a session.
+    /// Returns the next handshake message and its destination.
     pub(super) fn next_message(&mut self) -> Option<(SocketAddr, Message)> {
         let (to, message) = self.handshakes.next_message()?;
         Some((to.to_socket_address(self.scope), message))
     }
 
-    /// Bytes of memory.
+    /// Returns the memory used, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.endpoint.memory() + self.handshakes.memory() + self.handshakes.crypto.memory()
     }
 
-    /// Gives the endpoint as many peers as there are numbers.
+    /// Sets the endpoint's number of peers to the end of the numbers.
     fn fit(&mut self) {
         let size = self.handshakes.size();
         if self.endpoint.config().size != size {
@@ -89,7 +89,8 @@ impl Node {
         }
     }
 
-    /// Ends the sessions of peers that the endpoint has given up, which the fragment handler knows.
+    /// Ends the sessions of peers that the endpoint has given up; the fragment handler already
+    /// knows.
     fn end_failed(&mut self) {
         while let Some(peer) = self.endpoint.take_failed() {
             self.handshakes.end(peer);
@@ -97,7 +98,7 @@ impl Node {
         }
     }
 
-    /// Does what the handshakes have found.
+    /// Handles the events of the handshakes.
     fn handle_events(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
         while let Some(event) = self.handshakes.next_event() {
             match event {
@@ -117,7 +118,7 @@ impl Node {
         }
     }
 
-    /// Nothing could be sent to a peer: begins a handshake.
+    /// Handles a failed send to a peer without a session: begins a handshake.
     #[cold]
     fn begin(&mut self, now: Nanos, peer: Rank) -> Refused {
         self.end_failed();
@@ -147,7 +148,7 @@ impl DrivenMachine for Node {
         _: &mut impl Seal,
         _: &mut impl FragmentHandler,
     ) -> bool {
-        // Without a source it is of no session.
+        // Without a source it belongs to no session.
         false
     }
 
@@ -177,7 +178,7 @@ impl DrivenMachine for Node {
                 true
             }
             Received::Dropped(Dropped::BadTag) => {
-                // The peer may have another session with this process than this one has with it.
+                // The peer may have a session with this process other than the one known here.
                 self.handshakes.on_unknown_packet(now, &source, peer);
                 false
             }

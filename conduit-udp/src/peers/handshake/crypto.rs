@@ -1,14 +1,14 @@
-//! What a handshake computes by keys. Models of the handshake compute something simpler.
+//! The keyed computations of a handshake. Models of the handshake use simpler ones.
 
 use conduit_core::ni::Rank;
 use seal::{Protection, SessionKeys, SessionSealer};
 
 use super::message::Tag;
 
-/// Names what a code is for.
+/// Purpose of a MAC.
 pub(super) type Label = [u8; 8];
 
-/// See [`SessionSealer`], which is the real one.
+/// The operations of [`SessionSealer`], the real implementation.
 pub(in super::super) trait Crypto {
     /// The keys of one session.
     type Keys;

@@ -1,5 +1,5 @@
-//! What bounds the work that others can cause: answers without a session are few, and so are
-//! products for nothing.
+//! Limits on the work that outsiders can cause: few answers without a session, and few futile
+//! scalar multiplications.
 
 use crate::protocol::Nanos;
 
@@ -12,7 +12,7 @@ pub(super) struct Bucket {
 
 impl Bucket {
     const MOST: u32 = 64;
-    /// Time in which a token comes.
+    /// Interval between new tokens.
     const INTERVAL: Nanos = 1_000_000;
 
     pub(super) fn new() -> Self {
@@ -22,7 +22,7 @@ impl Bucket {
         }
     }
 
-    /// Takes a token, if there is one.
+    /// Takes a token, if one is left.
     pub(super) fn take(&mut self, now: Nanos) -> bool {
         let new = now.saturating_sub(self.since) / Self::INTERVAL;
         if new > 0 {
@@ -34,7 +34,7 @@ impl Bucket {
         has
     }
 
-    /// Gives back what was taken.
+    /// Returns a token that was taken.
     pub(super) fn give(&mut self) {
         self.tokens = Self::MOST.min(self.tokens + 1);
     }

@@ -1,48 +1,50 @@
-//! The messages that begin and end sessions. None of them looks like a packet.
+//! The messages that begin and end sessions. None of them can be mistaken for a packet.
 //!
 //! ```text
-//! all        kind 1 | version 1 | what else (flags or reason) 1 | attempt 1
-//! init       initiator's number for the responder 4 | its incarnation 8 | nonce 16 | share 32 | code 16 | padding 24
-//! challenge  the init's nonce 16 | responder's incarnation 8 | share 32 | session 8 | issued 8 | cookie 16 | code 16
-//! confirm    issued 8 | cookie 16 | the init without its padding 80 | code 16
-//! accept     the init's nonce 16 | responder's number for the initiator 4 | code 16
-//! goodbye    receiver's number for the sender 4 | code 16
+//! all        kind 1 | version 1 | flags or reason 1 | attempt 1
+//! init       initiator's number for the responder 4 | its incarnation 8 | nonce 16 | share 32 |
+//! MAC 16 | padding 24
+//! challenge  the init's nonce 16 | responder's incarnation 8 | share 32 | session 8 | issued 8 |
+//! cookie 16 | MAC 16
+//! confirm    issued 8 | cookie 16 | the init without its padding 80 | MAC 16
+//! accept     the init's nonce 16 | responder's number for the initiator 4 | MAC 16
+//! goodbye    receiver's number for the sender 4 | MAC 16
 //! unknown    the number that a packet named 4
 //! refused    the init's nonce 16
 //! ```
 //!
 //! Numbers after names are lengths in bytes; integers are little-endian. The attempt counts how
-//! often the same was sent, and no code covers it. An answer repeats the attempt of what it
-//! answers.
+//! often the same message was sent; no MAC covers it. An answer repeats the attempt of the message
+//! that it answers.
 
 use conduit_core::ni::Rank;
 use seal::SESSION_TAG;
 
 const VERSION: u8 = 1;
 
-/// A code, cookie or nonce.
+/// A MAC, cookie or nonce.
 pub(super) type Tag = [u8; SESSION_TAG];
 
 /// Bytes at the beginning of all messages.
 const COMMON: usize = 4;
-/// Bytes of an init that its code covers, after the common ones.
+/// Bytes of an init that its MAC covers, after the common bytes.
 pub(super) const INIT_COVERED: usize = 4 + 8 + 16 + 32;
-/// Bytes of an init without the common ones and without padding.
+/// Bytes of an init without the common bytes and without padding.
 pub(super) const INIT: usize = INIT_COVERED + SESSION_TAG;
-/// Bytes of a challenge that its code covers, after the common ones.
+/// Bytes of a challenge that its MAC covers, after the common bytes.
 const CHALLENGE_COVERED: usize = 16 + 8 + 32 + 8 + 8 + SESSION_TAG;
-/// Bytes of an init, padded so that no answer to a stranger is longer than what it answers.
+/// Bytes of an init, padded so that no answer to a stranger is longer than the init.
 const INIT_LENGTH: usize = COMMON + CHALLENGE_COVERED + SESSION_TAG;
 const _: () = assert!(COMMON + INIT <= INIT_LENGTH);
 /// Bytes of the longest message.
 pub(super) const LONGEST: usize = COMMON + 8 + SESSION_TAG + INIT + SESSION_TAG;
-// Packets have no fewer, so an answer to one is not longer than it.
+// Packets have at least 32 bytes, so an answer to a packet is not longer than the packet.
 const _: () = assert!(COMMON + 4 <= 32);
 
-/// The flag of an init whose sender encrypts.
+/// Flag of an init whose sender encrypts.
 pub(super) const ENCRYPTS: u8 = 1;
 
-/// What a message is. Packets begin with other values.
+/// The kind of a message. Packets begin with other values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum HandshakeKind {
@@ -55,7 +57,7 @@ pub(super) enum HandshakeKind {
     Refused = 0xa7,
 }
 
-/// Why an init is refused.
+/// The reason for refusing an init.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Reason {
@@ -74,12 +76,12 @@ impl Reason {
         })
     }
 
-    /// What the initiator's user is told of the responder.
+    /// Returns the reason for the initiator's user, as a statement about the responder.
     pub(super) fn words(self) -> &'static str {
         match self {
-            Self::Version => "it has another version of Conduit",
-            Self::Secret => "it has another secret, or addresses are translated on the way",
-            Self::Protection => "one of both encrypts, and the other doesn't",
+            Self::Version => "it runs another version of Conduit",
+            Self::Secret => "it has another secret, or addresses are translated on the path",
+            Self::Protection => "only one of the two processes encrypts",
         }
     }
 }
@@ -101,7 +103,7 @@ impl Message {
         }
     }
 
-    /// Appends these bytes, which are what the kind has.
+    /// Appends these bytes, the next fields of its kind.
     pub(super) fn with(mut self, bytes: &[u8]) -> Self {
         let begin = usize::from(self.length);
         self.bytes[begin..begin + bytes.len()].copy_from_slice(bytes);
@@ -123,7 +125,7 @@ impl Message {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// What follows the common bytes.
+    /// Returns the bytes after the common ones.
     pub(super) fn body(&self) -> &[u8] {
         &self.bytes()[COMMON..]
     }
@@ -142,7 +144,7 @@ pub(super) struct Init<'a> {
     pub(super) incarnation: u64,
     pub(super) nonce: &'a Tag,
     pub(super) share: &'a [u8; 32],
-    /// What the code covers, and the code.
+    /// The bytes that the MAC covers; `tag` is the MAC.
     pub(super) covered: &'a [u8; INIT_COVERED],
     pub(super) tag: &'a Tag,
 }
@@ -205,7 +207,7 @@ pub(super) enum Received<'a> {
         attempt: u8,
         nonce: &'a Tag,
     },
-    /// An init of another version; its nonce, if it has one where this version has it.
+    /// An init of another version, with its nonce if that is where this version has it.
     OtherVersion {
         attempt: u8,
         nonce: Option<&'a Tag>,
@@ -213,7 +215,7 @@ pub(super) enum Received<'a> {
 }
 
 impl<'a> Received<'a> {
-    /// Reads a datagram. `None`: it is none of these messages.
+    /// Reads a datagram. Returns `None` if it is not a handshake message.
     pub(super) fn read(datagram: &'a [u8]) -> Option<Self> {
         let mut reader = Reader(datagram);
         let &[kind, version, what, attempt] = reader.array()?;

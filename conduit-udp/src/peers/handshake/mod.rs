@@ -1,30 +1,31 @@
-//! How sessions begin and end: a state machine without I/O and clock.
+//! Beginning and end of sessions: a state machine without I/O and clock.
 //!
 //! ```text
 //! initiator                                    responder
-//!     init: share, nonce, code    ------->     keeps nothing
-//!                  <-------    challenge: share, cookie, code
-//!     confirm: cookie, the init, code ---->    checks cookie and code; the session begins
-//!                  <-------    accept: code
+//!     init: share, nonce, MAC     ------->     keeps nothing
+//!                  <-------    challenge: share, cookie, MAC
+//!     confirm: cookie, the init, MAC ---->     checks cookie and MAC; the session begins
+//!                  <-------    accept: MAC
 //!     the session begins
 //! ```
 //!
-//! The cookie is a code over the init, the address that it came from, and the time, which the
-//! responder checks instead of keeping state. It is what makes the responder's part of the session
-//! unique: each is accepted once, and not after ten seconds. Nothing is multiplied and nothing kept
-//! for an initiator that has not shown, by returning a cookie, that it is where it says, and that it
-//! has the secret. An init is no shorter than the answer.
+//! The cookie is a MAC over the init, its source address, and the time. The responder checks it
+//! instead of keeping state. The cookie makes the responder's part of the session unique: each
+//! cookie is accepted once, within ten seconds. For an initiator, the responder computes no scalar
+//! multiplication and keeps no state until the initiator has returned a cookie, which shows that it
+//! receives at its address, and has proved that it has the secret. An init is never shorter than
+//! its answer.
 //!
-//! **Both at once.** A process that has begun a handshake itself ignores the other's confirm if its
-//! own share is the smaller one. So one of both handshakes prevails, and the other ends when it
-//! does.
+//! **Simultaneous handshakes.** A process that has begun a handshake itself ignores the peer's
+//! confirm if its own share is the smaller one. Thus one of the two handshakes prevails, and its
+//! completion ends the other.
 //!
-//! **A session that only one side has.** A packet of no session here is answered by a short message
-//! that anybody could have made ([`HandshakeKind::Unknown`]). Whoever has a session with the sender
-//! of such a message then asks by an init. Each challenge says which session the responder has with
-//! the initiator, and its incarnation. If the session is another one or none, the initiator's has
-//! ended. A session is also replaced by a confirm, if its cookie was issued after the session
-//! began: it shows that the peer, who made it, has no session any more.
+//! **One-sided sessions.** A packet that belongs to no session here is answered by a short message
+//! that anybody could forge ([`HandshakeKind::Unknown`]). A process that has a session with the
+//! sender of such a message then queries it by an init. Each challenge names the responder's
+//! incarnation and its session with the initiator. If that session is a different one or none, the
+//! initiator's session has ended. A confirm also replaces a session if its cookie was issued after
+//! the session began, because it shows that the peer, which sent it, has lost the session.
 
 mod crypto;
 mod limits;
@@ -52,36 +53,36 @@ const MILLISECOND: Nanos = 1_000_000;
 /// Time until an init or confirm is sent again; it doubles up to `MOST_PAUSE`.
 const FIRST_PAUSE: Nanos = 20 * MILLISECOND;
 const MOST_PAUSE: Nanos = 1_000 * MILLISECOND;
-/// How long a cookie is accepted.
+/// Lifetime of a cookie.
 const COOKIE_LIFE: Nanos = 10_000 * MILLISECOND;
-/// How long a confirm is sent again, before the handshake begins anew with another cookie.
+/// How long a confirm is resent before the handshake restarts with another cookie.
 const CONFIRM_TIME: Nanos = COOKIE_LIFE / 2;
-/// How often it is checked at most that the peer still has a session.
+/// Minimum interval between checks that the peer still has a session.
 const CHECK_PAUSE: Nanos = 250 * MILLISECOND;
 /// How long such a check waits for its answer.
 const CHECK_TIME: Nanos = 2_000 * MILLISECOND;
-/// Reports that a port is closed, after which a handshake has failed.
+/// Number of reports of a closed port after which a handshake has failed.
 const ENOUGH_REPORTS: u8 = 2;
-/// Attempts that were refused, after which a handshake has failed. An init that was corrupted on
-/// its way is refused as well, so one is not enough.
+/// Number of refused attempts after which a handshake has failed. An init corrupted on the path is
+/// refused as well, so one refusal is not enough.
 const ENOUGH_REFUSALS: u32 = 4;
-/// Cookies, besides two for each peer there can be, that are remembered.
+/// Cookies that are remembered, in addition to two for each possible peer.
 const SPENT: usize = 1024;
-/// Messages that wait to be sent; more are lost.
+/// Maximum number of messages that wait to be sent; further ones are lost.
 const MOST_WAITING: usize = 4096;
 
-/// What happens to sessions, in this order.
+/// The events of sessions, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A stranger has this number from now on.
+    /// A stranger has been assigned this number.
     Joined(Rank),
     /// A session has begun.
     Began(Rank),
-    /// The session, or a handshake, has ended so.
+    /// The session or handshake has ended with this failure.
     Ended(Rank, Failure),
 }
 
-/// A message that is sent until it is answered.
+/// A message that is resent until it is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Repeated {
     message: Message,
@@ -91,16 +92,16 @@ struct Repeated {
     attempt: u8,
 }
 
-/// A handshake that this process has begun.
+/// A handshake begun by this process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Opening {
     began: Nanos,
     nonce: Tag,
     repeated: Repeated,
-    /// After the challenge: the responder's incarnation, and the session that would be.
+    /// After the challenge: the responder's incarnation, and the id of the future session.
     challenged: Option<(u64, [u8; 8])>,
     closed_reports: u8,
-    /// A bit for each attempt of the init that was refused, modulo 64.
+    /// Bitmap of the refused attempts of the init, modulo 64.
     refused: u64,
 }
 
@@ -108,22 +109,22 @@ struct Opening {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Session {
     id: [u8; 8],
-    /// Of the peer's process.
+    /// Incarnation of the peer's process.
     incarnation: u64,
     /// When it began, by [`Handshakes::stamp`].
     began: Nanos,
     /// The peer's number for this process.
     name: Rank,
-    /// This process began the handshake.
+    /// Whether this process began the handshake.
     first: bool,
-    /// The cookie by which the session began, on the responder's side.
+    /// On the responder's side, the cookie that the session began with.
     cookie: Tag,
     checked: Nanos,
-    /// Whether the peer still has it is being asked.
+    /// The pending check that the peer still has the session: its nonce and message.
     check: Option<Box<(Tag, Repeated)>>,
 }
 
-/// What there is with a peer.
+/// The state of the relation with a peer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 enum HandshakeState {
     #[default]
@@ -141,27 +142,27 @@ pub struct HandshakeCounters {
     pub sessions: u64,
     /// Inits answered.
     pub challenges: u64,
-    /// Inits of processes with another secret, or none.
+    /// Inits from processes with another secret, or none.
     pub other_secret: u64,
-    /// Inits of processes that differ otherwise: by version, or in whether they encrypt.
+    /// Inits from processes that are incompatible otherwise: by version, or by encryption.
     pub incompatible: u64,
-    /// Inits and confirms of strangers that were ignored because there were too many peers.
+    /// Inits and confirms from strangers, ignored because there were too many peers.
     pub full: u64,
-    /// Confirms without a valid cookie, or with a cookie that is too old or was used before.
+    /// Confirms without a valid cookie, or with a cookie that is too old or already used.
     pub stale: u64,
-    /// Messages whose code is not valid.
+    /// Messages with an invalid MAC.
     pub bad_tag: u64,
-    /// Confirms that were not looked at because too many before had codes that are not valid.
+    /// Confirms dropped unchecked because too many before them had invalid MACs.
     pub limited: u64,
-    /// Datagrams that are neither packets nor messages.
+    /// Datagrams that are neither packets nor handshake messages.
     pub malformed: u64,
-    /// Packets of no session.
+    /// Packets that belong to no session.
     pub unknown: u64,
-    /// Answers to these.
+    /// Answers to such packets.
     pub hints: u64,
-    /// Times that a peer was asked whether it has a session.
+    /// Number of checks whether a peer still has a session.
     pub checks: u64,
-    /// Messages that were not sent because too many waited.
+    /// Messages dropped because too many were waiting.
     pub overflowed: u64,
 }
 
@@ -170,17 +171,17 @@ pub struct HandshakeCounters {
 pub(super) struct Handshakes<C> {
     pub(super) crypto: C,
     own: Address,
-    /// After so long without an answer a peer is unreachable.
+    /// Time without an answer after which a peer is unreachable.
     dead_time: Nanos,
     peers: Peers<Address, HandshakeState>,
-    /// When something is due with a peer.
+    /// When something is due for a peer.
     timers: BTreeSet<(Nanos, Rank)>,
     spent: SpentCookies,
     bucket: Bucket,
-    /// For products that come to nothing, because a confirm's code is not valid.
+    /// Limits scalar multiplications that prove futile because a confirm's MAC is invalid.
     trials: Bucket,
-    /// The last time that was used for cookies and sessions. Rises with every use, so that no two
-    /// are at the same time.
+    /// The last time used for cookies and sessions. It increases with every use, so that no two
+    /// share a time.
     stamp: Nanos,
     has_left: bool,
     outbox: VecDeque<(Address, Message)>,
@@ -211,12 +212,12 @@ impl<C: Crypto> Handshakes<C> {
         &self.own
     }
 
-    /// The most peers that can have numbers.
+    /// Returns the maximum number of peers that can have numbers.
     pub(super) fn max_peers(&self) -> u32 {
         self.peers.limit()
     }
 
-    /// All numbers of peers are below it.
+    /// Returns the end of the numbers: all peers' numbers are below it.
     pub(super) fn size(&self) -> u32 {
         self.peers.end()
     }
@@ -230,8 +231,8 @@ impl<C: Crypto> Handshakes<C> {
         self.peers.numbers()
     }
 
-    /// Whether a packet that names this peer as its sender may be of a session: the peer has one,
-    /// and is where the packet came from.
+    /// Returns whether a packet that names this peer as its sender may belong to a session: the
+    /// peer has a session, and the packet came from the peer's address.
     #[inline]
     pub(super) fn is_session(&self, peer: Rank, source: &Address) -> bool {
         self.peers.address(peer) == Some(source) && self.is_open(peer)
@@ -242,12 +243,12 @@ impl<C: Crypto> Handshakes<C> {
         matches!(self.peers.state(peer), Some(HandshakeState::Open(_)))
     }
 
-    /// Whether there is a session or a handshake.
+    /// Returns whether there is a session or a handshake.
     pub(super) fn is_used(&self, peer: Rank) -> bool {
         !matches!(self.peers.state(peer), None | Some(HandshakeState::Closed))
     }
 
-    /// What tells the session with the process at this address from others.
+    /// Returns the id of the session with the process at this address.
     #[cfg(test)]
     pub(super) fn session_with(&self, address: &Address) -> Option<[u8; 8]> {
         match self.peers.state(self.peers.find(address)?) {
@@ -256,7 +257,7 @@ impl<C: Crypto> Handshakes<C> {
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the memory used, in bytes.
     pub(super) fn memory(&self) -> usize {
         let states: usize = self
             .peers
@@ -277,7 +278,8 @@ impl<C: Crypto> Handshakes<C> {
             + self.events.capacity() * size_of::<Event>()
     }
 
-    /// The number of the peer with this address, which gets one. `None`: there are too many.
+    /// Returns the number of the peer with this address, assigning one if needed. `None`: there are
+    /// too many peers.
     pub(super) fn connect(&mut self, address: Address) -> Option<Rank> {
         if let Some(peer) = self.peers.find(&address) {
             return Some(peer);
@@ -287,7 +289,7 @@ impl<C: Crypto> Handshakes<C> {
         Some(peer)
     }
 
-    /// Begins a handshake with a peer, unless there is one or a session.
+    /// Begins a handshake with a peer, unless a handshake or session exists.
     pub(super) fn begin(&mut self, now: Nanos, peer: Rank) {
         if self.has_left || !matches!(self.peers.state(peer), Some(HandshakeState::Closed)) {
             return;
@@ -309,7 +311,7 @@ impl<C: Crypto> Handshakes<C> {
         );
     }
 
-    /// Ends the session with a peer, or the handshake, and tells the peer of it. The number stays.
+    /// Ends the session or handshake with a peer, and notifies the peer. The peer keeps its number.
     pub(super) fn end(&mut self, peer: Rank) {
         if let (Some(HandshakeState::Open(session)), Some(&address)) =
             (self.peers.state(peer), self.peers.address(peer))
@@ -320,7 +322,7 @@ impl<C: Crypto> Handshakes<C> {
                     .with(&session.name.to_le_bytes())
                     .with(&tag);
                 self.post(address, message);
-                // With another attempt, so that both are not lost for the same reason.
+                // With another attempt, so that the two are not lost for the same reason.
                 let mut again = Message::new(HandshakeKind::Goodbye, 0, 1);
                 again = again.with(message.body());
                 self.post(address, again);
@@ -329,14 +331,14 @@ impl<C: Crypto> Handshakes<C> {
         self.forget(peer);
     }
 
-    /// Ends the session with a peer, or the handshake, and gives up the number.
+    /// Ends the session or handshake with a peer, and frees its number.
     pub(super) fn close(&mut self, peer: Rank) {
         self.end(peer);
         self.peers.remove(peer);
         self.crypto.set_size(self.peers.end());
     }
 
-    /// Ends all sessions and handshakes, for good.
+    /// Ends all sessions and handshakes permanently.
     pub(super) fn leave(&mut self) {
         self.has_left = true;
         let peers: Vec<Rank> = self.peers.numbers().collect();
@@ -345,7 +347,7 @@ impl<C: Crypto> Handshakes<C> {
         }
     }
 
-    /// The next message to be sent, and where to.
+    /// Returns the next message to send, and its destination.
     pub(super) fn next_message(&mut self) -> Option<(Address, Message)> {
         let next = self.outbox.pop_front();
         if next.is_none() && self.outbox.capacity() > 64 {
@@ -362,7 +364,7 @@ impl<C: Crypto> Handshakes<C> {
         self.events.pop_front()
     }
 
-    /// When [`on_timeout`](Self::on_timeout) has to be called.
+    /// Returns when [`on_timeout`](Self::on_timeout) has to be called.
     pub(super) fn timeout(&self) -> Option<Nanos> {
         let timer = self.timers.first().map(|(at, _)| *at);
         let spent = self.spent.due().map(|step| step * COOKIE_LIFE);
@@ -379,8 +381,8 @@ impl<C: Crypto> Handshakes<C> {
         }
     }
 
-    /// The network reports an error of something sent to this address. Anybody can forge that, so
-    /// it ends only handshakes.
+    /// Handles an error that the network reports for a message to this address. Anybody can forge
+    /// such a report, so it ends only handshakes.
     pub(super) fn on_report(&mut self, to: &Address, errno: i32) {
         let Some(peer) = self.peers.find(to) else {
             return;
@@ -400,19 +402,20 @@ impl<C: Crypto> Handshakes<C> {
         }
     }
 
-    /// A packet came that is of no session here.
+    /// Handles a packet that belongs to no session here.
     pub(super) fn on_unknown_packet(&mut self, now: Nanos, source: &Address, name: Rank) {
         self.counters.unknown += 1;
         let is_opening = self
             .peers
             .find(source)
             .is_some_and(|peer| matches!(self.peers.state(peer), Some(HandshakeState::Opening(_))));
-        // If a handshake is under way, the peer may have accepted it already.
+        // If a handshake is in progress, the peer may have accepted it already.
         if is_opening || self.has_left || *source == self.own || !self.bucket.take(now) {
             return;
         }
         self.counters.hints += 1;
-        // The lower bits of the count make copies that faults treat differently.
+        // The low bits of the count make the copies differ, so that fault injection treats them
+        // differently.
         let attempt = self.counters.hints as u8;
         let hint = Message::new(HandshakeKind::Unknown, 0, attempt).with(&name.to_le_bytes());
         self.post(*source, hint);
@@ -458,7 +461,7 @@ impl<C: Crypto> Handshakes<C> {
         }
     }
 
-    /// Makes an init for a peer, and sends it.
+    /// Creates an init for a peer, and sends it.
     fn init(&mut self, now: Nanos, peer: Rank) -> Option<(Tag, Repeated)> {
         let address = *self.peers.address(peer)?;
         let nonce = self.crypto.nonce()?;
@@ -487,7 +490,7 @@ impl<C: Crypto> Handshakes<C> {
         }
     }
 
-    /// A time that is later than all that were returned before.
+    /// Returns a time later than any returned before.
     fn stamp(&mut self, now: Nanos) -> Nanos {
         self.stamp = now.max(self.stamp + 1);
         self.stamp
@@ -507,7 +510,7 @@ impl<C: Crypto> Handshakes<C> {
         *state = new;
     }
 
-    /// Ends whatever there is with a peer.
+    /// Ends any session or handshake with a peer.
     fn forget(&mut self, peer: Rank) {
         self.set_state(peer, HandshakeState::Closed);
         self.crypto.forget(peer);
@@ -534,7 +537,7 @@ impl<C: Crypto> Handshakes<C> {
 }
 
 impl HandshakeState {
-    /// The time of its timer.
+    /// Returns the time of its timer.
     fn due(&self) -> Option<Nanos> {
         match self {
             Self::Closed => None,
@@ -545,7 +548,7 @@ impl HandshakeState {
 }
 
 impl Repeated {
-    /// What was sent just now.
+    /// Creates the state for a message just sent.
     fn new(message: Message, now: Nanos) -> Self {
         Self {
             message,
@@ -556,7 +559,7 @@ impl Repeated {
         }
     }
 
-    /// It is due: returns it to be sent again.
+    /// Returns the message for its next transmission, which is due.
     fn again(&mut self, now: Nanos) -> Message {
         self.attempt = self.attempt.wrapping_add(1);
         self.pause = (2 * self.pause).min(MOST_PAUSE);
@@ -566,7 +569,7 @@ impl Repeated {
     }
 }
 
-/// The label of the goodbye of the side that has begun the session, or of the other one.
+/// Returns the label of the goodbye from the side that began the session, or from the other side.
 fn goodbye_label(first: bool) -> &'static [u8; 8] {
     match first {
         true => b"bye 1st ",

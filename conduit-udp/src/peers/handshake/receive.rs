@@ -1,4 +1,4 @@
-//! What becomes of the messages that arrive.
+//! Handling of received messages.
 
 use conduit_core::ni::Rank;
 use seal::is_same_tag;
@@ -10,11 +10,12 @@ use super::{
 };
 use crate::protocol::Failure;
 
-/// How a session ends whose peer is another process now.
+/// The failure of a session whose peer is now a different process.
 const RESTARTED: Failure = Failure::Network("was restarted");
 
 impl<C: Crypto> Handshakes<C> {
-    /// Handles a datagram that is no packet. `false`: it is no message either.
+    /// Handles a datagram that is not a packet. Returns `false` if it is not a handshake message
+    /// either.
     pub(in super::super) fn receive(
         &mut self,
         now: Nanos,
@@ -62,7 +63,7 @@ impl<C: Crypto> Handshakes<C> {
         true
     }
 
-    /// Answers an init, and keeps nothing of it.
+    /// Answers an init, and keeps no state for it.
     fn on_init(
         &mut self,
         now: Nanos,
@@ -84,7 +85,7 @@ impl<C: Crypto> Handshakes<C> {
             if self.counters.other_secret.is_power_of_two() {
                 let count = self.counters.other_secret;
                 tracing::warn!(
-                    "{source} wants a session over UDP and has another secret than this process \
+                    "{source} requests a session over UDP with a secret other than this process's \
                      ({count} such messages so far)"
                 );
             }
@@ -101,7 +102,8 @@ impl<C: Crypto> Handshakes<C> {
         }
         let session = match known.and_then(|peer| self.peers.state(peer)) {
             Some(HandshakeState::Open(session)) => session.id,
-            // The initiator may have accepted this one, so that it has begun there already.
+            // The initiator may already have accepted this one, so that the session has begun
+            // there.
             Some(HandshakeState::Opening(opening)) => {
                 opening.challenged.map_or([0; 8], |(_, id)| id)
             }
@@ -137,7 +139,7 @@ impl<C: Crypto> Handshakes<C> {
         self.crypto.tag(b"challeng", &parts)
     }
 
-    /// What makes a session between `first` and `second` this one.
+    /// Derives the keys that identify this session between `first` and `second`.
     fn keys(
         &self,
         theirs: &[u8; 32],
@@ -251,7 +253,7 @@ impl<C: Crypto> Handshakes<C> {
         else {
             return;
         };
-        // A cookie is issued only for an init with a valid code, and covers all of it.
+        // A cookie is issued only for an init with a valid MAC, and covers the whole init.
         if !is_same_tag(cookie, &self.cookie(source, issued, init)) {
             self.counters.stale += 1;
             return;
@@ -269,7 +271,7 @@ impl<C: Crypto> Handshakes<C> {
                 }
                 return;
             }
-            // It was sent before the session began, which prevails.
+            // The confirm was sent before the session began, so the session prevails.
             Some(HandshakeState::Open(session)) if issued <= session.began => {
                 self.counters.stale += 1;
                 return;
@@ -288,7 +290,7 @@ impl<C: Crypto> Handshakes<C> {
             self.counters.full += 1;
             return;
         }
-        // Whoever has seen a confirm can send it with other codes as often as he likes.
+        // An eavesdropper can replay a confirm with altered MACs as often as it likes.
         if !self.trials.take(now) {
             self.counters.limited += 1;
             return;
@@ -331,7 +333,7 @@ impl<C: Crypto> Handshakes<C> {
         self.accept(peer, attempt, fields.nonce);
     }
 
-    /// A session begins, whose keys are installed.
+    /// Opens a session whose keys are installed.
     fn open(&mut self, now: Nanos, peer: Rank, session: Session) {
         self.crypto.set_name(peer, session.name);
         let began = self.stamp(now);
@@ -343,7 +345,7 @@ impl<C: Crypto> Handshakes<C> {
         self.events.push_back(Event::Began(peer));
     }
 
-    /// Tells the initiator that the session has begun.
+    /// Notifies the initiator that the session has begun.
     fn accept(&mut self, peer: Rank, attempt: u8, nonce: &Tag) {
         let name = peer.to_le_bytes();
         if let Some(tag) = self.crypto.session_tag(peer, b"accept  ", &[&name]) {
@@ -396,7 +398,7 @@ impl<C: Crypto> Handshakes<C> {
         }
     }
 
-    /// Somebody says that the peer has no session with this process: asks the peer.
+    /// Handles a claim that the peer has no session with this process: queries the peer.
     fn on_unknown(&mut self, now: Nanos, source: &Address, name: Rank) {
         let Some(peer) = self.peers.find(source) else {
             return;
@@ -426,11 +428,11 @@ impl<C: Crypto> Handshakes<C> {
         let Some(HandshakeState::Opening(opening)) = self.peers.state_mut(peer) else {
             return;
         };
-        // After a challenge it answers an attempt that was corrupted.
+        // After a challenge, the refusal answers an attempt that was corrupted.
         if opening.nonce != *nonce || opening.challenged.is_some() {
             return;
         }
-        // The network may duplicate refusals, so they are not just counted.
+        // The network may duplicate refusals, so distinct attempts are counted.
         opening.refused |= 1 << (attempt % 64);
         if opening.refused.count_ones() >= ENOUGH_REFUSALS {
             self.fail(peer, Failure::Network(reason.words()));

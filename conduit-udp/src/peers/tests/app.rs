@@ -1,4 +1,4 @@
-//! A user of the network that checks what it promises.
+//! A user of the network that checks its promises.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,12 +6,12 @@ use conduit_core::ni::Rank;
 
 use crate::protocol::{Failure, Fragment, FragmentHandler, Payload, Refused};
 
-/// Channel of copied fragments, and of others.
+/// Channel of copied fragments, and channel of all others.
 pub(super) const COPIED: u8 = 0;
 pub(super) const READ: u8 = 1;
 
-/// What a fragment's header says: the sending process, which of its sessions with this peer, the
-/// channel, how many fragments were sent there before, and the token.
+/// The content of a fragment's header: the sending process, the index of its session with this
+/// peer, the channel, the number of fragments sent there before, and the token.
 type Name = (u32, u32, u8, u32, u64);
 
 fn write(name: Name) -> Vec<u8> {
@@ -47,20 +47,20 @@ struct Arriving {
 #[derive(Debug, Default)]
 pub(super) struct App {
     process: u32,
-    /// By peer: the present session, or the next one. Each has another number.
+    /// By peer: the current session, or the next one. Each has a different number.
     sessions: HashMap<Rank, u32>,
     begun: u32,
-    /// By peer, session and channel: fragments that were accepted.
+    /// By peer, session and channel: number of accepted fragments.
     pub(super) sent: BTreeMap<(Rank, u32, u8), u32>,
-    /// By sending process, session and channel: fragments that have arrived.
+    /// By sending process, session and channel: number of fragments that have arrived.
     pub(super) arrived: BTreeMap<(u32, u32, u8), u32>,
-    /// Bytes that are still read, by token.
+    /// By token: bytes that may still be read.
     keeps: HashMap<u64, (Rank, Vec<u8>)>,
     arriving: HashMap<u64, Arriving>,
     tokens: u64,
     pub(super) joined: Vec<Rank>,
     pub(super) failures: Vec<(Rank, Failure)>,
-    /// Further fragments for which there is no room.
+    /// Number of further fragments to refuse for lack of room.
     pub(super) refuses: u32,
 }
 
@@ -76,7 +76,7 @@ impl App {
         self.process
     }
 
-    /// Sends the next fragment by `send`.
+    /// Sends the next fragment through `send`.
     pub(super) fn send(
         &mut self,
         peer: Rank,
@@ -108,7 +108,7 @@ impl App {
         Ok(())
     }
 
-    /// The session with a peer that is or would be the present one.
+    /// Returns the current or next session with a peer.
     pub(super) fn session(&mut self, peer: Rank) -> u32 {
         *self.sessions.entry(peer).or_insert_with(|| {
             self.begun += 1;
@@ -116,19 +116,19 @@ impl App {
         })
     }
 
-    /// The session ends, as `close` does without a word.
+    /// Ends the session, which `close` does without notification.
     pub(super) fn ended(&mut self, peer: Rank) {
         self.sessions.remove(&peer);
         self.keeps.retain(|_, (to, _)| *to != peer);
         self.arriving.retain(|_, one| one.peer != peer);
     }
 
-    /// All that was sent has been acknowledged, as far as this is told.
+    /// Returns whether everything sent has been acknowledged, as far as the network reports that.
     pub(super) fn keeps_nothing(&self) -> bool {
         self.keeps.is_empty()
     }
 
-    /// Fragments of a process that have arrived, in all of its sessions.
+    /// Returns the number of fragments that have arrived from a process, in all of its sessions.
     pub(super) fn arrived_from(&self, process: u32) -> u32 {
         let of =
             |(&(from, ..), &count): (&(u32, u32, u8), &u32)| (from == process).then_some(count);

@@ -1,4 +1,4 @@
-//! Datagrams that anybody may have made, changed or repeated.
+//! Datagrams that anybody may have forged, altered or replayed.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ const INIT: u8 = 0xa1;
 const CONFIRM: u8 = 0xa3;
 const UNKNOWN: u8 = 0xa6;
 
-/// Two processes that have communicated, and all that they have sent.
+/// Returns two processes that have communicated, and all datagrams that they have sent.
 fn acquainted() -> (World, Vec<Datagram>) {
     let mut world = World::new(3, 1);
     world.seen = Some(Vec::new());
@@ -46,7 +46,7 @@ fn failures(world: &mut World, place: usize) -> Vec<Failure> {
     failures.iter().map(|(_, failure)| *failure).collect()
 }
 
-/// What a process has sent since `count`, if it is all to one address.
+/// Returns the messages that a process has to send, all of which must go to one address.
 fn answers(world: &mut World, place: usize, to: SocketAddr) -> Vec<Vec<u8>> {
     let mut answers = Vec::new();
     while let Some((address, message)) = world.process(place).node.next_message() {
@@ -61,27 +61,27 @@ fn nothing_that_is_repeated_makes_or_ends_a_session() {
     let (mut world, seen) = acquainted();
     let session = world.session(0, 1);
     let arrived = world.process(1).app.arrived.clone();
-    // While there is a session.
+    // During a session.
     repeat(&mut world, &seen);
     assert_eq!([world.session(0, 1), world.session(1, 0)], [session; 2]);
     assert_eq!(world.process(1).app.arrived, arrived);
     assert_eq!(failures(&mut world, 0), []);
     assert_eq!(failures(&mut world, 1), []);
-    // When there is none any more, but both know each other.
+    // Without a session, while both know each other.
     world.process(0).node.leave();
     world.transmit();
     world.run(100 * MS);
     assert_eq!(failures(&mut world, 1), [Failure::Left]);
     repeat(&mut world, &seen);
     assert_eq!(world.session(1, 0), None);
-    // When it has been forgotten.
+    // After the peer was forgotten.
     world.close(1, 0);
     let memory = world.process(1).node.memory();
     repeat(&mut world, &seen);
     assert_eq!(world.session(1, 0), None);
     assert_eq!(world.process(1).node.handshakes.numbers().count(), 0);
     assert!(world.process(1).node.memory() <= memory);
-    // To processes that have started since.
+    // To restarted processes.
     world.start(0);
     world.start(1);
     repeat(&mut world, &seen);
@@ -89,7 +89,7 @@ fn nothing_that_is_repeated_makes_or_ends_a_session() {
     assert!(world.process(1).app.joined.is_empty());
 }
 
-/// A confirm from the first to the second process, which has not arrived.
+/// Returns a confirm from the first to the second process, which has not arrived.
 fn confirm(world: &mut World) -> Vec<u8> {
     assert_eq!(world.send(0, 1, COPIED, 1), Err(Refused::Full));
     loop {
@@ -103,7 +103,7 @@ fn confirm(world: &mut World) -> Vec<u8> {
     }
 }
 
-/// Each would take a product of 60 µs.
+/// Each would cost a scalar multiplication of 60 µs.
 #[test]
 fn a_confirm_with_other_codes_is_looked_at_a_thousand_times_a_second() {
     let mut world = World::new(3, 1);
@@ -119,7 +119,7 @@ fn a_confirm_with_other_codes_is_looked_at_a_thousand_times_a_second() {
     let counters = world.process(1).node.handshakes.counters;
     assert!((500..600).contains(&counters.bad_tag), "{counters:?}");
     assert_eq!(counters.bad_tag + counters.limited, forged);
-    // The true one is sent again until it is looked at.
+    // The genuine confirm is resent until it is checked.
     world.now += MS;
     world.deliver(address(0), address(1), confirm);
     assert_eq!(world.process(1).app.joined, [0]);
@@ -137,7 +137,7 @@ fn a_cookie_is_good_for_one_address_and_for_a_while() {
     for at in 0..confirm.len() {
         let mut changed = confirm.clone();
         changed[at] ^= 1;
-        // The attempt means nothing.
+        // The attempt is not covered.
         if at != 3 && at != 2 {
             world.deliver(address(0), address(1), changed);
         }
@@ -145,7 +145,10 @@ fn a_cookie_is_good_for_one_address_and_for_a_while() {
     assert!(world.process(1).app.joined.is_empty());
     world.now += 10_001 * MS;
     world.deliver(address(0), address(1), confirm.clone());
-    assert!(world.process(1).app.joined.is_empty(), "it is old");
+    assert!(
+        world.process(1).app.joined.is_empty(),
+        "the confirm is too old"
+    );
     world.now -= 2_000 * MS;
     world.deliver(address(0), address(1), confirm);
     assert_eq!(world.process(1).app.joined, [0]);
@@ -162,7 +165,7 @@ fn strangers_cost_no_memory_and_get_no_more_than_they_sent() {
     let mut random = fastrand::Rng::with_seed(1);
     let mut answered = 0;
     for number in 0..100_000u32 {
-        // Each from another address.
+        // Each has a different source address.
         let [a, b, c, d] = number.to_be_bytes();
         let stranger = SocketAddr::from(([100 + a, b, c, d], 7));
         let kinds = [&inits, &packets, &others];
@@ -179,7 +182,7 @@ fn strangers_cost_no_memory_and_get_no_more_than_they_sent() {
         }
         world.now += 1_000;
     }
-    // Some get a hint, or hear that they have another secret; there are few such answers.
+    // Some get a hint or a refusal because of their secret; there are few such answers.
     assert!(answered < 300, "{answered}");
     assert_eq!(world.process(1).app.joined, [0]);
     let after = world.process(1).node.memory();
@@ -214,7 +217,7 @@ fn forged_hints_end_no_session_and_make_few_checks() {
     let (mut world, _) = acquainted();
     let session = world.session(0, 1);
     for _ in 0..1_000 {
-        // Of the right number, as if it came from the peer.
+        // With the right number, as if the peer had sent it.
         let hint = [UNKNOWN, 1, 0, 0, 0, 0, 0, 0].to_vec();
         world.deliver(address(1), address(0), hint);
         world.run(MS);
@@ -231,7 +234,7 @@ fn packets_of_a_former_session_do_not_open_under_its_number() {
     world.close(1, 0);
     world.run(100 * MS);
     assert_eq!(failures(&mut world, 0), [Failure::Left]);
-    // Another process has the number now.
+    // Another process has this number now.
     world.send_one(2, 1, COPIED, 5);
     world.run(100 * MS);
     assert_eq!(world.number(1, 2), Some(0));
@@ -257,13 +260,13 @@ fn another_secret_is_named_and_nothing_is_kept() {
     assert_eq!(world.send(0, 1, COPIED, 1), Err(Refused::Full));
     world.run(1_000 * MS);
     let [Failure::Network(words)] = failures(&mut world, 0)[..] else {
-        panic!("it has failed")
+        panic!("expected one failure by the network")
     };
     assert!(words.contains("another secret"));
-    // Room for a few answers.
+    // Allows for a few answers.
     assert!(world.process(1).node.memory() <= memory + 1024);
     assert!(world.process(1).app.joined.is_empty());
-    // Forged refusals of handshakes do nothing: they don't know the nonce.
+    // Forged refusals of handshakes have no effect: they lack the nonce.
     world.start(0);
     assert_eq!(world.send(0, 1, COPIED, 1), Err(Refused::Full));
     for _ in 0..10 {
@@ -285,14 +288,14 @@ fn another_version_is_named() {
         init[1] += 1;
         world.deliver(address(0), address(1), init);
         let refusal = answers(&mut world, 1, address(0)).remove(0);
-        // One that the network duplicates counts once.
+        // A refusal duplicated by the network counts once.
         for _ in 0..5 {
             world.deliver(address(1), address(0), refusal.clone());
         }
         world.step(Nanos::MAX);
     }
     let [Failure::Network(words)] = failures(&mut world, 0)[..] else {
-        panic!("it has failed")
+        panic!("expected one failure by the network")
     };
     assert!(words.contains("version"));
 }
@@ -312,7 +315,7 @@ fn who_does_not_answer_is_unreachable_after_the_dead_time_or_two_reports() {
     let waited = (world.now - begin) / MS;
     assert!((2_000..3_100).contains(&waited), "{waited}");
     assert!(!world.process(0).node.handshakes.is_used(peer));
-    // The system says that the port is closed.
+    // The system reports that the port is closed.
     assert_eq!(world.send(0, 1, COPIED, 1), Err(Refused::Full));
     for count in 1..=2 {
         assert_eq!(failures(&mut world, 0).len(), 1);
@@ -324,7 +327,7 @@ fn who_does_not_answer_is_unreachable_after_the_dead_time_or_two_reports() {
             .on_report(now, address(1), libc::ECONNREFUSED, None, app);
         assert_eq!(failures(&mut world, 0).len(), count);
     }
-    // And that there is no way, of a session that is there, which anybody may have forged.
+    // A report that the host of an open session is unreachable, which may be forged.
     world.start(1);
     world.send_one(0, 1, COPIED, 1);
     for _ in 0..10 {
@@ -366,8 +369,8 @@ fn one_s_own_datagrams_are_ignored() {
 }
 
 proptest! {
-    /// Whatever the bytes, and wherever they come from: no panic, no session, and a session that is
-    /// there goes on.
+    /// Arbitrary bytes from arbitrary sources cause no panic and begin no session, and an existing
+    /// session continues.
     #[test]
     fn any_bytes_do_no_harm(
         kind in prop_oneof![0xa0u8..0xa9, 0x10u8..0x18, any::<u8>()],
@@ -389,7 +392,7 @@ proptest! {
         world.check_rest();
     }
 
-    /// The same for real datagrams that were changed, at each stage of a handshake.
+    /// The same for genuine datagrams that were altered, at each stage of a handshake.
     #[test]
     fn changed_datagrams_do_no_harm(seed: u64, steps in 0usize..12) {
         let (mut world, seen) = acquainted();

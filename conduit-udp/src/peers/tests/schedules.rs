@@ -1,4 +1,4 @@
-//! Random schedules: sends, restarts, ends and closes, while the network does its worst.
+//! Random schedules: sends, restarts, ends and closes, over a network with many faults.
 
 use proptest::prelude::*;
 
@@ -71,10 +71,10 @@ fn run(seed: u64, faults: Faults, steps: &[Step]) {
         world.transmit();
     }
     world.faults = Faults::default();
-    // Longer than a handshake goes on, and than the dead time.
+    // Longer than a handshake lasts, and longer than the dead time.
     world.run(10_000 * MS);
     world.check_rest();
-    // Afterwards all that live can talk.
+    // Afterwards all live processes can communicate.
     let living: Vec<usize> = (0..PLACES)
         .filter(|&place| world.processes[place].is_some())
         .collect();
@@ -102,7 +102,7 @@ proptest! {
     }
 }
 
-/// What `docs/udp.md` says of memory.
+/// `docs/udp.md` states this memory.
 #[test]
 fn an_idle_peer_costs_few_bytes_and_none_when_it_has_gone() {
     const MANY: usize = 256;
@@ -112,7 +112,7 @@ fn an_idle_peer_costs_few_bytes_and_none_when_it_has_gone() {
         world.send_one(place, 0, COPIED, 100);
     }
     world.run(25_000 * MS);
-    // A few links are open to be probed.
+    // A few links are open for probes.
     let idle = (world.process(0).node.memory() - empty) / MANY;
     println!("{idle} bytes");
     assert!(idle < 400, "{idle} bytes");
@@ -124,7 +124,7 @@ fn an_idle_peer_costs_few_bytes_and_none_when_it_has_gone() {
         world.kill(place);
         world.close(0, place);
     }
-    // Until the cookies that were used are forgotten.
+    // Until the used cookies are forgotten.
     world.run(30_000 * MS);
     let after = world.process(0).node.memory();
     assert!(after <= empty + 1_024, "{after} after {empty}");

@@ -1,4 +1,4 @@
-//! Over real sockets of this host.
+//! Tests over real sockets of this host.
 
 use std::time::{Duration, Instant};
 
@@ -57,19 +57,19 @@ impl Process {
     }
 }
 
-/// Makes progress with all until this is so.
+/// Makes progress on all processes until `done` returns true.
 fn until(all: &mut [&mut Process], mut done: impl FnMut(&mut [&mut Process]) -> bool) {
     let begin = Instant::now();
     while !done(all) {
         for process in all.iter_mut() {
             process.progress();
         }
-        // What fails would hang otherwise.
+        // A failure would hang otherwise.
         assert!(begin.elapsed() < Duration::from_secs(100), "it hangs");
     }
 }
 
-/// Sends as soon as there is a session.
+/// Sends once there is a session.
 fn send_one(all: &mut [&mut Process], from: usize, peer: Rank, channel: u8, length: usize) {
     until(all, |all| all[from].send(peer, channel, length).is_ok());
 }
@@ -93,7 +93,7 @@ fn fragments_of_all_sizes_arrive_both_ways() {
         }
         until(&mut both, |both| both[1].app.arrived_from(1) == 4);
         let [to_a] = both[1].app.joined[..] else {
-            panic!("it has joined once")
+            panic!("expected one joined peer")
         };
         assert_eq!(
             both[1].udp.peer_address(to_a).as_deref(),
@@ -166,11 +166,12 @@ fn a_process_that_starts_again_at_its_port_is_another_one() {
         let mut both = [&mut here, &mut server];
         send_one(&mut both, 0, to, READ, 100_000);
         until(&mut both, |both| both[1].app.arrived_from(1) == 1);
-        // It ends without a word, and another one has its port.
+        // The server ends without notification, and another one takes its port.
         drop(server);
         server = Process::start(process + 1, &fixed);
         assert_eq!(here.app.failures.len(), restarts);
-        // What is sent to the old one comes to the new one, which says that it doesn't know it.
+        // Packets for the old server reach the new one, which answers that it doesn't know the
+        // session.
         let _ = here.send(to, COPIED, 5);
         let mut both = [&mut here, &mut server];
         until(&mut both, |both| both[0].app.failures.len() > restarts);
@@ -198,12 +199,12 @@ fn a_client_that_starts_again_at_its_port_replaces_itself() {
     let mut both = [&mut client, &mut server];
     send_one(&mut both, 0, to, COPIED, 5);
     until(&mut both, |both| both[1].app.arrived_from(3) == 1);
-    // The same address has the same number.
+    // The same address keeps its number.
     let joined = &server.app.joined;
     assert_eq!(joined.len(), 1);
     let restarted = Failure::Network("was restarted");
     assert_eq!(server.app.failures, [(joined[0], restarted)]);
-    // An answer is the new one's.
+    // The answer goes to the new process.
     let back = joined[0];
     let mut both = [&mut client, &mut server];
     send_one(&mut both, 1, back, COPIED, 5);
@@ -220,11 +221,11 @@ fn a_process_that_ends_without_a_word_is_found_dead() {
     send_one(&mut both, 0, to, COPIED, 5);
     until(&mut both, |both| both[1].app.arrived_from(1) == 1);
     drop(b);
-    // Nobody sends anything: the idle session is probed.
+    // No process sends anything, so the idle session is probed.
     until(&mut [&mut a], |all| !all[0].app.failures.is_empty());
     assert!(matches!(a.app.failures[..], [(peer, Failure::Silent(_))] if peer == to));
     assert!(!a.udp.has_session(to));
-    // Nobody is there any more: the system says so.
+    // The port is closed, and the system reports it.
     assert_eq!(a.send(to, COPIED, 5), Err(Refused::Full));
     until(&mut [&mut a], |all| all[0].app.failures.len() == 2);
     assert_eq!(a.app.failures[1], (to, Failure::Unreachable));
@@ -373,7 +374,7 @@ fn the_memory_of_many_that_come_and_go_comes_back() {
             until(&mut both, |both| both[1].app.arrived_from(process) == 1);
         }
         most = most.max(server.udp.memory());
-        // Some say so when they go, and some are given up.
+        // Some clients say goodbye, and the others are given up.
         for client in clients.iter_mut().skip(round as usize % 2) {
             client.udp.leave();
         }
@@ -386,7 +387,7 @@ fn the_memory_of_many_that_come_and_go_comes_back() {
         server.progress();
     }
     assert!(most > empty + 50 * 200, "{most} after {empty}");
-    // Cookies that were used are remembered for a while.
+    // Used cookies are remembered for a while.
     let after = server.udp.memory();
     assert!(after < empty + 200 * 40 + 4096, "{after} after {empty}");
     assert_eq!(server.udp.handshake_counters().sessions, 200);
@@ -410,13 +411,15 @@ fn the_number_of_peers_is_bounded() {
         until(&mut both, |both| both[1].app.arrived_from(process) == 1);
     }
     let third = server.udp.connect(clients[2].udp.address());
-    let Err(error) = third else { panic!("a third") };
+    let Err(error) = third else {
+        panic!("a third peer was accepted")
+    };
     assert!(error.to_string().contains("CONDUIT_NA_MAX_PEERS"));
     assert_eq!(clients[2].send(numbers[2], COPIED, 5), Err(Refused::Full));
     until(&mut [&mut clients[2], &mut server], |all| {
         all[1].udp.handshake_counters().full > 0
     });
-    // As soon as one has gone there is room.
+    // Once a peer has gone there is room.
     let gone = server.app.joined[0];
     server.app.ended(gone);
     server.udp.close(gone);

@@ -1,4 +1,5 @@
-//! Processes in virtual time, and a network between them that loses, doubles and delays.
+//! Processes in virtual time, and a network between them that loses, duplicates and delays
+//! datagrams.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,16 +18,16 @@ use crate::socket::DrivenMachine;
 
 pub(super) const MS: Nanos = 1_000_000;
 
-/// What the network does to datagrams, in percent.
+/// The faults of the network, in percent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Faults {
     pub(super) lose: u32,
     pub(super) double: u32,
-    /// The longest delay besides 10 µs.
+    /// The longest random delay, in addition to 10 µs.
     pub(super) jitter: Nanos,
 }
 
-/// A datagram under way.
+/// A datagram in flight.
 pub(super) type Datagram = (Nanos, u64, SocketAddr, SocketAddr, Vec<u8>);
 
 #[derive(Debug)]
@@ -35,13 +36,13 @@ pub(super) struct Process {
     pub(super) app: App,
 }
 
-/// Processes by place. A place has an address; there may be no process at it.
+/// Processes by place. A place has an address, but may have no process.
 pub(super) struct World {
     pub(super) now: Nanos,
     pub(super) processes: Vec<Option<Process>>,
     pub(super) faults: Faults,
     pub(super) under_way: BinaryHeap<Reverse<Datagram>>,
-    /// All datagrams that were sent, if they are kept.
+    /// All datagrams sent, if they are recorded.
     pub(super) seen: Option<Vec<Datagram>>,
     config: Config,
     max_peers: u32,
@@ -92,12 +93,12 @@ impl World {
         world
     }
 
-    /// A new process at a place. Whatever was there ends without a word.
+    /// Starts a new process at a place. A process that is there ends without notification.
     pub(super) fn start(&mut self, place: usize) {
         self.start_with(place, b"common");
     }
 
-    /// [`start`](Self::start), with this secret.
+    /// Does the same as [`start`](Self::start), with this secret.
     pub(super) fn start_with(&mut self, place: usize, key: &[u8]) {
         self.started += 1;
         let mut seed = [self.random.u8(..); 32];
@@ -120,7 +121,7 @@ impl World {
         self.processes[place].as_mut().expect("a process")
     }
 
-    /// The number that the process at a place has for the one at another.
+    /// Returns the number that the process at a place has for the process at another.
     pub(super) fn number(&mut self, place: usize, to: usize) -> Option<Rank> {
         self.processes[place].as_mut()?.node.connect(own(to))
     }
@@ -158,7 +159,7 @@ impl World {
         }
     }
 
-    /// All that the processes have to send goes into the network.
+    /// Passes everything that the processes have to send to the network.
     pub(super) fn transmit(&mut self) {
         for place in 0..self.processes.len() {
             let mut sent = Vec::new();
@@ -195,7 +196,7 @@ impl World {
         }
     }
 
-    /// A datagram arrives at once.
+    /// Delivers a datagram at once.
     pub(super) fn deliver(&mut self, from: SocketAddr, to: SocketAddr, mut bytes: Vec<u8>) -> bool {
         let place = usize::from(to.port()) - 1000;
         let now = self.now;
@@ -207,7 +208,7 @@ impl World {
         }
     }
 
-    /// Goes on to the next time at which something happens. `false`: nothing will, before `end`.
+    /// Advances to the next event. Returns `false` if there is none before `end`.
     pub(super) fn step(&mut self, end: Nanos) -> bool {
         self.transmit();
         let arrival = self.under_way.peek().map(|Reverse((at, ..))| *at);
@@ -240,7 +241,7 @@ impl World {
         while self.step(end) {}
     }
 
-    /// Sends as soon as there is a session.
+    /// Sends once there is a session.
     pub(super) fn send_one(&mut self, from: usize, to: usize, channel: u8, length: usize) {
         let end = self.now + 60_000 * MS;
         while self.send(from, to, channel, length).is_err() {
@@ -248,14 +249,14 @@ impl World {
         }
     }
 
-    /// The identity of the session that a process has with another.
+    /// Returns the id of the session that a process has with another.
     pub(super) fn session(&mut self, place: usize, to: usize) -> Option<[u8; 8]> {
         let process = self.processes[place].as_ref()?;
         process.node.handshakes.session_with(&own(to))
     }
 
-    /// What has to be so when nothing more happens: two processes that have sessions have the same
-    /// one, and what was sent in it has arrived.
+    /// Checks the final state: two processes that have sessions with each other have the same one,
+    /// and everything sent in it has arrived.
     pub(super) fn check_rest(&mut self) {
         let places = self.processes.len();
         for (one, other) in (0..places).flat_map(|one| (0..places).map(move |other| (one, other))) {

@@ -16,7 +16,7 @@ fn udp_address(ip: &str, port: u16) -> UdpAddress {
 fn udp_addresses() -> impl Strategy<Value = UdpAddress> {
     let v4 = any::<[u8; 4]>().prop_map(|octets| IpAddr::V4(Ipv4Addr::from(octets)));
     let v6 = any::<[u8; 16]>().prop_map(|octets| IpAddr::V6(Ipv6Addr::from(octets)));
-    let address = prop_oneof![v4, v6].prop_filter("somebody's address", |address| {
+    let address = prop_oneof![v4, v6].prop_filter("a unicast address", |address| {
         !address.is_unspecified() && !address.is_multicast()
     });
     (address, 1u16.., 1u32..=0xffff, any::<u64>()).prop_map(|(ip, port, packet, incarnation)| {
@@ -57,7 +57,7 @@ proptest! {
         for (rank, udp) in all.iter().enumerate() {
             let address = peers.address(rank as u32);
             prop_assert_eq!(address.port(), udp.port);
-            // An IPv4 address within IPv6 is the IPv4 address.
+            // An IPv4 address mapped to IPv6 becomes the IPv4 address.
             prop_assert_eq!(address.ip(), udp.ip.to_canonical());
             let found = peers.find(address).unwrap();
             prop_assert_eq!(peers.address(found), address);

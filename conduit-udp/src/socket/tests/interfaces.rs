@@ -14,7 +14,7 @@ fn interface(name: &str, address: &str, prefix: u8, up: bool) -> Interface {
     }
 }
 
-/// A host with two networks, one of which is down, and IPv6.
+/// Returns a host with IPv6 and two networks, one of which is down.
 fn host() -> Vec<Interface> {
     vec![
         interface("lo", "127.0.0.1", 8, true),

@@ -4,8 +4,8 @@ use std::time::Duration;
 use super::{loopbacks, open, options};
 use crate::socket::{Batch, Options, Sent, Socket, SocketError, largest_payload};
 
-/// Everything that comes until `count` datagrams are there. Loopback loses nothing that fits the
-/// buffers.
+/// Receives until `count` datagrams have arrived, and returns all. Loopback loses nothing that fits
+/// the buffers.
 fn receive(socket: &mut Socket, batch: &mut Batch, count: usize) -> Vec<Vec<u8>> {
     let waiter = socket.waiter().unwrap();
     let mut all = Vec::new();
@@ -13,7 +13,7 @@ fn receive(socket: &mut Socket, batch: &mut Batch, count: usize) -> Vec<Vec<u8>>
         if !socket.receive(batch) {
             assert!(
                 waiter.wait(Some(Duration::from_secs(100))),
-                "only {} of {count} datagrams came",
+                "only {} of {count} datagrams arrived",
                 all.len()
             );
             continue;
@@ -27,7 +27,7 @@ fn receive(socket: &mut Socket, batch: &mut Batch, count: usize) -> Vec<Vec<u8>>
     all
 }
 
-/// `count` packets of `segment` bytes one behind the other, the last of `last`.
+/// Returns `count` consecutive packets of `segment` bytes, the last of `last` bytes.
 fn packets(count: usize, segment: usize, last: usize) -> Vec<u8> {
     (0..(count - 1) * segment + last)
         .map(|at| (at * 31 + at / 251) as u8)
@@ -123,7 +123,7 @@ fn what_is_too_large_is_lost_and_counted() {
         let large = vec![1; 70_000];
         assert_eq!(from.send(&to.address(), &large, 70_000), Sent::All);
         assert_eq!(from.counters().too_large, 1);
-        // Together as one by one, and what fits goes all the same.
+        // The result is the same together as one by one, and the packets that fit are sent.
         assert_eq!(from.send(&to.address(), &large, 66_000), Sent::All);
         assert_eq!(from.counters().too_large, 2);
         let received = receive(&mut to, &mut Batch::new(), 1);
@@ -143,7 +143,7 @@ fn a_port_without_a_socket_is_reported_and_nothing_else_suffers() {
         let mut batch = Batch::new();
         for _ in 0..3 {
             here.send(&gone, &[1], 1);
-            // The report on the packet before must not cost this one.
+            // The report on the previous packet must not cost this one.
             here.send(&there.address(), &[2], 1);
             there.send(&here.address(), &[3], 1);
             assert_eq!(receive(&mut there, &mut batch, 1), [[2]]);
@@ -174,7 +174,7 @@ fn a_report_ends_one_wait_only() {
     assert!(!here.receive(&mut Batch::new()));
     assert!(!waiter.wait(Some(Duration::ZERO)));
     assert_eq!(here.counters().reports, 1);
-    // A report of this host's own, which makes no call fail.
+    // A report from this host itself, which makes no call fail.
     let flags = rustix::net::SendFlags::empty();
     rustix::net::sendto(&here, &[0; 65_520], flags, &gone).unwrap_err();
     assert!(waiter.wait(Some(Duration::from_secs(100))));
@@ -250,7 +250,7 @@ fn what_cannot_be_opened_says_why() {
         matches!(error, SocketError::Mtu(SocketAddr::V4(_))),
         "{error}"
     );
-    // Nobody's address, for documentation.
+    // An unassigned address, reserved for documentation.
     let error = Socket::open(&options("192.0.2.1".parse().unwrap())).unwrap_err();
     assert!(matches!(error, SocketError::System { .. }), "{error}");
 }

@@ -15,8 +15,8 @@ use seal::{Protection, Sealer, Secret};
 
 const HEADER: usize = 16;
 
-/// As little of a protocol as a wire can drive: packets with a number and one fragment, nothing is
-/// sent again.
+/// The smallest protocol that a wire can drive: packets with a number and one fragment, without
+/// retransmission.
 struct Plain {
     rank: Rank,
     queue: VecDeque<(Rank, Vec<u8>)>,
@@ -136,7 +136,7 @@ impl FragmentHandler for Mailbox {
 
 const PACKET: usize = 1472;
 
-/// The wires of a job on this host.
+/// Returns the wires of a job on this host.
 fn job(
     address: IpAddr,
     size: u32,
@@ -152,7 +152,7 @@ fn job(
     })
 }
 
-/// Those of a job of two with the protocol itself.
+/// Returns the wires of a job of two ranks with the real protocol.
 fn endpoints(address: IpAddr) -> [Driver<Endpoint, Sealer>; 2] {
     let endpoint = |rank| {
         Endpoint::new(Config {
@@ -209,7 +209,7 @@ fn send(wire: &mut Driver<Plain, Sealer>, peer: Rank, body: &[u8]) {
     wire.send(peer, &copied(&[body])).unwrap();
 }
 
-/// Makes progress until `count` fragments are there.
+/// Makes progress until `count` fragments have arrived.
 fn receive(wire: &mut Driver<Plain, Sealer>, count: usize) -> Vec<(Rank, Vec<u8>)> {
     let mut mailbox = Mailbox::default();
     while mailbox.0.len() < count {
@@ -234,7 +234,7 @@ fn fragments_of_many_ranks_arrive_sealed() {
             send(&mut job[1], 2, &[3, body]);
         }
         for rank in [1, 2] {
-            // Nothing goes before the fragment handler lets it.
+            // Nothing is sent before the fragment handler allows it.
             assert_eq!(job[rank].socket().counters().sent, 0);
             while !job[rank].machine().queue.is_empty() {
                 job[rank].flush(&mut Mailbox::default());
@@ -264,12 +264,12 @@ fn a_fragment_from_outside_of_the_job_is_dropped() {
     job[1].flush(&mut Mailbox::default());
     assert_eq!(receive(&mut job[0], 1), [(1, b"from inside".to_vec())]);
     assert_eq!(job[0].foreign().datagrams, 7);
-    // Of the others what is named as the sender is no rank, which is seen before the protocol has
+    // The sender named in the others is not a rank, which is detected before the protocol gets
     // them.
     assert_eq!(job[0].machine().dropped, 2);
 }
 
-/// What a outsider can make: the header of a packet without a body, and a tag that is not right.
+/// Returns a packet that an outsider can make: a header without a body, and an invalid tag.
 fn forged(sender: Rank, number: u64) -> [u8; HEADER + TAG] {
     let mut packet = [0; HEADER + TAG];
     packet[0] = 1 << 4;
@@ -278,7 +278,7 @@ fn forged(sender: Rank, number: u64) -> [u8; HEADER + TAG] {
     packet
 }
 
-/// Makes progress until so many outsiders' datagrams have come.
+/// Makes progress until this many datagrams of outsiders have arrived.
 fn drop_foreign(wire: &mut Driver<Endpoint, Sealer>, datagrams: u64) {
     let waiter = wire.waiter().unwrap();
     while wire.foreign().datagrams < datagrams {
@@ -289,7 +289,7 @@ fn drop_foreign(wire: &mut Driver<Endpoint, Sealer>, datagrams: u64) {
     assert_eq!(wire.foreign().datagrams, datagrams);
 }
 
-/// Sends a fragment from each of two ranks to the other, which takes it.
+/// Sends a fragment from each of two ranks to the other, and receives both.
 fn exchange([here, there]: &mut [Driver<Endpoint, Sealer>; 2]) {
     let mut mailboxes = [Mailbox::default(), Mailbox::default()];
     here.send(1, &copied(&[b"there"])).unwrap();
@@ -313,13 +313,13 @@ fn a_datagram_that_seems_to_be_many_costs_one_tag() {
         drop_foreign(&mut job[0], 1);
         println!("tags: {}", job[0].machine().counters().bad_tag);
         assert_eq!(job[0].machine().counters().bad_tag, 1);
-        // From here on it is known how long they are.
+        // From here on their length is known.
         outsider.send_to(&many, to).unwrap();
         drop_foreign(&mut job[0], 2);
         let counters = job[0].machine().counters();
         assert_eq!((counters.bad_tag, counters.malformed), (1, 1));
         assert_eq!(job[0].foreign().most(), Some((address, 1)));
-        // It has a peer's address, and the peer is heard all the same.
+        // The outsider has a peer's address, and the peer's packets are still accepted.
         exchange(&mut job);
         assert_eq!(job[0].foreign().by_source, 0);
     }
@@ -340,7 +340,7 @@ fn who_is_not_where_the_rank_is_costs_no_tag() {
     }
     let foreign = *job[0].foreign();
     println!("tags: {}", job[0].machine().counters().bad_tag);
-    // The first is what makes the wire wary.
+    // The first foreign datagram makes the wire check sources.
     assert_eq!(job[0].machine().counters().bad_tag, 1);
     assert_eq!(foreign.by_source, 999);
     assert_eq!(foreign.most(), Some((elsewhere, 999)));
@@ -415,7 +415,7 @@ fn packets_wait_where_the_system_has_no_room_for_them() {
     for body in 0..200u8 {
         send(&mut job[1], 0, &[body; 8]);
     }
-    // They are made together, and sent by several calls, of which the second and two after it find
+    // They are made together, and sent by several calls, of which the second and the next two find
     // no room.
     job[1].socket_mut().be_busy_for(3, 1);
     let mut calls = 0;
@@ -442,8 +442,8 @@ fn reports_go_to_the_peer_they_are_about() {
     let gone = job.pop().unwrap();
     drop(gone);
     let mut nobody = Mailbox::default();
-    send(&mut job[0], 2, b"to one who left");
-    send(&mut job[0], 1, b"to one who is there");
+    send(&mut job[0], 2, b"to a rank that left");
+    send(&mut job[0], 1, b"to a rank that is present");
     job[0].flush(&mut nobody);
     job[0].progress(&mut nobody);
     let errors = job[0].peers().errors(2).unwrap();
@@ -471,7 +471,7 @@ fn faults_lose_double_change_and_delay_what_has_come() {
     while job[1].flush(&mut Mailbox::default()) {}
     let mut mailbox = Mailbox::default();
     while job[0].faults().unwrap().packets < 200 || job[0].next_timeout().is_some() {
-        // It knows itself when something is due that is held back.
+        // The wire knows when a held packet is due.
         job[0].wait(Some(Duration::from_secs(100)));
         job[0].receive(&mut mailbox);
     }

@@ -1,4 +1,5 @@
-//! All that can happen between two ends, up to some restarts, losses, duplicates and time-outs.
+//! Explores all event sequences between two ends, up to some restarts, losses, duplicates and
+//! time-outs.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fmt::Write as _;
@@ -21,11 +22,11 @@ fn address(end: usize) -> Address {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Datagram {
     Message(Vec<u8>),
-    /// A packet of this session, which names the peer's number for its sender.
+    /// A packet of this session, which carries the peer's number for its sender.
     Packet(Rank, [u8; 8]),
 }
 
-/// How often each may still happen.
+/// How often each event may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Budget {
     begins: u8,
@@ -41,13 +42,13 @@ struct Budget {
 struct Model {
     now: Nanos,
     ends: [Handshakes<Toy>; 2],
-    /// To which end.
+    /// Destination end and datagram.
     under_way: Vec<(usize, Datagram)>,
     budget: Budget,
     processes: u64,
-    /// By end: sessions that have begun, in the life of all its processes.
+    /// By end: sessions begun during the lives of all its processes.
     begun: [BTreeSet<[u8; 8]>; 2],
-    /// What has happened: each action's place among those that were possible.
+    /// The events so far: for each action its index among the possible ones.
     path: Vec<u16>,
 }
 
@@ -82,7 +83,7 @@ impl Model {
         }
     }
 
-    /// The number that an end has for the other.
+    /// Returns the number that an end has for the other.
     fn number(&self, end: usize) -> Option<Rank> {
         self.ends[end].peers.find(&address(1 - end))
     }
@@ -105,7 +106,7 @@ impl Model {
         let mut actions = Vec::new();
         let budget = &self.budget;
         for (at, datagram) in self.under_way.iter().enumerate() {
-            // Of equal ones only the first.
+            // Of equal datagrams only the first counts.
             if self.under_way[..at].contains(datagram) {
                 continue;
             }
@@ -180,13 +181,13 @@ impl Model {
         self.collect();
     }
 
-    /// The state after one of the actions that are possible.
+    /// Returns the state after one of the possible actions.
     fn after(&self, at: usize) -> Self {
         let action = self.actions()[at];
         let mut after = self.clone();
         after.path.push(at as u16);
         after.act(action);
-        // Whatever arrives, however old: it ends no session that both have.
+        // No datagram, however old, may end a session that both ends have.
         let session = self
             .session(0)
             .filter(|_| self.session(0) == self.session(1));
@@ -226,7 +227,7 @@ impl Model {
         }
     }
 
-    /// What the ends have to send goes on its way; checks what they say.
+    /// Puts everything that the ends have to send in flight; checks their events.
     fn collect(&mut self) {
         for end in 0..2 {
             while let Some((to, message)) = self.ends[end].next_message() {
@@ -243,7 +244,7 @@ impl Model {
         }
     }
 
-    /// From here on nothing bad happens: everything arrives, time passes, and each end that has a
+    /// Runs without further faults: everything arrives, time passes, and each end that has a
     /// session uses it.
     fn settle(mut self) -> Self {
         for _ in 0..1_000 {
@@ -273,7 +274,7 @@ impl Model {
         panic!("the ends don't agree");
     }
 
-    /// Equal for states from which the same can happen.
+    /// Returns a value that is equal for states with the same possible futures.
     fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.now, self.budget).hash(&mut hasher);
@@ -288,7 +289,7 @@ impl Model {
     }
 }
 
-/// What has happened, for whoever looks for a fault.
+/// Returns a description of all events, for debugging.
 fn retrace(budget: Budget, path: &[u16]) -> String {
     let mut model = Model::new(budget);
     let mut text = String::new();
@@ -306,7 +307,7 @@ fn retrace(budget: Budget, path: &[u16]) -> String {
     text
 }
 
-/// Prints what has happened if a check fails.
+/// Prints the events if a check fails.
 struct Told<'a>(Budget, &'a [u16]);
 
 impl Drop for Told<'_> {
@@ -317,16 +318,16 @@ impl Drop for Told<'_> {
     }
 }
 
-/// Visits all states that can be reached; returns how many.
+/// Visits all reachable states; returns their number.
 fn explore(budget: Budget) -> usize {
     let mut seen = HashSet::new();
     let mut next = VecDeque::from([Model::new(budget)]);
     while let Some(model) = next.pop_front() {
         let _told = Told(budget, &model.path);
-        // If something is under way, the states after it has arrived are visited too.
+        // If something is in flight, the states after its arrival are visited too.
         if model.under_way.is_empty() {
             let settled = model.clone().settle();
-            // Without restarts and long pauses there is only ever one session.
+            // Without restarts and long pauses there is at most one session.
             if budget.restarts + budget.closes + budget.timeouts == 0 {
                 let [one, other] = &settled.begun;
                 assert!(one == other && one.len() < 2, "{one:?} and {other:?}");
@@ -398,7 +399,7 @@ fn both_ends_agree_after_closing_and_beginning_again() {
     println!("{states} states");
 }
 
-/// Longer than all states can be visited.
+/// Explores longer sequences than an exhaustive search allows.
 #[test]
 fn both_ends_agree_whatever_happens() {
     for seed in 0..5_000 {

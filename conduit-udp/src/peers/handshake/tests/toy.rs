@@ -1,4 +1,4 @@
-//! Keys that are hashes of 64 bits: enough for a model, and quick.
+//! Keys that are hashes of 64 bits: sufficient for a model, and fast.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -21,7 +21,7 @@ fn tag(key: u64, label: &Label, parts: &[&[u8]]) -> Tag {
     tag
 }
 
-/// The keys of one process of a model, which has a number of its own.
+/// The keys of one process of a model, identified by a number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Toy {
     process: u64,
@@ -32,7 +32,7 @@ pub(super) struct Toy {
 }
 
 impl Toy {
-    /// `share` decides who prevails if both begin.
+    /// `share` decides which process prevails if both begin.
     pub(super) fn new(process: u64, share: u8) -> Self {
         let mut bytes = [share; 32];
         bytes[24..].copy_from_slice(&process.to_le_bytes());
