@@ -29,11 +29,7 @@ pub(super) fn parse(text: &str) -> Result<(&str, u16), OpenError> {
             Some((host, "")) => (host, None),
             Some((host, port)) => match port.strip_prefix(':') {
                 Some(port) => (host, Some(port)),
-                None => {
-                    return Err(refused(
-                        "the text after the bracket is not a port".to_owned(),
-                    ));
-                }
+                None => return Err(refused("no port follows its bracket".to_owned())),
             },
             None => return Err(refused("its bracket is not closed".to_owned())),
         },

@@ -16,7 +16,7 @@ pub const MIN_PACKET: usize = 1024;
 /// The largest packet size in bytes: the payload of a UDP datagram over IPv4. Larger values are
 /// clamped to it.
 pub const MAX_PACKET: usize = 65_507;
-/// The largest window in segments: as many as one acknowledgement can report.
+/// The largest window: the number of segments that one acknowledgement can report.
 pub const MAX_WINDOW: u32 = 4096;
 
 /// Limits and times of an [`Endpoint`](super::Endpoint). Times are in nanoseconds.

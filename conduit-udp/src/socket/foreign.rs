@@ -14,7 +14,7 @@ const CHECKED_RECEIVES: u32 = 4096;
 /// Number of sources that are counted individually.
 const SOURCES: usize = 8;
 
-/// Counts of foreign datagrams. Datagrams received joined (offload) count as one.
+/// Counts of foreign datagrams. Datagrams joined by receive offload count once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ForeignDatagrams {
     /// All foreign datagrams.

@@ -2,10 +2,8 @@
 //!
 //! ```text
 //! all        kind 1 | version 1 | flags or reason 1 | attempt 1
-//! init       initiator's number for the responder 4 | its incarnation 8 | nonce 16 | share 32 |
-//! MAC 16 | padding 24
-//! challenge  the init's nonce 16 | responder's incarnation 8 | share 32 | session 8 | issued 8 |
-//! cookie 16 | MAC 16
+//! init       initiator's number for the responder 4 | its incarnation 8 | nonce 16 | share 32 | MAC 16 | padding 24
+//! challenge  the init's nonce 16 | responder's incarnation 8 | share 32 | session 8 | issued 8 | cookie 16 | MAC 16
 //! confirm    issued 8 | cookie 16 | the init without its padding 80 | MAC 16
 //! accept     the init's nonce 16 | responder's number for the initiator 4 | MAC 16
 //! goodbye    receiver's number for the sender 4 | MAC 16

@@ -125,8 +125,8 @@ fn what_comes_again_is_acknowledged_and_not_delivered() {
     }
 }
 
-/// A packet that a link has accepted is not accepted again after the link was idle, and neither is
-/// an older one.
+/// After a link was idle, it accepts neither a packet that it has already accepted nor an older
+/// one.
 #[test]
 fn old_packets_are_refused_and_open_nothing() {
     let mut network = network(2);

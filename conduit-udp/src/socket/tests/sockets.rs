@@ -123,7 +123,7 @@ fn what_is_too_large_is_lost_and_counted() {
         let large = vec![1; 70_000];
         assert_eq!(from.send(&to.address(), &large, 70_000), Sent::All);
         assert_eq!(from.counters().too_large, 1);
-        // The result is the same together as one by one, and the packets that fit are sent.
+        // A joined send has the same result as single sends, and the packets that fit are sent.
         assert_eq!(from.send(&to.address(), &large, 66_000), Sent::All);
         assert_eq!(from.counters().too_large, 2);
         let received = receive(&mut to, &mut Batch::new(), 1);
