@@ -1,17 +1,18 @@
-//! Which processes are on the same host, and which addresses in the same subnet.
+//! Determines which processes share a host, and which addresses a subnet.
 
 use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 
-/// Tells hosts apart: the boot, and the network namespace in which names of sockets are known.
+/// Returns a number that identifies the host: the boot, and the network namespace to which socket
+/// names belong.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn host() -> io::Result<u64> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    // The number of the namespace is the file's own, not that of the link to it.
+    // The number of the namespace is that of the file itself, not that of the link to it.
     let namespace = fs::metadata("/proc/self/ns/net")?;
     let numbers = [namespace.dev(), namespace.ino()].map(u64::to_le_bytes);
     let bytes = boot.trim().bytes().chain(numbers.into_iter().flatten());
@@ -21,7 +22,7 @@ pub fn host() -> io::Result<u64> {
     }))
 }
 
-/// A subnet: the addresses whose first bits are those of one.
+/// A subnet: all addresses whose first bits equal those of a given address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subnet {
     address: IpAddr,
@@ -29,7 +30,8 @@ pub struct Subnet {
 }
 
 impl Subnet {
-    /// The subnet of an address. `bits` are those of `ADDRESS/BITS`; `None`: the address alone.
+    /// Creates the subnet of an address. `bits` is the part after the slash in `ADDRESS/BITS`;
+    /// `None`: the address alone.
     pub fn parse(address: &str, bits: Option<&str>) -> Option<Self> {
         let address: IpAddr = address.parse().ok()?;
         let most = if address.is_ipv4() { 32 } else { 128 };
@@ -37,9 +39,9 @@ impl Subnet {
         (bits <= most).then_some(Self { address, bits })
     }
 
-    /// Whether an address is of this subnet.
+    /// Returns whether an address belongs to this subnet.
     pub fn contains(self, address: IpAddr) -> bool {
-        // From the highest bit on.
+        // The address as a number whose highest bit is the first.
         let number = |address| match address {
             IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
             IpAddr::V6(address) => address.to_bits(),

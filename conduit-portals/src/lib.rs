@@ -1,6 +1,6 @@
 //! Networks with the semantics of Portals: [`matching`] in software; [`transport`], the Ni contract
-//! over anything that carries fragments; [`portals4`], the contract over a real Portals 4. Networks
-//! also share [`peers`], the tables of processes that come and go, and [`host`].
+//! over any carrier of fragments; [`portals4`], the contract over a real Portals 4. Networks also
+//! share [`peers`], the tables of processes that come and go, and [`host`].
 
 #[cfg(test)]
 extern crate self as conduit_portals;

@@ -1,4 +1,4 @@
-//! Tables of peers that come and go. They give out numbers, and shrink with the peers.
+//! Tables of peers that come and go. They assign numbers, and shrink when peers leave.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
@@ -8,11 +8,11 @@ use conduit_core::ni::Rank;
 
 use crate::compact::{shrink, shrink_map};
 
-/// Values by number. A new value gets the lowest number that is free.
+/// Values by number. A new value gets the lowest free number.
 #[derive(Debug, Clone)]
 pub struct Table<T> {
     entries: Vec<Option<T>>,
-    /// Numbers below the table's end that no value has.
+    /// Free numbers below the table's end.
     free: BTreeSet<u32>,
 }
 
@@ -26,7 +26,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Adds a value; returns its number.
+    /// Adds a value and returns its number.
     pub fn add(&mut self, value: T) -> u32 {
         let number = self.free.pop_first().unwrap_or(self.end());
         match self.entries.get_mut(number as usize) {
@@ -48,29 +48,29 @@ impl<T> Table<T> {
         Some(value)
     }
 
-    /// The value with this number.
+    /// Returns the value with this number.
     #[inline]
     pub fn get(&self, number: u32) -> Option<&T> {
         self.entries.get(number as usize)?.as_ref()
     }
 
-    /// The value with this number.
+    /// Returns the value with this number.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         self.entries.get_mut(number as usize)?.as_mut()
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn count(&self) -> u32 {
         self.end() - self.free.len() as u32
     }
 
-    /// The first number above all that are in use.
+    /// Returns the first number above all numbers in use.
     pub fn end(&self) -> u32 {
         self.entries.len() as u32
     }
 
-    /// All numbers in use.
+    /// Returns all numbers in use.
     pub fn numbers(&self) -> impl Iterator<Item = u32> {
         (0..)
             .zip(&self.entries)
@@ -78,7 +78,7 @@ impl<T> Table<T> {
             .map(|(number, _)| number)
     }
 
-    /// Bytes of memory, without what values point to.
+    /// Returns the memory used in bytes, without memory that values point to.
     pub fn memory(&self) -> usize {
         self.entries.capacity() * size_of::<Option<T>>() + self.free.len() * 2 * size_of::<u32>()
     }
@@ -87,9 +87,9 @@ impl<T> Table<T> {
 /// A peer that has a number.
 #[derive(Debug, Clone)]
 pub struct Peer<A, T> {
-    /// Where it is.
+    /// The peer's address.
     pub address: A,
-    /// What its network keeps of it.
+    /// The state that its network keeps for it.
     pub state: T,
 }
 
@@ -102,7 +102,8 @@ pub struct Peers<A, T> {
 }
 
 impl<A: Clone + Eq + Hash, T> Peers<A, T> {
-    /// For up to `limit` peers, which is at most 2^24: larger numbers are not those of peers.
+    /// Creates tables for up to `limit` peers, which is clamped to 2^24: larger numbers are never
+    /// those of peers.
     pub fn new(limit: u32) -> Self {
         Self {
             table: Table::default(),
@@ -111,27 +112,27 @@ impl<A: Clone + Eq + Hash, T> Peers<A, T> {
         }
     }
 
-    /// The most peers that can have numbers at once.
+    /// Returns the maximum number of peers that can have numbers at once.
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Whether so many have.
+    /// Returns whether the limit is reached.
     pub fn is_full(&self) -> bool {
         self.count() >= self.limit
     }
 
-    /// How many peers have numbers.
+    /// Returns how many peers have numbers.
     pub fn count(&self) -> u32 {
         self.table.count()
     }
 
-    /// The first number above those of all peers.
+    /// Returns the first number above those of all peers.
     pub fn end(&self) -> u32 {
         self.table.end()
     }
 
-    /// The number of the peer with this address.
+    /// Returns the number of the peer with this address.
     #[inline]
     pub fn find<B: Eq + Hash + ?Sized>(&self, address: &B) -> Option<Rank>
     where
@@ -140,29 +141,29 @@ impl<A: Clone + Eq + Hash, T> Peers<A, T> {
         self.by_address.get(address).copied()
     }
 
-    /// The address of a peer.
+    /// Returns the address of a peer.
     #[inline]
     pub fn address(&self, peer: Rank) -> Option<&A> {
         Some(&self.table.get(peer)?.address)
     }
 
-    /// What is kept of a peer.
+    /// Returns the state kept for a peer.
     #[inline]
     pub fn state(&self, peer: Rank) -> Option<&T> {
         Some(&self.table.get(peer)?.state)
     }
 
-    /// What is kept of a peer.
+    /// Returns the state kept for a peer.
     pub fn state_mut(&mut self, peer: Rank) -> Option<&mut T> {
         Some(&mut self.table.get_mut(peer)?.state)
     }
 
-    /// The numbers of all peers.
+    /// Returns the numbers of all peers.
     pub fn numbers(&self) -> impl Iterator<Item = Rank> {
         self.table.numbers()
     }
 
-    /// Gives an address, which has none, a number. `None`: there are as many peers as there may be.
+    /// Assigns a number to an address that has none. Returns `None` if the limit is reached.
     pub fn add(&mut self, address: A, state: T) -> Option<Rank> {
         if self.is_full() {
             return None;
@@ -175,7 +176,7 @@ impl<A: Clone + Eq + Hash, T> Peers<A, T> {
         Some(peer)
     }
 
-    /// Frees a peer's number.
+    /// Removes a peer and frees its number.
     pub fn remove(&mut self, peer: Rank) -> Option<Peer<A, T>> {
         let removed = self.table.remove(peer)?;
         self.by_address.remove(&removed.address);
@@ -183,7 +184,7 @@ impl<A: Clone + Eq + Hash, T> Peers<A, T> {
         Some(removed)
     }
 
-    /// Bytes of memory, without what addresses and states point to.
+    /// Returns the memory used in bytes, without memory that addresses and states point to.
     pub fn memory(&self) -> usize {
         self.table.memory() + self.by_address.capacity() * (size_of::<(A, Rank)>() + 1)
     }

@@ -1,5 +1,5 @@
-//! The synchronisation primitives of what has models: the standard ones, or the model checker's
-//! with `--cfg loom`.
+//! The synchronisation primitives of the modules that have models: the standard ones, or the model
+//! checker's with `--cfg loom`.
 
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};
@@ -15,7 +15,7 @@ pub(crate) use loom::sync::atomic::AtomicBool;
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The checker's mutex with the interface of parking_lot's.
+/// The model checker's mutex with the interface of parking_lot's.
 #[cfg(loom)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -35,9 +35,9 @@ impl<T> Mutex<T> {
 }
 
 /// A fence that other threads can run before. The checker switches threads only at accesses, so a
-/// plain fence would be one step with the access before it, and the models would not notice its
-/// absence. Here all fences access one word, so that every order of them is tried; the access
-/// itself orders nothing that the fences don't.
+/// plain fence would form one step with the access before it, and the models would not detect a
+/// missing fence. Here all fences access one word, so that every order of them is tried; the access
+/// itself adds no ordering to that of the fences.
 #[cfg(loom)]
 pub fn fence(ordering: Ordering) {
     loom::lazy_static! {

@@ -2,7 +2,7 @@
 
 use conduit_core::ni::{AtomicOp, AtomicType, Outcome};
 
-/// The code of an outcome.
+/// Returns the code of an outcome.
 pub fn outcome_code(outcome: Outcome) -> u8 {
     match outcome {
         Outcome::Done => 0,
@@ -11,7 +11,7 @@ pub fn outcome_code(outcome: Outcome) -> u8 {
     }
 }
 
-/// The inverse of [`outcome_code`]; `None` for an unknown code.
+/// Returns the outcome for a code, or `None` for an unknown code. The inverse of [`outcome_code`].
 pub fn outcome_of(code: u8) -> Option<Outcome> {
     Some(match code {
         0 => Outcome::Done,
@@ -21,7 +21,7 @@ pub fn outcome_of(code: u8) -> Option<Outcome> {
     })
 }
 
-/// The code of an atomic: operation and type.
+/// Returns the code of an atomic: operation and type.
 pub fn atomic_code(op: AtomicOp, ty: AtomicType) -> u32 {
     let op = AtomicOp::ALL
         .iter()
@@ -34,7 +34,7 @@ pub fn atomic_code(op: AtomicOp, ty: AtomicType) -> u32 {
     (op << 8 | ty) as u32
 }
 
-/// The inverse of [`atomic_code`]; `None` for an unknown code.
+/// Returns the atomic for a code, or `None` for an unknown code. The inverse of [`atomic_code`].
 pub fn atomic_of(code: u32) -> Option<(AtomicOp, AtomicType)> {
     Some((
         *AtomicOp::ALL.get((code >> 8) as usize)?,

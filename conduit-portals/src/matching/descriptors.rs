@@ -1,7 +1,7 @@
 //! Memory descriptors: memory at the initiator.
 //!
-//! Every put and get looks one up, from any thread, so the table is of atomics and has a fixed
-//! size. A lock guards only the list of free slots.
+//! Every put and get looks one up, from any thread, so the table consists of atomics and has a
+//! fixed size. A lock guards only the list of free slots.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -11,18 +11,18 @@ use conduit_core::threads::{Lock, Mode};
 
 use super::over_limit;
 
-/// The most descriptors that can be bound at once.
+/// The maximum number of descriptors bound at once.
 pub const DESCRIPTORS: usize = 4096;
 
 /// A slot for a memory descriptor.
 #[derive(Debug)]
 struct Descriptor {
-    /// Odd while bound. Increases with every bind and release.
+    /// Odd while bound; increases with every bind and release.
     generation: AtomicU32,
     base: AtomicPtr<u8>,
     len: AtomicUsize,
     eq: AtomicU8,
-    /// Operations whose completion has not been delivered.
+    /// Number of operations whose completion has not been delivered.
     pending: AtomicU32,
 }
 
@@ -31,9 +31,9 @@ struct Descriptor {
 pub struct Bound {
     /// The first byte.
     pub base: *mut u8,
-    /// In bytes.
+    /// Its length in bytes.
     pub len: usize,
-    /// Where completions go.
+    /// The queue for completions.
     pub eq: EqId,
 }
 
@@ -52,7 +52,7 @@ fn unknown(operation: &'static str, md: MdId) -> NiError {
 }
 
 impl<M: Mode> Descriptors<M> {
-    /// A table without bound descriptors.
+    /// Creates a table without bound descriptors.
     pub fn new() -> Self {
         let empty = || Descriptor {
             generation: AtomicU32::new(0),
@@ -67,7 +67,8 @@ impl<M: Mode> Descriptors<M> {
         }
     }
 
-    /// As [`md_bind`](conduit_core::ni::Ni::md_bind). The caller has checked that the queue exists.
+    /// Implements [`md_bind`](conduit_core::ni::Ni::md_bind). The caller has checked that the queue
+    /// exists.
     pub fn bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
         let slot = self.free.lock().pop().ok_or(NiError::Exhausted {
             operation: "md_bind",
@@ -79,7 +80,7 @@ impl<M: Mode> Descriptors<M> {
         descriptor.base.store(base, Ordering::Relaxed);
         descriptor.len.store(len, Ordering::Relaxed);
         descriptor.eq.store(eq.0, Ordering::Relaxed);
-        // The slot was free, so the generation is even, and nobody else writes to it.
+        // The slot was free, so the generation is even, and no other thread writes to it.
         let generation = descriptor
             .generation
             .load(Ordering::Relaxed)
@@ -88,7 +89,7 @@ impl<M: Mode> Descriptors<M> {
         Ok(MdId(generation << 16 | u32::from(slot)))
     }
 
-    /// As [`md_release`](conduit_core::ni::Ni::md_release).
+    /// Implements [`md_release`](conduit_core::ni::Ni::md_release).
     pub fn release(&self, md: MdId) -> Result<Unlink, NiError> {
         let descriptor = self.find(md).ok_or_else(|| unknown("md_release", md))?;
         if descriptor.pending.load(Ordering::Acquire) != 0 {
@@ -115,7 +116,7 @@ impl<M: Mode> Descriptors<M> {
         (generation & 0xffff == md.0 >> 16 && generation & 1 == 1).then_some(descriptor)
     }
 
-    /// The memory and event queue of a descriptor.
+    /// Returns the memory and event queue of a descriptor.
     #[inline]
     pub fn get(&self, operation: &'static str, md: MdId) -> Result<Bound, NiError> {
         let descriptor = self.find(md).ok_or_else(|| unknown(operation, md))?;
@@ -126,8 +127,8 @@ impl<M: Mode> Descriptors<M> {
         })
     }
 
-    /// As [`Self::get`], after a check that `length` bytes from `offset` on, at most `limit`, lie
-    /// within.
+    /// Does the same as [`Self::get`], and checks that `length` bytes from `offset` on, at most
+    /// `limit`, lie within the descriptor.
     #[inline]
     pub fn piece(
         &self,
@@ -145,14 +146,14 @@ impl<M: Mode> Descriptors<M> {
         Ok(bound)
     }
 
-    /// As [`Self::get`], for a number that a peer has sent.
+    /// Does the same as [`Self::get`], for a number received from a peer.
     #[inline]
     pub fn bound(&self, md: u32) -> Option<Bound> {
         self.get("completion", MdId(md)).ok()
     }
 
-    /// Counts an operation as pending. Call it before the submission, since the completion may come
-    /// before the submission returns.
+    /// Counts an operation as pending. Call it before the submission, because the completion may
+    /// arrive before the submission returns.
     #[inline]
     pub fn start(&self, md: MdId) {
         if let Some(descriptor) = self.find(md) {
@@ -165,8 +166,8 @@ impl<M: Mode> Descriptors<M> {
         }
     }
 
-    /// Ends a pending operation: its completion was delivered, or its submission failed. `None` if
-    /// none is pending, which only a peer that breaks the protocol can cause.
+    /// Ends a pending operation: its completion was delivered, or its submission failed. Returns
+    /// `None` if none is pending, which only a peer's protocol violation can cause.
     #[inline]
     pub fn finish(&self, md: u32) -> Option<()> {
         let md = MdId(md);

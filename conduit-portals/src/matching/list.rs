@@ -4,26 +4,26 @@
 //!
 //! 1. An entry matches by the message's kind, source and match bits.
 //! 2. An offset outside of a region entry ends the message with [`Outcome::OutOfRange`]: the entry
-//!    has matched, is not used up and raises no event. Outside is beyond the end, or at the end
-//!    with bytes to move.
-//! 3. A message that doesn't fit is truncated if the entry allows that, and passes on to the next
-//!    entry otherwise. An atomic can't be truncated.
+//!    has matched, but is not used up and raises no event. An offset is outside if it lies beyond
+//!    the end, or at the end with bytes to move.
+//! 3. A message that doesn't fit is truncated if the entry allows truncation; otherwise it passes
+//!    on to the next entry. An atomic can't be truncated.
 
 use conduit_core::ni::{Claim, MatchEntry, MeEvents, MeId, MeMemory, MeOptions, Outcome, Rank};
 
 /// No entry.
 const NIL: u16 = u16::MAX;
-/// The most entries of a list. [`EntryId::me`] has 12 bits for them.
+/// The maximum number of entries in a list; [`EntryId::me`] has 12 bits for them.
 pub const MAX_ENTRIES: usize = 4096;
 
 /// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageKind {
-    /// Writes.
+    /// It writes memory.
     Put,
-    /// Reads.
+    /// It reads memory.
     Get,
-    /// Changes an integer.
+    /// It changes an integer.
     Atomic,
 }
 
@@ -47,7 +47,7 @@ pub struct Incoming {
     pub source: Rank,
     /// Its match bits.
     pub match_bits: u64,
-    /// Within the entry's memory.
+    /// Offset within the entry's memory.
     pub offset: u64,
     /// Bytes to move.
     pub length: usize,
@@ -56,33 +56,33 @@ pub struct Incoming {
 /// The memory of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
-    /// As [`MeMemory::Managed`].
+    /// Memory like [`MeMemory::Managed`].
     Managed {
         /// Its capacity.
         bytes: usize,
-        /// The entry is unlinked when less is left.
+        /// Free bytes below which the entry is unlinked.
         min_free: usize,
     },
     /// A piece of a region.
     Region {
-        /// Where it begins: an address or an offset, as the network chooses.
+        /// Its start: an address or an offset, as the network chooses.
         base: usize,
-        /// In bytes.
+        /// Its length in bytes.
         len: usize,
     },
-    /// As [`MeMemory::Process`].
+    /// Memory like [`MeMemory::Process`].
     Process {
         /// Its first address.
         base: u64,
-        /// In bytes.
+        /// Its length in bytes.
         len: u64,
     },
-    /// None: for headers only.
+    /// No memory: for headers only.
     Nothing,
 }
 
 impl Memory {
-    /// The memory of an appended entry; `base` is where a region entry begins.
+    /// Returns the memory of an appended entry; `base` is the start of a region entry.
     fn new(memory: MeMemory, base: usize) -> Self {
         match memory {
             MeMemory::Managed { bytes, min_free } => Self::Managed { bytes, min_free },
@@ -100,21 +100,21 @@ pub struct Entry {
     pub memory: Memory,
     /// Bits to match.
     pub match_bits: u64,
-    /// Bits that are not compared.
+    /// Bits not compared.
     pub ignore_bits: u64,
-    /// The only rank whose messages match, if there is one.
+    /// The only rank whose messages match, if it is restricted.
     pub source: Option<Rank>,
     /// Permitted operations, and other options.
     pub options: MeOptions,
     /// The events that it raises.
     pub events: MeEvents,
-    /// Passed back in its events.
+    /// Value passed back in its events.
     pub tag: u64,
 }
 
 impl Entry {
-    /// The entry for a call of [`me_append`](conduit_core::ni::Ni::me_append); `base` is where a
-    /// [region entry](Memory::Region) begins.
+    /// Creates the entry for a call of [`me_append`](conduit_core::ni::Ni::me_append); `base` is
+    /// the start of a [region entry](Memory::Region).
     pub fn new(entry: &MatchEntry, base: usize) -> Self {
         Self {
             memory: Memory::new(entry.memory, base),
@@ -127,7 +127,7 @@ impl Entry {
         }
     }
 
-    /// Managed, persistent, for puts, and with an event for each.
+    /// Returns whether the entry is managed, persistent, for puts, and raises an event for each.
     fn may_be_front(&self) -> bool {
         let put = MeOptions::PUT | MeOptions::USE_ONCE;
         matches!(self.memory, Memory::Managed { .. })
@@ -135,30 +135,30 @@ impl Entry {
             && self.events.contains(MeEvents::OPERATION)
     }
 
-    /// Whether no match bits match both.
+    /// Returns whether no match bits match both entries.
     fn excludes(&self, other: &Self) -> bool {
         let compared = !self.ignore_bits & !other.ignore_bits;
         (self.match_bits ^ other.match_bits) & compared != 0
     }
 }
 
-/// Identifies an entry of a list. A slot that is reused gets another generation.
+/// Identifies an entry of a list. A reused slot gets a new generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryId {
-    /// Less than [`MAX_ENTRIES`].
+    /// Slot of the entry, less than [`MAX_ENTRIES`].
     pub slot: u16,
-    /// Increases when the slot's entry is unlinked.
+    /// Generation of the slot, which increases when the slot's entry is unlinked.
     pub generation: u16,
 }
 
 impl EntryId {
-    /// The id for the network's user: index in 4 bits, slot in 12, generation in 16.
+    /// Returns the id for the network's user: index in 4 bits, slot in 12, generation in 16.
     #[inline]
     pub fn me(self, index: u8) -> MeId {
         MeId(u32::from(index) << 28 | u32::from(self.slot) << 16 | u32::from(self.generation))
     }
 
-    /// The inverse of [`EntryId::me`]: index and entry.
+    /// Returns index and entry. The inverse of [`EntryId::me`].
     pub fn of(me: MeId) -> (u8, Self) {
         let id = Self {
             slot: (me.0 >> 16) as u16 & 0xfff,
@@ -171,20 +171,20 @@ impl EntryId {
 /// The memory that a message accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Location {
-    /// That of a managed entry: the bytes are delivered with the event.
+    /// The memory of a managed entry: the bytes are delivered with the event.
     Managed,
     /// This address in a region, relative to the origin of [`Memory::Region`]'s base.
     Region(usize),
     /// This address of the process, if it is mapped.
     Process(u64),
-    /// None.
+    /// No memory.
     Nothing,
 }
 
-/// The entry that took a message, and how.
+/// The entry that took a message, and the details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hit {
-    /// Which entry.
+    /// The entry.
     pub id: EntryId,
     /// Its tag.
     pub tag: u64,
@@ -192,60 +192,60 @@ pub struct Hit {
     pub events: MeEvents,
     /// The memory that the message accesses.
     pub location: Location,
-    /// Within the entry.
+    /// Offset within the entry.
     pub offset: u64,
     /// Bytes to move.
     pub length: usize,
-    /// Unless it is [`Outcome::Done`], no bytes are moved and no event is raised.
+    /// The outcome. Unless it is [`Outcome::Done`], no bytes are moved and no event is raised.
     pub outcome: Outcome,
-    /// The entry has left the list.
+    /// Whether the entry has left the list.
     pub unlinked: bool,
 }
 
-/// A managed entry that took all of a message and stays linked.
+/// A match by a managed entry that takes the whole message and stays linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FastHit {
-    /// Which entry.
+    /// The entry.
     pub id: EntryId,
     /// Its tag.
     pub tag: u64,
-    /// Within the entry.
+    /// Offset within the entry.
     pub offset: u64,
 }
 
-/// How much a message of `length` bytes uses of a managed entry.
+/// Returns how many bytes of a managed entry a message of `length` bytes uses.
 #[inline(always)]
 pub fn rounded(length: usize) -> usize {
     (length + 63) & !63
 }
 
 /// Successive messages that one managed entry takes in full while it stays linked. During a run the
-/// entry is not unlinked and the index's messages are matched in no other way, so no other entry
-/// could take one of them first.
+/// entry must not be unlinked and the index's messages must not be matched in any other way, so no
+/// other entry could take one of them first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// The entry.
     pub id: EntryId,
     /// Its tag.
     pub tag: u64,
-    /// The only source, if the entry has one.
+    /// The only rank whose messages match, if the entry is restricted.
     pub source: Option<Rank>,
     match_bits: u64,
     compared: u64,
     fill: usize,
-    /// The fill beyond which the entry would be unlinked.
+    /// Fill above which the entry would be unlinked.
     most: usize,
 }
 
 impl Run {
-    /// Whether a put with these match bits, if its source is right, belongs to the run while there
-    /// is room.
+    /// Returns whether a put with these match bits, from a permitted source, belongs to the run
+    /// while there is room.
     #[inline(always)]
     pub fn matches(&self, match_bits: u64) -> bool {
         (match_bits ^ self.match_bits) & self.compared == 0
     }
 
-    /// The number of puts of `length` bytes, at most `wanted`, for which there is room.
+    /// Returns the number of puts of `length` bytes, at most `wanted`, for which there is room.
     #[inline]
     pub fn room_for(&self, wanted: u32, length: usize) -> u32 {
         let room = self.most.saturating_sub(self.fill);
@@ -257,7 +257,7 @@ impl Run {
         }
     }
 
-    /// Where the next put goes.
+    /// Returns the offset of the next put.
     #[inline]
     pub fn offset(&self) -> u64 {
         self.fill as u64
@@ -273,13 +273,14 @@ impl Run {
 #[derive(Debug)]
 struct Node {
     entry: Entry,
-    /// Bytes in use of a managed entry.
+    /// Bytes in use, for a managed entry.
     fill: usize,
     previous: u16,
     next: u16,
     generation: u16,
     linked: bool,
-    /// If other networks have the entry too, it takes a message only with this.
+    /// The claim, if other networks also have the entry: the entry takes a message only if it takes
+    /// the claim.
     claim: Option<Claim>,
 }
 
@@ -291,7 +292,7 @@ pub struct MatchList {
     first: u16,
     last: u16,
     /// The first managed entry for puts, if no message can match both it and an entry before it;
-    /// else NIL. Found anew after each change.
+    /// otherwise NIL. Recomputed after each change.
     front: u16,
     front_known: bool,
 }
@@ -302,7 +303,7 @@ impl Default for MatchList {
     }
 }
 
-/// Whether and how an entry takes a message.
+/// The result of testing an entry for a message.
 enum Fit {
     Takes {
         location: Location,
@@ -314,7 +315,7 @@ enum Fit {
 }
 
 impl MatchList {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self {
             nodes: Vec::new(),
@@ -326,14 +327,14 @@ impl MatchList {
         }
     }
 
-    /// Appends an entry, to the overflow list if it belongs to that and before it otherwise; `None`
-    /// if the list is full.
+    /// Appends an entry: to the overflow list if its options say so, otherwise before that list.
+    /// Returns `None` if the list is full.
     pub fn append(&mut self, entry: Entry) -> Option<EntryId> {
         self.append_claimed(entry, None)
     }
 
-    /// As [`Self::append`]. An entry with a claim takes a message only if it can take the claim,
-    /// and none once that is taken.
+    /// Does the same as [`Self::append`]. An entry with a claim takes a message only if it can take
+    /// the claim, and none once the claim is taken.
     pub fn append_claimed(&mut self, entry: Entry, claim: Option<Claim>) -> Option<EntryId> {
         let mut previous = self.last;
         if !entry.options.contains(MeOptions::OVERFLOW) {
@@ -387,7 +388,7 @@ impl MatchList {
         node.entry.options.contains(MeOptions::OVERFLOW)
     }
 
-    /// Unlinks an entry; false if it isn't in the list, or no longer.
+    /// Unlinks an entry; returns false if it isn't in the list, or no longer.
     pub fn unlink(&mut self, id: EntryId) -> bool {
         let known = self.contains(id);
         if known {
@@ -396,7 +397,7 @@ impl MatchList {
         known
     }
 
-    /// Whether an entry is in the list.
+    /// Returns whether an entry is in the list.
     pub fn contains(&self, id: EntryId) -> bool {
         let node = self.nodes.get(usize::from(id.slot));
         node.is_some_and(|node| node.linked && node.generation == id.generation)
@@ -420,8 +421,9 @@ impl MatchList {
         self.free.push(slot);
     }
 
-    /// The fast path of most messages, puts to the first managed entry. `None`, or a message that
-    /// the run does not take, means nothing: call [`Self::accept`].
+    /// Begins a run, the fast path for most messages: puts to the first managed entry. If it
+    /// returns `None`, or the run does not take a message, that proves nothing: call
+    /// [`Self::accept`].
     #[inline]
     pub fn begin_run(&mut self) -> Option<Run> {
         if !self.front_known {
@@ -451,7 +453,7 @@ impl MatchList {
         })
     }
 
-    /// [`Self::begin_run`] for a single message, which is accounted for at once.
+    /// Does the same as [`Self::begin_run`] for a single message, which it accounts for at once.
     #[inline(always)]
     pub fn accept_fast(&mut self, source: Rank, match_bits: u64, length: usize) -> Option<FastHit> {
         if !self.front_known {
@@ -493,7 +495,7 @@ impl MatchList {
         }
     }
 
-    /// Finds [`Self::front`]. Managed entries are seldom the first of the list: they move behind
+    /// Finds [`Self::front`]. Managed entries are seldom the first in the list: they move behind
     /// others as they are used up and appended again.
     #[cold]
     fn find_front(&mut self) {
@@ -518,7 +520,7 @@ impl MatchList {
         }
     }
 
-    /// Finds the first entry that takes a message, and accounts for it.
+    /// Finds the first entry that takes a message, and accounts for the message.
     #[inline]
     pub fn accept(&mut self, incoming: &Incoming) -> Option<Hit> {
         let mut slot = self.first;
@@ -632,7 +634,7 @@ impl Node {
         }
     }
 
-    /// Accounts for a message; true if it is the entry's last.
+    /// Accounts for a message; returns true if it is the entry's last.
     #[inline]
     fn charge(&mut self, length: usize) -> bool {
         let full = match self.entry.memory {

@@ -1,6 +1,6 @@
 //! Matching in software, for networks whose messages are matched by the target's processor: match
-//! lists, memory descriptors, and the codes of operations and outcomes in messages. Independent of
-//! how messages travel.
+//! lists, memory descriptors, and the codes of operations and outcomes in messages. It is
+//! independent of how messages travel.
 
 mod codes;
 mod descriptors;
@@ -15,14 +15,16 @@ pub use list::{
 
 use conduit_core::ni::{MeMemory, NiError, PtIndex, Region, RegionId};
 
-/// Portal table indices of networks that match in software. [`EntryId::me`] has 4 bits for them.
+/// Number of portal table indices in networks that match in software; [`EntryId::me`] has 4 bits
+/// for them.
 pub const PT_INDICES: usize = 16;
 
-/// Checks the memory of an entry that is to be appended. Returns its first byte, if it is in a
-/// region; `region` looks up a region of this rank.
+/// Checks the memory of an entry to be appended. Returns its first byte if it is in a region;
+/// `region` looks up a region of this rank.
 ///
 /// # Errors
-/// There is no such region, the piece is not within it, or `min_free` is more than the entry holds.
+/// The region does not exist, the piece is not within it, or `min_free` is more than the entry
+/// holds.
 pub fn entry_start(
     memory: MeMemory,
     region: impl FnOnce(RegionId) -> Option<Region>,
@@ -59,7 +61,7 @@ pub fn entry_start(
     }
 }
 
-/// The error for a quantity beyond its limit.
+/// Returns the error for a quantity beyond its limit.
 #[cold]
 pub fn over_limit(operation: &'static str, what: &'static str, value: u64, limit: u64) -> NiError {
     NiError::OverLimit {
@@ -70,7 +72,7 @@ pub fn over_limit(operation: &'static str, what: &'static str, value: u64, limit
     }
 }
 
-/// The error for an index beyond the table.
+/// Returns the error for an index beyond the table.
 #[cold]
 pub fn no_such_index(operation: &'static str, index: PtIndex) -> NiError {
     debug_assert!(usize::from(index.0) >= PT_INDICES);

@@ -1,9 +1,9 @@
-//! A pool of buffers of a few sizes, for messages between arrival and delivery and for injects on
-//! their way. The pool has no limit: [`super::window`] and its users bound what they take.
+//! A pool of buffers of a few sizes, for messages between arrival and delivery and for injects in
+//! flight. The pool has no limit: [`super::window`] and its users bound the memory they take.
 
 use std::fmt;
 
-/// Size and alignment in bytes of the blocks that buffers are made of.
+/// Size and alignment in bytes of the blocks that buffers consist of.
 pub(crate) const UNIT: usize = 64;
 
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ impl fmt::Debug for Buffer {
 
 /// Size classes: 1, 2, 4 ... 4096 units.
 const CLASSES: usize = 13;
-/// The most bytes of free buffers of one size.
+/// The maximum bytes of free buffers in one size class.
 const MAX_FREE: usize = 1 << 20;
 
 /// Free buffers by size class.
@@ -68,7 +68,7 @@ fn class(len: usize) -> usize {
 }
 
 impl Pool {
-    /// A buffer of `len` bytes, whose contents are left over from earlier use in this rank.
+    /// Returns a buffer of `len` bytes, whose contents are left over from earlier use in this rank.
     #[inline]
     pub(crate) fn take(&mut self, len: usize) -> Buffer {
         if len == 0 {

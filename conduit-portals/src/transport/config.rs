@@ -6,7 +6,7 @@ pub use ::lanes::Settings as LaneSettings;
 
 use super::window::WINDOWS;
 
-/// Limits and sizes of a [`SoftPortals`](super::SoftPortals). All ranks have to agree on them.
+/// Limits and sizes of a [`SoftPortals`](super::SoftPortals). All ranks must use the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortalsConfig {
     /// Bytes of all regions of a rank together.
@@ -17,26 +17,26 @@ pub struct PortalsConfig {
     pub max_managed: usize,
     /// Bytes of the largest inject, up to [`PortalsConfig::max_managed`].
     pub inject_size: usize,
-    /// Bytes of injects longer than a tiny fragment that may be under way at once.
+    /// Bytes of injects longer than a tiny fragment that may be in flight at once.
     pub inject_bytes: usize,
-    /// Bytes for messages that have arrived and were not delivered yet, shared out among all peers.
-    /// Each peer's share has room for at least two of the largest managed messages.
+    /// Bytes for messages that have arrived and are not delivered yet, shared among all peers. Each
+    /// peer's share has room for at least two of the largest managed messages.
     pub arrival_bytes: usize,
     /// The lanes of a rank, which are wide windows for the peers that send it most; `size` is in
-    /// bytes of each of a peer's four. They are used where all peers' shares of `arrival_bytes`
-    /// are the least.
+    /// bytes for each of a peer's four windows. Lanes are used only where all peers' shares of
+    /// `arrival_bytes` are minimal.
     pub lanes: LaneSettings,
-    /// The most operations that a peer may have sent here that were not delivered to this rank's
-    /// user.
+    /// The maximum number of operations that a peer may have sent to this rank without their
+    /// delivery to this rank's user.
     pub window: u16,
-    /// The most operations of this rank, to all peers, that are under way at once.
+    /// The maximum number of operations of this rank, to all peers, that are in flight at once.
     pub operations: u32,
-    /// A rank that leaves waits until its peers have what it has sent, and gives up when nothing
-    /// more has reached them for this time. Zero: it neither waits nor announces that it leaves.
+    /// A rank that leaves waits until its peers have received everything it sent, and gives up
+    /// after this time without progress. Zero: it neither waits nor announces that it leaves.
     pub linger: Duration,
-    /// The network does the atomics on exportable entries, where it can. These are then not atomic
-    /// with those of processors and other networks, so set this only if all atomics on words of
-    /// such entries go through this network and these entries.
+    /// Whether the network performs the atomics on exportable entries, where it can. They are then
+    /// not atomic with respect to those of processors and other networks, so set this only if all
+    /// atomics on words of such entries go through this network and these entries.
     pub native_atomics: bool,
 }
 
@@ -66,8 +66,8 @@ impl Default for PortalsConfig {
 }
 
 impl PortalsConfig {
-    /// Lanes of which each is `window` bytes in each of a peer's four windows, and as many as fit
-    /// into `arrivals` bytes.
+    /// Returns the lanes whose size is `window` bytes in each of a peer's four windows, as many as
+    /// fit into `arrivals` bytes.
     pub fn lanes(window: usize, arrivals: usize) -> LaneSettings {
         let most = if window > 0 { ::lanes::ROWS } else { 0 };
         let all = LaneSettings {

@@ -1,62 +1,64 @@
-//! The contract between a layer that moves traffic to connections and back, and a network that has
-//! some.
+//! The contract between a layer that moves traffic to connections and back, and a network that
+//! provides connections.
 
 use conduit_core::ni::Rank;
 
 use super::fragment::{Failure, Fragment, FragmentHandler, Refused};
 use super::interface::Transport;
 
-/// Fragments travel on one of two channels of a link or connection: that of
-/// [copied](super::fragment::Payload::Copied) ones, and that of those that are
-/// [read](super::fragment::Payload::Read).
+/// Number of channels of a link or connection: one for [copied](super::fragment::Payload::Copied)
+/// fragments, and one for fragments that are [read](super::fragment::Payload::Read).
 pub const CHANNELS: usize = 2;
 
-/// A [`Transport`] that reaches all peers by its base path, and has faster *connections* to a few.
+/// A [`Transport`] that reaches all peers by its base path, and has faster *connections* to a few
+/// of them.
 ///
-/// A connection is between two ranks, under a number on which they have agreed. One
-/// [expects](Self::expect) it, then the other one [makes](Self::connect) it, which takes time and
-/// may fail. Each ends its end. Its fragments come as the transport's do, without order between them and those of the base path.
-/// They count in [`Transport::outstanding`], [`Transport::settle`] and [`Transport::abandon`], and
-/// a peer that fails has no connection any more.
+/// A connection joins two ranks, under a number on which they have agreed. One rank
+/// [expects](Self::expect) it, then the other [makes](Self::connect) it, which takes time and may
+/// fail. Each ends its own end. Its fragments arrive like the transport's, unordered with respect
+/// to those of the base path. They count in [`Transport::outstanding`], [`Transport::settle`] and
+/// [`Transport::abandon`], and a failed peer has no connection any more.
 pub trait Connect: Transport {
-    /// The most connections that a rank has at once: what they need is kept for so many. Constant,
-    /// and equal on all ranks.
+    /// Returns the maximum number of connections that a rank has at once; the network reserves
+    /// resources for this many. Constant, and equal on all ranks.
     fn connections(&self) -> u16;
-    /// Lets a peer make a connection under this number, and nobody else, until this end is
-    /// [ended](Self::disconnect). This rank has none with the peer, and fewer than
-    /// [`connections`](Self::connections). It sends nothing by it before the peer has said that it
-    /// is made.
+    /// Allows this peer alone to make a connection under this number, until this end is
+    /// [ended](Self::disconnect). This rank has no connection to the peer, and fewer than
+    /// [`connections`](Self::connections) in total. It sends nothing by it before the peer has
+    /// reported that it is made.
     fn expect(&mut self, peer: Rank, number: u32);
-    /// Begins to make a connection that the peer expects under this number. This rank has none with
-    /// the peer, and fewer than [`connections`](Self::connections). Whether it came up says
-    /// [`made`](Self::made), in bounded time.
+    /// Begins to make a connection that the peer expects under this number. This rank has no
+    /// connection to the peer, and fewer than [`connections`](Self::connections) in total.
+    /// [`made`](Self::made) reports the result within bounded time.
     fn connect(&mut self, peer: Rank, number: u32);
-    /// Whether a connection that was begun has come up; `None` if that is not known yet. One that
-    /// failed has to be [ended](Self::disconnect) like one that came up.
+    /// Returns whether a connection that was begun is established; `None` if that is not known yet.
+    /// A failed connection has to be [ended](Self::disconnect) like an established one.
     fn made(&mut self, peer: Rank) -> Option<bool>;
-    /// Ends this rank's end of a connection, if there is one. Unless it has failed to come up, or
-    /// the peer is dead, all that both have sent was taken.
+    /// Ends this rank's end of a connection, if there is one. Unless the connection has failed or
+    /// the peer is dead, everything that both ranks sent was taken.
     fn disconnect(&mut self, peer: Rank);
     /// Accepts a fragment for a connection, as [`Transport::send`] does for the base path.
     ///
     /// # Errors
-    /// As for [`Transport::send`].
+    /// Same as for [`Transport::send`].
     fn send_connected(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused>;
-    /// Hands over what has come by a channel of a connection; nothing else does. What has come
-    /// waits until then, and counts as not acknowledged. Whether there was something.
+    /// Delivers the fragments that have arrived on a channel of a connection; no other call
+    /// delivers them. Until then they wait, and count as unacknowledged. Returns whether there were
+    /// any.
     fn receive_connected(
         &mut self,
         peer: Rank,
         channel: usize,
         handler: &mut impl FragmentHandler,
     ) -> bool;
-    /// This rank sends nothing more by a connection, and waits until the peer has
-    /// [taken](Self::taken) all that it has sent.
+    /// Stops sending by a connection: this rank sends nothing more by it, and waits until the peer
+    /// has [taken](Self::taken) everything that it has sent.
     fn leave(&mut self, _peer: Rank) {}
-    /// How many fragments of each channel of a connection the peer's handler has taken in full, or
-    /// were [abandoned](Transport::abandon), since the last call. A network may learn of them late,
-    /// unless this rank [leaves](Self::leave).
+    /// Returns how many fragments of each channel of a connection the peer's handler has taken in
+    /// full, or were [abandoned](Transport::abandon), since the last call. A network may report
+    /// them late, unless this rank [leaves](Self::leave).
     fn taken(&mut self, peer: Rank) -> [u32; CHANNELS];
-    /// Gives up a peer that has broken the protocol, as one that has [failed](FragmentHandler::failed).
+    /// Gives up a peer that has violated the protocol, like one that has
+    /// [failed](FragmentHandler::failed).
     fn give_up(&mut self, peer: Rank, failure: Failure, handler: &mut impl FragmentHandler);
 }

@@ -1,19 +1,21 @@
-//! A transport over one that has [connections](Connect) for a few peers: those with whom a rank has
-//! most traffic get them ([`lanes`], where both ends pay).
+//! A transport over a network with [connections](Connect) for a few peers. The peers with the most
+//! traffic get them ([`lanes`], where both ends pay).
 //!
-//! A connection has two channels, as a link has, and each changes over by itself. Into it: an
-//! announcement is the last fragment of the channel's base path, and the receiver takes nothing out
-//! of that channel of the connection before it has met it. Back: fragments are refused as if the
-//! link was full until the peer has taken what is in the channel, and then go by the base path. A
-//! message about lanes says so once both channels are through. So a fragment that the layer above
-//! holds has no way yet, one that is under way comes the way that it went, and nobody holds any.
+//! A connection has two channels, like a link, and each channel switches independently. To the
+//! connection: the last fragment on the channel's base path is an announcement; the receiver takes
+//! nothing from that channel of the connection before the announcement. Back: fragments are refused
+//! as if the link was full until the peer has taken everything from the channel, and then go by the
+//! base path. Once both channels have switched, a message about lanes reports it. Thus a fragment
+//! is assigned a path only when it is sent, in-flight fragments finish on the path they started on,
+//! and nothing is buffered here.
 //!
-//! The end that offers a connection expects it before the offer goes. The other one makes it, which
-//! may take a while, and says that it has taken the offer once it is there; if it fails the offer is
-//! denied, and the pair stays in the base path. So whatever comes finds an end.
+//! The end that offers a connection expects it before it sends the offer. The other end makes the
+//! connection, which may take a while, and accepts the offer once the connection is established; if
+//! that fails, it denies the offer, and the pair stays on the base path. Therefore every connection
+//! attempt finds an end that expects it.
 //!
-//! What ranks say about lanes, and announcements, are fragments of the base path. The layer above
-//! must not use the first bytes of their headers (from 0x80 on), nor tokens from 2^63 on.
+//! Messages about lanes, and announcements, are fragments of the base path. The layer above must
+//! not use the first bytes of their headers (0x80 and above), nor tokens from 2^63 on.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,36 +32,36 @@ use super::connect::{CHANNELS, Connect};
 use super::fragment::{Failure, Fragment, FragmentHandler, Payload, Refused};
 use super::interface::Transport;
 
-/// First bytes of headers: of a message about lanes; of announcements, by channel.
+/// First bytes of headers: of messages about lanes; of announcements, by channel.
 const LANE: u8 = 0x80;
 const ANNOUNCED: [u8; CHANNELS] = [0x81, 0x82];
-/// In the tokens of announcements on the data channel, beside the generation.
+/// Marks the tokens of announcements on the data channel, which also hold the generation.
 const TOKEN: u64 = 1 << 63;
-/// Messages from and to a peer that wait here, beyond which no more are taken from it. An honest
-/// peer leaves hardly more than one question open.
+/// Messages from and to a peer that wait here at most; above that, no more are taken from the peer.
+/// An honest peer rarely has more than one unanswered question.
 const MOST_WAITING: usize = 8;
-/// The longest sleep while something waits that this layer or the network had no room for.
+/// The longest sleep while something waits for room in this layer or the network.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// See the [module](self).
+/// A transport over a network with connections; see the [module](self).
 #[derive(Debug)]
 pub struct Connections<N> {
     network: N,
-    /// `None` where there are no connections: then this does nothing.
+    /// `None` if there are no connections; then this type only forwards.
     state: Option<Box<ConnectionsState>>,
 }
 
-// At any size of the job. On the heap are lanes and ends, a constant number, and few messages.
+// For any size of the job. The heap holds lanes and ends, a constant number, and few messages.
 const _: () = assert!(size_of::<ConnectionsState>() < 2048);
 
 #[derive(Debug)]
 struct ConnectionsState {
     driver: Driver,
-    /// This rank's ends, by the lane's place.
+    /// This rank's ends, by the lane's slot.
     ends: Box<[Option<End>]>,
-    /// What the network has handed over and was not looked at yet.
+    /// Arrivals that the network has delivered and that are not handled yet.
     arrived: VecDeque<(Rank, Arrival)>,
-    /// Something was not taken from a peer that leaves too many questions open.
+    /// Whether something was refused from a peer with too many unanswered questions.
     has_refused: bool,
 }
 
@@ -68,7 +70,7 @@ struct ConnectionsState {
 struct End {
     peer: Rank,
     outlets: [Outlet; CHANNELS],
-    /// The announcement was met.
+    /// Whether the announcement has arrived.
     is_watched: [bool; CHANNELS],
 }
 
@@ -81,15 +83,15 @@ enum Arrival {
 }
 
 impl Arrival {
-    /// Reads a fragment whose header is this layer's.
+    /// Decodes a fragment with a header of this layer.
     fn decode(header: &[u8], payload: &[u8]) -> Self {
         let &[kind] = header else {
-            return Self::Broken("a message about lanes has a long header");
+            return Self::Broken("a message about lanes with a long header");
         };
         if kind == LANE {
             return match Message::decode(payload) {
                 Ok(message) => Self::Message(message),
-                Err(_) => Self::Broken("a message about lanes is none"),
+                Err(_) => Self::Broken("a malformed message about lanes"),
             };
         }
         let channel = ANNOUNCED.iter().position(|announced| *announced == kind);
@@ -98,7 +100,7 @@ impl Arrival {
                 channel,
                 generation: u32::from_le_bytes(generation),
             },
-            _ => Self::Broken("an announcement of a lane is none"),
+            _ => Self::Broken("a malformed announcement of a lane"),
         }
     }
 }
@@ -108,10 +110,11 @@ fn is_own(header: &[u8]) -> bool {
 }
 
 impl<N: Connect> Connections<N> {
-    /// Those of a rank, at most as many as `settings` and the network have; without any, or with
-    /// invalid settings, all calls go to the network as they are. Settings are equal on all ranks.
-    /// For tests: a `force` other than 0 is a number of fragments after which a rank leaves the
-    /// connection that they went by, and gives out connections for next to nothing.
+    /// Creates the connections of a rank, at most as many as `settings` and the network allow;
+    /// without any, or with invalid settings, all calls are forwarded unchanged to the network.
+    /// Settings must be equal on all ranks. For tests: a nonzero `force` is the number of fragments
+    /// after which a rank leaves the connection that they went by; it also makes connections almost
+    /// free.
     pub fn new(network: N, rank: Rank, mut settings: Settings, force: u32) -> Self {
         settings.slots = settings.slots.min(network.connections());
         let state = (settings.slots > 0).then(|| ConnectionsState::new(rank, settings, force));
@@ -121,23 +124,23 @@ impl<N: Connect> Connections<N> {
         }
     }
 
-    /// The network below.
+    /// Returns the underlying network.
     pub fn network(&self) -> &N {
         &self.network
     }
 
-    /// The lanes that are not free.
+    /// Returns the lanes that are not free.
     pub fn lanes(&self) -> impl Iterator<Item = Lane> {
         self.state.iter().flat_map(|state| state.driver.lent())
     }
 
-    /// What lanes did.
+    /// Returns the statistics of the lanes.
     pub fn statistics(&self) -> Statistics {
         let state = self.state.as_deref();
         state.map_or_else(Statistics::default, |state| state.driver.statistics)
     }
 
-    /// Looks at what has arrived.
+    /// Handles the arrivals.
     fn sort(&mut self, handler: &mut impl FragmentHandler) {
         let (network, Some(state)) = (&mut self.network, self.state.as_deref_mut()) else {
             return;
@@ -147,7 +150,7 @@ impl<N: Connect> Connections<N> {
             match arrival {
                 Arrival::Message(message) => {
                     if driver.on_message(peer, message, &mut ends).is_err() {
-                        let broken = Arrival::Broken("it sends what no lane allows");
+                        let broken = Arrival::Broken("a message that no lane allows");
                         state.arrived.push_front((peer, broken));
                     }
                 }
@@ -169,7 +172,7 @@ impl<N: Connect> Connections<N> {
         }
     }
 
-    /// Ends rounds, leaves what is to be left, and sends what waits.
+    /// Ends rounds, leaves the connections that have drained, and sends waiting messages.
     fn progress(&mut self) {
         let (network, Some(state)) = (&mut self.network, self.state.as_deref_mut()) else {
             return;
@@ -204,7 +207,7 @@ impl ConnectionsState {
         (&mut self.driver, Ends { network, ends })
     }
 
-    /// A fragment went to a peer, or came from it.
+    /// Counts a fragment sent to a peer or received from it.
     #[inline]
     fn note(&mut self, peer: Rank) {
         let samples = self.driver.sampler.pass(1);
@@ -220,7 +223,7 @@ impl ConnectionsState {
     }
 }
 
-/// What lanes change.
+/// The part of the state that the lanes' driver changes.
 struct Ends<'a, N> {
     network: &'a mut N,
     ends: &'a mut [Option<End>],
@@ -287,7 +290,7 @@ impl<N: Connect> Carrier for Ends<'_, N> {
     }
 
     fn has_left(&mut self, slot: u16, _: Rank) -> bool {
-        // Each channel leaves by itself, so all are asked.
+        // Each channel leaves independently, so all outlets are queried.
         let mut has_left = true;
         self.outlets(slot)
             .for_each(|outlet| has_left &= outlet.has_left());
@@ -304,7 +307,7 @@ impl End {
         }
     }
 
-    /// Whether it went by the connection.
+    /// Sends a fragment. Returns whether it went by the connection.
     fn send(
         &mut self,
         network: &mut impl Connect,
@@ -312,7 +315,7 @@ impl End {
     ) -> Result<bool, Refused> {
         let channel = usize::from(matches!(fragment.payload, Payload::Read { .. }));
         loop {
-            // It counts as sent once it is.
+            // The outlet advances only if the send succeeds.
             let mut next = self.outlets[channel].clone();
             let route = next.route(true);
             match route {
@@ -349,7 +352,7 @@ fn announce(
     network.send(peer, &Fragment { header, payload })
 }
 
-/// Between the network and the handler.
+/// The handler between the network and the layer above.
 struct Between<'a, H> {
     state: &'a mut ConnectionsState,
     handler: &'a mut H,
@@ -401,7 +404,7 @@ impl<H: FragmentHandler> FragmentHandler for Between<'_, H> {
 
     fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
         if is_own(header) {
-            let broken = Arrival::Broken("a message about lanes is too long");
+            let broken = Arrival::Broken("a message about lanes that is too long");
             self.state.arrived.push_back((peer, broken));
             return None;
         }
@@ -411,7 +414,7 @@ impl<H: FragmentHandler> FragmentHandler for Between<'_, H> {
     }
 
     fn failed(&mut self, peer: Rank, failure: Failure) {
-        // Nothing that it has sent counts any more.
+        // Nothing received from it counts any more.
         self.state.arrived.retain(|(from, _)| *from != peer);
         self.state.arrived.push_front((peer, Arrival::Failed));
         self.handler.failed(peer, failure);

@@ -1,8 +1,8 @@
 //! The control queue of each peer: responses, replies, and messages about direct access and
 //! leaving.
 //!
-//! They wait here until the transport takes them, in the order in which they became due, and carry
-//! window updates; an update that is due while nothing waits goes in a fragment of its own.
+//! Messages wait here until the transport takes them, in the order in which they became due, and
+//! carry window updates; an update that is due while no message waits goes in a separate fragment.
 
 use conduit_core::ni::{MeId, Outcome, Rank};
 
@@ -15,7 +15,7 @@ use super::receive::LONG_REPLY;
 use super::state::{Portals, schedule};
 use super::wire::{Header, Left, WindowUpdate};
 
-/// A message that waits in a peer's control queue.
+/// A message in a peer's control queue.
 #[derive(Debug)]
 pub(crate) enum Control {
     /// The outcome of a put or an atomic.
@@ -25,13 +25,13 @@ pub(crate) enum Control {
         length: u32,
         value: u64,
     },
-    /// A get's outcome and data, which fit a tiny fragment.
+    /// A get's outcome and data, which fit in a tiny fragment.
     Reply {
         operation: u32,
         outcome: Outcome,
         data: Buffer,
     },
-    /// The data of a longer get, which are read where they are.
+    /// The data of a longer get, which are read in place.
     LongReply(LongReply),
     /// This rank leaves.
     Leave(Left),
@@ -41,12 +41,12 @@ pub(crate) enum Control {
     Withdraw(MeId),
     /// This rank has stopped accessing an entry of the peer directly.
     Withdrawn(MeId),
-    /// About a wide window.
+    /// A message about a wide window.
     Lane(::lanes::Message),
 }
 
 impl Control {
-    /// The message's header; `None` if the entry is gone, and so is the peer.
+    /// Returns the message's header; `None` if the entry is gone, so that the message is obsolete.
     #[inline]
     fn header(&self, portals: &mut Portals) -> Option<Header> {
         Some(match *self {
@@ -96,7 +96,7 @@ impl Portals {
 }
 
 impl<T: Transport> Inner<T> {
-    /// Sends what waits in the control queues, and window updates that are due.
+    /// Sends the messages in the control queues, and the window updates that are due.
     #[inline(never)]
     pub(crate) fn flush_control(&mut self) {
         let mut unflushed = Vec::new();
@@ -105,7 +105,7 @@ impl<T: Transport> Inner<T> {
                 unflushed.push(peer);
             }
         }
-        // They may have been scheduled again meanwhile.
+        // New messages may have been scheduled meanwhile.
         for peer in unflushed {
             if let Some(link) = self.portals.links.get(peer) {
                 schedule(&mut self.portals.outgoing, link);
@@ -113,7 +113,8 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Does so for one peer; false if something is left because the transport is full.
+    /// Flushes the control queue of one peer; returns false if something is left because the
+    /// transport is full.
     fn flush_control_to(&mut self, peer: Rank) -> bool {
         let Self {
             transport, portals, ..
@@ -184,7 +185,7 @@ impl<T: Transport> Inner<T> {
             }
         }
         while let Some(link) = portals.links.get(peer)
-            // With an empty queue `window_update` reports what is new, so this ends.
+            // With an empty queue `window_update` reports everything new, so this ends.
             && link.receive.is_due(window)
         {
             let update = link.window_update(window);
@@ -214,7 +215,7 @@ fn send_copied<T: Transport>(
     transport.send(peer, &fragment)
 }
 
-/// Returns a reply that is refused, with the reason.
+/// Sends a long reply. If it is refused, returns the reply with the reason.
 fn send_long<T: Transport>(
     transport: &mut T,
     portals: &mut Portals,
@@ -222,7 +223,7 @@ fn send_long<T: Transport>(
     header: &Header,
     reply: LongReply,
 ) -> Option<(Refused, Control)> {
-    // Fits: a message's bytes.
+    // Fits: the size of a message.
     let length = reply.length as u32;
     let at = portals.long_replies.insert(reply);
     let header = header.encode(None);

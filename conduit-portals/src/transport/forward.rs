@@ -1,9 +1,10 @@
-//! Transports over other transports, and what stands between them and their handlers.
+//! Forwarding by transports over other transports, and by the handlers between the layers.
 
-/// Writes methods of [`Transport`](crate::transport::Transport) and
+/// Implements methods of [`Transport`](crate::transport::Transport) and
 /// [`OpenTransport`](crate::transport::open::OpenTransport) that call the transport below, or of
-/// [`FragmentHandler`](crate::transport::fragment::FragmentHandler) that call the handler above: a
-/// field of a structure, or the content of an enum's variant. It is bound by the name before `in`.
+/// [`FragmentHandler`](crate::transport::fragment::FragmentHandler) that call the handler above.
+/// The callee is a field of a structure, or the content of an enum's variant, bound to the name
+/// before `in`.
 ///
 /// ```
 /// use conduit_portals::forward_transport;

@@ -1,4 +1,4 @@
-//! The contract between the portals and what carries fragments between ranks.
+//! The contract between the portals and the carrier of fragments between ranks.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,30 +9,30 @@ use rustix::event::Timespec;
 
 use crate::transport::fragment::{Fragment, FragmentHandler, Refused};
 
-/// An address in memory that a rank has [exposed](Transport::expose), as peers pass it to their
-/// network (RDMA: key and remote address).
+/// An address in memory that a rank has [exposed](Transport::expose), in the form that peers pass
+/// to their network (RDMA: key and remote address).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
     /// Selects the exposed memory.
     pub key: u64,
-    /// In bytes, from an origin of the owner's transport.
+    /// Address in bytes, from an origin of the owner's transport.
     pub address: u64,
 }
 
-/// A direct write or read: a piece of a peer's memory, and as much of this rank's.
+/// A direct write or read: a piece of a peer's memory, and an equally long piece of this rank's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// The first byte at the peer.
     pub remote: Remote,
     /// The first byte here.
     pub memory: *mut u8,
-    /// In bytes, at least one.
+    /// Length in bytes, at least one.
     pub length: usize,
-    /// Passed back to [`FragmentHandler::done`].
+    /// Token passed back to [`FragmentHandler::done`].
     pub token: u64,
 }
 
-/// An atomic on an aligned integer in a peer's memory. Values as in
+/// An atomic on an aligned integer in a peer's memory. Values have the form of those in
 /// [`Atomic`](conduit_core::ni::Atomic).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NativeAtomic {
@@ -44,76 +44,78 @@ pub struct NativeAtomic {
     pub operand: u64,
     /// The comparand of [`AtomicOp::CompareSwap`].
     pub comparand: u64,
-    /// Whether the old value is wanted.
+    /// Whether to fetch the old value.
     pub fetch: bool,
-    /// Passed back to [`FragmentHandler::done`].
+    /// Token passed back to [`FragmentHandler::done`].
     pub token: u64,
 }
 
-/// What carries fragments: a reliability protocol over datagrams, or a network that is reliable.
+/// A carrier of fragments: a reliability protocol over datagrams, or a reliable network.
 ///
-/// Calls come from one thread at a time, which may be any. Fragments are delivered as
-/// [`FragmentHandler`] says: each once, in order on each of a link's channels, without order
-/// between channels and links.
+/// Calls come from one thread at a time, which may be any thread. Fragments are delivered according
+/// to [`FragmentHandler`]: each once, in order on each of a link's channels, without order between
+/// channels and links.
 pub trait Transport: Send {
-    /// [Copied](crate::transport::fragment::Payload::Copied) fragments are transmitted by
-    /// [`Transport::send`] itself. Where the network has no room for one, calling
-    /// [`Transport::transmit`] before the next [`Transport::receive`] gains nothing.
+    /// Whether [`Transport::send`] itself transmits
+    /// [copied](crate::transport::fragment::Payload::Copied) fragments. If the network then has no
+    /// room for one, calling [`Transport::transmit`] before the next [`Transport::receive`] gains
+    /// nothing.
     const AT_ONCE: bool = false;
-    /// Accepts a fragment. It need not go out before [`Transport::transmit`].
+    /// Accepts a fragment. The fragment may wait until [`Transport::transmit`].
     fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused>;
-    /// Hands over what has arrived, and runs timers that are due; at most one system call when
-    /// there is nothing. Whether something has arrived.
+    /// Delivers the fragments that have arrived, and runs timers that are due; makes at most one
+    /// system call when there is nothing. Returns whether something has arrived.
     fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool;
-    /// Passes to the system what may go out now.
+    /// Passes to the system everything that may be sent now.
     fn transmit(&mut self, handler: &mut impl FragmentHandler);
-    /// Whether nothing that was sent to a peer waits to go out or to be acknowledged. Then there is
-    /// nothing to batch the next fragment with, and it should go at once.
+    /// Returns whether nothing sent to a peer waits for transmission or acknowledgement. Then the
+    /// next fragment has nothing to be batched with, and should go at once.
     fn is_idle(&self, peer: Rank) -> bool {
         self.outstanding(peer) == 0
     }
-    /// How much was sent to a peer and is not acknowledged, in parts of any size: it falls as parts
-    /// reach the peer, and is zero when the peer is [idle](Self::is_idle).
+    /// Returns how much was sent to a peer and is not acknowledged, in parts of any size: it
+    /// decreases as parts reach the peer, and is zero when the peer is [idle](Self::is_idle).
     fn outstanding(&self, peer: Rank) -> usize;
-    /// This rank is about to end: from here on, a peer may be [idle](Self::is_idle) only when it
-    /// has everything that was sent to it.
+    /// Announces that this rank is about to end: from here on, a peer may be [idle](Self::is_idle)
+    /// only once it has everything sent to it.
     fn settle(&mut self, _peer: Rank) {}
-    /// The time until [`Transport::receive`] has to be called even if nothing arrives. Call this
-    /// just before sleeping: until then, packets that were received already may end sleeps.
+    /// Returns the time until [`Transport::receive`] has to be called even if nothing arrives. Call
+    /// this just before sleeping: until then, packets that were already received may end sleeps.
     fn timeout(&self) -> Option<Duration>;
-    /// What sleeps until something arrives; an object of its own, as the lock is not held
-    /// meanwhile.
+    /// Returns the object that sleeps until something arrives. It is separate, because the lock is
+    /// not held meanwhile.
     fn waiter(&self) -> Arc<dyn Wait>;
-    /// Gives up, for good, whatever accesses the fragment handler's memory on behalf of these
-    /// peers. When this returns, no byte of a
-    /// [`Payload::Read`](crate::transport::fragment::Payload::Read) to one of them is read any
-    /// more, and no direct [write](Self::write) or [read](Self::read) there accesses memory here.
-    /// Fragments that were cut off so may never arrive, nor any behind them; further ones are
-    /// [refused](Refused::Full). Copied ones go on, unless the transport had to give up these
-    /// peers, or all, for this. May block for a moment, and hand over what arrives meanwhile.
+    /// Stops all access to the fragment handler's memory on behalf of these peers, permanently.
+    /// When this returns, no byte of a [`Payload::Read`](crate::transport::fragment::Payload::Read)
+    /// to one of them is read any more, and no direct [write](Self::write) or [read](Self::read)
+    /// there accesses memory here. Fragments cut off by this may never arrive, nor any behind them;
+    /// further ones are [refused](Refused::Full). Copied ones continue, unless the transport had to
+    /// give up these peers, or all, for this. May block for a moment, and deliver arrivals
+    /// meanwhile.
     fn abandon(&mut self, peers: &[Rank], handler: &mut impl FragmentHandler);
-    /// A peer's host and address, for error messages.
+    /// Returns a peer's host and address, for error messages.
     fn describe(&self, peer: Rank) -> String;
 
-    /// Whether ranks have direct access to each other's memory. Constant, and equal on all ranks.
+    /// Returns whether ranks have direct access to each other's memory. Constant, and equal on all
+    /// ranks.
     fn has_direct(&self) -> bool {
         false
     }
-    /// Exposes memory to direct access by peers; `Ok(None)` without direct access. The address is a
-    /// multiple of 8 where `base` is.
+    /// Exposes memory to direct access by peers; returns `Ok(None)` without direct access. The
+    /// address is a multiple of 8 if `base` is.
     ///
     /// # Errors
     /// The network's reason, for instance the limit of locked memory.
     ///
     /// # Safety
-    /// `[base, base + len)` stays valid for reads and writes as long as the transport lives.
+    /// `[base, base + len)` stays valid for reads and writes for the transport's lifetime.
     unsafe fn expose(&mut self, _base: *mut u8, _len: usize) -> Result<Option<Remote>, String> {
         Ok(None)
     }
     /// Writes to a peer's memory. The write begins at once, or with the next [`Transport::receive`]
     /// or [`Transport::transmit`], and ends with [`FragmentHandler::done`], or with the peer's
     /// [failure](FragmentHandler::failed). When it is done, the bytes are visible at the peer.
-    /// While it is under way, the peer is not [idle](Self::is_idle).
+    /// While it is in progress, the peer is not [idle](Self::is_idle).
     ///
     /// # Errors
     /// [`Refused::TooLong`]: it can't be done directly, now or ever. No error has an effect.
@@ -123,25 +125,26 @@ pub trait Transport: Send {
     unsafe fn write(&mut self, _peer: Rank, _access: &Access) -> Result<(), Refused> {
         Err(Refused::TooLong)
     }
-    /// Reads from a peer's memory; otherwise as [`Transport::write`].
+    /// Reads from a peer's memory; otherwise the same as [`Transport::write`].
     ///
     /// # Errors
-    /// As for [`Transport::write`].
+    /// Same as for [`Transport::write`].
     ///
     /// # Safety
-    /// The memory here is valid for writes, and nobody else accesses it, until the operation has
+    /// The memory here is valid for writes, and not accessed otherwise, until the operation has
     /// ended.
     unsafe fn read(&mut self, _peer: Rank, _access: &Access) -> Result<(), Refused> {
         Err(Refused::TooLong)
     }
-    /// Whether the network has this atomic, fetching or not. Constant, and equal on all ranks.
+    /// Returns whether the network has this atomic, fetching or not. Constant, and equal on all
+    /// ranks.
     fn has_atomic(&self, _op: AtomicOp, _ty: AtomicType, _fetch: bool) -> bool {
         false
     }
-    /// Does an atomic that the network [has](Transport::has_atomic) on a peer's memory, or on this
-    /// rank's own (`peer` is then this rank), atomic with all others that this network does. It
-    /// ends with [`FragmentHandler::done`] and, if it fetches, the old value; otherwise as
-    /// [`Transport::write`].
+    /// Performs an atomic that the network [has](Transport::has_atomic) on a peer's memory, or on
+    /// this rank's own (`peer` is then this rank). It is atomic with respect to all others that
+    /// this network performs. It ends with [`FragmentHandler::done`], with the old value if it
+    /// fetches; otherwise it is the same as [`Transport::write`].
     ///
     /// # Errors
     /// [`Refused::Full`] or [`Refused::Dead`], without effect.
@@ -158,15 +161,15 @@ pub trait Transport: Send {
 /// Sleeps until a [`Transport`] has something to receive.
 pub trait Wait: Send + Sync {
     /// Returns when something may have arrived since the last [`Transport::receive`], when `also`
-    /// is readable, or after `limit` (`None`: never), or earlier. Whether something may have
-    /// arrived.
+    /// is readable, or after `limit` (`None`: never), or earlier. Returns whether something may
+    /// have arrived.
     ///
-    /// In any case call [`Transport::receive`] before the next wait, which may otherwise return at
-    /// once.
+    /// Whatever it returns, call [`Transport::receive`] before the next wait, which may otherwise
+    /// return at once.
     fn wait(&self, also: Option<&OwnedFd>, limit: Option<Duration>) -> bool;
 }
 
-/// A duration for system calls, clamped to the longest that they take.
+/// Converts a duration for system calls, clamped to the longest that they accept.
 pub fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

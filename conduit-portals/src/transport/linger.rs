@@ -1,9 +1,9 @@
-//! How long a rank that leaves waits until its peers have what it has sent.
+//! Limits how long a rank that leaves waits until its peers have received everything it sent.
 
 use std::time::{Duration, Instant};
 
-/// Ends when nothing more has reached the peers for a time. A slow network gets the time it needs,
-/// and since only a new minimum of what is outstanding prolongs the wait, it ends whatever the
+/// Expires after a time without progress at the peers. A slow network gets the time it needs.
+/// Because only a new minimum of the outstanding amount prolongs the wait, it ends whatever the
 /// peers do.
 #[derive(Debug)]
 pub(crate) struct Linger {
@@ -21,7 +21,7 @@ impl Linger {
         }
     }
 
-    /// Whether to give up, with so much outstanding.
+    /// Returns whether to give up, with this much outstanding.
     pub(crate) fn is_over(&mut self, now: Instant, outstanding: usize) -> bool {
         if outstanding < self.minimum {
             self.minimum = outstanding;
@@ -53,7 +53,7 @@ mod tests {
         let mut linger = Linger::new(start, TIMEOUT);
         assert!(!linger.is_over(start, 5));
         assert!(!linger.is_over(start + STEP, 4));
-        // More and less again.
+        // The amount grows and shrinks again.
         assert!(!linger.is_over(start + STEP + TIMEOUT / 2, 9));
         assert!(linger.is_over(start + STEP + TIMEOUT, 4));
     }

@@ -1,4 +1,4 @@
-//! The state that the portals keep of each peer they have exchanged fragments with.
+//! The state that the portals keep for each peer they have exchanged fragments with.
 
 use std::collections::VecDeque;
 
@@ -17,21 +17,21 @@ pub(crate) struct TransportLink {
     pub(crate) peer: Rank,
     pub(crate) send: SendWindows,
     pub(crate) receive: ReceiveWindows,
-    /// How large the windows are: this rank's at the peer, and the peer's here. The job's size, but
-    /// for [lanes](super::wide).
+    /// Sizes of the windows: this rank's at the peer, and the peer's here. They are the job's size,
+    /// except for [lanes](super::wide).
     pub(crate) send_size: WindowSize,
     pub(crate) receive_size: WindowSize,
-    /// The control queue. It is bounded by two windows and a few messages for each index, since no
-    /// more operations are reported as consumed while it holds a window's worth.
+    /// The control queue. It is bounded by two windows and a few messages for each index, because
+    /// no more operations are reported as consumed while it holds a window's worth.
     pub(crate) control: VecDeque<Control>,
-    /// It is in the list of links to be flushed.
+    /// Whether it is in the list of links to be flushed.
     pub(crate) scheduled: bool,
-    /// It has announced that it leaves.
+    /// Set once the peer has announced that it leaves.
     pub(crate) left: Option<Left>,
     pub(crate) failure: Option<Failure>,
 }
 
-// Stated in `docs/udp.md`.
+// `docs/udp.md` states this size.
 const _: () = assert!(size_of::<TransportLink>() <= 152);
 
 impl TransportLink {
@@ -49,13 +49,13 @@ impl TransportLink {
         }
     }
 
-    /// Whether the peer has neither left nor failed.
+    /// Returns whether the peer has neither left nor failed.
     pub(crate) fn is_up(&self) -> bool {
         self.left.is_none() && self.failure.is_none()
     }
 
-    /// The window update for the next tiny fragment; once that is sent, call
-    /// [`ReceiveWindows::update_sent`].
+    /// Returns the window update for the next tiny fragment; call [`ReceiveWindows::update_sent`]
+    /// once the fragment is sent.
     #[inline(always)]
     pub(crate) fn window_update(&self, size: WindowSize) -> WindowUpdate {
         match self.control.len() < usize::from(size.operations) {
@@ -64,14 +64,14 @@ impl TransportLink {
         }
     }
 
-    /// Whether that reports anything new.
+    /// Returns whether the window update reports anything new.
     #[inline(always)]
     pub(crate) fn has_window_update(&self, size: WindowSize) -> bool {
         self.receive.has_update() && self.control.len() < usize::from(size.operations)
     }
 }
 
-/// What is kept of an idle [`TransportLink`]. The counters of its windows go on from there.
+/// The state kept of an idle [`TransportLink`]. The counters of its windows continue from there.
 #[derive(Debug, Clone, Copy)]
 struct IdleLink {
     /// Its rank in two halves, to avoid an alignment of four bytes.
@@ -83,7 +83,7 @@ struct IdleLink {
     left: Option<Left>,
 }
 
-// Stated in `docs/udp.md`.
+// `docs/udp.md` states this size.
 const _: () = assert!(size_of::<IdleLink>() == 70);
 
 impl IdleLink {
@@ -116,20 +116,20 @@ impl IdleLink {
     }
 }
 
-/// All peers. One that was never in use costs four bytes, an idle one 74.
+/// All peers. A peer that was never used costs four bytes, an idle one 74.
 #[derive(Debug)]
 pub(crate) struct Links {
-    /// By rank: an index into `links`, one into `idle` with [`IDLE`] added, or [`UNUSED`].
+    /// By rank: an index into `links`, an index into `idle` with [`IDLE`] added, or [`UNUSED`].
     slots: Box<[u32]>,
     links: Vec<TransportLink>,
     idle: Vec<IdleLink>,
-    /// The size of each window.
+    /// The common size of the windows.
     window: WindowSize,
 }
 
 const UNUSED: u32 = u32::MAX;
 const IDLE: u32 = 1 << 31;
-/// Fewer links keep their memory.
+/// With fewer links, the memory is kept.
 const MIN_SHRINK: usize = 16;
 
 impl Links {
@@ -142,7 +142,7 @@ impl Links {
         }
     }
 
-    /// The link of a rank of the job, made active if it was not.
+    /// Returns the link of a rank of the job, making it active if it was not.
     #[inline]
     pub(crate) fn get(&mut self, peer: Rank) -> Option<&mut TransportLink> {
         let slot = *self.slots.get(peer as usize)?;
@@ -193,12 +193,12 @@ impl Links {
         compact::push(&mut self.idle, idle);
     }
 
-    /// The links that are not idle.
+    /// Returns the links that are not idle.
     pub(crate) fn active(&mut self) -> impl Iterator<Item = &mut TransportLink> {
         self.links.iter_mut()
     }
 
-    /// All links that were ever in use, made active.
+    /// Returns all links that were ever used, after making them active.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut TransportLink> {
         for idle in std::mem::take(&mut self.idle) {
             self.slots[idle.peer() as usize] = self.links.len() as u32;
@@ -207,7 +207,7 @@ impl Links {
         self.links.iter_mut()
     }
 
-    /// Bytes of memory, without those of the control queues.
+    /// Returns the memory used in bytes, without that of the control queues.
     #[cfg(test)]
     fn memory(&self) -> usize {
         size_of_val(&*self.slots)
@@ -229,7 +229,7 @@ mod tests {
     };
 
     proptest! {
-        /// Whichever links become idle at whatever time, the windows go on as if none had.
+        /// Whichever links become idle at whatever time, the windows continue as if none had.
         #[test]
         fn idle_links_go_on_as_if_they_had_not_been(steps in prop::collection::vec((0u8..8, 0u32..20, 0u8..4), 1..400)) {
             let (mut links, mut reference) = (Links::new(20, SIZE), BTreeMap::<Rank, (SendWindows, ReceiveWindows, bool)>::new());
@@ -247,7 +247,7 @@ mod tests {
                     2 | 3 => {
                         link.receive.arrive(cost, SIZE);
                         other.1.arrive(cost, SIZE);
-                        // Mostly consumed at once.
+                        // Usually consumed at once.
                         if what == 2 || peer > 10 {
                             link.receive.consume(cost, SIZE);
                             other.1.consume(cost, SIZE);
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!((links.links.len(), links.idle.len()), (3, 0));
     }
 
-    /// Stated in `docs/udp.md`: 75 bytes and four for each.
+    /// `docs/udp.md` states this: 75 bytes per link, plus four.
     #[test]
     fn idle_links_cost_little() {
         for size in [10, 10_000, 1_000_000] {

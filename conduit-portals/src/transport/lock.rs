@@ -1,11 +1,11 @@
 //! The lock around a rank's portals, biased towards the rank's own thread.
 //!
-//! A rank's own thread takes it with every call and every poll, the [progress
-//! thread](crate::transport::ProgressThread) only when the rank has been away for a while. An
-//! ordinary lock costs two atomic read-modify-writes each time, of some twenty cycles each: more
-//! than the rest of a poll that finds nothing. So where one thread of the rank at a time makes
-//! calls (`Seq`, `ParSync`), it is the lock's *owner*, whose half is a store and a load; a *remote*
-//! thread pays for both sides with a system call:
+//! A rank's own thread takes the lock with every call and every poll; the [progress
+//! thread](crate::transport::ProgressThread) takes it only when the rank has been away for a while.
+//! An ordinary lock costs two atomic read-modify-writes each time, of about twenty cycles each:
+//! more than the rest of a poll that finds nothing. Therefore, where one thread of the rank at a
+//! time makes calls (`Seq`, `ParSync`), that thread is the lock's *owner*, whose half is a store
+//! and a load; a *remote* thread pays for both sides with a system call:
 //!
 //! ```text
 //! owner                               remote thread (under the mutex)
@@ -15,9 +15,9 @@
 //!   and wait for the mutex
 //! ```
 //!
-//! One of the two sees the other if both barriers are full ones. The remote thread's `membarrier`
-//! executes one on each processor that runs a thread of this process, so the owner's need only stop
-//! the compiler. Where the system has no such call, both are fences.
+//! One of the two sees the other if both barriers are full barriers. The remote thread's
+//! `membarrier` executes one on each processor that runs a thread of this process, so the owner's
+//! barrier only needs to stop the compiler. Where the system has no such call, both are fences.
 //!
 //! Where several threads of the rank make calls at once (`Par`), the lock is only its mutex.
 
@@ -34,22 +34,23 @@ use crate::sync::{AtomicBool, Mutex, MutexGuard, fence};
 
 use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 
-/// Which threads the lock is cheap for.
+/// The threads for which the lock is cheap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bias {
-    /// One thread at a time, its owner.
+    /// The owner: one thread at a time.
     Owner,
-    /// None: any number of threads lock its mutex.
+    /// No thread: any number of threads lock its mutex.
     None,
 }
 
-/// See the module. On a cache line of its own, which remote threads touch only when they lock.
+/// The lock described in the module. It has a cache line of its own, which remote threads touch
+/// only when they lock.
 #[repr(align(128))]
 pub(crate) struct BiasedLock<T> {
     held: AtomicBool,
     contended: AtomicBool,
     bias: Bias,
-    /// The owner's barrier only stops the compiler; remote threads use `membarrier`.
+    /// Whether the owner's barrier only stops the compiler, and remote threads use `membarrier`.
     asymmetric: bool,
     mutex: Mutex<()>,
     value: UnsafeCell<T>,
@@ -58,20 +59,20 @@ pub(crate) struct BiasedLock<T> {
 // SAFETY: at most one guard exists at a time (see the module), and the value may be sent.
 unsafe impl<T: Send> Sync for BiasedLock<T> {}
 
-/// Access by an owner.
+/// Access by an owner, or by any thread without an owner.
 pub(crate) struct Guard<'a, T> {
     lock: &'a BiasedLock<T>,
     /// `None` for an owner.
     mutex: Option<MutexGuard<'a, ()>>,
 }
 
-/// Access by another thread than the owner.
+/// Access by a thread other than the owner.
 pub(crate) struct RemoteGuard<'a, T> {
     lock: &'a BiasedLock<T>,
     _mutex: MutexGuard<'a, ()>,
 }
 
-/// Whether a remote thread can have the owner's processor execute a barrier.
+/// Returns whether a remote thread can make the owner's processor execute a barrier.
 fn has_membarrier() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
@@ -98,14 +99,14 @@ impl<T> BiasedLock<T> {
         }
     }
 
-    /// Access, after waiting for whoever has it.
+    /// Waits until the lock is free, and returns access.
     ///
     /// # Panics
-    /// The owner holds the lock already: it would wait for itself.
+    /// If the owner already holds the lock, because it would wait for itself.
     ///
     /// # Safety
-    /// With [`Bias::Owner`] no two threads call this or [`Self::try_lock`], or hold a guard, at
-    /// once.
+    /// With [`Bias::Owner`], at most one thread at a time calls this or [`Self::try_lock`] or holds
+    /// a guard.
     #[inline]
     pub(crate) unsafe fn lock(&self) -> Guard<'_, T> {
         if self.bias == Bias::None {
@@ -124,10 +125,10 @@ impl<T> BiasedLock<T> {
         }
     }
 
-    /// Access, or `None` if the lock is held.
+    /// Returns access, or `None` if the lock is held.
     ///
     /// # Safety
-    /// As for [`Self::lock`].
+    /// Same as for [`Self::lock`].
     #[inline]
     pub(crate) unsafe fn try_lock(&self) -> Option<Guard<'_, T>> {
         if self.bias == Bias::None {
@@ -146,7 +147,7 @@ impl<T> BiasedLock<T> {
         })
     }
 
-    /// The owner's half of the protocol; false if a remote thread has the lock.
+    /// Performs the owner's half of the protocol; returns false if a remote thread has the lock.
     #[inline(always)]
     fn enter(&self) -> bool {
         self.held.store(true, Relaxed);
@@ -165,14 +166,14 @@ impl<T> BiasedLock<T> {
 
     #[cold]
     fn wait_for_remote(&self) {
-        // A remote thread holds the mutex as long as it holds the lock. The next one takes the
-        // mutex after this, and sees `held`.
+        // A remote thread holds the mutex as long as it holds the lock. The next remote thread
+        // takes the mutex after this, and sees `held`.
         let mutex = self.mutex.lock();
         self.held.store(true, Relaxed);
         drop(mutex);
     }
 
-    /// Access for another thread than the owner, or `None` if the lock is held.
+    /// Returns access for a thread other than the owner, or `None` if the lock is held.
     pub(crate) fn try_lock_remote(&self) -> Option<RemoteGuard<'_, T>> {
         let mutex = self.mutex.try_lock()?;
         if self.bias == Bias::Owner {
@@ -218,7 +219,7 @@ impl<T> Deref for Guard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the only access while it lives.
+        // SAFETY: the only access during the guard's life.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -226,7 +227,7 @@ impl<T> Deref for Guard<'_, T> {
 impl<T> DerefMut for Guard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the only access while it lives.
+        // SAFETY: the only access during the guard's life.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -234,14 +235,14 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Deref for RemoteGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: the only access while it lives.
+        // SAFETY: the only access during the guard's life.
         unsafe { &*self.lock.value.get() }
     }
 }
 
 impl<T> DerefMut for RemoteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the only access while it lives.
+        // SAFETY: the only access during the guard's life.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -253,7 +254,7 @@ mod tests {
 
     use super::*;
 
-    /// An owner and two remote threads increment numbers without atomics until both kinds have done
+    /// Has an owner and two remote threads increment numbers without atomics until both have done
     /// so often enough. Two guards at once would lose counts.
     fn count_together(lock: &BiasedLock<(u64, u64)>) {
         const EACH: u64 = 20_000;

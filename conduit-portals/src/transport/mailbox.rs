@@ -1,9 +1,9 @@
 //! A slot for one message between the thread that makes progress, under the lock, and the thread
-//! that polls a queue, outside of it.
+//! that polls a queue, outside of the lock.
 //!
-//! A message that comes while its queue is empty, as in a ping-pong, goes through this slot instead
-//! of the queue, which saves a buffer. The writer writes only while the slot is empty, the reader
-//! reads only while it is full.
+//! A message that arrives while its queue is empty, as in a ping-pong, goes through this slot
+//! instead of the queue, which saves a buffer. The writer writes only while the slot is empty; the
+//! reader reads only while it is full.
 
 #[cfg(all(test, loom))]
 mod loom;
@@ -18,7 +18,7 @@ use conduit_core::ni::{PtIndex, PutEvent, Rank};
 use crate::sync::AtomicBool;
 
 struct Mailbox<T> {
-    /// The reader owns the value; otherwise the writer does.
+    /// If set, the reader owns the value; otherwise the writer does.
     full: AtomicBool,
     value: UnsafeCell<T>,
 }
@@ -26,13 +26,13 @@ struct Mailbox<T> {
 // SAFETY: one side at a time accesses the value (see `full`), and it may be sent.
 unsafe impl<T: Send> Sync for Mailbox<T> {}
 
-/// The side that fills the slot; not `Clone`, so there is one.
+/// The side that fills the slot; not `Clone`, so there is only one.
 pub(crate) struct Writer<T>(Arc<Mailbox<T>>);
 
-/// The side that empties the slot; not `Clone`, so there is one.
+/// The side that empties the slot; not `Clone`, so there is only one.
 pub(crate) struct Reader<T>(Arc<Mailbox<T>>);
 
-/// Both sides of an empty slot.
+/// Creates both sides of an empty slot.
 pub(crate) fn mailbox<T>(value: T) -> (Writer<T>, Reader<T>) {
     let mailbox = Arc::new(Mailbox {
         full: AtomicBool::new(false),
@@ -41,14 +41,14 @@ pub(crate) fn mailbox<T>(value: T) -> (Writer<T>, Reader<T>) {
     (Writer(Arc::clone(&mailbox)), Reader(mailbox))
 }
 
-/// An empty slot, which stays so until it is filled.
+/// An empty slot, which stays empty until it is filled.
 pub(crate) struct Vacant<'a, T>(&'a Mailbox<T>);
 
 impl<T> Writer<T> {
-    /// The slot, if it is empty.
+    /// Returns the slot if it is empty.
     #[inline(always)]
     pub(crate) fn vacant(&mut self) -> Option<Vacant<'_, T>> {
-        // SYNC: pairs with the reader's Release, so that its reads come before our writes.
+        // SYNC: pairs with the reader's Release, so that its reads happen before our writes.
         (!self.0.full.load(Acquire)).then_some(Vacant(&self.0))
     }
 }
@@ -69,7 +69,7 @@ impl<T> Reader<T> {
         self.0.full.load(Acquire)
     }
 
-    /// Reads the value and empties the slot, also if `read` panics.
+    /// Reads the value and empties the slot, even if `read` panics.
     #[inline(always)]
     pub(crate) fn take<R>(&mut self, read: impl FnOnce(&T) -> R) -> Option<R> {
         struct Emptied<'a>(&'a AtomicBool);
@@ -94,7 +94,7 @@ impl<T> fmt::Debug for Reader<T> {
     }
 }
 
-/// The most bytes of data that an [`InlinePut`] holds.
+/// The maximum bytes of data in an [`InlinePut`].
 pub(crate) const MAX_INLINE: usize = 64;
 
 /// A short put to a managed entry, with its data.
@@ -111,7 +111,7 @@ pub(crate) struct InlinePut {
     length: u8,
 }
 
-/// The mailbox of a queue.
+/// Creates the mailbox of a queue.
 pub(crate) fn inline_puts() -> (Writer<InlinePut>, Reader<InlinePut>) {
     mailbox(InlinePut {
         data: [0; MAX_INLINE],
@@ -149,7 +149,7 @@ fn copy_short(to: &mut [u8; MAX_INLINE], from: &[u8]) {
 }
 
 impl InlinePut {
-    /// Writes a put of at most [`MAX_INLINE`] bytes, none of them cut off.
+    /// Writes a put of at most [`MAX_INLINE`] bytes, which must not be truncated.
     #[inline(always)]
     pub(crate) fn write(&mut self, put: &PutEvent<'_>, data: &[u8]) {
         self.tag = put.tag;

@@ -1,18 +1,18 @@
 //! Portals in software: the Ni contract over any [`Transport`] that carries fragments.
 //!
-//! A put is one fragment; a get is one, and its reply another. Their headers (`wire`) carry the
-//! fields of Portals' messages, with offsets, which are addresses only where the target exposes all
-//! memory of its process. Messages are matched as they arrive, in order, against the index's match
-//! list ([`crate::matching`]). Bytes for a region are written there as their segments come; bytes
-//! for a managed entry are buffered until their event has been delivered. Nothing that arrives is
-//! refused for want of room: flow control (`window`) bounds what each peer may have here.
+//! A put is one fragment; a get is one fragment, and its reply another. Their headers (`wire`)
+//! carry the fields of Portals' messages. They contain offsets, which are addresses only where the
+//! target exposes all memory of its process. Messages are matched on arrival, in order, against the
+//! index's match list ([`crate::matching`]). Bytes for a region are written there as their segments
+//! arrive; bytes for a managed entry are buffered until their event has been delivered. No arrival
+//! is refused for lack of room: flow control (`window`) bounds what each peer may have here.
 //!
 //! Where the transport has access to peers' memory, operations on exportable entries use it
 //! (`direct`).
 //!
 //! One lock guards everything, in all threading modes: besides the program's threads, the progress
-//! thread enters, to acknowledge for a rank that computes. Events are delivered outside of the
-//! lock.
+//! thread enters, to acknowledge on behalf of a rank that computes. Events are delivered outside of
+//! the lock.
 
 mod buffers;
 mod config;
@@ -76,26 +76,26 @@ use state::{ENTRIES, Flags, Portals, schedule};
 use throttle::ProgressThrottle;
 use wire::Left;
 
-/// What the lock guards.
+/// The state that the lock guards.
 struct Inner<T> {
     /// Dropped before the regions that it exposes to peers.
     transport: T,
     portals: Portals,
-    /// An operation was submitted since the last progress.
+    /// Whether an operation was submitted since the last progress.
     submitted: bool,
-    /// Withholds progress from some polls meanwhile.
+    /// Withholds progress from some polls after a submission.
     throttle: ProgressThrottle,
-    /// The number of fragments handed to the transport since it last transmitted.
+    /// Number of fragments handed to the transport since it last transmitted.
     batched: u32,
 }
 
-/// What the progress thread shares.
+/// The state shared with the progress thread.
 struct Shared<T> {
     inner: BiasedLock<Inner<T>>,
     flags: Arc<Flags>,
-    /// Events were delivered since the last `ready`.
+    /// Whether events were delivered since the last `ready`.
     delivered: AtomicBool,
-    /// Wakes the rank where it sleeps on more than the socket.
+    /// Wakes the rank when it sleeps on more than the socket.
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -106,12 +106,12 @@ struct Shared<T> {
 pub struct SoftPortals<M: Mode, T: Transport> {
     rank: Rank,
     size: u32,
-    /// No longer stands in a child process, which may use nothing of this.
+    /// Fails in a child process, which must not use anything of this.
     standing: Standing,
     limits: Limits,
     reach: Reach,
     unreachable: Reach,
-    /// Dropped before what it makes progress on.
+    /// Dropped before the state on which it makes progress.
     progress_thread: Option<ProgressThread>,
     waiter: Arc<dyn Wait>,
     shared: Arc<Shared<T>>,
@@ -139,7 +139,7 @@ impl<T: Transport + 'static> Progress for Shared<T> {
 const LINGER_PAUSE: Duration = Duration::from_millis(1);
 
 impl<M: Mode, T: Transport> SoftPortals<M, T> {
-    /// The portals of `rank` in a job of `size` ranks, which all have an equal `config`.
+    /// Creates the portals of `rank` in a job of `size` ranks, all of which use an equal `config`.
     pub fn new(transport: T, rank: Rank, size: u32, config: &PortalsConfig) -> Self {
         let flags = Arc::new(Flags::new());
         let mut portals = Portals::new(rank, size, config, Arc::clone(&flags));
@@ -223,7 +223,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         Ok(())
     }
 
-    /// What the lock guards.
+    /// Locks the state.
     #[inline]
     fn inner(&self) -> Guard<'_, Inner<T>> {
         // SAFETY: unless `M` is parallel, and the lock without bias, this is not `Sync`: one thread
@@ -231,26 +231,26 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         unsafe { self.shared.inner.lock() }
     }
 
-    /// What the lock guards, or `None` if it is held.
+    /// Locks the state, or returns `None` if it is locked.
     #[inline]
     fn try_inner(&self) -> Option<Guard<'_, Inner<T>>> {
         // SAFETY: as above.
         unsafe { self.shared.inner.try_lock() }
     }
 
-    /// The progress thread, if it was started.
+    /// Returns the progress thread, if it was started.
     pub fn progress_thread(&self) -> Option<&ProgressThread> {
         self.progress_thread.as_ref()
     }
 
-    /// Sets what wakes this rank where it sleeps on more than the socket and has
+    /// Sets the function that wakes this rank when it sleeps on more than the socket and has
     /// [armed](ProgressThread::arm) the progress thread. Only the first call has an effect.
     pub fn set_waker(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.shared.waker.set(Box::new(wake));
     }
 
-    /// Makes progress, and counts it for the progress thread. None in a child process, whose
-    /// packets would carry the parent's sequence numbers.
+    /// Makes progress, and counts it for the progress thread. Does nothing in a child process,
+    /// whose packets would carry the parent's sequence numbers.
     #[inline]
     fn advance(&self, inner: &mut Inner<T>) -> bool {
         if !self.standing.stands() {
@@ -273,8 +273,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         look(&counters, &inner.transport)
     }
 
-    /// Peers that have a wide window here, and those at which this rank has one, for a reader:
-    /// empty if there are none.
+    /// Describes the peers that have a wide window here, and those at which this rank has one, for
+    /// human readers; empty if there are none.
     pub fn lanes(&self) -> String {
         let inner = self.inner();
         let wide = inner.portals.wide.as_deref();
@@ -282,9 +282,9 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     }
 
     /// Announces to the peers that this rank ends in good order, so that they don't take its
-    /// silence for a failure, and waits until they have what it has sent, or until nothing more has
-    /// reached them for a bounded time. What they send from here on may never be received. No
-    /// effect in a child process.
+    /// silence for a failure, and waits until they have received everything it sent, or until
+    /// nothing more has reached them for a bounded time. Messages that they send from here on may
+    /// never be received. Has no effect in a child process.
     pub fn leave(&self) {
         self.leave_as(Left::Finished);
     }
@@ -325,7 +325,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
 }
 
 impl<T: Transport> Inner<T> {
-    /// Receives, flushes control queues and transmits. Whether something has arrived.
+    /// Receives, flushes control queues and transmits. Returns whether something has arrived.
     fn progress(&mut self) -> bool {
         self.submitted = false;
         self.batched = 0;
@@ -344,7 +344,7 @@ impl<T: Transport> Inner<T> {
         arrived
     }
 
-    /// Whether a poll should make progress: only some do after something was submitted.
+    /// Returns whether a poll should make progress: after a submission only some polls do.
     #[inline]
     fn is_due(&mut self) -> bool {
         !self.submitted || self.throttle.allows(Instant::now)
@@ -364,7 +364,7 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Has the transport make sure that the peers get everything.
+    /// Makes the transport ensure that the peers receive everything.
     fn settle(&mut self) {
         let own = self.portals.rank;
         let peers = self.portals.links.active().filter(|link| link.peer != own);
@@ -373,7 +373,7 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// How much of what was sent has not reached its peer yet, without peers that are gone.
+    /// Returns how much has not reached its peer yet, ignoring peers that are gone.
     fn outstanding(&mut self) -> usize {
         let links = self.portals.links.active().filter(|link| link.is_up());
         let of_link =
@@ -386,12 +386,12 @@ impl<M: Mode, T: Transport> Drop for SoftPortals<M, T> {
     fn drop(&mut self) {
         if self.standing.is_child() {
             // The progress thread doesn't exist in a child process and can't be joined. A transport
-            // that closes its connections would close them for the parent, too.
+            // that closes its connections would also close them for the parent.
             std::mem::forget(self.progress_thread.take());
             std::mem::forget(Arc::clone(&self.shared));
             return;
         }
-        // A process that ends after this has not failed; one that is panicking has.
+        // A process that ends after this has not failed; a process that is panicking has.
         if !std::thread::panicking() {
             self.leave_as(Left::Unfinished);
         }

@@ -1,4 +1,4 @@
-//! The [`Ni`] contract; most calls are forwarded to other files.
+//! The implementation of the [`Ni`] contract; most calls are forwarded to other files.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use conduit_core::threads::Mode;
 use super::interface::Transport;
 use super::{Inner, SoftPortals, state};
 
-/// A rank with a timer due this soon does not sleep.
+/// A rank whose next timer is due this soon does not sleep.
 const SOON: Duration = Duration::from_micros(50);
 
 impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
@@ -51,7 +51,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         // SAFETY: the caller keeps the contract of `Ni::region_adopt`.
         unsafe { self.inner().adopt_region(base, len) }
     }
-    /// Only a rank's own regions are mapped.
+    /// Returns a window only for this rank: peers' regions are not mapped.
     #[inline]
     fn window(&self, peer: Rank, region: RegionId) -> Option<Window> {
         if peer != self.rank {
@@ -64,8 +64,8 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         })
     }
     fn eq_create(&self, _slots: usize) -> Result<EqId, NiError> {
-        // Queues grow as needed: windows bound the events of peers' operations, `operations` those
-        // of this rank's own.
+        // Queues grow as needed: windows bound the events of peers' operations, `operations` bounds
+        // those of this rank's operations.
         self.inner().portals.create_queue()
     }
     fn pt_open(&self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError> {
@@ -119,7 +119,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     }
 
     fn abandon(&self) {
-        // Safe within a sink, since events are delivered outside of the lock.
+        // Safe within a sink, because events are delivered outside of the lock.
         let Inner {
             transport, portals, ..
         } = &mut *self.inner();
@@ -142,7 +142,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         self.poll_queue(usize::from(eq.0), limit, sink)
     }
     fn progress(&self) {
-        // A thread that holds the lock makes progress, or is about to.
+        // Another thread that holds the lock makes progress, or is about to.
         if let Some(mut inner) = self.try_inner() {
             self.advance(&mut inner);
         }
@@ -171,8 +171,8 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     fn arm(&self) -> bool {
         match &self.progress_thread {
             Some(progress_thread) if self.shared.waker.get().is_some() => {
-                // Asking for it also keeps packets that were received already from ending the
-                // sleep.
+                // Querying the time-out also keeps packets that were already received from ending
+                // the sleep.
                 let due = self.inner().transport.timeout();
                 if due.is_some_and(|due| due <= SOON) {
                     return false;
@@ -188,7 +188,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
             progress_thread.disarm();
         }
     }
-    /// No region of a peer is mapped here, so no peer waits for stores into one.
+    /// Does nothing: no region of a peer is mapped here, so no peer waits for stores into one.
     fn notify(&self, _peer: Rank) {}
     fn failed_peer(&self) -> Option<Rank> {
         state::first(&self.shared.flags.failed)
@@ -208,7 +208,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
 
 impl<T: Transport> Inner<T> {
     /// # Safety
-    /// As for [`Ni::region_adopt`].
+    /// Same as for [`Ni::region_adopt`].
     unsafe fn adopt_region(&mut self, base: *mut u8, len: usize) -> Result<Region, NiError> {
         let region = self.portals.regions.adopt(base, len)?;
         // SAFETY: the caller's promise.
@@ -218,7 +218,7 @@ impl<T: Transport> Inner<T> {
     /// Exposes a new region to peers, where the transport can.
     ///
     /// # Safety
-    /// The region stays valid as long as the transport lives.
+    /// The region stays valid for the transport's lifetime.
     unsafe fn expose(
         &mut self,
         operation: &'static str,
@@ -237,7 +237,7 @@ impl<T: Transport> Inner<T> {
                 Err(NiError::System {
                     operation,
                     rank: self.portals.rank,
-                    reason: format!("letting peers reach {} bytes: {reason}", region.len),
+                    reason: format!("exposing {} bytes to peers: {reason}", region.len),
                 })
             }
         }

@@ -1,16 +1,16 @@
 //! Networks whose peers come and go.
 //!
 //! A process opens its end of such a network alone, at any time, and others reach it by its
-//! address. A [`Rank`] is then this process's own number for a peer, which it gave to an address
-//! that it [looked up](OpenTransport::connect), or to a process that reached it
+//! address. A [`Rank`] is then this process's own number for a peer, assigned to an address that it
+//! [looked up](OpenTransport::connect), or to a process that reached it
 //! ([`FragmentHandler::joined`]). A number is in use until [`OpenTransport::close`], and can be
-//! given to another peer after that.
+//! assigned to another peer afterwards.
 //!
 //! Two processes that communicate have a session, set up by a handshake when one of them first
-//! sends. While there is none, fragments are refused ([`Refused::Full`]), and the first attempt starts
-//! the handshake. A session ends when the peer leaves, dies, can't be reached or was restarted
-//! ([`FragmentHandler::failed`]): what was under way is lost, the number stays, and the next
-//! fragment starts another session, with whoever is at that address then.
+//! sends. Without a session, fragments are refused ([`Refused::Full`]), and the first attempt
+//! starts the handshake. A session ends when the peer leaves, dies, can't be reached or was
+//! restarted ([`FragmentHandler::failed`]): data in flight are lost, the number stays, and the next
+//! fragment starts another session, with the process that then has the address.
 //!
 //! [`Refused::Full`]: crate::transport::fragment::Refused::Full
 //! [`FragmentHandler::joined`]: crate::transport::fragment::FragmentHandler::joined
@@ -22,22 +22,22 @@ use conduit_core::ni::Rank;
 
 use super::interface::Transport;
 
-/// The most bytes of an address.
+/// The maximum length of an address in bytes.
 pub const MAX_ADDRESS: usize = 256;
 
-/// Why a peer was not given a number.
+/// The reason why a peer was not assigned a number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// These bytes are no address of this network; what is wrong with them.
+    /// These bytes are not an address of this network, for this reason.
     #[error("{0}")]
     Malformed(&'static str),
-    /// It is this process's own address: nobody sends to oneself by a network.
+    /// It is this process's own address; a process does not send to itself by a network.
     #[error("it is this process's own address")]
     Own,
-    /// So many peers have numbers already; `setting` names what raises the number.
-    #[error("{limit} peers are known already (setting {setting})")]
+    /// The limit on peers with numbers is reached; `setting` names the setting that raises it.
+    #[error("the limit of {limit} peers is reached (setting {setting})")]
     Exhausted {
-        /// How many there can be.
+        /// The limit.
         limit: u32,
         /// The setting that holds the limit.
         setting: &'static str,
@@ -46,61 +46,63 @@ pub enum ConnectError {
 
 /// A transport whose peers come and go. See the [module](self).
 ///
-/// What [`Transport`] says of the ranks of a job is so of the peers that have numbers.
-/// [`Refused::NoSuchRank`](crate::transport::fragment::Refused::NoSuchRank) is the answer for a
-/// number without a peer.
+/// The statements of [`Transport`] about the ranks of a job apply to the peers that have numbers. A
+/// number without a peer is refused with
+/// [`Refused::NoSuchRank`](crate::transport::fragment::Refused::NoSuchRank).
 pub trait OpenTransport: Transport {
-    /// This process's address, for others to [connect](Self::connect) to; at most [`MAX_ADDRESS`]
-    /// bytes.
+    /// Returns this process's address, for others to [connect](Self::connect) to; at most
+    /// [`MAX_ADDRESS`] bytes.
     fn address(&self) -> &[u8];
-    /// An address as text without spaces, as users pass it to each other; `None`: these bytes are
-    /// no address.
+    /// Formats an address as text without spaces, for users to pass to each other. Returns `None`
+    /// if these bytes are not an address.
     fn address_to_text(&self, address: &[u8]) -> Option<String>;
-    /// The opposite of [`address_to_text`](Self::address_to_text).
+    /// Parses an address. The inverse of [`address_to_text`](Self::address_to_text).
     ///
     /// # Errors
     /// [`ConnectError::Malformed`].
     fn address_of_text(&self, text: &str) -> Result<Vec<u8>, ConnectError>;
-    /// The number of the peer with this address, which gets one if it has none. Sends nothing and
-    /// doesn't wait: whether there is such a peer shows when something is sent to it.
+    /// Returns the number of the peer with this address, assigning one if it has none. Sends
+    /// nothing and doesn't wait: a missing peer is only detected when something is sent to it.
     ///
     /// # Errors
-    /// [`ConnectError`]: nothing has happened.
+    /// [`ConnectError`]: no number was assigned.
     fn connect(&mut self, address: &[u8]) -> Result<Rank, ConnectError>;
-    /// The address of a peer that has a number.
+    /// Returns the address of a peer that has a number.
     fn peer_address(&self, peer: Rank) -> Option<Vec<u8>>;
-    /// Whether there is a session with a peer, or a handshake is under way.
+    /// Returns whether there is a session with a peer, or a handshake is in progress.
     fn has_session(&self, peer: Rank) -> bool;
-    /// Ends the session with a peer, if there is one, and tells the peer. The handler hears nothing
-    /// of this session any more, not even that it has ended; no byte that it keeps for it is read.
-    /// The number stays.
+    /// Ends the session with a peer, if there is one, and notifies the peer. The handler gets no
+    /// further calls for this session, not even for its end; none of its bytes for the session are
+    /// read. The number stays.
     fn end_session(&mut self, peer: Rank);
-    /// [Ends the session](Self::end_session) with a peer, whose number may be given to another one.
+    /// [Ends the session](Self::end_session) with a peer, whose number may then be assigned to
+    /// another peer.
     fn close(&mut self, peer: Rank);
-    /// Tells all peers that this process leaves, and ends all sessions. The handler should have
-    /// waited for what is [outstanding](Transport::outstanding).
+    /// Announces to all peers that this process leaves, and ends all sessions. Before that, the
+    /// handler should wait for [outstanding](Transport::outstanding) data.
     fn leave(&mut self);
-    /// Appends the descriptors of which one is readable when [`Transport::receive`] has something
-    /// to do, besides time-outs. The set is constant; an `epoll` descriptor may stand for a set
+    /// Appends the descriptors, one of which is readable when [`Transport::receive`] has something
+    /// to do, apart from time-outs. The set is constant; an `epoll` descriptor may represent a set
     /// that changes.
     fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>);
-    /// Whether peers are woken by this process only if they sleep, so that a process which is about
-    /// to wait for its [descriptors](Self::descriptors) has to say so. Returns `false` if something
-    /// has arrived meanwhile: it must not sleep. Undone by the next [`Transport::receive`].
+    /// Announces that this process is about to wait for its [descriptors](Self::descriptors), which
+    /// networks need where peers wake only sleeping processes. Returns `false` if something has
+    /// arrived meanwhile: the process must not sleep. The next [`Transport::receive`] revokes the
+    /// announcement.
     fn prepare_sleep(&mut self) -> bool {
         true
     }
 
-    /// Whether [`copy_from`](Self::copy_from) and [`copy_to`](Self::copy_to) work with this peer.
-    /// May become true after the session has begun, not false.
+    /// Returns whether [`copy_from`](Self::copy_from) and [`copy_to`](Self::copy_to) work with this
+    /// peer. May become true after the session has begun, but not false.
     fn can_copy(&self, _peer: Rank) -> bool {
         false
     }
-    /// Copies from any memory of a peer's process to memory here, by addresses. The peer has given
-    /// this memory for that, and waits for an answer.
+    /// Copies from any memory of a peer's process to memory here, by addresses. The peer has
+    /// offered this memory for it, and waits for an answer.
     ///
     /// # Errors
-    /// The system's words: the peer is gone, or doesn't have this memory.
+    /// The system's error: the peer is gone, or doesn't have this memory.
     ///
     /// # Safety
     /// `[local, local + length)` is valid for writes.
@@ -113,11 +115,11 @@ pub trait OpenTransport: Transport {
     ) -> std::io::Result<()> {
         Err(std::io::ErrorKind::Unsupported.into())
     }
-    /// Copies memory here to any memory of a peer's process; otherwise as
+    /// Copies memory here to any memory of a peer's process; otherwise the same as
     /// [`copy_from`](Self::copy_from).
     ///
     /// # Errors
-    /// As for [`copy_from`](Self::copy_from).
+    /// Same as for [`copy_from`](Self::copy_from).
     ///
     /// # Safety
     /// `[local, local + length)` is valid for reads.

@@ -1,28 +1,28 @@
-//! The operations of this rank that are under way, and their ids.
+//! This rank's operations in flight, and their ids.
 
 use conduit_core::ni::{EqId, Event, MdId, MeId, Outcome, Rank};
 
 use super::buffers::Buffer;
 
-/// What an operation is, and which event ends it.
+/// The kind of an operation, which determines the event that ends it.
 #[derive(Debug)]
 pub(crate) enum OperationKind {
     /// A put that ends when its source may be reused.
     Put,
     /// A put that ends with a response.
     AckedPut,
-    /// A get of at most so many bytes.
+    /// A get of at most this many bytes.
     Get(u32),
-    /// An atomic; whether it fetches.
+    /// An atomic; the value tells whether it fetches.
     Atomic(bool),
     /// An inject from a copy of its bytes. Its end raises no event.
     Inject(Buffer),
-    /// Done by the transport on the target's memory, within this entry there.
+    /// An operation that the transport performs on the target's memory, within this entry there.
     Direct(End, MeId),
 }
 
 impl OperationKind {
-    /// The event that ends the operation, if one does.
+    /// Returns the event that ends the operation, if there is one.
     #[inline]
     pub(crate) fn end(&self) -> Option<End> {
         match *self {
@@ -69,33 +69,33 @@ impl End {
     }
 }
 
-/// An operation under way.
+/// An operation in flight.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) kind: OperationKind,
     pub(crate) token: u64,
     pub(crate) target: Rank,
-    /// The descriptor of its memory, which counts it as under way.
+    /// The descriptor of its memory, which counts the operation as pending.
     pub(crate) md: Option<MdId>,
     pub(crate) eq: EqId,
     /// Its memory within the descriptor.
     pub(crate) memory: *mut u8,
     /// Bytes at `memory`.
     pub(crate) length: usize,
-    /// The transport may still read its bytes.
+    /// Whether the transport may still read its bytes.
     pub(crate) unsent: bool,
-    /// How it ended at the target, once that is known.
+    /// Its result at the target, once known.
     pub(crate) completion: Option<Completion>,
-    /// Given up: its memory is its caller's again, and its end raises no event.
+    /// Whether it is given up: its memory belongs to its caller again, and its end raises no event.
     pub(crate) abandoned: bool,
 }
 
-// SAFETY: the pointer is used under the network's lock only, for memory that is valid in the whole
-// process as long as the operation is under way (contract of `Ni::md_bind`).
+// SAFETY: the pointer is used only under the network's lock, for memory that is valid in the whole
+// process as long as the operation is in flight (contract of `Ni::md_bind`).
 unsafe impl Send for Operation {}
 
 impl Operation {
-    /// An operation without memory.
+    /// Creates an operation without memory.
     #[inline]
     pub(crate) fn new(kind: OperationKind, token: u64, target: Rank, eq: EqId) -> Self {
         Self {
@@ -112,13 +112,13 @@ impl Operation {
         }
     }
 
-    /// Whether the caller waits for the target.
+    /// Returns whether the caller waits for the target.
     pub(crate) fn is_awaited(&self) -> bool {
         matches!(self.kind.end(), Some(End::Ack | End::Reply)) && !self.abandoned
     }
 }
 
-/// How an operation ended at its target.
+/// The result of an operation at its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Completion {
     pub(crate) outcome: Outcome,
@@ -127,7 +127,7 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    /// Of an operation that has moved so many bytes.
+    /// Returns the result of an operation that has moved this many bytes.
     pub(crate) fn done(length: u32) -> Self {
         Self {
             outcome: Outcome::Done,
@@ -137,7 +137,7 @@ impl Completion {
     }
 }
 
-/// Low bits of an id, the number of its slot. The others are the slot's generation.
+/// Number of low bits of an id that hold its slot. The other bits are the slot's generation.
 const SLOT_BITS: u32 = super::config::MAX_OPERATIONS.trailing_zeros();
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 
@@ -154,7 +154,7 @@ impl Slot {
     }
 }
 
-/// The operations under way, by id.
+/// The operations in flight, by id.
 #[derive(Debug)]
 pub(crate) struct Operations {
     slots: Vec<Slot>,
@@ -171,7 +171,7 @@ impl Operations {
         }
     }
 
-    /// Gives an operation an id; `None` if all are in use.
+    /// Assigns an id to an operation; returns `None` if all are in use.
     #[inline]
     pub(crate) fn add(&mut self, operation: Operation) -> Option<u32> {
         let at = match self.free.pop() {
@@ -207,7 +207,7 @@ impl Operations {
         slot.operation.as_ref().filter(|_| slot.is_current(id))
     }
 
-    /// Takes an operation out; its id becomes stale.
+    /// Removes an operation; its id becomes stale.
     #[inline]
     pub(crate) fn remove(&mut self, id: u32) -> Option<Operation> {
         let slot = self.slot(id)?;
@@ -222,7 +222,7 @@ impl Operations {
         slots.filter_map(|slot| slot.operation.as_mut())
     }
 
-    /// Takes out all operations to a target.
+    /// Removes all operations to a target.
     pub(crate) fn remove_all_to(&mut self, target: Rank) -> Vec<Operation> {
         let mut removed = Vec::new();
         for (at, slot) in (0..).zip(&mut self.slots) {

@@ -1,5 +1,5 @@
-//! Delivery: under the lock, all events of a queue are taken out at once; outside of it, they go to
-//! the sink.
+//! Delivery: all events of a queue are taken out at once under the lock, and go to the sink outside
+//! of it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -14,16 +14,16 @@ use super::queue::{Queued, QueuedPut};
 use super::window::Cost;
 use super::{Inner, SoftPortals};
 
-/// A queue's events that are being delivered, by one thread at a time.
+/// The events of a queue that are being delivered, by one thread at a time.
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    /// Older than the put in the mailbox, which is older than what is in the queue.
+    /// Older than the put in the mailbox, which is older than the events in the queue.
     events: VecDeque<Queued>,
     delivered: Delivered,
     mailbox: Reader<InlinePut>,
 }
 
-/// What was delivered and is still to be accounted for.
+/// Delivered items that still have to be accounted for.
 #[derive(Debug, Default)]
 struct Delivered {
     operations: Vec<(Rank, Cost)>,
@@ -57,8 +57,8 @@ impl Delivery {
         }
     }
 
-    /// Removes the first event after its delivery. What has to be accounted for is taken out in
-    /// place, since moving the whole event out of the queue would cost more.
+    /// Removes the first event after its delivery. The parts to be accounted for are taken out in
+    /// place, because moving the whole event out of the queue would cost more.
     #[inline(always)]
     fn pop_delivered(&mut self) {
         let Some(event) = self.events.front_mut() else {
@@ -76,7 +76,7 @@ impl Delivery {
     }
 }
 
-/// Removes the first event after its delivery, also if the sink panics.
+/// Removes the first event after its delivery, even if the sink panics.
 struct PopOnDrop<'a>(&'a mut Delivery);
 
 impl Drop for PopOnDrop<'_> {
@@ -87,20 +87,20 @@ impl Drop for PopOnDrop<'_> {
 }
 
 impl<M: Mode, T: Transport> SoftPortals<M, T> {
-    /// See [`conduit_core::ni::Ni::ready`].
+    /// Implements [`conduit_core::ni::Ni::ready`].
     #[inline]
     pub(crate) fn poll_ready(&self) -> Ready {
         let shared = &*self.shared;
         let ready = shared.flags.ready();
-        // Progress is made all the same unless events have been delivered since: if nobody polls
-        // these queues, the events awaited may be those of another.
+        // Progress is still made unless events have been delivered since: if the caller doesn't
+        // poll these queues, it may be waiting for the events of another.
         if !ready.is_empty() && shared.delivered.load(Ordering::Relaxed) {
             shared.delivered.store(false, Ordering::Relaxed);
             return ready;
         }
         if let Some(mut inner) = self.try_inner() {
             if !ready.is_empty() {
-                // Before progress, as what comes by that is awaited.
+                // Before progress, because the events that progress brings are awaited.
                 self.take_ready(&mut inner, ready);
             }
             if inner.is_due() {
@@ -113,8 +113,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         shared.flags.ready()
     }
 
-    /// Hands over what the next poll will deliver, as the lock is held anyhow, and clears the flags
-    /// of queues that were emptied without it.
+    /// Hands over the events for the next poll, because the lock is already held, and clears the
+    /// flags of queues that were emptied without the lock.
     #[inline(never)]
     fn take_ready(&self, inner: &mut Inner<T>, ready: Ready) {
         let flags = &self.shared.flags;
@@ -129,7 +129,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         }
     }
 
-    /// See [`conduit_core::ni::Ni::poll`].
+    /// Implements [`conduit_core::ni::Ni::poll`].
     pub(crate) fn poll_queue<S: Sink>(&self, number: usize, limit: u32, sink: &mut S) -> u32 {
         let Some(delivery) = self.deliveries.get(number) else {
             return 0;
@@ -146,10 +146,10 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
                 if delivery.mailbox.take(|put| sink.put(put.event())).is_some() {
                     count += 1;
                     if !flags.is_queued(number) {
-                        // `take_ready` clears the queue's flag, as it has the lock anyhow.
+                        // `take_ready` clears the queue's flag, because it has the lock anyway.
                         break;
                     }
-                    // As below.
+                    // The queue was not empty, see below.
                     has_progressed = true;
                     continue;
                 }
@@ -174,7 +174,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         count
     }
 
-    /// Takes a queue's events, after progress if there are none; false if there are still none.
+    /// Takes a queue's events, after progress if there are none; returns false if there are still
+    /// none.
     fn refill(&self, number: usize, delivery: &mut Delivery, has_progressed: &mut bool) -> bool {
         let mut inner = self.inner();
         inner.account(&mut delivery.delivered);
@@ -196,7 +197,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         })
     }
 
-    /// Accounts for what was delivered, and clears the flag of an empty queue.
+    /// Accounts for the delivered items, and clears the flag of an empty queue.
     fn account_delivered(&self, number: usize, delivery: &mut Delivery) {
         let mut inner = self.inner();
         inner.account(&mut delivery.delivered);
@@ -210,7 +211,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     }
 }
 
-/// Delivers the first event; false if there is none.
+/// Delivers the first event; returns false if there is none.
 #[inline]
 fn deliver<S: Sink>(delivery: &mut Delivery, sink: &mut S) -> bool {
     let pop = PopOnDrop(delivery);

@@ -1,25 +1,26 @@
 //! A thread that makes progress while its rank doesn't.
 //!
-//! A rank that computes does not poll, and its peers would declare it dead. So each rank has a
-//! thread that checks now and then a counter which every progress of the rank raises. While the
-//! counter moves, the thread does nothing else. When it has stood still for a *period*, the thread
-//! makes progress in the rank's place, and sleeps until a packet comes or a timer is due.
+//! A rank that computes does not poll, and its peers would declare it dead. Each rank therefore has
+//! a thread that periodically checks a counter, which the rank increments with every progress.
+//! While the counter moves, the thread does nothing else. When the counter has not moved for a
+//! *period*, the thread makes progress in the rank's place, and sleeps until a packet arrives or a
+//! timer is due.
 //!
 //! The hand-over between the rank's threads and this one:
 //!
-//! - **Mutual exclusion** is the lock around the portals, which the thread only tries
-//!   ([`Progress::progress`]). If it is held, the rank is not away.
+//! - **Mutual exclusion** is the lock around the portals, which the thread only tries to take
+//!   ([`Progress::progress`]). If the lock is held, the rank is not away.
 //! - **The counter** only decides whether the thread acts; it protects nothing. It is read and
-//!   written relaxed: a stale value makes the thread act once without need, or one period late.
+//!   written relaxed: a stale value makes the thread act once unnecessarily, or one period late.
 //! - **Every sleep of the thread is bounded** by a period, whatever it has missed: a timer that the
-//!   rank has set meanwhile, or that the rank went away. So no hand-over depends on a wake-up that
+//!   rank has set meanwhile, or the rank's going away. Thus no hand-over depends on a wake-up that
 //!   could be lost, and a timer is at most two periods late.
 //! - **A rank that sleeps** and wants to be woken by packets calls [`ProgressThread::arm`], then
 //!   checks for packets a last time, then sleeps. The thread reads `armed` after `arm`'s event has
 //!   woken it and before every sleep, and then waits for the socket. That wait also ends for
-//!   packets that were there before, so it doesn't matter which came first. The thread clears
-//!   `armed` with a swap, so arming once wakes at most once, and calls [`Progress::wake`]
-//!   afterwards: whatever that sets is visible to a rank that arms again.
+//!   packets that arrived earlier, so their order doesn't matter. The thread clears `armed` with a
+//!   swap, so arming once causes at most one wake-up, and calls [`Progress::wake`] afterwards: its
+//!   effects are visible to a rank that arms again.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,17 +34,20 @@ use rustix::event::EventfdFlags;
 
 use crate::transport::interface::{Wait, timespec};
 
-/// What the thread makes progress on: a transport with the portals above it, behind a lock.
+/// The object on which the thread makes progress: a transport with the portals above it, behind a
+/// lock.
 pub trait Progress: Send + Sync + 'static {
-    /// Makes progress without running handlers or blocking; `None` if another thread holds the
-    /// lock. Returns the time until it has to be called again if no packet comes before:
-    /// `Some(None)` when no timer is set.
+    /// Makes progress without running handlers or blocking; returns `None` if another thread holds
+    /// the lock. Otherwise returns the time until it has to be called again if no packet arrives
+    /// before: `Some(None)` when no timer is set.
     fn progress(&self) -> Option<Option<Duration>>;
-    /// Wakes the rank, which has [armed](ProgressThread::arm) and is asleep or about to be.
+    /// Wakes the rank, which has [armed](ProgressThread::arm) the thread and is asleep or about to
+    /// be.
     fn wake(&self);
 }
 
-/// On a cache line of its own, because the rank writes it with every progress.
+/// The rank's progress counter. It has a cache line of its own, because the rank writes it with
+/// every progress.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct ProgressCount(AtomicU64);
@@ -51,16 +55,16 @@ struct ProgressCount(AtomicU64);
 #[derive(Debug)]
 struct Shared {
     progress_count: ProgressCount,
-    /// The rank sleeps or is about to, and wants to be woken.
+    /// Whether the rank sleeps or is about to, and wants to be woken.
     armed: AtomicBool,
     stop: AtomicBool,
-    /// The number of the rank's threads that wait for the socket themselves.
+    /// Number of the rank's threads that wait for the socket themselves.
     waiting: AtomicU32,
     /// Readable when the thread has to check `armed` or `stop`.
     event: OwnedFd,
 }
 
-/// Handle of the thread. Dropping it ends the thread, after the progress it is making, if any.
+/// Handle of the thread. Dropping it ends the thread, after any progress that it is making.
 #[derive(Debug)]
 pub struct ProgressThread {
     shared: Arc<Shared>,
@@ -68,11 +72,11 @@ pub struct ProgressThread {
 }
 
 impl ProgressThread {
-    /// How long a rank may be away before the thread makes progress for it, unless set otherwise.
+    /// Default time that a rank may be away before the thread makes progress for it.
     pub const PERIOD: Duration = Duration::from_millis(20);
 
-    /// The period for settings in milliseconds: `attend`, but well below the time after which peers
-    /// declare the rank dead.
+    /// Returns the period for settings in milliseconds: `attend`, but well below the time after
+    /// which peers declare the rank dead.
     pub fn period(attend: u32, dead_time: u32) -> Duration {
         Duration::from_millis(attend.min(dead_time / 4).into())
     }
@@ -96,7 +100,7 @@ impl ProgressThread {
         Ok(progress_thread)
     }
 
-    /// Both sides; the thread does not run yet.
+    /// Creates both sides; the thread does not run yet.
     pub(crate) fn new(
         progress: Arc<dyn Progress>,
         waiter: Arc<dyn Wait>,
@@ -123,7 +127,8 @@ impl ProgressThread {
         Ok((progress_thread, thread))
     }
 
-    /// Counts a progress of the rank. Call it with the lock held, since the counter has one writer.
+    /// Counts a progress of the rank. Call it with the lock held, because the counter has one
+    /// writer.
     #[inline]
     pub fn count_progress(&self) {
         let progress_count = &self.shared.progress_count.0;
@@ -133,9 +138,9 @@ impl ProgressThread {
         );
     }
 
-    /// Asks to be woken ([`Progress::wake`]) when a packet comes or a period is over, whichever is
-    /// first: the rank is about to sleep on something other than the socket. Check for packets once
-    /// more between this and sleeping. Costs a system call.
+    /// Requests a wake-up ([`Progress::wake`]) when a packet arrives or a period is over, whichever
+    /// is first: the rank is about to sleep on something other than the socket. Check for packets
+    /// once more between this and sleeping. Costs a system call.
     pub fn arm(&self) {
         // Release: pairs with the thread's swap, so that `wake` sees what the rank did before.
         if !self.shared.armed.swap(true, Ordering::AcqRel) {
@@ -143,17 +148,19 @@ impl ProgressThread {
         }
     }
 
-    /// The rank is awake for another reason. A wake-up that is under way may still come.
+    /// Revokes the request, because the rank is awake for another reason. A wake-up in progress may
+    /// still arrive.
     pub fn disarm(&self) {
         self.shared.armed.store(false, Ordering::Relaxed);
     }
 
-    /// Waits for packets as [`Wait::wait`] does. The thread does nothing meanwhile, since the
-    /// caller makes progress afterwards.
+    /// Waits for packets like [`Wait::wait`]. The thread does nothing meanwhile, because the caller
+    /// makes progress afterwards.
     pub fn wait(&self, waiter: &dyn Wait, timeout: Option<Duration>) -> bool {
         self.shared.waiting.fetch_add(1, Ordering::Relaxed);
         let readable = waiter.wait(None, timeout);
-        // Before `waiting` falls, lest the thread conclude that the rank has been away.
+        // Before `waiting` decreases, so that the thread doesn't conclude that the rank has been
+        // away.
         let progress_count = &self.shared.progress_count.0;
         progress_count.fetch_add(1, Ordering::Relaxed);
         self.shared.waiting.fetch_sub(1, Ordering::Release);
@@ -171,8 +178,8 @@ impl Drop for ProgressThread {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.signal();
         if let Some(thread) = self.thread.take() {
-            // The thread may drop this itself, with the last reference to what it makes progress
-            // on.
+            // The thread may drop this itself, with the last reference to the object on which it
+            // makes progress.
             if thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }
@@ -211,12 +218,13 @@ impl Thread {
     }
 
     /// Waits for packets in place of a rank that sleeps; otherwise sleeps for a period, and makes
-    /// progress for a rank whose counter is still at `seen`, until it is back. Returns the counter.
+    /// progress for a rank whose counter is still at `seen`, until the rank is back. Returns the
+    /// counter.
     pub(crate) fn round(&self, seen: u64) -> u64 {
         if self.shared.armed.load(Ordering::Acquire) {
             self.wait_and_wake();
         } else {
-            // A sleep that was cut short is no evidence that the rank is away.
+            // An interrupted sleep is no evidence that the rank is away.
             if self.sleep(self.period) && self.is_away(seen) {
                 self.progress_for_rank(seen);
             }
@@ -228,10 +236,10 @@ impl Thread {
         self.shared.progress_count.0.load(Ordering::Relaxed)
     }
 
-    /// The counter has not moved since `seen`, and the rank waits neither for packets nor for this
-    /// thread.
+    /// Returns whether the counter has not moved since `seen`, and the rank waits neither for
+    /// packets nor for this thread.
     fn is_away(&self, seen: u64) -> bool {
-        // Acquire: a thread that no longer waits has raised the counter before.
+        // Acquire: a thread that no longer waits has incremented the counter before.
         self.shared.waiting.load(Ordering::Acquire) == 0
             && self.progress_count() == seen
             && !self.is_signalled()
@@ -241,7 +249,7 @@ impl Thread {
         self.shared.stop.load(Ordering::Acquire) || self.shared.armed.load(Ordering::Acquire)
     }
 
-    /// Sleeps for `time`; false if it was interrupted.
+    /// Sleeps for `time`; returns false if it was interrupted.
     fn sleep(&self, time: Duration) -> bool {
         let mut descriptors = [rustix::event::PollFd::new(
             &self.shared.event,
@@ -258,7 +266,7 @@ impl Thread {
         }
     }
 
-    /// Waits for packets in place of the rank, which sleeps, then wakes it.
+    /// Waits for packets in place of the sleeping rank, then wakes it.
     fn wait_and_wake(&self) {
         let until = Instant::now() + self.period;
         loop {
@@ -279,7 +287,7 @@ impl Thread {
         }
     }
 
-    /// Makes progress until the rank is back, whose counter was `seen` when it went away.
+    /// Makes progress until the rank is back; its counter was `seen` when it went away.
     fn progress_for_rank(&self, seen: u64) {
         while self.is_away(seen) {
             let Some(due) = self.progress.progress() else {

@@ -1,18 +1,18 @@
-//! The items of event queues, and the events that they become.
+//! The items of event queues, and their conversion to events.
 
 use conduit_core::ni::{Event, PutEvent, Rank};
 
 use super::buffers::Buffer;
 use super::window::Cost;
 
-/// The most event queues of a rank.
+/// The maximum number of event queues per rank.
 pub(crate) const QUEUES: usize = 16;
 
 /// A put that matched an entry.
 #[derive(Debug)]
 pub(crate) struct QueuedPut {
     pub(crate) event: PutEvent<'static>,
-    /// The bytes for a managed entry, at least as many as the event says.
+    /// The bytes for a managed entry, at least as many as the event states.
     pub(crate) data: Option<Buffer>,
     pub(crate) cost: Cost,
 }
@@ -54,7 +54,7 @@ impl Queued {
         }
     }
 
-    /// The operation that this event's delivery consumes: its source, and its cost.
+    /// Returns the source and cost of the operation that this event's delivery consumes.
     #[inline]
     pub(crate) fn consumed(&self) -> Option<(Rank, Cost)> {
         match *self {

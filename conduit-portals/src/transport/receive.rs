@@ -1,4 +1,4 @@
-//! The [`FragmentHandler`] of the portals, and the ends of this rank's operations.
+//! The [`FragmentHandler`] of the portals, and the completion of this rank's operations.
 
 use std::ptr;
 
@@ -12,7 +12,7 @@ use super::state::Portals;
 use super::window::Cost;
 use super::wire::Header;
 
-/// Marks a token as that of a long reply, not of an operation of this rank.
+/// Marks a token as that of a long reply, as opposed to an operation of this rank.
 pub(crate) const LONG_REPLY: u64 = 1 << 32;
 /// Room for arriving fragments that is advertised to transports. It never runs out: the windows
 /// bound what peers may send.
@@ -130,9 +130,9 @@ impl Portals {
         }
     }
 
-    // ---- the ends of this rank's operations ----
+    // ---- completion of this rank's operations ----
 
-    /// The get to `peer` that a reply of `length` bytes is for.
+    /// Returns the get to `peer` that a reply of `length` bytes answers.
     fn own_get(
         &mut self,
         peer: Rank,
@@ -148,7 +148,7 @@ impl Portals {
         }
     }
 
-    /// A reply with all of a get's data.
+    /// Handles a reply with all of a get's data.
     ///
     /// # Safety
     /// `[bytes, bytes + length)` is valid for reads.
@@ -163,14 +163,14 @@ impl Portals {
         let found = self.own_get(from, operation, length)?;
         if !found.abandoned {
             // SAFETY: the caller's promise; within the operation's part of its descriptor (just
-            // checked), which is valid as long as it is under way and not given up. A get from
-            // oneself may overlap.
+            // checked), which is valid while the operation is in flight and not given up. A get
+            // from oneself may overlap.
             unsafe { ptr::copy(bytes, found.memory, length) };
         }
         self.end_get(from, operation, outcome, length)
     }
 
-    /// A get's data have been written to its memory.
+    /// Ends a get whose data have been written to its memory.
     pub(crate) fn end_get(
         &mut self,
         from: Rank,
@@ -180,7 +180,7 @@ impl Portals {
     ) -> Result<(), ProtocolError> {
         self.own_get(from, operation, length)?.completion = Some(Completion {
             outcome,
-            // Fits: a message's bytes.
+            // Fits: the size of a message.
             length: length as u32,
             value: 0,
         });
@@ -188,7 +188,7 @@ impl Portals {
         Ok(())
     }
 
-    /// A response to a put or an atomic.
+    /// Handles a response to a put or an atomic.
     pub(crate) fn response_arrives(
         &mut self,
         from: Rank,
@@ -210,7 +210,7 @@ impl Portals {
             length,
             value,
         });
-        // The response may come before `sent`.
+        // The response may arrive before `sent`.
         if !operation.unsent {
             self.end_operation(id);
         }
@@ -224,7 +224,7 @@ impl Portals {
         }
     }
 
-    /// As [`Self::end_operation`], for one that has no id any more.
+    /// Does the same as [`Self::end_operation`], for an operation that has no id any more.
     pub(crate) fn finish_operation(&mut self, operation: Operation) {
         let completion = operation.completion.unwrap_or(Completion::done(0));
         let (token, eq) = (operation.token, operation.eq);
@@ -236,7 +236,7 @@ impl Portals {
         }
     }
 
-    /// Releases what an operation holds.
+    /// Releases the resources of an operation.
     pub(crate) fn release_operation(&mut self, operation: Operation) {
         if let Some(md) = operation.md {
             let finished = self.descriptors.finish(md.0);
@@ -254,9 +254,9 @@ impl Portals {
 }
 
 impl Portals {
-    /// Where `length` bytes of an operation lie, from `offset` on: within a buffer or the
-    /// operation's part of its descriptor, which are valid and not written (contract of `Ni::put`)
-    /// until the transport is done with them, or has abandoned them.
+    /// Returns the location of `length` bytes of an operation, from `offset` on: within a buffer or
+    /// the operation's part of its descriptor, which are valid and not written (contract of
+    /// `Ni::put`) until the transport is done with them, or has abandoned them.
     #[inline]
     fn source_of(&self, token: u64, offset: usize, length: usize) -> Option<*const u8> {
         let operation = self
@@ -281,7 +281,7 @@ impl Portals {
             end.is_some_and(|end| end <= reply.length)
         };
         let Some(reply) = reply.filter(within) else {
-            debug_assert!(false, "the transport reads what it was given");
+            debug_assert!(false, "the transport reads beyond a reply");
             return;
         };
         // SAFETY: within the reply, as just checked.
@@ -305,10 +305,10 @@ impl FragmentHandler for Portals {
             return self.read_reply(token, offset, into);
         }
         let Some(from) = self.source_of(token, offset, into.len()) else {
-            debug_assert!(false, "the transport reads what it was given");
+            debug_assert!(false, "the transport reads beyond an operation");
             return;
         };
-        // SAFETY: as `source_of` says.
+        // SAFETY: see `source_of`.
         unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
     }
 
@@ -319,7 +319,7 @@ impl FragmentHandler for Portals {
             return None;
         }
         let from = self.source_of(token, offset, length)?;
-        // SAFETY: as `source_of` says; `self` is borrowed, so the operation does not end meanwhile.
+        // SAFETY: see `source_of`; `self` is borrowed, so the operation does not end meanwhile.
         Some(unsafe { std::slice::from_raw_parts(from, length) })
     }
 
@@ -387,7 +387,7 @@ impl FragmentHandler for Portals {
         if operation.target != peer || !matches!(operation.kind, OperationKind::Direct(..)) {
             return;
         }
-        // Fits: a message's bytes.
+        // Fits: the size of a message.
         operation.completion = Some(Completion::done(operation.length as u32));
         self.end_operation(id);
     }

@@ -1,4 +1,4 @@
-//! Memory that peers can access: regions that are mapped here, and adopted ones of other networks.
+//! Memory that peers can access: regions mapped here, and adopted regions of other networks.
 
 use conduit_core::ni::{NiError, Rank, Region, RegionId};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -7,20 +7,20 @@ use rustix::param::page_size;
 use crate::matching::over_limit;
 use crate::transport::interface::Remote;
 
-/// The most regions of a rank.
+/// The maximum number of regions per rank.
 pub(crate) const REGIONS: usize = 32;
 
 #[derive(Debug)]
 struct OwnRegion {
     region: Region,
-    /// Mapped here, not adopted.
+    /// Whether it is mapped here instead of adopted.
     mapped: bool,
     /// The address of its first byte for direct access.
     remote: Option<Remote>,
 }
 
 impl OwnRegion {
-    /// Only for a region that is `mapped` here.
+    /// Unmaps a region that is `mapped` here.
     fn unmap(&self) {
         // SAFETY: mapped by `create`; its users are gone with the network, or never learnt of it.
         let unmapped = unsafe { munmap(self.region.base.cast(), self.region.len) };
@@ -71,7 +71,7 @@ impl Regions {
             ));
         };
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // Pages are allocated on first use, as those of any large allocation.
+        // Pages are allocated on first use, like those of any large allocation.
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new mapping at an address that the system chooses overlaps no other.
         let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), rounded, protection, flags) };
@@ -108,12 +108,12 @@ impl Regions {
         }
     }
 
-    /// The address of a region for direct access.
+    /// Returns the address of a region for direct access.
     pub(crate) fn remote(&self, id: RegionId) -> Option<Remote> {
         self.regions.get(id.0 as usize)?.remote
     }
 
-    /// Undoes the last creation or adoption, whose region nobody has learnt of.
+    /// Undoes the last creation or adoption, whose region is not yet known elsewhere.
     pub(crate) fn discard_last(&mut self) {
         if let Some(region) = self.regions.pop()
             && region.mapped
@@ -123,7 +123,7 @@ impl Regions {
         }
     }
 
-    /// Whether a byte lies in a region.
+    /// Returns whether a byte lies in a region.
     pub(crate) fn holds(&self, byte: *const u8) -> bool {
         let holds = |region: &OwnRegion| {
             byte.addr().wrapping_sub(region.region.base.addr()) < region.region.len
@@ -136,7 +136,7 @@ impl Regions {
     }
 }
 
-/// The pointer into a region for the address that a match list keeps.
+/// Returns the pointer into a region for the address that a match list keeps.
 #[inline]
 pub(crate) fn pointer(address: usize) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address)

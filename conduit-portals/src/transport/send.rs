@@ -24,12 +24,12 @@ use super::state::Portals;
 use super::window::Cost;
 use super::wire;
 
-/// The most fragments that wait for the next poll before they are transmitted together.
+/// Number of fragments that may wait for the next poll; more are transmitted together at once.
 const MAX_BATCH: u32 = 16;
 
-/// Why an operation was not posted.
+/// The reason why an operation was not posted.
 pub(crate) enum SubmitError {
-    /// For want of resources, see [`Submit::Again`].
+    /// Resources are lacking, see [`Submit::Again`].
     Again,
     Failed(NiError),
 }
@@ -41,7 +41,7 @@ impl From<NiError> for SubmitError {
 }
 
 impl<T: Transport> Inner<T> {
-    /// Checks that there is such a rank and that it has such an index.
+    /// Checks that the rank exists and has this index.
     #[inline]
     fn check(&self, operation: &'static str, target: Rank, index: PtIndex) -> Result<(), NiError> {
         if target >= self.portals.size {
@@ -98,7 +98,7 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Releases the share of an operation for which there are no other resources.
+    /// Releases the share of an operation that lacks other resources.
     fn release_window(&mut self, target: Rank, cost: Cost) {
         self.portals.counters.waited_for_room += 1;
         if let Some(link) = self.portals.links.get(target) {
@@ -115,9 +115,9 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// The error where the transport refuses a peer as dead. The transport reports the reason only
-    /// when it uses none of this rank's memory for the peer any more; until then, the caller tries
-    /// again.
+    /// Returns the error when the transport refuses a peer as dead. The transport reports the
+    /// reason only once it uses none of this rank's memory for the peer any more; until then, the
+    /// caller tries again.
     #[cold]
     pub(crate) fn dead(&mut self, operation: &'static str, peer: Rank) -> SubmitError {
         let link = self.portals.links.get(peer);
@@ -127,7 +127,8 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Hands a fragment to the transport, and has it transmitted if it should go at once.
+    /// Hands a fragment to the transport, and makes it transmit the fragment if it should go at
+    /// once.
     #[inline]
     fn post(
         &mut self,
@@ -151,7 +152,7 @@ impl<T: Transport> Inner<T> {
             Ok(()) => {}
             Err(Refused::Full) => return Err(SubmitError::Again),
             Err(Refused::Dead) => return Err(self.dead(operation, target)),
-            // Impossible, as both have been checked.
+            // Impossible, because both have been checked.
             Err(Refused::TooLong | Refused::NoSuchRank) => {
                 let failed = self.peer_failed(operation, target, Failure::Unreachable);
                 return Err(SubmitError::Failed(failed));
@@ -258,7 +259,7 @@ impl<T: Transport> Inner<T> {
         } else {
             let payload = Payload::Read {
                 token: u64::from(id),
-                // Fits: a message's bytes.
+                // Fits: the size of a message.
                 length: put.length as u32,
             };
             self.post("put", put.target, &wire::Header::Put(header), payload)
@@ -286,8 +287,8 @@ impl<T: Transport> Inner<T> {
         length: usize,
     ) -> Result<(), SubmitError> {
         let mut copy = [0; MAX_TINY];
-        // SAFETY: the caller's promise. Copied first: peers may write to the source, if it is in a
-        // region.
+        // SAFETY: the caller's promise. The bytes are copied first, because peers may write to the
+        // source if it is in a region.
         unsafe { ptr::copy_nonoverlapping(memory, copy.as_mut_ptr(), length) };
         let header = wire::Header::Put(*header);
         self.post(
@@ -311,11 +312,11 @@ impl<T: Transport> Inner<T> {
         portals.arrives_from_self(cost);
         // SAFETY: the caller's promise.
         let result = unsafe { portals.put_arrives(portals.rank, put, memory, length, cost) };
-        debug_assert!(result.is_ok(), "this rank's own");
+        debug_assert!(result.is_ok(), "this rank violated its own protocol");
     }
 
-    /// The fast path of [`Self::inject`], for a short message to a peer with room; false, without
-    /// any effect, for all else.
+    /// Performs the fast path of [`Self::inject`], for a short message to a peer with room; returns
+    /// false, without any effect, in all other cases.
     #[inline(always)]
     pub(crate) fn inject_short(&mut self, inject: &Inject<'_>) -> bool {
         let Self {
@@ -366,7 +367,7 @@ impl<T: Transport> Inner<T> {
         self.submitted(submitted)
     }
 
-    /// Has the transport transmit at once, or when enough fragments have been handed to it.
+    /// Makes the transport transmit at once, or when enough fragments have been handed to it.
     #[inline(always)]
     fn transmit_batch(&mut self, at_once: bool) {
         self.batched += 1;
@@ -432,7 +433,7 @@ impl<T: Transport> Inner<T> {
         };
         let payload = Payload::Read {
             token: u64::from(id),
-            // Fits: an inject's bytes.
+            // Fits: the size of an inject.
             length: length as u32,
         };
         let posted = self.post("inject", inject.target, &wire::Header::Put(header), payload);
@@ -470,7 +471,7 @@ impl<T: Transport> Inner<T> {
         {
             return submitted;
         }
-        // Fits: a message's bytes.
+        // Fits: the size of a message.
         let kind = OperationKind::Get(get.length as u32);
         let operation = Operation {
             md: Some(get.md),
@@ -550,7 +551,7 @@ impl<T: Transport> Inner<T> {
                 wire::Header::Atomic(atomic) => portals.atomic_arrives(target, &atomic),
                 _ => Ok(()),
             };
-            debug_assert!(result.is_ok(), "this rank's own");
+            debug_assert!(result.is_ok(), "this rank violated its own protocol");
             if !self.portals.native.waiting.is_empty() {
                 self.resume_tasks();
             }
@@ -574,12 +575,12 @@ impl Portals {
         let (own, window) = (self.rank, self.window);
         if let Some(link) = self.links.get(own) {
             let within = link.receive.arrive(cost, window);
-            debug_assert!(within, "reserved before");
+            debug_assert!(within, "it was reserved before");
         }
     }
 }
 
-/// The most bytes of a put in a tiny fragment.
+/// Returns the maximum length of a put in a tiny fragment, in bytes.
 #[inline]
 fn tiny_payload(put: &wire::Put, acked: bool) -> usize {
     MAX_TINY - wire::put_header(put.offset != 0 || acked)

@@ -1,4 +1,4 @@
-//! The state of a rank's portals, all but the transport. The lock guards both.
+//! The state of a rank's portals, except the transport. The lock guards both.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use super::wide;
 use super::window::{Cost, WindowSize};
 use super::wire::{Left, SHORT_HEADER};
 
-/// The most match entries that can be linked at once.
+/// The maximum number of match entries linked at once.
 pub(crate) const ENTRIES: u32 = 4096;
 /// No rank, in `Flags`.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -39,7 +39,7 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct Flags {
     /// Queues with undelivered events, and perhaps some whose mailbox was emptied since. This and
-    /// the next field are written under the lock only.
+    /// the next field are written only under the lock.
     ready: Atomic<Ready>,
     /// Queues with events that did not go through the mailbox.
     queued: Atomic<Ready>,
@@ -64,26 +64,26 @@ impl Flags {
         self.ready.load(Ordering::Relaxed)
     }
 
-    /// Whether a queue has events besides the one in its mailbox.
+    /// Returns whether a queue has events besides the one in its mailbox.
     #[inline]
     pub(crate) fn is_queued(&self, queue: usize) -> bool {
         self.queued.load(Ordering::Relaxed).intersects(bit(queue))
     }
 
-    /// Whether any queue has.
+    /// Returns whether any queue has events besides the one in its mailbox.
     #[inline]
     pub(crate) fn has_queued(&self) -> bool {
         !self.queued.load(Ordering::Relaxed).is_empty()
     }
 
-    /// All events of a queue have been delivered.
+    /// Clears the flag of a queue whose events have all been delivered.
     #[inline]
     pub(crate) fn clear(&self, queue: usize) {
         change(&self.ready, |ready| ready.without(bit(queue)));
     }
 
     /// Swaps the events of a queue, whose mailbox is empty, with the empty `events`, for delivery;
-    /// false if there are none.
+    /// returns false if there are none.
     #[inline]
     pub(crate) fn hand_over(
         &self,
@@ -100,13 +100,13 @@ impl Flags {
         true
     }
 
-    /// A queue's mailbox has been filled.
+    /// Records that a queue's mailbox has been filled.
     #[inline]
     pub(crate) fn mailed(&self, eq: EqId) {
         change(&self.ready, |ready| ready.union(Ready::queue(eq)));
     }
 
-    /// An event was put into a queue.
+    /// Records that an event was put into a queue.
     #[inline]
     pub(crate) fn queued(&self, eq: EqId) {
         self.mailed(eq);
@@ -114,7 +114,7 @@ impl Flags {
     }
 }
 
-/// Changes flags that have one writer at a time, the thread that holds the lock.
+/// Changes flags that have one writer at a time: the thread that holds the lock.
 #[inline(always)]
 fn change(flags: &Atomic<Ready>, change: impl FnOnce(Ready) -> Ready) {
     flags.store(change(flags.load(Ordering::Relaxed)), Ordering::Relaxed);
@@ -126,7 +126,7 @@ fn bit(queue: usize) -> Ready {
     Ready::queue(EqId(queue as u8))
 }
 
-/// The value of [`Flags::failed`] or [`Flags::protocol_error`].
+/// Returns the value of [`Flags::failed`] or [`Flags::protocol_error`].
 pub(crate) fn first(rank: &AtomicU32) -> Option<Rank> {
     let rank = rank.load(Ordering::Acquire);
     (rank != NOBODY).then_some(rank)
@@ -138,13 +138,13 @@ pub(crate) struct Index {
     pub(crate) list: MatchList,
     /// `None` until it is opened; then its queue, if it has one.
     pub(crate) open: Option<Option<EqId>>,
-    /// It has had an entry.
+    /// Whether it has ever had an entry.
     pub(crate) used: bool,
-    /// Entries with bytes that are still to be written or read.
+    /// Entries whose bytes are still being written or read.
     pub(crate) in_use: Vec<InUse>,
-    /// Messages that came before the index was opened.
+    /// Messages that arrived before the index was opened.
     pub(crate) held: VecDeque<Held>,
-    /// The number of linked entries.
+    /// Number of linked entries.
     linked: u32,
     /// The first entry, if it is exportable.
     pub(crate) exported: Option<Exported>,
@@ -155,27 +155,27 @@ pub(crate) struct Index {
 pub struct PortalsCounters {
     /// Messages that matched no entry.
     pub unmatched: u64,
-    /// Fragments that broke the protocol.
+    /// Fragments that violated the protocol.
     pub protocol_errors: u64,
-    /// Window updates in fragments of their own.
+    /// Window updates in separate fragments.
     pub window_updates: u64,
     /// Submissions that ended with [`Submit::Again`](conduit_core::ni::Submit::Again) because of
     /// the window at the peer.
     pub waited_for_peer: u64,
-    /// Such submissions because of this rank's link, tables and pools.
+    /// The same because of this rank's link, tables and pools.
     pub waited_for_room: u64,
     /// Operations by direct access.
     pub direct: u64,
     /// Advertisements of entries to peers.
     pub advertised: u64,
-    /// Atomics by message, or of this rank on itself, that its network did.
+    /// Atomics by message, or of this rank on itself, that its network performed.
     pub native_for_peers: u64,
-    /// What was done about wide windows. Promotions and demotions are this rank's, at peers.
+    /// Statistics of wide windows. Promotions and demotions are this rank's, at peers.
     pub lanes: ::lanes::Statistics,
 }
 
 impl PortalsCounters {
-    /// All counters with their names.
+    /// Returns all counters with their names.
     pub fn each(&self) -> [(&'static str, u64); 13] {
         [
             ("unmatched", self.unmatched),
@@ -195,26 +195,26 @@ impl PortalsCounters {
     }
 }
 
-/// See the [module](self).
+/// The state of a rank's portals; see the [module](self).
 pub(crate) struct Portals {
     pub(crate) rank: Rank,
     pub(crate) size: u32,
     pub(crate) config: PortalsConfig,
     pub(crate) window: WindowSize,
-    /// The most bytes of a put in a tiny fragment to a managed entry.
+    /// The maximum length of a put in a tiny fragment to a managed entry, in bytes.
     pub(crate) short: usize,
     pub(crate) flags: Arc<Flags>,
     pub(crate) regions: Regions,
-    /// `ParSync`, as the lock guards them.
+    /// In `ParSync` mode, because the lock guards them.
     pub(crate) descriptors: Descriptors<ParSync>,
     pub(crate) indices: Box<[Index]>,
-    /// The number of linked entries of all indices.
+    /// Number of linked entries of all indices.
     entries: u32,
     pub(crate) queues: Vec<VecDeque<Queued>>,
-    /// By queue: takes what comes while the queue is empty.
+    /// By queue: takes a put that arrives while the queue is empty.
     pub(crate) mailboxes: Box<[Writer<InlinePut>]>,
     pub(crate) pool: Pool,
-    /// Bytes of further injects that may be under way.
+    /// Bytes of further injects that may be in flight.
     pub(crate) inject_room: usize,
     pub(crate) operations: Operations,
     pub(crate) links: Links,
@@ -222,19 +222,19 @@ pub(crate) struct Portals {
     pub(crate) wide: Option<Box<Driver>>,
     pub(crate) direct: DirectAccess,
     pub(crate) native: Native,
-    /// Fragments that have begun to arrive.
+    /// Fragments whose arrival has begun.
     pub(crate) arrivals: Slab<Arrival>,
     /// Replies whose bytes the transport may still read.
     pub(crate) long_replies: Slab<LongReply>,
     /// Links to be flushed.
     pub(crate) outgoing: Vec<Rank>,
-    /// The number of messages in all [`Index::held`].
+    /// Number of messages in all [`Index::held`].
     pub(crate) held: usize,
-    /// This rank has announced that it leaves.
+    /// Whether this rank has announced that it leaves.
     pub(crate) leaving: bool,
-    /// Memory outside of regions is not accessed any more, see `Ni::abandon`.
+    /// Whether memory outside of regions is not accessed any more, see `Ni::abandon`.
     pub(crate) abandoned: bool,
-    /// The progress thread makes progress, not the rank.
+    /// Whether the progress thread makes progress instead of the rank.
     pub(crate) on_progress_thread: bool,
     pub(crate) counters: PortalsCounters,
 }
@@ -387,7 +387,7 @@ impl Portals {
         })
     }
 
-    /// An entry of an index has unlinked itself.
+    /// Records that an entry of an index has unlinked itself.
     pub(crate) fn entry_left(&mut self, index: u8) {
         if let Some(index) = self.indices.get_mut(usize::from(index)) {
             index.linked -= 1;
@@ -409,7 +409,7 @@ impl Portals {
         }
     }
 
-    /// Counts an operation as consumed: nothing of it is left here.
+    /// Counts an operation as consumed: the queues hold nothing of it any more.
     #[inline]
     pub(crate) fn consumed(&mut self, source: Rank, cost: Cost) {
         let (own, window) = (self.rank, self.window);
@@ -426,11 +426,11 @@ impl Portals {
         }
     }
 
-    /// Records that a peer has broken the protocol.
+    /// Records that a peer has violated the protocol.
     #[cold]
     pub(crate) fn protocol_error(&mut self, peer: Rank) {
         self.counters.protocol_errors += 1;
-        // The first stays.
+        // Only the first is kept.
         let _ = self.flags.protocol_error.compare_exchange(
             NOBODY,
             peer,
@@ -463,7 +463,7 @@ impl Portals {
         targets
     }
 
-    /// Gives up a peer, with everything that is under way to and from it.
+    /// Gives up a peer, with everything in flight to and from it.
     #[cold]
     pub(crate) fn peer_failed(&mut self, peer: Rank, failure: Failure) {
         let Some(link) = self.links.get(peer) else {
@@ -498,7 +498,7 @@ impl Portals {
                 self.release_operation(operation);
             }
         }
-        // A peer that has left has not failed, unless it did so alone and owed a response, which
+        // A peer that has left has not failed, unless it left alone and owed a response, which
         // would be awaited forever.
         let has_failed = match left {
             None => true,

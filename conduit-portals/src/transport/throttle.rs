@@ -1,18 +1,19 @@
-//! Throttles progress after something was submitted.
+//! Throttles progress after a submission.
 //!
-//! While one submission follows another, progress at once would keep packets and acknowledgements
-//! from travelling together, and the reply to a single message can't be there yet. Polling for it
-//! early pulls cache lines that the peer is about to write into Shared state and delays the writer:
-//! over libfabric's `shm` a round trip of 0.33 µs takes a tenth longer.
+//! While one submission follows another, immediate progress would keep packets and acknowledgements
+//! from travelling together, and the reply to a single message can't have arrived yet. Polling for
+//! it early pulls cache lines that the peer is about to write into Shared state and delays the
+//! writer: over libfabric's `shm` a round trip of 0.33 µs takes a tenth longer.
 //!
-//! The clock is read only every few polls, so a rank that polls seldom waits no longer than those.
+//! The clock is read only every few polls, so a rank that polls seldom waits no longer than those
+//! polls.
 
 use std::time::{Duration, Instant};
 
-/// Polls between two readings of the clock, and all that are skipped under a backlog.
+/// Polls between two readings of the clock; under a backlog, one of this many polls makes progress.
 const POLLS: u32 = 8;
-/// How long progress is withheld from a rank that does nothing but poll. Any time from 0.13 to
-/// 0.25 µs will do.
+/// How long progress is withheld from a rank that only polls. Any time from 0.13 to 0.25 µs will
+/// do.
 const DELAY: Duration = Duration::from_nanos(130);
 
 /// Decides whether a poll makes progress.
@@ -20,14 +21,14 @@ const DELAY: Duration = Duration::from_nanos(130);
 pub(crate) struct ProgressThrottle {
     /// Polls since the last progress.
     polls: u32,
-    /// More events are queued than their mailboxes hold, so more are to be expected.
+    /// Whether more events are queued than the mailboxes hold, so that more are to be expected.
     backlog: bool,
-    /// The time of the first of the polls.
+    /// Time of the first of the polls.
     first: Option<Instant>,
 }
 
 impl ProgressThrottle {
-    /// Progress has been made.
+    /// Records that progress has been made.
     #[inline]
     pub(crate) fn restart(&mut self, backlog: bool) {
         *self = Self {
@@ -37,7 +38,7 @@ impl ProgressThrottle {
         };
     }
 
-    /// Counts a poll. Whether it should make progress.
+    /// Counts a poll. Returns whether it should make progress.
     #[inline]
     pub(crate) fn allows(&mut self, now: impl FnOnce() -> Instant) -> bool {
         self.polls += 1;
@@ -56,7 +57,8 @@ impl ProgressThrottle {
 mod tests {
     use super::*;
 
-    /// Polls until one makes progress, each so many nanoseconds after the one before.
+    /// Polls at an interval of `each` nanoseconds until a poll makes progress; returns the number
+    /// of polls.
     fn polls(backlog: bool, each: u64) -> u32 {
         let mut throttle = ProgressThrottle::default();
         throttle.restart(backlog);
@@ -83,7 +85,7 @@ mod tests {
         assert_eq!(polls(true, 5), POLLS);
     }
 
-    /// A rank that polls a few times and then computes, again and again.
+    /// A rank that repeatedly polls a few times and then computes.
     #[test]
     fn bursts_of_polls_do_not_make_it_longer() {
         let mut throttle = ProgressThrottle::default();

@@ -1,12 +1,12 @@
 //! Wide windows for the few peers that send most.
 //!
-//! In a large job the windows of all have the least size, whoever sends much: two of the largest
-//! messages. So each rank has lanes ([`lanes`]) to give away, which are wide windows here.
-//! A lane is a number: the peer's limit is raised when it takes the offer, and lowered when the
-//! lane is recalled; it is returned once what is under way fits a window as all have it. What is
-//! consumed is reported as before, so this may lag behind and does no harm.
+//! In a large job all windows have the minimum size, no matter how much a peer sends: two of the
+//! largest messages. Each rank therefore has lanes ([`lanes`]) to lend, which are wide windows
+//! here. A lane is only a number: the peer's limit is raised when it takes the offer, and lowered when
+//! the lane is recalled; the lane is returned once the messages in flight fit a window of the
+//! common size. Consumption is reported as before; these reports may lag behind without harm.
 //!
-//! Traffic is noted when a report of it goes to the peer, so messages cost nothing more.
+//! Traffic is counted when a report of it goes to the peer, so messages have no extra cost.
 
 use ::lanes::{Action, Carrier, Driver, Lane, LaneKind, Message, ROWS, State};
 use conduit_core::ni::Rank;
@@ -19,24 +19,25 @@ use super::link::Links;
 use super::state::{Portals, schedule};
 use super::window::WindowSize;
 
-/// The most messages that an honest peer can leave without an answer, or with an answer that hasn't
-/// gone yet: one about a lane of its own and one about a lane of this rank.
+/// The maximum number of messages that an honest peer can leave unanswered, or with an answer still
+/// unsent: one about a lane of its own and one about a lane of this rank.
 const MOST_QUEUED: usize = 2;
 
-/// `None` where all windows are wider than they must be, or no lane is wider than those.
+/// Creates the driver; returns `None` if all windows are wider than the minimum, or no lane is
+/// wider than the windows.
 pub(crate) fn driver(rank: Rank, window: WindowSize, config: &PortalsConfig) -> Option<Driver> {
     let mut settings = config.lanes.clone();
     let is_wider = window.widened(settings.size) != window;
     if settings.slots == 0 || !is_wider || !window.is_least(config.max_managed) {
         return None;
     }
-    // One message is worth one sample at most. Fits: there are few.
+    // One message is worth at most one sample. Fits: the value is small.
     let largest = config.max_managed.div_ceil(UNIT) as u32;
     settings.interval = settings.interval.max(largest);
     Driver::new(rank, settings, Some(ROWS as u16), 0).ok()
 }
 
-/// The peers with lanes here, and those at which this rank has one.
+/// Describes the peers with lanes here, and those at which this rank has a lane.
 pub(crate) fn describe(wide: &Driver) -> String {
     let list = |place, lanes: &mut dyn Iterator<Item = Lane>| {
         let open = lanes.filter(|lane| lane.state == State::Open);
@@ -50,7 +51,7 @@ pub(crate) fn describe(wide: &Driver) -> String {
     all.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// What lanes change.
+/// The part of the state that the lanes' driver changes.
 struct Ends<'a> {
     links: &'a mut Links,
     outgoing: &'a mut Vec<Rank>,
@@ -83,7 +84,7 @@ impl Carrier for Ends<'_> {
             return;
         };
         match (kind, action) {
-            // Of one that has left, what it sent by the lane may still come.
+            // If the peer has left, messages that it sent by the lane may still arrive.
             (LaneKind::Owner, Action::Close { .. }) if link.is_up() => {
                 link.receive_size = self.base
             }
@@ -98,7 +99,7 @@ impl Carrier for Ends<'_> {
         }
     }
 
-    /// True once the messages in flight fit a window of the common size.
+    /// Returns true once the messages in flight fit a window of the common size.
     fn has_left(&mut self, _: u16, peer: Rank) -> bool {
         let link = self.links.get(peer);
         link.is_some_and(|link| link.send.fit(self.base))
@@ -106,7 +107,7 @@ impl Carrier for Ends<'_> {
 }
 
 impl Portals {
-    /// The lanes, and what they change.
+    /// Returns the lanes, and the state that they change.
     fn wide(&mut self) -> Option<(&mut Driver, Ends<'_>)> {
         let ends = Ends {
             links: &mut self.links,
@@ -116,7 +117,7 @@ impl Portals {
         Some((self.wide.as_deref_mut()?, ends))
     }
 
-    /// So many units of a peer's messages were reported to it as consumed.
+    /// Records that this many units of a peer's messages were reported to it as consumed.
     #[inline]
     pub(crate) fn reported(&mut self, peer: Rank, units: u16) {
         if self.wide.is_some() {
@@ -138,7 +139,7 @@ impl Portals {
         }
     }
 
-    /// A peer has sent a message about a lane.
+    /// Handles a peer's message about a lane.
     pub(crate) fn lane_message_arrives(
         &mut self,
         peer: Rank,
@@ -158,14 +159,15 @@ impl Portals {
         result.map_err(|_| ProtocolError)
     }
 
-    /// Whether this rank is leaving no lane of this peer any more.
+    /// Returns whether this rank has finished leaving all lanes of this peer.
     pub(crate) fn has_drained(&mut self, peer: Rank) -> bool {
         let is_draining = |lane: Lane| lane.peer == peer && lane.state == State::Draining;
         self.wide()
             .is_none_or(|(wide, mut ends)| wide.advance(&mut ends) || !wide.held().any(is_draining))
     }
 
-    /// A peer has failed or left: nothing of it is waited for, and it gets no lane.
+    /// Handles the loss of a peer, which has failed or left: nothing is awaited from it, and it
+    /// gets no lane.
     pub(crate) fn lanes_lost(&mut self, peer: Rank) {
         if let Some((wide, mut ends)) = self.wide() {
             wide.on_death(peer, &mut ends);

@@ -1,48 +1,48 @@
-//! Flow control: how far a rank may run ahead at a peer.
+//! Flow control: limits how far a rank may run ahead at a peer.
 //!
-//! A rank never refuses what arrives: responses may be behind it, and refusing requests until there
-//! is room could deadlock. Instead each rank has a *window* at each peer, of operations that it has
-//! sent and the peer has not *consumed* yet, and of units of 64 bytes that they may need there
-//! until they are delivered. An operation is consumed when nothing of it is left in the peer's
-//! queues; a short put in a `mailbox`, of which each queue has one, counts as consumed. The peer
-//! reports what it has consumed in *window updates*: with the next tiny fragment when an eighth of
-//! a window is unreported, and in a fragment of its own when half of one is. So a window of at
-//! least two of the largest messages never stalls while the peer consumes.
+//! A rank never refuses an arrival: responses may be behind it, and refusing requests until there
+//! is room could deadlock. Instead each rank has a *window* at each peer. It limits the operations
+//! that the rank has sent and the peer has not yet *consumed*, and the units of 64 bytes that they
+//! may need there until they are delivered. An operation is consumed when the peer's queues hold
+//! nothing of it; a short put in a `mailbox`, of which each queue has one, counts as consumed. The
+//! peer reports consumption in *window updates*: with the next tiny fragment when an eighth of a
+//! window is unreported, and in a separate fragment when half of it is. A window of at least two of
+//! the largest messages therefore never stalls while the peer consumes.
 //!
-//! There are several windows, and the target's index selects the one that an operation uses: a rank
-//! that consumes nothing of one queue (no requests, until its replies have gone) must not hold back
-//! what goes to another (its peers' replies). Otherwise two ranks whose requests fill each other's
-//! windows could not reply.
+//! There are several windows; the target's index selects the one that an operation uses. A rank
+//! that consumes nothing from one queue (no requests, until its replies have gone) must not hold
+//! back traffic to another (its peers' replies). Otherwise two ranks whose requests fill each
+//! other's windows could not reply.
 //!
-//! All windows of a job have one size, and a few peers' may be wider ([`super::wide`]): their
-//! limit differs, not when what was consumed is reported.
+//! All windows of a job have one size, and a few peers' may be wider ([`super::wide`]): their limit
+//! differs, but not the time when consumption is reported.
 
 use super::buffers::UNIT;
 use super::wire::{WindowCount, WindowUpdate};
 
-/// Windows at each peer. Indices whose numbers are equal modulo this share one.
+/// Number of windows at each peer. Indices whose numbers are equal modulo this share one.
 pub(crate) const WINDOWS: usize = 4;
 
-/// Units of the largest window: counters of 16 bits are compared by their difference.
+/// Units of the largest window: 16-bit counters are compared by their difference.
 const MOST_UNITS: usize = 1 << 15;
 
-/// What an operation uses of a window.
+/// The share of a window that an operation uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Cost {
     pub(crate) operations: u16,
     pub(crate) units: u16,
-    /// Which window, less than [`WINDOWS`].
+    /// Number of the window, less than [`WINDOWS`].
     window: u8,
 }
 
 impl Cost {
-    /// Of an operation without bytes that might have to wait at the target.
+    /// Returns the cost of an operation without bytes that might have to wait at the target.
     #[inline]
     pub(crate) fn of_header(index: u8) -> Self {
         Self::of_short(index, 0)
     }
 
-    /// Of a put that is short enough for a managed entry.
+    /// Returns the cost of a put that is short enough for a managed entry.
     #[inline(always)]
     pub(crate) fn of_short(index: u8, length: usize) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Cost {
         }
     }
 
-    /// Of a put. One that is too long for managed entries needs no buffer.
+    /// Returns the cost of a put. A put that is too long for managed entries needs no buffer.
     #[inline]
     pub(crate) fn of_put(index: u8, length: usize, max_managed: usize) -> Self {
         match length <= max_managed {
@@ -62,8 +62,8 @@ impl Cost {
         }
     }
 
-    /// Adds the cost of another operation, if it uses the same window. The sum is within that
-    /// window.
+    /// Adds the cost of another operation, if it uses the same window; returns whether it does. The
+    /// sum is within that window.
     #[inline]
     pub(crate) fn add(&mut self, other: Self) -> bool {
         let same = self.window == other.window;
@@ -87,7 +87,7 @@ impl WindowCount {
         self.units = self.units.wrapping_add(cost.units);
     }
 
-    /// How much was counted since an earlier count.
+    /// Returns how much was counted since an earlier count.
     #[inline(always)]
     fn since(self, earlier: Self) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl WindowCount {
         }
     }
 
-    /// Whether a window of this size with so much in it has room for an operation.
+    /// Returns whether a window of this size with this content has room for an operation.
     #[inline(always)]
     fn has_room(self, cost: Cost, size: WindowSize) -> bool {
         self.operations < size.operations
@@ -121,17 +121,17 @@ impl WindowSize {
         }
     }
 
-    /// Units of the smallest window that never stalls.
+    /// Returns the units of the smallest window that never stalls.
     fn least(max_managed: usize) -> usize {
         2 * max_managed.div_ceil(UNIT) + 2
     }
 
-    /// Whether there was not enough to share out for more than the smallest windows.
+    /// Returns whether the shared bytes sufficed only for the smallest windows.
     pub(crate) fn is_least(self, max_managed: usize) -> bool {
         usize::from(self.units) == Self::least(max_managed)
     }
 
-    /// One that holds so many bytes, and is not smaller than this one.
+    /// Returns a window that holds this many bytes, and is not smaller than this one.
     pub(crate) fn widened(self, bytes: u32) -> Self {
         let units = (bytes as usize / UNIT).min(MOST_UNITS) as u16;
         Self {
@@ -145,7 +145,7 @@ impl WindowSize {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct SendWindow {
     sent: WindowCount,
-    /// What of it the peer has consumed.
+    /// The part of it that the peer has consumed.
     consumed: WindowCount,
 }
 
@@ -165,7 +165,7 @@ impl SendWindows {
         fits
     }
 
-    /// Undoes [`SendWindows::reserve`] of an operation that was not sent after all.
+    /// Undoes [`SendWindows::reserve`] for an operation that was not sent after all.
     #[inline]
     pub(crate) fn release(&mut self, cost: Cost) {
         let sent = &mut self.0[cost.window()].sent;
@@ -173,13 +173,14 @@ impl SendWindows {
         sent.units = sent.units.wrapping_sub(cost.units);
     }
 
-    /// Whether what is under way fits windows of this size.
+    /// Returns whether the operations in flight fit windows of this size.
     pub(crate) fn fit(&self, size: WindowSize) -> bool {
         let mut windows = self.0.iter();
         windows.all(|window| window.sent.since(window.consumed).units <= size.units)
     }
 
-    /// Applies a peer's update; false if it reports more than was sent, or of no window.
+    /// Applies a peer's update; returns false if it reports more than was sent, or an unknown
+    /// window.
     #[inline]
     pub(crate) fn apply(&mut self, update: WindowUpdate) -> bool {
         let Some(window) = self.0.get_mut(usize::from(update.window)) else {
@@ -203,14 +204,14 @@ impl SendWindows {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct ReceiveWindow {
     arrived: WindowCount,
-    /// What of it was consumed.
+    /// The part of it that was consumed.
     consumed: WindowCount,
-    /// What of that was reported to the peer.
+    /// The part of that which was reported to the peer.
     reported: WindowCount,
 }
 
 impl ReceiveWindow {
-    /// Whether one of so many parts of the window is unreported.
+    /// Returns whether at least a fraction `1 / parts` of the window is unreported.
     #[inline]
     fn is_unreported(&self, size: WindowSize, parts: u16) -> bool {
         let unreported = self.consumed.since(self.reported);
@@ -218,8 +219,8 @@ impl ReceiveWindow {
     }
 }
 
-/// An update is added to a fragment that goes to the peer anyhow when an eighth of a window is
-/// unreported, and sent in a fragment of its own when half of it is.
+/// An update is added to a fragment that goes to the peer anyway when an eighth of a window is
+/// unreported, and sent in a separate fragment when half of it is.
 const PIGGYBACK: u16 = 8;
 const EXPLICIT: u16 = 2;
 
@@ -227,14 +228,14 @@ const EXPLICIT: u16 = 2;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ReceiveWindows {
     windows: [ReceiveWindow; WINDOWS],
-    /// A bit for each window of which enough is unreported for an update.
+    /// A bit for each window with enough unreported for an update.
     unreported: u8,
     /// The window of the last update.
     last: u8,
 }
 
 impl ReceiveWindows {
-    /// Counts an operation; false if the peer has overrun its window.
+    /// Counts an operation; returns false if the peer has overrun its window.
     #[inline]
     pub(crate) fn arrive(&mut self, cost: Cost, size: WindowSize) -> bool {
         let window = &mut self.windows[cost.window()];
@@ -243,22 +244,22 @@ impl ReceiveWindows {
         held.operations <= size.operations && held.units <= size.units
     }
 
-    /// Whether an operation would be within its window.
+    /// Returns whether an operation would be within its window.
     #[inline(always)]
     pub(crate) fn has_room(&self, cost: Cost, size: WindowSize) -> bool {
         let window = &self.windows[cost.window()];
         window.arrived.since(window.reported).has_room(cost, size)
     }
 
-    /// Counts an operation that [has room](Self::has_room) and is consumed at once. Whether half of
-    /// its window is unreported.
+    /// Counts an operation that [has room](Self::has_room) and is consumed at once. Returns whether
+    /// half of its window is unreported.
     #[inline(always)]
     pub(crate) fn arrive_consumed(&mut self, cost: Cost, size: WindowSize) -> bool {
         self.windows[cost.window()].arrived.add(cost);
         self.consume(cost, size)
     }
 
-    /// Counts what was consumed. Whether half of its window is unreported.
+    /// Counts consumption. Returns whether half of the window is unreported.
     #[inline(always)]
     pub(crate) fn consume(&mut self, cost: Cost, size: WindowSize) -> bool {
         let window = &mut self.windows[cost.window()];
@@ -270,21 +271,21 @@ impl ReceiveWindows {
         window.is_unreported(size, EXPLICIT)
     }
 
-    /// Whether there is something to report.
+    /// Returns whether there is something to report.
     #[inline(always)]
     pub(crate) fn has_update(&self) -> bool {
         self.unreported != 0
     }
 
-    /// The next update: of the next window that has one, or the last one again. Call
-    /// [`update_sent`](Self::update_sent) once it is on its way.
+    /// Returns the next update: that of the next window that has one, or the last one again. Call
+    /// [`update_sent`](Self::update_sent) once it is sent.
     #[inline]
     pub(crate) fn update(&self) -> WindowUpdate {
         if !self.has_update() {
             return self.last_update();
         }
         let next = usize::from(self.last) + 1;
-        // The bits twice, so that the search wraps around.
+        // The bits are doubled, so that the search wraps around.
         let twice = u32::from(self.unreported) << WINDOWS | u32::from(self.unreported);
         let window = (next + (twice >> next).trailing_zeros() as usize) % WINDOWS;
         WindowUpdate {
@@ -294,7 +295,7 @@ impl ReceiveWindows {
         }
     }
 
-    /// The last update, to be repeated where there is no new one.
+    /// Returns the last update, to be repeated when there is no new one.
     #[inline]
     pub(crate) fn last_update(&self) -> WindowUpdate {
         WindowUpdate {
@@ -303,7 +304,7 @@ impl ReceiveWindows {
         }
     }
 
-    /// An update is on its way to the peer. Returns the units that it reports.
+    /// Records that an update is sent to the peer. Returns the units that it reports.
     #[inline]
     pub(crate) fn update_sent(&mut self, update: WindowUpdate) -> u16 {
         self.last = update.window;
@@ -317,15 +318,14 @@ impl ReceiveWindows {
         new.units
     }
 
-    /// Whether half of some window is unreported.
+    /// Returns whether half of any window is unreported.
     #[inline]
     pub(crate) fn is_due(&self, size: WindowSize) -> bool {
         let mut windows = self.windows.iter();
         windows.any(|window| window.is_unreported(size, EXPLICIT))
     }
 
-    /// What has to be kept of an idle peer; `None` while something that has arrived is not
-    /// consumed.
+    /// Returns the state to keep for an idle peer; `None` while an arrival is not consumed.
     pub(crate) fn idle(&self) -> Option<IdleWindows> {
         let mut windows = self.windows.iter();
         let all_consumed = windows.all(|window| window.arrived == window.consumed);
@@ -333,12 +333,13 @@ impl ReceiveWindows {
         all_consumed.then(|| IdleWindows(self.windows.map(counts)))
     }
 
-    /// The window of the last update.
+    /// Returns the window of the last update.
     pub(crate) fn last_updated(&self) -> u8 {
         self.last
     }
 
-    /// The inverse of [`idle`](Self::idle) and [`last_updated`](Self::last_updated).
+    /// Restores the state. The inverse of [`idle`](Self::idle) and
+    /// [`last_updated`](Self::last_updated).
     pub(crate) fn resume(idle: &IdleWindows, last: u8, size: WindowSize) -> Self {
         let windows = idle.0.map(|[consumed, reported]| ReceiveWindow {
             arrived: consumed,
@@ -359,7 +360,7 @@ impl ReceiveWindows {
     }
 }
 
-/// [`ReceiveWindows`] of an idle peer: what was consumed, and what of it was reported.
+/// [`ReceiveWindows`] of an idle peer: consumption, and the reported part of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IdleWindows([[WindowCount; 2]; WINDOWS]);
 
@@ -376,7 +377,7 @@ mod tests {
     }
 
     proptest! {
-        /// One rank sends, the other consumes, and sends updates when they are due or now and then:
+        /// One rank sends, the other consumes, and sends updates when they are due or occasionally:
         /// whatever the sizes, no window of the sender stays full once all of it was consumed,
         /// whatever others hold; the target's count is never overrun, and the counters may wrap.
         #[test]
@@ -391,7 +392,7 @@ mod tests {
             let size = WindowSize::new(operations, bytes, max_managed, peers);
             let (mut sent, mut arrived) = (SendWindows::default(), ReceiveWindows::default());
             let mut waiting: [Vec<Cost>; WINDOWS] = Default::default();
-            // Near the wrap.
+            // Near the wrap-around.
             for window in 0..WINDOWS {
                 let (out, inn) = (&mut sent.0[window], &mut arrived.windows[window]);
                 for count in [&mut out.sent, &mut out.consumed, &mut inn.arrived, &mut inn.consumed,
@@ -402,7 +403,7 @@ mod tests {
             for (index, length, action) in steps {
                 let cost = Cost::of_put(index, length, max_managed);
                 if !sent.reserve(cost, size) {
-                    // All that waits in this window is consumed, nothing of the others; due updates
+                    // Everything in this window is consumed, and nothing in the others; due updates
                     // are sent.
                     for cost in waiting[cost.window()].drain(..) {
                         if arrived.consume(cost, size) {
@@ -453,7 +454,7 @@ mod tests {
             consumed: WindowCount::default(),
         };
         assert!(!sent.apply(nowhere));
-        // Another index' window has room all the while.
+        // The window of another index always has room.
         assert!(sent.reserve(Cost::of_header(1), size));
     }
 

@@ -17,10 +17,10 @@
 //! LANE           a message of the crate `lanes`, 8 or 12
 //! ```
 //!
-//! `update` is a window update ([`super::window`]), of the window whose number is in the upper half
-//! of the flags. Only tiny fragments carry one, since these arrive in order. An *operation* is the
-//! initiator's id, opaque to the target, which returns it. An *entry* ([`super::direct`]) is the
-//! target's id of a match entry, index included.
+//! `update` is a window update ([`super::window`]) of the window whose number is in the upper half
+//! of the flags. Only tiny fragments carry one, because these arrive in order. An *operation* is
+//! the initiator's id, opaque to the target, which returns it. An *entry* ([`super::direct`]) is
+//! the target's id of a match entry, including its index.
 
 use conduit_core::ni::{AtomicOp, AtomicType, MeId, MeOptions, Outcome, PtIndex, PutEvent, Rank};
 
@@ -45,10 +45,10 @@ const LANE: u8 = 12;
 const WITH_UPDATE: u8 = 1;
 /// Position of the window's number in the flags.
 const WINDOW_SHIFT: u32 = 4;
-/// The initiator of a put wants a response.
+/// The initiator of a put requests a response.
 const WANTED: u8 = 2;
 
-/// Bytes of a put's header; `full` with an offset or an operation.
+/// Returns the bytes of a put's header; `full` if it has an offset or an operation.
 pub(crate) const fn put_header(full: bool) -> usize {
     if full { 36 } else { 24 }
 }
@@ -66,35 +66,35 @@ pub(crate) enum Header {
         length: u32,
         value: u64,
     },
-    /// The outcome of a get, whose data follow.
+    /// The outcome of a get, followed by its data.
     Reply {
         operation: u32,
         outcome: Outcome,
     },
     /// Only the window update that any header may carry.
     WindowUpdate,
-    /// The sender is about to end: its silence is no failure, unless it owes a response.
+    /// The sender is about to end: its silence is not a failure, unless it owes a response.
     Leave(Left),
-    /// An entry that the receiver may reach directly.
+    /// An entry that the receiver may access directly.
     Advertise(Advertisement),
-    /// It may do so no longer.
+    /// The receiver must stop accessing this entry directly.
     Withdraw(MeId),
-    /// It does so no longer.
+    /// The sender has stopped accessing this entry directly.
     Withdrawn(MeId),
-    /// About a wide window.
+    /// A message about a wide window.
     Lane(::lanes::Message),
 }
 
-/// How a rank leaves.
+/// The way in which a rank leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// With all others: nobody awaits a response from it any more.
+    /// With all others: no response from it is awaited any more.
     Finished,
-    /// Alone: others may still await one.
+    /// Alone: others may still await a response.
     Unfinished,
 }
 
-/// An entry that a peer may reach directly.
+/// An entry that a peer may access directly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Advertisement {
     pub(crate) entry: MeId,
@@ -102,9 +102,9 @@ pub(crate) struct Advertisement {
     pub(crate) options: MeOptions,
     pub(crate) match_bits: u64,
     pub(crate) ignore_bits: u64,
-    /// Where its first byte is.
+    /// The address of its first byte.
     pub(crate) remote: Remote,
-    /// In bytes.
+    /// Its length in bytes.
     pub(crate) length: u64,
 }
 
@@ -114,13 +114,13 @@ pub(crate) struct Put {
     pub(crate) match_bits: u64,
     pub(crate) hdr_data: u64,
     pub(crate) offset: u64,
-    /// The initiator's id, if it wants a response.
+    /// The initiator's id, if it requests a response.
     pub(crate) operation: Option<u32>,
 }
 
 impl Put {
-    /// The event, without data, of an entry with this tag that took `length` of the `requested`
-    /// bytes at this offset.
+    /// Returns the event, without data, of an entry with this tag that took `length` of the
+    /// `requested` bytes at this offset.
     #[inline(always)]
     pub(crate) fn event(
         &self,
@@ -164,14 +164,14 @@ pub(crate) struct Atomic {
     pub(crate) operation: u32,
 }
 
-/// Operations and units of 64 bytes that were counted in a [window](super::window); both wrap.
+/// Operations and units of 64 bytes counted in a [window](super::window); both wrap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct WindowCount {
     pub(crate) operations: u16,
     pub(crate) units: u16,
 }
 
-/// What the sender has consumed in one of the receiver's windows, since start.
+/// The sender's consumption in one of the receiver's windows, since start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WindowUpdate {
     pub(crate) window: u8,
@@ -204,14 +204,14 @@ impl Bytes {
         new
     }
 
-    /// A header whose only field is an entry.
+    /// Creates a header whose only field is an entry.
     fn of_entry(kind: u8, entry: MeId, update: Option<WindowUpdate>) -> Self {
         let mut new = Self::new(kind, 0, 0, 0, update);
         new.push(entry.0.to_le_bytes());
         new
     }
 
-    /// Appends a field. All fields of a header together are less than [`MAX_HEADER`].
+    /// Appends a field. All fields of a header together are shorter than [`MAX_HEADER`].
     #[inline]
     fn push<const N: usize>(&mut self, piece: [u8; N]) {
         if let Some(place) = self.bytes.get_mut(self.length..self.length + N) {
@@ -234,7 +234,7 @@ impl Bytes {
     }
 }
 
-/// Reads one field after the other.
+/// Reads fields one after the other.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -261,7 +261,7 @@ impl Reader<'_> {
 /// Bytes of a short put's header.
 pub(crate) const SHORT_HEADER: usize = put_header(false);
 
-/// [`Header::encode`] for a put without offset and response, the usual fragment.
+/// Does the same as [`Header::encode`] for a put without offset and response, the usual fragment.
 #[inline(always)]
 pub(crate) fn encode_short(
     index: u8,
@@ -285,7 +285,7 @@ pub(crate) fn encode_short(
 }
 
 impl Header {
-    /// Encodes a header; `update` in tiny fragments only.
+    /// Encodes a header; `update` only in tiny fragments.
     #[inline]
     pub(crate) fn encode(&self, update: Option<WindowUpdate>) -> Bytes {
         match *self {
@@ -363,8 +363,8 @@ impl Header {
         }
     }
 
-    /// [`Header::decode`] for a short put with a window update, the usual fragment; `None` for all
-    /// else.
+    /// Does the same as [`Header::decode`] for a short put with a window update, the usual
+    /// fragment; returns `None` for all others.
     #[inline(always)]
     pub(crate) fn decode_short(bytes: &[u8]) -> Option<(Put, WindowUpdate)> {
         let (word, bytes) = bytes.split_first_chunk()?;
@@ -392,7 +392,7 @@ impl Header {
         Some((put, update))
     }
 
-    /// Decodes a header; `None` if it is malformed.
+    /// Decodes a header; returns `None` if it is malformed.
     #[inline]
     pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, Option<WindowUpdate>)> {
         let mut reader = Reader(bytes);
@@ -504,7 +504,7 @@ mod tests {
         );
         prop_oneof![
             put.prop_map(|(index, match_bits, hdr_data, offset, operation)| {
-                // Half of them short.
+                // Half of them are short.
                 let offset = if offset % 2 == 0 { 0 } else { offset };
                 Header::Put(Put {
                     index,

@@ -365,7 +365,7 @@ fn memory_that_cannot_be_exposed_is_refused_as_a_region() {
     let error = ends[0].region_create(2 * BYTES).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "region_create on rank 0: letting peers reach 131072 bytes: 0 of 65536 bytes are exposed"
+        "region_create on rank 0: exposing 131072 bytes to peers: 0 of 65536 bytes are exposed"
     );
     let region = ends[0].region_create(BYTES).unwrap();
     assert_eq!(region.id.0, 0);
