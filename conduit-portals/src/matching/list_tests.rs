@@ -1,4 +1,4 @@
-//! The list against a vector that is searched from the start, and the rules one by one.
+//! Compares the list with a vector that is searched from the start, and tests the rules one by one.
 
 use proptest::prelude::*;
 
@@ -61,7 +61,7 @@ fn of_two_lists_with_a_claim_one_takes_a_message() {
         list.append_claimed(once, Some(claim.clone())).unwrap();
         list.append(entry(Memory::Nothing)).unwrap();
     }
-    // A message outside of the entry takes no claim.
+    // A message outside of the entry does not take the claim.
     let outside = one.accept(&incoming(MessageKind::Put, 101, 0)).unwrap();
     assert_eq!(outside.outcome, Outcome::OutOfRange);
     assert!(!claim.is_taken());
@@ -146,7 +146,7 @@ fn the_list_has_an_end() {
     assert!(list.contains(again));
 }
 
-/// A reference that follows the contract without regard to speed.
+/// A reference implementation that follows the contract without regard to speed.
 #[derive(Debug, Default)]
 struct Model(Vec<(u64, Entry, usize)>);
 
@@ -298,7 +298,8 @@ proptest! {
                 Step::Append(mut entry) => {
                     entry.tag = i as u64;
                     ids.push((i as u64, list.append(entry).unwrap()));
-                    // The overflow list is the tail; an entry of neither kind overtakes its own.
+                    // The overflow list is the tail; a new entry of either kind goes behind those
+                    // of its kind.
                     let overflow = |e: &Entry| e.options.contains(MeOptions::OVERFLOW);
                     let behind = model.0.iter().position(|e| overflow(&e.1));
                     let at = behind.filter(|_| !overflow(&entry));
@@ -312,7 +313,7 @@ proptest! {
                 }
                 Step::Unlink(_) => {}
                 Step::Accept(incoming, single) => {
-                    // Where a fast path applies, it has to do what the general way would.
+                    // Where a fast path applies, it must have the same result as the general path.
                     let (source, bits) = (incoming.source, incoming.match_bits);
                     let fast = match incoming.kind {
                         MessageKind::Put if single => list.accept_fast(source, bits, incoming.length),

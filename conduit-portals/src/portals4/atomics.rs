@@ -1,9 +1,10 @@
-//! Atomics, which the target's processor does, or the library.
+//! Atomics, performed by the target's processor or by the library.
 //!
-//! The library's own are not atomic with a processor's, and handlers and ranks that share memory use
-//! that. So an atomic is a message to an index of the network's own, and its answer another; they
-//! are matched here, to a list of those entries that take atomics. Only where a job says that it
-//! wants the library's instead, they are operations as puts and gets are.
+//! The library's own atomics are not atomic with respect to a processor's, which handlers and ranks
+//! that share memory use. Therefore an atomic is a message to one of the network's internal
+//! indices, and its answer another; requests are matched here, against a list of the entries that
+//! take atomics. Only if a job requests the library's atomics, they are operations like puts and
+//! gets.
 
 use std::collections::VecDeque;
 
@@ -24,14 +25,14 @@ use crate::matching::{
     outcome_of,
 };
 
-/// The most atomics of a rank under way.
+/// The maximum number of a rank's atomics in flight.
 const MOST: usize = 256;
-/// Blocks for requests, and bytes of each.
+/// Number of blocks for requests, and bytes of each.
 const BLOCKS: [usize; 2] = [4, 64 << 10];
 /// Bytes of a request: match bits, offset, operand, comparand.
 const REQUEST: usize = 32;
 
-/// An atomic under way.
+/// An atomic in flight.
 #[derive(Debug)]
 struct Pending {
     target: Rank,
@@ -41,7 +42,7 @@ struct Pending {
     ty: AtomicType,
 }
 
-/// An answer that found no ticket.
+/// An answer that waits for a ticket.
 #[derive(Debug, Clone, Copy)]
 struct Answer {
     target: Rank,
@@ -52,7 +53,7 @@ struct Answer {
 #[derive(Debug)]
 pub(super) struct Atomics {
     pending: Slab<Pending>,
-    /// By index: entries that take atomics; their tags are their places.
+    /// By index: the entries that take atomics; an entry's tag is its place.
     lists: [MatchList; INDICES as usize],
     owed: VecDeque<Answer>,
 }
@@ -67,7 +68,7 @@ impl Atomics {
     }
 }
 
-/// A block for requests.
+/// Returns the entry of a block for requests.
 fn requests() -> MatchEntry {
     MatchEntry {
         memory: MeMemory::Managed {
@@ -109,7 +110,7 @@ impl NetworkState {
         }
     }
 
-    /// Does a request. `None`: it makes no sense.
+    /// Performs a request. Returns `None` if it is malformed.
     fn serve(&mut self, interface: &Interface, put: &PutEvent<'_>) -> Option<Answer> {
         let (op, ty) = atomic_of((put.match_bits >> 32) as u32)?;
         let word = |at: usize| Some(u64::from_le_bytes(*put.data.get(at * 8..)?.first_chunk()?));
@@ -132,7 +133,7 @@ impl NetworkState {
                     true => {
                         let integer = std::ptr::with_exposed_provenance_mut(address);
                         // SAFETY: aligned, and within a region, whose integers are accessed by
-                        // atomic instructions as the contract of atomics demands.
+                        // atomic instructions as the contract of atomics requires.
                         value = unsafe { apply_atomic(integer, op, ty, operand, comparand) };
                     }
                 }
@@ -164,7 +165,7 @@ impl NetworkState {
         })
     }
 
-    /// Ends an atomic. `None`: it is none that is under way.
+    /// Ends an atomic. Returns `None` if no such atomic is in flight.
     fn answered(&mut self, put: &PutEvent<'_>) -> Option<()> {
         let key = put.match_bits as u32 as usize;
         let outcome = outcome_of(u8::try_from(put.match_bits >> 32).ok()?)?;
@@ -197,7 +198,7 @@ impl NetworkState {
     }
 }
 
-/// How the library does an atomic: the operation, its type, operand and comparand.
+/// Returns the form of an atomic for the library: the operation, its type, operand and comparand.
 fn native(atomic: &Atomic) -> (NativeAtomic, [u8; 8]) {
     let Atomic {
         op,
@@ -212,7 +213,7 @@ fn native(atomic: &Atomic) -> (NativeAtomic, [u8; 8]) {
         AtomicType::F64 if op.is_arithmetic() => PTL_DOUBLE,
         AtomicType::I32 => PTL_INT32_T,
         AtomicType::I64 => PTL_INT64_T,
-        // What does not compute works on a float's bits.
+        // An operation that does not compute works on a float's bits.
         AtomicType::U32 | AtomicType::F32 => PTL_UINT32_T,
         AtomicType::U64 | AtomicType::F64 => PTL_UINT64_T,
     };
@@ -238,7 +239,7 @@ fn native(atomic: &Atomic) -> (NativeAtomic, [u8; 8]) {
     (native, in_memory(ty, operand))
 }
 
-/// A number as it lies in memory: the first bytes, as many as the type has.
+/// Returns a number's representation in memory, in as many first bytes as the type has.
 fn in_memory(ty: AtomicType, value: u64) -> [u8; 8] {
     let mut bytes = [0; 8];
     match ty.size() {
@@ -249,7 +250,7 @@ fn in_memory(ty: AtomicType, value: u64) -> [u8; 8] {
 }
 
 impl<M: Mode> Portals4<M> {
-    /// As [`conduit_core::ni::Ni::atomic`], of what has been checked, by the library.
+    /// Implements [`conduit_core::ni::Ni::atomic`] by the library, after the checks.
     pub(super) fn native_atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
         let mut state = self.state.lock();
         let Some(queue) = &state.queues[usize::from(atomic.eq.0)] else {
@@ -294,7 +295,7 @@ impl<M: Mode> Portals4<M> {
         Ok(())
     }
 
-    /// As [`conduit_core::ni::Ni::atomic`], of what has been checked.
+    /// Implements [`conduit_core::ni::Ni::atomic`] after the checks.
     pub(super) fn request_atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
         let mut state = self.state.lock();
         if state.atomics.pending.len() == MOST {
@@ -332,7 +333,7 @@ impl<M: Mode> Portals4<M> {
         answer
     }
 
-    /// Does what peers ask for, and ends what they have answered.
+    /// Performs the requests of peers, and ends the atomics that they have answered.
     pub(super) fn serve_atomics(&self) {
         self.send_owed();
         self.poll_queue(ATOMICS.into(), 64, &mut Serve(self));
@@ -362,7 +363,7 @@ impl<M: Mode> Portals4<M> {
     }
 }
 
-/// Takes requests and answers.
+/// Handles requests and answers.
 struct Serve<'a, M: Mode>(&'a Portals4<M>);
 
 impl<M: Mode> Sink for Serve<'_, M> {
@@ -392,8 +393,8 @@ impl<M: Mode> Sink for Serve<'_, M> {
         }
     }
 
-    /// Not while an answer waits for a ticket, or events for the user: then requests wait in their
-    /// queue, and in the end at their initiators.
+    /// Returns false while an answer waits for a ticket, or too many events for the user: then
+    /// requests wait in their queue, and ultimately at their initiators.
     fn is_ready(&self) -> bool {
         let state = self.0.state.lock();
         let mut queues = state.queues.iter().flatten();

@@ -1,9 +1,9 @@
 //! Match entries, and the memory of those that are locally managed.
 //!
-//! The library says when a managed entry has unlinked itself, but messages may still be on their
-//! way into its memory then, or their events into the queue, in any order. So the bytes of each
-//! event are noted: the memory is free when they make up one piece from its first byte on, of which
-//! less than the least free space is left, and all of them have been delivered.
+//! The library reports when a managed entry has unlinked itself, but then messages may still be
+//! arriving in its memory, or their events in the queue, in any order. The bytes of each event are
+//! therefore recorded: the memory is free when they form one piece from the first byte on that
+//! leaves less than the minimum free space, and all of them have been delivered.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,8 @@ use super::interface::{Interface, Target};
 use super::queues::INDICES;
 use crate::matching::EntryId;
 
-/// Places for each entry that can be linked: an event that comes late may name a place whose entry
-/// is gone, so places are used again as late as possible.
+/// Places per linkable entry: a late event may name a place whose entry is gone, so places are
+/// reused as late as possible.
 const PLACES: u32 = 4;
 
 /// Memory aligned to 16.
@@ -28,14 +28,14 @@ struct Block {
     bytes: usize,
     min_free: usize,
     messages: u32,
-    /// Bytes from the first on whose messages have been delivered.
+    /// Bytes from the first one on whose messages have been delivered.
     delivered: usize,
-    /// Pieces behind that, in no order.
+    /// Pieces after these, in no particular order.
     beyond: Vec<(usize, usize)>,
 }
 
 impl Block {
-    /// Notes that a message has been delivered.
+    /// Records that a message has been delivered.
     fn note(&mut self, start: usize, end: usize) {
         self.messages += 1;
         if start < end {
@@ -50,7 +50,8 @@ impl Block {
         }
     }
 
-    /// Whether everything has been delivered that an entry had taken when it unlinked itself.
+    /// Returns whether everything has been delivered that the entry had taken when it unlinked
+    /// itself.
     fn is_drained(&self, once: bool) -> bool {
         match once {
             true => self.messages > 0,
@@ -66,7 +67,7 @@ impl Block {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EntryLink {
     Linked,
-    /// It has unlinked itself; its memory is in use.
+    /// It has unlinked itself; its memory is still in use.
     Draining,
     Gone,
 }
@@ -85,18 +86,18 @@ pub(super) struct Entry {
     block: Option<Block>,
 }
 
-/// All entries of a rank. An entry is known to the library by its place plus 1.
+/// All entries of a rank. The library identifies an entry by its place plus 1.
 #[derive(Debug)]
 pub(super) struct Entries {
     places: Vec<Entry>,
     free: VecDeque<u32>,
     linked: u32,
     limit: u32,
-    /// Blocks that entries have left.
+    /// Blocks no longer used by entries.
     spare: Vec<Memory>,
 }
 
-/// What the library knows the entry behind all others by.
+/// The user pointer of the entry behind all others in the library.
 pub(super) const NOBODY: usize = 0;
 
 fn unknown(me: MeId) -> NiError {
@@ -121,7 +122,7 @@ impl Entries {
     /// Links an entry. `region` is the first byte of its memory, if that is in a region.
     ///
     /// # Errors
-    /// Too many are linked, or the library has refused it.
+    /// Too many entries are linked, or the library has refused it.
     pub(super) fn append(
         &mut self,
         interface: &Interface,
@@ -129,7 +130,7 @@ impl Entries {
         entry: &MatchEntry,
         region: Option<*mut u8>,
     ) -> Result<(MeId, u32), NiError> {
-        // The network's own don't count.
+        // The network's internal entries don't count.
         let counts = index < INDICES;
         if counts && self.linked == self.limit {
             return Err(NiError::Exhausted {
@@ -156,7 +157,7 @@ impl Entries {
                 Some(next)
             }
         };
-        let exhausted = || interface.error("me_append", "entries are all draining".to_owned());
+        let exhausted = || interface.error("me_append", "all entries are draining".to_owned());
         let place = place.ok_or_else(exhausted)?;
         let block = match entry.memory {
             MeMemory::Managed { bytes, min_free } => Some(Block {
@@ -185,7 +186,7 @@ impl Entries {
         let by_library = entry.options.intersects(MeOptions::PUT | MeOptions::GET);
         let handle = match by_library {
             // SAFETY: a region lives as long as the network, a block until the entry has drained,
-            // or its place is used again after it was unlinked.
+            // or its place is reused after it was unlinked.
             true => unsafe { interface.me_append(index, entry, target, tells, place as usize + 1) },
             false => Ok(PTL_INVALID_HANDLE),
         };
@@ -216,7 +217,7 @@ impl Entries {
         }
     }
 
-    /// The entry that an event of the library names.
+    /// Returns the entry that an event of the library names.
     #[inline]
     pub(super) fn named(&mut self, user: usize) -> Option<(u32, &mut Entry)> {
         let place = user.checked_sub(1)?;
@@ -227,10 +228,10 @@ impl Entries {
         self.places.get_mut(place as usize)
     }
 
-    /// Unlinks an entry. Gives its place, if it is gone.
+    /// Unlinks an entry. Returns its place, if it is gone.
     ///
     /// # Errors
-    /// There is no such entry.
+    /// The entry does not exist.
     pub(super) fn unlink(
         &mut self,
         interface: &Interface,
@@ -246,26 +247,27 @@ impl Entries {
         {
             return Ok(Err(Unlink::InUse));
         }
-        // Its memory stays for messages whose events have not been delivered yet.
+        // Its memory is kept for messages whose events have not been delivered yet.
         entry.link = EntryLink::Gone;
         self.linked -= u32::from(entry.index < INDICES);
         self.free.push_back(place);
         Ok(Ok(place))
     }
 
-    /// An entry was used once, by what the library doesn't know. Gives the event that is due.
+    /// Handles an entry's single use that the library doesn't know of. Returns the event that is
+    /// due.
     pub(super) fn used_up(&mut self, interface: &Interface, place: u32) -> Option<Event<'static>> {
         let entry = self.places.get_mut(place as usize)?;
         entry.in_list = None;
         if entry.handle != PTL_INVALID_HANDLE {
-            // If a message uses it now, the library tells that it has unlinked itself.
+            // If a message uses it now, the library reports that it has unlinked itself.
             let gone = matches!(interface.me_unlink(entry.handle), Ok(Unlink::Done));
             gone.then_some(())?;
         }
         self.unlinked(place)[0]
     }
 
-    /// An entry has unlinked itself. Gives the events that are due.
+    /// Handles an entry's unlinking itself. Returns the events that are due.
     pub(super) fn unlinked(&mut self, place: u32) -> [Option<Event<'static>>; 2] {
         let Some(entry) = self.places.get_mut(place as usize) else {
             return [None; 2];
@@ -280,7 +282,7 @@ impl Entries {
         [unlinked, self.drain(place)]
     }
 
-    /// A put to an entry has been delivered. Gives the event that is due.
+    /// Records that a put to an entry has been delivered. Returns the event that is due.
     pub(super) fn delivered(
         &mut self,
         place: u32,
@@ -320,12 +322,13 @@ impl Entry {
         self.block.is_some()
     }
 
-    /// The address of a managed entry's first byte.
+    /// Returns the address of a managed entry's first byte.
     pub(super) fn first(&self) -> usize {
         (self.block.as_ref()).map_or(0, |block| block.memory.as_ptr().addr())
     }
 
-    /// The place of `length` bytes at this address in the entry's own memory.
+    /// Returns the offset of `length` bytes at this address in the entry's own memory, and a
+    /// pointer to them.
     #[inline]
     pub(super) fn offset(&self, address: usize, length: usize) -> Option<(usize, *const u8)> {
         let block = self.block.as_ref()?;
@@ -353,7 +356,8 @@ mod tests {
 
     #[test]
     fn a_block_is_drained_after_its_last_message_in_any_order() {
-        // Four messages; after the third there is room for the least message, after the fourth not.
+        // Four messages; after the third there is still room for the smallest message, after the
+        // fourth there is not.
         let pieces = [(0, 100), (100, 108), (108, 600), (600, 1000)];
         for first in 0..4 {
             for step in [1, 3] {

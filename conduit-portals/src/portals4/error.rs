@@ -3,25 +3,25 @@
 use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::{NiError, Rank};
 
-/// Why the network could not be started.
+/// The reason why the network could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Portals4Error {
     /// The exchange at job start failed.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
-    /// There is no libportals, or none that can be used.
+    /// No usable libportals was found.
     #[error("portals4 start on rank {rank}: {reason} (setting CONDUIT_PORTALS4_LIBRARY)")]
     Library {
         /// This rank.
         rank: Rank,
-        /// What was looked for, and why that will not do.
+        /// The library, and the reason why it can't be used.
         reason: String,
     },
     /// The library has refused a call.
     #[error("portals4 start: {0}")]
     Refused(#[from] NiError),
-    /// What a peer says of itself can't be read.
-    #[error("portals4 start: rank {rank} can't read what rank {peer} says of itself")]
+    /// A peer's bootstrap information can't be read.
+    #[error("portals4 start: rank {rank} can't read the bootstrap information of rank {peer}")]
     Peer {
         /// This rank.
         rank: Rank,

@@ -7,43 +7,43 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use conduit_core::ni::{MatchEntry, MeOptions, NiError, Rank, Submit, Unlink};
 use portals4_sys::*;
 
-/// Where an entry's messages go.
+/// The destination of an entry's messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Target {
-    /// This memory, filled in order of arrival.
+    /// Memory that is filled in order of arrival.
     Managed {
         base: *mut u8,
         len: usize,
         min_free: usize,
     },
-    /// This memory, at the initiator's offset.
+    /// Memory accessed at the initiator's offset.
     Region { base: *mut u8, len: usize },
-    /// Nowhere.
+    /// No memory.
     Nothing,
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntryKind {
     Put,
     Get,
-    /// An atomic that the library does. The operand is the memory at this rank, and behind it, at
-    /// [`FETCHED`], is room for the old value.
+    /// An atomic that the library performs. The operand is the memory at this rank; after it, at
+    /// [`FETCHED`], there is room for the old value.
     Atomic(NativeAtomic),
 }
 
-/// An atomic as the library wants it.
+/// An atomic in the library's form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NativeAtomic {
     pub(super) op: ptl_op_t,
     pub(super) ty: ptl_datatype_t,
-    /// Of [`PTL_CSWAP`], in the first bytes of as many as the type has.
+    /// Comparand of [`PTL_CSWAP`], in the first bytes, as many as the type has.
     pub(super) comparand: [u8; 8],
     pub(super) fetch: bool,
 }
 
 impl EntryKind {
-    /// Whether something comes back. A swap always does so.
+    /// Returns whether data come back. A swap always fetches.
     fn replies(self) -> bool {
         match self {
             Self::Put => false,
@@ -52,7 +52,7 @@ impl EntryKind {
         }
     }
 
-    /// The library's call.
+    /// Returns the name of the library's call.
     fn call(self) -> &'static str {
         match self {
             Self::Put => "PtlPut",
@@ -64,10 +64,10 @@ impl EntryKind {
     }
 }
 
-/// Bytes between an atomic's operand and the old value that it brings.
+/// Offset of the fetched old value from an atomic's operand, in bytes.
 pub(super) const FETCHED: usize = 8;
 
-/// An operation, as the library wants it.
+/// An operation in the library's form.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Transfer {
     pub(super) kind: EntryKind,
@@ -81,11 +81,11 @@ pub(super) struct Transfer {
     pub(super) match_bits: u64,
     pub(super) remote_offset: u64,
     pub(super) hdr_data: u64,
-    /// Comes back in the event.
+    /// Passed back in the event.
     pub(super) user: usize,
 }
 
-/// An open interface of a library. The library lets any number of threads call it at once.
+/// An open interface of a library. Any number of threads may call the library at once.
 #[derive(Debug)]
 pub(super) struct Interface {
     library: Library,
@@ -93,14 +93,14 @@ pub(super) struct Interface {
     pub(super) limits: ptl_ni_limits_t,
     rank: Rank,
     closed: AtomicBool,
-    /// Threads that wait for an event.
+    /// Number of threads that wait for an event.
     waiting: AtomicU32,
-    /// An event queue has overflowed: events are lost.
+    /// Whether an event queue has overflowed, so that events are lost.
     overrun: AtomicBool,
 }
 
 impl Interface {
-    /// Opens an interface with matching and logical addresses. `rank` is for errors.
+    /// Opens an interface with matching and logical addresses. `rank` is for error texts.
     pub(super) fn open(
         library: Library,
         rank: Rank,
@@ -134,17 +134,17 @@ impl Interface {
         Ok(this)
     }
 
-    /// This process's place.
+    /// Returns this process's physical id.
     pub(super) fn place(&self) -> Result<ptl_process_phys_t, NiError> {
         let mut id = ptl_process_t::from_rank(0);
         // SAFETY: a pointer to a variable.
         let found = unsafe { self.library.PtlGetPhysId(self.ni, &mut id) };
         self.check("PtlGetPhysId", found)?;
-        // SAFETY: all bytes of it have a value, and the call gives a place.
+        // SAFETY: all bytes of it have a value, and the call returns a physical id.
         Ok(unsafe { id.phys })
     }
 
-    /// Says where each rank is. May wait for the other ranks of this host.
+    /// Sets the physical id of each rank. May wait for the other ranks of this host.
     pub(super) fn set_map(&self, places: &[ptl_process_phys_t]) -> Result<(), NiError> {
         let map: Vec<_> = places
             .iter()
@@ -158,7 +158,7 @@ impl Interface {
         self.check("PtlSetMap", set)
     }
 
-    /// Whether the library's constants are those that it is taken to have.
+    /// Checks that the library's constants are those of its assumed version.
     pub(super) fn self_test(&self) -> Result<(), SelfTestError> {
         // SAFETY: an open interface of this library with matching and a map.
         unsafe { self.library.self_test(self.ni) }
@@ -181,7 +181,7 @@ impl Interface {
         let code = self.library.version().return_code(code);
         self.error(
             operation,
-            format!("{} answers {code}", self.library.path().display()),
+            format!("{} returned {code}", self.library.path().display()),
         )
     }
 
@@ -201,7 +201,7 @@ impl Interface {
         self.check("PtlEQAlloc", made).map(|()| queue)
     }
 
-    /// The next event of a queue.
+    /// Returns the next event of a queue.
     #[inline]
     pub(super) fn eq_get(&self, queue: ptl_handle_eq_t) -> Option<ptl_event_t> {
         let mut event = ptl_event_t::default();
@@ -216,8 +216,8 @@ impl Interface {
         }
     }
 
-    /// Waits up to `milliseconds` for an event of one of these queues: which, and the event. The one
-    /// call that other threads may make at the time of [`Self::close`].
+    /// Waits up to `milliseconds` for an event of one of these queues; returns the queue's index
+    /// and the event. This is the only call that other threads may make during [`Self::close`].
     pub(super) fn eq_poll(
         &self,
         queues: &[ptl_handle_eq_t],
@@ -225,7 +225,7 @@ impl Interface {
     ) -> Option<(usize, ptl_event_t)> {
         let mut event = ptl_event_t::default();
         let mut which = 0;
-        // SYNC: `close` sets `closed` before it looks at `waiting`.
+        // SYNC: `close` sets `closed` before it reads `waiting`.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let polled = match self.closed.load(Ordering::SeqCst) {
             true => PTL_EQ_EMPTY,
@@ -263,12 +263,12 @@ impl Interface {
     }
 
     pub(super) fn pt_enable(&self, index: u8) {
-        // SAFETY: it has no other conditions than an open interface. That the index is open is
-        // known, so that it can't fail.
+        // SAFETY: an open interface is its only condition. The index is known to be open, so the
+        // call can't fail.
         unsafe { self.library.PtlPTEnable(self.ni, index.into()) };
     }
 
-    /// Appends an entry. `tells`: operations have events.
+    /// Appends an entry. `tells`: operations raise events.
     ///
     /// # Safety
     /// The target's memory stays valid until the entry is unlinked, or the interface closed.
@@ -288,7 +288,7 @@ impl Interface {
                 min_free,
             } => (base, len, min_free, true),
             Target::Region { base, len } => (base, len, 0, false),
-            // The library ignores the initiator's offset then.
+            // The library then ignores the initiator's offset.
             Target::Nothing => (ptr::null_mut(), 0, 0, true),
         };
         let mut options = constants.PTL_ME_EVENT_LINK_DISABLE
@@ -335,7 +335,7 @@ impl Interface {
         // SAFETY: an entry of this interface.
         match unsafe { self.library.PtlMEUnlink(handle) } {
             PTL_OK => Ok(Unlink::Done),
-            // The second is its answer to an entry that unlinks itself at this moment.
+            // The library returns the second for an entry that unlinks itself at this moment.
             PTL_IN_USE | PTL_ARG_INVALID => Ok(Unlink::InUse),
             code => Err(self.refused("PtlMEUnlink", code)),
         }
@@ -351,8 +351,8 @@ impl Interface {
             ct_handle: PTL_CT_NONE,
         };
         let mut handle = PTL_INVALID_HANDLE;
-        // SAFETY: a queue of this interface, and variables. What of the memory is accessed is said
-        // by each operation.
+        // SAFETY: a queue of this interface, and variables. Each operation specifies which memory
+        // is accessed.
         let made = unsafe { self.library.PtlMDBind(self.ni, &md, &mut handle) };
         self.check("PtlMDBind", made).map(|()| handle)
     }
@@ -360,8 +360,8 @@ impl Interface {
     /// Starts an operation.
     ///
     /// # Safety
-    /// Until the event, what is sent is not written, and where something comes back is neither read
-    /// nor written.
+    /// Until the event, the memory that is sent is not written, and the memory that receives data
+    /// is neither read nor written.
     #[inline]
     pub(super) unsafe fn start(&self, transfer: &Transfer) -> Result<Submit, NiError> {
         let Transfer {
@@ -476,34 +476,32 @@ impl Interface {
         }
     }
 
-    /// Whether events are lost, or the interface is closed.
+    /// Returns the reason if events are lost or the interface is closed.
     pub(super) fn is_broken(&self) -> Option<&'static str> {
         if self.closed.load(Ordering::Relaxed) {
-            Some("it gave up operations that did not end, and closed its interface for that")
+            Some("the interface was closed to give up operations that did not end")
         } else if self.overrun.load(Ordering::Relaxed) {
-            Some(
-                "an event queue of libportals has overflowed (setting CONDUIT_PORTALS4_OPERATIONS)",
-            )
+            Some("an event queue of libportals overflowed (setting CONDUIT_PORTALS4_OPERATIONS)")
         } else {
             None
         }
     }
 
-    /// Closes the interface: the library accesses no memory any more. No other call may be under
-    /// way, and none may come, except [`Self::eq_poll`].
+    /// Closes the interface, after which the library accesses no memory. No other call may be in
+    /// progress or follow, except [`Self::eq_poll`].
     pub(super) fn close(&self) {
         // SYNC: with `eq_poll`.
         if !self.closed.swap(true, Ordering::SeqCst) {
             while self.waiting.load(Ordering::SeqCst) != 0 {
                 std::thread::yield_now();
             }
-            // SAFETY: an open interface, once. `PtlFini` is not called: after it, the reference
-            // library could not be initialised again in this process.
+            // SAFETY: an open interface, closed once. `PtlFini` is not called, because the
+            // reference library could not be initialised again in this process after it.
             unsafe { self.library.PtlNIFini(self.ni) };
         }
     }
 
-    /// In a child of this process, where the library's threads do not exist.
+    /// Marks the interface as closed in a child process, where the library's threads do not exist.
     pub(super) fn forget(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }

@@ -1,9 +1,9 @@
-//! The Ni contract over a real Portals 4: its calls are the contract's words.
+//! The Ni contract over a real Portals 4, whose calls correspond to those of the contract.
 //!
 //! libportals is loaded when a job starts ([`portals4_sys`]). A rank has one interface with
-//! matching and logical addresses, whose ranks are the job's ([`start`]).
+//! matching and logical addresses, whose ranks are those of the job ([`start`]).
 //!
-//! | here | there |
+//! | contract | Portals 4 |
 //! |---|---|
 //! | index | table entry, with flow control if it has a queue (`queues`) |
 //! | queue | an event queue for completions, and one for each index (`queues`) |
@@ -12,7 +12,7 @@
 //! | put, get, inject | put and get, acknowledged, repeated if refused (`operations`) |
 //! | atomic | two messages, or the library's own (`atomics`) |
 //!
-//! What Portals does otherwise than the contract says is listed in `docs/portals4.md`.
+//! `docs/portals4.md` lists the differences between Portals and the contract.
 
 mod atomics;
 mod entries;
@@ -46,18 +46,18 @@ use interface::{EntryKind, Interface, Transfer};
 use operations::{Operation, Operations, Tells};
 use queues::{ALL_INDICES, ALL_QUEUES, ATOMICS, INDICES, INJECTS, Index, QUEUES, Queue, no_index};
 
-/// How long operations that are given up may take to end.
+/// Time that operations given up may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Entries of the network's own: behind all others of each index, and those for atomics.
+/// The network's internal entries: behind all others of each index, and those for atomics.
 const OWN_ENTRIES: u32 = 32;
 
-/// A rank's place, and what all ranks can do.
+/// A rank's position in the job, and the capabilities common to all ranks.
 #[derive(Debug, Clone, Copy)]
 struct Job {
     rank: Rank,
     size: u32,
     max_message: usize,
-    /// Every rank's library does atomics.
+    /// Whether every rank's library performs atomics.
     atomics: bool,
 }
 
@@ -70,15 +70,15 @@ pub struct Portals4<M: Mode> {
     /// Dropped before the memory that it accesses.
     interface: Interface,
     state: M::Lock<NetworkState>,
-    /// By queue: a poll is under way.
+    /// By queue: locked during a poll.
     polling: [M::Lock<()>; ALL_QUEUES],
-    /// The library does atomics.
+    /// Whether the library performs atomics.
     native_atomics: bool,
     linger: Duration,
     standing: Standing,
 }
 
-/// All that changes.
+/// The mutable state.
 struct NetworkState {
     entries: Entries,
     operations: Operations,
@@ -91,9 +91,9 @@ struct NetworkState {
     abandoned: bool,
     /// A peer that can't be reached.
     failed: Option<Rank>,
-    /// A peer that has sent what makes no sense.
+    /// A peer that has violated the protocol.
     bad: Option<Rank>,
-    /// What the library has refused, since when nothing works any more.
+    /// The library's refusal after which nothing works any more.
     fault: Option<NiError>,
 }
 
@@ -159,7 +159,7 @@ impl<M: Mode> Portals4<M> {
         Ok(this)
     }
 
-    /// Waits for a bounded time until what this rank has sent has arrived.
+    /// Waits for a bounded time until everything that this rank sent has arrived.
     pub fn leave(&self) {
         let end = Instant::now() + self.linger;
         while Instant::now() < end && self.state.lock().operations.under_way() > 0 {
@@ -171,7 +171,7 @@ impl<M: Mode> Portals4<M> {
         }
     }
 
-    /// Whether calls may go to the library.
+    /// Checks that calls may go to the library.
     fn check_usable(&self, state: &NetworkState, operation: &'static str) -> Result<(), NiError> {
         match (&state.fault, self.interface.is_broken()) {
             (Some(fault), _) => Err(fault.clone()),
@@ -198,8 +198,8 @@ impl NetworkState {
         let refused = match (entry.memory, open) {
             (_, None) => Some(format!("index {index} is not open")),
             (MeMemory::Process { .. }, _) => Some(
-                "memory of a process that is not the network's can't be an entry of the network portals4: \
-                 libportals would crash the process where an address is no memory"
+                "the network portals4 supports no entries over process memory outside of its regions: \
+                 libportals would crash the process at an unmapped address"
                     .to_owned(),
             ),
             _ => None,
@@ -216,7 +216,7 @@ impl NetworkState {
         Ok(me)
     }
 
-    /// Starts an inject of what has been checked.
+    /// Starts an inject that has been checked.
     fn inject(&mut self, interface: &Interface, inject: &Inject<'_>) -> Result<Submit, NiError> {
         let Some(queue) = &self.queues[usize::from(INJECTS)] else {
             return Ok(Submit::Again);
@@ -238,7 +238,7 @@ impl NetworkState {
         unsafe { (self.operations).start(interface, operation, [inject.head, inject.body]) }
     }
 
-    /// Notes what the library says of this queue's operations. Their events wait.
+    /// Processes the library's events for this queue's operations. The resulting events wait.
     fn reap(&mut self, interface: &Interface, number: usize) {
         let Some(completions) = self.completions(number) else {
             return;

@@ -1,4 +1,4 @@
-//! The [`Ni`] contract: its calls, checked.
+//! The implementation of the [`Ni`] contract: its calls, with checks.
 
 use std::time::{Duration, Instant};
 
@@ -16,10 +16,10 @@ use crate::matching::over_limit;
 
 /// The longest wait inside of the library.
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
-/// A wait that is shorter than the library's milliseconds.
+/// A wait shorter than the library's resolution of milliseconds.
 const SHORT_WAIT: Duration = Duration::from_micros(20);
 
-/// What put and get have in common.
+/// The common part of put and get.
 struct Submission {
     name: &'static str,
     md: MdId,
@@ -43,7 +43,7 @@ impl<M: Mode> Portals4<M> {
     }
 
     /// # Safety
-    /// As [`Ni::put`] and [`Ni::get`].
+    /// Same as for [`Ni::put`] and [`Ni::get`].
     unsafe fn submit(&self, mut submission: Submission) -> Result<Submit, NiError> {
         let Submission {
             name,
@@ -120,7 +120,7 @@ impl<M: Mode> Portals4<M> {
         count
     }
 
-    /// Gives up, and waits until no operation can touch memory of a caller's.
+    /// Gives up operations, and waits until none can access a caller's memory.
     fn give_up(&self) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -135,7 +135,7 @@ impl<M: Mode> Portals4<M> {
                 return;
             }
             if Instant::now() >= end {
-                // A peer is dead: only the end of the interface calls back what it was sent.
+                // A peer is dead: only closing the interface revokes the operations sent to it.
                 return self.interface.close();
             }
             for number in 0..usize::from(QUEUES) {
@@ -154,20 +154,20 @@ fn check_index(name: &'static str, index: PtIndex) -> Result<(), NiError> {
     }
 }
 
-/// The bytes of a message, aligned to 16: in place, or copied.
+/// Returns the bytes of a message, aligned to 16: in place, or copied.
 fn bytes<'a>(data: &Data, scratch: &'a mut Vec<u128>) -> &'a [u8] {
     let first = match data.first.addr().is_multiple_of(16) {
         true => data.first,
         false => {
             scratch.resize(data.length.div_ceil(16).max(scratch.len()), 0);
             let copy = scratch.as_mut_ptr().cast::<u8>();
-            // SAFETY: within a block, see `Entry::offset`, and there is room for as many.
+            // SAFETY: within a block, see `Entry::offset`, and the copy has room for as many bytes.
             unsafe { copy.copy_from_nonoverlapping(data.first, data.length) };
             copy.cast_const()
         }
     };
     // SAFETY: as above. The library writes no byte of a message after its event, and its block is
-    // not used again before the message is delivered.
+    // not reused before the message is delivered.
     unsafe { std::slice::from_raw_parts(first, data.length) }
 }
 
@@ -197,7 +197,7 @@ impl<M: Mode> Ni for Portals4<M> {
     unsafe fn region_adopt(&self, base: *mut u8, len: usize) -> Result<Region, NiError> {
         self.state.lock().regions.adopt(base, len)
     }
-    /// No memory of a peer is mapped here.
+    /// Returns `None`: no memory of a peer is mapped here.
     fn window(&self, _peer: Rank, _region: RegionId) -> Option<Window> {
         None
     }
@@ -379,13 +379,13 @@ impl<M: Mode> Ni for Portals4<M> {
             None => {}
         }
     }
-    /// No peer waits for stores into a window.
+    /// Does nothing: no peer waits for stores into a window.
     fn notify(&self, _peer: Rank) {}
     fn failed_peer(&self) -> Option<Rank> {
         self.state.lock().failed
     }
     fn failure(&self, _peer: Rank) -> String {
-        "can't be reached by libportals".to_owned()
+        "libportals can't reach it".to_owned()
     }
     fn bad_peer(&self) -> Option<Rank> {
         self.state.lock().bad

@@ -1,12 +1,14 @@
-//! Operations under way: their tickets, and those that their target has refused for now.
+//! Operations in flight: their tickets, and those that their target has refused for now.
 //!
-//! libportals doesn't say how many operations may be under way, and a rank that exceeds it may hang
-//! inside a call. So there is a ticket for each, from a few *shares*, by the index at the target:
-//! ranks whose requests fill each other's must still have tickets for replies.
+//! libportals doesn't specify how many operations may be in flight, and a rank that exceeds the
+//! limit may hang inside a call. Each operation therefore takes a ticket from one of a few
+//! *shares*, selected by the index at the target: ranks whose requests exhaust each other's tickets
+//! must still have tickets for replies.
 //!
-//! Every operation is acknowledged, also what needs no event here: a target whose event queue is
-//! full, or that has not opened the index yet, refuses what comes, and the initiator sends it
-//! again. At once would be a storm, so it waits, each time twice as long.
+//! Every operation is acknowledged, even if it needs no event here: a target whose event queue is
+//! full, or that has not opened the index yet, refuses messages, and the initiator sends them
+//! again. Immediate repetition would cause a storm, so each repetition waits twice as long as the
+//! one before.
 
 use std::cell::UnsafeCell;
 use std::time::{Duration, Instant};
@@ -17,10 +19,10 @@ use portals4_sys::*;
 use super::interface::{FETCHED, Interface, Transfer};
 use super::queues::INDICES;
 
-/// Shares of the tickets: the user's indices take turns, those of the network have one each.
+/// Shares of the tickets: the user's indices share four, the network's own indices have one each.
 const SHARES: u32 = 6;
 
-/// The share of an index.
+/// Returns the share of an index.
 fn share(index: u8) -> usize {
     match index {
         own if own >= INDICES => 4 + usize::from(own - INDICES),
@@ -28,13 +30,13 @@ fn share(index: u8) -> usize {
     }
 }
 
-/// The wait before the first repetition, and the longest.
+/// The wait before the first repetition, and the longest wait.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(10)];
 
-/// What its initiator is told.
+/// The event that an operation raises at its initiator.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Tells {
-    /// Nothing: an inject.
+    /// None: an inject.
     Nothing,
     /// The end of a put.
     Put(Ack),
@@ -45,24 +47,24 @@ pub(super) enum Tells {
 }
 
 impl Tells {
-    /// Whether it is an atomic on an integer of another length.
+    /// Returns whether it is an atomic on an integer of another length.
     fn is_atomic_of_other(self, length: u64) -> bool {
         matches!(self, Self::Atomic { ty, .. } if length != ty.size() as u64)
     }
 
-    /// Whether what is sent lies in the ticket's buffer.
+    /// Returns whether the data sent lie in the ticket's buffer.
     fn is_buffered(self) -> bool {
         matches!(self, Self::Nothing | Self::Atomic { .. })
     }
 }
 
-/// An operation under way.
+/// An operation in flight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Operation {
     pub(super) transfer: Transfer,
     pub(super) tells: Tells,
     pub(super) token: u64,
-    /// The descriptor that it counts at.
+    /// The descriptor that counts it as pending.
     pub(super) md: Option<MdId>,
     refusals: u32,
     /// The old value of an atomic that has ended.
@@ -81,12 +83,12 @@ impl Operation {
         }
     }
 
-    /// Whether the library may access memory that is the caller's.
+    /// Returns whether the library may access memory of the caller's.
     pub(super) fn has_memory(&self) -> bool {
         self.md.is_some() && self.transfer.length > 0
     }
 
-    /// The event that its initiator is owed.
+    /// Returns the event that its initiator is owed.
     pub(super) fn event(&self, outcome: Outcome, length: usize) -> Option<Event<'static>> {
         let token = self.token;
         match self.tells {
@@ -118,7 +120,7 @@ impl Operation {
     }
 }
 
-/// What an event says of an operation.
+/// The result that an event reports for an operation.
 pub(super) enum Ended {
     /// It has ended.
     Yes(Operation, Outcome, usize),
@@ -128,22 +130,22 @@ pub(super) enum Ended {
     Unreachable(Operation),
 }
 
-/// All operations of a rank. A ticket is a place in the table and a buffer for an inject.
+/// All operations of a rank. A ticket is a place in the table, with a buffer for an inject.
 #[derive(Debug)]
 pub(super) struct Operations {
     table: Box<[Option<Operation>]>,
     free: Vec<u32>,
-    /// By share: tickets left.
+    /// By share: number of tickets left.
     left: [u32; SHARES as usize],
-    /// Refused operations, and when each is due.
+    /// Refused operations, and the times at which they are due.
     refused: Vec<(Instant, u32)>,
-    /// The library reads them, and writes what atomics bring.
+    /// The library reads the buffers, and writes the values that atomics fetch.
     buffers: Box<[UnsafeCell<u8>]>,
     buffer_size: usize,
 }
 
 impl Operations {
-    /// With `most` tickets and injects of `inject_size` bytes.
+    /// Creates the table with `most` tickets and injects of `inject_size` bytes.
     pub(super) fn new(most: u32, inject_size: usize) -> Self {
         let each = most.div_ceil(SHARES);
         let most = each * SHARES;
@@ -168,14 +170,14 @@ impl Operations {
         self.table.len() - self.free.len()
     }
 
-    /// Starts an operation. The bytes of an inject are given, and those of an atomic's operand; they go
-    /// to its ticket's buffer.
+    /// Starts an operation. `inject` are the bytes of an inject or of an atomic's operand; they are
+    /// copied to the ticket's buffer.
     ///
     /// # Errors
     /// The library has refused it.
     ///
     /// # Safety
-    /// As [`Interface::start`].
+    /// Same as for [`Interface::start`].
     pub(super) unsafe fn start(
         &mut self,
         interface: &Interface,
@@ -193,7 +195,7 @@ impl Operations {
         if operation.tells.is_buffered() {
             let [head, body] = inject;
             let buffer = self.buffer(place as usize, head.len() + body.len());
-            // SAFETY: a buffer whose ticket is free is nobody else's, and there is room.
+            // SAFETY: a buffer whose ticket is free is not in use, and there is room.
             unsafe {
                 buffer.copy_from_nonoverlapping(head.as_ptr(), head.len());
                 let behind = buffer.add(head.len());
@@ -201,7 +203,7 @@ impl Operations {
             }
             operation.transfer.address = buffer.expose_provenance();
         }
-        // SAFETY: the caller's promise; a buffer stays as it is until its ticket is free again.
+        // SAFETY: the caller's promise; a buffer is unchanged until its ticket is free again.
         let answer = unsafe { interface.start(&operation.transfer) }?;
         if answer == Submit::Posted {
             self.free.pop();
@@ -211,16 +213,17 @@ impl Operations {
         Ok(answer)
     }
 
-    /// The library's event of an operation's end; `None`: of none that is under way.
+    /// Handles the library's event for an operation; returns `None` if no such operation is in
+    /// flight.
     #[inline]
     pub(super) fn ended(&mut self, event: &ptl_event_t) -> Option<Ended> {
         let place = event.user_ptr.addr();
         let operation = self.table.get_mut(place)?.as_mut()?;
         let outcome = match event.ni_fail_type {
-            // What lies on the overflow list takes no bytes: the entry behind all others, or the
-            // user's for what nobody else takes.
+            // Entries on the overflow list take no bytes: the entry behind all others, or the
+            // user's entry for otherwise unmatched messages.
             PTL_NI_OK if event.ptl_list == PTL_OVERFLOW_LIST => Outcome::NoMatch,
-            // An entry that may cut has cut an atomic.
+            // An entry that permits truncation has truncated an atomic.
             PTL_NI_OK if operation.tells.is_atomic_of_other(event.mlength) => Outcome::OutOfRange,
             PTL_NI_OK => Outcome::Done,
             PTL_NI_PT_DISABLED | PTL_NI_DROPPED => {
@@ -234,7 +237,7 @@ impl Operations {
             PTL_NI_SEGV => Outcome::OutOfRange,
             _ => Outcome::NoMatch,
         };
-        // Other fields of events that are no success are stale.
+        // Other fields of unsuccessful events are stale.
         let length = match outcome {
             Outcome::Done => event.mlength as usize,
             _ => 0,
@@ -253,7 +256,7 @@ impl Operations {
         Some(operation)
     }
 
-    /// What an atomic has brought to its ticket's buffer.
+    /// Returns the value that an atomic has fetched to its ticket's buffer.
     fn fetched(&self, place: usize, ty: AtomicType) -> u64 {
         let there = self.buffer(place, FETCHED + 8).wrapping_add(FETCHED);
         // SAFETY: within the buffer. The library writes nothing to it after the operation's event.
@@ -265,7 +268,7 @@ impl Operations {
         }
     }
 
-    /// A ticket's buffer, which has room for so many bytes.
+    /// Returns a ticket's buffer, which must have room for this many bytes.
     fn buffer(&self, place: usize, bytes: usize) -> *mut u8 {
         assert!(bytes <= self.buffer_size, "{bytes} of {}", self.buffer_size);
         let first = &raw const self.buffers[place * self.buffer_size..][..self.buffer_size];
@@ -276,18 +279,17 @@ impl Operations {
         !self.refused.is_empty()
     }
 
-    /// Sends again what is due.
+    /// Repeats the refused operations that are due.
     ///
     /// # Errors
-    /// The library has refused one.
+    /// The library has refused one of them.
     pub(super) fn repeat(&mut self, interface: &Interface) -> Result<(), NiError> {
         let now = Instant::now();
         let mut at = 0;
         while let Some(&(due, place)) = self.refused.get(at) {
             let operation = self.table[place as usize].filter(|_| due <= now);
             let started = match operation {
-                // SAFETY: what was promised of its memory when it was submitted holds until its
-                // event.
+                // SAFETY: the promises for its memory at submission hold until its event.
                 Some(operation) => unsafe { interface.start(&operation.transfer) }?,
                 None => Submit::Again,
             };
@@ -301,7 +303,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Takes the refused operations with memory of the caller's back.
+    /// Takes back the refused operations with memory of the caller's.
     pub(super) fn give_up_refused(&mut self) -> Vec<Operation> {
         let mut refused = std::mem::take(&mut self.refused);
         let mut given_up = Vec::new();
@@ -315,7 +317,7 @@ impl Operations {
         given_up
     }
 
-    /// Whether the library may access memory of the caller's.
+    /// Returns whether the library may access memory of the caller's.
     pub(super) fn any_with_memory(&self) -> bool {
         let mut operations = self.table.iter().flatten();
         operations.any(Operation::has_memory)

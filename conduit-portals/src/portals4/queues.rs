@@ -1,14 +1,13 @@
 //! Event queues and portal table indices.
 //!
-//! A queue of the user's is one of the library's for completions, and one for each index whose
-//! messages go there. Those are kept apart because the library bounds only the latter: an index
-//! whose queue is full refuses messages from then on (flow control), while completions would
-//! overwrite each other. The queue for completions has room for all operations that may be under
-//! way.
+//! A queue of the user consists of one of the library's queues for completions, and one for each
+//! index whose messages go to it. They are separate because flow control bounds only the latter: an
+//! index whose queue is full refuses messages from then on, whereas completions would overwrite
+//! each other. The queue for completions has room for all operations that may be in flight.
 //!
-//! A refusing index accepts again once its queue has been emptied. The library's event about it
-//! may be missing, so every index is also told to accept after a number of empty polls; an index
-//! that does so already takes no harm.
+//! A refusing index accepts again once its queue has been emptied. The library's event about this
+//! may be missing, so every index is also enabled after a number of empty polls, which is harmless
+//! for an index that already accepts messages.
 
 use std::collections::VecDeque;
 
@@ -23,47 +22,47 @@ use super::interface::{Interface, Target};
 use super::operations::{Ended, Tells};
 use crate::matching::over_limit;
 
-/// Indices of the user.
+/// Number of indices of the user.
 pub(super) const INDICES: u8 = 8;
-/// Those for atomics, see `atomics`.
+/// The indices for atomics, see `atomics`.
 pub(super) const REQUESTS: u8 = INDICES;
 pub(super) const REPLIES: u8 = INDICES + 1;
 pub(super) const ALL_INDICES: u8 = INDICES + 2;
 
-/// Queues of the user.
+/// Number of queues of the user.
 pub(super) const QUEUES: u8 = 16;
-/// That for injects, which nobody is told of.
+/// The queue for injects, which raise no events.
 pub(super) const INJECTS: u8 = QUEUES;
-/// That for requests and replies of atomics.
+/// The queue for requests and replies of atomics.
 pub(super) const ATOMICS: u8 = QUEUES + 1;
 pub(super) const ALL_QUEUES: usize = QUEUES as usize + 2;
 
-/// Most events that a queue of the user's can be made for.
+/// The maximum number of events in a queue of the user.
 const SLOTS: usize = 1 << 24;
-/// Events of an index that flow control doesn't hold back: those of messages that were matched
-/// already, and of entries that unlink themselves.
+/// Events of an index that flow control doesn't hold back: those of messages already matched, and
+/// of entries that unlink themselves.
 const SPARE_SLOTS: usize = 256;
-/// Empty polls of an index after which it is told to accept messages.
+/// Empty polls of an index after which it is enabled again.
 const IDLE: u32 = 1024;
 
-/// A queue of the user's.
+/// A queue of the user.
 pub(super) struct Queue {
     pub(super) completions: ptl_handle_eq_t,
-    /// All memory, with completions to this queue.
+    /// All memory of the process, with completions to this queue.
     pub(super) md: ptl_handle_md_t,
     slots: usize,
     indices: Vec<u8>,
-    /// The one to poll first.
+    /// The index to poll first.
     turn: usize,
-    /// Events that are not the library's.
+    /// Events that do not come from the library.
     pub(super) pending: VecDeque<Event<'static>>,
-    /// Events that were taken while waiting.
+    /// Events that were taken during a wait.
     pub(super) held: VecDeque<ptl_event_t>,
-    /// For the bytes of a message that is not aligned.
+    /// Space for the bytes of an unaligned message.
     pub(super) scratch: Vec<u128>,
 }
 
-// SAFETY: the pointers in events are addresses only: `Entry::offset` makes pointers of them.
+// SAFETY: the pointers in events are only addresses: `Entry::offset` converts them to pointers.
 unsafe impl Send for Queue {}
 
 /// An open index.
@@ -77,8 +76,8 @@ pub(super) struct Index {
     nobody: ptl_handle_me_t,
 }
 
-/// An event for the user. A managed entry's bytes are to be shown, and its owner is to be asked
-/// for what follows.
+/// An event for the user, with the bytes in a managed entry if there are any; after its delivery
+/// the entry may have further events.
 pub(super) struct Delivery {
     pub(super) event: Event<'static>,
     pub(super) data: Option<Data>,
@@ -110,7 +109,7 @@ pub(super) fn no_index(operation: &'static str, index: PtIndex) -> NiError {
 }
 
 impl NetworkState {
-    /// Makes a queue with this number, or the user's next one.
+    /// Creates a queue with this number, or the user's next one.
     pub(super) fn create_queue(
         &mut self,
         interface: &Interface,
@@ -142,7 +141,7 @@ impl NetworkState {
         Ok(EqId(number))
     }
 
-    /// Opens an index with this queue, or with none.
+    /// Opens an index with this queue, or without a queue.
     pub(super) fn open_index(
         &mut self,
         interface: &Interface,
@@ -153,7 +152,7 @@ impl NetworkState {
         let place = self.indices.get_mut(usize::from(index));
         let place = place.ok_or_else(|| no_index(OPERATION, PtIndex(index)))?;
         if place.is_some() {
-            return Err(interface.error(OPERATION, format!("index {index} is open already")));
+            return Err(interface.error(OPERATION, format!("index {index} is already open")));
         }
         let events = match eq {
             None => None,
@@ -179,9 +178,9 @@ impl NetworkState {
         self.link_nobody(interface, index)
     }
 
-    /// Links the entry that stands behind all others, and takes what nobody else takes: without it
-    /// a message that matches nothing would make the index refuse all. Its initiator sees that it
-    /// was on the overflow list.
+    /// Links the entry behind all others, which takes all otherwise unmatched messages: without it,
+    /// an unmatched message would make the index refuse all messages. The message's initiator sees
+    /// that the entry was on the overflow list.
     pub(super) fn link_nobody(&mut self, interface: &Interface, index: u8) -> Result<(), NiError> {
         let Some(open) = &mut self.indices[usize::from(index)] else {
             return Ok(());
@@ -206,7 +205,7 @@ impl NetworkState {
         Ok(())
     }
 
-    /// The library's queues that a wait is for, each with the user's that it belongs to.
+    /// Returns the library's queues to wait for, each with the user's queue that it belongs to.
     pub(super) fn sources(&self) -> (Vec<ptl_handle_eq_t>, Vec<u8>) {
         let mut sources = (Vec::new(), Vec::new());
         for (number, queue) in (0..).zip(&self.queues) {
@@ -221,7 +220,7 @@ impl NetworkState {
         sources
     }
 
-    /// The next event of the library for this queue.
+    /// Returns the next event of the library for this queue.
     #[inline]
     fn take(&mut self, interface: &Interface, number: usize) -> Option<ptl_event_t> {
         let queue = self.queues[number].as_mut()?;
@@ -253,7 +252,7 @@ impl NetworkState {
         None
     }
 
-    /// The next event of a queue.
+    /// Returns the next event of a queue.
     #[inline]
     pub(super) fn next(&mut self, interface: &Interface, number: usize) -> Option<Delivery> {
         loop {
@@ -268,7 +267,7 @@ impl NetworkState {
         }
     }
 
-    /// What the user is told of an event of the library, if anything.
+    /// Returns the user's event for an event of the library, if there is one.
     #[inline]
     pub(super) fn translate(&mut self, number: usize, event: &ptl_event_t) -> Option<Delivery> {
         // SAFETY: all bytes of an event have a value.
@@ -340,7 +339,7 @@ impl NetworkState {
         let data = match entry.is_managed() {
             false => None,
             true => {
-                // Without bytes the address may be anything.
+                // Without bytes the address may have any value.
                 let address = match length {
                     0 => entry.first(),
                     _ => event.start.addr(),
@@ -377,7 +376,7 @@ impl NetworkState {
         })
     }
 
-    /// A message has been delivered.
+    /// Records that a message has been delivered.
     pub(super) fn delivered(&mut self, number: usize, data: &Data) {
         let due = self.entries.delivered(data.place, data.offset, data.length);
         if let Some(queue) = &mut self.queues[number] {

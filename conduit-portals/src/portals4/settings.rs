@@ -8,9 +8,9 @@ settings::group! {
 
     "CONDUIT_PORTALS4_LIBRARY" library: Option<std::path::PathBuf> = None, ValueKind::Path,
         unset "the system's libportals.so.4",
-        "libportals that is used for the network portals4";
+        "libportals to use for the network portals4";
     "CONDUIT_PORTALS4_OPERATIONS" operations: u32 = 240, ValueKind::integer(60, 60_000),
-        "most operations of a rank that are under way by the network portals4, a sixth of them to each index; the reference library has 500 buffers for these and for answers to peers";
+        "limit on a rank's operations in flight in the network portals4; each index gets a sixth; the reference library has 500 buffers for these and for answers to peers";
     "CONDUIT_PORTALS4_ATOMICS" atomics: bool = false, ValueKind::Bool,
-        "let libportals do atomics, if it can, in a job that uses no other network (CONDUIT_NETWORK=portals4); handlers can then do none on their rank's segment", is SameOnAllRanks;
+        "let libportals perform atomics, if it can, in a job that uses no other network (CONDUIT_NETWORK=portals4); handlers then cannot use atomics on their rank's segment", is SameOnAllRanks;
 }

@@ -1,4 +1,4 @@
-//! Job start over Portals 4: every rank opens an interface, and all exchange their places.
+//! Job start over Portals 4: every rank opens an interface, and all exchange their physical ids.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,14 +13,15 @@ use super::interface::Interface;
 use super::settings::Settings;
 use super::{Job, Portals4};
 
-/// What is set for the network over Portals 4. The same on all ranks, except for the library.
+/// The configuration of the network over Portals 4. It is the same on all ranks, except for the
+/// library.
 #[derive(Debug, Clone)]
 pub struct Portals4Config {
     /// The libportals to load; `None`: the system's.
     pub library: Option<PathBuf>,
-    /// The most operations under way.
+    /// The maximum number of operations in flight.
     pub operations: u32,
-    /// Let the library do atomics, if all ranks' can.
+    /// Whether the library performs atomics, if all ranks' libraries can.
     pub atomics: bool,
     /// Bytes of the largest put to a locally managed entry.
     pub max_managed: usize,
@@ -28,12 +29,12 @@ pub struct Portals4Config {
     pub inject_size: usize,
     /// Bytes of all regions of a rank together.
     pub region_bytes: usize,
-    /// How long a rank that leaves waits until its peers have what it has sent.
+    /// How long a rank that leaves waits until its peers have received everything it sent.
     pub linger: Duration,
 }
 
 impl Portals4Config {
-    /// The configuration by these settings.
+    /// Creates the configuration for these settings.
     pub fn of(settings: &Settings) -> Self {
         Self {
             library: settings.library.clone(),
@@ -61,12 +62,13 @@ impl Default for Portals4Config {
 /// Loads libportals.
 ///
 /// # Errors
-/// What was looked for, and why it can't be used.
+/// The library, and the reason why it can't be used.
 pub fn library(path: Option<&Path>) -> Result<Library, String> {
     Library::load(path).map_err(|error| error.to_string())
 }
 
-/// What this network asks for. A library grants less, and this network says so in its limits.
+/// The limits that this network requests. The library may grant less, and this network reports
+/// limits accordingly.
 const WANTED: ptl_ni_limits_t = ptl_ni_limits_t {
     max_entries: 4096,
     max_unexpected_headers: 1024,
@@ -86,12 +88,13 @@ const WANTED: ptl_ni_limits_t = ptl_ni_limits_t {
     features: 0,
 };
 
-/// What a rank contributes to the allgather at start begins with one of these. Behind the first are
-/// its place, its largest message and its largest atomic, behind the second is the text of its error.
+/// A rank's contribution to the allgather at start begins with one of these. The first is followed
+/// by its physical id, its largest message and its largest atomic, the second by the text of its
+/// error.
 const READY: u8 = 1;
 const FAILED: u8 = 0;
 
-/// An interface that has no map yet.
+/// Opens an interface, which has no map yet.
 fn open(rank: Rank, config: &Portals4Config) -> Result<(Interface, Vec<u8>), Portals4Error> {
     let library = library(config.library.as_deref())
         .map_err(|reason| Portals4Error::Library { rank, reason })?;
@@ -106,7 +109,7 @@ fn open(rank: Rank, config: &Portals4Config) -> Result<(Interface, Vec<u8>), Por
     Ok((interface, text))
 }
 
-/// What all ranks have said.
+/// Parses the contributions of all ranks.
 fn parse(rank: Rank, texts: &[Vec<u8>]) -> Result<(Vec<ptl_process_phys_t>, Job), Portals4Error> {
     let mut places = Vec::with_capacity(texts.len());
     let (mut max_message, mut max_atomic) = (u64::MAX, u64::MAX);
@@ -133,7 +136,7 @@ fn parse(rank: Rank, texts: &[Vec<u8>]) -> Result<(Vec<ptl_process_phys_t>, Job)
     }
     let job = Job {
         rank,
-        // Fits: ranks.
+        // Fits: the number of ranks.
         size: places.len() as u32,
         max_message: usize::try_from(max_message).unwrap_or(usize::MAX),
         atomics: max_atomic >= 8,
@@ -141,7 +144,7 @@ fn parse(rank: Rank, texts: &[Vec<u8>]) -> Result<(Vec<ptl_process_phys_t>, Job)
     Ok((places, job))
 }
 
-/// The network over an interface that has its map.
+/// Creates the network over an interface that has its map.
 fn assemble<M: Mode>(
     job: Job,
     config: &Portals4Config,
@@ -155,10 +158,10 @@ fn assemble<M: Mode>(
     Ok(Portals4::new(interface, job, config)?)
 }
 
-/// Starts the network of a job. Collective: if one rank fails all do.
+/// Starts the network of a job. Collective: if one rank fails, all fail.
 ///
 /// # Errors
-/// There is no libportals, it refuses something, or another rank failed.
+/// No libportals was found, it refuses a call, or another rank failed.
 pub fn start<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     config: &Portals4Config,
@@ -187,11 +190,11 @@ pub fn start<M: Mode>(
     Ok(network)
 }
 
-/// A whole job within this process, for tests: a rank for each of these libraries, which have to be
-/// copies of one in different files, since a library has one interface.
+/// Starts a whole job within this process, for tests: one rank for each of these libraries, which
+/// have to be copies of one library in different files, because a library has only one interface.
 ///
 /// # Errors
-/// As [`start`].
+/// Same as [`start`].
 pub fn in_process<M: Mode>(
     libraries: &[PathBuf],
     config: &Portals4Config,
@@ -204,7 +207,7 @@ pub fn in_process<M: Mode>(
         .map(|rank| open(rank as Rank, &config(rank)))
         .collect::<Result<Vec<_>, _>>()?;
     let texts: Vec<_> = opened.iter().map(|(_, text)| text.clone()).collect();
-    // A map may be complete only when each rank has set it.
+    // A map may be complete only once each rank has set it.
     let (places, job) = parse(0, &texts)?;
     let set = std::thread::scope(|scope| {
         let set = |(interface, _): &(Interface, _)| interface.set_map(&places);
@@ -213,7 +216,7 @@ pub fn in_process<M: Mode>(
             .map(|opened| scope.spawn(move || set(opened)))
             .collect();
         (threads.into_iter())
-            .map(|thread| thread.join().expect("it does not panic"))
+            .map(|thread| thread.join().expect("set_map does not panic"))
             .collect::<Result<Vec<_>, _>>()
     });
     set?;

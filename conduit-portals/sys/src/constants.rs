@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use crate::*;
 
-// Return codes. Those from 8 on differ: see `Constants`.
+// Return codes. Those from 8 on depend on the version: see `Constants`.
 pub const PTL_OK: c_int = 0;
 pub const PTL_ARG_INVALID: c_int = 1;
 pub const PTL_CT_NONE_REACHED: c_int = 2;
@@ -46,7 +46,7 @@ pub const PTL_SR_PERMISSION_VIOLATIONS: ptl_sr_index_t = 1;
 pub const PTL_SR_OPERATION_VIOLATIONS: ptl_sr_index_t = 2;
 pub const PTL_SR_LAST: ptl_sr_index_t = PTL_SR_OPERATION_VIOLATIONS + 1;
 
-// How an operation has failed.
+// Reasons for the failure of an operation.
 pub const PTL_NI_OK: ptl_ni_fail_t = 0;
 pub const PTL_NI_UNDELIVERABLE: ptl_ni_fail_t = 1;
 pub const PTL_NI_DROPPED: ptl_ni_fail_t = 2;
@@ -74,7 +74,7 @@ pub const PTL_MD_EVENT_SUCCESS_DISABLE: c_uint = 1 << 5;
 pub const PTL_MD_VOLATILE: c_uint = 1 << 6;
 pub const PTL_MD_EVENT_SEND_DISABLE: c_uint = 1 << 7;
 
-// Options of an entry. Most differ: see `Constants`.
+// Options of an entry. Most depend on the version: see `Constants`.
 pub const PTL_ME_OP_PUT: c_uint = 1 << 1;
 pub const PTL_ME_OP_GET: c_uint = 1 << 2;
 pub const PTL_ME_USE_ONCE: c_uint = 1 << 3;
@@ -83,13 +83,13 @@ pub const PTL_LE_OP_GET: c_uint = PTL_ME_OP_GET;
 pub const PTL_LE_USE_ONCE: c_uint = PTL_ME_USE_ONCE;
 pub const PTL_ME_APPEND_OPTIONS_MASK: c_uint = (1 << 19) - 1;
 
-// Lists of a table entry, and what to do with what is found in them.
+// Lists of a table entry, and the operations of a search in them.
 pub const PTL_PRIORITY_LIST: ptl_list_t = 0;
 pub const PTL_OVERFLOW_LIST: ptl_list_t = 1;
 pub const PTL_SEARCH_ONLY: ptl_search_op_t = 0;
 pub const PTL_SEARCH_DELETE: ptl_search_op_t = 1;
 
-// What a counter counts.
+// The units of a counter.
 pub const PTL_CT_OPERATION: ptl_ct_type_t = 0;
 pub const PTL_CT_BYTE: ptl_ct_type_t = 1;
 

@@ -1,4 +1,4 @@
-//! The functions.
+//! The functions of the library.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::transmute;
@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 
 use crate::*;
 
-/// A structure of the functions, how it is filled, and methods of `Library` that call them. Some
-/// libraries lack those of the second group.
+/// Defines a structure of the functions, its constructor, and methods of `Library` that call them.
+/// Some libraries lack the functions of the second group.
 macro_rules! functions {
     (
         required { $(
@@ -27,17 +27,17 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Takes each function from where `symbol` says it is, or the first error of a function
-            /// that has to be there.
+            /// Takes each function's address from `symbol`; returns the first error for a required
+            /// function.
             ///
             /// # Safety
             ///
-            /// `symbol` gives addresses of functions that have the types that the header declares.
+            /// `symbol` returns addresses of functions that have the types declared in the header.
             pub(crate) unsafe fn find<E>(
                 symbol: impl Fn(&'static str) -> Result<NonNull<c_void>, E>,
             ) -> Result<Self, E> {
                 Ok(Self {
-                    // SAFETY: the caller's word; the types here are those of the header.
+                    // SAFETY: the caller's promise; the types here are those of the header.
                     $($name: unsafe {
                         transmute::<
                             NonNull<c_void>,
@@ -61,25 +61,25 @@ macro_rules! functions {
                 ///
                 /// # Safety
                 ///
-                /// As the specification demands: pointers are valid, and memory that is lent to the
-                /// library stays until its last event.
+                /// As required by the specification: pointers are valid, and memory lent to the
+                /// library stays valid until its last event.
                 #[inline]
                 pub unsafe fn $name(&self, $($arg: $type),*) -> $ret {
-                    // SAFETY: the caller's word.
+                    // SAFETY: the caller's promise.
                     unsafe { (self.functions.$name)($($arg),*) }
                 }
             )*
             $(
                 $(#[$opt_meta])*
-                /// `None` where the library has no such function.
+                /// Returns `None` if the library lacks this function.
                 ///
                 /// # Safety
                 ///
-                /// As the specification demands: pointers are valid, and memory that is lent to the
-                /// library stays until its last event.
+                /// As required by the specification: pointers are valid, and memory lent to the
+                /// library stays valid until its last event.
                 #[inline]
                 pub unsafe fn $opt(&self, $($opt_arg: $opt_type),*) -> Option<$opt_ret> {
-                    // SAFETY: the caller's word.
+                    // SAFETY: the caller's promise.
                     self.functions.$opt.map(|function| unsafe { function($($opt_arg),*) })
                 }
             )*
@@ -89,13 +89,13 @@ macro_rules! functions {
 
 functions! {
     required {
-        /// Initialises the library, once more for each call.
+        /// Initialises the library; calls are counted.
         fn PtlInit() -> c_int;
 
-        /// Undoes one `PtlInit`.
+        /// Reverts one `PtlInit`.
         fn PtlFini() -> ();
 
-        /// Opens an interface; `actual` gets its limits.
+        /// Opens an interface; `actual` receives its limits.
         fn PtlNIInit(iface: ptl_interface_t, options: c_uint, pid: ptl_pid_t,
             desired: *const ptl_ni_limits_t, actual: *mut ptl_ni_limits_t,
             ni_handle: *mut ptl_handle_ni_t) -> c_int;
@@ -107,22 +107,22 @@ functions! {
         fn PtlNIStatus(ni_handle: ptl_handle_ni_t, status_register: ptl_sr_index_t,
             status: *mut ptl_sr_value_t) -> c_int;
 
-        /// Gives the interface that an object belongs to.
+        /// Returns the interface that an object belongs to.
         fn PtlNIHandle(handle: ptl_handle_any_t, ni_handle: *mut ptl_handle_ni_t) -> c_int;
 
-        /// Says which process has which rank.
+        /// Sets the map from ranks to processes.
         fn PtlSetMap(ni_handle: ptl_handle_ni_t, map_size: ptl_size_t,
             mapping: *const ptl_process_t) -> c_int;
 
-        /// Reads which process has which rank.
+        /// Reads the map from ranks to processes.
         fn PtlGetMap(ni_handle: ptl_handle_ni_t, map_size: ptl_size_t, mapping: *mut ptl_process_t,
             actual_map_size: *mut ptl_size_t) -> c_int;
 
-        /// Takes an entry of the portal table.
+        /// Allocates an entry of the portal table.
         fn PtlPTAlloc(ni_handle: ptl_handle_ni_t, options: c_uint, eq_handle: ptl_handle_eq_t,
             pt_index_req: ptl_pt_index_t, pt_index: *mut ptl_pt_index_t) -> c_int;
 
-        /// Gives an entry of the portal table back.
+        /// Releases an entry of the portal table.
         fn PtlPTFree(ni_handle: ptl_handle_ni_t, pt_index: ptl_pt_index_t) -> c_int;
 
         /// Makes a table entry refuse messages.
@@ -131,16 +131,16 @@ functions! {
         /// Makes a table entry accept messages again.
         fn PtlPTEnable(ni_handle: ptl_handle_ni_t, pt_index: ptl_pt_index_t) -> c_int;
 
-        /// Gives the user's number.
+        /// Returns the user's id.
         fn PtlGetUid(ni_handle: ptl_handle_ni_t, uid: *mut ptl_uid_t) -> c_int;
 
-        /// Gives this process's place or rank, as the interface counts.
+        /// Returns this process's physical id or rank, depending on the interface.
         fn PtlGetId(ni_handle: ptl_handle_ni_t, id: *mut ptl_process_t) -> c_int;
 
-        /// Gives this process's place.
+        /// Returns this process's physical id.
         fn PtlGetPhysId(ni_handle: ptl_handle_ni_t, id: *mut ptl_process_t) -> c_int;
 
-        /// Makes an MD.
+        /// Creates an MD.
         fn PtlMDBind(ni_handle: ptl_handle_ni_t, md: *const ptl_md_t,
             md_handle: *mut ptl_handle_md_t) -> c_int;
 
@@ -151,10 +151,11 @@ functions! {
         fn PtlLEAppend(ni_handle: ptl_handle_ni_t, pt_index: ptl_pt_index_t, le: *const ptl_le_t,
             ptl_list: ptl_list_t, user_ptr: *mut c_void, le_handle: *mut ptl_handle_le_t) -> c_int;
 
-        /// Takes an entry without matching away. `PTL_IN_USE` if a message is on its way into it.
+        /// Unlinks an entry without matching. Returns `PTL_IN_USE` while a message is arriving in
+        /// it.
         fn PtlLEUnlink(le_handle: ptl_handle_le_t) -> c_int;
 
-        /// Looks for unexpected messages.
+        /// Searches for unexpected messages.
         fn PtlLESearch(ni_handle: ptl_handle_ni_t, pt_index: ptl_pt_index_t, le: *const ptl_le_t,
             ptl_search_op: ptl_search_op_t, user_ptr: *mut c_void) -> c_int;
 
@@ -162,20 +163,20 @@ functions! {
         fn PtlMEAppend(ni_handle: ptl_handle_ni_t, pt_index: ptl_pt_index_t, me: *const ptl_me_t,
             ptl_list: ptl_list_t, user_ptr: *mut c_void, me_handle: *mut ptl_handle_me_t) -> c_int;
 
-        /// Takes a match entry away. `PTL_IN_USE` if a message is on its way into it.
+        /// Unlinks a match entry. Returns `PTL_IN_USE` while a message is arriving in it.
         fn PtlMEUnlink(me_handle: ptl_handle_me_t) -> c_int;
 
-        /// Looks for unexpected messages that match.
+        /// Searches for unexpected messages that match.
         fn PtlMESearch(ni_handle: ptl_handle_ni_t, pt_index: ptl_pt_index_t, me: *const ptl_me_t,
             ptl_search_op: ptl_search_op_t, user_ptr: *mut c_void) -> c_int;
 
-        /// Makes a counter.
+        /// Creates a counter.
         fn PtlCTAlloc(ni_handle: ptl_handle_ni_t, ct_handle: *mut ptl_handle_ct_t) -> c_int;
 
         /// Releases a counter.
         fn PtlCTFree(ct_handle: ptl_handle_ct_t) -> c_int;
 
-        /// Cancels the operations that wait for a counter.
+        /// Cancels the operations triggered by a counter.
         fn PtlCTCancelTriggered(ct_handle: ptl_handle_ct_t) -> c_int;
 
         /// Reads a counter.
@@ -195,31 +196,31 @@ functions! {
         /// Adds to a counter.
         fn PtlCTInc(ct_handle: ptl_handle_ct_t, increment: ptl_ct_event_t) -> c_int;
 
-        /// Puts.
+        /// Starts a put.
         fn PtlPut(md_handle: ptl_handle_md_t, local_offset: ptl_size_t, length: ptl_size_t,
             ack_req: ptl_ack_req_t, target_id: ptl_process_t, pt_index: ptl_pt_index_t,
             match_bits: ptl_match_bits_t, remote_offset: ptl_size_t, user_ptr: *mut c_void,
             hdr_data: ptl_hdr_data_t) -> c_int;
 
-        /// Gets.
+        /// Starts a get.
         fn PtlGet(md_handle: ptl_handle_md_t, local_offset: ptl_size_t, length: ptl_size_t,
             target_id: ptl_process_t, pt_index: ptl_pt_index_t, match_bits: ptl_match_bits_t,
             remote_offset: ptl_size_t, user_ptr: *mut c_void) -> c_int;
 
-        /// An atomic operation that fetches nothing.
+        /// Starts an atomic operation that does not fetch.
         fn PtlAtomic(md_handle: ptl_handle_md_t, local_offset: ptl_size_t, length: ptl_size_t,
             ack_req: ptl_ack_req_t, target_id: ptl_process_t, pt_index: ptl_pt_index_t,
             match_bits: ptl_match_bits_t, remote_offset: ptl_size_t, user_ptr: *mut c_void,
             hdr_data: ptl_hdr_data_t, operation: ptl_op_t, datatype: ptl_datatype_t) -> c_int;
 
-        /// An atomic operation that fetches the value before it.
+        /// Starts an atomic operation that fetches the previous value.
         fn PtlFetchAtomic(get_md_handle: ptl_handle_md_t, local_get_offset: ptl_size_t,
             put_md_handle: ptl_handle_md_t, local_put_offset: ptl_size_t, length: ptl_size_t,
             target_id: ptl_process_t, pt_index: ptl_pt_index_t, match_bits: ptl_match_bits_t,
             remote_offset: ptl_size_t, user_ptr: *mut c_void, hdr_data: ptl_hdr_data_t,
             operation: ptl_op_t, datatype: ptl_datatype_t) -> c_int;
 
-        /// A swap, with a condition or a mask in `operand` where `operation` has one.
+        /// Starts a swap, with a comparand or mask in `operand` if `operation` has one.
         fn PtlSwap(get_md_handle: ptl_handle_md_t, local_get_offset: ptl_size_t,
             put_md_handle: ptl_handle_md_t, local_put_offset: ptl_size_t, length: ptl_size_t,
             target_id: ptl_process_t, pt_index: ptl_pt_index_t, match_bits: ptl_match_bits_t,
@@ -229,14 +230,14 @@ functions! {
         /// Makes results of atomic operations visible to the processor's loads.
         fn PtlAtomicSync() -> c_int;
 
-        /// Makes an event queue for `count` events.
+        /// Creates an event queue for `count` events.
         fn PtlEQAlloc(ni_handle: ptl_handle_ni_t, count: ptl_size_t, eq_handle: *mut ptl_handle_eq_t
             ) -> c_int;
 
         /// Releases an event queue.
         fn PtlEQFree(eq_handle: ptl_handle_eq_t) -> c_int;
 
-        /// Takes an event, if there is one. After `PTL_EQ_DROPPED` there is an event as well.
+        /// Takes an event, if there is one. `PTL_EQ_DROPPED` also returns an event.
         fn PtlEQGet(eq_handle: ptl_handle_eq_t, event: *mut ptl_event_t) -> c_int;
 
         /// Waits for an event.
@@ -246,20 +247,20 @@ functions! {
         fn PtlEQPoll(eq_handles: *const ptl_handle_eq_t, size: c_uint, timeout: ptl_time_t,
             event: *mut ptl_event_t, which: *mut c_uint) -> c_int;
 
-        /// Puts when the counter has reached `threshold`.
+        /// Starts a put when the counter has reached `threshold`.
         fn PtlTriggeredPut(md_handle: ptl_handle_md_t, local_offset: ptl_size_t, length: ptl_size_t,
             ack_req: ptl_ack_req_t, target_id: ptl_process_t, pt_index: ptl_pt_index_t,
             match_bits: ptl_match_bits_t, remote_offset: ptl_size_t, user_ptr: *mut c_void,
             hdr_data: ptl_hdr_data_t, trig_ct_handle: ptl_handle_ct_t,
             threshold: ptl_size_t) -> c_int;
 
-        /// Gets when the counter has reached `threshold`.
+        /// Starts a get when the counter has reached `threshold`.
         fn PtlTriggeredGet(md_handle: ptl_handle_md_t, local_offset: ptl_size_t, length: ptl_size_t,
             target_id: ptl_process_t, pt_index: ptl_pt_index_t, match_bits: ptl_match_bits_t,
             remote_offset: ptl_size_t, user_ptr: *mut c_void, trig_ct_handle: ptl_handle_ct_t,
             threshold: ptl_size_t) -> c_int;
 
-        /// `PtlAtomic` when the counter has reached `threshold`.
+        /// Performs `PtlAtomic` when the counter has reached `threshold`.
         fn PtlTriggeredAtomic(md_handle: ptl_handle_md_t, local_offset: ptl_size_t,
             length: ptl_size_t, ack_req: ptl_ack_req_t, target_id: ptl_process_t,
             pt_index: ptl_pt_index_t,
@@ -267,7 +268,7 @@ functions! {
             hdr_data: ptl_hdr_data_t, operation: ptl_op_t, datatype: ptl_datatype_t,
             trig_ct_handle: ptl_handle_ct_t, threshold: ptl_size_t) -> c_int;
 
-        /// `PtlFetchAtomic` when the counter has reached `threshold`.
+        /// Performs `PtlFetchAtomic` when the counter has reached `threshold`.
         fn PtlTriggeredFetchAtomic(get_md_handle: ptl_handle_md_t, local_get_offset: ptl_size_t,
             put_md_handle: ptl_handle_md_t, local_put_offset: ptl_size_t, length: ptl_size_t,
             target_id: ptl_process_t, pt_index: ptl_pt_index_t, match_bits: ptl_match_bits_t,
@@ -275,7 +276,7 @@ functions! {
             operation: ptl_op_t, datatype: ptl_datatype_t, trig_ct_handle: ptl_handle_ct_t,
             threshold: ptl_size_t) -> c_int;
 
-        /// `PtlSwap` when the counter has reached `threshold`.
+        /// Performs `PtlSwap` when the counter has reached `threshold`.
         fn PtlTriggeredSwap(get_md_handle: ptl_handle_md_t, local_get_offset: ptl_size_t,
             put_md_handle: ptl_handle_md_t, local_put_offset: ptl_size_t, length: ptl_size_t,
             target_id: ptl_process_t, pt_index: ptl_pt_index_t, match_bits: ptl_match_bits_t,
@@ -283,11 +284,11 @@ functions! {
             operand: *const c_void, operation: ptl_op_t, datatype: ptl_datatype_t,
             trig_ct_handle: ptl_handle_ct_t, threshold: ptl_size_t) -> c_int;
 
-        /// Adds to a counter when the other has reached `threshold`.
+        /// Adds to a counter when the other counter has reached `threshold`.
         fn PtlTriggeredCTInc(ct_handle: ptl_handle_ct_t, increment: ptl_ct_event_t,
             trig_ct_handle: ptl_handle_ct_t, threshold: ptl_size_t) -> c_int;
 
-        /// Sets a counter when the other has reached `threshold`.
+        /// Sets a counter when the other counter has reached `threshold`.
         fn PtlTriggeredCTSet(ct_handle: ptl_handle_ct_t, new_ct: ptl_ct_event_t,
             trig_ct_handle: ptl_handle_ct_t, threshold: ptl_size_t) -> c_int;
 
@@ -297,12 +298,12 @@ functions! {
         /// Ends a group of operations.
         fn PtlEndBundle(ni_handle: ptl_handle_ni_t) -> c_int;
 
-        /// Says whether two handles are the same: not 0 if they are.
+        /// Compares two handles; returns nonzero if they are the same.
         fn PtlHandleIsEqual(handle1: ptl_handle_any_t, handle2: ptl_handle_any_t) -> c_int;
     }
 
     optional {
-        /// Ends all calls that wait, and those to come, with `PTL_ABORTED`.
+        /// Ends all waiting calls, and all later ones, with `PTL_ABORTED`.
         fn PtlAbort() -> ();
 
         /// Appends a match entry when the counter has reached `threshold`.
@@ -311,7 +312,7 @@ functions! {
             me_handle: *mut ptl_handle_me_t,
             trig_ct_handle: ptl_handle_ct_t, threshold: ptl_size_t) -> c_int;
 
-        /// Takes a match entry away when the counter has reached `threshold`.
+        /// Unlinks a match entry when the counter has reached `threshold`.
         fn PtlTriggeredMEUnlink(me_handle: ptl_handle_me_t, trig_ct_handle: ptl_handle_ct_t,
             threshold: ptl_size_t) -> c_int;
     }

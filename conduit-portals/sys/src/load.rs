@@ -1,4 +1,4 @@
-//! Loading libportals when a program runs.
+//! Loading of libportals at run time.
 
 use std::error::Error as _;
 use std::ffi::{CStr, OsStr, c_void};
@@ -13,45 +13,45 @@ use libloading::os::unix;
 use crate::functions::Functions;
 use crate::{Constants, Version};
 
-/// What is loaded if nothing else is named.
+/// The default library.
 const SONAME: &str = "libportals.so.4";
 
-/// A function that the known versions of BXI's library have, and the reference library has not.
+/// A function of the known versions of BXI's library that the reference library lacks.
 const OF_BXI: &str = "PtlToStr";
 
-/// Why libportals can't be used.
+/// The reason why libportals can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// The system's loader refuses it; mostly, there is none.
+    /// The system's loader refuses it, usually because it does not exist.
     #[error("libportals can't be loaded from {library}: {reason}")]
     NotLoaded {
-        /// What was looked for.
+        /// The name of the library.
         library: String,
-        /// The loader's own words.
+        /// The loader's error text.
         reason: String,
     },
-    /// It can be loaded, but is something else.
-    #[error("{library} is no libportals of Portals 4: it has no function `{function}`")]
+    /// It can be loaded, but is a different library.
+    #[error("{library} is not libportals of Portals 4: it lacks the function `{function}`")]
     NoFunction {
-        /// What was loaded.
+        /// The loaded library.
         library: String,
-        /// What it lacks.
+        /// The missing function.
         function: &'static str,
     },
-    /// It is BXI's, whose handles and structures have other sizes.
+    /// It is BXI's library, whose handles and structures have other sizes.
     #[error(
-        "{library} is BXI's libportals (it has the function `{OF_BXI}`), which can't be used: the \
-         reference library of Portals 4 is needed"
+        "{library} is BXI's libportals (it has the function `{OF_BXI}`), which is not supported; the \
+         reference library of Portals 4 is required"
     )]
     Bxi {
-        /// What was loaded.
+        /// The loaded library.
         library: String,
     },
 }
 
-/// A libportals that can be used.
+/// A usable libportals.
 ///
-/// It is never unloaded, because threads of its own run in it.
+/// It is never unloaded, because its own threads run in it.
 #[derive(Clone)]
 pub struct Library {
     pub(crate) functions: Functions,
@@ -68,12 +68,12 @@ impl fmt::Debug for Library {
 }
 
 impl Library {
-    /// Loads libportals: `path` is a file, or a name for the system's loader to look for; `None` is
-    /// `libportals.so.4`. Nothing of it is called.
+    /// Loads libportals. `path` is a file, or a name for the system's loader to look for; `None` is
+    /// `libportals.so.4`. None of its functions are called.
     ///
     /// # Errors
     ///
-    /// There is no such library, or it is another one.
+    /// The library does not exist, or is a different one.
     pub fn load(path: Option<&Path>) -> Result<Self, LoadError> {
         let path = path.unwrap_or(Path::new(SONAME));
         let handle = Handle::open(path)?;
@@ -83,12 +83,12 @@ impl Library {
         Ok(Self { functions, path })
     }
 
-    /// The file that was loaded.
+    /// Returns the file that was loaded.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The library's version, as far as its functions tell: see the crate's page.
+    /// Returns the library's version as derived from its functions; see the crate's page.
     pub fn version(&self) -> Version {
         if self.functions.PtlAbort.is_some() {
             Version::V4_3
@@ -97,13 +97,13 @@ impl Library {
         }
     }
 
-    /// Constants of the library's version.
+    /// Returns the constants of the library's version.
     pub fn constants(&self) -> &'static Constants {
         self.version().constants()
     }
 }
 
-/// A loaded library, which is unloaded unless it is kept.
+/// A loaded library, which is unloaded unless it is forgotten.
 struct Handle<'a> {
     library: unix::Library,
     path: &'a Path,
@@ -111,8 +111,8 @@ struct Handle<'a> {
 
 impl<'a> Handle<'a> {
     fn open(path: &'a Path) -> Result<Self, LoadError> {
-        // SAFETY: what the library's constructors do is its own affair, as with every library that
-        // is linked; nothing of it is in use when it is unloaded.
+        // SAFETY: the library is responsible for its constructors, like every linked library;
+        // nothing of it is in use when it is unloaded.
         let opened = unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_LOCAL) };
         let library = opened.map_err(|error| LoadError::NotLoaded {
             library: path.display().to_string(),
@@ -130,8 +130,8 @@ impl<'a> Handle<'a> {
                 library: self.path.display().to_string(),
             });
         }
-        // SAFETY: these are the functions of those names, and a library that has them all, but
-        // nothing of BXI's, is the reference library or made like it.
+        // SAFETY: these are the functions of those names, and a library that has them all, but no
+        // function of BXI's, is the reference library or compatible with it.
         unsafe { Functions::find(|name| self.symbol(name)) }
     }
 
@@ -140,22 +140,22 @@ impl<'a> Handle<'a> {
             library: self.path.display().to_string(),
             function: name,
         };
-        // SAFETY: only an address, which nothing is read from here.
+        // SAFETY: only an address, which is not read here.
         let symbol = unsafe { self.library.get::<*mut c_void>(name) };
         NonNull::new(symbol.map_err(|_| no_function())?.into_raw()).ok_or_else(no_function)
     }
 
-    /// The file that the library was loaded from.
+    /// Returns the file that the library was loaded from.
     fn file(&self) -> Option<PathBuf> {
         let symbol = self.symbol("PtlInit").ok()?;
         // SAFETY: integers and pointers only.
         let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-        // SAFETY: any address may be asked for.
+        // SAFETY: any address may be queried.
         let known = unsafe { libc::dladdr(symbol.as_ptr(), &mut found) } != 0;
         if !known || found.dli_fname.is_null() {
             return None;
         }
-        // SAFETY: the loader's own string, which stays as long as the library.
+        // SAFETY: the loader's own string, which lives as long as the library.
         let name = unsafe { CStr::from_ptr(found.dli_fname) };
         Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
     }

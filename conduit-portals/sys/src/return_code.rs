@@ -1,10 +1,10 @@
-//! What functions return, by name.
+//! Return codes of functions, by name.
 
 use std::ffi::c_int;
 
 use crate::Version;
 
-/// A return code, which is written as its name.
+/// A return code, displayed as its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ReturnCode {
     #[error("PTL_OK")]
@@ -41,13 +41,13 @@ pub enum ReturnCode {
     PtInUse,
     #[error("PTL_ABORTED")]
     Aborted,
-    /// A number that the version has no name for.
+    /// A number that has no name in this version.
     #[error("unknown return code {0}")]
     Unknown(c_int),
 }
 
 impl Version {
-    /// What a number that a library of this version has returned means.
+    /// Returns the meaning of a number that a library of this version has returned.
     pub fn return_code(self, returned: c_int) -> ReturnCode {
         use ReturnCode::*;
         let constants = self.constants();

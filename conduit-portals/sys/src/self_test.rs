@@ -1,4 +1,4 @@
-//! Whether a library's constants are those of the version that it is taken for.
+//! Checks that a library's constants are those of its assumed version.
 
 use std::ffi::c_int;
 use std::thread;
@@ -6,38 +6,38 @@ use std::time::{Duration, Instant};
 
 use crate::*;
 
-/// How long a step may take. A message to itself takes microseconds.
+/// Time that a step may take. A message to oneself takes microseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why a library has not passed [`Library::self_test`].
+/// The reason why a library has failed [`Library::self_test`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelfTestError {
     /// It was built from source between two versions.
     #[error(
         "{library} was taken for Portals version {version}, but {difference}; the reference \
-         library until September 2023, or as of September 2024, is needed"
+         library until September 2023, or as of September 2024, is required"
     )]
     OtherConstants {
-        /// What was loaded.
+        /// The loaded library.
         library: String,
-        /// What it was taken for.
+        /// Its assumed version.
         version: Version,
-        /// What tells that it is not.
+        /// The difference from that version.
         difference: &'static str,
     },
-    /// Something else is wrong.
-    #[error("{function} has failed in the self-test of {library}: {reason}")]
+    /// A step has failed.
+    #[error("{function} failed in the self-test of {library}: {reason}")]
     Failed {
-        /// What was loaded.
+        /// The loaded library.
         library: String,
-        /// What has failed.
+        /// The function that failed.
         function: &'static str,
-        /// What it has returned, or what was missing.
+        /// Its result, or the missing event.
         reason: String,
     },
 }
 
-/// Undoes something when it goes out of scope.
+/// Runs a function when it goes out of scope.
 struct Undo<F: Fn()>(F);
 
 impl<F: Fn()> Drop for Undo<F> {
@@ -47,17 +47,18 @@ impl<F: Fn()> Drop for Undo<F> {
 }
 
 impl Library {
-    /// Finds out whether [`Library::version`] is right: return codes by a table entry that is taken
-    /// twice, options by a put to itself, whose offset an entry with `PTL_ME_MANAGE_LOCAL` has to
-    /// ignore. What it makes it releases, but for three bytes.
+    /// Checks that [`Library::version`] is right: it checks return codes by allocating a table
+    /// entry twice, and options by a put to itself, whose offset an entry with
+    /// `PTL_ME_MANAGE_LOCAL` has to ignore. It releases everything that it creates, except three
+    /// bytes.
     ///
-    /// The interface should not send to itself otherwise. Built with both shared memory and UDP,
-    /// the reference library crashes when an interface sends to itself after it has received from
-    /// itself.
+    /// The interface should not send to itself otherwise: if the reference library is built with
+    /// both shared memory and UDP, it crashes when an interface sends to itself after it has
+    /// received from itself.
     ///
     /// # Errors
     ///
-    /// The library has other constants; a function has failed; a put was not acknowledged in time.
+    /// The library has other constants; a function failed; a put was not acknowledged in time.
     ///
     /// # Safety
     ///
@@ -66,10 +67,11 @@ impl Library {
     pub unsafe fn self_test(&self, ni: ptl_handle_ni_t) -> Result<(), SelfTestError> {
         let constants = self.constants();
         let mut queue = PTL_EQ_NONE;
-        // SAFETY: here and below, the caller's word for the interface, and pointers to variables.
+        // SAFETY: here and below, the caller's promise for the interface, and pointers to
+        // variables.
         let made = unsafe { self.PtlEQAlloc(ni, 16, &mut queue) };
         self.succeeded("PtlEQAlloc", made)?;
-        // SAFETY: as above; `Undo` comes after the last use, here and below.
+        // SAFETY: as above; `Undo` runs after the last use, here and below.
         let _queue = Undo(|| _ = unsafe { self.PtlEQFree(queue) });
 
         let mut index = 0;
@@ -105,7 +107,7 @@ impl Library {
         };
         let mut entry_handle = PTL_INVALID_HANDLE;
         let (list, user) = (PTL_PRIORITY_LIST, std::ptr::null_mut());
-        // SAFETY: as above; the memory stays.
+        // SAFETY: as above; the memory stays valid.
         let made = unsafe { self.PtlMEAppend(ni, index, &entry, list, user, &mut entry_handle) };
         self.succeeded("PtlMEAppend", made)?;
         let _entry = Undo(|| {
@@ -124,7 +126,7 @@ impl Library {
             ct_handle: PTL_CT_NONE,
         };
         let mut memory_handle = PTL_INVALID_HANDLE;
-        // SAFETY: as above; the memory stays.
+        // SAFETY: as above; the memory stays valid.
         let made = unsafe { self.PtlMDBind(ni, &memory, &mut memory_handle) };
         self.succeeded("PtlMDBind", made)?;
         // SAFETY: as above.
@@ -135,7 +137,7 @@ impl Library {
         let put = unsafe { self.PtlPut(memory_handle, 0, 1, ack, own, index, 0, 1, user, 0) };
         self.succeeded("PtlPut", put)?;
         let offset = self.acknowledged_offset(queue)?;
-        // SAFETY: the put has been acknowledged, so nobody writes any more.
+        // SAFETY: the put has been acknowledged, so the library no longer writes.
         let landed = unsafe { target.cast::<[u8; 2]>().read_volatile() };
         if offset != 0 || landed != [1, 0] {
             return Err(self.differs("its options have other numbers"));
@@ -143,7 +145,7 @@ impl Library {
         Ok(())
     }
 
-    /// Waits for a put's acknowledgement, and gives its offset.
+    /// Waits for a put's acknowledgement, and returns its offset.
     fn acknowledged_offset(&self, queue: ptl_handle_eq_t) -> Result<ptl_size_t, SelfTestError> {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {

@@ -32,7 +32,7 @@ pub type ptl_handle_md_t = ptl_handle_any_t;
 pub type ptl_handle_le_t = ptl_handle_any_t;
 pub type ptl_handle_me_t = ptl_handle_any_t;
 
-/// A process by its place in the machine. In C it is the unnamed structure in [`ptl_process_t`].
+/// A process by its physical id. In C it is the unnamed structure in [`ptl_process_t`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ptl_process_phys_t {
@@ -40,7 +40,7 @@ pub struct ptl_process_phys_t {
     pub pid: ptl_pid_t,
 }
 
-/// A process: its rank on a logical interface, its place on a physical one.
+/// A process: its rank on a logical interface, its physical id on a physical one.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union ptl_process_t {
@@ -49,12 +49,13 @@ pub union ptl_process_t {
 }
 
 impl ptl_process_t {
-    /// The process with this rank. All bytes have a value, as they are passed to the library.
+    /// Creates the process with this rank. All bytes have a value, because they are passed to the
+    /// library.
     pub const fn from_rank(rank: ptl_rank_t) -> Self {
         Self::from_phys(rank, 0)
     }
 
-    /// The process in this place.
+    /// Creates the process with this physical id.
     pub const fn from_phys(nid: ptl_nid_t, pid: ptl_pid_t) -> Self {
         Self {
             phys: ptl_process_phys_t { nid, pid },
@@ -107,7 +108,7 @@ pub struct ptl_me_t {
     pub min_free: ptl_size_t,
 }
 
-/// Limits of an interface, asked for and granted.
+/// Limits of an interface, requested and granted.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ptl_ni_limits_t {
@@ -129,7 +130,7 @@ pub struct ptl_ni_limits_t {
     pub features: c_uint,
 }
 
-/// What a counter has counted.
+/// The counts of a counter.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ptl_ct_event_t {
@@ -137,7 +138,8 @@ pub struct ptl_ct_event_t {
     pub failure: ptl_size_t,
 }
 
-/// An event. Its kind says which fields have a meaning; the library may leave others as they were.
+/// An event. Its kind determines which fields are meaningful; the library may leave others
+/// unchanged.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ptl_event_t {
@@ -158,7 +160,7 @@ pub struct ptl_event_t {
     pub atomic_type: ptl_datatype_t,
 }
 
-/// All zero: the room that an event is written to.
+/// An event with all bytes zero, as space for the library to write to.
 impl Default for ptl_event_t {
     fn default() -> Self {
         // SAFETY: integers and pointers only.

@@ -3,18 +3,18 @@
 use std::ffi::{c_int, c_uint};
 use std::fmt;
 
-/// A version of the interface, as far as constants differ.
+/// A version of the interface, as far as its constants differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// 4.0, and all before 4.3.
+    /// 4.0, and all versions before 4.3.
     V4_0,
-    /// 4.3: without `PTL_INTERRUPTED` and `PTL_ME_ACK_DISABLE`, whose numbers went to what stood
-    /// behind them.
+    /// 4.3: without `PTL_INTERRUPTED` and `PTL_ME_ACK_DISABLE`, whose numbers were reassigned to
+    /// the constants after them.
     V4_3,
 }
 
 impl Version {
-    /// This version's constants.
+    /// Returns this version's constants.
     pub const fn constants(self) -> &'static Constants {
         match self {
             Self::V4_0 => &Constants::V4_0,
@@ -32,24 +32,23 @@ impl fmt::Display for Version {
     }
 }
 
-/// A structure with a field for each constant, and its two values. `=` joins a name of list entries
-/// to the name that match entries have for it.
+/// Defines a structure with a field for each constant, and its two values. `=` joins the constant's
+/// name for match entries to the one for list entries.
 macro_rules! constants {
     ($($name:ident $(= $same:ident)?: $type:ty = $old:expr, $new:expr;)*) => {
-        /// Constants that have other values in other versions; `None` where a version has no such
-        /// constant.
+        /// Constants whose values depend on the version; `None` if a version lacks the constant.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct Constants {
             $(pub $name: $type, $(pub $same: $type,)?)*
         }
 
         impl Constants {
-            /// Those before 4.3.
+            /// The constants before 4.3.
             pub const V4_0: Self = Self {
                 $($name: $old, $($same: $old,)?)*
             };
 
-            /// Those of 4.3.
+            /// The constants of 4.3.
             pub const V4_3: Self = Self {
                 $($name: $new, $($same: $new,)?)*
             };
@@ -68,7 +67,7 @@ constants! {
     PTL_PT_EQ_NEEDED: c_int = 14, 13;
     PTL_PT_IN_USE: c_int = 15, 14;
     PTL_ABORTED: Option<c_int> = None, Some(15);
-    // 4.3's header has it so, though `PTL_ABORTED` comes last there.
+    // 4.3's header defines it like this, although `PTL_ABORTED` comes last there.
     PTL_STATUS_LAST: c_int = 16, 15;
 
     // Options of a table entry.
@@ -95,7 +94,7 @@ constants! {
     PTL_ME_EVENT_CT_BYTES = PTL_LE_EVENT_CT_BYTES: c_uint = 1 << 15, 1 << 14;
     PTL_LE_APPEND_OPTIONS_MASK: c_uint = (1 << 16) - 1, (1 << 15) - 1;
 
-    // Options of a match entry alone.
+    // Options only of match entries.
     PTL_ME_MANAGE_LOCAL: c_uint = 1 << 16, 1 << 15;
     PTL_ME_NO_TRUNCATE: c_uint = 1 << 17, 1 << 16;
     PTL_ME_MAY_ALIGN: c_uint = 1 << 18, 1 << 17;

@@ -1,5 +1,5 @@
-//! Constants against the numbers that a C compiler gets from the reference library's header, as it
-//! was from 2016 until September 2023, and as it is since September 2024.
+//! Compares the constants with the numbers that a C compiler gets from the reference library's
+//! header, as it was from 2016 until September 2023, and as it is since September 2024.
 
 use portals4_sys::*;
 
@@ -141,7 +141,7 @@ fn constants_of_each_version_are_those_of_its_header() {
     macro_rules! check {
         ($($name:ident = $old:expr, $new:expr;)*) => {
             $(assert_eq!((old.$name, new.$name), ($old, $new), stringify!($name));)*
-            // All of them are above.
+            // Fails to compile if a constant is missing above.
             let _ = Constants { $($name: new.$name,)* };
         };
     }

@@ -1,6 +1,6 @@
-//! Structures against the numbers that a C compiler for x86-64 gets from the reference library's
-//! header. They are the same in both versions. The fields' types have the same size and alignment
-//! on all 64-bit systems.
+//! Compares the structures with the numbers that a C compiler for x86-64 gets from the reference
+//! library's header. They are the same in both versions. The fields' types have the same size and
+//! alignment on all 64-bit systems.
 
 use std::mem::offset_of;
 
@@ -107,10 +107,10 @@ fn enumerations_are_as_wide_as_in_c() {
 #[test]
 fn a_process_has_a_rank_or_a_place() {
     let process = ptl_process_t::from_rank(7);
-    // SAFETY: a rank was put in.
+    // SAFETY: a rank was stored.
     assert_eq!(unsafe { process.rank }, 7);
     let process = ptl_process_t::from_phys(3, 4);
-    // SAFETY: a place was put in.
+    // SAFETY: a physical id was stored.
     let phys = unsafe { process.phys };
     assert_eq!(phys, ptl_process_phys_t { nid: 3, pid: 4 });
 }

@@ -1,4 +1,4 @@
-//! Loading: what is there, what is not there, and what is something else.
+//! Tests of loading: existing, missing and different libraries.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::ptr;
 
 use portals4_sys::*;
 
-/// The functions that every library has.
+/// The functions that every library must have.
 pub(crate) const FUNCTIONS: [&str; 52] = [
     "PtlAtomic",
     "PtlAtomicSync",
@@ -78,7 +78,7 @@ pub(crate) fn build(name: &str, text: &str) -> PathBuf {
     library
 }
 
-/// The text of functions that return their number in the list.
+/// Returns the text of functions that return their number in the list.
 pub(crate) fn functions<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut text = String::new();
     for (number, name) in names.into_iter().enumerate() {
@@ -120,7 +120,7 @@ fn another_library_is_refused() {
     );
     assert_eq!(
         error.to_string(),
-        format!("{library} is no libportals of Portals 4: it has no function `PtlInit`")
+        format!("{library} is not libportals of Portals 4: it lacks the function `PtlInit`")
     );
 }
 
@@ -131,7 +131,7 @@ fn libc_is_refused() {
     assert!(matches!(error, LoadError::NoFunction { .. }), "{error}");
 }
 
-/// As Portals 3.3 would be, and a library that was built in part.
+/// Checks incomplete libraries, like Portals 3.3 or a partial build.
 #[test]
 fn each_function_has_to_be_there() {
     for missing in ["PtlInit", "PtlNIInit", "PtlPTAlloc", "PtlHandleIsEqual"] {
@@ -164,7 +164,7 @@ fn versions_are_told_apart() {
     let old = Library::load(Some(&old)).expect("a library");
     assert_eq!(old.version(), Version::V4_0);
     assert_eq!(old.constants().PTL_ME_MANAGE_LOCAL, 1 << 16);
-    // SAFETY: there is no such function.
+    // SAFETY: the library lacks this function.
     assert_eq!(unsafe { old.PtlAbort() }, None);
 
     let path = build("new", &functions(FUNCTIONS.into_iter().chain(["PtlAbort"])));
@@ -176,7 +176,8 @@ fn versions_are_told_apart() {
     assert_eq!(unsafe { new.PtlAbort() }, Some(()));
 }
 
-/// Functions are not mixed up, and structures go to them by value as C passes them.
+/// Checks that functions are not mixed up, and that structures are passed by value according to the
+/// C ABI.
 #[test]
 fn arguments_arrive_in_c() {
     let called = ["PtlPut", "PtlCTSet", "PtlNIInit", "PtlEQGet"];
@@ -209,7 +210,7 @@ fn arguments_arrive_in_c() {
     let library = Library::load(Some(&build("called", &text))).expect("a library");
     let target = ptl_process_t::from_phys(4, 5);
     let none = ptr::null_mut();
-    // SAFETY: the test's functions follow no pointer that is null here.
+    // SAFETY: the test's functions do not follow the pointers that are null here.
     unsafe {
         let put = library.PtlPut(1, 2, 3, PTL_ACK_REQ, target, 6, !7, 8, none, 9);
         assert_eq!(put, PTL_OK);

@@ -1,4 +1,4 @@
-//! The bindings against the header, and the loading.
+//! Tests of the bindings against the header, and of loading.
 
 mod constants;
 mod layout;

@@ -1,10 +1,11 @@
-//! The self-test, on a library that can do no more than that: one entry, and a put to it.
+//! Tests of the self-test, with a library that supports only what it needs: one entry, and a put to
+//! it.
 
 use portals4_sys::*;
 
 use crate::load::{FUNCTIONS, build, functions};
 
-/// A library with numbers of its own for `PTL_PT_IN_USE` and `PTL_ME_MANAGE_LOCAL`.
+/// Builds a library with custom numbers for `PTL_PT_IN_USE` and `PTL_ME_MANAGE_LOCAL`.
 fn library(name: &str, has_abort: bool, in_use: i32, manage_local: u32, fail: u8) -> Library {
     let own = [
         "PtlPTAlloc",
@@ -15,7 +16,7 @@ fn library(name: &str, has_abort: bool, in_use: i32, manage_local: u32, fail: u8
     ];
     let rest = FUNCTIONS.into_iter().filter(|name| !own.contains(name));
     let abort = has_abort.then_some("PtlAbort");
-    // All others succeed.
+    // All other functions succeed.
     let text = functions(rest.chain(abort)).replace("return ", "return 0 * ");
     let text = format!(
         "{text}

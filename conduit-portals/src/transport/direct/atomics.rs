@@ -1,21 +1,21 @@
 //! Atomics by the network.
 //!
-//! A network's atomics are not atomic with those of a processor, so all atomics on one word have to
-//! be done in one way. With
+//! A network's atomics are not atomic with respect to those of a processor, so all atomics on one
+//! word have to be performed in the same way. With
 //! [`PortalsConfig::native_atomics`](crate::transport::PortalsConfig::native_atomics) the network
-//! does those on exportable entries, for integers of a size that is *native*: the transport has a
+//! performs those on exportable entries, for integers of a *native* size: the transport has a
 //! fetching compare-and-swap for all types of that size. This does not depend on the rank, so all
 //! ranks agree on the sizes.
 //!
-//! | atomic | done by |
+//! | atomic | performed by |
 //! |---|---|
 //! | on an imported entry | the initiator's network |
-//! | that came by message, or on the rank's own memory | the target's network, on its own memory; then there is a response as always |
+//! | received by message, or on the rank's own memory | the target's network, on its own memory; the response is as usual |
 //! | that the network lacks (a product, the smaller float) | compare-and-swap in a loop |
-//! | outside of the entry, misaligned, matching nothing | nobody |
+//! | outside of the entry, misaligned, or without a match | none |
 //!
-//! So it does not matter when an initiator imports an entry, or has it withdrawn. An entry stays in
-//! use while an atomic on it is under way here.
+//! Therefore it does not matter when an initiator imports an entry, or stops using a withdrawn one.
+//! An entry stays in use while an atomic on it is in progress here.
 
 use std::collections::VecDeque;
 
@@ -35,22 +35,22 @@ use crate::transport::state::Portals;
 use crate::transport::window::Cost;
 use crate::transport::wire;
 
-/// Marks a transport's token as that of a task, not of an operation of this rank.
+/// Marks a transport's token as that of a task, as opposed to an operation of this rank.
 const TASK: u64 = 1 << 32;
 
-/// How an atomic is done.
+/// The method by which an atomic is performed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Method {
-    /// By the network's own operation; true for the one that fetches.
+    /// The network's own operation; true for the fetching one.
     Native(bool),
-    /// By compare-and-swap in a loop.
+    /// Compare-and-swap in a loop.
     CasLoop,
 }
 
-/// The methods of one type, by operation and whether the old value is wanted.
+/// The methods of one type, by operation and whether the old value is requested.
 type Methods = [[Method; 2]; AtomicOp::ALL.len()];
 
-/// An atomic that this rank's network is doing.
+/// An atomic that this rank's network is performing.
 #[derive(Debug)]
 struct Task {
     peer: Rank,
@@ -60,17 +60,17 @@ struct Task {
     operand: u64,
     comparand: u64,
     method: Method,
-    /// In a [loop](Method::CasLoop): the comparand of the next step.
+    /// In a [loop](Method::CasLoop), the comparand of the next step.
     expected: u64,
     origin: Origin,
 }
 
-/// Whose operation a task does.
+/// The owner of the operation that a task performs.
 #[derive(Debug)]
 enum Origin {
     /// This rank's own operation.
     Own(u32),
-    /// A peer's operation, which came by message.
+    /// A peer's operation, received by message.
     Peer {
         to: Rank,
         operation: u32,
@@ -82,10 +82,10 @@ enum Origin {
 /// Atomics by the network.
 #[derive(Debug, Default)]
 pub(crate) struct Native {
-    /// By type; `None`: done by the target's processor.
+    /// By type; `None`: performed by the target's processor.
     methods: [Option<Methods>; AtomicType::ALL.len()],
     tasks: Slab<Task>,
-    /// Tasks whose next step the transport has not taken yet.
+    /// Tasks whose next step the transport has not accepted yet.
     pub(crate) waiting: VecDeque<usize>,
 }
 
@@ -116,17 +116,17 @@ impl Native {
         Some(methods[op as usize][usize::from(fetch)])
     }
 
-    /// Whether integers of a type are native.
+    /// Returns whether integers of a type are native.
     pub(crate) fn has(&self, ty: AtomicType) -> bool {
         self.methods[ty as usize].is_some()
     }
 
-    /// Whether integers of any type are.
+    /// Returns whether integers of any type are native.
     pub(crate) fn has_any(&self) -> bool {
         AtomicType::ALL.iter().any(|&ty| self.has(ty))
     }
 
-    /// The number of tasks under way.
+    /// Returns the number of tasks in progress.
     pub(crate) fn under_way(&self) -> usize {
         self.tasks.len()
     }
@@ -140,7 +140,7 @@ impl Native {
 }
 
 impl Task {
-    /// The next step, for the transport.
+    /// Returns the next step, for the transport.
     fn step(&self, at: usize) -> NativeAtomic {
         let (op, ty, token) = (self.op, self.ty, TASK | at as u64);
         match self.method {
@@ -168,7 +168,7 @@ impl Task {
     }
 }
 
-/// A fetched value as headers carry it.
+/// Converts a fetched value to the form in headers.
 fn zero_extended(value: u64, ty: AtomicType) -> u64 {
     match ty.size() {
         4 => u64::from(value as u32),
@@ -181,8 +181,8 @@ fn is_aligned(remote: Remote, ty: AtomicType) -> bool {
 }
 
 impl Portals {
-    /// Has the network do a peer's atomic that has matched an entry here; false if the processor
-    /// has to.
+    /// Makes the network perform a peer's atomic that has matched an entry here; returns false if
+    /// the processor has to perform it.
     pub(crate) fn native_atomic(&mut self, source: Rank, atomic: &wire::Atomic, hit: &Hit) -> bool {
         // Responses carry the old value in any case.
         let Some(method) = self.native.method(atomic.op, atomic.ty, true) else {
@@ -194,7 +194,7 @@ impl Portals {
         let direct = &exported.advertisement;
         let remote = Remote {
             key: direct.remote.key,
-            // Within the entry: the message has matched.
+            // Within the entry, because the message has matched.
             address: direct.remote.address.wrapping_add(hit.offset),
         };
         if hit.outcome != Outcome::Done || !is_aligned(remote, atomic.ty) {
@@ -222,7 +222,7 @@ impl Portals {
         true
     }
 
-    /// A direct operation has ended; true if it was a step of a task.
+    /// Handles the end of a direct operation; returns true if it was a step of a task.
     pub(crate) fn task_done(&mut self, peer: Rank, token: u64, value: u64) -> bool {
         if token & TASK == 0 {
             return false;
@@ -232,7 +232,7 @@ impl Portals {
             return true;
         };
         let found = zero_extended(value, task.ty);
-        // Where the new value is the old one, nothing has to be written.
+        // If the new value equals the old one, nothing has to be written.
         if task.method == Method::CasLoop
             && found != task.expected
             && task.new_value(found) != found
@@ -264,7 +264,7 @@ impl Portals {
                 self.end_use(index, entry);
                 self.consumed(to, Cost::of_header(index));
                 let result = self.respond(to, operation, Outcome::Done, length, found);
-                debug_assert!(result.is_ok(), "this rank's own");
+                debug_assert!(result.is_ok(), "this rank violated its own protocol");
             }
         }
         true
@@ -272,7 +272,7 @@ impl Portals {
 }
 
 impl<T: Transport> Inner<T> {
-    /// Submits an atomic to the network; `None` if it has to go by message.
+    /// Submits an atomic to the network; returns `None` if it has to go by message.
     pub(crate) fn atomic_direct(&mut self, atomic: &Atomic) -> Option<Result<(), SubmitError>> {
         let method = self
             .portals
@@ -335,12 +335,12 @@ impl<T: Transport> Inner<T> {
         self.transport.atomic(peer, remote, &task.step(at))
     }
 
-    /// Hands over the next steps of the tasks that wait for the transport.
+    /// Hands the next steps of waiting tasks to the transport.
     #[cold]
     pub(crate) fn resume_tasks(&mut self) {
         while let Some(at) = self.portals.native.waiting.pop_front() {
-            // Any other refusal means that the peer has failed. The task is dropped when the
-            // transport reports that.
+            // Any other refusal means that the peer has failed; the task is dropped when the
+            // transport reports the failure.
             match self.step(at) {
                 Err(Refused::Full) => {
                     self.portals.native.waiting.push_front(at);

@@ -14,7 +14,7 @@ pub(super) const OPERATIONS: MeOptions = MeOptions::PUT
     .union(MeOptions::GET)
     .union(MeOptions::ATOMIC);
 
-/// A set of ranks as bits, up to the highest that was ever in it.
+/// A set of ranks as bits, up to the highest rank that was ever in it.
 #[derive(Debug, Default)]
 struct Ranks {
     bits: Vec<u64>,
@@ -62,15 +62,15 @@ impl Ranks {
 #[derive(Debug)]
 pub(crate) struct Exported {
     pub(crate) advertisement: wire::Advertisement,
-    /// Peers that may access it directly.
+    /// Peers that may access the entry directly.
     importers: Ranks,
-    /// It is being withdrawn, and is not advertised any more.
+    /// Whether it is being withdrawn, and is not advertised any more.
     withdrawn: bool,
 }
 
 impl Exported {
-    /// An entry that is about to be the first of its list, if it is exportable; it has no id yet.
-    /// `remote` gives the address of an exposed region.
+    /// Creates the state of an entry that is about to be the first of its list, if it is
+    /// exportable; it has no id yet. `remote` returns the address of an exposed region.
     pub(crate) fn of(
         entry: &MatchEntry,
         remote: impl FnOnce(RegionId) -> Option<Remote>,
@@ -142,13 +142,15 @@ impl Portals {
         self.queue_control(peer, Control::Advertise(entry));
     }
 
-    /// The message that advertises an entry; `None` if the entry is gone, and so is the peer.
+    /// Returns the message that advertises an entry; `None` if the entry is gone, so that the
+    /// message is obsolete.
     pub(crate) fn advertisement(&mut self, entry: MeId) -> Option<Header> {
         self.exported(entry)
             .map(|exported| Header::Advertise(exported.advertisement))
     }
 
-    /// Asks the peers that have imported an entry to stop accessing it. Whether some still may.
+    /// Asks the peers that have imported an entry to stop accessing it. Returns whether any may
+    /// still access it.
     pub(crate) fn withdraw(&mut self, entry: MeId) -> bool {
         let Some(exported) = self.exported(entry) else {
             return false;
@@ -164,7 +166,7 @@ impl Portals {
         true
     }
 
-    /// A peer no longer accesses an entry directly.
+    /// Records that a peer no longer accesses an entry directly.
     pub(crate) fn withdrawn_arrives(
         &mut self,
         peer: Rank,
@@ -181,7 +183,7 @@ impl Portals {
         }
     }
 
-    /// A peer has failed or leaves: ends direct access in both directions.
+    /// Ends direct access in both directions with a peer that has failed or leaves.
     #[cold]
     pub(crate) fn forget_direct(&mut self, peer: Rank) {
         self.direct.forget(peer);
@@ -269,7 +271,7 @@ mod tests {
             assert!(Exported::of(&other, exposed).is_none(), "{other:?}");
         }
         assert!(Exported::of(&entry, |_| None).is_none(), "not exposed");
-        // An address that would wrap.
+        // An address that would wrap around.
         let high = |_| {
             Some(Remote {
                 key: 0,

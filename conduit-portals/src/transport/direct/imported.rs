@@ -10,17 +10,17 @@ use crate::transport::interface::Remote;
 use crate::transport::state::Portals;
 use crate::transport::wire;
 
-/// An entry of a peer.
+/// An imported entry of a peer.
 #[derive(Debug)]
 struct Imported {
     advertisement: wire::Advertisement,
-    /// The number of operations on it.
+    /// Number of operations in flight on it.
     under_way: u32,
-    /// Its owner has withdrawn it.
+    /// Whether its owner has withdrawn it.
     withdrawn: bool,
 }
 
-/// The imported entries of a peer, at most one of each index.
+/// The imported entries of a peer, at most one per index.
 #[derive(Debug, Default)]
 struct PeerImports(Vec<Imported>);
 
@@ -47,7 +47,7 @@ pub(super) struct Request {
 /// The entries that peers have advertised.
 #[derive(Debug, Default)]
 pub(crate) struct DirectAccess {
-    /// The transport has direct access.
+    /// Whether the transport has direct access.
     pub(crate) enabled: bool,
     /// By rank; empty until the first advertisement.
     peers: Vec<Option<Box<PeerImports>>>,
@@ -59,7 +59,7 @@ impl DirectAccess {
         !self.peers.is_empty()
     }
 
-    /// The entry that is certain to take an operation, and the address within it.
+    /// Returns the entry that is certain to take an operation, and the address within it.
     #[inline]
     pub(super) fn find(&self, request: &Request) -> Option<(MeId, Remote)> {
         let peer = self.peers.get(request.peer as usize)?.as_ref()?;
@@ -74,7 +74,7 @@ impl DirectAccess {
             && direct.options.contains(request.option)
             && end <= direct.length
             && !imported.withdrawn;
-        // No overflow: less than the entry's end, which is no more than `u64::MAX`.
+        // No overflow: less than the entry's end, which is at most `u64::MAX`.
         fits.then(|| {
             let remote = Remote {
                 key: direct.remote.key,
@@ -102,7 +102,7 @@ impl DirectAccess {
 }
 
 impl Portals {
-    /// A peer advertises an entry.
+    /// Handles a peer's advertisement of an entry.
     pub(crate) fn advertise_arrives(
         &mut self,
         peer: Rank,
@@ -119,7 +119,7 @@ impl Portals {
         {
             return Err(ProtocolError);
         }
-        // A peer that leaves takes no more operations.
+        // A peer that leaves accepts no more operations.
         if self.links.get(peer).ok_or(ProtocolError)?.left.is_some() {
             return Ok(());
         }
@@ -147,7 +147,7 @@ impl Portals {
         Ok(())
     }
 
-    /// A peer withdraws an entry.
+    /// Handles a peer's withdrawal of an entry.
     pub(crate) fn withdraw_arrives(
         &mut self,
         from: Rank,
@@ -168,7 +168,7 @@ impl Portals {
         Ok(())
     }
 
-    /// A direct operation has ended.
+    /// Records the end of a direct operation.
     pub(crate) fn direct_ended(&mut self, target: Rank, entry: MeId) {
         // The imports from a peer that is gone were dropped.
         if let Some(Some(peer)) = self.direct.peers.get_mut(target as usize)
@@ -181,7 +181,7 @@ impl Portals {
         }
     }
 
-    /// Replies to the withdrawal of an entry, if no operation on it is under way.
+    /// Replies to the withdrawal of an entry, if no operation on it is in flight.
     #[cold]
     fn confirm_withdrawal(&mut self, to: Rank, entry: MeId) {
         let Some(place) = self.direct.peers.get_mut(to as usize) else {

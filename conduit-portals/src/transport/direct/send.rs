@@ -21,10 +21,10 @@ struct LocalPart {
 }
 
 impl<T: Transport> Inner<T> {
-    /// Submits a put as a direct write; `None` if it has to go by message.
+    /// Submits a put as a direct write; returns `None` if it has to go by message.
     ///
     /// # Safety
-    /// As for [`conduit_core::ni::Ni::put`]; `memory` is the put's piece of its descriptor.
+    /// Same as for [`conduit_core::ni::Ni::put`]; `memory` is the put's piece of its descriptor.
     pub(crate) unsafe fn put_direct(
         &mut self,
         put: &Put,
@@ -53,15 +53,15 @@ impl<T: Transport> Inner<T> {
         };
         self.submit_direct(&own, &request, found, |transport, access| {
             // SAFETY: the source is valid until its descriptor is released, which waits for the
-            // operation, and is not written before that has ended (the caller's promise).
+            // operation, and is not written before the operation has ended (the caller's promise).
             unsafe { transport.write(put.target, access) }
         })
     }
 
-    /// Submits a get as a direct read; `None` if it has to go by message.
+    /// Submits a get as a direct read; returns `None` if it has to go by message.
     ///
     /// # Safety
-    /// As for [`conduit_core::ni::Ni::get`]; `memory` is the get's piece of its descriptor.
+    /// Same as for [`conduit_core::ni::Ni::get`]; `memory` is the get's piece of its descriptor.
     pub(crate) unsafe fn get_direct(
         &mut self,
         get: &Get,
@@ -87,7 +87,7 @@ impl<T: Transport> Inner<T> {
         };
         self.submit_direct(&own, &request, found, |transport, access| {
             // SAFETY: the destination is valid until its descriptor is released, which waits for
-            // the operation, and is not read before that has ended (the caller's promise).
+            // the operation, and is not read before the operation has ended (the caller's promise).
             unsafe { transport.read(get.target, access) }
         })
     }
@@ -138,7 +138,7 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// What a refusal means for the caller; `None` if the operation has to go by message.
+    /// Returns the result for a refused operation; `None` if it has to go by message.
     pub(super) fn direct_refused(
         &mut self,
         operation: &'static str,
@@ -151,12 +151,12 @@ impl<T: Transport> Inner<T> {
                 Some(Err(SubmitError::Again))
             }
             Refused::Dead => Some(Err(self.dead(operation, peer))),
-            // By message the second is refused again, with an error.
+            // An operation by message that has no such rank is refused again, with an error.
             Refused::TooLong | Refused::NoSuchRank => None,
         }
     }
 
-    /// Completes an operation without bytes at once, since the entry would take it.
+    /// Completes an operation without bytes at once, because the entry would take it.
     fn complete_empty(&mut self, own: &LocalPart) {
         let event = own.end.event(own.token, Completion::done(0));
         self.portals.counters.direct += 1;

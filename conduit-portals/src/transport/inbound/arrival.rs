@@ -1,4 +1,4 @@
-//! Fragments that come in pieces: puts, and replies to this rank's gets.
+//! Fragments that arrive in pieces: puts, and replies to this rank's gets.
 
 use std::ptr;
 
@@ -12,7 +12,7 @@ use crate::transport::state::Portals;
 use crate::transport::window::Cost;
 use crate::transport::wire::{Header, Put};
 
-/// Where the bytes of a fragment go as they come.
+/// The destination of a fragment's bytes as they arrive.
 #[derive(Debug)]
 pub(crate) enum Destination {
     /// An address in a region.
@@ -21,7 +21,7 @@ pub(crate) enum Destination {
     Process(u64),
     /// A buffer, until the event is delivered.
     Buffer(Buffer),
-    /// They are discarded.
+    /// The bytes are discarded.
     Nowhere,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Arrival {
         put: Put,
         requested: usize,
         cost: Cost,
-        /// The entry that it has matched.
+        /// The entry that the put has matched.
         hit: Option<Hit>,
         to: Destination,
     },
@@ -51,7 +51,7 @@ pub(crate) enum Arrival {
         outcome: Outcome,
         length: usize,
     },
-    /// It has broken the protocol.
+    /// It has violated the protocol.
     Discarded { source: Rank },
 }
 
@@ -67,14 +67,15 @@ impl Arrival {
 }
 
 impl Portals {
-    /// Whether a put can begin now. One to a closed index has to wait if it is too long to be held.
+    /// Returns whether a put can begin now. A put to a closed index has to wait if it is too long
+    /// to be held.
     pub(crate) fn can_begin(&self, put: &Put, length: usize) -> bool {
         let index = self.indices.get(usize::from(put.index));
         length <= self.config.max_managed
             || index.is_none_or(|index| index.is_ready(self.on_progress_thread))
     }
 
-    /// Matches a put that begins to arrive.
+    /// Matches a put whose arrival begins.
     pub(crate) fn put_begins(
         &mut self,
         source: Rank,
@@ -140,7 +141,7 @@ impl Portals {
                 match to {
                     _ if bytes.is_empty() => {}
                     // SAFETY: `hit.length` bytes there lie within the entry, which `me_append` has
-                    // found within a region and which is not unlinked as long as it is in use.
+                    // found to be within a region and which is not unlinked while it is in use.
                     Destination::Region(address) => unsafe {
                         let to = regions::pointer(*address + offset);
                         ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -161,8 +162,8 @@ impl Portals {
                     && !operation.abandoned
                     && offset + bytes.len() <= operation.length
                 {
-                    // SAFETY: within the operation's part of its descriptor, which is valid as long
-                    // as it is under way and not given up.
+                    // SAFETY: within the operation's part of its descriptor, which is valid while
+                    // the operation is in flight and not given up.
                     unsafe {
                         let to = operation.memory.add(offset);
                         ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -173,7 +174,7 @@ impl Portals {
         }
     }
 
-    /// All of a fragment has arrived.
+    /// Completes a fragment that has arrived in full.
     pub(crate) fn arrival_ends(&mut self, at: usize) {
         let Some(arrival) = self.arrivals.try_remove(at) else {
             return;
@@ -227,7 +228,7 @@ impl Portals {
         }
     }
 
-    /// Drops the fragments of a peer that have arrived in part.
+    /// Drops the partially arrived fragments of a peer.
     pub(crate) fn drop_arrivals_of(&mut self, peer: Rank) {
         let begun: Vec<_> = self
             .arrivals

@@ -17,11 +17,11 @@ use crate::transport::state::Portals;
 use crate::transport::window::Cost;
 use crate::transport::wire::{Atomic, Get, Header};
 
-/// A get's data up to this are copied when it arrives, and go in a tiny fragment; longer ones are
-/// read in place.
+/// Longest data of a get that are copied when it arrives and sent in a tiny fragment; longer ones
+/// are read in place.
 const SHORT_REPLY: usize = MAX_TINY - crate::transport::fragment::MAX_HEADER;
 
-/// Where the data of a get are.
+/// The location of a get's data.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ReplySource {
     /// An address in a region.
@@ -31,7 +31,7 @@ pub(crate) enum ReplySource {
 }
 
 impl ReplySource {
-    /// Whether `length` bytes can be read.
+    /// Returns whether `length` bytes can be read.
     fn is_there(self, length: usize) -> bool {
         match self {
             Self::Region(_) => true,
@@ -39,15 +39,15 @@ impl ReplySource {
         }
     }
 
-    /// Copies data from `offset` on; false if they are not mapped.
+    /// Copies data from `offset` on; returns false if they are not mapped.
     ///
     /// # Safety
-    /// So many bytes lie within the entry that the get has matched.
+    /// This many bytes lie within the entry that the get has matched.
     pub(crate) unsafe fn read(self, offset: usize, into: &mut [u8]) -> bool {
         match self {
             Self::Region(address) => {
                 let from = regions::pointer(address).wrapping_add(offset);
-                // SAFETY: within an entry (the caller's promise), which is in use and so not
+                // SAFETY: within an entry (the caller's promise), which is in use and therefore not
                 // unlinked; others may write there at the program's own risk.
                 unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
                 true
@@ -76,8 +76,8 @@ pub(crate) struct LongReply {
 }
 
 impl Portals {
-    /// The entry for a get or an atomic; `None` for one that is done with: it is held until its
-    /// index is open, or its response is that no entry matches.
+    /// Returns the entry for a get or an atomic; `None` if the message needs nothing more now: it
+    /// is held until its index is open, or its response reports that no entry matches.
     fn entry_for(
         &mut self,
         source: Rank,
@@ -108,7 +108,7 @@ impl Portals {
                     Header::Atomic(atomic) => {
                         self.respond(source, atomic.operation, Outcome::NoMatch, 0, 0)?;
                     }
-                    // Impossible: not called for others.
+                    // Impossible: not called for other messages.
                     _ => return Err(ProtocolError),
                 }
             }
@@ -192,7 +192,8 @@ impl Portals {
         self.reply(source, get.operation, outcome, data)
     }
 
-    /// Queues the event of a get or an atomic; if it raises none, it is consumed at once.
+    /// Queues the event of a get or an atomic; if it raises none, the operation is consumed at
+    /// once.
     fn post_or_consume(&mut self, source: Rank, index: u8, event: Option<Event<'static>>) {
         let cost = Cost::of_header(index);
         match (event, self.queue_of(index)) {
@@ -233,8 +234,8 @@ impl Portals {
         Ok(())
     }
 
-    /// The data of a reply are not read any more, because all were `sent` or because the peer is
-    /// gone.
+    /// Ends a reply whose data are not read any more, because all were `sent` or because the peer
+    /// is gone.
     pub(crate) fn end_long_reply(&mut self, reply: LongReply, sent: bool) {
         self.end_use(reply.index, reply.entry);
         if sent {
@@ -271,11 +272,11 @@ impl Portals {
         } = *atomic;
         let old = match hit.location {
             // SAFETY: aligned, and within the entry, which lies in a region. A program that uses
-            // atomics on it accesses it by atomics only.
+            // atomics on it accesses it only by atomics.
             Location::Region(address) => address.is_multiple_of(ty.size()).then(|| unsafe {
                 apply_atomic(regions::pointer(address), op, ty, operand, comparand)
             }),
-            // SAFETY: the word of whoever has appended the entry.
+            // SAFETY: the word belongs to the caller that appended the entry.
             Location::Process(address) => unsafe {
                 apply_atomic_at(address, op, ty, operand, comparand)
             },

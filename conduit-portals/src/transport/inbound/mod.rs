@@ -28,21 +28,22 @@ pub(super) struct Held {
 }
 
 impl Index {
-    /// Whether messages can be matched. The rank may be about to append the first entry of an index
-    /// that it has just opened, so the progress thread leaves messages to such an index to the
-    /// rank.
+    /// Returns whether messages can be matched. The rank may be about to append the first entry of
+    /// an index that it has just opened, so the progress thread leaves messages to such an index to
+    /// the rank.
     #[inline]
     fn is_ready(&self, on_progress_thread: bool) -> bool {
         self.open.is_some() && (self.used || !on_progress_thread)
     }
 }
 
-/// An entry with bytes that are still to be written or read.
+/// An entry whose bytes are still being written or read.
 #[derive(Debug)]
 pub(super) struct InUse {
     pub(super) id: EntryId,
     count: u32,
-    /// The tag for its `Free` event, if it has left its list. It is raised after its last message.
+    /// The tag for its `Free` event, if it has left its list. The event is raised after its last
+    /// message.
     free: Option<u64>,
 }
 
@@ -54,13 +55,14 @@ enum Found {
     Entry(Hit),
 }
 
-/// Writes bytes of a put at an address of this process. If that is not mapped, the put ends with
-/// [`Outcome::OutOfRange`], and nothing more of it is written.
+/// Writes bytes of a put at an address of this process. If the address is not mapped, the put ends
+/// with [`Outcome::OutOfRange`], and nothing more of it is written.
 ///
 /// # Safety
 /// `[bytes, bytes + length)` is valid for reads.
 unsafe fn to_process(hit: &mut Hit, address: u64, bytes: *const u8, length: usize) {
-    // SAFETY: the caller's promise; the owner of the entry answers for what is at the address.
+    // SAFETY: the caller's promise; the owner of the entry is responsible for the memory at the
+    // address.
     let placed = unsafe { process_memory::write(process_memory::this(), address, bytes, length) };
     if placed.is_err() {
         hit.outcome = Outcome::OutOfRange;
@@ -68,7 +70,7 @@ unsafe fn to_process(hit: &mut Hit, address: u64, bytes: *const u8, length: usiz
     }
 }
 
-/// A peer has sent what the protocol does not allow.
+/// A peer's violation of the protocol.
 #[derive(Debug)]
 pub(super) struct ProtocolError;
 
@@ -97,7 +99,7 @@ impl Portals {
         }
     }
 
-    /// Processes the messages held for indices that are open now.
+    /// Processes the messages held for indices that are now open.
     #[cold]
     pub(super) fn process_held(&mut self) {
         for at in 0..self.indices.len() {

@@ -55,7 +55,8 @@ impl Portals {
                 self.advertise(source, put.index, hit.id);
                 match hit.location {
                     // SAFETY: the caller's promise, and `length` bytes there lie within the entry,
-                    // which `me_append` has found within a region. A put to oneself may overlap.
+                    // which `me_append` has found to be within a region. A put to oneself may
+                    // overlap.
                     Location::Region(address) => unsafe {
                         shared::copy(bytes, regions::pointer(address), hit.length);
                     },
@@ -84,7 +85,7 @@ impl Portals {
         result
     }
 
-    /// Refuses a put that is longer than a managed entry may take by contract.
+    /// Refuses a put that is longer than a managed entry may take according to the contract.
     pub(super) fn within_limits(&self, mut hit: Hit) -> Hit {
         if hit.location == Location::Managed && hit.length > self.config.max_managed {
             hit.outcome = Outcome::OutOfRange;
@@ -119,7 +120,7 @@ impl Portals {
         let Some(operation) = put.operation else {
             return Ok(());
         };
-        // Fits: a message's bytes.
+        // Fits: the size of a message.
         self.respond(source, operation, outcome, length as u32, 0)
     }
 }

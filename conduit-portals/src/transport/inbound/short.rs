@@ -1,5 +1,5 @@
-//! The fast path of short puts to managed entries, which nearly all fragments are. Whatever it does
-//! not handle goes the general way.
+//! The fast path for short puts to managed entries, which are nearly all fragments. Everything that
+//! it doesn't handle takes the general path.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,8 @@ use crate::transport::window::Cost;
 use crate::transport::wire::{Put, WindowUpdate};
 
 impl Portals {
-    /// Puts a short put into its queue's mailbox, if the queue is empty, as in a ping-pong; false,
-    /// without any effect but the window update, for all else.
+    /// Puts a short put into its queue's mailbox, if the queue is empty, as in a ping-pong; in all
+    /// other cases returns false, without any effect but the window update.
     #[inline(always)]
     pub(crate) fn mail_short_put(
         &mut self,
@@ -31,7 +31,7 @@ impl Portals {
         let Some(link) = self.links.get(source) else {
             return false;
         };
-        // Harmless where the general way applies it again.
+        // The general path may apply it again without harm.
         if !link.send.apply(update) {
             return false;
         }
@@ -59,14 +59,14 @@ impl Portals {
         let event = put.event(source, (hit.tag, hit.offset), length, length);
         mailbox.fill(|inline| inline.write(&event, payload));
         self.flags.mailed(eq);
-        // Counts as consumed already: one short put in each queue is little.
+        // Already counts as consumed: one short put per queue is little.
         if link.receive.arrive_consumed(cost, window) {
             schedule(&mut self.outgoing, link);
         }
         true
     }
 
-    /// Queues a short put; whatever is unusual about it goes the general way.
+    /// Queues a short put; unusual puts take the general path.
     pub(crate) fn short_put_arrives(
         &mut self,
         source: Rank,
@@ -83,10 +83,11 @@ impl Portals {
         if !link.send.apply(update) || !link.receive.arrive(cost, link.receive_size) {
             return Err(ProtocolError);
         }
-        // `None`, without any effect: not for the first managed entry of an open index.
+        // Returns `None`, without any effect, unless the put is for the first managed entry of an
+        // open index.
         let mut fast = || {
             let index = self.indices.get_mut(usize::from(put.index))?;
-            // Up to `MAX_TINY`, a put is within the limit for managed entries in any configuration.
+            // A put up to `MAX_TINY` is within the limit for managed entries in any configuration.
             if length > MAX_TINY || !index.is_ready(self.on_progress_thread) {
                 return None;
             }

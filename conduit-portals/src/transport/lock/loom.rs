@@ -1,4 +1,4 @@
-//! The lock under every order that the memory model allows, with fences on both sides, since the
+//! The lock under every order that the memory model allows, with fences on both sides, because the
 //! checker does not know `membarrier`.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p pgas-conduit-portals --release --lib loom`.
@@ -9,8 +9,8 @@ use loom::thread;
 
 use super::{Bias, BiasedLock};
 
-/// The checker's cell reports two guards at once, and one that doesn't see what another has
-/// written.
+/// The checker's cell reports two simultaneous guards, and a guard that doesn't see another guard's
+/// writes.
 type Counted = BiasedLock<UnsafeCell<u32>>;
 
 fn lock(bias: Bias) -> Arc<Counted> {
@@ -18,7 +18,7 @@ fn lock(bias: Bias) -> Arc<Counted> {
 }
 
 fn add(cell: &UnsafeCell<u32>) {
-    // SAFETY: the checker looks.
+    // SAFETY: the checker verifies it.
     cell.with_mut(|count| unsafe { *count += 1 });
 }
 
@@ -48,7 +48,7 @@ fn loom_a_remote_thread_and_the_owner_never_hold_the_lock_at_once() {
         done += remote.join().unwrap();
         // SAFETY: as above.
         let guard = unsafe { lock.lock() };
-        // SAFETY: the checker looks.
+        // SAFETY: the checker verifies it.
         assert_eq!(guard.with(|count| unsafe { *count }), done);
     });
 }
@@ -71,7 +71,7 @@ fn loom_two_remote_threads_and_an_owner_that_waits() {
         let remote_locks: u32 = remotes.map(|remote| remote.join().unwrap()).iter().sum();
         // SAFETY: as above.
         let guard = unsafe { lock.lock() };
-        // SAFETY: the checker looks.
+        // SAFETY: the checker verifies it.
         assert_eq!(guard.with(|count| unsafe { *count }), 2 + remote_locks);
     });
 }

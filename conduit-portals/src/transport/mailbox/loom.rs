@@ -7,8 +7,8 @@ use loom::thread;
 
 use super::mailbox;
 
-/// The checker's cell reports a writer and a reader at once, and one that doesn't see what the
-/// other has written.
+/// The checker's cell reports a simultaneous writer and reader, and a side that doesn't see the
+/// other's writes.
 #[test]
 fn loom_one_side_at_a_time() {
     const ROUNDS: u32 = 2;
@@ -22,13 +22,13 @@ fn loom_one_side_at_a_time() {
                         None => thread::yield_now(),
                     }
                 };
-                // SAFETY: the checker looks.
+                // SAFETY: the checker verifies it.
                 vacant.fill(|cell| cell.with_mut(|value| unsafe { *value = round }));
             }
         });
         for round in 1..=ROUNDS {
             let read = loop {
-                // SAFETY: the checker looks.
+                // SAFETY: the checker verifies it.
                 match reader.take(|cell| cell.with(|value| unsafe { *value })) {
                     Some(read) => break read,
                     None => thread::yield_now(),

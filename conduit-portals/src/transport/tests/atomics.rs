@@ -1,5 +1,5 @@
-//! Atomics by the network, from all sides at once. Over a fabric they read and write in different
-//! calls, so that one which a processor does in between is lost.
+//! Atomics by the network, from all sides at once. The fabric reads and writes in separate calls,
+//! so an atomic that a processor performs in between is lost.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::{Disorder, End, Fabric, PT, PortalsConfig, over};
 use crate::transport::SoftPortals;
 use crate::transport::fragment::Failure;
 
-/// All ranks do atomics on an exportable entry of rank 1.
+/// A job whose ranks all perform atomics on an exportable entry of rank 1.
 struct Job {
     fabric: Fabric,
     ends: Vec<End<Seq>>,
@@ -88,7 +88,8 @@ impl Job {
         }
     }
 
-    /// The next end of a rank's operations: outcome, bytes, and the old value of a fetching one.
+    /// Waits for the next end of a rank's operations; returns outcome, bytes, and the old value of
+    /// a fetching one.
     fn end_of(&self, rank: u32) -> (Outcome, usize, Option<u64>) {
         let mut ended = None;
         for _ in 0..10_000 {
@@ -116,7 +117,7 @@ impl Job {
     }
 
     fn word(&self) -> u64 {
-        // SAFETY: within the region, aligned, and nobody writes now.
+        // SAFETY: within the region, aligned, and not written now.
         unsafe { self.region.base.add(64).cast::<u64>().read() }
     }
 
@@ -130,7 +131,8 @@ impl Job {
     }
 }
 
-/// Atomics of peers that have imported the entry and that have not, and of the owner: none is lost.
+/// Runs atomics of peers that have imported the entry, of peers that have not, and of the owner:
+/// none is lost.
 #[test]
 fn all_sides_at_once() {
     for (atomics, seed) in [
@@ -143,7 +145,7 @@ fn all_sides_at_once() {
             let job = Job::new(atomics, seed, true);
             job.set_word(1);
             let mut fetched = BTreeSet::from([1]);
-            // Each has several under way, the first of them before it has imported the entry.
+            // Each rank has several in flight, the first of them before it has imported the entry.
             for _ in 0..20 {
                 for rank in 0..RANKS {
                     for _ in 0..3 {
@@ -170,7 +172,7 @@ fn all_sides_at_once() {
     }
 }
 
-/// Every operation and all types of a size, by the network's own operations and by
+/// Runs every operation on all types of a size, by the network's own operations and by
 /// compare-and-swap.
 #[test]
 fn every_operation_as_a_processor_does_it() {
@@ -200,7 +202,7 @@ fn every_operation_as_a_processor_does_it() {
                 }
             }
         }
-        // With few, 32 bits are the processor's.
+        // With few operations, the processor performs those of 32 bits.
         let all = 11 * 3 * 2 * 6;
         let native = if atomics == Atomics::All {
             all
@@ -287,7 +289,7 @@ fn what_was_under_way_to_a_peer_that_fails_is_dropped() {
     assert!(inner.portals.native.under_way() == 0 && inner.portals.native.waiting.is_empty());
 }
 
-/// All atomics on one word are done in one way, so a size is native or it isn't.
+/// All atomics on one word are performed in the same way, so a size is either native or not.
 #[test]
 fn a_size_needs_compare_and_swap_for_all_types() {
     use crate::transport::direct::Native;

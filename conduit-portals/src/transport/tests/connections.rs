@@ -1,5 +1,5 @@
-//! Connections: whoever has most traffic gets them; whatever changes hands and whoever dies, nothing
-//! is lost, comes twice or out of order.
+//! Connections: the peers with the most traffic get them; whatever changes hands and whoever dies,
+//! nothing is lost, duplicated or reordered.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +13,29 @@ use crate::transport::connect::Connect;
 use crate::transport::connections::Connections;
 use crate::transport::fragment::{Failure, Fragment, FragmentHandler, Payload, Refused};
 
-/// A fragment's bytes.
+/// Returns a byte of a fragment.
 fn byte(number: u32, at: usize) -> u8 {
     (number as usize).wrapping_mul(31).wrapping_add(at) as u8
 }
 
-/// The layer above: it looks at the order of what comes, and at tokens.
+/// The layer above, which checks the order of arrivals, and tokens.
 #[derive(Debug, Default)]
 struct Above {
-    /// By peer and channel: the next fragments to be sent, to begin to come, and to have come.
+    /// By peer and channel: the next fragments to send, to begin arriving, and to arrive
+    /// completely.
     sent: BTreeMap<(Rank, u8), u32>,
     begun: BTreeMap<(Rank, u8), u32>,
     came: BTreeMap<(Rank, u8), u32>,
-    /// Those that come in pieces, and the bytes that are missing. Never fewer, so places are ids.
+    /// Fragments that arrive in pieces, and their missing bytes. It never shrinks, so places are
+    /// ids.
     pieces: Vec<Option<(Rank, u32, usize)>>,
-    /// Peers and numbers of what is read.
+    /// Peers and numbers of the fragments being read.
     reading: BTreeMap<(Rank, u64), u32>,
     failed: BTreeMap<Rank, Failure>,
-    /// It refuses one in so many; 0: none.
+    /// It refuses one fragment in this many; 0: none.
     refuse: u32,
     random: fastrand::Rng,
-    /// Every call that says something.
+    /// Every call that reports something.
     log: Vec<(Rank, String)>,
 }
 
@@ -164,7 +166,7 @@ impl<T: Transport> Ranks<T> {
         }
     }
 
-    /// Whether there was room for it.
+    /// Sends a fragment. Returns whether there was room for it.
     fn send(&mut self, from: Rank, to: Rank, length: Option<u32>) -> bool {
         let (network, above) = (
             &mut self.networks[from as usize],
@@ -223,7 +225,7 @@ impl<T: Transport> Ranks<T> {
         (0..).zip(dead).filter(|(_, dead)| !**dead).map(|(r, _)| r)
     }
 
-    /// All that live ranks have sent to each other has come, and they know.
+    /// Checks that everything sent between live ranks has arrived, and that the senders know.
     fn check_came(&self) {
         for from in self.live() {
             let above = &self.above[from as usize];
@@ -251,7 +253,7 @@ impl Ranks<Connected> {
         })
     }
 
-    /// With whom a rank has connections.
+    /// Returns the peers to which a rank has connections.
     fn connected(&self, rank: Rank) -> Vec<Rank> {
         let lanes = self.networks[rank as usize].lanes();
         let open = lanes.filter(|lane| lane.state == State::Open);
@@ -269,7 +271,7 @@ impl Ranks<Connected> {
         sum
     }
 
-    /// At rest both ends agree, and nobody has a lane of one that is dead.
+    /// Checks that both ends agree at rest, and that no rank has a lane of a dead one.
     fn check_rest(&self) {
         for rank in self.live() {
             let network = &self.networks[rank as usize];
@@ -286,7 +288,8 @@ impl Ranks<Connected> {
     }
 }
 
-/// Connections that change hands as soon as they can: after each fragment, to whoever is heavier.
+/// Returns settings with which connections change hands as soon as they can: after each fragment,
+/// to the heavier peer.
 fn restless() -> Settings {
     Settings {
         interval: 1,
@@ -302,7 +305,7 @@ fn restless() -> Settings {
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// So many fragments, as far as there is room: copied ones, or of a length.
+    /// Sends this many fragments, as far as there is room: copied ones, or of a length.
     Send(Rank, Rank, Option<u32>, u32),
     Progress(Rank),
     Fail(Rank),
@@ -336,7 +339,7 @@ fn disorder(seed: Option<u64>, connections: u16) -> Disorder {
     }
 }
 
-/// Does all steps; the fabric looks at the number of connections.
+/// Runs all steps; the fabric checks the number of connections.
 fn run(steps: impl IntoIterator<Item = Step>, seed: Option<u64>, connections: u16) -> Statistics {
     let mut ranks = Ranks::new(RANKS, &restless(), disorder(seed, connections));
     for step in steps {
@@ -356,9 +359,9 @@ fn run(steps: impl IntoIterator<Item = Step>, seed: Option<u64>, connections: u1
 }
 
 proptest! {
-    /// Also under disorder, with refusals, and whoever dies: fragments between ranks that live come
-    /// once and whole, in order on each channel; no rank has more connections than there are, and
-    /// at rest both ends agree.
+    /// Even with disorder, refusals and deaths: fragments between live ranks arrive once and
+    /// complete, in order on each channel; no rank has more connections than exist, and both ends
+    /// agree at rest.
     #[test]
     fn connections_change_hands_under_traffic(
         steps in prop::collection::vec(step(), 1..600),
@@ -386,7 +389,7 @@ proptest! {
     }
 }
 
-/// What the property is about does happen.
+/// Checks that the events which the property is about do happen.
 #[test]
 fn restless_connections_do_change_hands() {
     let mut random = fastrand::Rng::with_seed(7);
@@ -410,8 +413,8 @@ fn restless_connections_do_change_hands() {
     );
 }
 
-/// Wherever a change of hands stands when a rank dies, the others go on, and the connection is free
-/// for them.
+/// At whatever step of a change of hands a rank dies, the others continue, and can use the
+/// connection.
 #[test]
 fn a_death_at_any_step_frees_the_connection() {
     let settings = Settings {
@@ -428,7 +431,7 @@ fn a_death_at_any_step_frees_the_connection() {
                     }
                     let from = step % 3;
                     let live: Vec<Rank> = ranks.live().filter(|rank| *rank != from).collect();
-                    // Each pair is the busiest for a while.
+                    // Each pair in turn is the busiest for a while.
                     let to = live[(step / 20) as usize % live.len()];
                     if !ranks.dead[from as usize] {
                         ranks.send(from, to, None);
@@ -447,12 +450,12 @@ fn a_death_at_any_step_frees_the_connection() {
     }
 }
 
-/// Much between pairs, and a little between all: connections go to the pairs and stay there, until
-/// the pairs are others.
+/// Much traffic between pairs, and a little between all: connections go to the pairs and stay
+/// there, until the pairs change.
 #[test]
 fn hot_partners_get_the_connections_and_keep_them() {
     const RANKS: u32 = 12;
-    // 128 fragments are a round.
+    // A round is 128 fragments.
     let settings = Settings {
         interval: 4,
         ..Settings::default()
@@ -472,7 +475,11 @@ fn hot_partners_get_the_connections_and_keep_them() {
                 ranks.progress(from);
             }
         }
-        assert_eq!(ranks.statistics(), moves[moves.len() - 1], "they stay");
+        assert_eq!(
+            ranks.statistics(),
+            moves[moves.len() - 1],
+            "the connections stay"
+        );
         for rank in 0..RANKS {
             assert_eq!(ranks.connected(rank), [partner(rank)]);
         }
@@ -484,7 +491,7 @@ fn hot_partners_get_the_connections_and_keep_them() {
     assert!(moves[1].promotions <= 5 * u64::from(RANKS), "{moves:?}");
 }
 
-/// Where all have the same traffic with all, nobody is promoted.
+/// If all ranks have the same traffic with all others, none is promoted.
 #[test]
 fn all_to_all_moves_nothing() {
     const RANKS: u32 = 100;
@@ -498,7 +505,7 @@ fn all_to_all_moves_nothing() {
     assert_eq!(ranks.statistics(), Statistics::default());
 }
 
-/// The same calls come from the network as without this layer.
+/// The network's calls are the same as without this layer.
 #[test]
 fn without_connections_nothing_is_different() {
     fn log<T: Transport>(make: impl Fn(Rank, FabricTransport) -> T) -> Vec<Vec<(Rank, String)>> {
@@ -516,7 +523,7 @@ fn without_connections_nothing_is_different() {
     assert_eq!(bare, over);
 }
 
-/// What is cut off never comes, and the connection is given back all the same.
+/// Abandoned fragments never arrive, and the connection is still returned.
 #[test]
 fn a_connection_whose_fragments_are_abandoned_is_given_back() {
     let settings = Settings {
@@ -538,7 +545,7 @@ fn a_connection_whose_fragments_are_abandoned_is_given_back() {
     assert_eq!(ranks.connected(0), [1]);
     ranks.settle();
     assert!(ranks.networks[0].is_idle(1));
-    // What is in the connection counts until it is taken.
+    // Fragments in the connection count until they are taken.
     assert!(ranks.send(0, 1, None));
     ranks.progress(0);
     assert!(!ranks.networks[0].is_idle(1));
@@ -557,7 +564,7 @@ fn a_connection_whose_fragments_are_abandoned_is_given_back() {
     ranks.check_rest();
 }
 
-/// What a peer that is not honest sends.
+/// The messages of a dishonest peer.
 #[derive(Debug, Clone)]
 enum Nonsense {
     Base(Vec<u8>, Vec<u8>),
@@ -566,7 +573,7 @@ enum Nonsense {
     ByConnection(Vec<u8>, Vec<u8>),
 }
 
-/// The honest ones' own fragments are not imitated.
+/// Returns headers of this layer; fragments of the honest ranks are not imitated.
 fn own_header() -> impl Strategy<Value = Vec<u8>> {
     let rest = prop_oneof![
         6 => Just(Vec::new()),
@@ -576,7 +583,7 @@ fn own_header() -> impl Strategy<Value = Vec<u8>> {
     (first, rest).prop_map(|(first, rest)| [vec![first], rest].concat())
 }
 
-/// Often a message, with a generation that may be right.
+/// Often returns a valid message, with a generation that may be right.
 fn lane_payload() -> impl Strategy<Value = Vec<u8>> {
     let near = (
         0_u8..8,
@@ -611,7 +618,7 @@ fn nonsense() -> impl Strategy<Value = Nonsense> {
     ]
 }
 
-/// A peer that reads anything, and takes nothing in.
+/// A peer that reads anything, and accepts nothing.
 struct Nobody;
 
 impl FragmentHandler for Nobody {
@@ -633,7 +640,8 @@ impl FragmentHandler for Nobody {
     }
 }
 
-/// Rank 2 is not honest; the others send to each other and to it. Why they gave it up, if they did.
+/// Runs a dishonest rank 2; the other ranks send to each other and to it. Returns the reason why
+/// they gave it up, if they did.
 fn meet(all: &[Nonsense], seed: Option<u64>) -> Option<Failure> {
     let mut ranks = Ranks::new(3, &restless(), disorder(seed, 1));
     let mut liar = ranks.fabric.transport(2, disorder(None, 1));
@@ -679,7 +687,7 @@ fn meet(all: &[Nonsense], seed: Option<u64>) -> Option<Failure> {
     assert_eq!(ranks.above[1].failed, BTreeMap::new());
     for channel in [0, 1] {
         for (from, to) in [(0, 1), (1, 0)] {
-            // All of some may have been refused.
+            // All fragments of one kind may have been refused.
             let sent = ranks.above[from as usize].sent.get(&(to, channel));
             let sent = sent.copied().filter(|sent| *sent > 0);
             let came = ranks.above[to as usize].came.get(&(from, channel));
@@ -693,8 +701,8 @@ fn meet(all: &[Nonsense], seed: Option<u64>) -> Option<Failure> {
 }
 
 proptest! {
-    /// No panic; whoever sends nonsense is given up for that and no other reason, and the others
-    /// don't notice.
+    /// There is no panic; a peer that violates the protocol is given up for this reason alone, and
+    /// the others don't notice.
     #[test]
     fn any_messages_about_lanes_are_handled(
         all in prop::collection::vec(nonsense(), 1..60),
@@ -707,7 +715,7 @@ proptest! {
 
 #[test]
 fn whoever_sends_nonsense_about_lanes_is_given_up() {
-    // Rank 0 is the lower one, so asks that rank 2 begins are odd.
+    // Rank 0 is the lower one, so generations of questions that rank 2 begins are odd.
     let even = Message::Ask {
         generation: 2,
         weight: 1,

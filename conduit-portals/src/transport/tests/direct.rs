@@ -1,4 +1,5 @@
-//! Direct access: what is advertised, what goes directly, how entries are withdrawn.
+//! Direct access: which entries are advertised, which operations go directly, how entries are
+//! withdrawn.
 
 use conduit_core::ni::{
     Ack, EqId, Get, MatchEntry, MdId, MeEvents, MeId, Ni, NiError, Put, Region, Submit, Unlink,
@@ -10,7 +11,7 @@ use crate::transport::fragment::Failure;
 
 const BYTES: usize = 1 << 16;
 
-/// Rank 0 accesses an exportable entry of rank 1, over all of a region.
+/// A job whose rank 0 accesses an exportable entry of rank 1, over all of a region.
 struct Job {
     fabric: Fabric,
     ends: Vec<End<Seq>>,
@@ -102,7 +103,7 @@ impl Job {
         self.turns().concat()
     }
 
-    /// The numbers of direct operations and of advertisements.
+    /// Returns the numbers of direct operations and of advertisements.
     fn counts(&self) -> (u64, u64) {
         (
             self.ends[0].counters(|counters, _| counters.direct),
@@ -111,7 +112,7 @@ impl Job {
     }
 
     fn there(&self) -> &[u8] {
-        // SAFETY: the region's bytes, which nobody writes now.
+        // SAFETY: the region's bytes, which are not written now.
         unsafe { std::slice::from_raw_parts(self.region.base, BYTES) }
     }
 }
@@ -244,7 +245,7 @@ fn an_entry_is_withdrawn_when_nothing_is_under_way() {
         "Ack { token: 1, outcome: NoMatch, length: 0 }"
     );
     assert_eq!(job.counts(), (1, 1));
-    // Another entry instead of it.
+    // Links another entry in its place.
     owner.me_append(PT, exportable(&job.region)).unwrap();
     for _ in 0..2 {
         assert_eq!(job.end_of(&job.put()), DONE);
@@ -301,7 +302,7 @@ fn an_owner_that_fails_is_reported() {
     let refused = unsafe { job.ends[0].put(&job.put()) }.unwrap_err();
     assert!(matches!(refused, NiError::NoSuchObject { .. }), "{refused}");
     let mut memory = [0; 8];
-    // SAFETY: refused, too.
+    // SAFETY: refused as well.
     unsafe {
         let md = job.ends[0].md_bind(memory.as_mut_ptr(), 8, job.eq).unwrap();
         let put = Put {
@@ -330,7 +331,7 @@ fn the_memory_of_an_owner_that_has_left_is_not_accessed() {
     assert_eq!(job.ends[0].failed_peer(), None);
 }
 
-/// The caller has the memory before the device has, which may fix its pages.
+/// The caller gets the memory before the device, which may pin its pages.
 #[test]
 fn a_region_is_prepared_before_it_is_exposed() {
     let disorder = Disorder {
@@ -340,7 +341,7 @@ fn a_region_is_prepared_before_it_is_exposed() {
     let (_, ends) = job_on::<Seq>(1, disorder);
     let mut prepared = Vec::new();
     let mut prepare = |base: *mut u8, len| {
-        // SAFETY: a new region's first byte, which nobody else knows of.
+        // SAFETY: a new region's first byte, which is not known elsewhere.
         unsafe { base.write(7) };
         prepared.push((base, len));
     };
@@ -351,7 +352,7 @@ fn a_region_is_prepared_before_it_is_exposed() {
     assert_eq!(prepared[1], (region.base, BYTES));
     // SAFETY: as above.
     assert_eq!(unsafe { region.base.read() }, 7);
-    // That it could not be exposed was found afterwards.
+    // The failure to expose it was detected afterwards.
     assert_eq!(prepared[0].1, 2 * BYTES);
 }
 

@@ -73,7 +73,7 @@ fn fragments_that_a_failed_peer_had_begun_are_dropped() {
         let header = Header::Put(put).encode(None);
         let id = inner.portals.begin(0, header.as_slice(), 5000).unwrap();
         inner.portals.place(id, 1000, &[3; 1000]);
-        // What is beyond its end is discarded.
+        // Bytes beyond its end are discarded.
         inner.portals.place(id, 4999, &[3; 1000]);
     }
     assert_eq!(ends[1].me_unlink(me), Ok(Unlink::InUse));
@@ -81,7 +81,7 @@ fn fragments_that_a_failed_peer_had_begun_are_dropped() {
     assert!(events(&ends[1], eq).is_empty());
     assert_eq!(ends[1].failed_peer(), Some(0));
     assert_eq!(ends[1].me_unlink(me), Ok(Unlink::Done));
-    // SAFETY: the region's bytes, which nobody writes now.
+    // SAFETY: the region's bytes, which are not written now.
     let bytes = unsafe { std::slice::from_raw_parts(region.base, region.len) };
     assert_eq!(bytes.iter().filter(|byte| **byte == 3).count(), 1001);
     assert_eq!(
@@ -112,7 +112,8 @@ fn a_peer_that_has_left_has_not_failed() {
     assert_eq!(ends[0].failed_peer(), None);
 }
 
-/// A response that it owes never comes, so its initiator hears of that; not where all finish.
+/// A response that the peer owes never arrives, so its initiator learns of the failure; but not if
+/// all ranks finish.
 #[test]
 fn a_peer_that_leaves_alone_and_owes_a_response_has_failed() {
     for (ack, finishes, failed) in [
@@ -151,7 +152,7 @@ fn a_peer_that_leaves_alone_and_owes_a_response_has_failed() {
     }
 }
 
-/// Its response has come, and what was left was only that the transport says that all was sent.
+/// Its response has arrived; only the transport's report that everything was sent is missing.
 #[test]
 fn an_operation_with_a_response_ends_when_its_peer_fails() {
     let (_, ends) = job::<Seq>(2);

@@ -1,5 +1,5 @@
-//! A peer with a valid tag that sends anything: no panic, nothing is written outside of entries,
-//! and the peer is reported.
+//! A peer with a valid tag that sends arbitrary messages: there is no panic, nothing is written
+//! outside of entries, and the peer is reported.
 
 use conduit_core::ni::{Ack, Event, Get, MeEvents, MeId, MeMemory, MeOptions, Ni, Put};
 use conduit_core::threads::Seq;
@@ -18,7 +18,7 @@ enum Step {
     Poll,
 }
 
-/// Headers that are nearly valid: a kind, flags, an index and small numbers.
+/// Generates headers that are nearly valid: a kind, flags, an index and small numbers.
 fn header() -> impl Strategy<Value = Vec<u8>> {
     let field = prop_oneof![3 => 0_u64..16, 1 => any::<u64>()];
     let near = (
@@ -84,8 +84,8 @@ fn begin_own(end: &End<Seq>, space: &mut [u8]) -> conduit_core::ni::EqId {
         token: 2,
     };
     for _ in 0..2 {
-        // SAFETY: what the get writes is read at the end of the test; nobody writes what the put
-        // reads.
+        // SAFETY: the memory that the get writes is read at the end of the test; the memory that
+        // the put reads is not written.
         unsafe {
             let _ = end.get(&get).unwrap();
             let _ = end.put(&put).unwrap();
@@ -149,7 +149,7 @@ proptest! {
                 }
             }
         }
-        // SAFETY: the region's bytes, which nobody writes now.
+        // SAFETY: the region's bytes, which are not written now.
         let bytes = unsafe { std::slice::from_raw_parts(region.base, region.len) };
         let untouched = |bytes: &[u8], byte| bytes.iter().all(|b| *b == byte);
         prop_assert!(untouched(&bytes[..4096], 0x22) && untouched(&bytes[5096..], 0x22));
@@ -174,7 +174,8 @@ fn a_protocol_error_names_its_peer() {
     assert_eq!(ends[1].counters(|counters, _| counters.protocol_errors), 2);
 }
 
-/// A peer that overruns its window is detected, and what it may occupy is bounded.
+/// Checks that a peer that overruns its window is detected, and that the memory it may occupy is
+/// bounded.
 #[test]
 fn a_flood_beyond_the_window_is_a_protocol_error() {
     let (_, ends) = job::<Seq>(2);
@@ -213,7 +214,7 @@ fn a_flood_beyond_the_window_is_a_protocol_error() {
     assert_eq!(received, u32::from(window));
 }
 
-/// Valid and invalid messages about direct access.
+/// Sends valid and invalid messages about direct access.
 #[test]
 fn invalid_messages_about_direct_access_are_protocol_errors() {
     use crate::transport::interface::Remote;
@@ -238,7 +239,7 @@ fn invalid_messages_about_direct_access_are_protocol_errors() {
         ..valid
     };
     let invalid = [
-        // It would wrap.
+        // It would wrap around.
         Header::Advertise(Advertisement {
             length: 101,
             ..elsewhere
@@ -247,7 +248,7 @@ fn invalid_messages_about_direct_access_are_protocol_errors() {
             options: MeOptions::USE_ONCE,
             ..elsewhere
         }),
-        // One entry of each index.
+        // Only one entry per index.
         Header::Advertise(valid),
         Header::Advertise(another),
         Header::Withdraw(another.entry),
@@ -277,7 +278,7 @@ fn invalid_messages_about_direct_access_are_protocol_errors() {
         "again"
     );
     assert!(accepted(&mut inner, &Header::Advertise(another)));
-    // Operations that are not under way don't end.
+    // Operations that are not in flight don't end.
     inner.portals.done(0, 0, 0);
     inner.portals.done(7, u64::MAX, 0);
     drop(inner);

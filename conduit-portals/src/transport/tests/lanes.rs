@@ -1,5 +1,5 @@
-//! Wide windows: whoever sends most gets them, nothing is lost or comes twice when that changes, and
-//! no more are promised than there are.
+//! Wide windows: the peers that send most get them, nothing is lost or duplicated when that
+//! changes, and no more are promised than exist.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::transport::fragment::Failure;
 const LONGEST: usize = 1 << 10;
 const WIDE: usize = 32 << 10;
 
-/// Ranks that have the least windows.
+/// A job whose ranks have the smallest windows.
 pub(super) struct Job<T: Transport = FabricTransport> {
     fabric: Fabric,
     ends: Vec<SoftPortals<Seq, T>>,
     queues: Vec<EqId>,
-    /// By source and target: how many messages were sent, and the numbers of those that came.
+    /// By source and target: number of messages sent, and the numbers of those that arrived.
     sent: BTreeMap<(u32, u32), u64>,
     came: BTreeMap<(u32, u32), Vec<u64>>,
 }
@@ -71,7 +71,7 @@ impl<T: Transport> Job<T> {
         }
     }
 
-    /// Whether there was room for it.
+    /// Sends a message. Returns whether there was room for it.
     fn send(&mut self, from: u32, to: u32, length: usize) -> bool {
         let sent = self.sent.entry((from, to)).or_default();
         let inject = Inject {
@@ -108,7 +108,8 @@ impl<T: Transport> Job<T> {
         }
     }
 
-    /// Whether a rank has a wide window at another one, as this one sees it, and as that one does.
+    /// Returns whether a rank has a wide window at another one, according to this one and to the
+    /// other.
     fn is_wide(&self, from: u32, to: u32) -> (bool, bool) {
         let portals = &mut self.ends[from as usize].inner().portals;
         let base = portals.window;
@@ -125,8 +126,8 @@ impl<T: Transport> Job<T> {
         up.filter(|link| link.receive_size != base).count()
     }
 
-    /// Does all steps. No rank gives away more wide windows than it has. What ranks that live have
-    /// sent to each other comes once, and at rest both ends agree on who has what.
+    /// Runs all steps. No rank lends more wide windows than it has. Messages between live ranks
+    /// arrive once, and at rest both ends agree on the lanes.
     pub(super) fn run(&mut self, steps: impl IntoIterator<Item = Step>, slots: u16) {
         let ranks = self.ends.len() as u32;
         let mut failed = vec![false; self.ends.len()];
@@ -164,7 +165,8 @@ impl<T: Transport> Job<T> {
     }
 }
 
-/// Lanes that change hands as soon as they can: after each sample, to whoever is heavier.
+/// Returns settings with which lanes change hands as soon as they can: after each sample, to the
+/// heavier peer.
 pub(super) fn restless(slots: u16) -> Settings {
     Settings {
         slots,
@@ -183,7 +185,7 @@ pub(super) fn restless(slots: u16) -> Settings {
 fn whoever_sends_most_has_the_room() {
     let mut job = Job::new(3, PortalsConfig::lanes(WIDE, 4 * WIDE), Disorder::default());
     let fill = |job: &mut Job, from| (0..).take_while(|_| job.send(from, 0, LONGEST)).count();
-    // Two of the longest, and a little.
+    // Two of the longest messages, and a little more.
     assert_eq!(fill(&mut job, 1), 2);
     for (hot, cold) in [(1, 2), (2, 1)] {
         for _ in 0..4000 {
@@ -207,7 +209,7 @@ fn whoever_sends_most_has_the_room() {
     }
 }
 
-/// Where the peers' shares are more than the least, there are no lanes.
+/// If the peers' shares exceed the minimum, there are no lanes.
 #[test]
 fn small_jobs_have_no_lanes() {
     let (_, ends) = job::<Seq>(2);
@@ -216,7 +218,7 @@ fn small_jobs_have_no_lanes() {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    /// So many messages of a length, as far as there is room.
+    /// Sends this many messages of a length, as far as there is room.
     Send(u32, u32, usize, u32),
     Progress(u32),
     Poll(u32, u32),
@@ -235,9 +237,8 @@ pub(super) fn step(ranks: u32) -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Also under disorder, and whoever fails: whatever a rank that lives has sent to one that does
-    /// comes once, those that go by one channel in order; no rank gives away more than it has, and
-    /// at rest both ends agree on who has what.
+    /// Even with disorder and failures: messages between live ranks arrive once, those on one
+    /// channel in order; no rank lends more than it has, and at rest both ends agree on the lanes.
     #[test]
     fn lanes_change_hands_under_traffic(
         steps in prop::collection::vec(step(4), 1..300),

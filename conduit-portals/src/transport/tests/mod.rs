@@ -1,10 +1,10 @@
-//! What the conformance suite doesn't cover: the progress thread, direct access, atomics by the
-//! network, malicious and failing peers, adopted regions, threads.
+//! Tests of everything that the conformance suite doesn't cover: the progress thread, direct
+//! access, atomics by the network, malicious and failing peers, adopted regions, threads.
 
 mod atomics;
 mod connections;
 mod direct;
-/// The crate of the tests has it too, which this one can't depend on.
+/// The crate of the tests also has this module, but this crate can't depend on that one.
 #[expect(unreachable_pub, reason = "public in the other crate")]
 #[path = "../../../../tests/src/fabric/mod.rs"]
 mod fabric;
@@ -113,14 +113,14 @@ fn an_adopted_region_takes_puts() {
     let _ = unsafe { ends[0].put(&put) }.unwrap();
     assert_eq!(events(&ends[1], eq).len(), 1);
     assert_eq!(events(&ends[0], completions).len(), 1);
-    // SAFETY: the region's bytes, which nobody writes now.
+    // SAFETY: the region's bytes, which are not written now.
     let written = unsafe { std::slice::from_raw_parts(other.base, 5200) };
     assert!(written[100..5100].iter().all(|byte| *byte == 9));
     assert_eq!((written[99], written[5100]), (0, 0));
     drop(ends);
 }
 
-/// Threads of each of two ranks send to the other and poll, all at once.
+/// Has threads of two ranks send to each other and poll, all at once.
 #[test]
 fn threads_share_an_end() {
     const EACH: u64 = 2000;
@@ -177,7 +177,7 @@ fn threads_share_an_end() {
     });
 }
 
-/// The response to a put says that the target has it, not that the source may be reused.
+/// The response to a put means that the target has it, not that the source may be reused.
 #[test]
 fn a_response_that_overtakes_leaves_the_source_in_use() {
     use super::wire::Header;
@@ -231,7 +231,7 @@ fn an_entry_stays_linked_until_a_long_reply_has_arrived() {
     // SAFETY: the destination is read only after the get has ended.
     let _ = unsafe { ends[0].get(&get) }.unwrap();
     assert_eq!(ends[0].md_release(md), Ok(conduit_core::ni::Unlink::InUse));
-    // The reply is on its way, and its arrival is not acknowledged.
+    // The reply is in flight, and its arrival is not acknowledged.
     ends[1].progress();
     assert_eq!(ends[1].me_unlink(me), Ok(conduit_core::ni::Unlink::InUse));
     assert_eq!(events(&ends[0], completions).len(), 1);

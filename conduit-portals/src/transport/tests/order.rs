@@ -10,12 +10,12 @@ use super::*;
 /// A step of one of the two ranks.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// Rank 0 sends so many bytes.
+    /// Rank 0 sends this many bytes.
     Send(usize),
     Progress,
     /// Checks which queues are ready.
     Ready,
-    /// Takes at most so many events.
+    /// Takes at most this many events.
     Poll(u32),
     /// Takes one event, and panics in the handler.
     Panic,
@@ -47,7 +47,7 @@ proptest! {
                 assert_eq!(put.data, vec![put.hdr_data as u8; put.length]);
                 assert!(put.data.as_ptr().addr().is_multiple_of(16));
                 arrived.borrow_mut().push(put.hdr_data);
-                assert!(!panics, "as it should");
+                assert!(!panics, "panics as requested");
             };
             let poll = std::panic::AssertUnwindSafe(|| ends[1].poll(eq, limit, &mut next));
             std::panic::catch_unwind(poll).unwrap_or(1)
@@ -71,8 +71,8 @@ proptest! {
                 }
                 Step::Progress => ends[1].progress(),
                 Step::Ready => {
-                    // The first call may only report what was there before. The second has received
-                    // all that was sent, and knows what was consumed.
+                    // The first call may only report earlier arrivals. The second has received
+                    // everything sent, and knows what was consumed.
                     ends[1].ready();
                     let is_ready = ends[1].ready().intersects(Ready::queue(eq));
                     prop_assert_eq!(is_ready, arrived.borrow().len() as u64 != sent);
@@ -81,7 +81,7 @@ proptest! {
                 Step::Panic => drop(take(1, true)),
             }
         }
-        // Everything has arrived after this, and what has arrived is never lost.
+        // Everything has arrived after this, and no arrival is ever lost.
         ends[1].progress();
         while ends[1].ready().intersects(Ready::queue(eq)) {
             take(3, false);

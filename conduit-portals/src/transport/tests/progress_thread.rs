@@ -24,7 +24,7 @@ struct Counting {
     calls: AtomicUsize,
     woken: AtomicUsize,
     datagrams: AtomicUsize,
-    /// Returns `None` from so many calls on.
+    /// Returns `None` after this many calls.
     most_calls: usize,
     reports: SyncSender<&'static str>,
 }
@@ -78,7 +78,7 @@ fn waiter(counting: &Counting) -> Arc<dyn Wait> {
     Arc::new(Waiter(counting.socket.lock().try_clone().unwrap().into()))
 }
 
-/// Both sides in one thread. A period of zero is over at once.
+/// Creates both sides in one thread. A period of zero is over at once.
 fn sides(counting: &Arc<Counting>, period: Duration) -> (ProgressThread, Thread) {
     ProgressThread::new(Arc::clone(counting) as _, waiter(counting), period).unwrap()
 }
@@ -142,12 +142,12 @@ fn a_rank_that_waits_for_packets_is_left_alone_and_is_not_away_afterwards() {
 fn a_rank_that_sleeps_is_woken_by_a_packet_whenever_it_came() {
     let (counting, _reports) = counting(usize::MAX);
     let (progress_thread, thread) = sides(&counting, LONG);
-    // Before it armed.
+    // Before arming.
     send_to(&counting);
     progress_thread.arm();
     thread.round(thread.progress_count());
     assert_eq!(counting.woken.load(Ordering::Relaxed), 1);
-    // After.
+    // After arming.
     counting.progress();
     progress_thread.arm();
     std::thread::scope(|scope| {
