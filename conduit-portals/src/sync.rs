@@ -34,10 +34,10 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A fence that other threads can run before. The checker switches threads only at accesses, so a
-/// plain fence would form one step with the access before it, and the models would not detect a
-/// missing fence. Here all fences access one word, so that every order of them is tried; the access
-/// itself adds no ordering to that of the fences.
+/// Executes a fence that other threads can run before. The checker switches threads only at
+/// accesses, so a plain fence would form one step with the access before it, and the models would
+/// not detect a missing fence. Here all fences access one word, so that every order of them is
+/// tried; the access itself adds no ordering to that of the fences.
 #[cfg(loom)]
 pub fn fence(ordering: Ordering) {
     loom::lazy_static! {

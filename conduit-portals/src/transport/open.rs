@@ -75,8 +75,8 @@ pub trait OpenTransport: Transport {
     /// further calls for this session, not even for its end; none of its bytes for the session are
     /// read. The number stays.
     fn end_session(&mut self, peer: Rank);
-    /// [Ends the session](Self::end_session) with a peer, whose number may then be assigned to
-    /// another peer.
+    /// Ends the session with a peer, like [`end_session`](Self::end_session), and frees its number,
+    /// which may then be assigned to another peer.
     fn close(&mut self, peer: Rank);
     /// Announces to all peers that this process leaves, and ends all sessions. Before that, the
     /// handler should wait for [outstanding](Transport::outstanding) data.

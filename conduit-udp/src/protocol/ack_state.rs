@@ -44,7 +44,7 @@ impl AckState {
         self.immediate || self.weight >= THRESHOLD || (self.weight > 0 && now >= self.deadline)
     }
 
-    /// Whether an immediate acknowledgement was requested.
+    /// Returns whether an immediate acknowledgement was requested.
     pub(super) fn is_immediate(&self) -> bool {
         self.immediate
     }

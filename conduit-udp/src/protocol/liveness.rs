@@ -117,7 +117,7 @@ impl Liveness {
         self.waiting_since.is_none() && self.mtu_probe.is_none() && !self.wanted.any()
     }
 
-    /// When the last packet was received.
+    /// Returns when the last packet was received.
     pub(super) fn received_at(&self) -> Nanos {
         self.received_at
     }
@@ -134,7 +134,7 @@ impl Liveness {
         self.is_mtu_validated
     }
 
-    /// Whether the peer has ever answered.
+    /// Returns whether the peer has ever answered.
     pub(super) fn has_answered(&self) -> bool {
         self.has_answered
     }

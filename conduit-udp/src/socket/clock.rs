@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// A counter of 2 GHz, calibrated over one window.
+    /// Returns a counter of 2 GHz, calibrated over one window.
     fn half_a_nanosecond() -> Anchor {
         let first = Anchor {
             ticks: 1_000,

@@ -583,7 +583,7 @@ fn own_header() -> impl Strategy<Value = Vec<u8>> {
     (first, rest).prop_map(|(first, rest)| [vec![first], rest].concat())
 }
 
-/// Often returns a valid message, with a generation that may be right.
+/// Generates payloads that are often valid messages, with a generation that may be right.
 fn lane_payload() -> impl Strategy<Value = Vec<u8>> {
     let near = (
         0_u8..8,

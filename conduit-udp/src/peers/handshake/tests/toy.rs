@@ -32,7 +32,7 @@ pub(super) struct Toy {
 }
 
 impl Toy {
-    /// `share` decides which process prevails if both begin.
+    /// Creates the keys of a process. `share` decides which process prevails if both begin.
     pub(super) fn new(process: u64, share: u8) -> Self {
         let mut bytes = [share; 32];
         bytes[24..].copy_from_slice(&process.to_le_bytes());
