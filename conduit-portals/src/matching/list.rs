@@ -421,9 +421,8 @@ impl MatchList {
         self.free.push(slot);
     }
 
-    /// Begins a run, the fast path for most messages: puts to the first managed entry. If it
-    /// returns `None`, or the run does not take a message, that proves nothing: call
-    /// [`Self::accept`].
+    /// Begins a run, the fast path for most messages: puts to the first managed entry. `None`, or a
+    /// message that the run does not take, is inconclusive: call [`Self::accept`].
     #[inline]
     pub fn begin_run(&mut self) -> Option<Run> {
         if !self.front_known {

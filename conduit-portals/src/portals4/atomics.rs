@@ -3,8 +3,8 @@
 //! The library's own atomics are not atomic with respect to a processor's, which handlers and ranks
 //! that share memory use. Therefore an atomic is a message to one of the network's internal
 //! indices, and its answer another; requests are matched here, against a list of the entries that
-//! take atomics. Only if a job requests the library's atomics, they are operations like puts and
-//! gets.
+//! take atomics. Atomics are operations like puts and gets only if a job requests the library's
+//! own.
 
 use std::collections::VecDeque;
 

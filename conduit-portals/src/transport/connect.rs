@@ -27,9 +27,9 @@ pub trait Connect: Transport {
     /// [`connections`](Self::connections) in total. It sends nothing by it before the peer has
     /// reported that it is made.
     fn expect(&mut self, peer: Rank, number: u32);
-    /// Begins to make a connection that the peer expects under this number. This rank has no
-    /// connection to the peer, and fewer than [`connections`](Self::connections) in total.
-    /// [`made`](Self::made) reports the result within bounded time.
+    /// Begins a connection that the peer expects under this number. This rank has no connection to
+    /// the peer, and fewer than [`connections`](Self::connections) in total. [`made`](Self::made)
+    /// reports the result within bounded time.
     fn connect(&mut self, peer: Rank, number: u32);
     /// Returns whether a connection that was begun is established; `None` if that is not known yet.
     /// A failed connection has to be [ended](Self::disconnect) like an established one.

@@ -24,10 +24,10 @@ pub struct Fragment<'a> {
 #[derive(Debug, Clone, Copy)]
 pub enum Payload<'a> {
     /// Pieces that are copied before the call returns, with the header at most [`MAX_TINY`] bytes.
-    /// The fragment goes on the command channel, and its arrival is not reported.
+    /// The fragment uses the command channel, and its arrival is not reported.
     Copied(&'a [&'a [u8]]),
     /// Bytes in the fragment handler's memory. [`FragmentHandler::read`] reads them for each packet
-    /// that carries some of them, until [`FragmentHandler::sent`]. The fragment goes on the data
+    /// that carries some of them, until [`FragmentHandler::sent`]. The fragment uses the data
     /// channel.
     Read {
         /// Token passed back to the fragment handler.

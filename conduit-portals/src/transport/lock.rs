@@ -99,7 +99,7 @@ impl<T> BiasedLock<T> {
         }
     }
 
-    /// Waits until the lock is free, and returns access.
+    /// Waits until the lock is free, and returns a guard.
     ///
     /// # Panics
     /// If the owner already holds the lock, because it would wait for itself.
@@ -125,7 +125,7 @@ impl<T> BiasedLock<T> {
         }
     }
 
-    /// Returns access, or `None` if the lock is held.
+    /// Returns a guard, or `None` if the lock is held.
     ///
     /// # Safety
     /// Same as for [`Self::lock`].
@@ -173,7 +173,7 @@ impl<T> BiasedLock<T> {
         drop(mutex);
     }
 
-    /// Returns access for a thread other than the owner, or `None` if the lock is held.
+    /// Returns a guard for a thread other than the owner, or `None` if the lock is held.
     pub(crate) fn try_lock_remote(&self) -> Option<RemoteGuard<'_, T>> {
         let mutex = self.mutex.try_lock()?;
         if self.bias == Bias::Owner {

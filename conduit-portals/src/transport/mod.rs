@@ -106,7 +106,7 @@ struct Shared<T> {
 pub struct SoftPortals<M: Mode, T: Transport> {
     rank: Rank,
     size: u32,
-    /// Fails in a child process, which must not use anything of this.
+    /// No longer stands in a child process, which must not use any part of this.
     standing: Standing,
     limits: Limits,
     reach: Reach,
@@ -281,8 +281,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         wide.map(wide::describe).unwrap_or_default()
     }
 
-    /// Announces to the peers that this rank ends in good order, so that they don't take its
-    /// silence for a failure, and waits until they have received everything it sent, or until
+    /// Announces to the peers that this rank ends in good order, so that its silence is not
+    /// mistaken for a failure, and waits until they have received everything it sent, or until
     /// nothing more has reached them for a bounded time. Messages that they send from here on may
     /// never be received. Has no effect in a child process.
     pub fn leave(&self) {

@@ -85,8 +85,8 @@ pub trait OpenTransport: Transport {
     /// to do, apart from time-outs. The set is constant; an `epoll` descriptor may represent a set
     /// that changes.
     fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>);
-    /// Announces that this process is about to wait for its [descriptors](Self::descriptors), which
-    /// networks need where peers wake only sleeping processes. Returns `false` if something has
+    /// Announces to peers that this process is about to wait for its
+    /// [descriptors](Self::descriptors) and has to be woken. Returns `false` if something has
     /// arrived meanwhile: the process must not sleep. The next [`Transport::receive`] revokes the
     /// announcement.
     fn prepare_sleep(&mut self) -> bool {

@@ -45,7 +45,7 @@ pub(crate) struct Flags {
     queued: Atomic<Ready>,
     /// The first peer that has failed.
     pub(crate) failed: AtomicU32,
-    /// The first peer that has broken the protocol.
+    /// The first peer that has violated the protocol.
     pub(crate) protocol_error: AtomicU32,
 }
 

@@ -48,7 +48,7 @@ impl<F: Fn()> Drop for Undo<F> {
 
 impl Library {
     /// Checks that [`Library::version`] is right: it checks return codes by allocating a table
-    /// entry twice, and options by a put to itself, whose offset an entry with
+    /// entry twice, and options by a put from the interface to itself, whose offset an entry with
     /// `PTL_ME_MANAGE_LOCAL` has to ignore. It releases everything that it creates, except three
     /// bytes.
     ///

@@ -1,4 +1,4 @@
-//! The transport: endpoint, seal and socket as one [`Transport`] for the portals.
+//! The transport: endpoint, seal and socket, joined into a [`Transport`] for the portals.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

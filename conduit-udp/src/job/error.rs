@@ -72,7 +72,7 @@ pub enum UdpError {
         /// The interfaces of this rank's host.
         offered: String,
     },
-    /// The information from a peer keeps all ranks from starting.
+    /// A peer has failed or sent invalid information, so no rank starts.
     #[error("udp start: {0}")]
     Peer(#[from] PeerError),
 }

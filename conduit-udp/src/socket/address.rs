@@ -30,7 +30,7 @@ pub struct UdpAddress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The length is wrong.
-    # [error("its address has {0} bytes instead of {bytes}", bytes = UdpAddress::BYTES)]
+    #[error("its address has {0} bytes instead of {bytes}", bytes = UdpAddress::BYTES)]
     Length(usize),
     /// Another version of Conduit encoded it.
     #[error(

@@ -318,10 +318,10 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         bytes
     }
 
-    /// Handles a foreign last datagram: skips those joined with it, which have the same sender or
-    /// one that claims to be it. Therefore a datagram of 64 KiB that looks like 2047 packets costs
-    /// only one check of a tag. If it was a peer's and corrupted on the path, the peer sends the
-    /// rest again.
+    /// Handles the last datagram, which was foreign: skips those joined with it, which have the
+    /// same sender or one that claims to be it. Therefore a datagram of 64 KiB that looks like 2047
+    /// packets costs only one check of a tag. If it was a peer's and corrupted on the path, the
+    /// peer sends the rest again.
     #[cold]
     fn drop_foreign(&mut self) {
         self.foreign.note(self.incoming.source());

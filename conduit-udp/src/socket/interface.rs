@@ -98,8 +98,7 @@ pub fn default_source() -> Option<IpAddr> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChooseError {
     /// A word is neither the name of an interface nor an address or subnet.
-    # [error("{word:?} is neither an interface of this host nor an address or a subnet such as
-    # 10.0.0.0/24; interfaces: {}", list(.exist))]
+    #[error("{word:?} is neither an interface of this host nor an address or a subnet such as 10.0.0.0/24; interfaces: {}", list(.exist))]
     Word {
         /// The word.
         word: String,
@@ -107,7 +106,7 @@ pub enum ChooseError {
         exist: Vec<Interface>,
     },
     /// No word matches an interface that is up.
-    # [error("no interface that is up matches {words:?}; interfaces: {}", list(.exist))]
+    #[error("no interface that is up matches {words:?}; interfaces: {}", list(.exist))]
     None {
         /// The words.
         words: String,
@@ -115,7 +114,7 @@ pub enum ChooseError {
         exist: Vec<Interface>,
     },
     /// No interface is up.
-    # [error("no interface of this host is up; interfaces: {}", list(.exist))]
+    #[error("no interface of this host is up; interfaces: {}", list(.exist))]
     Nothing {
         /// The interfaces that exist.
         exist: Vec<Interface>,

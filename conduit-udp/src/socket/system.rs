@@ -235,7 +235,7 @@ fn offload_segment(header: &libc::msghdr) -> Option<usize> {
     usize::try_from(segment).ok().filter(|segment| *segment > 0)
 }
 
-/// Sends `bytes` as one datagram; `to` is needed unless the socket is connected. Never blocks.
+/// Sends `bytes` in a single datagram; `to` is needed unless the socket is connected. Never blocks.
 pub(super) fn send(
     socket: BorrowedFd<'_>,
     to: Option<&SocketAddr>,
@@ -287,7 +287,7 @@ pub(super) fn send_segments(
     Ok(())
 }
 
-/// Sends these parts as one datagram; `to` as for [`send`]. Never blocks.
+/// Sends these parts in a single datagram; `to` as for [`send`]. Never blocks.
 pub(super) fn send_parts(
     socket: BorrowedFd<'_>,
     to: Option<&SocketAddr>,

@@ -1,7 +1,7 @@
 //! Direct access: operations that the transport performs on a peer's memory (RDMA), without
 //! matching at the target.
 //!
-//! An entry is *exportable* if it is certain, without asking its owner, which messages it takes: it
+//! An entry is *exportable* if initiators can tell by themselves which messages the entry takes: it
 //! lies in a region that the transport [exposes](crate::transport::Transport::expose), takes
 //! messages from any source, is not used up, raises no events for operations, shares no claim, and
 //! was appended to an empty list, so that no entry ever precedes it. An operation that matches it

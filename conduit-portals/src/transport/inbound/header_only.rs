@@ -17,8 +17,8 @@ use crate::transport::state::Portals;
 use crate::transport::window::Cost;
 use crate::transport::wire::{Atomic, Get, Header};
 
-/// Longest data of a get that are copied when it arrives and sent in a tiny fragment; longer ones
-/// are read in place.
+/// The longest data of a get that are copied on its arrival and sent in a tiny fragment; longer
+/// data are read in place.
 const SHORT_REPLY: usize = MAX_TINY - crate::transport::fragment::MAX_HEADER;
 
 /// The location of a get's data.

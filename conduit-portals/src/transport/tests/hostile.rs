@@ -174,8 +174,7 @@ fn a_protocol_error_names_its_peer() {
     assert_eq!(ends[1].counters(|counters, _| counters.protocol_errors), 2);
 }
 
-/// Checks that a peer that overruns its window is detected, and that the memory it may occupy is
-/// bounded.
+/// Overruns a window: the overrun is detected, and the memory that it may occupy is bounded.
 #[test]
 fn a_flood_beyond_the_window_is_a_protocol_error() {
     let (_, ends) = job::<Seq>(2);

@@ -34,7 +34,7 @@ impl Bucket {
         has
     }
 
-    /// Returns a token that was taken.
+    /// Puts back a token that was taken.
     pub(super) fn give(&mut self) {
         self.tokens = Self::MOST.min(self.tokens + 1);
     }

@@ -25,7 +25,7 @@
 //! sender of such a message then queries it by an init. Each challenge names the responder's
 //! incarnation and its session with the initiator. If that session is a different one or none, the
 //! initiator's session has ended. A confirm also replaces a session if its cookie was issued after
-//! the session began, because it shows that the peer, which sent it, has lost the session.
+//! the session began, because the peer sends such a confirm only after losing the session.
 
 mod crypto;
 mod limits;

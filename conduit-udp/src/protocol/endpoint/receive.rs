@@ -15,7 +15,7 @@ pub enum Received {
     Dropped(Dropped),
 }
 
-/// Why a packet was dropped.
+/// The reason why a packet was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dropped {
     /// Length, version, kind or rank is wrong.

@@ -1,4 +1,4 @@
-//! Bursts: packets for one peer that one system call sends.
+//! Bursts: packets for one peer, sent by one system call.
 
 use super::UdpLink;
 use crate::protocol::config::Config;

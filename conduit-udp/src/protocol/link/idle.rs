@@ -4,7 +4,7 @@
 //! everything received is delivered and acknowledged, and nothing is queued, awaited or unanswered.
 //! Then two sequence numbers are the whole state of each channel. The link is reopened when
 //! something is sent, or when a packet with a valid tag arrives, and continues with the next
-//! numbers. The peer doesn't notice, whether its own side is idle or not.
+//! numbers. The peer doesn't notice this, whether or not its own side is idle.
 //!
 //! - A segment that arrives again, because its acknowledgement was lost or the network duplicated
 //!   it, is older than the next number of its channel: it reopens the link, is acknowledged again,

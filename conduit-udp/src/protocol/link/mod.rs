@@ -127,7 +127,7 @@ impl UdpLink {
         self.inbound[COMMAND].kept_bytes() + self.inbound[DATA].kept_bytes()
     }
 
-    /// Returns the link's share of the budget for buffered segments.
+    /// Gives the link's share of the budget for buffered segments back.
     pub(super) fn release(&self, budget: &mut Budget) {
         budget.held -= self.kept_bytes();
     }

@@ -62,7 +62,7 @@ impl Slot {
     }
 }
 
-/// Why a segment was declared lost.
+/// The rule by which a segment was declared lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LossTrigger {
     /// Segments sent sufficiently later are acknowledged.

@@ -9,7 +9,7 @@ use crate::protocol::contract::{FragmentHandler, MAX_HEADER};
 use crate::protocol::packet::{ACKS, CHUNK, FIRST, FRAGMENT, OVERHEAD, PacketKind, Writer};
 use crate::protocol::sequence;
 
-/// How fragments are cut into segments. All full segments have the same length.
+/// The division of fragments into segments. All full segments have the same length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
     /// Bytes of a full segment: a packet minus header, tag, and acknowledgements without words.
