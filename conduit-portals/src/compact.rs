@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Tables with a smaller capacity are not shrunk.
+/// Tables with at most this capacity are not shrunk.
 const FEW: usize = 4;
 
 /// Appends an item. Growing leaves at most a sixteenth of the table spare, whereas a `Vec` doubles.

@@ -2,8 +2,8 @@
 //!
 //! In a large job all windows have the minimum size, no matter how much a peer sends: two of the
 //! largest messages. Each rank therefore has lanes ([`lanes`]) to lend, which are wide windows
-//! here. A lane is only a number: the peer's limit is raised when it takes the offer, and lowered when
-//! the lane is recalled; the lane is returned once the messages in flight fit a window of the
+//! here. A lane is only a number: the peer's limit is raised when it takes the offer, and lowered
+//! when the lane is recalled; the lane is returned once the messages in flight fit a window of the
 //! common size. Consumption is reported as before; these reports may lag behind without harm.
 //!
 //! Traffic is counted when a report of it goes to the peer, so messages have no extra cost.

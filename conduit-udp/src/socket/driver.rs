@@ -14,7 +14,7 @@ use crate::protocol::{Fragment, FragmentHandler, Nanos, Refused, Seal, Transmit}
 /// Limits on the datagrams and bytes that a call receives; the next call receives the rest.
 const MAX_DATAGRAMS: usize = 64;
 const MAX_BYTES: usize = 256 << 10;
-/// Bytes received by one system call above which another call probably finds more.
+/// If one system call receives at least this many bytes, another call probably finds more.
 const BULK: usize = 16 << 10;
 /// System calls for sending after which a call makes no more packets. It still sends the packets
 /// already made, in at most 32 more system calls.

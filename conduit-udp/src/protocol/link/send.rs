@@ -23,7 +23,7 @@ const LEFT_TO_BUNDLE: usize = OVERHEAD + ACKS + BUNDLE + ENTRY + MAX_TINY;
 /// Bytes of waiting tiny fragments above which full-sized packets are worthwhile.
 const MANY_COMMANDS: usize = MIN_PACKET - OVERHEAD - ACKS - BUNDLE;
 
-/// Packet size above which each chunk is sent alone and without a copy.
+/// Smallest packet size with which each chunk is sent alone and without a copy.
 const ZERO_COPY_PACKET: usize = 16 << 10;
 
 /// Segments of the data channel after which the sender requests an immediate acknowledgement at the
