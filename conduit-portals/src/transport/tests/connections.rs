@@ -59,7 +59,7 @@ impl Above {
         let next = numbers.entry((peer, channel)).or_default();
         assert_eq!(
             number, *next,
-            "what {what} from {peer} on channel {channel}"
+            "fragment {what} from {peer} on channel {channel}"
         );
         *next += 1;
     }

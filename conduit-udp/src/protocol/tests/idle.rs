@@ -51,7 +51,7 @@ fn what_is_sent_to_an_idle_link_arrives_at_once() {
             assert_eq!(before.probes, after.probes, "the path is known");
             assert_eq!((resent(after), after.duplicates), (0, 0));
         }
-        // On the data channel three chunks.
+        // A fragment of the data channel has three chunks.
         assert!(network.packets - packets <= 2 + 3 * u64::from(channel));
         network.run(SECOND * 3 / 2);
         assert!(is_idle_link(&network, 0, 1) && is_idle_link(&network, 1, 0));

@@ -1,4 +1,4 @@
-//! Explores all event sequences between two ends, up to some restarts, losses, duplicates and
+//! Explores all event sequences between two ends, with a few restarts, losses, duplicates and
 //! time-outs.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
