@@ -1,4 +1,4 @@
-//! Runs an agent: progress as long as there is something to do, then sleep.
+//! Runs an agent: drives it while it has work, then sleeps.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -10,21 +10,21 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::host::{Host, Nanos};
 use crate::machine::AgentMachine;
 
-/// How long an agent that has nothing to do looks for more before it sleeps.
+/// How long an idle agent polls for more work before it sleeps.
 const SPIN: Nanos = 50_000;
-/// Sleeps of an agent whose host has no descriptor: they grow while nothing comes.
+/// Sleep times of an agent whose host has no descriptor. They grow while no work arrives.
 const SHORTEST: Nanos = 50_000;
 const LONGEST: Nanos = 1_000_000;
 
-/// The time, of the clock that all processes of the node share.
+/// Returns the time of the clock shared by all processes of the node.
 pub fn now() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
-    // The clock begins at 0, and has nanoseconds for centuries.
+    // Fits: the clock starts at 0, and 64 bits hold nanoseconds for centuries.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Runs an agent until `ends`, which is asked each time there is nothing to do, and at least once a second. What is under
-/// way then fails.
+/// Runs an agent until `ends` returns true. `ends` is called whenever the agent is idle, and at
+/// least once a second. Operations that are under way when the agent ends fail.
 pub fn run<H: Host>(
     machine: &mut AgentMachine<H>,
     host: &mut H,
@@ -55,7 +55,7 @@ pub fn run<H: Host>(
     machine.leave(host, network);
 }
 
-/// Sleeps until something comes or is due.
+/// Sleeps until an event arrives or a deadline passes.
 fn sleep<H: Host>(
     machine: &AgentMachine<H>,
     host: &mut H,
@@ -71,7 +71,7 @@ fn sleep<H: Host>(
         return;
     }
     let due = machine.due().map(|at| at.saturating_sub(now()));
-    // Signals end sleeps, but one may come just before.
+    // A signal ends the sleep, but one that arrives just before it does not.
     let second = Some(1_000_000_000);
     let least = [due, look, second].into_iter().flatten().min();
     let times = [least.map(Duration::from_nanos), network.timeout()];
@@ -84,6 +84,6 @@ fn sleep<H: Host>(
         .map(|descriptor| PollFd::new(descriptor, PollFlags::IN))
         .collect();
     let limit = limit.map(conduit_portals::transport::timespec);
-    // A signal ends it early, which is allowed.
+    // A signal may end the sleep early, which is harmless.
     let _ = poll(&mut waited, limit.as_ref());
 }

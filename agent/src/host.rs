@@ -1,5 +1,5 @@
-//! What an agent needs of its node: the requests of the processes there, their channels, and memory. A gateway to
-//! processes implements it; the simulator does too.
+//! The node as an agent sees it: the requests of its processes, their channels, and memory.
+//! Implemented by gateways to processes and by the simulator.
 
 use std::os::fd::BorrowedFd;
 
@@ -8,54 +8,54 @@ use crate::code::Code;
 /// Nanoseconds of a clock that all processes of the node share (`CLOCK_MONOTONIC`).
 pub type Nanos = u64;
 
-/// Memory that processes of the node and its agent share ("managed memory"), in which messages are. It is given back
-/// when this is dropped.
+/// Memory shared by the node's processes and its agent ("managed memory"), which holds messages.
+/// Dropping it frees the memory.
 ///
-/// Other processes may write to it at any time, so nobody gets references to its bytes.
+/// Other processes may write to it at any time, so it never hands out references to its bytes.
 pub trait Memory: Send {
-    /// Bytes.
+    /// Returns the length in bytes.
     fn length(&self) -> usize;
-    /// Copies bytes from it.
+    /// Copies bytes out of the memory.
     ///
     /// # Panics
-    /// They are not all within it.
+    /// Panics if the range exceeds the memory.
     fn read(&self, offset: usize, into: &mut [u8]);
-    /// Copies bytes to it.
+    /// Copies bytes into the memory.
     ///
     /// # Panics
-    /// They are not all within it.
+    /// Panics if the range exceeds the memory.
     fn write(&mut self, offset: usize, bytes: &[u8]);
-    /// A name, of at most [`MAX_DESCRIPTOR`] bytes, by which the node's other agents can [import](Host::import) it.
-    /// `None`: they can't.
+    /// Returns a name, of at most [`MAX_DESCRIPTOR`] bytes, by which the node's other agents can
+    /// [import](Host::import) the memory, or `None` if they cannot.
     fn export(&self) -> Option<Box<[u8]>> {
         None
     }
-    /// Whether the agent has allocated it and nobody else is to write to it, so that the agent may keep it for longer
-    /// than who waits for it waits.
+    /// Returns whether the agent allocated this memory and no other process is to write to it, so
+    /// that the agent may keep it longer than the receiver waits.
     fn is_own(&self) -> bool {
         false
     }
 }
 
-/// A message, in memory, with what travels beside its bytes.
+/// A message in memory, with the metadata that travels beside its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Message<M> {
-    /// Its bytes: all of the memory.
+    /// The message's bytes: all of this memory.
     pub memory: M,
-    /// For the receiver, from the sender: meaningless to agents.
+    /// Passed from sender to receiver; meaningless to agents.
     pub hints: u64,
-    /// Which client has sent it: meaningless to agents.
+    /// The client that sent it; meaningless to agents.
     pub client: u64,
 }
 
 /// How long an operation is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Limit {
-    /// Once, at the target.
+    /// Tried once, at the target.
     Once,
-    /// Until then.
+    /// Tried until this time.
     At(Nanos),
-    /// For ever.
+    /// Tried without limit.
     Never,
 }
 
@@ -64,35 +64,37 @@ pub enum Limit {
 pub enum ReturnMode {
     /// As soon as the agent has the request.
     Immediately,
-    /// When the user's memory is used no more.
+    /// When the user's memory is no longer used.
     Buffered,
     /// When the message is in the channel.
     Deposited,
-    /// When somebody has taken it from there.
+    /// When a receiver has taken the message from the channel.
     Received,
-    /// Nobody waits.
+    /// Never: no user waits.
     None,
 }
 
-/// What a process asks for.
+/// The operation that a process requests.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Operation<M> {
-    /// Send a message to the channel (SENDMSG).
+    /// Sends a message to the channel (SENDMSG).
     Send {
-        /// Names the sender's handle, in the job: messages of one handle to one channel stay in order.
+        /// The sender's handle, unique in the job. Messages of one handle to one channel stay in
+        /// order.
         handle: u128,
-        /// The message. Its memory is given back when it is not needed any more.
+        /// The message. Its memory is freed when it is no longer needed.
         message: Message<M>,
-        /// When it is complete.
+        /// When the send is complete.
         mode: ReturnMode,
-        /// Where at the target the message is to be placed, as the target's host understands it.
+        /// Where the message is to be placed at the target, in a form that the target's host
+        /// understands.
         destination: Option<Box<[u8]>>,
     },
-    /// Receive the channel's next message (GETMSG).
+    /// Receives the channel's next message (GETMSG).
     Get,
-    /// Wait for a state of the channel (POLL).
+    /// Waits for a state of the channel (POLL).
     Poll {
-        /// Which, as channels understand it.
+        /// The states to wait for, as channels define them.
         mask: u16,
     },
 }
@@ -100,101 +102,104 @@ pub enum Operation<M> {
 /// A request of a process of this node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Request<M> {
-    /// Names it towards the host. [`Host::complete`] is called once for each, whatever happens.
+    /// Identifies the request to the host. [`Host::complete`] is called exactly once for each.
     pub id: u64,
-    /// The host id of the channel's node; it may be this one.
+    /// The host id of the channel's node, possibly this one.
     pub node: u64,
     /// The channel's descriptor, at most [`MAX_DESCRIPTOR`] bytes.
     pub channel: Box<[u8]>,
-    /// The process: its gets complete in order, and so do its polls of one channel.
+    /// The requesting process. Its gets from one channel complete in order, and so do its polls.
     pub process: u64,
-    /// How long it is tried.
+    /// How long the operation is tried.
     pub limit: Limit,
-    /// What it asks for.
+    /// The requested operation.
     pub operation: Operation<M>,
 }
 
-/// The most bytes of a descriptor.
+/// The maximum length of a descriptor in bytes.
 pub const MAX_DESCRIPTOR: usize = 512;
 
-/// What comes from the node.
+/// An event from the node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event<M> {
-    /// A process asks for something.
+    /// A new request.
     Request(Request<M>),
-    /// Who has made this request is gone, or has given it up: it is to be completed soon, by whatever code.
+    /// The requester has exited or has given up this request. The agent completes it soon, with any
+    /// code.
     Abandoned(u64),
-    /// A message was taken from its channel that [was sent](Host::send) with this number as its receipt.
+    /// A message [sent](Host::send) with this receipt was taken from its channel.
     Received(u64),
-    /// Such a message will never be taken: its channel was destroyed.
+    /// A message sent with this receipt will never be taken: its channel was destroyed.
     Discarded(u64),
-    /// A channel that is [watched](Host::watch) by this number has changed.
+    /// A channel [watched](Host::watch) under this number has changed.
     Changed(u32),
 }
 
 /// How a request has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Outcome<M> {
-    /// A send, in the sense of its mode.
+    /// A send completed, as defined by its return mode.
     Sent,
-    /// A get's message.
+    /// The message of a get.
     Got(Message<M>),
-    /// A poll's answer: the channel's value, and its code, which may be none of success.
+    /// The result of a poll: the channel's value and its code, which may differ from success.
     Polled(u64, Code),
-    /// It was not done; never [`Code::SUCCESS`].
+    /// The operation failed; the code is never [`Code::SUCCESS`].
     Failed(Code),
 }
 
-/// What became of an attempt at a channel.
+/// The result of an attempt at a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt<T> {
-    /// It was done.
+    /// The attempt succeeded.
     Done(T),
-    /// Not now; the code for one who does not wait.
+    /// The operation cannot be done now. The code is for a request that does not wait.
     Blocked(Code),
-    /// Never.
+    /// The operation can never be done.
     Failed(Code),
 }
 
-/// Why there is no memory.
+/// Why memory could not be allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoMemory {
-    /// Not now: too much of it is in use.
+    /// Too much memory is in use now.
     Now,
-    /// There is not as much at all, or the destination makes no sense.
+    /// The host never has that much memory, or the destination is invalid.
     Ever(Code),
 }
 
-/// A node, as its agent sees it. No call waits.
+/// A node as its agent sees it. No call blocks.
 pub trait Host {
-    /// What messages are in.
+    /// The memory that holds messages.
     type Memory: Memory;
-    /// A channel of this node that was attached to, by one port; dropped, it is detached.
+    /// An attachment of one port to a channel of this node. Dropping it detaches.
     type Channel: Send;
 
-    /// What comes next. Unless `sends`, no request to send is taken: they stay where processes notice that nobody takes
-    /// them.
+    /// Returns the next event. If `sends` is false, the host leaves requests to send where they
+    /// are, and processes notice that these are not taken.
     fn next(&mut self, sends: bool) -> Option<Event<Self::Memory>>;
 
-    /// A request has ended. Its user gets the outcome; who is gone gets none.
+    /// Completes a request. Its user gets the outcome, unless the user is gone.
     fn complete(&mut self, request: u64, outcome: Outcome<Self::Memory>);
 
-    /// Memory for a message of so many bytes that comes for a channel of this node, or, with `request`, as the message
-    /// of a get of this node, in the place that the request wants it.
+    /// Allocates memory for a message of `bytes` bytes, which is either for a channel of this node
+    /// or the result of a get of this node. For a get, the memory is where its request wants the
+    /// message.
     ///
     /// # Errors
     /// [`NoMemory`].
     fn allocate(&mut self, bytes: usize, place: Place<'_>) -> Result<Self::Memory, NoMemory>;
 
-    /// Memory of this node that another agent of it has [exported](Memory::export). That one gives it back.
+    /// Imports memory of this node that another agent of it has [exported](Memory::export). The
+    /// exporting agent frees it.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// Returns an error if no memory has this name.
     fn import(&mut self, _name: &[u8]) -> Result<Self::Memory, Code> {
         Err(Code::INVALID_ARGUMENT)
     }
 
-    /// The node's other agents, if there can be any.
+    /// Returns the node's other agents, if the host supports several.
     fn siblings(&mut self) -> Option<&mut dyn Siblings> {
         None
     }
@@ -202,12 +207,13 @@ pub trait Host {
     /// Attaches to a channel.
     ///
     /// # Errors
-    /// It isn't a descriptor, or that of no channel here.
+    /// Returns an error if the descriptor is malformed or names no channel of this node.
     fn attach(&mut self, descriptor: &[u8]) -> Result<Self::Channel, Code>;
 
-    /// Puts a message into a channel, if there is room. It is taken out of `message` when it was done. `receipt`: this
-    /// number is to come back by [`Event::Received`] when the message is taken, or [`Event::Discarded`]; where that can't
-    /// be known, as received, at once.
+    /// Puts a message into a channel if there is room, and takes it out of `message` on success.
+    /// With a `receipt`, [`Event::Received`] reports this number when the message is taken, or
+    /// [`Event::Discarded`] if it never will be. A host that cannot know reports it as received at
+    /// once.
     fn send(
         &mut self,
         channel: &mut Self::Channel,
@@ -218,58 +224,63 @@ pub trait Host {
     /// Takes the next message from a channel, if there is one.
     fn get(&mut self, channel: &mut Self::Channel) -> Attempt<Message<Self::Memory>>;
 
-    /// Whether a channel is in a state. Answers as [`Outcome::Polled`].
+    /// Checks whether a channel is in one of the states. The result is that of [`Outcome::Polled`].
     fn poll(&mut self, channel: &mut Self::Channel, mask: u16) -> Attempt<(u64, Code)>;
 
-    /// An attempt at a channel was blocked. Whether the host tells when another one may end otherwise, once, by
-    /// [`Event::Changed`] with this number; else it is repeated now and then.
+    /// Asks the host to watch a channel after a blocked attempt. Returns whether the host reports,
+    /// once, by [`Event::Changed`] with this number, that another attempt may succeed. If not, the
+    /// agent retries now and then.
     fn watch(&mut self, _channel: &mut Self::Channel, _number: u32) -> bool {
         false
     }
 
-    /// Readable when there is something to do for this node, once [prepared](Self::prepare_sleep).
+    /// Returns a descriptor that becomes readable when this node needs the agent, once
+    /// [prepared](Self::prepare_sleep).
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Whether the agent may sleep until the [descriptor](Self::descriptor) is readable; `None`: there is none, and it
-    /// has to look now and then.
+    /// Returns whether the agent may sleep until the [descriptor](Self::descriptor) is readable, or
+    /// `None` if the host has no descriptor and the agent has to poll now and then.
     fn prepare_sleep(&mut self) -> Option<bool> {
         None
     }
 }
 
-/// The other agents of a node, where each has a network interface of its own, and short messages between them, which are
-/// not lost and stay in order as long as both live. No call waits.
+/// The other agents of a node in which each network interface has its own agent. Short messages
+/// between agents are reliable and ordered as long as both live. No call blocks.
 pub trait Siblings {
-    /// What comes next, and from which of them.
+    /// Returns the next event and the sibling it came from.
     fn next(&mut self) -> Option<(u32, SiblingEvent)>;
-    /// Sends at most [`MAX_SIBLING_MESSAGE`] bytes. `false`: not now. Nothing comes of it once the sibling has ended.
+    /// Sends at most [`MAX_SIBLING_MESSAGE`] bytes. Returns `false` if the message cannot be sent
+    /// now. Messages to a sibling that has ended are dropped.
     fn send(&mut self, sibling: u32, message: &[u8]) -> bool;
-    /// Nothing more is sent to this one. It hears [`SiblingEvent::Ended`]; so does this agent, once the other one has
-    /// said the same, and then says it if it has not yet.
+    /// Ends the exchange with a sibling: this agent sends it nothing more, and the sibling gets
+    /// [`SiblingEvent::Ended`]. This agent gets the same event once the sibling has ended the
+    /// exchange too, which it does in response if it has not yet.
     fn end(&mut self, sibling: u32);
 }
 
-/// The most bytes of a message between agents of a node.
+/// The maximum length in bytes of a message between agents of a node.
 pub const MAX_SIBLING_MESSAGE: usize = 2 * MAX_DESCRIPTOR + 64;
 
-/// What comes from another agent of the node.
+/// An event from another agent of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SiblingEvent {
-    /// It is there.
+    /// The sibling has joined.
     Joined,
     /// A message.
     Message(Vec<u8>),
-    /// It has said its end, or is dead, and its memory is gone. Nothing more comes until it has joined again.
+    /// The sibling has ended the exchange or died, and its memory is gone. No event follows until
+    /// it joins again.
     Ended,
 }
 
-/// What memory is for.
+/// The use of allocated memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place<'a> {
-    /// A message to a channel here, with its sender's wish.
+    /// A message to a channel of this node, with the destination that its sender requested.
     Channel(Option<&'a [u8]>),
-    /// The message that a get of this node waits for, by the number of its request.
+    /// The message that a get of this node waits for, by the request's id.
     Get(u64),
 }

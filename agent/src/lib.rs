@@ -1,7 +1,7 @@
-//! A node's transport agent: it does the channel operations of all processes of its node that go to other nodes, over one
-//! of Conduit's networks. Dragon's HSTA is the model.
+//! A node's transport agent. It performs the channel operations of all processes of its node that
+//! target other nodes, over one of Conduit's networks. It is modelled on Dragon's HSTA.
 //!
-//! A [host] is what an agent knows of its node: processes' requests, channels and memory.
+//! A [host] is the agent's view of its node: processes' requests, channels and memory.
 
 mod code;
 pub mod dragonfly;

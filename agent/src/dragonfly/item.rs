@@ -1,17 +1,18 @@
-//! What is passed on from node to node.
+//! Items, which nodes pass on to each other.
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ItemKind {
-    /// A session begins. `mine` names it for whoever sends this.
+    /// Opens a session, which the sender names `mine`.
     Open,
-    /// The answer: `mine` names it for whoever sends this, `yours` for the other one. Likewise in what follows.
+    /// Accepts a session, which the sender names `mine` and the receiver `yours`. The items below
+    /// use the same names.
     Accept,
     /// A fragment of the session.
     Data,
-    /// The session has ended.
+    /// Ends the session.
     Close,
-    /// From a neighbour: what was under way by it to the nodes from `mine` to before `yours`, or from them, is lost.
+    /// From a neighbour: items that it was passing on to or from nodes `mine..yours` are lost.
     Lost,
 }
 
@@ -26,14 +27,14 @@ pub(super) struct Item<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// Bytes of all but header and payload.
+/// The size of an item without its header and payload.
 pub(super) const FIXED: usize = 2 + 1 + 16 + 1;
 
 impl<'a> Item<'a> {
     pub(super) fn encode(&self) -> Vec<u8> {
         let length = FIXED + self.header.len() + self.payload.len();
         let mut bytes = Vec::with_capacity(length);
-        // Fits: of an eager buffer.
+        // Fits: the content of an eager buffer.
         bytes.extend((length as u16).to_le_bytes());
         bytes.push(match self.kind {
             ItemKind::Open => 1,
@@ -45,14 +46,15 @@ impl<'a> Item<'a> {
         for number in [self.from, self.to, self.mine, self.yours] {
             bytes.extend(number.to_le_bytes());
         }
-        // Fits: of a fragment.
+        // Fits: the header of a fragment.
         bytes.push(self.header.len() as u8);
         bytes.extend(self.header);
         bytes.extend(self.payload);
         bytes
     }
 
-    /// The first item of a frame, its bytes, and the rest. `None`: it makes no sense.
+    /// Splits a frame into its first item, the bytes of that, and the rest. Returns `None` if the
+    /// item is malformed.
     pub(super) fn split(frame: &'a [u8]) -> Option<(Self, &'a [u8], &'a [u8])> {
         let (length, _) = frame.split_first_chunk()?;
         let (bytes, rest) = frame.split_at_checked(u16::from_le_bytes(*length).into())?;

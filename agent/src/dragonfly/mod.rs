@@ -1,24 +1,28 @@
-//! A dragonfly of nodes, for many that send to one: each exchanges short fragments with at most as many others as the
-//! root of the number of nodes, and these pass on what is for further ones, together.
+//! A dragonfly topology of nodes, for incast: each node exchanges short fragments with at most √n
+//! of n nodes, which bundle what they pass on to the others.
 //!
 //! ```text
 //! Machine ── fragments ──▶ Dragonfly ── frames to neighbours, long fragments to anybody ──▶ network
 //! ```
 //!
-//! It is a network over a network, so the agent's protocol knows nothing of it. Ways are fixed: from a node to the
-//! one of its group that has the link to the other group, to the node there, to the target. So what goes from one node to
-//! another stays in order. Long fragments go straight to their target: only as much of them comes as was asked for.
+//! It is a network on top of a network, so the agent's protocol is unaware of it. Routes are fixed:
+//! from a node to the one of its group that has the link to the target's group, to the node at the
+//! other end of that link, to the target. Fragments from one node to another therefore stay in
+//! order. Long fragments go directly to their target, because only as many of them arrive as it has
+//! requested.
 //!
-//! **Bounds.** A node passes on at most [`WINDOW`] bytes at a time for each neighbour to its own group, and as much out of
-//! it; the neighbour is told what was passed on. No circle waits: what is taken by the node that it comes to always is
-//! taken; so what is passed on within the last group always goes on, and so does what goes to another group.
+//! **Bounds.** A node passes on at most [`WINDOW`] bytes at a time for each neighbour to its own
+//! group, and as many to other groups; it reports to the neighbour what it has passed on. This is
+//! deadlock-free: the target always accepts an item, so passing on within the last group always
+//! makes progress, and therefore so does passing on to another group.
 //!
-//! **Sessions** between nodes that are no neighbours are opened by names that both ends draw, and what names another
-//! session is passed over: so nothing comes twice or out of order, whatever dies on the way. Who loses a neighbour loses
-//! the sessions that go by it, and tells those for whom it passed things on; they lose theirs.
+//! **Sessions** between nodes that are not neighbours are opened under random names drawn by both
+//! ends, and items with other names are ignored. Nothing is therefore duplicated or reordered,
+//! whichever node dies on the route. A node that loses a neighbour loses the sessions routed
+//! through it and notifies the nodes for which it passed items on, which then lose theirs.
 //!
-//! The graph is that of Kim, Dally, Scott and Abts, "Technology-Driven, Highly-Scalable Dragonfly Topology" (ISCA 2008), with
-//! one link between each two groups.
+//! The graph is that of Kim, Dally, Scott and Abts, "Technology-Driven, Highly-Scalable Dragonfly
+//! Topology" (ISCA 2008), with one link between each pair of groups.
 
 mod item;
 mod routes;
@@ -36,13 +40,14 @@ use routes::Routes;
 pub use state::WINDOW;
 use state::{FRAME, LONG, Landing, State};
 
-/// Frames to a neighbour that the network reads, at most. While there is one, the next goes when it is full.
+/// The maximum number of frames to a neighbour that the network reads. While there is one, the next
+/// is sent only when full.
 const FLYING: usize = 4;
-/// First byte of a frame's header. The agent's own headers begin otherwise.
+/// The first byte of a frame's header, different from that of the agent's own headers.
 const FRAMED: u8 = 0x80;
-/// Bytes of a long fragment's header before its own.
+/// Bytes that precede a long fragment's own header.
 const NAMES: usize = 9;
-/// In tokens that are frames'.
+/// Marks the tokens of frames.
 const TOKEN: u64 = 1 << 63;
 
 /// See the [module](self).
@@ -52,11 +57,11 @@ pub struct Dragonfly<N> {
 }
 
 impl<N: OpenTransport> Dragonfly<N> {
-    /// That of the node with the number `own` among all of the job, whose addresses all know in the same order. All nodes
-    /// have one, or none has.
+    /// Creates the dragonfly of node `own`, an index of `addresses`. All nodes of the job have the
+    /// same addresses in the same order, and either all nodes use a dragonfly or none does.
     ///
     /// # Errors
-    /// An address is none, or the network knows no more peers.
+    /// Returns an error if an address is invalid, or the network has no room for more peers.
     pub fn new<'a>(
         mut network: N,
         own: u32,
@@ -70,7 +75,7 @@ impl<N: OpenTransport> Dragonfly<N> {
                 false => network.connect(address).map(Some),
             });
         let ranks: Vec<Option<Rank>> = ranks.collect::<Result<_, _>>()?;
-        // Fits: nodes are counted so.
+        // Fits: the number of nodes is limited to 32 bits.
         let routes = Routes::new(ranks.len() as u32);
         Ok(Self {
             network,
@@ -78,22 +83,22 @@ impl<N: OpenTransport> Dragonfly<N> {
         })
     }
 
-    /// The network below.
+    /// Returns the network below.
     pub fn network(&self) -> &N {
         &self.network
     }
 
-    /// Bytes that wait here for a link.
+    /// Returns how many bytes wait here for a link.
     pub fn waiting(&self) -> usize {
         self.state.waiting()
     }
 
-    /// Ends sessions of the network that are not needed, or whose node has broken the protocol.
+    /// Ends sessions of the network that are no longer needed, or whose node violated the protocol.
     fn part(&mut self) {
         for node in std::mem::take(&mut self.state.broken) {
             tracing::warn!(
                 node,
-                "the agent of a node breaks the dragonfly's protocol, or has none (DRAGON_HSTA_DRAGONFLY)"
+                "a node's agent violated the dragonfly protocol or does not use it (DRAGON_HSTA_DRAGONFLY)"
             );
             self.state
                 .lose(node, Failure::Broken("it passes on nonsense"));
@@ -116,7 +121,7 @@ impl<N: OpenTransport> Dragonfly<N> {
         }
     }
 
-    /// Sends a frame to a neighbour, or tells it what was passed on.
+    /// Sends a frame to a neighbour, or reports to it what was passed on.
     fn send_frame(&mut self, node: u32) -> bool {
         let (Some(hop), Some(rank)) = (self.state.hops.get(&node), self.state.ranks[node as usize])
         else {
@@ -142,7 +147,7 @@ impl<N: OpenTransport> Dragonfly<N> {
         header.extend(hop.owed.iter().flat_map(|owed| owed.to_le_bytes()));
         let header = &header;
         let Some(packed) = packed else {
-            // Half a window is always enough for the next item.
+            // Half a window always suffices for the next item.
             let half = hop.owed.iter().any(|owed| *owed as usize >= WINDOW / 2);
             let payload = Payload::Copied(&[]);
             if half
@@ -159,7 +164,7 @@ impl<N: OpenTransport> Dragonfly<N> {
         let token = self.state.frames.insert((node, packed));
         let payload = Payload::Read {
             token: token as u64 | TOKEN,
-            // Fits: of a frame.
+            // Fits: the length of a frame.
             length,
         };
         match self.network.send(rank, &Fragment { header, payload }) {
@@ -176,14 +181,14 @@ impl<N: OpenTransport> Dragonfly<N> {
     }
 }
 
-/// Between the network and the handler.
+/// The handler of the network's events, in front of the agent's.
 struct Between<'a, H> {
     state: &'a mut State,
     handler: &'a mut H,
 }
 
 impl<H: FragmentHandler> Between<'_, H> {
-    /// What is to be done with a fragment.
+    /// Decides who handles a fragment.
     fn sort(&mut self, peer: Rank, header: &[u8]) -> Sorted {
         let Some(&node) = self.state.nodes.get(&peer) else {
             return Sorted::Handler(0);
@@ -215,7 +220,7 @@ impl<H: FragmentHandler> Between<'_, H> {
 }
 
 enum Sorted {
-    /// It is the handler's, without so many bytes of its header.
+    /// For the handler, without this many bytes of its header.
     Handler(usize),
     Frame(u32),
     Nothing(u32),
@@ -265,7 +270,7 @@ impl<H: FragmentHandler> FragmentHandler for Between<'_, H> {
         }
     }
 
-    /// The handler's ids are even, those of frames odd.
+    /// Ids of the handler are even, those of frames odd.
     fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
         let landing = match self.sort(peer, header) {
             Sorted::Handler(skip) => {
@@ -408,7 +413,7 @@ impl<N: OpenTransport> OpenTransport for Dragonfly<N> {
         self.part();
     }
 
-    /// Nodes keep their numbers.
+    /// Keeps the numbers of nodes.
     fn close(&mut self, peer: Rank) {
         self.end_session(peer);
         if !self.state.nodes.contains_key(&peer) {

@@ -1,5 +1,5 @@
-//! Who sends to whom: nodes are in groups of about the square root of their number. Each has links to all of its own
-//! group, and each two groups have one link, between a node of either.
+//! Routing. Nodes are in groups of about the square root of their number. Each node has links to
+//! all others of its group, and each pair of groups has one link, between one node of either.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use std::ops::Range;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Routes {
     nodes: u32,
-    /// Nodes of a group; the last one may have fewer.
+    /// The number of nodes in a group; the last group may have fewer.
     size: u32,
 }
 
@@ -29,7 +29,7 @@ impl Routes {
         node / self.size
     }
 
-    /// The nodes of a node's group.
+    /// Returns the nodes of a node's group.
     pub(super) fn members(self, node: u32) -> Range<u32> {
         self.range(self.group(node))
     }
@@ -43,13 +43,13 @@ impl Routes {
         self.group(a) == self.group(b)
     }
 
-    /// The node of one group that has the link to another one.
+    /// Returns the node of group `of` that has the link to group `to`.
     fn gate(self, of: u32, to: u32) -> u32 {
         let members = self.range(of);
         members.start + to % (members.end - members.start)
     }
 
-    /// The next node on the way from one to another. The way back is the same.
+    /// Returns the next node on the route from `at` to `to`. The route back passes the same nodes.
     pub(super) fn next(self, at: u32, to: u32) -> u32 {
         if self.are_together(at, to) {
             return to;
@@ -70,7 +70,7 @@ impl Routes {
 mod tests {
     use super::*;
 
-    /// Nodes that send to each one.
+    /// Returns the number of neighbours of each node.
     fn degrees(routes: Routes) -> impl Iterator<Item = usize> {
         (0..routes.nodes()).map(move |node| {
             let others = (0..routes.nodes()).filter(|other| *other != node);

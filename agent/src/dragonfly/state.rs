@@ -1,4 +1,4 @@
-//! What a node holds of its links and of its sessions with nodes that are no neighbours.
+//! A node's links, and its sessions with nodes that are not neighbours.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -13,32 +13,33 @@ use super::routes::Routes;
 
 /// Bytes of a frame to a neighbour.
 pub(super) const FRAME: usize = 4096;
-/// Bytes that a node has for what a neighbour gives it to pass on to its own group, and as much for
-/// other groups.
+/// Bytes that a node reserves for items that a neighbour has it pass on to its own group, and as
+/// many for those to other groups.
 pub const WINDOW: usize = 16 << 10;
-/// First byte of the header of a long fragment, before the names of its session and its own header.
+/// The first byte of a long fragment's header, before the names of its session and its own header.
 pub(super) const LONG: u8 = 0x81;
-/// Bytes for one node that wait here for the first link, at most; one fragment more if they are fewer.
+/// The maximum number of bytes for one node that wait here for the first link. The last fragment
+/// may exceed it.
 const QUEUED: usize = 4096;
-/// The longest fragment that is passed on; longer ones go straight to their node.
+/// The longest fragment that is passed on; longer ones go directly to their node.
 pub(super) const PASSED_ON: usize = 2048;
 
-/// A session with a node that is no neighbour.
+/// A session with a node that is not a neighbour.
 struct Session {
-    /// What names it for this node, and for the other one, if that has answered.
+    /// This node's name of the session, and the other node's if that has answered.
     mine: u32,
     theirs: Option<u32>,
     /// Bytes that wait for the first link.
     queued: usize,
-    /// Long fragments of it went straight from one to the other, in a session of the network.
+    /// Long fragments of this session went directly between the nodes, in a session of the network.
     is_direct: bool,
 }
 
-/// Where an item comes from.
+/// The source of an item.
 enum Whence {
     /// This node.
     Own,
-    /// A neighbour, of whose window it takes room; `None`: of a session with it that has ended.
+    /// A neighbour, whose window the item occupies, or `None` if the session with it has ended.
     From(Option<(u32, Lane)>),
 }
 
@@ -67,19 +68,19 @@ pub(super) struct Hop {
     queues: [VecDeque<Queued>; 3],
     /// The lane whose turn it is.
     turn: usize,
-    /// A frame that the network had no room for.
+    /// A frame that the network refused for lack of room.
     pub(super) packed: Option<Vec<u8>>,
-    /// Frames that the network reads.
+    /// Number of frames that the network reads.
     pub(super) flying: usize,
-    /// By lane: bytes that the neighbour has yet to pass on; that this node has yet to; those that it has, and hasn't
-    /// said so.
+    /// Per lane, bytes that the neighbour, and this node, have still to pass on; and bytes that
+    /// this node has passed on and not reported yet.
     used: [usize; 2],
     held: [usize; 2],
     pub(super) owed: [u32; 2],
 }
 
 impl Hop {
-    /// Bytes that could go in a frame.
+    /// Returns how many bytes could be sent in frames now.
     pub(super) fn ready(&self) -> usize {
         let sendable = (0..3).flat_map(|lane| {
             let room = match lane {
@@ -92,7 +93,7 @@ impl Hop {
                 Some(length)
             })
         });
-        // No more than matters.
+        // Larger sums make no difference.
         let mut sum = 0;
         for length in sendable {
             sum += length;
@@ -114,22 +115,22 @@ pub(super) struct Landing {
 pub(super) struct State {
     pub(super) routes: Routes,
     pub(super) own: u32,
-    /// The network's numbers of nodes, but of this one.
+    /// The network's numbers of all other nodes.
     pub(super) ranks: Vec<Option<Rank>>,
     pub(super) nodes: HashMap<Rank, u32>,
-    /// Whether the handler knows that a node has a number.
+    /// Whether the handler has been told of a node.
     pub(super) known: Vec<bool>,
     pub(super) hops: BTreeMap<u32, Hop>,
     sessions: BTreeMap<u32, Session>,
-    /// Fragments for nodes that are no neighbours, not read yet.
+    /// Accepted fragments for nodes that are not neighbours, still to be read from the handler.
     reads: Vec<(u32, Vec<u8>, u64, usize)>,
-    /// Frames that the network reads, and for whom.
+    /// Frames that the network reads, and their receivers.
     pub(super) frames: Slab<(u32, Vec<u8>)>,
-    /// Frames that are arriving, and from whom; `None`: what isn't wanted.
+    /// Frames that are arriving, and their senders; `None` for fragments to be discarded.
     pub(super) landing: Slab<(u32, Option<Landing>)>,
-    /// What the handler has to hear.
+    /// Failures to report to the handler.
     failing: Vec<(Rank, Failure)>,
-    /// Nodes that have broken the protocol, and those whose sessions in the network are to be ended.
+    /// Nodes that violated the protocol, and nodes whose sessions in the network are to be ended.
     pub(super) broken: Vec<u32>,
     pub(super) ending: Vec<Rank>,
     random: fastrand::Rng,
@@ -158,7 +159,7 @@ impl State {
         }
     }
 
-    /// Something of a node is for the handler.
+    /// Reports a node to the handler before its first fragment.
     pub(super) fn meet(&mut self, node: u32, handler: &mut impl FragmentHandler) {
         if !std::mem::replace(&mut self.known[node as usize], true)
             && let Some(rank) = self.ranks[node as usize]
@@ -167,7 +168,7 @@ impl State {
         }
     }
 
-    /// The node behind a number, if it is no neighbour.
+    /// Returns the node with a number unless it is a neighbour.
     pub(super) fn far(&self, peer: Rank) -> Option<u32> {
         let node = *self.nodes.get(&peer)?;
         (!self.routes.are_neighbours(self.own, node)).then_some(node)
@@ -177,12 +178,12 @@ impl State {
         self.sessions.contains_key(&node)
     }
 
-    /// Bytes for a node that wait for the first link.
+    /// Returns how many bytes for a node wait for the first link.
     pub(super) fn queued(&self, node: u32) -> usize {
         self.sessions.get(&node).map_or(0, |session| session.queued)
     }
 
-    /// Bytes that wait for any link.
+    /// Returns how many bytes wait for any link.
     pub(super) fn waiting(&self) -> usize {
         let queues = self.hops.values().flat_map(|hop| &hop.queues);
         let items = queues.flatten().map(|item| item.bytes.len());
@@ -204,7 +205,7 @@ impl State {
         hop.queues[lane as usize].push_back(Queued { bytes, to, whence });
     }
 
-    /// Something of this node's own goes to a node that is no neighbour.
+    /// Queues an item from this node for a node that is not a neighbour.
     fn post(
         &mut self,
         kind: ItemKind,
@@ -225,7 +226,7 @@ impl State {
         let bytes = item.encode();
         let next = self.routes.next(self.own, to);
         if kind != ItemKind::Data {
-            // It says the same as one that waits already.
+            // Skipped if an equal item already waits.
             let lane = self.lane(next, to) as usize;
             let hop = self.hops.entry(next).or_default();
             if hop.queues[lane].iter().any(|queued| queued.bytes == bytes) {
@@ -237,7 +238,7 @@ impl State {
         self.queue(next, to, bytes, Whence::Own);
     }
 
-    /// A neighbour is told what is lost.
+    /// Reports lost nodes to a neighbour.
     fn tell(&mut self, neighbour: u32, lost: &Range<u32>) {
         let item = Item {
             kind: ItemKind::Lost,
@@ -258,7 +259,8 @@ impl State {
 
     // ---- sessions ----
 
-    /// Accepts a fragment for a node that is no neighbour. `Ok(Some)`: it goes straight there, with this header.
+    /// Accepts a fragment for a node that is not a neighbour. Returns `Ok(Some(header))` if the
+    /// fragment is to be sent directly, with this header.
     pub(super) fn send(
         &mut self,
         node: u32,
@@ -277,7 +279,7 @@ impl State {
         let mine = session.mine;
         let is_full = session.queued >= QUEUED;
         match *payload {
-            // Fits: a fragment's length.
+            // Fits: the length of a fragment.
             Payload::Read { length, .. } if length as usize > PASSED_ON => {
                 session.is_direct = true;
                 let mut long = vec![LONG];
@@ -314,7 +316,7 @@ impl State {
         })
     }
 
-    /// Reads what was accepted.
+    /// Reads accepted fragments from the handler.
     pub(super) fn read(&mut self, handler: &mut impl FragmentHandler) {
         for (node, header, token, length) in std::mem::take(&mut self.reads) {
             let (Some(session), Some(rank)) =
@@ -334,7 +336,7 @@ impl State {
         }
     }
 
-    /// Whether a long fragment is of the session that there is.
+    /// Returns whether a long fragment belongs to the current session.
     pub(super) fn is_current(&mut self, node: u32, header: &[u8]) -> bool {
         let Some(session) = self.sessions.get_mut(&node) else {
             return false;
@@ -378,12 +380,12 @@ impl State {
             ItemKind::Data if is_current => {
                 self.meet(node, handler);
                 if let Some(rank) = self.ranks[node as usize] {
-                    // Agents have room.
+                    // The agent always has room.
                     handler.fragment(rank, item.header, item.payload);
                 }
             }
             ItemKind::Data => self.post(ItemKind::Close, node, names, &[], &[]),
-            // Also of one that the other end has accepted, and lost before that was heard.
+            // Also if the other end accepted the session and lost it before the acceptance arrived.
             ItemKind::Close if known == Some((item.yours, None)) || is_current => {
                 self.lose_session(node, Failure::Left);
                 self.flush(handler);
@@ -392,15 +394,16 @@ impl State {
         }
     }
 
-    /// The session with a node that is no neighbour has ended. The other one is told, as it may have begun since what ended
-    /// it.
+    /// Ends the session with a node that is not a neighbour, and queues the failure for the
+    /// handler. The other node is notified, because it may have opened the session after the
+    /// failure.
     fn lose_session(&mut self, node: u32, failure: Failure) {
         self.close(node);
         self.failing
             .extend(self.ranks[node as usize].map(|rank| (rank, failure)));
     }
 
-    /// Nothing of a session with a node that is no neighbour is left.
+    /// Drops the state of a session with a node that is not a neighbour.
     fn end_session(&mut self, node: u32) {
         let session = self.sessions.remove(&node);
         self.reads.retain(|(to, ..)| *to != node);
@@ -411,12 +414,12 @@ impl State {
             }
         }
         if session.is_some_and(|session| session.is_direct) {
-            // No byte of what goes straight there is read any more.
+            // Stops the network from reading more of the fragments that go there directly.
             self.ending.extend(self.ranks[node as usize]);
         }
     }
 
-    /// Likewise, but the handler knows.
+    /// Ends a session at the handler's request, and notifies the other node.
     pub(super) fn close(&mut self, node: u32) {
         let names = self
             .sessions
@@ -428,13 +431,13 @@ impl State {
         }
     }
 
-    /// The handler is to hear that a session has failed.
+    /// Queues the report of a failed session to the handler.
     pub(super) fn fail(&mut self, rank: Rank) {
-        let failure = Failure::Broken("it passes on nonsense");
+        let failure = Failure::Broken("malformed frame");
         self.failing.push((rank, failure));
     }
 
-    /// Tells the handler what has failed.
+    /// Reports queued failures to the handler.
     pub(super) fn flush(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let did = !self.failing.is_empty();
         for (rank, failure) in std::mem::take(&mut self.failing) {
@@ -445,8 +448,8 @@ impl State {
 
     // ---- links ----
 
-    /// The session of the network with a node has ended; whether the handler is to be told so. It hears of what else is
-    /// lost by [`flush`](Self::flush).
+    /// Handles the end of the network's session with a node. Returns whether to report it to the
+    /// handler; other losses are reported by [`flush`](Self::flush).
     pub(super) fn lose(&mut self, node: u32, failure: Failure) -> bool {
         self.landing.retain(|_, (from, _)| *from != node);
         if !self.routes.are_neighbours(self.own, node) {
@@ -471,7 +474,7 @@ impl State {
             }
         }
         self.lose_by(node, 0..self.routes.nodes(), failure);
-        // Those are told who can't know.
+        // Notifies those that cannot know.
         let is_together = self.routes.are_together(self.own, node);
         let lost = match is_together {
             true => node..node + 1,
@@ -481,7 +484,7 @@ impl State {
         true
     }
 
-    /// Sessions with some nodes are lost that go by a neighbour.
+    /// Ends the sessions with some nodes that are routed through a neighbour.
     fn lose_by(&mut self, neighbour: u32, nodes: Range<u32>, failure: Failure) {
         let (routes, own) = (self.routes, self.own);
         let sessions = self.sessions.range(nodes).map(|(node, _)| *node);
@@ -493,7 +496,7 @@ impl State {
         }
     }
 
-    /// Tells the neighbours of this group, or those of others.
+    /// Reports lost nodes to the neighbours of this group, or to those of other groups.
     fn tell_all(&mut self, of_this_group: bool, lost: &Range<u32>) {
         let (routes, own) = (self.routes, self.own);
         let neighbours = self.hops.keys().copied();
@@ -505,7 +508,7 @@ impl State {
         }
     }
 
-    /// An item of a neighbour, or so many bytes of it, needs no room here any more.
+    /// Releases the room of an item that a neighbour had this node pass on.
     fn passed_on(&mut self, from: u32, lane: Lane, bytes: usize) {
         if let Some(hop) = self.hops.get_mut(&from) {
             hop.held[lane as usize] -= bytes;
@@ -514,7 +517,7 @@ impl State {
         }
     }
 
-    /// Fills a frame for a neighbour.
+    /// Packs a frame for a neighbour.
     pub(super) fn pack(&mut self, node: u32) -> Option<Vec<u8>> {
         let hop = self.hops.get_mut(&node)?;
         let mut frame = Vec::new();
@@ -553,7 +556,7 @@ impl State {
         (!frame.is_empty()).then_some(frame)
     }
 
-    /// A frame has come. `None`: it makes no sense.
+    /// Handles a frame. Returns `None` if it is malformed.
     pub(super) fn take(
         &mut self,
         from: u32,
@@ -593,7 +596,7 @@ impl State {
             {
                 return None;
             }
-            // It goes the right way.
+            // Checks that it came by the right route.
             if self.routes.next(self.own, item.from) != from {
                 return None;
             }
@@ -627,7 +630,7 @@ impl State {
         if lost.start >= lost.end || lost.end > self.routes.nodes() {
             return None;
         }
-        // A node on the way is gone, or has not started yet.
+        // A node on the route is gone, or has not started yet.
         let failure = Failure::Lost(Errno::HOSTUNREACH.raw_os_error().unsigned_abs());
         self.lose_by(from, lost.clone(), failure);
         self.flush(handler);
@@ -643,7 +646,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Counts fragments, and the sessions that failed.
+    /// Counts delivered fragments.
     #[derive(Default)]
     struct Handler(usize);
 
@@ -676,7 +679,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of nine nodes, 4 is a neighbour of 3 and 5, and of one node of each other group.
+        /// Of nine nodes, node 4 is a neighbour of 3 and 5, and of one node of each other group.
         #[test]
         fn neighbours_that_send_anything_are_refused_or_understood(
             frames in prop::collection::vec((0u32..9, prop::collection::vec((kind(), 0u32..10, 0u32..10, 0u32..12, 0u32..12, 0usize..2000), 0..4), 0u32..3), 1..60)
@@ -701,10 +704,10 @@ mod tests {
                         state.pack(node);
                     }
                 }
-                // What four neighbours may leave here, and what this node answers.
+                // The windows of four neighbours, and this node's own answers.
                 prop_assert!(state.waiting() <= 4 * 2 * WINDOW + 60 * 4 * 9 * super::super::item::FIXED);
             }
-            // No session was ever opened from here, and names are drawn.
+            // This node never opened a session, and names are random.
             prop_assert_eq!(handler.0, 0);
         }
     }

@@ -1,5 +1,5 @@
-//! Messages that are not eager: at their sender's agent until they were pulled, at their receiver's until they have
-//! arrived.
+//! Transfer of messages that are not eager: they stay at the sender's agent until they have been
+//! pulled, and at the receiver's until they have arrived.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -14,7 +14,8 @@ use crate::host::{Host, Memory, Message, NoMemory, Place};
 impl<H: Host> AgentMachine<H> {
     // ---- sources ----
 
-    /// A message waits here to be pulled by a node; of a request that isn't answered, with its key.
+    /// Registers a message to be pulled by a node. `request` is the key of a request that gets no
+    /// response.
     pub(super) fn offer(
         &mut self,
         node: u32,
@@ -24,7 +25,7 @@ impl<H: Host> AgentMachine<H> {
         self.add_source(node, request, message, false)
     }
 
-    /// A message that was taken from a channel here for a node.
+    /// Registers a message that was taken from a local channel for a node.
     pub(super) fn add_taken(&mut self, node: u32, message: Message<H::Memory>) -> u32 {
         self.add_source(node, None, message, true)
     }
@@ -48,11 +49,11 @@ impl<H: Host> AgentMachine<H> {
             is_part: false,
             dropped: None,
         };
-        // Fits: operations are limited.
+        // Fits: the number of operations is limited.
         self.bulk.sources.insert(source) as u32
     }
 
-    /// A source is not needed any more.
+    /// Removes a source that is no longer needed.
     pub(super) fn source_over(&mut self, key: u32) {
         let Some(source) = self.bulk.sources.try_remove(key as usize) else {
             return;
@@ -92,7 +93,8 @@ impl<H: Host> AgentMachine<H> {
             .sources
             .get_mut(key as usize)
             .ok_or(ProtocolError)?;
-        // No more than there is; who has lent parts of it and got them back pulls in any order.
+        // Bounded by the source's bytes. The order is free: a receiver that lent parts and got them
+        // back pulls these later.
         let left = source.length - source.pulled;
         let end = offset.checked_add(length).ok_or(ProtocolError)?;
         let is_sound = source.node == node
@@ -128,7 +130,8 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// So many bytes of a source were read by other agents of this node, and it was here until then.
+    /// Handles the report that `length` bytes of a source were read by other agents of this node,
+    /// and confirms that the source was kept until now.
     pub(super) fn on_settle(
         &mut self,
         node: u32,
@@ -149,7 +152,7 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// A part of memory that another agent of this node has exported, which is imported, goes to a node.
+    /// Sends a part of imported memory, which another agent of this node has exported, to a node.
     pub(super) fn give_part(&mut self, node: u32, part: Pulled, memory: H::Memory) {
         let message = Message {
             memory,
@@ -167,7 +170,7 @@ impl<H: Host> AgentMachine<H> {
         self.list(node);
     }
 
-    /// The network is given a strip.
+    /// Accounts for a strip before it is handed to the network.
     pub(super) fn strip_begins(&mut self, source: u32, length: u64) {
         self.bulk.injected += length;
         if let Some(source) = self.bulk.sources.get_mut(source as usize) {
@@ -175,7 +178,7 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// It was not taken.
+    /// Undoes `strip_begins` for a strip that the network refused.
     pub(super) fn strip_refused(&mut self, source: u32, length: u64) {
         self.bulk.injected -= length;
         if let Some(source) = self.bulk.sources.get_mut(source as usize) {
@@ -194,7 +197,7 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- arrivals ----
 
-    /// A message comes from a node.
+    /// Registers a message that is to be transferred from a node.
     pub(super) fn expect(
         &mut self,
         node: u32,
@@ -206,7 +209,7 @@ impl<H: Host> AgentMachine<H> {
         self.add_arrival(node, sent, 0..length, origin, owner)
     }
 
-    /// The answer to a get is here, and needs memory.
+    /// Registers the response to a get, which is here and still needs memory.
     pub(super) fn land(&mut self, node: u32, request: u32, sent: &Sent<'_>, bytes: &[u8]) {
         let origin = Origin::Here(bytes.to_vec());
         self.expect(
@@ -245,17 +248,17 @@ impl<H: Host> AgentMachine<H> {
             unwanted: None,
             lost: false,
         };
-        // Fits: operations are limited.
+        // Fits: the number of operations is limited.
         let key = self.bulk.arrivals.insert(arrival) as u32;
         self.bulk.unallocated.push_back(key);
         key
     }
 
-    /// Asks for messages, as far as there is memory and budget.
+    /// Requests messages as far as memory and budget allow.
     pub(super) fn feed(&mut self, host: &mut H) -> bool {
         let mut did = self.allocate(host);
         let mut hungry = std::mem::take(&mut self.bulk.hungry);
-        // One after the other, in an order that differs from that of other agents.
+        // One after the other, in a different order than other agents.
         self.random.shuffle(&mut hungry);
         let mut left = Vec::new();
         while let Some(key) = hungry.pop() {
@@ -278,8 +281,8 @@ impl<H: Host> AgentMachine<H> {
         did
     }
 
-    /// Gives arrivals memory. Of those for one queue none before an earlier one, which it may not overtake: all memory
-    /// could be theirs, and the first one's never come.
+    /// Allocates memory for arrivals, in order within each queue. Otherwise later messages could
+    /// take all the memory, and the first one, which they may not overtake, would never arrive.
     fn allocate(&mut self, host: &mut H) -> bool {
         let mut did = false;
         let mut starved = BTreeSet::new();
@@ -323,7 +326,7 @@ impl<H: Host> AgentMachine<H> {
             },
             For::Loan(..) => Place::Channel(None),
         };
-        // A length that no memory has is one that there is never memory for.
+        // A length beyond the address space can never be allocated.
         let bytes = usize::try_from(arrival.length()).unwrap_or(usize::MAX);
         let memory = match &arrival.origin {
             Origin::Part { destination, .. } => {
@@ -357,7 +360,7 @@ impl<H: Host> AgentMachine<H> {
         }
         let budget = self.limits.ejection.saturating_sub(self.bulk.ejected);
         let strip = match arrival.origin {
-            // It isn't long, and asked for at once.
+            // A part is short, and is requested as a whole.
             Origin::Part { .. } => left,
             _ => left.min(self.limits.strip.into()),
         };
@@ -446,7 +449,8 @@ impl<H: Host> AgentMachine<H> {
         self.arrival_goes_on(key);
     }
 
-    /// Nothing is under way to an arrival, or no sibling has a part of it, any more: it may be over.
+    /// Finishes an arrival, unless strips are in flight, siblings have parts of it, or bytes are
+    /// missing.
     pub(super) fn arrival_goes_on(&mut self, key: u32) {
         let Some(arrival) = self.bulk.arrivals.get_mut(key as usize) else {
             return;
@@ -457,7 +461,7 @@ impl<H: Host> AgentMachine<H> {
         let (node, length) = (arrival.node, arrival.length());
         if let Some(code) = arrival.unwanted {
             let arrival = self.bulk.arrivals.remove(key as usize);
-            // Nothing is left of a source that was pulled to its end.
+            // A source that was pulled completely no longer exists.
             if let Origin::Source { source, .. } = arrival.origin
                 && arrival.arrived < length
                 && !arrival.lost
@@ -483,7 +487,7 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// The source of an arrival was kept until all was there.
+    /// Handles the confirmation that an arrival's source was kept until all bytes had arrived.
     pub(super) fn on_settled(&mut self, node: u32, key: u32) -> Result<(), ProtocolError> {
         let arrival = self.bulk.arrivals.get_mut(key as usize);
         let arrival = arrival.ok_or(ProtocolError)?;
@@ -497,7 +501,7 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// The node's agent can't give a part.
+    /// Handles the refusal of a part.
     pub(super) fn on_refuse(&mut self, node: u32, key: u32) -> Result<(), ProtocolError> {
         let arrival = self.bulk.arrivals.get_mut(key as usize);
         let arrival = arrival.ok_or(ProtocolError)?;
@@ -515,7 +519,7 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// Nothing is written any more to the memory of a part that a sibling has lent.
+    /// Stops writing to the memory of a part that a sibling has lent.
     pub(super) fn let_go(&mut self, key: u32) {
         self.bulk.ask_only(|other, _| other != key);
         if let Some(arrival) = self.bulk.arrivals.get_mut(key as usize) {
@@ -547,13 +551,13 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// There is no memory for a message, and never will be.
+    /// Fails an arrival for which there can be no memory.
     fn fail_arrival(&mut self, key: u32, code: Code) {
         let Some(arrival) = self.bulk.arrivals.get(key as usize) else {
             return;
         };
         match arrival.owner {
-            // It takes the arrival along.
+            // This also drops the arrival.
             For::Operation(operation) => self.end_operation(operation, code, Reply::Nothing),
             For::Request(request) => {
                 self.drop_arrival(key, code);
@@ -566,7 +570,7 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// A message that comes is not wanted any more.
+    /// Drops an arrival that is no longer wanted.
     pub(super) fn drop_arrival(&mut self, key: u32, code: Code) {
         let arrival = self.bulk.arrivals.get(key as usize);
         if arrival.is_none_or(|arrival| arrival.lost) {
@@ -619,14 +623,14 @@ impl<H: Host> AgentMachine<H> {
                 arrival.memory = None;
                 self.give_back(sibling, loan, false);
             }
-            // Its memory stays as long as siblings may write to it.
+            // Its memory is kept as long as siblings may write to it.
             self.recall(key);
             self.arrival_goes_on(key);
         }
         self.bulk.ask_only(|_, arrival| !arrival.lost);
     }
 
-    /// The memory that siblings may still write to is not given back. For the agent's own end.
+    /// Leaks the memory to which siblings may still write. For the agent's own end.
     pub(super) fn leak_lent(&mut self) {
         for (_, arrival) in &mut self.bulk.arrivals {
             if arrival.lent > 0 {
@@ -636,12 +640,12 @@ impl<H: Host> AgentMachine<H> {
     }
 }
 
-/// What an arrival was given.
+/// How much of an arrival was requested.
 enum Fed {
-    /// All that there is.
+    /// All of it.
     Full,
-    /// A part; there is more to ask for.
+    /// A part; more is to be requested.
     More,
-    /// Nothing now.
+    /// Nothing at present.
     No,
 }

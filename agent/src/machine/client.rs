@@ -1,4 +1,4 @@
-//! The requests of this node's processes, until they have ended, and the ports that they go by.
+//! Handling of the requests of this node's processes, and of their ports.
 
 use super::state::bulk::{For, Origin};
 use super::state::client::{ClientState, Pending, Sequence};
@@ -11,7 +11,7 @@ use crate::host::{Host, Limit, MAX_DESCRIPTOR, Message, Operation, Outcome, Requ
 impl<H: Host> AgentMachine<H> {
     // ---- from processes ----
 
-    /// A process asks for something.
+    /// Starts a process's request.
     pub(super) fn request(&mut self, request: Request<H::Memory>) {
         let Request {
             id,
@@ -48,7 +48,7 @@ impl<H: Host> AgentMachine<H> {
             .into_iter()
             .flatten()
             .all(|bytes| bytes.len() <= MAX_DESCRIPTOR);
-        // Otherwise it would be tried after its user was told that all is well.
+        // Such a send would be tried after its user was told of its success.
         if !is_sound || (mode == ReturnMode::Buffered && limit == Limit::Once) {
             return self.complete(id, Outcome::Failed(Code::INVALID_ARGUMENT));
         }
@@ -74,7 +74,7 @@ impl<H: Host> AgentMachine<H> {
             completed: false,
         };
         let is_send = protocol == Protocol::SendMsg;
-        // Fits: requests are limited.
+        // Fits: the number of requests is limited.
         let key = self.client.requests.insert(pending) as u32;
         self.client.by_id.insert(id, key);
         if let Limit::At(at) = limit {
@@ -86,7 +86,7 @@ impl<H: Host> AgentMachine<H> {
         self.post(node, Entry::Request(key));
     }
 
-    /// Ports that nobody uses are closed, those first that were used longest ago, once there are many.
+    /// Closes unused ports, least recently used first, once there are too many.
     fn make_room_for_port(&mut self) {
         let most = self.limits.ports as usize;
         while self.client.ports.len() - self.client.closing >= most
@@ -110,7 +110,8 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// The channel's agent has nothing left of a port, up to when it was told to close it.
+    /// Handles the confirmation that the channel's agent has nothing left of a port as of its
+    /// close.
     pub(super) fn on_closed(&mut self, node: u32, port: Port) -> Result<(), ProtocolError> {
         let key = *self.client.by_port.get(&port).ok_or(ProtocolError)?;
         let port = &mut self.client.ports[key as usize];
@@ -124,7 +125,7 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// Tells a request's user how it has ended.
+    /// Reports a request's outcome to its user.
     fn end(&mut self, key: u32, outcome: Outcome<H::Memory>) {
         let Some(request) = self.client.get_mut(key) else {
             return;
@@ -133,10 +134,7 @@ impl<H: Host> AgentMachine<H> {
             if let Outcome::Failed(code) = outcome {
                 self.counters.lost += 1;
                 let host = self.nodes[request.node as usize].host;
-                tracing::warn!(
-                    host,
-                    "a message whose sender waits no longer was lost: {code}"
-                );
+                tracing::warn!(host, "lost a message whose sender no longer waits: {code}");
             }
             return;
         }
@@ -145,7 +143,7 @@ impl<H: Host> AgentMachine<H> {
         self.complete(id, outcome);
     }
 
-    /// Whoever has made a request waits no longer, or its time has passed.
+    /// Gives up a request that was abandoned or has timed out.
     fn give_up(&mut self, key: u32, code: Code) {
         let Some(request) = self.client.get_mut(key) else {
             return;
@@ -157,7 +155,8 @@ impl<H: Host> AgentMachine<H> {
                 self.end(key, Outcome::Failed(code));
             }
             ClientState::Sent if request.is_answered() => {
-                // What became of it is known there only: a message may have been taken from the channel.
+                // Only the channel's agent knows the outcome: it may have taken a message from the
+                // channel.
                 request.state = ClientState::Canceled;
                 let node = request.node;
                 self.post(node, Entry::Cancel(key));
@@ -183,7 +182,7 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- packed ----
 
-    /// A request is on its way.
+    /// Records that a request was packed.
     pub(super) fn request_packed(&mut self, key: u32) {
         if let Some(request) = self.client.get_mut(key) {
             request.state = ClientState::Sent;
@@ -194,7 +193,7 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// The message of a send is with the channel's agent.
+    /// Ends a send without a response once the channel's agent has its message.
     pub(super) fn message_gone(&mut self, key: u32) {
         let Some(request) = self.client.get(key) else {
             return;
@@ -205,13 +204,13 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// Nothing of a request is needed any more.
+    /// Removes a request.
     pub(super) fn forget(&mut self, key: u32) {
         if let Some(request) = self.client.requests.try_remove(key as usize) {
             if let Limit::At(at) = request.limit {
                 self.client.deadlines.remove(&(at, key));
             }
-            // Completed before, its number may be another one's by now.
+            // After an early completion another request may have the same id.
             if self.client.by_id.get(&request.id) == Some(&key) {
                 self.client.by_id.remove(&request.id);
             }
@@ -219,13 +218,13 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// A request ends with a code, and nothing of it is needed any more.
+    /// Fails a request with a code and removes it.
     pub(super) fn fail_request(&mut self, key: u32, code: Code) {
         self.end(key, Outcome::Failed(code));
         self.forget(key);
     }
 
-    /// A get has its message.
+    /// Completes a get with its message.
     pub(super) fn got(&mut self, key: u32, message: Message<H::Memory>) {
         self.end(key, Outcome::Got(message));
         self.forget(key);
@@ -284,7 +283,7 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// The session with a node has ended.
+    /// Ends the requests and ports of a node whose session has ended.
     pub(super) fn lose_requests(&mut self, node: u32) {
         let gone: Vec<u32> = self
             .client

@@ -1,7 +1,7 @@
-//! What tells a machine's states apart, for model checkers.
+//! Hashes the state of a machine, for model checkers.
 //!
-//! Left out are what never changes (the limits), what only counts, and which free place of a table is used next: names
-//! of states that behave alike.
+//! The hash omits constants (the limits), statistics, and the order in which a table's free slots
+//! are reused, because states that differ only in these behave alike.
 
 use std::hash::{Hash, Hasher};
 

@@ -1,4 +1,4 @@
-//! What goes to one node: entries, packed into eager buffers, and the fragments beside them.
+//! Traffic to one node: entries packed into eager buffers, and the other fragments.
 
 use conduit_portals::transport::fragment::{Fragment as Parts, MAX_TINY, Payload, Refused};
 use conduit_portals::transport::open::OpenTransport;
@@ -15,18 +15,18 @@ use crate::host::{Host, Memory, ReturnMode};
 use crate::machine::timeout::Timeout;
 
 impl<H: Host> AgentMachine<H> {
-    /// An entry goes to a node.
+    /// Queues an entry for a node.
     pub(super) fn post(&mut self, node: u32, entry: Entry) {
         self.link(node).entries.push_back(entry);
         self.list(node);
     }
 
-    /// A short fragment goes to a node.
+    /// Queues a short fragment for a node.
     pub(super) fn control(&mut self, node: u32, fragment: &Fragment) {
         self.control_with(node, fragment, Box::default());
     }
 
-    /// Likewise, with a short payload.
+    /// Queues a short fragment with a short payload for a node.
     pub(super) fn control_with(&mut self, node: u32, fragment: &Fragment, payload: Box<[u8]>) {
         let fragment = (fragment.encode(), payload);
         self.link(node).control.push_back(fragment);
@@ -35,14 +35,14 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- out ----
 
-    /// Packs and sends what there is.
+    /// Packs and sends as much as possible.
     pub(super) fn transmit(&mut self, network: &mut impl OpenTransport) -> bool {
         while let Some((node, message)) = self.credits.next_system() {
             self.control(node, &system(message));
         }
         let mut did = false;
         let mut listed = std::mem::take(&mut self.listed);
-        // In another order each time, so that agents don't send to the same node together.
+        // Shuffled each time, so that agents do not all send to the same node at once.
         self.random.shuffle(&mut listed);
         for node in listed {
             self.link(node).listed = false;
@@ -69,8 +69,8 @@ impl<H: Host> AgentMachine<H> {
         did | self.send_strips(node, network)
     }
 
-    /// Whether an agent that was not heard of is there. Nothing is packed for it before, so that all of it can end in
-    /// time.
+    /// Returns whether an agent that was not yet heard from now accepts fragments. Nothing is
+    /// packed for it before, so that everything that waits for it can still time out.
     fn is_greeted(&mut self, node: u32, network: &mut impl OpenTransport) -> bool {
         let greeting = Fragment::Told(Told::default()).encode();
         let now = self.now;
@@ -82,7 +82,7 @@ impl<H: Host> AgentMachine<H> {
         is_greeted
     }
 
-    /// Gives a fragment to the network.
+    /// Hands a fragment to the network.
     fn give(
         &mut self,
         node: u32,
@@ -94,7 +94,7 @@ impl<H: Host> AgentMachine<H> {
         let length = match &sending {
             None => short.len(),
             Some(Sending::Buffer { bytes, .. }) => bytes.len(),
-            // Fits: a strip's bytes.
+            // Fits: the length of a strip.
             Some(Sending::Strip { length, .. }) => *length as usize,
         };
         if node == self.own {
@@ -144,7 +144,7 @@ impl<H: Host> AgentMachine<H> {
         let token = self.sending.insert(sending);
         let payload = Payload::Read {
             token: token as u64,
-            // Fits: of a buffer or a strip.
+            // Fits: the length of a buffer or a strip.
             length: length as u32,
         };
         network
@@ -152,7 +152,7 @@ impl<H: Host> AgentMachine<H> {
             .map_err(|refused| (refused, Some(self.sending.remove(token))))
     }
 
-    /// The network doesn't read this any more.
+    /// Handles the completion of a send: the network no longer reads it.
     pub(super) fn is_sent(&mut self, sending: &Sending) {
         match sending {
             Sending::Buffer { node, .. } => {
@@ -284,7 +284,7 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- packing ----
 
-    /// Packs entries as long as there is room.
+    /// Packs entries into the open buffer while there is room.
     fn pack(&mut self, node: u32) -> bool {
         let mut did = false;
         while let Some(entry) = self.link(node).entries.pop_front() {
@@ -298,7 +298,7 @@ impl<H: Host> AgentMachine<H> {
                     false => Some(Entry::Response(response)),
                 },
                 Entry::Cancel(key) => {
-                    // The answer may have come meanwhile.
+                    // The answer may have arrived in the meantime.
                     let of = self
                         .client
                         .get(key)
@@ -331,7 +331,7 @@ impl<H: Host> AgentMachine<H> {
         did
     }
 
-    /// Appends a short entry.
+    /// Appends a short entry. Returns `false` if there is no room now.
     fn put(&mut self, node: u32, port: Port, protocol: Protocol, body: &Body<'_>) -> bool {
         self.put_entry(
             node,
@@ -341,7 +341,7 @@ impl<H: Host> AgentMachine<H> {
         )
     }
 
-    /// Appends an entry of at most so many bytes. `false`: there is no room now.
+    /// Appends an entry of at most `most` bytes. Returns `false` if there is no room now.
     fn put_entry(
         &mut self,
         node: u32,
@@ -381,7 +381,7 @@ impl<H: Host> AgentMachine<H> {
         let channel = self.client.descriptor(key);
         let lengths = [&channel, &destination].map(|bytes| bytes.as_ref().map_or(0, |b| b.len()));
         let fixed = OVERHEAD + lengths.iter().sum::<usize>();
-        // What another agent holds of ours is bounded.
+        // Bounds this node's eager bytes that the other agent holds.
         let is_eager = |length: &usize| fixed + length <= BUFFER && *length as u64 <= room;
         let eager = length.filter(is_eager);
         let is_named = eager.is_none() && length.is_some_and(|bytes| self.is_shared(node, bytes));
@@ -516,7 +516,7 @@ impl<H: Host> AgentMachine<H> {
             return Err(ProtocolError);
         }
         if node != self.own {
-            // The node can't have used more credits than it has.
+            // The node cannot use more credits than were lent to it.
             let lent = self.credits.lent(node);
             let early = self.link(node).early.values();
             let early: u32 = early.map(|(credits, _)| u32::from(credits.credits())).sum();
@@ -606,7 +606,7 @@ fn system(message: System) -> Fragment {
     }
 }
 
-/// As much as fits into one fragment.
+/// Takes as much as one fragment can carry.
 fn take_told(told: &mut Told) -> Told {
     let count = told.replies.len().min(MAX_REPLIES);
     Told {

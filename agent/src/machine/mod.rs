@@ -1,5 +1,5 @@
-//! An agent's protocol, over any [open network](OpenTransport) and for any [host](Host): a state machine without I/O,
-//! clock or lock.
+//! The agent's protocol, over any [open network](OpenTransport) and for any [host](Host): a state
+//! machine without I/O, clocks or locks.
 //!
 //! ```text
 //! processes  ── requests ──▶ [client] ── entries ──▶ [link] ── eager buffers ──▶ network
@@ -8,12 +8,14 @@
 //! siblings   ◀── parts of them ──▶ [stealing]
 //! ```
 //!
-//! - An operation becomes an entry in an eager buffer to the channel's node. The agent there puts it into the queue of
-//!   its port, and tries the first one of each queue without waiting. What became of it goes back as another entry, if
-//!   somebody waits.
-//! - A message that is too long for a buffer, or for what the other agent may have to hold, stays with its sender's agent,
-//!   which tells that there is one; the other one pulls it when it has memory for it and budget.
-//! - Buffers need credits, which move to the nodes that need them; every other memory has a [limit](Limits).
+//! - An operation becomes an entry in an eager buffer to the channel's node. The agent of that node
+//!   queues it by its port and tries the first entry of each queue without waiting. The result
+//!   returns as another entry if the requester waits.
+//! - A message that exceeds a buffer, or the other agent's room for eager messages, stays with its
+//!   sender's agent, which only announces it. The other agent pulls it once it has memory and
+//!   budget.
+//! - Buffers need credits, which move to the nodes that need them; all other memory has a
+//!   [limit](Limits).
 
 mod bulk;
 mod client;
@@ -43,7 +45,7 @@ use state::service::Service;
 use state::stealing::Stealing;
 use wire::Fragment;
 
-/// Eager buffers that an agent has for what arrives, at most, unless there are more nodes.
+/// The maximum number of eager buffers in which an agent receives, unless the job has more nodes.
 const MAX_RECEIVE: u32 = 128;
 
 /// A node of the job.
@@ -55,45 +57,47 @@ pub struct Node {
     pub address: Vec<u8>,
 }
 
-/// How long messages travel.
+/// How long messages are transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transfer {
-    /// The receiver gets strip by strip.
+    /// The receiver pulls one strip at a time.
     Rma,
-    /// The receiver tells how much it has room for, and the sender sends that in strips.
+    /// The receiver grants as much as it has room for, and the sender sends that in strips.
     PointToPoint,
 }
 
-/// What an agent uses at most.
+/// Limits on an agent's use of resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of long messages that were asked for and have not arrived, unless one strip is longer.
+    /// Bytes of long messages that were requested and have not arrived; exceeded only by a single
+    /// longer strip.
     pub ejection: u64,
-    /// Bytes of messages taken from channels here that were not sent yet; one message more if it is longer than what is
-    /// left.
+    /// Bytes of messages taken from local channels and not yet sent. The last message taken may
+    /// exceed this limit.
     pub getmsg: u64,
-    /// Bytes of long messages that are under way from here, unless one strip is longer.
+    /// Bytes of long messages that this agent is sending; exceeded only by a single longer strip.
     pub injection: u64,
-    /// Bytes of eager messages from other nodes that wait for their channels; each node has its share, and one buffer at
-    /// least. Beyond that messages stay with their senders.
+    /// Bytes of eager messages from other nodes that wait for their channels. Each node has an
+    /// equal share, at least one buffer. Messages beyond it stay with their senders.
     pub eager: u64,
-    /// Bytes of a part of a long message.
+    /// Bytes of a strip, a piece of a long message.
     pub strip: u32,
-    /// How long messages travel.
+    /// How long messages are transferred.
     pub transfer: Transfer,
-    /// Requests that were taken from processes and have not ended; no more to send are taken then.
+    /// Requests taken from processes that have not ended. At this limit no more requests to send
+    /// are taken.
     pub requests: u32,
-    /// Ports that are kept for operations to come.
+    /// Ports that are kept open for later operations.
     pub ports: u32,
-    /// How long an entry waits for others to go with.
+    /// How long an entry waits for others to share its buffer.
     pub age: Nanos,
-    /// Bytes of long messages that can't be asked for yet, from which on other agents of the node may take a part of
-    /// them, until it is half as much.
+    /// The backlog, in bytes of long messages that cannot be requested yet, from which other agents
+    /// of the node may steal parts, until it has dropped to half of this.
     pub backlog: u64,
-    /// A buffer goes earlier when no other one is under way to its node.
+    /// Whether a buffer is sent early if no other one is in flight to its node.
     pub idle: bool,
-    /// How long what goes to a node waits for an agent that was never heard of: all agents of a job don't start at the
-    /// same time.
+    /// How long traffic to a node waits for an agent that has never been heard from, because the
+    /// agents of a job do not start at the same time.
     pub connect: Nanos,
 }
 
@@ -116,47 +120,47 @@ impl Default for Limits {
     }
 }
 
-/// What an agent has counted.
+/// Event counters of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Buffers sent, and entries and bytes in them.
+    /// Buffers sent.
     pub buffers: u64,
-    /// Entries in them.
+    /// Entries in those buffers.
     pub entries: u64,
-    /// Bytes in them.
+    /// Bytes in those buffers.
     pub bytes: u64,
     /// Strips sent.
     pub strips: u64,
-    /// Parts of messages that were got for other agents of the node.
+    /// Parts of messages pulled for other agents of the node.
     pub stolen: u64,
-    /// Likewise, but given back undone.
+    /// Parts taken for other agents of the node and given back unfinished.
     pub given_back: u64,
-    /// Sends that failed after their users were told that they are complete.
+    /// Sends that failed after they were reported to their users as complete.
     pub lost: u64,
-    /// Nodes that have broken the protocol.
+    /// Nodes that violated the protocol.
     pub protocol_errors: u64,
-    /// Sessions with nodes that have ended.
+    /// Ended sessions with nodes.
     pub failures: u64,
 }
 
-/// What an agent holds.
+/// The resources that an agent holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Held {
     /// Requests that have not ended.
     pub requests: usize,
-    /// Operations of other agents, or of this one for its own node, that have not ended.
+    /// Unfinished operations of other agents, or of this one on its own node.
     pub operations: usize,
-    /// Messages of either that are not eager.
+    /// Messages of requests or operations that are not eager.
     pub bulk: usize,
-    /// Bytes against [`Limits::ejection`].
+    /// Bytes that count against [`Limits::ejection`].
     pub ejection: u64,
-    /// Bytes against [`Limits::getmsg`].
+    /// Bytes that count against [`Limits::getmsg`].
     pub getmsg: u64,
-    /// Bytes against [`Limits::injection`].
+    /// Bytes that count against [`Limits::injection`].
     pub injection: u64,
-    /// Bytes against [`Limits::eager`].
+    /// Bytes that count against [`Limits::eager`].
     pub eager: u64,
-    /// Bytes of this node's eager messages that other agents have not said they hold no more.
+    /// Bytes of this node's eager messages that other agents have not reported as consumed.
     pub left: u64,
 }
 
@@ -166,11 +170,11 @@ struct Peer {
     address: Box<[u8]>,
     rank: Option<Rank>,
     link: Option<Box<NodeLink>>,
-    /// Its agent was never heard of, and may not have started yet.
+    /// Its agent has never been heard from, and may not have started yet.
     expected: bool,
 }
 
-/// What has arrived, but strips.
+/// A fragment that has arrived and is not a strip.
 #[derive(Clone, Hash)]
 struct Arrived {
     from: From,
@@ -178,15 +182,15 @@ struct Arrived {
     payload: Vec<u8>,
 }
 
-/// Who has sent it.
+/// The sender of a fragment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum From {
     Network(Rank),
     Own,
 }
 
-/// The protocol of one agent: a state machine that is given what comes and the time. It can be copied and hashed if
-/// what its host gives it can, for model checkers.
+/// The protocol of one agent: a state machine whose inputs are events and the time. It is clonable
+/// and hashable, for model checkers, if its host's types are.
 #[derive(Clone)]
 pub struct AgentMachine<H: Host> {
     own: u32,
@@ -195,21 +199,22 @@ pub struct AgentMachine<H: Host> {
     nodes: Vec<Peer>,
     by_host: HashMap<u64, u32>,
     by_rank: HashMap<Rank, u32>,
-    /// With something to go out.
+    /// Nodes with data to send.
     listed: Vec<u32>,
-    /// Until when what goes to nodes waits for their agents to start, in the order of time.
+    /// Nodes whose agents may not have started yet, with the time until which traffic to them
+    /// waits, ordered by time.
     expecting: VecDeque<(Nanos, u32)>,
     credits: Dynamic,
     scale: Scale,
-    /// Bytes of eager messages that each node may leave here.
+    /// Bytes of eager messages that each node may have waiting here.
     share: u64,
     client: Client<H::Memory>,
     service: Service<H::Memory, H::Channel>,
     bulk: Bulk<H::Memory>,
     stealing: Stealing,
-    /// What the network reads.
+    /// Buffers and strips that the network reads.
     sending: slab::Slab<Sending>,
-    /// Long fragments that are arriving, and from whom.
+    /// Long fragments that are arriving, and their senders.
     landing: slab::Slab<(Rank, Landing)>,
     arrived: VecDeque<Arrived>,
     joined: Vec<Rank>,
@@ -233,14 +238,15 @@ enum Landing {
     Nothing,
 }
 
-/// A node has broken the protocol.
+/// A node violated the protocol.
 #[derive(Debug)]
 struct ProtocolError;
 
 impl<H: Host> AgentMachine<H> {
-    /// The agent of the node that has the number `own` among all of the job, which all agents know in the same order.
+    /// Creates the agent of node `own`, an index of `nodes`. All agents of the job have the same
+    /// nodes in the same order.
     pub fn new(own: u32, nodes: Vec<Node>, limits: Limits, seed: u64) -> Self {
-        // Fits: nodes are counted so.
+        // Fits: the number of nodes is limited to 32 bits.
         let count = nodes.len() as u32;
         let scale = const {
             match Scale::for_chunk(BUFFER as u32) {
@@ -251,12 +257,13 @@ impl<H: Host> AgentMachine<H> {
         let cost = u32::from(scale.cost(BUFFER));
         let buffers = (4 * count).min(MAX_RECEIVE).max(count);
         let tuning = Tuning {
-            // Fits: what one buffer costs, at most 8.
+            // Fits: the cost of one buffer, at most 8.
             minimum: cost as u16,
             max_per_peer: (4 * cost) as u16,
             ..Tuning::default()
         };
-        // Each begins with one buffer, the rest goes where it is needed; so one that is restarted gets one again.
+        // Each node starts with credits for one buffer, and the bank lends the rest where it is
+        // needed. So a restarted agent has a buffer again.
         let banked = (buffers - count) * cost;
         let credits = Dynamic::new(count, own, cost as u16, banked, tuning);
         Self {
@@ -298,12 +305,12 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// What was counted so far.
+    /// Returns the event counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// What is held now.
+    /// Returns the resources held now.
     pub fn held(&self) -> Held {
         let links = || self.nodes.iter().filter_map(|node| node.link.as_deref());
         Held {
@@ -318,7 +325,8 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// Receives, sends, and does what is due; whether anything was done. No call of it waits.
+    /// Receives, sends, and does all work that is due. Returns whether there was any work. Never
+    /// blocks.
     pub fn progress(&mut self, now: Nanos, host: &mut H, network: &mut impl OpenTransport) -> bool {
         self.now = now;
         let mut did = network.receive(self);
@@ -331,7 +339,7 @@ impl<H: Host> AgentMachine<H> {
         did |= self.import_parts(host);
         did |= self.feed(host);
         did |= self.tell_siblings(host);
-        // Before what goes out, as what is said to end a session does, too.
+        // Before `transmit`, as is the end of sessions in `part`.
         self.give_up_nodes(network);
         self.part(network);
         did |= self.transmit(network);
@@ -343,7 +351,8 @@ impl<H: Host> AgentMachine<H> {
         did
     }
 
-    /// When [`progress`](Self::progress) has to be called even if nothing arrives, besides the network's own time-out.
+    /// Returns when [`progress`](Self::progress) has to be called even if nothing arrives, apart
+    /// from the network's own time-out.
     pub fn due(&self) -> Option<Nanos> {
         let links = self.listed.iter().filter_map(|node| {
             let peer = &self.nodes[*node as usize];
@@ -367,8 +376,8 @@ impl<H: Host> AgentMachine<H> {
             .min()
     }
 
-    /// All operations that are under way to this node end with an error, as they do when its agent is gone; and what it
-    /// asked for is forgotten. For the node's own end.
+    /// Shuts the agent down. Operations on other nodes end with an error, as they do when an agent
+    /// is gone, and other nodes' operations are dropped.
     pub fn leave(&mut self, host: &mut H, network: &mut impl OpenTransport) {
         self.leave_siblings(host);
         for node in 0..self.nodes.len() as u32 {
@@ -396,14 +405,14 @@ impl<H: Host> AgentMachine<H> {
         peer.link.get_or_insert_default()
     }
 
-    /// Something is to go out to a node.
+    /// Marks a node as having data to send.
     fn list(&mut self, node: u32) {
         if !std::mem::replace(&mut self.link(node).listed, true) {
             self.listed.push(node);
         }
     }
 
-    /// The network's number of a node.
+    /// Returns the network's number of a node.
     fn rank(&mut self, node: u32, network: &mut impl OpenTransport) -> Option<Rank> {
         let peer = &mut self.nodes[node as usize];
         if peer.rank.is_none() {
@@ -414,7 +423,7 @@ impl<H: Host> AgentMachine<H> {
                 }
                 Err(error @ (ConnectError::Malformed(_) | ConnectError::Own)) => {
                     let host = peer.host;
-                    tracing::error!(host, %error, "the address of a node's agent");
+                    tracing::error!(host, %error, "the address of a node's agent is invalid");
                     self.broken.insert(node);
                 }
                 Err(ConnectError::Exhausted { .. }) => {}
@@ -423,7 +432,7 @@ impl<H: Host> AgentMachine<H> {
         self.nodes[node as usize].rank
     }
 
-    /// Finds out who has reached this process.
+    /// Identifies the peers that have connected to this agent.
     fn meet(&mut self, network: &mut impl OpenTransport) {
         for rank in std::mem::take(&mut self.joined) {
             let address = network.peer_address(rank).unwrap_or_default();
@@ -436,14 +445,14 @@ impl<H: Host> AgentMachine<H> {
                     self.by_rank.insert(rank, node as u32);
                 }
                 None => {
-                    tracing::warn!("a process that is no agent of the job was turned away");
+                    tracing::warn!("rejected a process that is not an agent of the job");
                     network.close(rank);
                 }
             }
         }
     }
 
-    /// Ends sessions with nodes that have broken the protocol.
+    /// Ends sessions with nodes that violated the protocol.
     fn part(&mut self, network: &mut impl OpenTransport) {
         for node in std::mem::take(&mut self.broken) {
             self.counters.protocol_errors += 1;
@@ -454,7 +463,7 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// What waits for an agent that hasn't started in time ends.
+    /// Ends the operations that wait for an agent that has not started in time.
     fn give_up_nodes(&mut self, network: &mut impl OpenTransport) {
         while let Some(&(at, node)) = self.expecting.front() {
             let peer = &self.nodes[node as usize];
@@ -466,7 +475,7 @@ impl<H: Host> AgentMachine<H> {
                 let host = peer.host;
                 tracing::warn!(
                     host,
-                    "the agent of a node was never heard of (CONDUIT_HSTA_CONNECT_TIME)"
+                    "a node's agent did not start in time (CONDUIT_HSTA_CONNECT_TIME)"
                 );
                 if let Some(rank) = peer.rank {
                     network.end_session(rank);
@@ -476,14 +485,14 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// The session with a node has ended: nothing of it is left.
+    /// Drops all state of the session with a node.
     fn lose(&mut self, node: u32) {
         self.counters.failures += 1;
         let rank = self.nodes[node as usize].rank;
         self.nodes[node as usize].link = None;
         self.nodes[node as usize].expected = false;
         self.listed.retain(|listed| *listed != node);
-        // They are not mentioned again.
+        // The network does not report these fragments again.
         self.landing.retain(|_, (from, _)| Some(*from) != rank);
         self.lose_parts(node);
         self.lose_bulk(node);
@@ -516,7 +525,7 @@ impl<H: Host> AgentMachine<H> {
 
     fn take_arrived(&mut self) -> bool {
         let mut did = false;
-        // What this sends to its own node comes next time.
+        // Fragments that this agent sends to its own node are handled in the next call.
         for _ in 0..self.arrived.len() {
             let Some(arrived) = self.arrived.pop_front() else {
                 break;
@@ -706,7 +715,10 @@ impl<H: Host> FragmentHandler for AgentMachine<H> {
             Failure::Mtu(_) | Failure::Network(_) | Failure::Broken(_)
         );
         if peer.expected && !is_there {
-            tracing::debug!(host, "the agent of a node {failure}, and is waited for");
+            tracing::debug!(
+                host,
+                "the agent of a node {failure}; waiting for it to start"
+            );
             if let Some(link) = &mut peer.link {
                 link.try_later(now);
             }
@@ -717,15 +729,15 @@ impl<H: Host> FragmentHandler for AgentMachine<H> {
     }
 
     fn room(&self) -> usize {
-        // What comes is bounded by credits and by what was asked for.
+        // Arrivals are bounded by credits and by this agent's own requests.
         1 << 30
     }
 }
 
-/// Bytes of a message.
+/// Returns the length of a message in bytes.
 fn length<M: crate::host::Memory>(message: &Message<M>) -> u64 {
     message.memory.length() as u64
 }
 
-/// The code of a session's end, for those who wait for something of it.
+/// The code of operations that a session's end terminates.
 const GONE: Code = Code::FAILURE;

@@ -1,5 +1,5 @@
-//! Operations of other agents on channels here, in the queues of their ports. The first of each queue is tried, without
-//! waiting, until it was done or its time has passed.
+//! Other agents' operations on local channels, in the queues of their ports. The first operation of
+//! each queue is tried, without waiting, until it succeeds or times out.
 
 use std::collections::BTreeSet;
 
@@ -72,7 +72,7 @@ impl<H: Host> AgentMachine<H> {
         if let Some(descriptor) = channel
             && let Some(port) = self.service.ports.get_mut(&place)
         {
-            // It is used again before it was empty.
+            // The port is reused before it was empty.
             let queue = &self.service.queues[port.queue as usize];
             let is_same = *queue.descriptor == *descriptor;
             if !std::mem::take(&mut port.is_closed) || !is_same {
@@ -109,7 +109,7 @@ impl<H: Host> AgentMachine<H> {
             } => {
                 let (bulk, load) = match message.content {
                     Content::Eager(bytes) => {
-                        // Fits: of a buffer.
+                        // Fits: within a buffer.
                         eager = bytes.len() as u32;
                         (None, Load::Eager(bytes.to_vec()))
                     }
@@ -180,7 +180,7 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// The message of an operation has arrived.
+    /// Hands an arrived message to its operation.
     pub(super) fn message_arrived(&mut self, key: u32, message: Message<H::Memory>) {
         let Some(operation) = self.service.operations.get_mut(key as usize) else {
             return;
@@ -193,14 +193,15 @@ impl<H: Host> AgentMachine<H> {
         self.service.plan(queue, now);
     }
 
-    /// A message was taken from its channel, or never will be.
+    /// Ends a send that waits for its message to be taken: it was, or never will be.
     pub(super) fn receipt(&mut self, receipt: u64, code: Code) {
         if let Some(&key) = self.service.receipts.get(&receipt) {
             self.end_operation(key, code, Reply::Nothing);
         }
     }
 
-    /// The channel of a queue has changed; or the queue is another one by now.
+    /// Schedules an attempt at a changed channel's queue, unless the key belongs to another queue
+    /// by now and that is empty.
     pub(super) fn channel_changed(&mut self, queue: u32) {
         if let Some(waits) = self.service.queues.get(queue as usize)
             && !waits.operations.is_empty()
@@ -212,7 +213,7 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- ends ----
 
-    /// An operation ends, and is answered if somebody waits.
+    /// Ends an operation, and sends the response if one is expected.
     pub(super) fn end_operation(&mut self, key: u32, code: Code, reply: Reply) {
         let Some(operation) = self.remove_operation(key, code) else {
             return;
@@ -241,20 +242,17 @@ impl<H: Host> AgentMachine<H> {
             }
             None if code != Code::SUCCESS => {
                 let host = self.nodes[node as usize].host;
-                tracing::warn!(
-                    host,
-                    "a message whose sender waits no longer was lost: {code}"
-                );
+                tracing::warn!(host, "lost a message whose sender no longer waits: {code}");
                 self.counters.lost += 1;
             }
             None => {}
         }
     }
 
-    /// Takes an operation out of everything.
+    /// Removes an operation from all tables.
     fn remove_operation(&mut self, key: u32, code: Code) -> Option<Operation<H::Memory>> {
         let operation = self.take_operation(key, code)?;
-        // Keys are used again, so none may stay behind.
+        // Keys are reused, so none may stay behind.
         let queue = &mut self.service.queues[operation.queue as usize];
         if queue.operations.front() == Some(&key) {
             queue.operations.pop_front();
@@ -268,7 +266,7 @@ impl<H: Host> AgentMachine<H> {
         Some(operation)
     }
 
-    /// Takes an operation out of everything but its queue.
+    /// Removes an operation from all tables but its queue.
     fn take_operation(&mut self, key: u32, code: Code) -> Option<Operation<H::Memory>> {
         let operation = self.service.operations.get(key as usize)?;
         if let Task::Send {
@@ -303,7 +301,7 @@ impl<H: Host> AgentMachine<H> {
         Some(operation)
     }
 
-    /// Removes a port that was closed and is empty.
+    /// Removes a port that is closed and empty.
     fn close_if_over(&mut self, node: u32, port: Port) {
         if let Some(state) = self.service.ports.get(&(node, port))
             && state.is_closed
@@ -316,7 +314,7 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// The session with a node has ended.
+    /// Ends the operations and ports of a node whose session has ended.
     pub(super) fn lose_operations(&mut self, node: u32) {
         let gone: Vec<u32> = self
             .service
@@ -332,7 +330,7 @@ impl<H: Host> AgentMachine<H> {
             .filter(|(of, _)| *of == node)
             .map(|(_, port)| *port)
             .collect();
-        // In time that grows with their number only, however many are in one queue.
+        // Takes time proportional to their number, even if many are in one queue.
         let taken = gone
             .iter()
             .filter_map(|key| self.take_operation(*key, super::GONE));
@@ -356,7 +354,7 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- attempts ----
 
-    /// Tries what is due.
+    /// Runs the attempts that are due.
     pub(super) fn serve(&mut self, host: &mut H) -> bool {
         let now = self.now;
         let mut did = false;
@@ -365,10 +363,10 @@ impl<H: Host> AgentMachine<H> {
         {
             did = true;
             self.end_operation(key, Code::TIMEOUT, Reply::Nothing);
-            // Also if it was none.
+            // Even if the operation no longer exists.
             self.service.deadlines.remove(&(at, key));
         }
-        // Each queue once; what can go on at once does so in `try_queue`.
+        // Each queue once: `try_queue` does all that it can do now.
         let mut due = Vec::new();
         while let Some(&(at, key)) = self.service.schedule.first()
             && at <= now
@@ -383,7 +381,7 @@ impl<H: Host> AgentMachine<H> {
         did
     }
 
-    /// Tries the operations of a queue in their order, until one has to wait.
+    /// Tries the operations of a queue in order, until one has to wait.
     fn try_queue(&mut self, key: u32, host: &mut H) -> bool {
         let mut did = false;
         loop {
@@ -395,7 +393,7 @@ impl<H: Host> AgentMachine<H> {
             };
             match self.attempt(key, first, host) {
                 Tried::Ended(code, reply) => self.end_operation(first, code, reply),
-                // It waits for its receipt, and others go on.
+                // It waits for its receipt, and the next ones proceed.
                 Tried::Deposited => {
                     if let Some(queue) = self.service.queues.get_mut(key as usize) {
                         queue.operations.pop_front();
@@ -408,7 +406,7 @@ impl<H: Host> AgentMachine<H> {
                         self.end_operation(first, code, Reply::Nothing);
                     } else {
                         let queue = &mut self.service.queues[key as usize];
-                        // Codes of other reasons are none of the channel's.
+                        // Other codes have causes other than the channel.
                         if matches!(code, Code::CHANNEL_EMPTY | Code::CHANNEL_FULL)
                             && let Some(channel) = &mut queue.channel
                             && host.watch(channel, key)
@@ -432,7 +430,7 @@ impl<H: Host> AgentMachine<H> {
             return Tried::Waits;
         };
         let queue = &mut service.queues[queue as usize];
-        // Nothing is taken for which there is no room, whatever the channel is.
+        // Nothing is taken from any channel without budget for it.
         if matches!(operation.task, Task::Get) && service.taken >= self.limits.getmsg {
             return match operation.limit {
                 Limit::Once => Tried::Blocked(Code::CHANNEL_EMPTY),
@@ -514,20 +512,20 @@ impl<H: Host> AgentMachine<H> {
         if let Tried::Ended(code, Reply::Nothing) = &tried
             && *code != Code::SUCCESS
         {
-            // It may be gone, and another one may be made in its place.
+            // The channel may be gone, and another may be created in its place.
             queue.channel = None;
         }
         tried
     }
 }
 
-/// What became of an attempt.
+/// The result of an attempt.
 enum Tried {
     Ended(Code, Reply),
-    /// The message is in the channel; its receipt is waited for.
+    /// The message is in the channel; its receipt is pending.
     Deposited,
-    /// It goes on when its message has come.
+    /// The message has not arrived yet.
     Waits,
-    /// It is tried again; the code for one that is tried once.
+    /// To be retried. The code is for an operation that is tried once.
     Blocked(Code),
 }

@@ -1,5 +1,6 @@
-//! Load balancing between the agents of a node: an agent that has nothing to ask for takes parts of long messages from one
-//! with a backlog. Eager messages, order, answers and ends stay with the agent that has them.
+//! Load balancing between the agents of a node: an agent that has nothing to request (the thief)
+//! takes over parts of long messages from one with a backlog (the owner). Eager messages, ordering,
+//! responses and failures stay with the owner.
 //!
 //! ```text
 //! thief                    owner                     source's agent
@@ -12,12 +13,14 @@
 //!   │                         │ ◀── settled ───────────── │
 //! ```
 //!
-//! - A thief writes into the owner's memory, so that is kept until the thief has returned the part or has ended. An owner
-//!   that doesn't want it any more, or waits in vain, recalls it; who hears that writes no more before it answers.
-//! - The thief's peer reads memory that the source's agent may have given back, as when that has lost its session with
-//!   the owner. The owner delivers nothing before that agent has said, in their session, that it had it until then.
-//! - Only memory that the agent has [of its own](Memory::is_own) is lent: a process may use its again when its request
-//!   has ended, which nothing delays.
+//! - A thief writes into the owner's memory, so the owner keeps it until the thief has returned the
+//!   part or has ended. An owner that no longer wants the part, or waits for it in vain, recalls
+//!   it; the thief stops writing before it answers.
+//! - The thief's peer reads memory that the source's agent may have freed, for example after it
+//!   lost its session with the owner. The owner therefore delivers a message only after that agent
+//!   has confirmed, in their session, that it kept the memory until then.
+//! - Only memory that the agent [owns](Memory::is_own) is lent: a process may reuse its memory as
+//!   soon as its request has ended, and nothing delays that.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +33,8 @@ use super::{AgentMachine, ProtocolError};
 use crate::host::{Host, MAX_DESCRIPTOR, Memory, Nanos, SiblingEvent};
 
 impl<H: Host> AgentMachine<H> {
-    /// Whether the name of a message's memory travels with it to a node, so that parts of it can be lent there.
+    /// Returns whether a message to a node carries the name of its memory, so that its parts can be
+    /// lent there.
     pub(super) fn is_shared(&self, node: u32, length: usize) -> bool {
         !self.stealing.siblings.is_empty()
             && node != self.own
@@ -57,19 +61,19 @@ impl<H: Host> AgentMachine<H> {
         late.chain(asks).chain(told).min()
     }
 
-    /// Bytes of a part that is asked for at once.
+    /// Returns the maximum bytes of a part, which is requested as a whole.
     fn longest_part(&self) -> u64 {
         let strip = u64::from(self.limits.strip);
         (STRIPS * strip).min(self.limits.ejection.max(strip))
     }
 
-    /// Likewise, if there is budget for it.
+    /// Returns the same if the budget allows it now.
     fn room(&self) -> Option<u64> {
         let (most, ejected) = (self.longest_part(), self.bulk.ejected);
         (ejected == 0 || ejected + most <= self.limits.ejection).then_some(most)
     }
 
-    // ---- what siblings tell ----
+    // ---- messages from siblings ----
 
     pub(super) fn hear_siblings(&mut self, host: &mut H) -> bool {
         let mut did = false;
@@ -81,7 +85,7 @@ impl<H: Host> AgentMachine<H> {
             did = true;
             match event {
                 SiblingEvent::Joined => {
-                    tracing::debug!(sibling, "another agent of this node is there");
+                    tracing::debug!(sibling, "another agent of this node has joined");
                     self.stealing.siblings.insert(sibling, Sibling::default());
                     if self.stealing.offers {
                         self.stealing.tell(sibling, &Tells::Backlog(true));
@@ -97,7 +101,10 @@ impl<H: Host> AgentMachine<H> {
                         .and_then(|tells| self.on_told(sibling, tells))
                         .is_err()
                     {
-                        tracing::error!(sibling, "another agent of this node makes no sense");
+                        tracing::error!(
+                            sibling,
+                            "another agent of this node violated the protocol"
+                        );
                         self.counters.protocol_errors += 1;
                         self.part_from(sibling, host);
                     }
@@ -161,7 +168,7 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// Nothing more is had of a sibling or told to it. Parts that it has stay lent.
+    /// Stops the exchange with a sibling. Parts that it has stay lent.
     fn part_from(&mut self, sibling: u32, host: &mut H) {
         let stolen = self.stealing.stolen.iter();
         let its = stolen.filter(|((of, _), _)| *of == sibling);
@@ -189,7 +196,7 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- the owner ----
 
-    /// Bytes that siblings can be given now.
+    /// Returns how many bytes can be lent to siblings now.
     fn backlog(&self) -> u64 {
         let hungry = self.bulk.hungry.iter();
         let arrivals = hungry.filter_map(|key| self.bulk.arrivals.get(*key as usize));
@@ -213,7 +220,7 @@ impl<H: Host> AgentMachine<H> {
         let lent = self.bulk.arrivals.get_mut(arrival as usize)?;
         let [name, destination] = lent.names()?;
         let (node, part) = (lent.node, lent.lend(most));
-        // Fits: loans are limited.
+        // Fits: the number of loans is limited.
         let loan = self.stealing.loans.vacant_key() as u32;
         let told = Part {
             loan,
@@ -236,7 +243,7 @@ impl<H: Host> AgentMachine<H> {
         Some(told)
     }
 
-    /// The parts of an arrival that siblings have are wanted back.
+    /// Recalls the parts of an arrival that siblings have.
     pub(super) fn recall(&mut self, arrival: u32) {
         self.recall_those(|loan| loan.arrival == arrival);
     }
@@ -247,7 +254,7 @@ impl<H: Host> AgentMachine<H> {
             .filter(|(_, loan)| !loan.is_recalled && which(loan))
             .map(|(key, loan)| {
                 loan.is_recalled = true;
-                // Fits: loans are limited.
+                // Fits: the number of loans is limited.
                 (loan.sibling, key as u32)
             })
             .collect();
@@ -257,7 +264,7 @@ impl<H: Host> AgentMachine<H> {
         !recalled.is_empty()
     }
 
-    /// A part that was lent has come, or is to be asked for here.
+    /// Takes back a lent part: it has arrived, or is to be requested here.
     fn lent_back(&mut self, loan: usize, is_done: bool) {
         let loan = self.stealing.loans.remove(loan);
         let key = loan.arrival;
@@ -305,7 +312,8 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// A part that a sibling has lent has come, or is not got here. Nothing writes to its memory any more.
+    /// Returns a part to the sibling that lent it, finished or not. Nothing writes to its memory
+    /// afterwards.
     pub(super) fn give_back(&mut self, sibling: u32, loan: u32, is_done: bool) {
         if self.stealing.stolen.remove(&(sibling, loan)).is_none() {
             return;
@@ -319,7 +327,7 @@ impl<H: Host> AgentMachine<H> {
             .tell(sibling, &Tells::Return { loan, is_done });
     }
 
-    // ---- what siblings are told ----
+    // ---- messages to siblings ----
 
     pub(super) fn tell_siblings(&mut self, host: &mut H) -> bool {
         if self.stealing.siblings.is_empty() {
@@ -356,7 +364,7 @@ impl<H: Host> AgentMachine<H> {
         did
     }
 
-    /// Asks one of those that have a backlog for a part of it.
+    /// Asks a random sibling with a backlog for a part of it.
     fn steal(&mut self) {
         if self.stealing.asked.is_some() {
             return;
@@ -373,7 +381,7 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- the source's side ----
 
-    /// A node wants a part of memory that another agent of this node has exported.
+    /// Queues a node's request for a part of memory that another agent of this node has exported.
     pub(super) fn on_pull_part(
         &mut self,
         node: u32,
@@ -403,7 +411,7 @@ impl<H: Host> AgentMachine<H> {
             did = true;
             let (arrival, (offset, length)) = (wanted.arrival, wanted.part);
             let memory = host.import(&wanted.name).ok();
-            // No overflow: looked at when it came.
+            // No overflow: checked when the request arrived.
             match memory.filter(|memory| memory.length() as u64 >= offset + length) {
                 Some(memory) => {
                     let part = Pulled {
@@ -420,7 +428,7 @@ impl<H: Host> AgentMachine<H> {
         did
     }
 
-    /// The session with a node has ended.
+    /// Drops the requests of a node whose session has ended.
     pub(super) fn lose_parts(&mut self, node: u32) {
         self.stealing.wanted.retain(|wanted| wanted.node != node);
     }

@@ -1,11 +1,11 @@
-//! How long an operation may still be tried, in a byte.
+//! The remaining time of an operation, in one byte.
 //!
-//! Clocks of nodes differ, so what travels is relative. The agent of whoever asks keeps the exact deadline; this one is
-//! for operations that nobody waits for, and may end an eighth later.
+//! Nodes' clocks differ, so the wire carries relative times. The requester's agent keeps the exact
+//! deadline; this one serves operations without a waiting requester, and may be late by an eighth.
 
 use crate::host::{Limit, Nanos};
 
-/// See the [module](self).
+/// The encoded time; see the [module](self).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Timeout(pub(crate) u8);
 
@@ -13,7 +13,7 @@ impl Timeout {
     pub(crate) const ONCE: Self = Self(0);
     const NEVER: Self = Self(u8::MAX);
 
-    /// The least one that is not shorter.
+    /// Returns the shortest encodable time that is at least the given one.
     pub(crate) fn of(limit: Limit, now: Nanos) -> Self {
         let at = match limit {
             Limit::Once => return Self::ONCE,
@@ -25,12 +25,13 @@ impl Timeout {
         found.map_or(Self::NEVER, Self)
     }
 
-    /// 8 to 15 times a power of two; the longest is eight hours and a third. What is longer is for ever.
+    /// Decodes to 8 to 15 times a power of two, at most about 8 hours and 21 minutes. Longer
+    /// times count as unlimited.
     fn micros(self) -> u64 {
         u64::from(8 + self.0 % 8) << (self.0 / 8)
     }
 
-    /// From now on.
+    /// Converts to a deadline that counts from now.
     pub(crate) fn limit(self, now: Nanos) -> Limit {
         match self {
             Self::ONCE => Limit::Once,

@@ -1,6 +1,6 @@
-//! What agents send each other: fragments, and the entries that are packed into eager buffers.
+//! The wire format between agents: fragments, and the entries that are packed into eager buffers.
 //!
-//! An entry is a header of 12 bytes, and eager data:
+//! An entry is a header of 12 bytes followed by eager data:
 //!
 //! ```text
 //! type 3 bits, protocol 2, send-return mode 3 | bytes of eager data 2 | timeout 1 | port 8
@@ -17,7 +17,7 @@ use crate::host::ReturnMode;
 /// Bytes of an entry's header.
 pub(crate) const HEADER: usize = 12;
 
-/// Names a sequence of ordered operations: of a send handle, or of a process at a channel.
+/// A sequence of ordered operations: those of a send handle, or of a process at a channel.
 pub(crate) type Port = u64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,15 +31,15 @@ pub(crate) enum Protocol {
 pub(crate) enum FrameKind {
     /// An operation.
     Request,
-    /// Likewise, the first of its port: the channel's descriptor comes first in its data.
+    /// The first operation of its port, whose data begins with the channel's descriptor.
     Open,
-    /// What became of an operation.
+    /// The result of an operation.
     Response,
-    /// Whoever asked for an operation waits no longer: it is to be answered now.
+    /// Cancels an operation, which is then to be answered at once.
     Cancel,
-    /// A port is not used any more.
+    /// Closes a port.
     Close,
-    /// The answer: nothing of what went by the port until then is left.
+    /// Confirms a close: nothing that used the port before it is left.
     Closed,
 }
 
@@ -117,13 +117,13 @@ impl Header {
     }
 }
 
-/// Where a message is that goes to another agent.
+/// Where the bytes of a message to another agent are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content<'a> {
     /// In the entry.
     Eager(&'a [u8]),
-    /// With its sender's agent, to be pulled: its bytes, the number of its source there, and by which name that node's
-    /// other agents can import it.
+    /// At its sender's agent, to be pulled: its length, the number of its source there, and the
+    /// name by which that node's other agents can import its memory.
     Bulk {
         length: u64,
         source: u32,
@@ -143,9 +143,9 @@ pub(crate) struct Sent<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body<'a> {
     Request {
-        /// Of the first of a port.
+        /// Present in the first operation of a port.
         channel: Option<&'a [u8]>,
-        /// It wants a response, which has this number.
+        /// The number of the expected response, if any.
         number: Option<u32>,
         what: What<'a>,
     },
@@ -186,8 +186,9 @@ const DESTINATION: u8 = 4;
 const BULK: u8 = 8;
 const NAME: u8 = 16;
 
-/// The most bytes of an entry but for descriptors and an eager message's own: header, flags, number, code or the lengths
-/// of two descriptors, attributes, a source. The name of a source's memory is one more descriptor.
+/// The maximum bytes of an entry besides descriptors and an eager message: header, flags, number,
+/// code or the lengths of two descriptors, attributes, a source. The name of a source's memory
+/// counts as one more descriptor.
 pub(crate) const OVERHEAD: usize = HEADER + 1 + 4 + 4 + 16 + 12;
 
 fn put_message(into: &mut Vec<u8>, flags: &mut u8, message: &Sent<'_>) {
@@ -220,7 +221,7 @@ pub(crate) fn put_bytes(into: &mut Vec<u8>, bytes: &[u8]) {
     into.extend(bytes);
 }
 
-/// Appends an entry, whose header's kind and bytes of eager data follow from its body.
+/// Appends an entry. Its header's kind and number of eager bytes follow from the body.
 pub(crate) fn append(
     into: &mut Vec<u8>,
     (protocol, mode, timeout, port): (Protocol, ReturnMode, Timeout, Port),
@@ -295,7 +296,7 @@ pub(crate) fn append(
         kind,
         protocol,
         mode,
-        // Fits: what is packed is shorter than a buffer.
+        // Fits: an entry is shorter than a buffer.
         eager: (into.len() - start - HEADER) as u16,
         timeout,
         port,
@@ -303,7 +304,7 @@ pub(crate) fn append(
     into[start..][..HEADER].copy_from_slice(&header.encode());
 }
 
-/// The entries of a buffer.
+/// Iterates over the entries of a buffer.
 pub(crate) struct Entries<'a>(Reader<'a>);
 
 impl<'a> Entries<'a> {
@@ -313,7 +314,7 @@ impl<'a> Entries<'a> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    /// `None`: the rest makes no sense.
+    /// `None` if the rest is malformed.
     type Item = Option<(Header, Body<'a>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -353,7 +354,7 @@ fn entry<'a>(reader: &mut Reader<'a>) -> Option<(Header, Body<'a>)> {
                 Protocol::GetMsg => What::Get,
                 Protocol::Poll => What::Poll { mask: data.u16()? },
             };
-            // Whoever receives or polls waits for the answer.
+            // Gets and polls always expect a response.
             if number.is_none() && header.protocol != Protocol::SendMsg {
                 return None;
             }
@@ -385,22 +386,22 @@ fn entry<'a>(reader: &mut Reader<'a>) -> Option<(Header, Body<'a>)> {
     data.0.is_empty().then_some((header, body))
 }
 
-/// Replies to buffers that go with a fragment, at most.
+/// The maximum number of credit replies in a fragment.
 pub(crate) const MAX_REPLIES: usize = 32;
 
 /// A fragment's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fragment {
-    /// A buffer of entries, or the part of one that is filled.
+    /// A buffer of entries, or its filled part.
     Buffer {
-        /// Of the buffers to this node: they come in any order.
+        /// The number of this buffer among those to the node; buffers may arrive in any order.
         sequence: u32,
         credits: CreditByte,
         told: Told,
     },
-    /// What buffers have nothing to go with.
+    /// Flow control information without a buffer to carry it.
     Told(Told),
-    /// The lender wants credits back, or gets them.
+    /// Flow control: the lender revokes credits, or gets them back.
     Revoke {
         end_of_epoch: bool,
     },
@@ -408,51 +409,52 @@ pub(crate) enum Fragment {
         credits: u16,
         end_of_epoch: bool,
     },
-    /// Give a part of a message, in strips, to this arrival.
+    /// Requests a range of a message, in strips, for this arrival.
     Pull {
         source: u32,
         arrival: u32,
         offset: u64,
         length: u64,
     },
-    /// A part of a message.
+    /// A piece of a message.
     Strip {
         arrival: u32,
         offset: u64,
     },
-    /// A message isn't wanted; this became of it.
+    /// Reports that a message is not wanted, and the resulting code.
     Drop {
         source: u32,
         code: Code,
     },
-    /// Give a part of the memory whose name is the payload, which another agent of the node has exported.
+    /// Requests a part of memory that another agent of the node has exported. The payload is its
+    /// name.
     PullPart {
         arrival: u32,
         offset: u64,
         length: u64,
     },
-    /// The answer, if it can't be given.
+    /// Refuses a part.
     Refuse {
         arrival: u32,
     },
-    /// So many bytes of a message came by other agents.
+    /// Reports that other agents transferred this many bytes of a message.
     Settle {
         source: u32,
         arrival: u32,
         length: u64,
     },
-    /// The answer: it was kept until now.
+    /// Confirms that the source was kept until now.
     Settled {
         arrival: u32,
     },
 }
 
-/// What an agent tells another one besides.
+/// Flow control information for another agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Told {
-    /// Bytes of eager messages that are not held any more.
+    /// Bytes of eager messages consumed since the last report.
     pub(crate) consumed: u32,
-    /// Replies to buffers, which bring their credits back.
+    /// Replies to buffers, which return their credits.
     pub(crate) replies: Vec<CreditByte>,
 }
 
@@ -555,7 +557,7 @@ impl Fragment {
         bytes
     }
 
-    /// `None`: it makes no sense.
+    /// Decodes a header. Returns `None` if it is malformed.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let fragment = match reader.u8()? {

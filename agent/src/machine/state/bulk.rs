@@ -1,5 +1,5 @@
-//! The messages that are not eager: at their sender's agent until they were pulled, at their
-//! receiver's until they have arrived.
+//! The state of messages that are not eager: at the sender's agent until they have been pulled, at
+//! the receiver's until they have arrived.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -11,29 +11,29 @@ use crate::code::Code;
 use crate::host::{Memory, Message};
 use crate::machine::state::hash;
 
-/// A message here that another agent pulls, or that waits to be packed.
+/// A message here that another agent pulls, or that is still to be packed.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::machine) struct Source<M> {
     pub(in crate::machine) node: u32,
     pub(in crate::machine) message: Message<M>,
-    /// Bytes of it that are to be pulled: all, but of imported memory.
+    /// Bytes to be pulled: the whole message, or only the wanted part of imported memory.
     pub(in crate::machine) length: u64,
-    /// Bytes that were pulled, and those of them that are there.
+    /// Bytes that were pulled, and how many of them were sent.
     pub(in crate::machine) pulled: u64,
     pub(in crate::machine) sent: u64,
-    /// Strips that the network reads.
+    /// Strips that the network still reads.
     pub(in crate::machine) flying: u32,
-    /// Of a request that isn't answered: its key.
+    /// The key of the request, if that gets no response.
     pub(in crate::machine) request: Option<u32>,
-    /// It was taken from a channel here.
+    /// Taken from a channel of this node.
     pub(in crate::machine) is_taken: bool,
-    /// It is in memory of another agent of this node.
+    /// In memory of another agent of this node.
     pub(in crate::machine) is_part: bool,
-    /// It isn't wanted any more.
+    /// No longer wanted.
     pub(in crate::machine) dropped: Option<Code>,
 }
 
-/// A part of a source that an arrival at another agent is to be given.
+/// A range of a source that an arrival at another agent has requested.
 #[derive(Debug, Clone, Copy, Hash)]
 pub(in crate::machine) struct Pulled {
     pub(in crate::machine) source: u32,
@@ -43,7 +43,7 @@ pub(in crate::machine) struct Pulled {
 }
 
 impl Pulled {
-    /// What is left of it after so many bytes.
+    /// Returns the remainder after the first `bytes` bytes.
     pub(in crate::machine) fn after(self, bytes: u64) -> Option<Self> {
         (bytes < self.length).then(|| Self {
             offset: self.offset + bytes,
@@ -53,63 +53,64 @@ impl Pulled {
     }
 }
 
-/// What a message is for.
+/// The purpose of an arriving message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::machine) enum For {
-    /// An operation here, by its key.
+    /// An operation of this node, by its key.
     Operation(u32),
-    /// A get of a process here, by its key.
+    /// A get of a process of this node, by its key.
     Request(u32),
-    /// A part that was taken from a sibling, and its number there.
+    /// A part stolen from a sibling, by the sibling and its number of the loan.
     Loan(u32, u32),
 }
 
 /// Where the bytes of an arrival are.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::machine) enum Origin {
-    /// Here.
+    /// In this agent already.
     Here(Vec<u8>),
-    /// With the node's agent, as this source, and under this name with that node's other agents.
+    /// At the sending node's agent, as this source. That node's other agents know the memory by
+    /// this name.
     Source {
         source: u32,
         name: Option<Box<[u8]>>,
     },
-    /// In memory of that name, which another agent of that node has exported. They go into memory
-    /// here that a sibling has exported.
+    /// In memory of that name, which another agent of the sending node has exported. The bytes go
+    /// into memory of this node that a sibling has exported.
     Part {
         name: Box<[u8]>,
         destination: Box<[u8]>,
     },
 }
 
-/// A message that comes, or a part of one, once there is memory for it and budget.
+/// A message, or a part of one, that is transferred once there is memory and budget for it.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::machine) struct Arrival<M> {
     pub(in crate::machine) node: u32,
     pub(in crate::machine) origin: Origin,
-    /// The bytes of its memory that come.
+    /// The range of its memory that is transferred.
     pub(in crate::machine) span: Range<u64>,
     pub(in crate::machine) hints: u64,
     pub(in crate::machine) client: u64,
     pub(in crate::machine) memory: Option<M>,
-    /// What was not asked for and not lent.
+    /// The range that has been neither requested nor lent.
     pub(in crate::machine) rest: Range<u64>,
-    /// Likewise: what siblings have given back.
+    /// Ranges that siblings have given back, to be requested too.
     pub(in crate::machine) returned: Vec<Range<u64>>,
-    /// Bytes that were asked for; those of them whose strips have begun; those that have arrived.
-    /// Each is at least the next, so nothing writes to an arrival that is over.
+    /// Bytes requested; bytes of strips that have begun; bytes that have arrived. Each is at least
+    /// the next, so nothing writes to a finished arrival.
     pub(in crate::machine) requested: u64,
     pub(in crate::machine) begun: u64,
     pub(in crate::machine) arrived: u64,
-    /// Parts that siblings have, and bytes that have come by them.
+    /// Number of parts lent to siblings, and bytes that siblings have transferred.
     pub(in crate::machine) lent: u32,
     pub(in crate::machine) stolen: u64,
-    /// All is there, and the source's agent is asked whether it was kept until now.
+    /// All bytes are here, and the source's agent was asked whether it kept the source until now.
     pub(in crate::machine) settling: bool,
     pub(in crate::machine) owner: For,
-    /// It isn't wanted any more; strips of it are under way, or siblings may write to it.
+    /// No longer wanted, but strips are in flight or siblings may write to its memory.
     pub(in crate::machine) unwanted: Option<Code>,
-    /// The session with the node has ended.
+    /// The session with the sending node has ended.
     pub(in crate::machine) lost: bool,
 }
 
@@ -118,7 +119,7 @@ impl<M: Memory> Arrival<M> {
         self.span.end - self.span.start
     }
 
-    /// Bytes that a sibling can be given.
+    /// Returns how many bytes can be lent to a sibling.
     pub(in crate::machine) fn lendable(&self) -> u64 {
         let is_named = matches!(self.origin, Origin::Source { name: Some(_), .. });
         match &self.memory {
@@ -129,7 +130,7 @@ impl<M: Memory> Arrival<M> {
         }
     }
 
-    /// The names of its source's memory and its own.
+    /// Returns the names of the source's memory and of this arrival's.
     pub(in crate::machine) fn names(&self) -> Option<[Box<[u8]>; 2]> {
         match &self.origin {
             Origin::Source {
@@ -139,7 +140,7 @@ impl<M: Memory> Arrival<M> {
         }
     }
 
-    /// The part of at most so many bytes at its end is lent from now on.
+    /// Lends a part of at most `most` bytes, from the end of the range.
     pub(in crate::machine) fn lend(&mut self, most: u64) -> Range<u64> {
         let end = self.rest.end;
         self.rest.end = end - most.min(end - self.rest.start);
@@ -147,7 +148,7 @@ impl<M: Memory> Arrival<M> {
         self.rest.end..end
     }
 
-    /// A part that was lent has come, or was given back; whether there is more to ask for now.
+    /// Takes back a lent part, finished or not. Returns whether it has to be requested here.
     pub(in crate::machine) fn lent_back(&mut self, part: Range<u64>, is_done: bool) -> bool {
         self.lent -= 1;
         if is_done {
@@ -161,7 +162,7 @@ impl<M: Memory> Arrival<M> {
         is_wanted
     }
 
-    /// Where the next bytes are that are to be asked for.
+    /// Returns the range to request from next.
     pub(in crate::machine) fn next(&mut self) -> &mut Range<u64> {
         match self.returned.last_mut() {
             Some(part) => part,
@@ -175,14 +176,14 @@ impl<M: Memory> Arrival<M> {
 pub(in crate::machine) struct Bulk<M> {
     pub(in crate::machine) sources: Slab<Source<M>>,
     pub(in crate::machine) arrivals: Slab<Arrival<M>>,
-    /// Arrivals without memory, in the order in which they were announced.
+    /// Arrivals without memory, in the order of their announcement.
     pub(in crate::machine) unallocated: VecDeque<u32>,
-    /// Those with memory of which there is more to ask for.
+    /// Arrivals with memory that are not fully requested.
     pub(in crate::machine) hungry: Vec<u32>,
-    /// Bytes asked for that have not arrived; bytes under way from here.
+    /// Bytes requested that have not arrived, and bytes that this agent is sending.
     pub(in crate::machine) ejected: u64,
     pub(in crate::machine) injected: u64,
-    /// Sources in memory of other agents of this node.
+    /// Number of sources in memory of other agents of this node.
     pub(in crate::machine) parts: usize,
 }
 
@@ -220,17 +221,18 @@ impl<M: Memory> Bulk<M> {
         self.sources.len() + self.arrivals.len()
     }
 
-    /// Whether an arrival waits for memory, of which nobody tells.
+    /// Returns whether an arrival waits for memory. No event reports free memory, so it is polled
+    /// for.
     pub(in crate::machine) fn is_starved(&self) -> bool {
         !self.unallocated.is_empty()
     }
 
-    /// Whether there is nothing more to ask for.
+    /// Returns whether there is nothing left to request.
     pub(in crate::machine) fn asks_nothing(&self) -> bool {
         self.hungry.is_empty() && self.unallocated.is_empty()
     }
 
-    /// Nothing more is asked for but of these.
+    /// Stops requesting for all arrivals except the wanted ones.
     pub(in crate::machine) fn ask_only(&mut self, is_wanted: impl Fn(u32, &Arrival<M>) -> bool) {
         let arrivals = &self.arrivals;
         let is_left = |key: &u32| {
@@ -241,7 +243,7 @@ impl<M: Memory> Bulk<M> {
         self.unallocated.retain(is_left);
     }
 
-    /// Reads a part of a source.
+    /// Reads a range of a source.
     pub(in crate::machine) fn read(&self, source: u32, offset: u64, into: &mut [u8]) {
         if let Some(source) = self.sources.get(source as usize) {
             // Fits: within the message.
@@ -249,7 +251,7 @@ impl<M: Memory> Bulk<M> {
         }
     }
 
-    /// A source's bytes, and what travels beside them.
+    /// Returns a source's message.
     pub(in crate::machine) fn describe(&self, source: u32) -> Option<&Message<M>> {
         Some(&self.sources.get(source as usize)?.message)
     }

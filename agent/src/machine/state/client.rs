@@ -1,4 +1,4 @@
-//! The requests of this node's processes under way, and the ports that they go by.
+//! The state of the requests of this node's processes, and of their ports.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
@@ -9,23 +9,23 @@ use crate::host::{Limit, Message, Nanos, ReturnMode};
 use crate::machine::state::hash;
 use crate::machine::wire::{Port, Protocol};
 
-/// How far a request has come.
+/// The progress of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::machine) enum ClientState {
-    /// It waits to be packed.
+    /// To be packed.
     Queued,
-    /// Likewise, but its user was told how it has ended.
+    /// Still in the packing queue, but its user has been told the outcome.
     Over,
-    /// The channel's agent has it, and answers; or, of one that isn't answered, has yet to pull its
-    /// message.
+    /// At the channel's agent, which is to respond or, for a request without a response, to pull
+    /// the message.
     Sent,
-    /// The channel's agent was asked to answer now.
+    /// The channel's agent was asked to respond at once.
     Canceled,
-    /// The answer has come, and its message is yet to be pulled or placed.
+    /// The response has arrived; its message is still to be pulled or placed.
     Arriving,
 }
 
-/// A request.
+/// A request that has not ended.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::machine) struct Pending<M> {
     pub(in crate::machine) id: u64,
@@ -36,13 +36,13 @@ pub(in crate::machine) struct Pending<M> {
     pub(in crate::machine) limit: Limit,
     pub(in crate::machine) protocol: Protocol,
     pub(in crate::machine) mode: ReturnMode,
-    /// Of a poll.
+    /// The mask of a poll.
     pub(in crate::machine) mask: u16,
-    /// Of a send; the message until it is on its way.
+    /// The destination of a send, and its message until that is packed.
     pub(in crate::machine) destination: Option<Box<[u8]>>,
     pub(in crate::machine) message: Option<Message<M>>,
     pub(in crate::machine) state: ClientState,
-    /// Its user was told how it has ended.
+    /// Its user has been told the outcome.
     pub(in crate::machine) completed: bool,
 }
 
@@ -51,19 +51,19 @@ impl<M> Pending<M> {
         self.state == ClientState::Over
     }
 
-    /// Whether the channel's agent answers it.
+    /// Returns whether the channel's agent sends a response.
     pub(in crate::machine) fn is_answered(&self) -> bool {
         use ReturnMode::{Deposited, Received};
         self.protocol != Protocol::SendMsg || matches!(self.mode, Deposited | Received)
     }
 }
 
-/// What is ordered.
+/// The identity of an ordered sequence of operations.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::machine) struct Sequence {
     pub(in crate::machine) node: u32,
     pub(in crate::machine) protocol: Protocol,
-    /// The send handle, or the process.
+    /// The send handle or the process.
     pub(in crate::machine) of: u128,
     pub(in crate::machine) channel: Box<[u8]>,
 }
@@ -72,14 +72,14 @@ pub(in crate::machine) struct Sequence {
 pub(in crate::machine) struct PortState {
     pub(in crate::machine) sequence: Sequence,
     pub(in crate::machine) port: Port,
-    /// The channel's agent knows it.
+    /// Known to the channel's agent.
     pub(in crate::machine) is_open: bool,
-    /// Requests.
+    /// Number of requests.
     pub(in crate::machine) uses: u32,
-    /// Its place among those that are not used.
+    /// Its key in [`Client::idle`] while it has no requests.
     pub(in crate::machine) idle: u64,
-    /// It goes when the channel's agent has answered all that was said of its end: until then
-    /// messages may wait there that come before those of another port.
+    /// The port is closing. It is removed when the channel's agent has answered every close: until
+    /// then messages that precede those of another port may still wait there.
     pub(in crate::machine) is_closing: bool,
     pub(in crate::machine) closes: u32,
 }
@@ -88,15 +88,15 @@ pub(in crate::machine) struct PortState {
 #[derive(Debug, Clone)]
 pub(in crate::machine) struct Client<M> {
     pub(in crate::machine) requests: Slab<Pending<M>>,
-    /// By the host's number.
+    /// By the host's request id.
     pub(in crate::machine) by_id: HashMap<u64, u32>,
     pub(in crate::machine) deadlines: BTreeSet<(Nanos, u32)>,
     pub(in crate::machine) ports: Slab<PortState>,
     pub(in crate::machine) by_sequence: HashMap<Sequence, u32>,
     pub(in crate::machine) by_port: HashMap<Port, u32>,
-    /// Ports that are closing.
+    /// Number of closing ports.
     pub(in crate::machine) closing: usize,
-    /// Ports without requests, the one first that was used longest ago.
+    /// Ports without requests, least recently used first.
     pub(in crate::machine) idle: BTreeMap<u64, u32>,
     pub(in crate::machine) idled: u64,
     pub(in crate::machine) next_port: Port,
@@ -137,7 +137,7 @@ impl<M> Client<M> {
             closing: 0,
             idle: BTreeMap::new(),
             idled: 0,
-            // Ports are unique in the job.
+            // Makes ports unique in the job.
             next_port: u64::from(own) << 40,
         }
     }
@@ -158,13 +158,14 @@ impl<M> Client<M> {
         self.requests.get(key as usize)
     }
 
-    /// The channel's descriptor, if its agent doesn't know the request's port yet.
+    /// Returns the channel's descriptor if the channel's agent does not know the request's port
+    /// yet.
     pub(in crate::machine) fn descriptor(&self, key: u32) -> Option<Box<[u8]>> {
         let port = self.ports.get(self.get(key)?.by as usize)?;
         (!port.is_open).then(|| port.sequence.channel.clone())
     }
 
-    /// The port for a sequence, with one use more.
+    /// Returns the port of a sequence and counts one more use of it.
     pub(in crate::machine) fn port(&mut self, sequence: Sequence) -> u32 {
         if let Some(&key) = self.by_sequence.get(&sequence) {
             let port = &mut self.ports[key as usize];
@@ -200,7 +201,7 @@ impl<M> Client<M> {
         }
     }
 
-    /// A request by this port has ended.
+    /// Releases a port after one of its requests has ended.
     pub(in crate::machine) fn release(&mut self, key: u32) {
         let Some(port) = self.ports.get_mut(key as usize) else {
             return;

@@ -1,4 +1,4 @@
-//! How tables are hashed, for model checkers.
+//! Hashing of tables, for model checkers.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,7 +13,7 @@ pub(in crate::machine) fn table<T: Hash>(table: &Slab<T>, state: &mut impl Hashe
     }
 }
 
-/// Hashes a map, whatever its order.
+/// Hashes a map, independently of its iteration order.
 pub(in crate::machine) fn map<K: Hash, V: Hash>(map: &HashMap<K, V>, state: &mut impl Hasher) {
     let entries = map.iter().map(|entry| {
         let mut state = DefaultHasher::new();

@@ -1,4 +1,4 @@
-//! One node's link: entries, packed into eager buffers, and the fragments beside them.
+//! The state of the traffic to and from one node.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,23 +12,24 @@ use crate::host::{MAX_DESCRIPTOR, Nanos};
 
 /// Bytes of an eager buffer.
 pub(crate) const BUFFER: usize = 2048;
-/// Eager buffers to one node that are filled or under way.
+/// The maximum number of eager buffers to one node that are being filled or in flight.
 pub(in crate::machine) const BUFFERS: usize = 4;
 
-/// The most bytes that the name of a message's memory takes in an entry.
+/// The maximum size of a memory name in an entry.
 pub(in crate::machine) const MAX_NAME: usize = 2 + MAX_DESCRIPTOR;
 
-/// How long an agent that has not started yet is left alone; doubled up to 32 times as much.
+/// The shortest time between two attempts to reach an agent that has not started yet; it doubles up
+/// to 32 times this.
 pub(in crate::machine) const PAUSE: Nanos = 20_000_000;
 
-/// An entry that is not packed yet.
+/// An entry that has not been packed yet.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::machine) enum Entry {
-    /// A request of a process here, by its key.
+    /// A request of a process of this node, by its key.
     Request(u32),
-    /// What became of an operation here.
+    /// The result of an operation on this node.
     Response(Box<Response>),
-    /// A request is not waited for any more.
+    /// Cancels a request.
     Cancel(u32),
     Close(Port, Protocol),
     Closed(Port, Protocol),
@@ -47,11 +48,11 @@ pub(in crate::machine) struct Response {
 pub(in crate::machine) enum Reply {
     Nothing,
     Value(u64),
-    /// A message that was taken from a channel, as this source.
+    /// A message taken from a channel, as this source.
     Message(u32),
 }
 
-/// What the network reads.
+/// A buffer or strip that the network reads.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::machine) enum Sending {
     Buffer {
@@ -74,33 +75,33 @@ impl Sending {
     }
 }
 
-/// One node's.
+/// The traffic of one node.
 #[derive(Debug, Clone, Default, Hash)]
 pub(in crate::machine) struct NodeLink {
     pub(in crate::machine) entries: VecDeque<Entry>,
-    /// The buffer that is being packed, since when, and those that are packed.
+    /// The buffer being packed, the time of its first entry, and the packed buffers.
     pub(in crate::machine) open: Vec<u8>,
     pub(in crate::machine) since: Nanos,
     pub(in crate::machine) packed: VecDeque<Vec<u8>>,
-    /// Buffers that the network still reads.
+    /// Number of buffers that the network still reads.
     pub(in crate::machine) flying: usize,
-    /// Numbers of the next buffers to and from the node, and those that came early.
+    /// Sequence numbers of the next buffers to and from the node, and buffers that arrived early.
     pub(in crate::machine) next: u32,
     pub(in crate::machine) expected: u32,
     pub(in crate::machine) early: BTreeMap<u32, (CreditByte, Vec<u8>)>,
-    /// Short fragments that the network had no room for.
+    /// Short fragments that the network had no room for yet.
     pub(in crate::machine) control: VecDeque<(Vec<u8>, Box<[u8]>)>,
     pub(in crate::machine) told: Told,
-    /// Operations of the node on channels here, and its ports, that have not ended.
+    /// Number of the node's unfinished operations on channels here, and of its ports.
     pub(in crate::machine) operations: usize,
     pub(in crate::machine) ports: usize,
-    /// Bytes of eager messages that the node holds of ours, and we of its.
+    /// Bytes of eager messages that the node holds for this one, and this one for the node.
     pub(in crate::machine) left: u64,
     pub(in crate::machine) held: u64,
-    /// What it has asked for.
+    /// Ranges of messages that the node has requested.
     pub(in crate::machine) pulls: VecDeque<Pulled>,
     pub(in crate::machine) listed: bool,
-    /// While its agent has not started yet: when it is tried again, and the pause after that.
+    /// While its agent has not started: when to try it again, and the last pause.
     pub(in crate::machine) again: Nanos,
     pub(in crate::machine) pause: Nanos,
 }
@@ -110,23 +111,23 @@ impl NodeLink {
         (!self.open.is_empty()).then_some(self.since + age)
     }
 
-    /// When an agent that has not started yet is tried again, if it is left alone until then.
+    /// Returns when an agent that has not started is tried again, or `None` if it may be tried now.
     pub(in crate::machine) fn again(&self, now: Nanos) -> Option<Nanos> {
         (self.again > now).then_some(self.again)
     }
 
-    /// The node's agent has not started yet.
+    /// Postpones the next attempt at an agent that has not started.
     pub(in crate::machine) fn try_later(&mut self, now: Nanos) {
         self.pause = (2 * self.pause).clamp(PAUSE, 32 * PAUSE);
         self.again = now + self.pause;
     }
 
-    /// Buffers that are not free.
+    /// Returns the number of buffers in use.
     pub(in crate::machine) fn used(&self) -> usize {
         self.packed.len() + self.flying + usize::from(!self.open.is_empty())
     }
 
-    /// Makes room for an entry of so many bytes at most. `false`: there is none now.
+    /// Makes room for an entry of at most `bytes` bytes. Returns `false` if there is none now.
     pub(in crate::machine) fn make_room(&mut self, bytes: usize, now: Nanos) -> bool {
         if self.open.len() + bytes > BUFFER {
             self.packed.push_back(std::mem::take(&mut self.open));
@@ -148,7 +149,7 @@ impl NodeLink {
             && self.told == Told::default()
     }
 
-    /// A message of so many bytes of the node is not held any more.
+    /// Records that `bytes` bytes of the node's eager messages are no longer held.
     pub(in crate::machine) fn consume(&mut self, bytes: u32) {
         self.held -= u64::from(bytes);
         self.told.consumed += bytes;

@@ -1,4 +1,4 @@
-//! What an agent's machine keeps, subject by subject. The states know no machine.
+//! The state of an agent's machine, by subject. These modules do not depend on the machine.
 
 pub(super) mod bulk;
 pub(super) mod client;

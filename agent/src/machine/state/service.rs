@@ -1,4 +1,4 @@
-//! The operations of other agents on channels here, in the queues of their ports.
+//! The state of other agents' operations on channels of this node, in the queues of their ports.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -9,22 +9,22 @@ use crate::host::{Limit, Message, Nanos, ReturnMode};
 use crate::machine::state::hash;
 use crate::machine::wire::{Port, Protocol};
 
-/// Time until an operation is tried again that could not be done; it doubles, up to the longest.
+/// Time until a blocked operation is tried again: the shortest, which doubles up to the longest.
 pub(in crate::machine) const SHORTEST: Nanos = 20_000;
 pub(in crate::machine) const LONGEST: Nanos = 1_000_000;
 
-/// Operations, ports and answers of a node, at most, for each request that an agent here may have.
-/// An agent that breaks this bound breaks the protocol.
+/// The maximum number of operations, ports and responses of a node, for each request that an agent
+/// may have. Exceeding it violates the protocol.
 pub(in crate::machine) const MOST_OPERATIONS: usize = 8;
 
-/// A message that is to go into a channel.
+/// The message of a send.
 #[derive(Clone, Hash)]
 pub(in crate::machine) enum Load<M> {
-    /// It is here, and needs memory.
+    /// Here, but not in shared memory yet.
     Eager(Vec<u8>),
-    /// It comes.
+    /// Still arriving.
     Arriving(u32),
-    /// It can be sent. `None`: it was.
+    /// Ready to be sent; `None` once it was.
     Ready(Option<Message<M>>),
 }
 
@@ -35,7 +35,7 @@ pub(in crate::machine) enum Task<M> {
         hints: u64,
         client: u64,
         destination: Option<Box<[u8]>>,
-        /// It was sent, and somebody waits until it is taken.
+        /// The receipt of a sent message, while its sender waits for it to be taken.
         receipt: Option<u64>,
     },
     Get,
@@ -47,7 +47,7 @@ pub(in crate::machine) struct Operation<M> {
     pub(in crate::machine) node: u32,
     pub(in crate::machine) port: Port,
     pub(in crate::machine) queue: u32,
-    /// Of the response that is wanted.
+    /// The number of the expected response.
     pub(in crate::machine) number: Option<u32>,
     pub(in crate::machine) protocol: Protocol,
     pub(in crate::machine) mode: ReturnMode,
@@ -60,16 +60,16 @@ pub(in crate::machine) struct Operation<M> {
 #[derive(Clone, Hash)]
 pub(in crate::machine) struct Queue<C> {
     pub(in crate::machine) descriptor: Box<[u8]>,
-    /// Attached when it is first needed, and again after an error.
+    /// Attached on first use, and again after an error.
     pub(in crate::machine) channel: Option<C>,
-    /// Operations, of which some may have ended.
+    /// Operations, in order.
     pub(in crate::machine) operations: VecDeque<u32>,
-    /// Ports.
+    /// Number of ports.
     pub(in crate::machine) users: u32,
-    /// When it is tried next, and the time after that.
+    /// When the queue is tried next, and the pause after that.
     pub(in crate::machine) next: Option<Nanos>,
     pub(in crate::machine) pause: Nanos,
-    /// Receives of all ports of a channel are in one queue.
+    /// Holds the gets of all ports of a channel.
     pub(in crate::machine) is_shared: bool,
 }
 
@@ -77,7 +77,7 @@ pub(in crate::machine) struct Queue<C> {
 pub(in crate::machine) struct PortState {
     pub(in crate::machine) queue: u32,
     pub(in crate::machine) protocol: Protocol,
-    /// Operations that have not ended, and whether there will be more.
+    /// Number of unfinished operations, and whether the port is closed.
     pub(in crate::machine) uses: u32,
     pub(in crate::machine) is_closed: bool,
 }
@@ -89,14 +89,14 @@ pub(in crate::machine) struct Service<M, C> {
     pub(in crate::machine) queues: Slab<Queue<C>>,
     pub(in crate::machine) ports: HashMap<(u32, Port), PortState>,
     pub(in crate::machine) receives: HashMap<Box<[u8]>, u32>,
-    /// By node and number.
+    /// By node and number of the response.
     pub(in crate::machine) numbered: HashMap<(u32, u32), u32>,
     pub(in crate::machine) receipts: HashMap<u64, u32>,
     pub(in crate::machine) next_receipt: u64,
     pub(in crate::machine) deadlines: BTreeSet<(Nanos, u32)>,
-    /// Queues by when they are tried next.
+    /// Queues by the time of their next attempt.
     pub(in crate::machine) schedule: BTreeSet<(Nanos, u32)>,
-    /// Bytes of messages taken from channels that were not sent yet.
+    /// Bytes of messages taken from channels and not yet sent.
     pub(in crate::machine) taken: u64,
 }
 
@@ -152,12 +152,12 @@ impl<M, C> Service<M, C> {
             .min()
     }
 
-    /// The queue that an operation is in.
+    /// Returns the queue of an operation.
     pub(in crate::machine) fn queue_of(&self, key: u32) -> Option<u32> {
         Some(self.operations.get(key as usize)?.queue)
     }
 
-    /// Where the sender of a message wants it.
+    /// Returns the destination that a message's sender requested.
     pub(in crate::machine) fn destination(&self, key: u32) -> Option<&[u8]> {
         match &self.operations.get(key as usize)?.task {
             Task::Send { destination, .. } => destination.as_deref(),
@@ -165,7 +165,7 @@ impl<M, C> Service<M, C> {
         }
     }
 
-    /// A queue is tried at this time.
+    /// Schedules the next attempt at a queue.
     pub(in crate::machine) fn plan(&mut self, key: u32, at: Nanos) {
         if let Some(queue) = self.queues.get_mut(key as usize) {
             if let Some(before) = queue.next.replace(at) {
@@ -175,14 +175,14 @@ impl<M, C> Service<M, C> {
         }
     }
 
-    /// The queue of a port.
+    /// Returns the queue for a new port.
     pub(in crate::machine) fn queue(&mut self, protocol: Protocol, descriptor: &[u8]) -> u32 {
         let is_shared = protocol == Protocol::GetMsg;
         if is_shared && let Some(&key) = self.receives.get(descriptor) {
             self.queues[key as usize].users += 1;
             return key;
         }
-        // Fits: ports are limited.
+        // Fits: the number of ports is limited.
         let key = self.queues.insert(Queue {
             descriptor: descriptor.into(),
             channel: None,

@@ -1,4 +1,4 @@
-//! The loans of long messages between the agents of a node.
+//! The state of long messages' parts that the agents of a node lend each other.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -10,36 +10,36 @@ use crate::host::Nanos;
 use crate::machine::state::hash;
 use crate::machine::wire::{Reader, put_bytes};
 
-/// A part is as long as so many strips at most; what is shorter than one strip by this factor isn't
-/// lent.
+/// The maximum length of a part in strips. A message is lent only if this many times its length is
+/// at least a strip.
 pub(in crate::machine) const STRIPS: u64 = 4;
-/// Parts that one sibling has at most.
+/// The maximum number of parts that one sibling has.
 pub(in crate::machine) const MAX_LOANS: usize = 64;
-/// Parts of others' memory that are under way from here at most.
+/// The maximum number of parts of others' memory that this agent is sending.
 pub(in crate::machine) const MAX_PARTS: usize = 1024;
-/// What siblings tell that is heard at a time.
+/// The maximum number of sibling events handled per call.
 pub(in crate::machine) const EVENTS: usize = 64;
-/// An agent that has got nothing asks the same one again after this.
+/// How long a thief that got nothing waits before it asks the same sibling again.
 pub(in crate::machine) const AGAIN: Nanos = 1_000_000;
-/// An owner with nothing else to ask for recalls what it has lent after this.
+/// When an owner that has nothing else to request recalls a part.
 pub(in crate::machine) const LATE: Nanos = 1_000_000_000;
-/// Who has returned a part undone gets none for so long.
+/// How long a sibling that has returned an unfinished part gets no other.
 pub(in crate::machine) const SHUN: Nanos = 10_000_000_000;
 
-/// What the agents of a node tell each other.
+/// The messages between the agents of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::machine) enum Tells {
-    /// There is work to steal, or no more.
+    /// Announces that there is work to steal, or no longer.
     Backlog(bool),
-    /// Give a part of at most so many bytes.
+    /// Asks for a part of at most this many bytes.
     Steal { most: u64 },
-    /// The answer: there is none.
+    /// Answers that there is no part to lend.
     Nothing,
-    /// The answer: a part.
+    /// Answers with a part.
     Part(Part),
-    /// A part is to be returned.
+    /// Asks for the return of a part.
     Recall { loan: u32 },
-    /// A part has come, or is given back.
+    /// Returns a part, finished or not.
     Return { loan: u32, is_done: bool },
 }
 
@@ -50,7 +50,7 @@ pub(in crate::machine) struct Part {
     pub(in crate::machine) host: u64,
     pub(in crate::machine) offset: u64,
     pub(in crate::machine) length: u64,
-    /// The source's memory, and the destination's.
+    /// The names of the source's memory and of the destination's.
     pub(in crate::machine) name: Box<[u8]>,
     pub(in crate::machine) destination: Box<[u8]>,
 }
@@ -86,7 +86,7 @@ impl Tells {
         bytes
     }
 
-    /// `None`: it makes no sense.
+    /// Decodes a message. Returns `None` if it is malformed.
     pub(in crate::machine) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let tells = match reader.u8()? {
@@ -116,23 +116,23 @@ impl Tells {
     }
 }
 
-/// Another agent of the node.
+/// Another agent of this node.
 #[derive(Debug, Default, Clone, Hash)]
 pub(in crate::machine) struct Sibling {
     pub(in crate::machine) has_backlog: bool,
-    /// Not asked before.
+    /// When it may be asked for a part again.
     pub(in crate::machine) ask_at: Nanos,
-    /// Given nothing before.
+    /// When it may be lent a part again.
     pub(in crate::machine) lend_at: Nanos,
-    /// Parts that it has.
+    /// Number of parts lent to it.
     pub(in crate::machine) loans: usize,
-    /// What it is to be told.
+    /// Messages to send to it.
     pub(in crate::machine) out: VecDeque<Vec<u8>>,
-    /// It has broken the protocol: nothing that it says counts, until it has ended.
+    /// It has violated the protocol: its messages are ignored until it has ended.
     pub(in crate::machine) is_broken: bool,
 }
 
-/// A part of an arrival here that a sibling has.
+/// A part of a local arrival that a sibling has.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::machine) struct Loan {
     pub(in crate::machine) sibling: u32,
@@ -142,7 +142,7 @@ pub(in crate::machine) struct Loan {
     pub(in crate::machine) is_recalled: bool,
 }
 
-/// A part of memory that a node wants.
+/// A range of exported memory that a node has requested.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::machine) struct Wanted {
     pub(in crate::machine) node: u32,
@@ -156,12 +156,12 @@ pub(in crate::machine) struct Wanted {
 pub(in crate::machine) struct Stealing {
     pub(in crate::machine) siblings: BTreeMap<u32, Sibling>,
     pub(in crate::machine) loans: Slab<Loan>,
-    /// The arrivals of parts that siblings have lent, by the sibling and its number of it.
+    /// The arrivals of parts lent by siblings, by sibling and its number of the loan.
     pub(in crate::machine) stolen: HashMap<(u32, u32), u32>,
     pub(in crate::machine) wanted: VecDeque<Wanted>,
-    /// Siblings know of a backlog here.
+    /// Siblings have been told of a backlog here.
     pub(in crate::machine) offers: bool,
-    /// Who was asked for a part and has not answered.
+    /// The sibling that was asked for a part and has not answered.
     pub(in crate::machine) asked: Option<u32>,
 }
 
@@ -183,7 +183,7 @@ impl Hash for Stealing {
 
 impl Stealing {
     pub(in crate::machine) fn tell(&mut self, sibling: u32, tells: &Tells) {
-        // What is to be told is bounded: by loans, and by one question at a time.
+        // The queue is bounded: by loans, and by one open question at a time.
         if let Some(sibling) = self.siblings.get_mut(&sibling) {
             sibling.out.push_back(tells.encode());
         }

@@ -1,4 +1,4 @@
-//! Fragments and entries of agents that break the protocol.
+//! Tests with fragments and entries of agents that violate the protocol.
 
 pub(super) mod rules;
 
@@ -11,7 +11,7 @@ use crate::host::ReturnMode;
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::SendMsg, Protocol::GetMsg, Protocol::Poll];
 
-/// An entry of each kind, with numbers and bytes that were drawn.
+/// Appends an entry of the given kind, with random numbers and bytes.
 fn append(buffer: &mut Vec<u8>, kind: u8, numbers: [u64; 2], bytes: &[u8]) {
     let [number, other] = numbers;
     let content = match number % 3 {
@@ -60,8 +60,8 @@ fn append(buffer: &mut Vec<u8>, kind: u8, numbers: [u64; 2], bytes: &[u8]) {
     wire::append(buffer, header, &body);
 }
 
-/// Reads a buffer to its end, and writes what it reads. The entries that were read, and whether
-/// that was all.
+/// Reads a buffer to its end and writes a copy of it. Returns the copy of the valid entries, and
+/// whether all were valid.
 fn copied(buffer: &[u8]) -> (Vec<u8>, bool) {
     let mut copy = Vec::new();
     for entry in Entries::of(buffer) {
@@ -87,7 +87,7 @@ fn entries() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    // `PROPTEST_CASES` asks for more.
+    // `PROPTEST_CASES` can raise this.
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(3000)))]
 
     #[test]
@@ -95,7 +95,7 @@ proptest! {
         prop_assert_eq!(copied(&buffer), (buffer, true));
     }
 
-    /// Whatever is read of an altered buffer can be written again and is read alike.
+    /// Entries read from an altered buffer can be written again and read back unchanged.
     #[test]
     fn altered_entries_are_read_or_refused(
         mut buffer in entries(),

@@ -1,4 +1,4 @@
-//! Single rules of a machine, each tested by calling the method that enforces it.
+//! Tests of individual rules of the machine, each by calling the method that enforces it.
 
 use credits::CreditByte;
 
@@ -13,7 +13,7 @@ use crate::machine::timeout::Timeout;
 use crate::machine::wire::{Body, Content, FrameKind, Header, Protocol, Sent, What};
 use crate::machine::{AgentMachine, Limits, Node};
 
-/// The node that most messages come from. There are three; the machine's own is node 0.
+/// The node that sends most messages. There are three nodes; the machine's own is node 0.
 pub(in crate::machine) const PEER: u32 = 1;
 const OTHER: u32 = 2;
 
@@ -113,7 +113,7 @@ fn send(id: u64, mode: ReturnMode) -> Request<Vec<u8>> {
     }
 }
 
-/// Answers pile up here for a node that sends requests but receives nothing.
+/// Responses pile up here for a node that sends requests but receives nothing.
 #[test]
 fn answers_that_wait_count_against_a_node() {
     let mut machine = machine();
@@ -130,7 +130,7 @@ fn answers_that_wait_count_against_a_node() {
 #[test]
 fn buffers_that_came_early_have_taken_their_credits() {
     let mut machine = machine();
-    // Fits: what one buffer costs.
+    // Fits: the cost of one buffer.
     let all = credits::FlowControl::lent(&machine.credits, PEER) as u8;
     let all = CreditByte::new(false, 0, all);
     assert!(machine.take_buffer(PEER, 1, all, Vec::new()).is_ok());
@@ -138,7 +138,7 @@ fn buffers_that_came_early_have_taken_their_credits() {
     assert!(machine.take_buffer(OTHER, 1, all, Vec::new()).is_ok());
 }
 
-/// Hosts reuse the numbers of completed requests.
+/// Hosts reuse the ids of completed requests.
 #[test]
 fn the_end_of_a_request_does_not_hide_another_one_with_its_number() {
     let mut machine = machine();
@@ -165,7 +165,7 @@ fn no_more_of_a_source_is_settled_than_was_not_pulled() {
     assert!(machine.on_settle(PEER, source, 0, 40).is_ok());
 }
 
-/// A part of 100 bytes that is asked for.
+/// Adds a part of 100 bytes and requests it.
 fn part(machine: &mut AgentMachine<Empty>) -> u32 {
     let origin = Origin::Part {
         name: [0].into(),
@@ -176,8 +176,8 @@ fn part(machine: &mut AgentMachine<Empty>) -> u32 {
     part
 }
 
-/// Strips that overlap are too many bytes. Counted when they end, the arrival would end early and
-/// its key serve another message while a strip still comes.
+/// Overlapping strips are too many bytes. If they counted at their end, the arrival would end early
+/// and its key would be reused while a strip is still arriving.
 #[test]
 fn strips_count_from_their_begin() {
     let mut machine = machine();
@@ -203,7 +203,7 @@ fn a_part_is_not_refused_after_some_of_it_has_come() {
     assert!(refused_after(40).is_err());
 }
 
-/// The channel is watched and doesn't change, so no event triggers another attempt.
+/// The channel is watched and does not change, so no event triggers another attempt.
 #[test]
 fn what_was_behind_a_lost_nodes_operation_is_tried() {
     let mut machine = machine();
