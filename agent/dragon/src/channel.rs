@@ -14,14 +14,15 @@ use crate::sys::{
     dragonMessage_t, dragonMessageAttr_t,
 };
 
-/// A channel of this node that was attached to.
+/// An attached channel of this node.
 pub struct Channel {
     library: Library,
     descriptor: dragonChannelDescr_t,
-    /// Made when they are needed: semaphores have none.
+    /// Created on first use, because semaphores have neither.
     sender: Option<dragonChannelSendh_t>,
     receiver: Option<dragonChannelRecvh_t>,
-    /// Its memory is somebody else's now. All that are attached to the channel share this.
+    /// Set when the channel's memory belongs to someone else. Shared by all attachments to the
+    /// channel.
     destroyed: Arc<AtomicBool>,
 }
 
@@ -33,7 +34,8 @@ impl Channel {
     ) -> Result<Self, Code> {
         let mut padded = Padded::new(descriptor)?;
         let mut descriptor = dragonChannelDescr_t::empty();
-        // SAFETY: the descriptor's bytes, with room behind, and room for what libdragon answers.
+        // SAFETY: the descriptor's bytes are followed by padding, and there is room for libdragon's
+        // result.
         code(unsafe { (library.dragon_channel_attach)(&padded.serial(), &mut descriptor) })?;
         let mut channel = Self {
             library,
@@ -42,9 +44,9 @@ impl Channel {
             receiver: None,
             destroyed: Arc::default(),
         };
-        // SAFETY: attached. Whatever fails from here on, the channel is detached when it is dropped.
+        // SAFETY: attached. If a call fails from here on, dropping `channel` detaches it.
         unsafe {
-            // libdragon would take a channel of another node to a gateway, and wait there.
+            // libdragon would use a gateway for another node's channel, and block there.
             if !(library.dragon_channel_is_local)(&channel.descriptor) {
                 return Err(Code::INVALID_ARGUMENT);
             }
@@ -56,9 +58,9 @@ impl Channel {
         Ok(channel)
     }
 
-    /// The pool that it is in.
+    /// Returns the pool that contains the channel.
     pub(crate) fn pool(&self, pool: &mut dragonMemoryPoolDescr_t) -> Result<(), Code> {
-        // SAFETY: the channel is attached; room for a pool.
+        // SAFETY: the channel is attached, and there is room for a pool.
         code(unsafe { (self.library.dragon_channel_get_pool)(&self.descriptor, pool) })
     }
 
@@ -73,7 +75,7 @@ impl Channel {
         self.check()?;
         if self.sender.is_none() {
             let mut handle = dragonChannelSendh_t::empty();
-            // SAFETY: the channel is attached; no attributes are the default ones.
+            // SAFETY: the channel is attached, and null selects the default attributes.
             unsafe {
                 code((self.library.dragon_channel_sendh)(
                     &self.descriptor,
@@ -115,7 +117,8 @@ impl Channel {
             Err(code) => return Attempt::Failed(code),
         };
         let given = sent.memory.can_be_given();
-        // SAFETY: an open handle, and the descriptor of memory that is there until this message is taken or dropped.
+        // SAFETY: the handle is open, and the descriptor is of memory that lives until this message
+        // is taken or dropped.
         let result = unsafe {
             with_message(
                 library,
@@ -139,7 +142,7 @@ impl Channel {
                 }
                 Attempt::Done(())
             }
-            // Out of memory for a copy.
+            // No memory for a copy.
             Code::TIMEOUT => Attempt::Blocked(Code::OUT_OF_SPACE),
             Code::CHANNEL_FULL => Attempt::Blocked(Code::CHANNEL_FULL),
             failed => Attempt::Failed(failed),
@@ -153,7 +156,7 @@ impl Channel {
             Err(code) => return Attempt::Failed(code),
         };
         let mut message = empty_message();
-        // SAFETY: an open handle and an empty message.
+        // SAFETY: the handle is open and the message is empty.
         match Code(unsafe { (library.dragon_chrecv_get_msg)(handle, &mut message) }) {
             Code::SUCCESS => {}
             Code::CHANNEL_EMPTY => return Attempt::Blocked(Code::CHANNEL_EMPTY),
@@ -161,8 +164,8 @@ impl Channel {
         }
         let attributes = message._attr;
         let mut descriptor = dragonMemoryDescr_t::empty();
-        // SAFETY: the message was filled, and its memory is the receiver's, but for one that all may only read. The
-        // message itself is nothing but a place for the descriptor.
+        // SAFETY: the message was filled, and its memory belongs to the receiver unless it is
+        // shared and read-only. The message itself only holds the descriptor.
         let memory = unsafe {
             let got = (library.dragon_channel_message_get_mem)(&message, &mut descriptor);
             (library.dragon_channel_message_destroy)(&mut message, false);
@@ -189,14 +192,15 @@ impl Channel {
         if mask == CHANNEL_CLEANUP {
             return Attempt::Failed(Code::INVALID_ARGUMENT);
         }
-        // One more than a barrier has parties would wait, whatever its time, until the others are released.
+        // A waiter beyond the barrier's parties would block, whatever its time-out, until the
+        // others are released.
         if mask == POLL_BARRIER_WAIT
             && self.once(POLL_BARRIER_WAITERS).0 >= self.once(POLL_CAPACITY).0
         {
             return Attempt::Blocked(Code::TIMEOUT);
         }
         match self.once(mask) {
-            // Some have not gone from the barrier's last meeting yet.
+            // Some waiters have not left the barrier's last phase yet.
             (_, code @ (Code::TIMEOUT | BARRIER_WAIT_TRY_AGAIN)) => Attempt::Blocked(code),
             answer => Attempt::Done(answer),
         }
@@ -221,7 +225,8 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         let library = self.library;
-        // SAFETY: opened and attached, and not used any more. What is refused is gone already.
+        // SAFETY: opened and attached, and not used again. A call fails only if the object is gone
+        // already.
         unsafe {
             if let Some(handle) = &mut self.sender {
                 (library.dragon_chsend_close)(handle);
@@ -234,16 +239,16 @@ impl Drop for Channel {
     }
 }
 
-/// The number of the channel that this is the descriptor of.
+/// Returns the number of the channel with this descriptor.
 pub(crate) fn number(library: Library, descriptor: &[u8]) -> Result<u64, Code> {
     let mut padded = Padded::new(descriptor)?;
     let mut number = 0;
-    // SAFETY: the descriptor's bytes, with room behind, and room for the answer.
+    // SAFETY: the descriptor's bytes are followed by padding, and there is room for the result.
     code(unsafe { (library.dragon_channel_get_uid)(&padded.serial(), &mut number) })?;
     Ok(number)
 }
 
-/// A message that libdragon has not filled yet.
+/// Returns a message for libdragon to fill.
 pub(crate) fn empty_message() -> dragonMessage_t {
     dragonMessage_t {
         _attr: dragonMessageAttr_t {
@@ -259,10 +264,10 @@ pub(crate) fn empty_message() -> dragonMessage_t {
     }
 }
 
-/// Calls libdragon with a message in this memory.
+/// Calls libdragon with a message in the given memory.
 ///
 /// # Safety
-/// The descriptor is a filled one, of memory that is there until the call returns.
+/// The descriptor is filled, and its memory lives until the call returns.
 pub(crate) unsafe fn with_message(
     library: Library,
     memory: &mut dragonMemoryDescr_t,
@@ -271,8 +276,8 @@ pub(crate) unsafe fn with_message(
     call: impl FnOnce(&mut dragonMessage_t) -> u32,
 ) -> u32 {
     let mut message = empty_message();
-    // SAFETY: room for the attributes and the message; the rest is the caller's word. The message is given back, its
-    // memory not.
+    // SAFETY: there is room for the attributes and the message, and the caller guarantees the rest.
+    // The message is destroyed without its memory.
     unsafe {
         let mut attributes = empty_message()._attr;
         let result = (library.dragon_channel_message_attr_init)(&mut attributes);

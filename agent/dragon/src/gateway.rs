@@ -1,4 +1,5 @@
-//! The node as its agent sees it: its gateways, where processes put their requests, and its channels.
+//! The node as its agent sees it: its channels, and its gateways, into which processes put their
+//! requests.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::env;
@@ -20,64 +21,65 @@ use crate::processes::Processes;
 use crate::siblings::Siblings;
 use crate::sys::{Library, dragonMemoryPoolDescr_t, dragonNodeMap_t, text};
 
-/// The most gateways of one agent: for sends, gets and polls.
+/// The maximum number of gateways per agent: for sends, gets and polls.
 const GATEWAYS: usize = 3;
 
-/// Every so many calls of [`Host::next`] it looks whether one of the processes lives.
+/// The number of [`Host::next`] calls between two checks whether a process is alive.
 const CALLS_PER_PROBE: u64 = 64;
 
-/// How long an agent that ends waits for processes to take their answers. Those who are later find theirs, but the
-/// answers stay in memory.
+/// How long an ending agent waits for processes to take their answers. Later ones still find them,
+/// but the answers stay in memory.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// Why a node can't be attached to.
+/// Why attaching to a node failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// A setting that Dragon gives to its agents is missing.
-    #[error("{name} is not set: it is to say, in base64, where a gateway of this agent is")]
+    /// A setting that Dragon passes to its agents is missing.
+    #[error("{name} is not set; it must hold the base64 descriptor of this agent's gateway")]
     Missing {
-        /// Its name.
+        /// The setting's name.
         name: String,
     },
     /// A setting is not base64.
-    #[error("{name} is no base64: {value:?}")]
+    #[error("{name} is not valid base64: {value:?}")]
     NoBase64 {
-        /// Its name.
+        /// The setting's name.
         name: String,
-        /// What it is.
+        /// The setting's value.
         value: String,
     },
-    /// libdragon has refused something.
+    /// A libdragon call failed.
     #[error("{what}: {code:?}, {text}")]
     Refused {
-        /// What was wanted.
+        /// The failed operation.
         what: String,
-        /// Its answer.
+        /// The result code.
         code: Code,
-        /// In words.
+        /// The code's description.
         text: String,
     },
 }
 
-/// Where a node is from now on.
+/// A node's new address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeAddress {
-    /// Its host id.
+    /// The node's host id.
     pub host: u64,
-    /// Its address.
+    /// The node's address.
     pub address: Ipv4Addr,
 }
 
-/// A node, by libdragon.
+/// A node, accessed through libdragon.
 ///
-/// Dropped, it completes all that was asked for, as failed, and waits up to a second for those who asked.
+/// Dropping it fails all open requests, and waits up to a second for the requesters to take their
+/// answers.
 pub struct Gateway {
     library: Library,
     node: u64,
     gateways: Vec<Channel>,
-    /// Messages to channels go here.
+    /// The pool for messages to channels.
     pool: dragonMemoryPoolDescr_t,
-    /// Messages that are got go here, unless the process has a wish.
+    /// The pool for messages to gets, unless the process asks for another place.
     gateway_pool: dragonMemoryPoolDescr_t,
     calls: u64,
     requests: BTreeMap<u64, Arc<GatewayMessage>>,
@@ -85,9 +87,10 @@ pub struct Gateway {
     processes: Processes,
     siblings: Option<Siblings>,
     answered: VecDeque<Answered>,
-    /// What comes before anything in a gateway.
+    /// Events that precede those of the gateways.
     events: VecDeque<Event<Memory>>,
-    /// Whether a channel is destroyed, by its number: of all that were attached to and live.
+    /// Whether a channel is destroyed, by channel number, for all channels attached to that are not
+    /// known to be destroyed.
     channels: HashMap<u64, Arc<AtomicBool>>,
     node_updates: Vec<NodeAddress>,
 }
@@ -102,21 +105,21 @@ impl std::fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Attaches to the gateways of the agent with this number (`DRAGON_HSTA_NIC_IDX`), which the environment names:
-    /// `DRAGON_HSTA_GW1_TIDX<nic>` for sends, `2` for gets and `3` for polls, or `1` for all. An agent at the front end
-    /// has to say [`at_front_end`].
+    /// Attaches to the gateways of the agent with this number (`DRAGON_HSTA_NIC_IDX`). The
+    /// environment names them: `DRAGON_HSTA_GW1_TIDX<nic>` for sends, `2` for gets and `3` for
+    /// polls, or `1` for all. An agent at the front end has to call [`at_front_end`] first.
     ///
     /// # Errors
-    /// They are not there.
+    /// Returns an error if a gateway is missing or cannot be attached to.
     pub fn open(library: Library, nic: u32) -> Result<Self, OpenError> {
         let refused = |what: String, code: Code| OpenError::Refused {
             what,
             code,
-            // SAFETY: any number may be asked for; the answer is a string that stays.
+            // SAFETY: any code is valid, and the result is a static string.
             text: unsafe { text((library.dragon_get_rc_string)(code.0)) },
         };
         let mut node = 0;
-        // SAFETY: room for the answer.
+        // SAFETY: there is room for the result.
         code(unsafe { (library.dragon_host_id)(&mut node) })
             .map_err(|code| refused("the host id".to_owned(), code))?;
         let mut channels = HashMap::new();
@@ -124,7 +127,7 @@ impl Gateway {
         for kind in 1..=GATEWAYS {
             let name = format!("DRAGON_HSTA_GW{kind}_TIDX{nic}");
             let Ok(value) = env::var(&name) else {
-                // One for all, or one for each.
+                // There is one gateway for all, or one for each.
                 if kind == 2 {
                     break;
                 }
@@ -142,12 +145,13 @@ impl Gateway {
             .pool(&mut gateway_pool)
             .map_err(|code| refused("the pool of the gateways".to_owned(), code))?;
         let mut pool = dragonMemoryPoolDescr_t::empty();
-        // SAFETY: room for a pool.
+        // SAFETY: there is room for a pool.
         if unsafe { (library.dragon_memory_pool_attach_default)(&mut pool) } != 0 {
-            // Dragon's own agents have no default one.
+            // Dragon's own agents have no default pool.
             pool = gateway_pool;
         }
-        // SAFETY: no arguments. Who is late is told of by its code.
+        // SAFETY: no arguments. The agent itself reports processes that are too late for their
+        // answers.
         unsafe { (library.dragon_gatewaymessage_silence_timeouts)() };
         Ok(Self {
             library,
@@ -167,27 +171,27 @@ impl Gateway {
         })
     }
 
-    /// From now on this agent and the other ones of the node, `count` in all, take work from each other. `own` is its
-    /// number (`DRAGON_HSTA_NIC_IDX`), and `port` that of the job.
+    /// Lets this agent and the node's other ones, `count` in all, share work. `own` is this agent's
+    /// number (`DRAGON_HSTA_NIC_IDX`), and `port` the job's port.
     ///
     /// # Errors
-    /// There is such an agent, or the system refuses sockets.
+    /// Returns an error if an agent with this number exists, or the system refuses sockets.
     pub fn join_siblings(&mut self, port: u16, own: u32, count: u32) -> io::Result<()> {
         self.siblings = Some(Siblings::open(self.node, port, own, count)?);
         Ok(())
     }
 
-    /// The host id of this node.
+    /// Returns the host id of this node.
     pub fn node(&self) -> u64 {
         self.node
     }
 
-    /// The addresses of nodes that Dragon has told since this was last called.
+    /// Returns the node addresses that Dragon has announced since the last call.
     pub fn node_updates(&mut self) -> Vec<NodeAddress> {
         std::mem::take(&mut self.node_updates)
     }
 
-    /// The next thing to do for the agent in a gateway.
+    /// Takes the next event for the agent from a gateway.
     fn receive(&mut self, gateway: usize) -> Option<Event<Memory>> {
         loop {
             let descriptor = match self.gateways[gateway].get() {
@@ -206,7 +210,7 @@ impl Gateway {
             let Ok(mut padded) = Padded::new(&descriptor) else {
                 continue;
             };
-            // SAFETY: the bytes are there, with room behind.
+            // SAFETY: the bytes are readable and followed by padding.
             let message = match unsafe { GatewayMessage::attach(self.library, &padded.serial()) } {
                 Ok(message) => Arc::new(message),
                 Err(code) => {
@@ -218,7 +222,7 @@ impl Gateway {
                 Ok(Asks::For(ask)) => {
                     self.last_request += 1;
                     let id = self.last_request;
-                    // From now on it is noticed when the process ends.
+                    // From here on the end of the process is noticed.
                     if message.is_awaited() && !self.processes.lives(message.process()) {
                         continue;
                     }
@@ -246,8 +250,9 @@ impl Gateway {
     }
 
     fn answer(&mut self, message: Arc<GatewayMessage>, outcome: Outcome<Memory>) {
-        // A process that was killed may have the lock in its message, for which libdragon would wait for ever. The message
-        // stays in memory: the process may be another one, which is a fork of the one that the message names.
+        // A killed process may hold the lock in its message, and libdragon would wait for that
+        // forever. The message stays in memory, because the requester may be a fork of the process
+        // that it names.
         if message.is_awaited() && !self.processes.lives(message.process()) {
             return;
         }
@@ -282,7 +287,7 @@ impl Gateway {
         }
     }
 
-    /// Looks whether one of the processes lives.
+    /// Checks whether one of the processes is alive.
     fn probe(&mut self) {
         if let Some(ended) = self.processes.ended() {
             let abandoned = self
@@ -294,7 +299,7 @@ impl Gateway {
         }
     }
 
-    /// Gives up what one process has taken, or is too late for.
+    /// Releases one answer if its process has taken it or is too late.
     fn settle(&mut self) {
         if let Some(mut answered) = self.answered.pop_front()
             && !answered.is_settled()
@@ -319,7 +324,7 @@ impl Host for Gateway {
         }
         let first = usize::from(!sends);
         let gateways = self.gateways.len();
-        // Each is the first one in turn.
+        // Round robin.
         let turn = self.calls as usize;
         (0..gateways)
             .map(|index| (turn + index) % gateways)
@@ -368,7 +373,7 @@ impl Host for Gateway {
     ) -> Attempt<()> {
         let attempt = channel.send(message);
         if attempt == Attempt::Done(()) {
-            // libdragon has no word for it.
+            // libdragon does not report when a message is taken.
             self.events.extend(receipt.map(Event::Received));
         }
         attempt
@@ -399,14 +404,15 @@ impl Drop for Gateway {
     }
 }
 
-/// Says that this process is at the front end, whose host id is not that of its machine.
+/// Tells libdragon that this process is at the front end, whose host id differs from that of its
+/// machine.
 ///
 /// # Errors
-/// libdragon refuses.
+/// Returns an error if libdragon refuses.
 pub fn at_front_end(library: Library) -> Result<(), Code> {
     /// `FRONTEND_HOSTID`, in the package's `infrastructure/facts.py`.
     const FRONT_END: u64 = 1;
-    // SAFETY: a number.
+    // SAFETY: takes a number only.
     code(unsafe { (library.dragon_set_host_id)(FRONT_END) })
 }
 
@@ -416,7 +422,7 @@ fn attach(
     channels: &mut HashMap<u64, Arc<AtomicBool>>,
 ) -> Result<Channel, Code> {
     let number = channel::number(library, descriptor)?;
-    // Only now, since what is no channel is never destroyed.
+    // Registered only after attaching, because an invalid channel is never reported as destroyed.
     Channel::attach(library, descriptor, || {
         channels.entry(number).or_default().clone()
     })
@@ -425,12 +431,12 @@ fn attach(
 fn base64(library: Library, value: &str) -> Option<Box<[u8]>> {
     let value = CString::new(value).ok()?;
     let mut length = 0;
-    // SAFETY: a string, and room for the length.
+    // SAFETY: a valid C string, and room for the length.
     let decoded = unsafe { (library.dragon_base64_decode)(value.as_ptr(), &mut length) };
     if decoded.is_null() {
         return None;
     }
-    // SAFETY: so many bytes, of C's `malloc`.
+    // SAFETY: `decoded` has `length` bytes allocated with C's `malloc`.
     unsafe {
         let bytes = std::slice::from_raw_parts(decoded, length).into();
         libc::free(decoded.cast());

@@ -1,8 +1,10 @@
-//! What a [transport agent](agent) needs of a node where Dragon runs: [`Gateway`] is its [`Host`](agent::host::Host) over
-//! libdragon, the library of the unmodified Python package `dragonhpc`.
+//! The node of a [transport agent](agent) that runs under Dragon. [`Gateway`] implements
+//! [`Host`](agent::host::Host) over libdragon, the library of the unmodified Python package
+//! `dragonhpc`.
 //!
-//! Dragon starts its agent with an environment that names the gateways ([`Gateway::open`]), says the rest by its
-//! standard input ([`startup`]), and reads its log from its standard error ([`log`]).
+//! Dragon starts its agent with an environment that names the gateways ([`Gateway::open`]), passes
+//! further information on standard input ([`startup`]), and reads the agent's log from its standard
+//! error ([`log`]).
 
 mod channel;
 mod gateway;

@@ -1,4 +1,4 @@
-//! The log of an agent, as the process that starts it reads it: lines of JSON to its standard error.
+//! The agent's log: JSON lines on standard error, in the format that Dragon's launcher reads.
 
 use std::fmt::{self, Write as _};
 use std::io::Write;
@@ -9,10 +9,10 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// What each line begins with.
+/// The prefix of each line.
 const PREFIX: &str = "@DRAGON_HSTA@";
 
-/// Sends events to the standard error, from this level on. The first call decides.
+/// Logs events of this level and above to standard error. Only the first call has an effect.
 pub fn init(level: Level) {
     let is_plain = false;
     drop(tracing::subscriber::set_global_default(Log {
@@ -21,7 +21,7 @@ pub fn init(level: Level) {
     }));
 }
 
-/// Likewise, as lines for people.
+/// Logs events as [`init`] does, but as plain text.
 pub fn init_plain(level: Level) {
     let is_plain = true;
     drop(tracing::subscriber::set_global_default(Log {
@@ -30,10 +30,10 @@ pub fn init_plain(level: Level) {
     }));
 }
 
-/// A figure, as a line.
+/// Writes a line with a metric.
 ///
 /// # Errors
-/// As `output` has them.
+/// Returns the error of writing to `output`.
 pub fn telemetry(output: &mut impl Write, metric: &str, value: f64) -> std::io::Result<()> {
     line(
         output,
@@ -41,7 +41,7 @@ pub fn telemetry(output: &mut impl Write, metric: &str, value: f64) -> std::io::
     )
 }
 
-/// One write, so that lines of several threads don't mix.
+/// Writes with a single call, so that lines of several threads do not mix.
 fn line(output: &mut impl Write, content: &Value) -> std::io::Result<()> {
     output.write_all(format!("{PREFIX}{content}\n").as_bytes())
 }
@@ -51,7 +51,7 @@ struct Log {
     is_plain: bool,
 }
 
-/// An event's message, then its fields.
+/// An event's message and its fields.
 #[derive(Default)]
 struct Line {
     message: String,
@@ -94,7 +94,7 @@ impl Subscriber for Log {
             let _ = std::io::stderr().write_all(format!("conduit-hsta: {text}\n").as_bytes());
             return;
         }
-        // If nobody reads it there is nobody to tell.
+        // A failed write to standard error cannot be reported.
         let _ = line(
             &mut std::io::stderr(),
             &json!({
@@ -112,7 +112,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-/// The names of Python's levels.
+/// Returns Python's name of a level.
 fn level(level: Level) -> &'static str {
     match level {
         Level::ERROR => "ERROR",

@@ -9,7 +9,7 @@ use conduit_core::shared;
 use crate::message::GatewayMessage;
 use crate::sys::{Library, Serial, TRY_ONCE, dragonMemoryDescr_t, dragonMemoryPoolDescr_t};
 
-/// Memory with a message.
+/// Memory that holds a message.
 pub struct Memory {
     library: Library,
     descriptor: dragonMemoryDescr_t,
@@ -21,21 +21,21 @@ pub struct Memory {
 // SAFETY: libdragon's functions may be called by any thread, and its memory is mapped for all of them.
 unsafe impl Send for Memory {}
 
-/// Who gives an allocation back.
+/// The owner of an allocation, who frees it.
 pub(crate) enum Owner {
     /// The agent, until a receiver gets it.
     Agent,
-    /// A process, which has only told the agent where it is.
+    /// A process, which only passed the location to the agent.
     Process,
     /// The message of a request; that of a send is in it, or lent by it.
     Message(#[allow(dead_code, reason = "keeps the memory")] Arc<GatewayMessage>),
 }
 
 impl Memory {
-    /// What `descriptor` is the descriptor of.
+    /// Wraps the memory that `descriptor` describes.
     ///
     /// # Safety
-    /// libdragon has filled it, and the memory stays where it is until its owner gives it back.
+    /// libdragon has filled the descriptor, and the memory stays in place until its owner frees it.
     pub(crate) unsafe fn of(
         library: Library,
         descriptor: dragonMemoryDescr_t,
@@ -48,7 +48,7 @@ impl Memory {
             length: 0,
             owner,
         };
-        // SAFETY: the descriptor is a filled one, by the caller's word.
+        // SAFETY: the caller guarantees that the descriptor is filled.
         unsafe {
             code((library.dragon_memory_get_size)(
                 &memory.descriptor,
@@ -64,18 +64,18 @@ impl Memory {
         Ok(memory)
     }
 
-    /// A new allocation, in a pool that libdragon knows.
+    /// Allocates memory in a pool.
     pub(crate) fn allocate(
         library: Library,
         pool: &dragonMemoryPoolDescr_t,
         bytes: usize,
     ) -> Result<Self, NoMemory> {
         let mut descriptor = dragonMemoryDescr_t::empty();
-        // SAFETY: the descriptor has room for one; the pool's is a filled one.
+        // SAFETY: there is room for the descriptor, and the pool's is filled.
         match unsafe {
             (library.dragon_memory_alloc_blocking)(&mut descriptor, pool, bytes, &TRY_ONCE)
         } {
-            // SAFETY: just filled, and nobody else knows the allocation.
+            // SAFETY: just filled, and the allocation is not shared yet.
             0 => unsafe { Self::of(library, descriptor, Owner::Agent) }.map_err(NoMemory::Ever),
             NOT_AVAILABLE | TIMEOUT => Err(NoMemory::Now),
             TOO_LARGE => Err(NoMemory::Ever(Code::OUT_OF_SPACE)),
@@ -83,26 +83,28 @@ impl Memory {
         }
     }
 
-    /// Where a process wants a message of so many bytes, by the descriptor that it has given: in the memory there, which
-    /// must be large enough, or, if that has no bytes at all, in a new allocation of its pool.
+    /// Returns memory of `bytes` bytes where a process wants a message, as given by a descriptor:
+    /// in the memory described, which must be large enough, or, if that has length zero, in a new
+    /// allocation of its pool.
     pub(crate) fn at(library: Library, descriptor: &[u8], bytes: usize) -> Result<Self, NoMemory> {
         let mut padded = Padded::new(descriptor).map_err(NoMemory::Ever)?;
         let mut place = dragonMemoryDescr_t::empty();
-        // SAFETY: the descriptor's bytes, and room for what it describes.
+        // SAFETY: the descriptor's bytes are valid, and there is room for the result.
         let attached = unsafe { (library.dragon_memory_attach)(&mut place, &padded.serial()) };
         code(attached).map_err(NoMemory::Ever)?;
         let memory = Self::in_place(library, &place, bytes);
-        // SAFETY: attached above. A part of it that is in use is a descriptor of its own.
+        // SAFETY: attached above. A part of it in use has a descriptor of its own.
         unsafe { (library.dragon_memory_detach)(&mut place) };
         memory
     }
 
-    /// Memory of this node that another agent of it has exported.
+    /// Imports memory of this node that another agent has exported.
     pub(crate) fn import(library: Library, descriptor: &[u8]) -> Result<Self, Code> {
         let mut padded = Padded::new(descriptor)?;
         let mut memory = dragonMemoryDescr_t::empty();
-        // SAFETY: the descriptor's bytes, and room for what it describes, which is filled then. Who has allocated it may
-        // give it back at any time, but its pool stays mapped as long as this process is attached to it.
+        // SAFETY: the descriptor's bytes are valid, and there is room for the result, which is then
+        // filled. The owner may free the memory at any time, but its pool stays mapped while this
+        // process is attached.
         unsafe {
             code((library.dragon_memory_attach)(
                 &mut memory,
@@ -118,7 +120,7 @@ impl Memory {
         mut bytes: usize,
     ) -> Result<Self, NoMemory> {
         let mut room = 0;
-        // SAFETY: the place's descriptor is a filled one.
+        // SAFETY: the descriptor of the place is filled.
         code(unsafe { (library.dragon_memory_get_size)(place, &mut room) })
             .map_err(NoMemory::Ever)?;
         if room == 0 {
@@ -132,7 +134,7 @@ impl Memory {
             return Err(NoMemory::Ever(Code::INVALID_ARGUMENT));
         }
         let mut part = dragonMemoryDescr_t::empty();
-        // SAFETY: as above; the part is within the place.
+        // SAFETY: as above, and the part is within the place.
         unsafe {
             code((library.dragon_memory_descr_clone)(
                 &mut part, place, 0, &mut bytes,
@@ -146,14 +148,14 @@ impl Memory {
         &mut self.descriptor
     }
 
-    /// Whether a receiver can have this very memory.
+    /// Returns whether a receiver can take over this memory.
     pub(crate) fn can_be_given(&self) -> bool {
         !matches!(self.owner, Owner::Message(_))
     }
 
-    /// A receiver has it now, and gives it back.
+    /// Releases the memory to a receiver, which frees it.
     pub(crate) fn given(self) {
-        // The owner in it is one of those that keep nothing.
+        // Forgetting it leaks nothing: the owner holds no resources.
         debug_assert!(self.can_be_given());
         std::mem::forget(self);
     }
@@ -161,7 +163,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: a filled descriptor, which nobody uses any more. If it is refused, its pool is gone.
+        // SAFETY: the descriptor is filled and not used again. A call fails only if its pool is
+        // gone.
         unsafe {
             match self.owner {
                 Owner::Agent => (self.library.dragon_memory_free)(&mut self.descriptor),
@@ -179,15 +182,21 @@ impl agent::host::Memory for Memory {
 
     fn read(&self, offset: usize, into: &mut [u8]) {
         let end = offset.checked_add(into.len());
-        assert!(end.is_some_and(|end| end <= self.length), "a range of it");
-        // SAFETY: the range is within the memory, as just seen; the owner keeps it. Other processes may write to it
-        // meanwhile, and then the bytes are any.
+        assert!(
+            end.is_some_and(|end| end <= self.length),
+            "the range exceeds the memory"
+        );
+        // SAFETY: the range was checked to be within the memory, which the owner keeps. Concurrent
+        // writes of other processes only make the bytes arbitrary.
         unsafe { shared::load(self.start.add(offset), into.as_mut_ptr(), into.len()) }
     }
 
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset.checked_add(bytes.len());
-        assert!(end.is_some_and(|end| end <= self.length), "a range of it");
+        assert!(
+            end.is_some_and(|end| end <= self.length),
+            "the range exceeds the memory"
+        );
         // SAFETY: as for `read`.
         unsafe { shared::copy(bytes.as_ptr(), self.start.add(offset), bytes.len()) }
     }
@@ -197,7 +206,8 @@ impl agent::host::Memory for Memory {
             len: 0,
             data: std::ptr::null_mut(),
         };
-        // SAFETY: the descriptor is a filled one; room for where its bytes are, which are given back once.
+        // SAFETY: the descriptor is filled, there is room for the result, and its bytes are freed
+        // once.
         unsafe {
             code((self.library.dragon_memory_serialize)(
                 &mut serial,
@@ -222,7 +232,7 @@ const TOO_LARGE: u32 = 63;
 /// `DRAGON_DYNHEAP_REQUESTED_SIZE_NOT_AVAILABLE`.
 const NOT_AVAILABLE: u32 = 64;
 
-/// A result code of libdragon as one of ours.
+/// Converts a result code of libdragon.
 pub(crate) fn code(code: u32) -> Result<(), Code> {
     match Code(code) {
         Code::SUCCESS => Ok(()),
@@ -230,8 +240,8 @@ pub(crate) fn code(code: u32) -> Result<(), Code> {
     }
 }
 
-/// The bytes of a descriptor with zeros behind. libdragon reads as far as the lengths in a descriptor say, not as far as
-/// it was told that the descriptor goes.
+/// A descriptor's bytes, padded with zeros. libdragon reads as far as the lengths inside a
+/// descriptor say, not as far as the length passed to it.
 pub(crate) struct Padded {
     bytes: [u8; 2 * MAX_DESCRIPTOR],
     length: usize,

@@ -1,4 +1,4 @@
-//! Gateway messages: in each a process asks for one thing, and gets the answer.
+//! Gateway messages: each carries one request of a process, and its answer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,13 +14,14 @@ use crate::sys::{
     Serial, dragonGatewayMessage_t, dragonMemoryDescr_t,
 };
 
-/// A gateway message that this process is attached to.
+/// An attached gateway message.
 ///
-/// It is destroyed when it is dropped, if its process has the answer; if that may still look for it, it stays.
+/// Dropping it destroys the message if its process has the answer, and leaves it in place if the
+/// process may still look for the answer.
 pub(crate) struct GatewayMessage {
     library: Library,
     kind: MessageKind,
-    /// Who asks.
+    /// The requesting process.
     process: u64,
     awaited: bool,
     raw: Mutex<Box<Raw>>,
@@ -29,11 +30,13 @@ pub(crate) struct GatewayMessage {
 
 struct Raw {
     message: dragonGatewayMessage_t,
-    /// Until when its process may take the answer. libdragon sets it when the answer is given.
+    /// The time until which its process may take the answer. libdragon sets it when the answer is
+    /// given.
     deadline: timespec,
 }
 
-// SAFETY: its pointers are to memory of the process, and libdragon's functions may be called by any thread.
+// SAFETY: its pointers are to memory of the process, and libdragon's functions may be called by any
+// thread.
 unsafe impl Send for Raw {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,13 +46,13 @@ enum MessageKind {
     Event,
 }
 
-/// What a gateway message asks for.
+/// The request in a gateway message.
 pub(crate) enum Asks {
     /// An operation for the agent.
     For(Ask),
-    /// To take note of the addresses of nodes, which are in this memory.
+    /// Announces addresses of nodes, which are in this memory.
     NodesAt(Memory),
-    /// To take note that this channel is destroyed. Nobody waits for an answer.
+    /// Announces that this channel was destroyed. The sender expects no answer.
     Destroyed(Box<[u8]>),
 }
 
@@ -60,25 +63,25 @@ pub(crate) struct Ask {
     pub(crate) operation: Operation<Memory>,
 }
 
-/// An answer that was given, until its process has taken it.
+/// An answer that its process has not taken yet.
 pub(crate) struct Answered {
     message: Arc<GatewayMessage>,
-    /// The message that was got; it is the process' if that takes it.
+    /// The message of a get, which passes to the process when the answer is taken.
     got: Option<Memory>,
 }
 
 impl GatewayMessage {
-    /// Attaches to the gateway message that a message in a gateway describes.
+    /// Attaches to the gateway message whose descriptor was received from a gateway.
     ///
     /// # Safety
-    /// `serial` describes readable bytes, with room behind, that a process of Dragon has written.
+    /// `serial` describes readable bytes, followed by padding, that a Dragon process has written.
     pub(crate) unsafe fn attach(library: Library, serial: &Serial) -> Result<Self, Code> {
         let mut raw = Box::new(Raw {
-            // SAFETY: integers, null pointers and false; libdragon fills it.
+            // SAFETY: integers, null pointers and false are valid; libdragon fills it.
             message: unsafe { std::mem::zeroed() },
             deadline: NEVER,
         });
-        // SAFETY: the caller's word; room for a gateway message.
+        // SAFETY: the caller guarantees `serial`, and there is room for a gateway message.
         code(unsafe { (library.dragon_channel_gatewaymessage_attach)(serial, &mut raw.message) })?;
         let kind = match raw.message.msg_kind {
             GATEWAY_MESSAGE_SEND => MessageKind::Send,
@@ -93,7 +96,7 @@ impl GatewayMessage {
         Ok(Self {
             library,
             kind,
-            // SAFETY: libdragon has filled it just now.
+            // SAFETY: libdragon has just filled it.
             process: unsafe { *raw.message._header.client_pid },
             awaited: kind != MessageKind::Send || !immediate,
             raw: Mutex::new(raw),
@@ -105,14 +108,15 @@ impl GatewayMessage {
         self.raw.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it asks for.
+    /// Returns the request.
     ///
     /// # Errors
-    /// The code to answer it with at once.
+    /// Returns the code with which to answer the request at once.
     pub(crate) fn asks(self: &Arc<Self>) -> Result<Asks, Code> {
         let raw = self.raw();
         let raw = &raw.message;
-        // SAFETY: libdragon has filled it at `attach`, and the pointers in it are valid as long as it is attached.
+        // SAFETY: libdragon has filled it in `attach`, and its pointers are valid while it is
+        // attached.
         let channel = unsafe { bytes(&raw.target_ch_ser) }?;
         let operation = match self.kind {
             MessageKind::Send => {
@@ -150,8 +154,8 @@ impl GatewayMessage {
 
     fn payload(self: &Arc<Self>, raw: &dragonGatewayMessage_t) -> Result<Memory, Code> {
         let mut descriptor = dragonMemoryDescr_t::empty();
-        // SAFETY: libdragon has filled the message at `attach`; its memory stays as long as the gateway message, which
-        // the new owner keeps.
+        // SAFETY: libdragon has filled the message in `attach`. Its memory lives as long as the
+        // gateway message, which the new owner keeps.
         unsafe {
             code((self.library.dragon_channel_message_get_mem)(
                 &raw.send_payload_message,
@@ -161,43 +165,43 @@ impl GatewayMessage {
         }
     }
 
-    /// Where its process wants the message that it gets.
+    /// Returns where the process wants the message of its get.
     pub(crate) fn wish(&self) -> Result<Option<Box<[u8]>>, Code> {
-        // SAFETY: libdragon has filled it at `attach`.
+        // SAFETY: libdragon has filled it in `attach`.
         unsafe { wish(self.raw().message.get_dest_mem_descr_ser) }
     }
 
-    /// The process that asks.
+    /// Returns the requesting process.
     pub(crate) fn process(&self) -> u64 {
         self.process
     }
 
-    /// Whether its process waits for the answer.
+    /// Returns whether the process waits for the answer.
     pub(crate) fn is_awaited(&self) -> bool {
         self.awaited
     }
 
-    /// Tells its process how it ended.
+    /// Answers the request with its outcome.
     pub(crate) fn answer(self: Arc<Self>, outcome: Outcome<Memory>) -> Answered {
         let (result, mut message, value) = match outcome {
             Outcome::Sent => (Code::SUCCESS, None, 0),
             Outcome::Got(message) if message.memory.can_be_given() => {
                 (Code::SUCCESS, Some(message), 0)
             }
-            // Memory that a receiver can't have.
+            // A receiver cannot take over this memory.
             Outcome::Got(_) => (Code::FAILURE, None, 0),
             Outcome::Polled(value, code) => (code, None, value),
             Outcome::Failed(code) => (code, None, 0),
         };
         let mut refused = self.start(result, message.as_mut(), value);
         if refused != Code::SUCCESS && self.awaited {
-            // It waits for ever if it gets no answer at all.
+            // Without an answer it would wait forever.
             message = None;
             refused = self.start(refused, None, 0);
         }
         if refused != Code::SUCCESS || (result != Code::SUCCESS && !self.awaited) {
             tracing::error!(
-                "{:?} for process {}: {result}, of which it learns nothing ({refused})",
+                "{:?} for process {}: {result}, which could not be reported to it ({refused})",
                 self.kind,
                 self.process,
             );
@@ -211,7 +215,7 @@ impl GatewayMessage {
         }
     }
 
-    /// Nobody waits for an answer.
+    /// Records that no process waits for the answer.
     pub(crate) fn discard(&self) {
         self.settled.store(true, Ordering::Relaxed);
     }
@@ -223,7 +227,8 @@ impl GatewayMessage {
             message: raw,
             deadline,
         } = &mut **raw;
-        // SAFETY: attached to, and answered once. The message is in memory that is there until the answer was taken.
+        // SAFETY: attached, and answered once. The message's memory lives until the answer is
+        // taken.
         Code(unsafe {
             match (self.kind, message) {
                 (MessageKind::Send, _) => (library
@@ -259,7 +264,7 @@ impl GatewayMessage {
 }
 
 impl Answered {
-    /// Whether it is over: the process has the answer, or will never look for it. Never waits.
+    /// Returns whether the process has taken the answer or never will. Never blocks.
     pub(crate) fn is_settled(&mut self) -> bool {
         let message = &self.message;
         if message.settled.load(Ordering::Relaxed) {
@@ -282,7 +287,7 @@ impl Answered {
                     .dragon_channel_gatewaymessage_transport_check_event_cmplt
             }
         };
-        // SAFETY: attached to, and its answer was started.
+        // SAFETY: attached, and its answer was started.
         let result = unsafe {
             let mut raw = message.raw();
             let raw = &mut **raw;
@@ -295,7 +300,7 @@ impl Answered {
                     taken.given();
                 }
             }
-            // The process will see that too, and does not take what it got.
+            // The process sees this too, and does not take the message.
             _ => tracing::warn!(
                 "{:?}: process {} was too late for its answer{}",
                 message.kind,
@@ -315,7 +320,7 @@ impl Drop for GatewayMessage {
     fn drop(&mut self) {
         if *self.settled.get_mut() {
             let library = self.library;
-            // SAFETY: nobody else looks at it any more.
+            // SAFETY: no other process uses it any more.
             unsafe { (library.dragon_channel_gatewaymessage_destroy)(&mut self.raw().message) };
         }
     }
@@ -329,7 +334,7 @@ const NEVER: timespec = timespec {
     tv_nsec: i32::MAX as _,
 };
 
-/// A deadline of the clock that all processes of the node share.
+/// Converts a deadline of the clock shared by all processes of the node.
 fn limit(deadline: timespec) -> Limit {
     match (deadline.tv_sec, deadline.tv_nsec) {
         (0, 0) => Limit::Once,
@@ -353,24 +358,24 @@ fn mode(mode: c_int) -> ReturnMode {
     }
 }
 
-/// A copy of a descriptor; none for null.
+/// Copies a descriptor; returns `None` for null.
 ///
 /// # Safety
-/// It is null, or what it points to describes readable bytes.
+/// `serial` is null or describes readable bytes.
 unsafe fn wish(serial: *const Serial) -> Result<Option<Box<[u8]>>, Code> {
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { serial.as_ref().map(|serial| bytes(serial)).transpose() }
 }
 
-/// A copy of a descriptor.
+/// Copies a descriptor.
 ///
 /// # Safety
-/// It describes readable bytes.
+/// `serial` describes readable bytes.
 unsafe fn bytes(serial: &Serial) -> Result<Box<[u8]>, Code> {
     match serial.len {
         0 => Ok(Box::default()),
         1..=MAX_DESCRIPTOR => {
-            // SAFETY: the caller's word.
+            // SAFETY: guaranteed by the caller.
             let bytes = unsafe { std::slice::from_raw_parts(serial.data, serial.len) };
             Ok(bytes.into())
         }

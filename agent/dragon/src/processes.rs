@@ -1,4 +1,4 @@
-//! Which processes live.
+//! Tracks whether processes are alive.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -8,16 +8,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// The processes that have asked for something.
+/// The processes that have made requests.
 #[derive(Default)]
 pub(crate) struct Processes {
-    /// By their process ids. A descriptor stands for the one process, also when that has ended and its id is in use again.
+    /// By process id. The descriptor identifies the process even after it has ended and its id is
+    /// reused.
     known: BTreeMap<u64, OwnedFd>,
     last_looked_at: u64,
 }
 
 impl Processes {
-    /// Whether it lives, so far as can be known.
+    /// Returns whether the process is alive, as far as can be determined.
     pub(crate) fn lives(&mut self, process: u64) -> bool {
         match self.known.entry(process) {
             Entry::Occupied(known) => !has_ended(known.get()),
@@ -33,7 +34,7 @@ impl Processes {
         }
     }
 
-    /// Looks at one of them, each in turn. If it has ended it is forgotten.
+    /// Checks the next process in round-robin order. Returns it, and forgets it, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<u64> {
         let next = self.known.range(self.last_looked_at + 1..).next();
         let Some((&process, descriptor)) = next else {
@@ -67,7 +68,7 @@ mod tests {
         assert!(processes.lives(id));
         assert_eq!(processes.ended(), None);
         drop(child.stdin.take());
-        // Nobody has waited for it yet.
+        // The child has not been waited for yet.
         while processes.lives(id) {
             std::thread::yield_now();
         }

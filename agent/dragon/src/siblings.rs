@@ -1,9 +1,9 @@
-//! What the agents of a node tell each other, by sockets of the system: one between each two of them, which keeps the
-//! bounds of messages. Its end is how an agent learns that the other one is dead; nothing has a name in a file system,
-//! so nothing is left behind.
+//! Messages between the agents of a node, over Unix sockets: one sequenced-packet connection
+//! between each two agents. A connection's end reveals that the other agent is dead. The sockets
+//! have no names in a file system, so nothing is left behind.
 //!
-//! The system closes a process's sockets when none of its threads runs any more. So whoever has seen the end of one
-//! knows that its process writes to no memory.
+//! The system closes a process's sockets once none of its threads runs any more. A peer that has
+//! seen the end of the connection therefore knows that the process no longer writes to any memory.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,23 +19,23 @@ use rustix::net::{
     accept_with, bind, connect, listen, recv, send, shutdown, socket_with,
 };
 
-/// The first message of each side; the number of who says it follows, in four bytes.
+/// The first message of each side, followed by the sender's number in four bytes.
 const HELLO: &[u8; 8] = b"hsta 01\n";
-/// Who isn't there is looked for after this again.
+/// The pause between two attempts to connect to a missing agent.
 const LOOK: Duration = Duration::from_millis(20);
-/// Messages that are taken from one at a time.
+/// The maximum number of messages taken from one sibling at a time.
 const BATCH: usize = 16;
 
-/// The other agents of this node, which have the numbers below `count` but one.
+/// The other agents of this node, numbered from 0 to `count - 1` without this one.
 #[derive(Debug)]
 pub(crate) struct Siblings {
     own: u32,
-    /// Of their sockets, before their numbers.
+    /// The common prefix of the socket names; the number follows.
     name: String,
     listener: OwnedFd,
     /// By number.
     sessions: Vec<Option<Session>>,
-    /// Those that have connected and not said who they are.
+    /// Accepted connections that have not sent a hello yet.
     strangers: VecDeque<OwnedFd>,
     look_at: Option<Instant>,
     events: VecDeque<(u32, SiblingEvent)>,
@@ -44,14 +44,14 @@ pub(crate) struct Siblings {
 #[derive(Debug)]
 struct Session {
     socket: OwnedFd,
-    /// Both have said who they are.
+    /// Both sides have sent their hello.
     has_joined: bool,
-    /// This one has said its end, and the other one.
+    /// This agent has ended the exchange; the other one has.
     has_said: bool,
     has_heard: bool,
 }
 
-/// What comes by a socket.
+/// A message read from a socket, if any.
 enum Incoming {
     Message(Vec<u8>),
     Nothing,
@@ -67,10 +67,10 @@ fn create() -> rustix::io::Result<OwnedFd> {
 }
 
 impl Siblings {
-    /// The agent with the number `own` of the job that has this port on this node.
+    /// Opens the sockets of agent `own` of the job that uses this port on this node.
     ///
     /// # Errors
-    /// The name of its socket is taken, or the system refuses.
+    /// Returns an error if the name of its socket is taken, or the system refuses.
     pub(crate) fn open(node: u64, port: u16, own: u32, count: u32) -> io::Result<Self> {
         let name = format!("conduit-hsta/{node:016x}/{port}/");
         let listener = create()?;
@@ -79,7 +79,7 @@ impl Siblings {
             &listener,
             &SocketAddrUnix::new_abstract_name(address.as_bytes())?,
         )?;
-        // Fits: there are few.
+        // Fits: the number of agents is small.
         listen(&listener, count as i32)?;
         Ok(Self {
             own,
@@ -92,7 +92,7 @@ impl Siblings {
         })
     }
 
-    /// Connects to those before this one that are not there.
+    /// Connects to the agents with lower numbers that are not connected.
     fn connect(&mut self) {
         let now = Instant::now();
         if self.look_at.is_some_and(|at| now < at) {
@@ -118,12 +118,12 @@ impl Siblings {
         Ok(Session::new(socket))
     }
 
-    /// Takes what has come.
+    /// Handles all pending input.
     fn look(&mut self) {
         self.connect();
         let (is_connected, heard, said) = self.ready();
         if is_connected && let Ok(socket) = accept_with(&self.listener, flags()) {
-            // More than there are agents are none.
+            // More connections than agents cannot all be genuine.
             if self.strangers.len() >= self.sessions.len() {
                 self.strangers.pop_front();
             }
@@ -141,7 +141,8 @@ impl Siblings {
         }
     }
 
-    /// Whether somebody wants to connect, which sessions have something, and whether one of the strangers has.
+    /// Returns whether a connection is pending, which sessions have input, and whether a stranger
+    /// has.
     fn ready(&self) -> (bool, Vec<u32>, bool) {
         let sessions = (0..).zip(&self.sessions);
         let sessions = sessions.filter_map(|(number, session)| Some((number, session.as_ref()?)));
@@ -164,7 +165,7 @@ impl Siblings {
         (is_connected, heard, ready.any(|ready| ready))
     }
 
-    /// Somebody who has connected may have said who it is.
+    /// Reads the hello of an accepted connection, if it has arrived.
     fn meet(&mut self, socket: OwnedFd) {
         match receive(&socket) {
             Incoming::Nothing => self.strangers.push_back(socket),
@@ -172,7 +173,7 @@ impl Siblings {
             Incoming::Message(message) => {
                 let number = number(&message).filter(|number| *number > self.own);
                 let Some(number) = number else { return };
-                // Who is there still in an older life has to end first; the new one tries again.
+                // An earlier session under this number has to end first; the new agent tries again.
                 if let Some(none @ None) = self.sessions.get_mut(number as usize)
                     && send(&socket, &hello(self.own), SendFlags::NOSIGNAL).is_ok()
                 {
@@ -184,7 +185,7 @@ impl Siblings {
         }
     }
 
-    /// Takes what a sibling has said.
+    /// Reads the messages of a sibling.
     fn hear(&mut self, sibling: u32) {
         for _ in 0..BATCH {
             let slot = &mut self.sessions[sibling as usize];
@@ -200,7 +201,7 @@ impl Siblings {
                     session.has_heard = true;
                     SiblingEvent::Ended
                 }
-                // It has not been met, and isn't.
+                // No valid hello: the session is dropped.
                 Incoming::Message(_) | Incoming::End => {
                     *slot = None;
                     return;
@@ -240,8 +241,8 @@ impl agent::host::Siblings for Siblings {
         else {
             return true;
         };
-        // SYNC: what this process has written to the sibling's memory is there before the message that says so; `recv`
-        // in the other process comes after it.
+        // SYNC: this process's writes to the sibling's memory precede the message that reports
+        // them; `recv` in the other process comes after it.
         match send(&session.socket, message, SendFlags::NOSIGNAL) {
             Ok(_) => true,
             Err(error) => ![Errno::AGAIN, Errno::NOBUFS, Errno::INTR].contains(&error),
@@ -256,7 +257,7 @@ impl agent::host::Siblings for Siblings {
         if session.has_heard {
             *slot = None;
         } else if !std::mem::replace(&mut session.has_said, true) {
-            // Who has gone meanwhile is heard of.
+            // If the other agent has gone in the meantime, its end is reported later.
             let _ = shutdown(&session.socket, Shutdown::Write);
         }
     }
@@ -266,7 +267,7 @@ fn hello(own: u32) -> Vec<u8> {
     [&HELLO[..], &own.to_le_bytes()].concat()
 }
 
-/// The number of who says hello.
+/// Returns the sender's number in a hello.
 fn number(message: &[u8]) -> Option<u32> {
     let number = message.strip_prefix(HELLO)?;
     number.try_into().ok().map(u32::from_le_bytes)
@@ -281,7 +282,7 @@ fn check_user(socket: impl AsFd) -> rustix::io::Result<()> {
 }
 
 fn receive(socket: impl AsFd) -> Incoming {
-    // One byte more than any has.
+    // One byte longer than any valid message.
     let mut bytes = [0; MAX_SIBLING_MESSAGE + 1];
     let mut was_reset = false;
     loop {
@@ -290,11 +291,12 @@ fn receive(socket: impl AsFd) -> Incoming {
             Ok((0, _)) => return Incoming::End,
             Ok((length, _)) => return Incoming::Message(bytes[..length].to_vec()),
             Err(Errno::INTR) => {}
-            // The other end is closed. It is told once, before what came by the socket until then.
+            // The other end is closed. This error is reported once, before any data that arrived
+            // earlier.
             Err(Errno::CONNRESET) if !was_reset => was_reset = true,
             Err(Errno::CONNRESET) => return Incoming::End,
             Err(Errno::AGAIN) if was_reset => return Incoming::End,
-            // None of the others says that the other end is closed.
+            // No other error means that the other end is closed.
             Err(_) => return Incoming::Nothing,
         }
     }
@@ -306,7 +308,7 @@ mod tests {
 
     use super::*;
 
-    /// A port that no other test of this or another process has.
+    /// Returns a port that no other test of this or another process uses.
     fn port(test: u16) -> u16 {
         (std::process::id() as u16).wrapping_mul(8) + test
     }
@@ -316,7 +318,7 @@ mod tests {
         Siblings::open(node, port, own, 3).unwrap()
     }
 
-    /// What comes next to one, while the others look too.
+    /// Returns the next event of one agent while the others make progress.
     fn next(all: &mut [Option<Siblings>], to: usize) -> (u32, SiblingEvent) {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
@@ -351,7 +353,7 @@ mod tests {
         say(&mut all, 0, 2, b"d");
         assert_eq!(next(&mut all, 0), (2, Message(b"a".into())));
         assert_eq!(next(&mut all, 0), (2, Message(b"bc".into())));
-        // One says its end; the other one may still say something.
+        // One agent ends the exchange; the other may still send.
         all[0].as_mut().unwrap().end(2);
         assert_eq!(next(&mut all, 2), (0, Message(b"d".into())));
         assert_eq!(next(&mut all, 2), (0, Ended));
@@ -362,14 +364,14 @@ mod tests {
         all[0].as_mut().unwrap().end(2);
         assert_eq!(next(&mut all, 0), (2, Joined));
         assert_eq!(next(&mut all, 2), (0, Joined));
-        // One dies, with something that it has not read, and comes back.
+        // One agent dies with unread data, and returns.
         say(&mut all, 0, 1, b"f");
         say(&mut all, 1, 0, b"g");
         all[1] = None;
         assert_eq!(next(&mut all, 0), (1, Message(b"g".into())));
         assert_eq!(next(&mut all, 0), (1, Ended));
         all[1] = Some(open(port, 1));
-        // It is met again when all know that it was dead.
+        // It is accepted again once the others know that it was dead.
         all[0].as_mut().unwrap().end(1);
         assert_eq!(next(&mut all, 0), (1, Joined));
         assert_eq!(next(&mut all, 2), (1, Ended));

@@ -1,85 +1,86 @@
-//! What the process that starts an agent tells it, by its environment and its standard input, and is told.
+//! The start-up protocol between an agent and the process that starts it, over environment
+//! variables and standard input and output.
 
 use std::env;
 use std::io::{self, Read, Write};
 use std::net::Ipv4Addr;
 
-/// The most nodes of a job.
+/// The maximum number of nodes in a job.
 pub const MAX_NODES: usize = 1 << 20;
-/// The most addresses of one node.
+/// The maximum number of addresses of a node.
 pub const MAX_ADDRESSES: usize = 1 << 12;
-/// The most agents of one node.
+/// The maximum number of agents on a node.
 pub const MAX_AGENTS: u32 = 64;
-/// The most bytes of an interface's name or a fabric address.
+/// The maximum length of an interface name or fabric address in bytes.
 pub const MAX_LENGTH: usize = 1 << 12;
 
-/// What an agent learns when it starts.
+/// The information an agent receives at its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Startup {
     /// The port that all agents listen on.
     pub port: u16,
-    /// What the agent is there for.
+    /// The agent's purpose.
     pub purpose: Purpose,
-    /// It is at the front end.
+    /// Whether the agent is at the front end.
     pub frontend: bool,
-    /// The addresses of this node and the names of their interfaces.
+    /// The addresses of this node, with the names of their interfaces.
     pub addresses: Vec<(Ipv4Addr, String)>,
-    /// All nodes, this one too.
+    /// All nodes, including this one.
     pub nodes: Vec<Node>,
 }
 
-/// What an agent is there for.
+/// An agent's purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// The users' channels.
+    /// Serves users' channels.
     User,
-    /// Those of Dragon's own services.
+    /// Serves the channels of Dragon's own services.
     Infrastructure,
-    /// Those of another job, to which it connects.
+    /// Serves the channels of another job, to which it connects.
     Connect(Ipv4Addr, u16),
-    /// Those of other jobs, which connect to it.
+    /// Serves the channels of other jobs, which connect to it.
     Accept,
 }
 
 /// A node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its address for this agent.
+    /// The node's address for this agent.
     pub address: Ipv4Addr,
-    /// Its host id.
+    /// The node's host id.
     pub host: u64,
-    /// Its address in a fabric, if it was found out before.
+    /// The node's address in a fabric, if it was discovered before.
     pub fabric: Option<Box<[u8]>>,
 }
 
-/// Why nothing is learned.
+/// Why the start-up information could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum StartupError {
-    /// The standard input ends, or can't be read.
-    #[error("start-up information: {field} can't be read from the standard input")]
+    /// Standard input ended early or could not be read.
+    #[error("start-up information: cannot read {field} from standard input")]
     Read {
-        /// What was to come.
+        /// The field that was expected.
         field: &'static str,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A value makes no sense.
+    /// A value is invalid.
     #[error("start-up information: {field} is {value}; accepted: {accepted}")]
     Field {
-        /// Its name.
+        /// The field's name.
         field: &'static str,
-        /// What came.
+        /// The value found.
         value: String,
-        /// What may come.
+        /// The accepted values.
         accepted: &'static str,
     },
 }
 
 impl Startup {
-    /// Reads what comes by the standard input, and no more: it stays open.
+    /// Reads the start-up information from standard input, which stays open, and nothing after it.
     ///
     /// # Errors
-    /// It ends before that, or makes no sense.
+    /// Returns an error if the input ends early or is invalid.
     pub fn read(input: &mut impl Read) -> Result<Self, StartupError> {
         let mut input = Input(input);
         let nodes = input.count("num_nodes", MAX_NODES, "0 to 1048576")?;
@@ -133,7 +134,7 @@ impl Startup {
     }
 }
 
-/// Reads one field after the other. Numbers have four bytes, the lowest first.
+/// Reads fields in order. Numbers have four bytes, in little-endian order.
 struct Input<'a, R>(&'a mut R);
 
 impl<R: Read> Input<'_, R> {
@@ -203,10 +204,10 @@ impl<R: Read> Input<'_, R> {
     }
 }
 
-/// Which of its node's agents this one is, by `DRAGON_HSTA_NIC_IDX`; the first one if that is not set.
+/// Returns this agent's number among its node's agents, from `DRAGON_HSTA_NIC_IDX`, by default 0.
 ///
 /// # Errors
-/// It is no number.
+/// Returns an error if the value is not a number.
 pub fn nic() -> Result<u32, StartupError> {
     const NAME: &str = "DRAGON_HSTA_NIC_IDX";
     let Some(value) = env::var_os(NAME) else {
@@ -216,21 +217,22 @@ pub fn nic() -> Result<u32, StartupError> {
     value.parse().map_err(|_| StartupError::Field {
         field: NAME,
         value,
-        accepted: "a number from 0 on",
+        accepted: "a non-negative number",
     })
 }
 
-/// How many agents this node has: Dragon names three gateways for each (`DRAGON_GW1` on).
+/// Returns the number of agents on this node. Dragon names three gateways for each, starting with
+/// `DRAGON_GW1`.
 pub fn agents() -> u32 {
     let is_there = |agent: &u32| env::var_os(format!("DRAGON_GW{}", 3 * agent + 1)).is_some();
-    // Fits: there are not as many.
+    // Fits: at most `MAX_AGENTS`.
     (0..MAX_AGENTS).take_while(is_there).count() as u32
 }
 
-/// Says that the agent is ready. It has ten seconds to say it.
+/// Reports that the agent is ready, which Dragon expects within ten seconds.
 ///
 /// # Errors
-/// Nobody listens.
+/// Returns an error if the output is closed.
 pub fn ready(output: &mut impl Write) -> io::Result<()> {
     output.write_all(b"HSTA_CHILD_READY\n")?;
     output.flush()
@@ -242,7 +244,7 @@ mod tests {
 
     use super::*;
 
-    /// As the parent writes it.
+    /// Encodes the information as the parent does.
     fn written(startup: &Startup) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut number = |value: usize| bytes.extend((value as u32).to_le_bytes());

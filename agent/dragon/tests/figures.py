@@ -1,6 +1,6 @@
-"""What channels of another node give, between pairs of processes of two nodes: latency, messages per second, bandwidth.
+"""Measures channels between pairs of processes on two nodes: latency, message rate, bandwidth.
 
-figures.py [PAIRS...]: how many pairs at a time send small messages. lab.py runs it; for figures run agents alternately.
+figures.py [PAIRS...]: the numbers of pairs that send small messages at a time. lab.py runs it; to compare agents, run them alternately.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ from dragon.infrastructure.policy import Policy
 from dragon.native.machine import Node, System
 
 SIZES = [8, 4 << 10, 1 << 20]
-# Seconds that a measurement takes at least.
+# The minimum duration of a measurement, in seconds.
 AT_LEAST = 1
-# Says that nothing more is measured.
+# Ends the measurements.
 END = b"end"
 
 
 class Peer:
-    """Sends to a channel of the other process, and receives from one of its own."""
+    """Sends to a channel of the other process, and receives from its own."""
 
     def __init__(self, to_other, from_other):
         self.own = Channel.make_process_local()
@@ -37,7 +37,7 @@ class Peer:
 
 
 def follow(*links):
-    """Does what the other one measures."""
+    """Serves the measuring peer."""
     peer = Peer(*links)
     while (command := peer.receive()) != END:
         count = int.from_bytes(command[1:], "little")
@@ -65,7 +65,7 @@ def timed(peer, kind, data, count):
 
 
 def long_enough(peer, kind, data):
-    """Seconds for one."""
+    """Measures for at least `AT_LEAST` seconds. Returns the seconds per message."""
     count = 4
     while (seconds := timed(peer, kind, data, count)) < AT_LEAST:
         count = count * 2 if seconds < AT_LEAST / 4 else int(count * 1.2 * AT_LEAST / seconds) + 1
@@ -87,7 +87,7 @@ def lead(start, results, sizes, *links):
 
 @contextlib.contextmanager
 def quiet():
-    """Nothing of Dragon's but what is measured takes the processors; see lab.py."""
+    """Stops those processes of Dragon that are not measured; see lab.py."""
     file = pathlib.Path(os.environ["HOME"], "quiet")
     file.touch()
     try:

@@ -1,6 +1,6 @@
-"""What unmodified Dragon's clients see of an agent: on one host, without a launcher, at channels that pretend to be remote.
+"""Tests an agent with clients of unmodified Dragon, on one host without a launcher, with channels that pretend to be remote.
 
-gateway.py AGENT NAME [CASE...]: the agent's program; a name for pools, which nobody else uses. `agent/hsta/tests` runs it.
+gateway.py AGENT NAME [CASE...]: the agent's program and a unique name for pools. `agent/hsta/tests` runs it.
 """
 
 import ctypes
@@ -41,19 +41,19 @@ from dragon.managed_memory import MemoryPool
 
 AGENT, NAME, *CHOSEN = sys.argv[1:]
 REMOTE = ChannelFlags.MASQUERADE_AS_REMOTE
-# Descriptors inside the agent's messages are longer than this: shorter payloads travel inline.
+# Descriptors inside the agent's messages are longer than this; shorter payloads travel inline.
 INLINE = 328
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
-# Of return_codes.h.
+# From return_codes.h.
 TIMEOUT, BARRIER_BROKEN, BARRIER_READY = 11, 20, 22
-# Messages in a gateway at most.
+# The maximum number of messages in a gateway.
 GATEWAY_CAPACITY = 2048
-# MiB: the agent's budgets.
+# The agent's budgets, in MiB.
 BUDGET = 8
-# Seconds that an agent waits for a client to take its answer: libdragon's.
+# How long an agent waits for a client to take its answer, in seconds; defined by libdragon.
 SETTLE = 30
-# Seconds for a wait, and for a case.
+# Time limits of a wait and of a case, in seconds.
 LIMIT = 120
 CASE = 2 * LIMIT
 
@@ -63,9 +63,10 @@ def die_with_parent():
 
 
 def startup_bytes():
-    """As Dragon's `send_startup_info` writes it, for a job of this host."""
+    """Returns what Dragon's `send_startup_info` writes for a job on this host."""
     number = lambda value: value.to_bytes(4, "little")
-    # An address of this process alone: other tests may have the same port at the same time.
+    # An address that only this process uses, because other tests may use the same port at the same
+    # time.
     address = number(int(ipaddress.ip_address("127.0.0.0")) | os.getpid() & 0xFFFFFF)
     head = b"".join(number(value) for value in (1, 7575, 1, 0, 0, 0, 0, 1))
     return head + address + number(2) + b"lo" + address + utils.host_id().to_bytes(8, "little") + number(0)
@@ -117,12 +118,12 @@ class Bench:
         return Channel(self.pool, self.uid, flags=REMOTE, **kinds)
 
     def local(self, channel):
-        """The same channel, without the pretence."""
+        """Returns the same channel as a local one."""
         return Channel.attach(channel.serialize())
 
     def client(self, what, **kinds):
-        """A process of its own that does this with a channel of its own, which is here a local one, and a word from it to wait
-        for. After a fork libdragon would tell agents the parent's process id."""
+        """Starts a process that performs an operation on its own channel, and returns both; here the channel is a local one.
+        A fork would not do: libdragon would tell agents the parent's process id."""
         self.uid += 1
         client = subprocess.Popen(
             [sys.executable, "-c", CLIENT, str(self.uid), what, repr(kinds)],
@@ -133,7 +134,7 @@ class Bench:
         return client, Channel.attach(utils.B64.str_to_bytes(client.stdout.readline().strip()))
 
     def until_asked(self, request):
-        """Makes a request in a process of its own, and waits until the agent has it."""
+        """Makes a request in a separate process, and waits until the agent has it."""
         self.pause()
         child = os.fork()
         if child == 0:
@@ -147,13 +148,13 @@ class Bench:
         return child
 
     def pause(self):
-        """Stops the agent, with its gateways empty."""
+        """Stops the agent while its gateways are empty."""
         self.until_asked_for(0)
         self.agent.send_signal(signal.SIGSTOP)
         eventually(lambda: state(self.agent.pid) == "T")
 
     def resume(self, requests):
-        """Lets the agent take the requests that were made meanwhile, when there are as many."""
+        """Waits for this many requests in the gateways, then lets the agent take them."""
         self.until_asked_for(requests)
         self.agent.send_signal(signal.SIGCONT)
         self.until_asked_for(0)
@@ -191,7 +192,7 @@ try:
             handle.open()
             print("full", flush=True)
             handle.send_bytes(bytes(int(size)), timeout=None)
-            # What the agent has taken on is its own affair now.
+            # Only the agent is responsible for an accepted message.
             print("accepted", flush=True)
             signal.pause()
 except Exception as error:
@@ -225,13 +226,13 @@ def eventually(condition):
 
 
 def state(process):
-    """As ps shows it."""
+    """Returns the process state as shown by ps."""
     with open(f"/proc/{process}/stat") as file:
         return file.read().rpartition(")")[2].split()[0]
 
 
 def works(bench):
-    """Others go on."""
+    """Checks that the agent still works."""
     channel = bench.channel()
     sender(channel).send_bytes(b"works", timeout=LIMIT)
     assert receiver(channel).recv_bytes(timeout=LIMIT) == b"works"
@@ -262,7 +263,7 @@ def get(bench):
 def messages_are_placed_where_receivers_want_them(bench):
     data = os.urandom(3000)
     for size in (5000, 0):
-        # Memory of ones own; or, as it has no bytes, any of its pool.
+        # Memory of its own, or, if that has no bytes, a new allocation of its pool.
         channel = bench.channel()
         put, take = sender(bench.local(channel)), receiver(channel)
         place = bench.pool.alloc(size)
@@ -292,7 +293,7 @@ def messages_are_placed_where_senders_want_them(bench):
             arguments = lambda room: [program, name, str(length), str(room)]
             said = subprocess.run(arguments(length + 50), stdout=subprocess.PIPE, text=True, timeout=LIMIT).stdout
             assert said == "placed\n", said
-            # With libdragon the message is all of that memory.
+            # libdragon makes all of that memory the message.
             got = receiver(channel).recv_bytes(timeout=LIMIT)
             assert len(got) == length + 50 and got[:length] == bytes(at % 251 for at in range(length))
             said = subprocess.run(arguments(length - 50), stdout=subprocess.PIPE, text=True, timeout=LIMIT).stdout
@@ -335,7 +336,7 @@ def payloads_larger_than_the_budgets(bench):
 
 
 def what_is_not_answered_in_time_is_followed_by_what_is(bench):
-    """The second send, and the second get, time out."""
+    """The second send and the second get time out."""
     channel = bench.channel(capacity=1)
     put, take = sender(channel), receiver(channel)
     put.send_bytes(b"first", timeout=LIMIT)
@@ -421,10 +422,10 @@ def barriers(bench):
     assert poll(channel, EventType.POLLBARRIER)[1] == 0
     assert poll(channel, EventType.POLLBARRIER_WAITERS) == (1, 0)
     assert poll(channel, EventType.POLLBARRIER)[1] == BARRIER_READY
-    # One more than its parties has to wait, and nobody else because of that.
+    # A waiter beyond the barrier's parties has to wait, and no other client has to wait for it.
     assert poll(channel, EventType.POLLBARRIER, 0.1)[1] == TIMEOUT
     assert poll(channel, EventType.POLLBARRIER_RELEASE, 0)[1] == 0
-    # The next meeting begins when all have gone from this one; who comes before waits for that.
+    # The next phase begins when all have left this one; an early waiter waits for that.
     begin = time.monotonic()
     assert poll(channel, EventType.POLLBARRIER, 0.1)[1] == TIMEOUT
     assert time.monotonic() - begin >= 0.1
@@ -457,7 +458,7 @@ def order_of_one_handle(bench):
 
 
 def kept(bench, channel):
-    """Whether a message is still there after the agent has tried everything once."""
+    """Returns whether a message is still there after the agent has tried every request once."""
     poll(bench.channel(), EventType.POLLSIZE)
     return channel.num_msgs > 0
 
@@ -465,12 +466,12 @@ def kept(bench, channel):
 def clients_that_are_killed(bench):
     for what in ("get", "poll") * 3:
         client, channel = bench.client(what)
-        # At any point of its request; mostly while the agent has that.
+        # At any point of its request, mostly while the agent has it.
         time.sleep(random.uniform(0, 0.1))
         client.kill()
         client.wait()
         works(bench)
-        # The dead one's request takes messages until it is noticed, and then none.
+        # The dead client's request takes messages until its death is noticed, and none afterwards.
         put = sender(channel)
         put.send_bytes(b"kept")
         eventually(lambda: kept(bench, channel) or put.send_bytes(b"kept"))
@@ -499,7 +500,7 @@ def what_is_no_descriptor(bench):
     channel = bench.channel()
     real = channel.serialize()
     channel.destroy()
-    # Its pool does not exist.
+    # The channel's pool does not exist.
     other = MemoryPool(4 << 20, f"{NAME}x", os.getpid() + 1)
     gone = Channel(other, 5000, flags=REMOTE)
     put, take = sender(gone), receiver(gone)
@@ -540,13 +541,13 @@ def a_channel_that_is_destroyed_meanwhile(bench):
         child = bench.until_asked(request)
         channel.destroy()
         assert os.waitpid(child, 0)[1] == 0, what
-        # Whatever is there now is left alone.
+        # Whatever is in its place now is left alone.
         works(bench)
 
 
 def an_unknown_node(bench):
     there = bench.channel().serialize()
-    # Of numbers that libdragon does not know yet, or it would find what it has.
+    # With numbers unknown to libdragon, which would otherwise find the existing objects.
     for value, other in ((utils.host_id(), 4711), (bench.pool.muid, 1 << 40), (bench.uid, 1 << 41)):
         assert value.to_bytes(8, "little") in there, value
         there = there.replace(value.to_bytes(8, "little"), other.to_bytes(8, "little"))
@@ -560,7 +561,7 @@ def an_unknown_node(bench):
         error = raises(ChannelError, call)
         assert "DRAGON_NOT_FOUND" in str(error), error
     sender(there, WHEN_IMMEDIATE).send_bytes(b"lost", timeout=LIMIT)
-    eventually(lambda: "there is no such node" in bench.logged())
+    eventually(lambda: "no such node" in bench.logged())
     works(bench)
 
 
@@ -620,7 +621,7 @@ def nothing_is_left_in_the_pool(bench):
     used = bench.pool.current_allocations
     for _ in range(20):
         once()
-    # The agent gives back what it has used a little later.
+    # The agent frees what it has used a little later.
     eventually(lambda: bench.pool.current_allocations <= used)
 
 
@@ -642,8 +643,8 @@ def an_agent_that_ends_answers_first(bench):
 
 
 def an_agent_that_is_killed(bench):
-    """A new one does what the old one has not taken, and nothing twice. What the old one had taken is answered by nobody: Dragon
-    ends the job."""
+    """A new agent serves the requests that the old one had not taken, each once. Requests that the old one had taken stay
+    unanswered: Dragon ends the job."""
     channel = bench.channel()
     put = sender(channel)
     put.send_bytes(b"0", timeout=LIMIT)
@@ -677,7 +678,7 @@ def an_unknown_version_is_refused(bench):
 
 
 def compiled(name, folder):
-    """A client in C."""
+    """Compiles a client written in C."""
     program = f"{folder}/{name}"
     source = pathlib.Path(__file__).with_name(f"{name}.c")
     flags = [f"-I{facts.DRAGON_INCLUDE_DIR}", f"-L{facts.DRAGON_LIB_DIR}", f"-Wl,-rpath,{facts.DRAGON_LIB_DIR}", "-ldragon"]
@@ -686,7 +687,8 @@ def compiled(name, folder):
 
 
 class LateClient:
-    """An agent waits for as long as libdragon says, and goes on meanwhile: this is begun before the other cases."""
+    """A client that does not take its answer. The agent waits for it as long as libdragon specifies and keeps working, so this is
+    started before the other cases."""
 
     def __init__(self, bench):
         self.folder = tempfile.TemporaryDirectory()
@@ -731,7 +733,7 @@ CASES = [
     nothing_is_left_in_the_pool,
     an_unknown_version_is_refused,
 ]
-# They end the agent, and with it what it knows of a late client.
+# These end the agent, and with it its state of a late client.
 LAST = [an_agent_that_ends_answers_first, an_agent_that_is_killed]
 
 
@@ -743,7 +745,7 @@ def main():
         for case in (*CASES, late.a_late_client, *LAST):
             if CHOSEN and case.__name__ not in CHOSEN:
                 continue
-            # Says where it hangs, and ends this process, and with it all that it has started.
+            # Prints where it hangs, and ends this process with all its children.
             faulthandler.dump_traceback_later(CASE, exit=True)
             try:
                 case(bench)
@@ -762,7 +764,7 @@ def main():
 
 
 def guarded():
-    """Runs the cases in a process of their own, and takes away what they leave if they don't end well."""
+    """Runs the cases in a separate process, and cleans up if they fail."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     worker = os.fork()

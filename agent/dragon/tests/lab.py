@@ -1,16 +1,16 @@
-"""Unmodified Dragon on several nodes that are namespaces of this machine, with an agent of ours in the place of its own.
+"""Runs unmodified Dragon on several nodes, which are namespaces of this machine, with our agent instead of Dragon's.
 
     sudo python lab.py [--nodes N] [--spare N] [--nics K] [--agent PROGRAM | --tcp] PROGRAM [ARGUMENT...]
 
-The Python that runs it has `dragonhpc`; PROGRAM is run by `dragon`. Without --agent the package's own agent runs. What this
-process's environment says of `DRAGON_HSTA_...` and `CONDUIT_...` holds on all nodes. A line `lab: kill nodeI` of the program
-kills the agents of that node. While there is a file `quiet` in the program's home, Dragon's connections between front end and
-nodes are stopped: they spin, and take the processors from what is measured; what the program writes comes when they go on.
-The exit code is that of `dragon`, or 1 if that has written of an abnormal exit, which it may if there are spare nodes to go
-on with.
+The Python that runs it must have `dragonhpc`; `dragon` runs PROGRAM. Without --agent the package's own agent runs. Variables
+`DRAGON_HSTA_...` and `CONDUIT_...` of this process's environment apply to all nodes. If the program prints a line
+`lab: kill nodeI`, the agents of that node are killed. While a file `quiet` exists in the program's home, Dragon's connections
+between front end and nodes are stopped, because they spin and compete with the measured processes; the program's output
+appears when they resume. The exit code is that of `dragon`, or 1 if `dragon` reported an abnormal exit and there are no spare
+nodes.
 
-Everything happens in namespaces of this script's own, whose processes end with it: of each node the network, the host's name,
-the processes and shared memory. It needs root, and `ip`, `unshare` and `nsenter`.
+Everything runs in the script's own namespaces, whose processes end with it: each node has its own network, host name,
+processes and shared memory. The script needs root, and `ip`, `unshare` and `nsenter`.
 """
 
 import argparse
@@ -28,17 +28,17 @@ import time
 import uuid
 
 UNSHARE = ["unshare", "--net", "--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
-# Said to be in the new namespaces.
+# Set in the new namespaces.
 INSIDE = "CONDUIT_LAB_INSIDE"
 # Dragon's name of its agent.
 AGENT = "dragon-hsta"
-# What tells its connections between front end and nodes from its agent over TCP.
+# Distinguishes its connections between front end and nodes from its agent over TCP.
 OVERLAY = (b"dragon-tcp", b"--infrastructure")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 PR_SET_PDEATHSIG = 1
 PASSED_ON = re.compile("_?DRAGON_HSTA_|CONDUIT_|RUST_")
 
-# $1: the number; $2: the folder with the node's boot id.
+# $1: the node's number; $2: the folder with the nodes' boot ids.
 NODE = """
 set -e
 hostname node$1
@@ -49,7 +49,7 @@ echo ready
 exec sleep infinity
 """
 
-# As ssh: options, a host, a command. Only some of the environment goes along.
+# A replacement for ssh: options, a host, a command. Passes only part of the environment on.
 SSH = """#!/bin/sh
 while case $1 in -*) true;; *) false;; esac; do shift; done
 process=$(cat LAB/process.$1)
@@ -75,17 +75,17 @@ class Lab:
             run("ip", "address", "add", f"10.77.{nic}.254/24", "dev", self.bridge(nic))
             run("ip", "link", "set", self.bridge(nic), "up")
         run("ip", "link", "set", "lo", "up")
-        # Looking for their own address, programs ask for a route.
+        # Programs look for a route to find their own address.
         run("ip", "route", "add", "default", "dev", "eth0")
         for number in range(len(names)):
             self.node(number)
 
     def bridge(self, nic):
-        # Dragon's front end takes interfaces of some names only; one is enough for it.
+        # Dragon's front end accepts only some interface names; one such interface is enough for it.
         return "lan%d" % nic if nic else "eth0"
 
     def files(self, names):
-        """What all nodes see alike, from before they are made."""
+        """Creates the files that all nodes share, before the nodes."""
         hosts = [f"10.77.0.{number + 1} {name}\n" for number, name in enumerate(names)]
         self.bind("/etc/hosts", "127.0.0.1 localhost\n10.77.0.254 front\n" + "".join(hosts))
         self.bind("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n")
@@ -168,7 +168,7 @@ class Lab:
         job = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        # With this process all others of its namespaces end.
+        # All other processes of its namespaces end with this one.
         timer = threading.Timer(options.limit, lambda: (print("lab: too late", flush=True), os._exit(1)))
         timer.daemon = True
         timer.start()
@@ -177,7 +177,7 @@ class Lab:
         reader.start()
         code = job.wait()
         now = time.monotonic()
-        # Others may have its output open for longer.
+        # Others may keep its output open for longer.
         reader.join(5)
         timer.cancel()
         abnormal, killed = self.abnormal, self.killed
@@ -220,16 +220,16 @@ def parent(process):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=2)
-    parser.add_argument("--spare", type=int, default=0, help="more nodes, where the job goes on if one is lost")
-    parser.add_argument("--nics", type=int, default=1, help="interfaces of each node, and so agents")
-    parser.add_argument("--agent", type=os.path.abspath, help="the program in the place of dragon-hsta")
-    parser.add_argument("--tcp", action="store_true", help="Dragon's agent over TCP, in Python")
+    parser.add_argument("--spare", type=int, default=0, help="additional nodes on which the job continues if one is lost")
+    parser.add_argument("--nics", type=int, default=1, help="interfaces, and therefore agents, per node")
+    parser.add_argument("--agent", type=os.path.abspath, help="the program to run instead of dragon-hsta")
+    parser.add_argument("--tcp", action="store_true", help="use Dragon's agent over TCP, in Python")
     parser.add_argument("--overlay", choices=["tcp", "hsta"], help="the agents between front end and nodes")
-    parser.add_argument("--limit", type=int, default=600, help="seconds")
+    parser.add_argument("--limit", type=int, default=600, help="time limit in seconds")
     parser.add_argument("program", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     if INSIDE not in os.environ:
-        # The folder is taken away whatever happens inside.
+        # The folder is removed whatever happens inside.
         with tempfile.TemporaryDirectory(prefix="conduit-lab-") as folder:
             path = f"{sys.prefix}/bin:{os.environ['PATH']}:/usr/sbin:/sbin"
             inside = subprocess.Popen(

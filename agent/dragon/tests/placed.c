@@ -1,7 +1,7 @@
-/* A client that wants what it sends in memory of the receiver's node, which Python's clients can't ask for.
+/* A client that sends into given memory of the receiver's node, which clients in Python cannot.
 
-   placed CHANNEL LENGTH ROOM: sends LENGTH bytes to a channel, whose descriptor is in base64, into new memory of ROOM bytes of the
-   default pool. Says the result, and "placed" if the bytes are there. */
+   placed CHANNEL LENGTH ROOM: sends LENGTH bytes to the channel with this base64 descriptor, into a new
+   allocation of ROOM bytes in the default pool. Prints an error, or "placed" if the bytes arrived there. */
 
 #include <dragon/channels.h>
 #include <dragon/utils.h>

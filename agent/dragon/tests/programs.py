@@ -1,6 +1,6 @@
-"""Programs of Dragon's multiprocessing over all nodes of a job; lab.py runs them.
+"""Programs that use Dragon's multiprocessing on all nodes of a job; lab.py runs them.
 
-programs.py [CASE...]: all cases but `an_agent_is_killed` and `a_restart`, which end the job.
+programs.py [CASE...]: by default all cases except `an_agent_is_killed` and `a_restart`, which end the job.
 """
 
 import hashlib
@@ -15,13 +15,13 @@ import multiprocessing as mp
 from dragon.infrastructure.policy import Policy
 from dragon.native.machine import Node, System
 
-# Seconds that anything may take, on a busy machine.
+# The time limit of any operation, in seconds, on a busy machine.
 LIMIT = 120
 LARGE = 20 << 20
 
 
 def on(host, function, *arguments):
-    """Starts a process there."""
+    """Starts a process on a host."""
     with Policy(placement=Policy.Placement.HOST_NAME, host_name=host):
         process = mp.Process(target=function, args=arguments)
         process.start()
@@ -57,7 +57,7 @@ def consume(queue, results, count):
 
 
 def queue(hosts):
-    """Items of one producer come in order, also through a queue of two places."""
+    """Items of one producer arrive in order, even through a queue with two slots."""
     count = 200
     for size in (0, 2):
         queue, results = mp.Queue(size), mp.Queue()
@@ -77,7 +77,7 @@ def meet(barrier, meetings, queue):
 
 
 def barrier(hosts):
-    """Nobody goes on before all have come."""
+    """No process proceeds before all have arrived."""
     parties, meetings = 2 * len(hosts), 10
     barrier, queue = mp.Barrier(parties), mp.Queue()
     processes = [on(host, meet, barrier, meetings, queue) for host in hosts * 2]
@@ -117,7 +117,7 @@ def pass_on(receive, send, rounds):
 
 
 def connection_ring(hosts):
-    """What goes round comes back with the names of all."""
+    """An item returns with the names of all nodes."""
     rounds = 5
     pipes = [mp.Pipe(duplex=False) for _ in range(len(hosts) + 1)]
     processes = [on(host, pass_on, pipes[at][0], pipes[at + 1][1], rounds) for at, host in enumerate(hosts)]
@@ -153,7 +153,7 @@ def echo(receive, send):
 
 
 def an_agent_is_killed(hosts):
-    """Nothing comes back any more; Dragon ends the job, and says so."""
+    """No more replies arrive; Dragon ends the job and reports it."""
     (there, send), (receive, back) = mp.Pipe(duplex=False), mp.Pipe(duplex=False)
     on(hosts[-1], echo, there, back)
     send.send("first")
@@ -165,7 +165,7 @@ def an_agent_is_killed(hosts):
 
 
 def a_restart(hosts):
-    """With a spare node, a job whose agent is killed begins anew."""
+    """With a spare node, a job whose agent is killed restarts."""
     if not os.environ.get("DRAGON_RESILIENT_RESTART"):
         an_agent_is_killed(hosts)
     queue(hosts)

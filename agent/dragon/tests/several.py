@@ -1,7 +1,7 @@
-"""Nodes with two agents each, which take work from each other: two nodes on one host, without a launcher.
+"""Tests two nodes with two agents each, which steal work from each other, on one host without a launcher.
 
-several.py AGENT NAME [CASE...]: the agent's program; the names of the pools begin with the name, and their files are
-/dev/shm/*<NAME>*. One node has the host's id, and the other one that of a front end.
+several.py AGENT NAME [CASE...]: the agent's program and the prefix of the pools' names, whose files are
+/dev/shm/*<NAME>*. One node has the host's id, the other that of a front end.
 """
 
 import ctypes
@@ -57,7 +57,7 @@ class Node:
             where = utils.B64.bytes_to_str(gateway.serialize())
             os.environ[f"DRAGON_GW{kind + 1}"] = where
             os.environ[f"DRAGON_HSTA_GW{kind % 3 + 1}_TIDX{kind // 3}"] = where
-        # All clients go by the first agent.
+        # All clients use the first agent.
         os.environ["DRAGON_NUM_GW_CHANNELS_PER_NODE"] = "3"
         register_gateways_from_env()
         self.logs = [tempfile.TemporaryFile("w+") for _ in range(AGENTS)]
@@ -104,7 +104,7 @@ class Node:
 
 
 def sender(agent, name, host):
-    """The other node, told by its standard input what to do."""
+    """Runs the other node, controlled through standard input."""
     node = Node(agent, name, [FRONT_END, int(host)], 0)
     for line in sys.stdin:
         what, *arguments = line.split()
@@ -144,7 +144,7 @@ class Bench:
         assert line == "done\n", line
 
     def transfer(self, meanwhile=lambda: None):
-        """Sends messages, and returns what the node's second agent has logged of them."""
+        """Sends messages, and returns what the node's second agent has logged meanwhile."""
         self.channels += 1
         channel = Channel(self.node.pool, 100 + self.channels, capacity=2 * MESSAGES)
         before = len(self.node.log(1))
@@ -174,7 +174,7 @@ PART = "a part of a message for another agent"
 def part_of_a_backlog_is_taken(bench):
     eventually = time.monotonic() + 60
     while PART not in bench.transfer():
-        # The agents get to know each other first.
+        # The agents first have to discover each other.
         assert time.monotonic() < eventually
 
 

@@ -50,7 +50,7 @@ struct Queued {
     whence: Whence,
 }
 
-/// What a neighbour does with an item.
+/// The next step of an item at a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     /// Passes it on to another group.
@@ -118,7 +118,7 @@ pub(super) struct State {
     /// The network's numbers of all other nodes.
     pub(super) ranks: Vec<Option<Rank>>,
     pub(super) nodes: HashMap<Rank, u32>,
-    /// Whether the handler has been told of a node.
+    /// Whether a node has been reported to the handler.
     pub(super) known: Vec<bool>,
     pub(super) hops: BTreeMap<u32, Hop>,
     sessions: BTreeMap<u32, Session>,

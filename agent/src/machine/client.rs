@@ -48,7 +48,7 @@ impl<H: Host> AgentMachine<H> {
             .into_iter()
             .flatten()
             .all(|bytes| bytes.len() <= MAX_DESCRIPTOR);
-        // Such a send would be tried after its user was told of its success.
+        // Such a send would be tried after its user was notified of its success.
         if !is_sound || (mode == ReturnMode::Buffered && limit == Limit::Once) {
             return self.complete(id, Outcome::Failed(Code::INVALID_ARGUMENT));
         }

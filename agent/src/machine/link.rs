@@ -70,7 +70,7 @@ impl<H: Host> AgentMachine<H> {
     }
 
     /// Returns whether an agent that was not yet heard from now accepts fragments. Nothing is
-    /// packed for it before, so that everything that waits for it can still time out.
+    /// packed for it before, so that all queued traffic can still time out.
     fn is_greeted(&mut self, node: u32, network: &mut impl OpenTransport) -> bool {
         let greeting = Fragment::Told(Told::default()).encode();
         let now = self.now;
@@ -606,7 +606,7 @@ fn system(message: System) -> Fragment {
     }
 }
 
-/// Takes as much as one fragment can carry.
+/// Takes what fits into a single fragment.
 fn take_told(told: &mut Told) -> Told {
     let count = told.replies.len().min(MAX_REPLIES);
     Told {

@@ -263,7 +263,7 @@ impl<H: Host> AgentMachine<H> {
             ..Tuning::default()
         };
         // Each node starts with credits for one buffer, and the bank lends the rest where it is
-        // needed. So a restarted agent has a buffer again.
+        // needed. A restarted agent therefore has a buffer again.
         let banked = (buffers - count) * cost;
         let credits = Dynamic::new(count, own, cost as u16, banked, tuning);
         Self {

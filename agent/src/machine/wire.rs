@@ -188,7 +188,7 @@ const NAME: u8 = 16;
 
 /// The maximum bytes of an entry besides descriptors and an eager message: header, flags, number,
 /// code or the lengths of two descriptors, attributes, a source. The name of a source's memory
-/// counts as one more descriptor.
+/// counts as another descriptor.
 pub(crate) const OVERHEAD: usize = HEADER + 1 + 4 + 4 + 16 + 12;
 
 fn put_message(into: &mut Vec<u8>, flags: &mut u8, message: &Sent<'_>) {

@@ -1,4 +1,4 @@
-//! The structures against the headers of the Python package.
+//! Checks the structures against the headers of the Python package.
 
 #[path = "../../tests/package/mod.rs"]
 mod package;

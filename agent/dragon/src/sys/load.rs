@@ -1,4 +1,4 @@
-//! Loading libdragon when a program runs.
+//! Loads libdragon at run time.
 
 use std::error::Error as _;
 use std::ffi::{CStr, OsStr, c_char, c_void};
@@ -12,64 +12,66 @@ use libloading::os::unix;
 
 use super::{Functions, Library};
 
-/// What is loaded if nothing else is named. Dragon starts its transport agents with an `LD_LIBRARY_PATH` that finds the
-/// copy in its Python package.
+/// The library loaded by default. Dragon starts its transport agents with an `LD_LIBRARY_PATH`
+/// under which this name finds the copy in its Python package.
 const FILE: &str = "libdragon.so";
 
-/// The versions whose functions and structures this crate describes. There is no other protection: libdragon changes
-/// both between versions, and its functions don't check what they get.
+/// The versions whose functions and structures this crate declares. This check is the only
+/// protection: libdragon changes both between versions, and its functions do not validate their
+/// arguments.
 pub const VERSIONS: [&str; 1] = ["0.15.0"];
 
-/// Why libdragon can't be used.
+/// Why libdragon cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The system's loader refuses it; mostly, there is none.
+    /// The dynamic loader failed, usually because the library does not exist.
     #[error(
-        "libdragon can't be loaded from {library} (looked for in LD_LIBRARY_PATH unless it is a path): {reason}"
+        "cannot load libdragon from {library} (searched for in LD_LIBRARY_PATH unless it is a path): {reason}"
     )]
     NotLoaded {
-        /// What was looked for.
+        /// The name or path that was given.
         library: String,
-        /// The loader's own words.
+        /// The loader's message.
         reason: String,
     },
-    /// It can be loaded, but is something else.
-    #[error("{library} is no libdragon: it has no function `{function}`")]
+    /// The loaded library is not libdragon.
+    #[error("{library} is not libdragon: function `{function}` is missing")]
     NoFunction {
-        /// What was loaded.
+        /// The loaded library.
         library: String,
-        /// What it lacks.
+        /// The missing function.
         function: String,
     },
-    /// It is in no Python package that says its version.
+    /// No Python package states the library's version.
     #[error(
-        "the version of {library} is unknown: there is no one `dragonhpc-<version>.dist-info` beside its package"
+        "cannot determine the version of {library}: expected exactly one `dragonhpc-<version>.dist-info` beside its package"
     )]
     NoVersion {
-        /// What was loaded.
+        /// The loaded library.
         library: String,
     },
-    /// Its version is not one that this crate describes.
+    /// This crate does not support the library's version.
     #[error("{library} is of dragonhpc {version}; accepted: {}", VERSIONS.join(", "))]
     Version {
-        /// What was loaded.
+        /// The loaded library.
         library: String,
-        /// Its version.
+        /// The library's version.
         version: String,
     },
 }
 
 impl Library {
-    /// Loads libdragon: `path` is a file, or a name for the system's loader to look for; `None` is `libdragon.so`. It is
-    /// never unloaded.
+    /// Loads libdragon and never unloads it. `path` is a file, or a name that the dynamic loader
+    /// searches for; `None` stands for `libdragon.so`.
     ///
-    /// A process must load one copy only. The package has two, of the same code but with state of their own.
+    /// A process must load only one copy. The package has two, with the same code but separate
+    /// state.
     ///
     /// # Errors
-    /// There is none, or it is not of a version that this crate knows.
+    /// Returns an error if the library cannot be loaded or its version is not supported.
     pub fn load(path: Option<&Path>) -> Result<Self, LoadError> {
         let path = path.unwrap_or(Path::new(FILE));
-        // SAFETY: what the library's constructors do is its own affair, as with every library that is linked.
+        // SAFETY: running the library's constructors is as safe as linking to it.
         let opened = unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_LOCAL) };
         let library = opened.map_err(|error| LoadError::NotLoaded {
             library: path.display().to_string(),
@@ -80,7 +82,7 @@ impl Library {
         })?;
         let library = ManuallyDrop::new(library);
         let functions = Functions::find(|function| {
-            // SAFETY: only an address, which nothing is read from here.
+            // SAFETY: takes the symbol's address without reading from it.
             let symbol = unsafe { library.get::<*mut c_void>(function) };
             let symbol = symbol.map(unix::Symbol::into_raw).ok();
             symbol
@@ -103,7 +105,8 @@ impl Library {
     }
 }
 
-/// The version of the package that a library is of. Wheels have it in `<site>/dragon/lib` and in `<site>/dragonhpc.libs`.
+/// Returns the version of the package that contains a library. Wheels have libraries in
+/// `<site>/dragon/lib` and `<site>/dragonhpc.libs`.
 fn version(library: &Path) -> Option<String> {
     let library = fs::canonicalize(library).ok()?;
     library.ancestors().skip(2).take(2).find_map(|folder| {
@@ -112,12 +115,12 @@ fn version(library: &Path) -> Option<String> {
             let version = name.to_str()?.strip_prefix("dragonhpc-")?;
             Some(version.strip_suffix(".dist-info")?.to_owned())
         });
-        // Two of them are an installation that went wrong.
+        // Two versions indicate a broken installation.
         versions.next().filter(|_| versions.next().is_none())
     })
 }
 
-/// A copy of a C string; empty for null.
+/// Copies a C string; null gives an empty one.
 ///
 /// # Safety
 /// `text` is null or ends in a zero byte.
@@ -125,22 +128,22 @@ pub(crate) unsafe fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
 }
 
-/// The file that a loaded function is in.
+/// Returns the file that contains a loaded function.
 fn file_of(function: *const c_void) -> Option<PathBuf> {
-    // SAFETY: integers and pointers only.
+    // SAFETY: zero is valid for its integers and pointers.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: any address may be asked for.
+    // SAFETY: any address is a valid argument.
     let known = unsafe { libc::dladdr(function, &mut found) } != 0;
     if !known || found.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the loader's own string, which stays as long as the library.
+    // SAFETY: the loader's own string, which lives as long as the library.
     let name = unsafe { CStr::from_ptr(found.dli_fname) };
     Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }

@@ -1,21 +1,21 @@
-//! The Python package `dragonhpc`, unmodified, in a virtual environment under `target`. The first test that needs it
-//! installs it.
+//! The unmodified Python package `dragonhpc`, in a virtual environment under `target`. The first
+//! test that needs it installs it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The version that libdragon's binding describes.
+/// The version that the binding to libdragon supports.
 const VERSION: &str = "0.15.0";
-/// Seconds that an installation may take.
+/// The time limit of an installation, in seconds.
 const LIMIT: &str = "300";
 
-/// The folder of a virtual environment with Dragon, whose `bin/python` imports it. `None`, and a word of why, where it
-/// can't be installed.
+/// Returns the folder of a virtual environment with Dragon, whose `bin/python` can import it.
+/// Returns `None`, and prints the reason, if it cannot be installed.
 ///
 /// # Panics
-/// It can't, and `CONDUIT_TEST_DRAGON` is set.
+/// Panics if it cannot be installed and `CONDUIT_TEST_DRAGON` is set.
 pub(crate) fn environment() -> Option<PathBuf> {
     match install() {
         Ok(folder) => Some(folder),
@@ -23,10 +23,10 @@ pub(crate) fn environment() -> Option<PathBuf> {
             panic!("dragonhpc {VERSION}: {error}")
         }
         Err(error) => {
-            // Not by a macro, whose output the harness keeps.
+            // Not by a macro, because the harness captures that output.
             let _ = writeln!(
                 io::stderr(),
-                "NOT TESTED with Dragon's clients: dragonhpc {VERSION} can't be installed: {error}"
+                "NOT TESTED with Dragon's clients: dragonhpc {VERSION} cannot be installed: {error}"
             );
             None
         }
@@ -40,7 +40,7 @@ fn install() -> io::Result<PathBuf> {
     let folder = target.join("tmp").join(format!("dragonhpc-{VERSION}"));
     let complete = folder.join("complete");
     fs::create_dir_all(&folder)?;
-    // Held until the end: others wait for this installation.
+    // Held until the end, so that others wait for this installation.
     let lock = File::create(folder.join("lock"))?;
     lock.lock()?;
     if complete.exists() {
@@ -67,7 +67,7 @@ fn install() -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Runs a program for no longer than the limit; a failure says what the program has said.
+/// Runs a program with the time limit. Errors contain its standard error.
 fn run(program: &Path, arguments: &[&str], last: Option<&Path>) -> io::Result<()> {
     let output = Command::new("timeout")
         .args(["--kill-after=10", LIMIT])

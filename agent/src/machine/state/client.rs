@@ -14,7 +14,7 @@ use crate::machine::wire::{Port, Protocol};
 pub(in crate::machine) enum ClientState {
     /// To be packed.
     Queued,
-    /// Still in the packing queue, but its user has been told the outcome.
+    /// Still in the packing queue, but completed for its user.
     Over,
     /// At the channel's agent, which is to respond or, for a request without a response, to pull
     /// the message.
@@ -42,7 +42,7 @@ pub(in crate::machine) struct Pending<M> {
     pub(in crate::machine) destination: Option<Box<[u8]>>,
     pub(in crate::machine) message: Option<Message<M>>,
     pub(in crate::machine) state: ClientState,
-    /// Its user has been told the outcome.
+    /// Completed for its user.
     pub(in crate::machine) completed: bool,
 }
 

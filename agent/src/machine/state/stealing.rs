@@ -29,11 +29,11 @@ pub(in crate::machine) const SHUN: Nanos = 10_000_000_000;
 /// The messages between the agents of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::machine) enum Tells {
-    /// Announces that there is work to steal, or no longer.
+    /// Announces work to steal, or the end of it.
     Backlog(bool),
     /// Asks for a part of at most this many bytes.
     Steal { most: u64 },
-    /// Answers that there is no part to lend.
+    /// Answers that no part can be lent.
     Nothing,
     /// Answers with a part.
     Part(Part),
@@ -159,7 +159,7 @@ pub(in crate::machine) struct Stealing {
     /// The arrivals of parts lent by siblings, by sibling and its number of the loan.
     pub(in crate::machine) stolen: HashMap<(u32, u32), u32>,
     pub(in crate::machine) wanted: VecDeque<Wanted>,
-    /// Siblings have been told of a backlog here.
+    /// The backlog here has been announced to siblings.
     pub(in crate::machine) offers: bool,
     /// The sibling that was asked for a part and has not answered.
     pub(in crate::machine) asked: Option<u32>,
