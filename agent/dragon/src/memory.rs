@@ -18,7 +18,8 @@ pub struct Memory {
     owner: Owner,
 }
 
-// SAFETY: libdragon's functions may be called by any thread, and its memory is mapped for all of them.
+// SAFETY: libdragon's functions may be called by any thread, and its memory is mapped for all of
+// them.
 unsafe impl Send for Memory {}
 
 /// The owner of an allocation, who frees it.

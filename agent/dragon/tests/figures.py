@@ -1,6 +1,6 @@
 """Measures channels between pairs of processes on two nodes: latency, message rate, bandwidth.
 
-figures.py [PAIRS...]: the numbers of pairs that send small messages at a time. lab.py runs it; to compare agents, run them alternately.
+figures.py [PAIRS...]: how many pairs send small messages at once. lab.py runs it; to compare agents, alternate them.
 """
 
 import contextlib

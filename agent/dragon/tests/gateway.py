@@ -687,8 +687,8 @@ def compiled(name, folder):
 
 
 class LateClient:
-    """A client that does not take its answer. The agent waits for it as long as libdragon specifies and keeps working, so this is
-    started before the other cases."""
+    """A client that does not take its answer. The agent waits for it as long as libdragon specifies, but keeps working, so this
+    is started before the other cases."""
 
     def __init__(self, bench):
         self.folder = tempfile.TemporaryDirectory()

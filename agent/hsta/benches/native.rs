@@ -1,11 +1,13 @@
-//! Figures of clients of two agents on the loopback interface, over UDP: `cargo bench -p
-//! pgas-conduit-hsta`.
+//! Measures clients of two agents on the loopback interface, over UDP:
+//! `cargo bench -p pgas-conduit-hsta`.
 //!
-//! - Round trips of 8 bytes between two processes, through two agents; and, alternately with them, through two relays
-//!   that pass on what they get by TCP, as the least that an agent over TCP costs.
-//! - Messages of 1 MiB that one process sends to a channel of the other node without waiting, and another one receives.
-//! - Messages of 8 bytes a second that 1 to 64 processes of one node send to channels of the other one, and how many go
-//!   together: each process waits until its message is deposited before the next one, or none waits.
+//! - Round trips of 8 bytes between two processes through two agents, alternating with round trips
+//!   through two relays over TCP, which show the minimum cost of an agent over TCP.
+//! - Messages of 1 MiB that one process sends to a channel of the other node without waiting, and
+//!   another process receives.
+//! - The rate of messages of 8 bytes that 1 to 64 processes of one node send to channels of the
+//!   other, and how many share a buffer. Each process waits until its message is deposited before
+//!   it sends the next one, or none waits.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,20 +18,20 @@ use std::time::{Duration, Instant};
 use conduit_channels::{Channel, Client, Code, Descriptor, Options, Poll, ReturnMode, Timeout};
 
 const LONG: Timeout = Timeout::After(Duration::from_secs(300));
-/// Round trips of a round, rounds, and messages of a run.
+/// Round trips per round, rounds, and messages per run.
 const TRIPS: u32 = 2_000;
 const ROUNDS: usize = 5;
 const MESSAGES: u32 = 32_768;
-/// Messages of 1 MiB in a round.
+/// Messages of 1 MiB per round.
 const LARGE: u32 = 500;
-/// Says which process this one is.
+/// Selects the part of a child process.
 const PART: &str = "CONDUIT_TEST_PART";
 
 struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -59,7 +61,7 @@ fn agent(node: u32) -> Process {
     let mut line = String::new();
     BufReader::new(output)
         .read_line(&mut line)
-        .expect("it is ready");
+        .expect("the agent reports that it is ready");
     child
 }
 
@@ -69,7 +71,7 @@ fn name(node: u32) -> String {
     format!("bench-{process}-{node}")
 }
 
-/// Ends an agent: the buffers that it has sent, and the entries in them.
+/// Ends an agent. Returns the number of buffers it has sent, and of the entries in them.
 fn end(mut agent: Process) -> (u64, u64) {
     drop(agent.0.stdin.take());
     let mut text = String::new();
@@ -150,7 +152,7 @@ fn run_part(words: &[&str]) {
     }
 }
 
-/// Passes on what comes, both ways.
+/// Forwards data in both directions.
 fn relay(from: &str, to: &str) {
     let listener = TcpListener::bind(from).expect("the address is free");
     let (mut left, _) = listener.accept().expect("somebody connects");
@@ -281,7 +283,7 @@ fn rate(mode: &str) {
         }
         let start = Instant::now();
         for _ in &senders {
-            // The first ones may fill the gateway.
+            // The first senders may fill the gateway.
             let go = || go.sender().send(b"", ReturnMode::Deposited, LONG);
             while go() == Err(Code::GATEWAY_FULL) {}
         }

@@ -1,5 +1,5 @@
-//! `conduit-hsta`: a node's transport agent, which Dragon starts in the place of its own `dragon-hsta`, or which runs by
-//! itself for clients of Conduit's own channels.
+//! `conduit-hsta`, a node's transport agent. Dragon starts it instead of its own `dragon-hsta`, or
+//! it runs on its own for clients of Conduit's channels.
 
 mod native;
 mod settings;
@@ -17,7 +17,7 @@ use dragon::startup::{self, Purpose, Startup};
 use dragon::{Gateway, Library};
 use networks::open::{Choice, Family};
 
-/// Set for the agent that another program runs.
+/// Set for an agent that runs under another program.
 const UNDER: &str = "CONDUIT_HSTA_UNDER";
 
 #[derive(Debug, thiserror::Error)]
@@ -30,20 +30,20 @@ enum Error {
     Startup(#[from] startup::StartupError),
     #[error(transparent)]
     Gateway(#[from] dragon::OpenError),
-    #[error("the network at {host}: {source}")]
+    #[error("cannot open the network at {host}: {source}")]
     Network {
         host: String,
         source: networks::open::OpenError,
     },
-    #[error("this node, {0:#x}, is none of the job's {1}")]
+    #[error("this node ({0:#x}) is not among the job's {1} nodes")]
     Stranger(u64, usize),
     #[error("an agent between jobs (oob_connect, oob_accept) is not supported")]
     OtherJobs,
     #[error("{0}")]
     Front(agent::Code),
-    #[error("the address of node {host:#x}: {source}")]
+    #[error("invalid address of node {host:#x}: {source}")]
     Address { host: u64, source: ConnectError },
-    #[error("{setting}: {program} can't be run: {source}")]
+    #[error("cannot run {program} ({setting}): {source}")]
     Under {
         setting: &'static str,
         program: &'static str,
@@ -51,7 +51,7 @@ enum Error {
     },
     #[error(transparent)]
     Native(#[from] native::NativeError),
-    #[error("the address of a node's agent: {0}")]
+    #[error("invalid address of a node's agent: {0}")]
     Peer(#[from] ConnectError),
     #[error("{0}")]
     System(#[from] std::io::Error),
@@ -73,7 +73,7 @@ fn run() -> Result<(), Error> {
         true => tracing::Level::DEBUG,
         false => tracing::Level::WARN,
     };
-    // Dragon gives no arguments.
+    // Dragon passes no arguments.
     let native = (std::env::args_os().len() > 1).then(native::Options::parse);
     match native {
         Some(_) => dragon::log::init_plain(level),
@@ -103,9 +103,9 @@ fn run() -> Result<(), Error> {
     let (own, network) = network(&settings, &told, gateway.node())?;
     let agents = startup::agents();
     if told.purpose == Purpose::User && nic < agents && agents > 1 {
-        // Each can do its own work alone.
+        // Each agent can work on its own.
         if let Err(error) = gateway.join_siblings(told.port, nic, agents) {
-            tracing::warn!("agent {nic} takes no work from the node's others: {error}");
+            tracing::warn!("agent {nic} cannot share work with the node's other agents: {error}");
         }
     }
     let nodes = nodes(&told, &network)?;
@@ -115,7 +115,8 @@ fn run() -> Result<(), Error> {
     })
 }
 
-/// Runs the agent of the node with the number `own` until what `begin` gives, when all is ready, says so.
+/// Runs the agent of node `own`. `begin` is called when all is ready, and returns the condition
+/// that ends the agent.
 fn serve<H: Host, E: FnMut() -> bool, F: From<ConnectError>>(
     (own, nodes): (u32, Vec<Node>),
     settings: &settings::AgentSettings,
@@ -137,7 +138,7 @@ fn serve<H: Host, E: FnMut() -> bool, F: From<ConnectError>>(
     Ok(())
 }
 
-/// Runs this program under another one, if a setting says so.
+/// Re-executes this program under valgrind or perf, if a setting asks for it.
 fn under(settings: &settings::AgentSettings) -> Result<(), Error> {
     let me = std::env::current_exe()?;
     let process = std::process::id();
@@ -165,7 +166,8 @@ fn under(settings: &settings::AgentSettings) -> Result<(), Error> {
     })
 }
 
-/// This node's number, and the network at the address by which the others know it.
+/// Opens the network at the address by which the other nodes know this one. Returns this node's
+/// number and the network.
 fn network(
     settings: &settings::AgentSettings,
     told: &Startup,
@@ -190,13 +192,13 @@ fn network(
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    // Dragon has nothing that its agents could know each other by.
+    // Dragon provides no secret by which its agents could authenticate each other.
     open.open.unauthenticated |= open.networks.secret_file.is_none();
     let network = networks::open::open(&choice, &open).map_err(|source| Error::Network {
         host: place,
         source,
     })?;
-    // Fits: nodes are limited.
+    // Fits: the number of nodes is limited.
     Ok((own as u32, network))
 }
 
@@ -213,6 +215,6 @@ fn nodes(told: &Startup, network: &networks::open::Network) -> Result<Vec<Node>,
 }
 
 fn seed() -> u64 {
-    // Any will do where the system has none.
+    // Any seed will do where the system has no random numbers.
     getrandom::u64().unwrap_or_else(|_| std::process::id().into())
 }

@@ -1,4 +1,4 @@
-//! An agent for clients of [`conduit_channels`], started by anybody.
+//! An agent for clients of [`conduit_channels`], started from the command line.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -15,9 +15,10 @@ use crate::settings::AgentSettings;
 
 /// A node's transport agent.
 ///
-/// Without arguments Dragon starts it, and tells it everything by the environment and the standard input. With
-/// `--native` it serves processes that use Conduit's own channels (the crate conduit-channels, or the Python package
-/// conduit_channels). It says `CONDUIT_AGENT=NAME` when it is ready, and ends by SIGTERM or SIGINT.
+/// Without arguments, Dragon starts it and passes everything through the environment and standard
+/// input. With `--native` it serves processes that use Conduit's own channels (the crate
+/// conduit-channels, or the Python package conduit_channels). It prints `CONDUIT_AGENT=NAME` when
+/// it is ready, and ends on SIGTERM or SIGINT.
 #[derive(Debug, Parser)]
 #[command(name = "conduit-hsta", version)]
 pub(crate) struct Options {
@@ -25,7 +26,8 @@ pub(crate) struct Options {
     #[arg(long, required = true)]
     native: bool,
 
-    /// The agents of all nodes of the job, in the same order on each [default: this node alone, without a network]
+    /// The agents of all nodes of the job, in the same order on each [default: this node alone,
+    /// without a network]
     #[arg(
         long,
         value_name = "ADDRESS:PORT,...",
@@ -34,44 +36,44 @@ pub(crate) struct Options {
     )]
     nodes: Vec<SocketAddr>,
 
-    /// Which of them this is, from 0
+    /// This node's index in --nodes, from 0
     #[arg(long, value_name = "K", requires = "nodes")]
     node: Option<u32>,
 
-    /// What clients on this host reach it by
+    /// The name by which clients on this host find the agent
     #[arg(long, default_value = DEFAULT_AGENT)]
     name: String,
 
-    /// End when the standard input ends: with whoever has started it
+    /// End when standard input ends, that is, with the process that started the agent
     #[arg(long)]
     until_eof: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NativeError {
-    #[error("--node {node}: there are only {nodes} nodes")]
+    #[error("--node {node} is out of range: --nodes has {nodes} nodes")]
     Stranger { node: u32, nodes: usize },
     #[error(transparent)]
     Settings(#[from] ::settings::SettingsError),
-    #[error("the network at {place}: {source}")]
+    #[error("cannot open the network at {place}: {source}")]
     Network {
         place: String,
         source: networks::open::OpenError,
     },
-    #[error("the address {address} of a node: {source}")]
+    #[error("invalid node address {address}: {source}")]
     Address {
         address: SocketAddr,
         source: ConnectError,
     },
-    #[error("the address of a node's agent: {0}")]
+    #[error("invalid address of a node's agent: {0}")]
     Peer(#[from] ConnectError),
     #[error(transparent)]
     Gateway(#[from] GatewayError),
-    #[error("saying that the agent is ready: {0}")]
+    #[error("cannot report that the agent is ready: {0}")]
     Ready(std::io::Error),
 }
 
-/// Serves clients until `ends`.
+/// Serves clients until `ends` is set.
 pub(crate) fn run(
     options: &Options,
     settings: &AgentSettings,
@@ -95,7 +97,7 @@ pub(crate) fn run(
     })
 }
 
-/// The network, and all nodes.
+/// Opens the network. Returns it with all nodes.
 fn network(
     options: &Options,
     settings: &AgentSettings,
@@ -145,11 +147,11 @@ fn network(
     Ok((network, nodes))
 }
 
-/// Whether the standard input has ended. What comes there is thrown away.
+/// Returns whether standard input has ended. Discards its content.
 fn has_input_ended() -> bool {
     let input = std::io::stdin();
     let mut asked = [PollFd::new(&input, PollFlags::IN)];
-    // An input that can't be asked has not ended.
+    // If polling fails, the input counts as open.
     match poll(&mut asked, Some(&Timespec::default())) {
         Ok(1..) => matches!(rustix::io::read(&input, &mut [0; 64]), Ok(0)),
         _ => false,

@@ -1,4 +1,4 @@
-//! The settings that Dragon's users know of its agent.
+//! The agent's settings, most of which Dragon's users know from its own agent.
 
 use agent::{Limits, Transfer};
 use networks::open::FarKind;
@@ -11,41 +11,41 @@ settings::group! {
     "DRAGON_HSTA_FABRIC_BACKEND" backend: Vec<String> = vec!["udp".to_owned()], ValueKind::Words(&["udp", "ofi"]),
         "the network between agents: `udp` or `ofi` (libfabric)";
     "DRAGON_HSTA_TRANSPORT_TYPE" transport: Vec<String> = vec!["rma".to_owned()], ValueKind::Words(&["rma", "p2p"]),
-        "how long messages travel: the receiver gets strip by strip (`rma`), or tells the sender how much it has room for (`p2p`)";
+        "transfer of long messages: the receiver pulls strip by strip (`rma`), or grants the sender as much as it has room for (`p2p`)";
     "DRAGON_HSTA_MAX_EJECTION_MB" ejection: u32 = 8, ValueKind::integer(1, 1 << 20),
-        "MiB of long messages that an agent has asked for and that have not arrived";
+        "MiB of long messages that an agent has requested and not received yet";
     "DRAGON_HSTA_MAX_GETMSG_MB" getmsg: u32 = 8, ValueKind::integer(1, 1 << 20),
         "MiB of messages that an agent has taken from channels for other nodes and not sent yet";
     "DRAGON_HSTA_MAX_INJECTION_MB" injection: u32 = 8, ValueKind::integer(1, 1 << 20),
-        "MiB of long messages that are under way from an agent";
+        "MiB of long messages that an agent is sending";
     "CONDUIT_HSTA_STEAL_MB" steal: u32 = 4, ValueKind::integer(0, 1 << 20),
-        "where a node has several agents: MiB of long messages that one can't ask for yet, from which on the others take parts of them; 0: never";
+        "on nodes with several agents: MiB of long messages that an agent cannot request yet, from which on the others take over parts of them; 0: never";
     "DRAGON_HSTA_DRAGONFLY" dragonfly: u32 = 0, ValueKind::integer(0, 1 << 20),
-        "number of nodes from which they pass on each other's short messages, so that each has links to as many others as the root of that number at most; equal on all nodes; 0: never";
+        "number of nodes from which on nodes pass on each other's short messages, so that each has links to at most the square root of their number; must be equal on all nodes; 0: never";
     "DRAGON_HSTA_ENABLE_VALGRIND" valgrind: bool = false, ValueKind::Bool,
         "run under valgrind, which writes `hsta-<process>.valgrind`";
     "DRAGON_HSTA_ENABLE_PERF" perf: bool = false, ValueKind::Bool,
         "run under perf, which writes `hsta-<process>.perf`";
     "DRAGON_HSTA_DEBUG" debug: bool = false, ValueKind::Bool,
-        "log what happens to each node and each message that fails";
+        "log events of each node and each failed message";
     "CONDUIT_HSTA_POOL_MB" pool: u32 = 64, ValueKind::integer(1, 1 << 16),
-        "with `--native`: MiB for long messages from clients, as many for those in channels, and for those to clients; a message may have half of that";
+        "with `--native`: MiB for long messages from clients, and as much again for those in channels and for those to clients; one message may use half of that";
     "CONDUIT_HSTA_CHANNELS_MB" channels: u32 = 1024, ValueKind::integer(1, 1 << 20),
-        "with `--native`: MiB that the blocks of all channels of a node may need";
+        "with `--native`: maximum MiB of the blocks of all channels of a node";
     "CONDUIT_HSTA_HUGE_PAGES" huge_pages: bool = false, ValueKind::Bool,
-        "with `--native`: long messages are in huge pages, reserved ones (`vm.nr_hugepages`) or else transparent ones";
+        "with `--native`: keep long messages in huge pages, reserved (`vm.nr_hugepages`) or else transparent";
     "CONDUIT_HSTA_CONNECT_TIME" connect: u32 = 300, ValueKind::integer(0, 86_400),
-        "seconds for which what goes to a node waits for an agent that was never heard of; then it ends with code 1";
+        "seconds for which operations on a node wait for an agent that has never been heard from; then they fail with code 1";
     "CONDUIT_HSTA_REQUESTS" requests: u32 = 1 << 14, ValueKind::integer(1, 1 << 20),
-        "requests that have not ended, beyond which no more to send are taken";
+        "number of unfinished requests at which no more sends are taken";
     "CONDUIT_HSTA_CLIENTS" clients: u32 = 4096, ValueKind::integer(1, 65_536),
-        "with `--native`: clients at a time; others are not answered";
+        "with `--native`: maximum number of simultaneous clients; others are not answered";
 }
 
 settings::compose! {
-    /// All settings that an agent depends on.
+    /// All settings of an agent.
     pub struct Settings {
-        /// The agent's own.
+        /// The agent's own settings.
         agent: AgentSettings,
     }
 }
@@ -58,7 +58,7 @@ impl AgentSettings {
         }
     }
 
-    /// Whether so many nodes pass on each other's short messages.
+    /// Returns whether a job of this many nodes uses a dragonfly.
     pub(crate) fn dragonfly(&self, nodes: usize) -> bool {
         self.dragonfly > 0 && nodes >= self.dragonfly as usize
     }
@@ -84,8 +84,8 @@ impl AgentSettings {
 }
 
 impl Settings {
-    /// Those of this process's environment. Others of Dragon's, which the agent is not told what to do by, are passed
-    /// over.
+    /// Reads the settings from the environment. Variables that Dragon sets for other purposes are
+    /// ignored.
     pub(crate) fn from_env() -> Result<Self, settings::SettingsError> {
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         Self::from_vars(std::env::vars_os().map(|(name, value)| (text(name), text(value))))

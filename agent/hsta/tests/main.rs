@@ -1,4 +1,4 @@
-//! `conduit-hsta` as its users start it.
+//! Tests of `conduit-hsta`, started as its users start it.
 
 mod dragon;
 mod native;

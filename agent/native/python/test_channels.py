@@ -1,4 +1,4 @@
-"""Channels of two nodes: the agent of this process is CONDUIT_AGENT, the other one is the argument."""
+"""Tests channels of two nodes. CONDUIT_AGENT names the agent of this process, the argument the other one."""
 
 import multiprocessing
 import os
@@ -20,7 +20,7 @@ def raises(kind, call):
 
 
 def echo(requests, replies, agent):
-    """A process of another node."""
+    """A process on the other node."""
     os.environ["CONDUIT_AGENT"] = agent
     while True:
         message, hints = requests.receive_with_hints(LONG)

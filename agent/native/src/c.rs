@@ -1,7 +1,8 @@
-//! The interface for C, which the Python package uses: `libconduit_channels.so`.
+//! The C interface, `libconduit_channels.so`, which the Python package uses.
 //!
-//! A function that may fail returns a [`Code`]'s number, 0 for success. Times are nanoseconds: 0, tried once; negative,
-//! for ever. A descriptor has [`DESCRIPTOR`] bytes. A client can be used by several threads.
+//! Functions that can fail return the number of a [`Code`], 0 for success. Times are in
+//! nanoseconds; 0 tries once, and negative times are unlimited. A descriptor has [`DESCRIPTOR`]
+//! bytes. Several threads may share a client.
 
 use std::ffi::{CStr, c_char};
 use std::ptr;
@@ -14,7 +15,7 @@ use crate::client::{Channel, Client, Options, Sender, Timeout};
 use crate::descriptor::{DESCRIPTOR, Descriptor};
 use crate::wire::{FrameKind, mode_of};
 
-/// A message that was received.
+/// A received message.
 #[repr(C)]
 struct CMessage {
     bytes: *mut u8,
@@ -36,35 +37,36 @@ fn code(result: Result<(), Code>) -> u32 {
 }
 
 /// # Safety
-/// `client` is from [`conduit_channels_open`] and not closed; there is a descriptor's room at `descriptor`.
+/// `client` is from [`conduit_channels_open`] and not closed, and `descriptor` points to
+/// [`DESCRIPTOR`] bytes.
 unsafe fn channel(client: *const Client, descriptor: *const u8) -> Result<Channel, Code> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (client, bytes) = unsafe { (&*client, std::slice::from_raw_parts(descriptor, DESCRIPTOR)) };
     let descriptor = Descriptor::from_bytes(bytes).map_err(|_| Code::INVALID_ARGUMENT)?;
     Ok(client.attach(descriptor))
 }
 
-/// Writes a text and a final zero, cut off where there is no more room.
+/// Writes a text with a terminating zero, truncated to `room` bytes.
 ///
 /// # Safety
-/// There are so many bytes at `into`.
+/// `into` points to `room` bytes.
 unsafe fn write(text: &str, into: *mut c_char, room: usize) {
     let Some(most) = room.checked_sub(1) else {
         return;
     };
     let length = text.len().min(most);
-    // SAFETY: the caller's promise; `length` is less than `room`.
+    // SAFETY: guaranteed by the caller; `length` is less than `room`.
     unsafe {
         into.cast::<u8>().copy_from(text.as_ptr(), length);
         into.add(length).write(0);
     }
 }
 
-/// Connects to the agent of this name; null: the one that the environment names. Null, and a text at `error`: there is
-/// none.
+/// Connects to the agent of this name, or, if `name` is null, to the one that the environment
+/// names. Returns null on failure, with a message in `error`.
 ///
 /// # Safety
-/// `name` is null or a string; there are `room` bytes at `error`.
+/// `name` is null or a C string, and `error` points to `room` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_open(
     name: *const c_char,
@@ -73,50 +75,51 @@ unsafe extern "C" fn conduit_channels_open(
 ) -> *mut Client {
     let opened = match name.is_null() {
         true => Client::open(),
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         false => Client::to(&unsafe { CStr::from_ptr(name) }.to_string_lossy()),
     };
     match opened {
         Ok(client) => Box::into_raw(Box::new(client)),
         Err(why) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { write(&why.to_string(), error, room) };
             ptr::null_mut()
         }
     }
 }
 
-/// Waits, up to ten seconds, until the agent has taken what was sent without waiting.
+/// Waits, for at most ten seconds, until the agent has taken the messages that were sent without
+/// waiting.
 ///
 /// # Safety
 /// As for [`channel`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_settle(client: *const Client) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { &*client }.settle();
 }
 
-/// Ends a client.
+/// Closes a client.
 ///
 /// # Safety
-/// It is from [`conduit_channels_open`], and used no more.
+/// `client` is from [`conduit_channels_open`] and is not used again.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_close(client: *mut Client) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     drop(unsafe { Box::from_raw(client) });
 }
 
-/// What a code means.
+/// Writes the description of a code.
 ///
 /// # Safety
-/// There are `room` bytes at `text`.
+/// `text` points to `room` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_describe(code: u32, text: *mut c_char, room: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { write(&Code(code).to_string(), text, room) }
 }
 
-/// Makes a channel, and writes its descriptor.
+/// Creates a channel and writes its descriptor.
 ///
 /// # Safety
 /// As for [`channel`].
@@ -133,10 +136,10 @@ unsafe extern "C" fn conduit_channels_create(
         block,
         outlives,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     code(unsafe { &*client }.create(&options).map(|channel| {
         let bytes = channel.descriptor().to_bytes();
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { descriptor.copy_from(bytes.as_ptr(), bytes.len()) };
     }))
 }
@@ -147,24 +150,24 @@ unsafe extern "C" fn conduit_channels_create(
 /// As for [`channel`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_destroy(client: *const Client, descriptor: *const u8) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     code(unsafe { channel(client, descriptor) }.and_then(|channel| channel.destroy()))
 }
 
-/// A number for sends that are to stay in order.
+/// Returns a new handle; sends with the same handle stay in order.
 ///
 /// # Safety
 /// As for [`channel`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_handle(client: *const Client) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { &*client }.1.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Sends a message. Modes: 0 immediately, 1 buffered, 2 deposited, 3 received, 4 none.
 ///
 /// # Safety
-/// As for [`channel`]; there are `length` bytes at `bytes`.
+/// As for [`channel`]; `bytes` points to `length` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_send(
     client: *const Client,
@@ -176,11 +179,11 @@ unsafe extern "C" fn conduit_channels_send(
     mode: u8,
     time: i64,
 ) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let channel = unsafe { channel(client, descriptor) };
     let bytes = match length {
         0 => &[][..],
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         _ => unsafe { std::slice::from_raw_parts(bytes, length) },
     };
     code(channel.and_then(|channel| {
@@ -189,10 +192,10 @@ unsafe extern "C" fn conduit_channels_send(
     }))
 }
 
-/// Takes the next message, which is to be [freed](conduit_channels_free).
+/// Takes the next message, whose bytes the caller has to [free](conduit_channels_free).
 ///
 /// # Safety
-/// As for [`channel`]; `message` is valid for a write.
+/// As for [`channel`]; `message` is valid for writes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_receive(
     client: *const Client,
@@ -200,12 +203,12 @@ unsafe extern "C" fn conduit_channels_receive(
     time: i64,
     message: *mut CMessage,
 ) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let channel = unsafe { channel(client, descriptor) };
     let received = channel.and_then(|channel| channel.receive(timeout(time)));
     code(received.map(|received| {
         let bytes = Box::into_raw(received.bytes.into_boxed_slice());
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             message.write(CMessage {
                 length: bytes.len(),
@@ -220,17 +223,18 @@ unsafe extern "C" fn conduit_channels_receive(
 /// Frees the bytes of a message.
 ///
 /// # Safety
-/// They are from [`conduit_channels_receive`], and used no more.
+/// `bytes` and `length` are from [`conduit_channels_receive`], and are not used again.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_free(bytes: *mut u8, length: usize) {
-    // SAFETY: the caller's promise; so they were made.
+    // SAFETY: guaranteed by the caller; `conduit_channels_receive` allocated them as a boxed slice.
     drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(bytes, length)) });
 }
 
-/// Waits for a state, by its number: 1 in, 2 out, 3 either, 4 empty, 5 full, 6 size, 8 capacity.
+/// Waits for a state, given by its number: 1 in, 2 out, 3 either, 4 empty, 5 full, 6 size, 8
+/// capacity.
 ///
 /// # Safety
-/// As for [`channel`]; `value` is valid for a write.
+/// As for [`channel`]; `value` is valid for writes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_poll(
     client: *const Client,
@@ -239,12 +243,12 @@ unsafe extern "C" fn conduit_channels_poll(
     time: i64,
     value: *mut u64,
 ) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let channel = unsafe { channel(client, descriptor) };
     let kind = FrameKind::Poll { mask: state };
     let polled = channel.and_then(|channel| {
         (channel.start(kind, timeout(time), None, |ended| ended.value))?.wait()
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     code(polled.map(|polled| unsafe { value.write(polled) }))
 }

@@ -7,12 +7,12 @@ use agent::host::{Attempt, Event, Message};
 
 use crate::pool::{Memory, SHORT};
 
-/// Messages for which a channel has room, unless it is made otherwise.
+/// A channel's default capacity, in messages.
 pub const DEFAULT_CAPACITY: u32 = 100;
-/// Bytes of the messages for which it has room of its own, unless it is made otherwise.
+/// The default size, in bytes, of the messages that a channel has its own room for.
 pub const DEFAULT_BLOCK: u32 = 1024;
 
-/// The states that can be waited for, by their numbers, which are Dragon's.
+/// The states to poll for, by Dragon's numbers.
 pub(crate) mod mask {
     pub(crate) const IN: u16 = 1;
     pub(crate) const OUT: u16 = 2;
@@ -23,15 +23,16 @@ pub(crate) mod mask {
     pub(crate) const CAPACITY: u16 = 8;
 }
 
-/// See the [module](self). What happens to its messages is appended to a list of events.
+/// A channel; see the [module](self). Changes to its messages are appended to a list of events.
 #[derive(Debug)]
 pub(crate) struct Queue {
     capacity: usize,
-    /// Messages of up to so many bytes are kept in memory of the channel's own, longer ones where they are.
+    /// Messages of up to this many bytes are kept in the channel's own memory, longer ones where
+    /// they are.
     block: usize,
-    /// With receipts.
+    /// Messages with their receipts.
     messages: VecDeque<(Message<Memory>, Option<u64>)>,
-    /// Who is to be told of the next change.
+    /// The numbers to notify of the next change.
     watchers: BTreeSet<u32>,
 }
 
@@ -47,7 +48,7 @@ impl Queue {
         }
     }
 
-    /// Bytes that messages outside of pools may take.
+    /// Returns the maximum size, in bytes, of its messages outside of pools.
     pub(crate) fn reserve(&self) -> u64 {
         self.capacity as u64 * self.block.max(SHORT) as u64
     }
@@ -61,7 +62,7 @@ impl Queue {
         events.extend(watchers.into_iter().map(Event::Changed));
     }
 
-    /// Takes the message, if there is room.
+    /// Takes the message if there is room.
     pub(crate) fn send(
         &mut self,
         message: &mut Option<Message<Memory>>,
@@ -71,7 +72,7 @@ impl Queue {
         if self.messages.len() >= self.capacity {
             return Attempt::Blocked(Code::CHANNEL_FULL);
         }
-        // It was sent before.
+        // The message was sent before.
         let Some(mut message) = message.take() else {
             return Attempt::Failed(Code::INVALID_ARGUMENT);
         };
@@ -81,7 +82,7 @@ impl Queue {
         Attempt::Done(())
     }
 
-    /// Gives the oldest message.
+    /// Removes the oldest message.
     pub(crate) fn get(&mut self, events: &mut Events) -> Attempt<Message<Memory>> {
         let Some((message, receipt)) = self.messages.pop_front() else {
             return Attempt::Blocked(Code::CHANNEL_EMPTY);
@@ -91,8 +92,8 @@ impl Queue {
         Attempt::Done(message)
     }
 
-    /// Says whether it is in the state, with a number: the messages that are there, or, for [`mask::OUT`], for which
-    /// there is room.
+    /// Checks for a state. The value is the number of messages, or, for [`mask::OUT`], the
+    /// remaining capacity.
     pub(crate) fn poll(&self, mask: u16) -> Attempt<(u64, Code)> {
         let count = self.messages.len();
         let room = self.capacity - count;
@@ -111,7 +112,7 @@ impl Queue {
         }
     }
 
-    /// Ends it with what is in it.
+    /// Destroys the channel and its messages.
     pub(crate) fn destroy(mut self, events: &mut Events) {
         let receipts = self.messages.iter().filter_map(|(_, receipt)| *receipt);
         events.extend(receipts.map(Event::Discarded));
@@ -156,7 +157,7 @@ mod tests {
             Event::Received(receipt) => Told::Received(receipt),
             Event::Discarded(receipt) => Told::Discarded(receipt),
             Event::Changed(number) => Told::Changed(number),
-            other => unreachable!("no event of a channel: {other:?}"),
+            other => unreachable!("not a channel's event: {other:?}"),
         };
         events.drain(..).map(told).collect()
     }
@@ -174,7 +175,7 @@ mod tests {
     }
 
     proptest! {
-        /// A reference: a queue of vectors.
+        /// Compares with a queue of vectors.
         #[test]
         fn a_channel_is_a_bounded_queue(
             capacity in 1u32..6,
@@ -256,7 +257,7 @@ mod tests {
             expected.extend(lost);
             expected.extend(watchers.into_iter().map(Told::Changed));
             prop_assert_eq!(told(&mut events), expected);
-            // Nothing of it is left in the pool.
+            // All memory of the pool is free again.
             let all = [(); 2].map(|()| Memory::allocate(pool.longest(), &pool).unwrap());
             drop(all);
         }

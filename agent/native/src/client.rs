@@ -1,4 +1,4 @@
-//! The client's side: channels of this node and others.
+//! The client's side: channels of this node and of others.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,19 +14,20 @@ use crate::connection::{Connection, Ended, OpenError};
 use crate::descriptor::Descriptor;
 use crate::wire::FrameKind;
 
-/// The variable that names the agent.
+/// The environment variable that names the agent.
 pub const AGENT: &str = "CONDUIT_AGENT";
-/// The agent's name where [`AGENT`] is not set.
+/// The agent's default name, if [`AGENT`] is not set.
 pub const DEFAULT_AGENT: &str = "conduit-agent";
 
 /// How long an operation is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timeout {
-    /// Once, at the channel's node.
+    /// Tried once, at the channel's node.
     Once,
-    /// For so long; it ends a round trip later, or a second if the agent does not answer.
+    /// Tried for this time. It ends up to a round trip later, or a second later if the agent does
+    /// not respond.
     After(Duration),
-    /// For ever.
+    /// Tried without limit.
     Never,
 }
 
@@ -43,22 +44,22 @@ impl Timeout {
     }
 }
 
-/// A state of a channel, that [`Channel::poll`] waits for.
+/// A state of a channel that [`Channel::poll`] waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Poll {
-    /// There are messages: how many.
+    /// The channel has messages. The value is their number.
     In,
-    /// There is room for messages: for how many.
+    /// The channel has room. The value is the number of messages it has room for.
     Out,
-    /// Either: how many messages there are.
+    /// Either. The value is the number of messages.
     InOrOut,
-    /// There are none.
+    /// The channel is empty.
     Empty,
-    /// There is no room: how many messages there are.
+    /// The channel is full. The value is the number of messages.
     Full,
-    /// Any: how many messages there are.
+    /// Any state. The value is the number of messages.
     Size,
-    /// Any: for how many messages there is room when it is empty.
+    /// Any state. The value is the capacity in messages.
     Capacity,
 }
 
@@ -76,15 +77,17 @@ impl Poll {
     }
 }
 
-/// What a channel is made like.
+/// The properties of a new channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Messages that it has room for, from 1 to 2²⁰.
+    /// The number of messages it has room for, from 1 to 2²⁰.
     pub capacity: u32,
-    /// Bytes of a message that it has room for by itself, up to 1 MiB. Longer ones share memory with those of all
-    /// other channels of the node, of which there may be none just now.
+    /// The size, in bytes, of the messages that it has its own room for, up to 1 MiB. Longer
+    /// messages share memory with those of all other channels of the node, which may be exhausted
+    /// at times.
     pub block: u32,
-    /// It stays when the client that has made it ends: until it is destroyed, or the agent ends.
+    /// Whether the channel outlives the client that created it, until it is destroyed or the agent
+    /// ends.
     pub outlives: bool,
 }
 
@@ -98,25 +101,27 @@ impl Default for Options {
     }
 }
 
-/// A message that was received. It is the receiver's alone.
+/// A received message, owned by the receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
-    /// Its bytes.
+    /// The message's bytes.
     pub bytes: Vec<u8>,
-    /// What its [sender](Sender::send_with) has put beside them.
+    /// The number that its [sender](Sender::send_with) attached.
     pub hints: u64,
-    /// Tells clients apart that send.
+    /// Identifies the sending client.
     pub sender: u64,
 }
 
-/// A connection to this node's agent, for any number of threads. A clone is the same one. When the last one is gone,
-/// among them those in channels and senders, what it has asked for is given up, and its channels end; it waits, up to
-/// ten seconds, until the agent has taken what was sent without waiting.
+/// A connection to this node's agent, which any number of threads may share. Clones share the
+/// connection. When the last one, including those in channels and senders, is dropped, its requests
+/// are given up and its channels end; before that the drop waits, for at most ten seconds, until
+/// the agent has taken the messages that were sent without waiting.
 ///
-/// After the agent has ended, what was asked of it fails with [`Code::FAILURE`]. What is asked then goes to the next
-/// agent of that name; channels of the former one are gone.
+/// When the agent ends, open requests fail with [`Code::FAILURE`]. Later requests go to the next
+/// agent of that name; the channels of the former one are gone.
 ///
-/// A child that `fork` makes needs a client of its own: all calls of this one fail with [`Code::FAILURE`] there.
+/// A child process after `fork` needs its own client: all calls of this one fail there with
+/// [`Code::FAILURE`].
 #[derive(Clone)]
 pub struct Client(Arc<Connection>, pub(crate) Arc<AtomicU64>);
 
@@ -127,10 +132,10 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// To the agent that [`AGENT`] names, or [`DEFAULT_AGENT`].
+    /// Connects to the agent that [`AGENT`] names, or to [`DEFAULT_AGENT`].
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// Returns [`OpenError`].
     pub fn open() -> Result<Self, OpenError> {
         let name = std::env::var_os(AGENT);
         let name = name.filter(|name| !name.is_empty());
@@ -139,25 +144,25 @@ impl Client {
         }))
     }
 
-    /// To the agent with this name.
+    /// Connects to the agent with this name.
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// Returns [`OpenError`].
     pub fn to(name: &str) -> Result<Self, OpenError> {
         Ok(Self(Arc::new(Connection::open(name)?), Arc::default()))
     }
 
-    /// Waits, up to ten seconds, until the agent has taken what was sent without waiting: for a process that is about to
-    /// end, without dropping this.
+    /// Waits, for at most ten seconds, until the agent has taken the messages that were sent
+    /// without waiting. For a process that is about to end without dropping the client.
     pub fn settle(&self) {
         self.0.settle();
     }
 
-    /// Makes a channel on this node.
+    /// Creates a channel on this node.
     ///
     /// # Errors
-    /// [`Code::INVALID_ARGUMENT`]: a number beyond its limits. [`Code::OUT_OF_SPACE`]: too many channels, or too much
-    /// memory for all of them.
+    /// [`Code::INVALID_ARGUMENT`]: an option is out of range. [`Code::OUT_OF_SPACE`]: there are too
+    /// many channels, or all together need too much memory.
     pub fn create(&self, options: &Options) -> Result<Channel, Code> {
         let kind = FrameKind::Create {
             capacity: options.capacity.into(),
@@ -178,7 +183,8 @@ impl Client {
         }))
     }
 
-    /// The channel that a descriptor names, on any node. Whether there is one shows when it is used.
+    /// Returns the channel that a descriptor names, on any node. Whether it exists shows on first
+    /// use.
     pub fn attach(&self, descriptor: Descriptor) -> Channel {
         Channel {
             client: self.clone(),
@@ -187,7 +193,8 @@ impl Client {
     }
 }
 
-/// A channel: a bounded queue of messages on some node, that any client of the job can send to and receive from.
+/// A channel: a bounded queue of messages on some node, to which any client of the job can send and
+/// from which any can receive.
 #[derive(Debug, Clone)]
 pub struct Channel {
     client: Client,
@@ -195,12 +202,12 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// What others [attach](Client::attach) to it by.
+    /// Returns the descriptor by which others [attach](Client::attach) to the channel.
     pub fn descriptor(&self) -> Descriptor {
         self.descriptor
     }
 
-    /// A handle for sending: messages of one handle stay in order.
+    /// Returns a handle for sending. Messages of one handle stay in order.
     pub fn sender(&self) -> Sender {
         Sender {
             handle: self.client.1.fetch_add(1, Ordering::Relaxed),
@@ -211,14 +218,14 @@ impl Channel {
     /// Takes the next message.
     ///
     /// # Errors
-    /// [`Code::TIMEOUT`]; [`Code::CHANNEL_EMPTY`], if it was tried once; [`Code::OBJECT_DESTROYED`];
-    /// [`Code::NOT_FOUND`]: the job has no such node; [`Code::FAILURE`]: the channel's node is gone, or an agent;
-    /// [`Code::GATEWAY_FULL`].
+    /// [`Code::TIMEOUT`]; [`Code::CHANNEL_EMPTY`] if tried once; [`Code::OBJECT_DESTROYED`];
+    /// [`Code::NOT_FOUND`]: the job has no such node; [`Code::FAILURE`]: the channel's node or an
+    /// agent is gone; [`Code::GATEWAY_FULL`].
     pub fn receive(&self, timeout: Timeout) -> Result<Received, Code> {
         self.start_receive(timeout)?.wait()
     }
 
-    /// Begins to take the next message. Receives of one client from one channel end in their order.
+    /// Begins to take the next message. Receives of one client from one channel complete in order.
     ///
     /// # Errors
     /// [`Code::GATEWAY_FULL`], [`Code::FAILURE`].
@@ -230,11 +237,12 @@ impl Channel {
         })
     }
 
-    /// Waits for a state, and says its number.
+    /// Waits for a state and returns its value.
     ///
     /// # Errors
-    /// As for [`receive`](Self::receive). What is tried once and does not hold is [`Code::CHANNEL_EMPTY`] if there is
-    /// too little in the channel for it, and [`Code::CHANNEL_FULL`] if there is too much.
+    /// As for [`receive`](Self::receive). A state that is tried once and does not hold gives
+    /// [`Code::CHANNEL_EMPTY`] if the channel has too few messages for it, and
+    /// [`Code::CHANNEL_FULL`] if it has too many.
     pub fn poll(&self, state: Poll, timeout: Timeout) -> Result<u64, Code> {
         self.start_poll(state, timeout)?.wait()
     }
@@ -248,11 +256,12 @@ impl Channel {
         self.start(kind, timeout, None, |ended| ended.value)
     }
 
-    /// Destroys it with what is in it. All operations on it that are under way end with [`Code::OBJECT_DESTROYED`].
+    /// Destroys the channel and its messages. All pending operations on it end with
+    /// [`Code::OBJECT_DESTROYED`].
     ///
     /// # Errors
-    /// [`Code::OBJECT_DESTROYED`]: it was before. [`Code::INVALID_ARGUMENT`]: it is on another node, where a client has
-    /// to do that. [`Code::FAILURE`].
+    /// [`Code::OBJECT_DESTROYED`]: it was destroyed before. [`Code::INVALID_ARGUMENT`]: it is on
+    /// another node, and only a client there can destroy it. [`Code::FAILURE`].
     pub fn destroy(&self) -> Result<(), Code> {
         let pending = self.start(FrameKind::Destroy, Timeout::Never, None, drop)?;
         pending.wait()
@@ -277,7 +286,7 @@ impl Channel {
     }
 }
 
-/// Sends to a channel, in order.
+/// A handle that sends to a channel, in order.
 #[derive(Debug)]
 pub struct Sender {
     pub(crate) channel: Channel,
@@ -285,21 +294,24 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Sends a message, and waits until it is complete in the sense of its mode:
-    /// [`Immediately`](ReturnMode::Immediately), the agent has it; [`Buffered`](ReturnMode::Buffered), it is on its way;
-    /// [`Deposited`](ReturnMode::Deposited), it is in the channel; [`Received`](ReturnMode::Received), somebody has
-    /// taken it from there; [`None`](ReturnMode::None): nobody waits, not even for the agent.
+    /// Sends a message and waits until it is complete as its mode defines:
+    /// [`Immediately`](ReturnMode::Immediately) when the agent has it;
+    /// [`Buffered`](ReturnMode::Buffered) when it is on its way;
+    /// [`Deposited`](ReturnMode::Deposited) when it is in the channel;
+    /// [`Received`](ReturnMode::Received) when it has been taken from the channel. With
+    /// [`None`](ReturnMode::None) the call does not even wait for the agent.
     ///
     /// # Errors
-    /// [`Code::TIMEOUT`], [`Code::CHANNEL_FULL`] (tried once), [`Code::OBJECT_DESTROYED`], [`Code::NOT_FOUND`],
-    /// [`Code::FAILURE`] as for [`Channel::receive`]; [`Code::OUT_OF_SPACE`]: it is longer than a node has memory for;
-    /// [`Code::GATEWAY_FULL`]: this node's agent has as many requests as it takes; [`Code::INVALID_ARGUMENT`]: a message
-    /// that returns when buffered can't be tried once. Failures after it is complete in its mode are logged by agents.
+    /// [`Code::TIMEOUT`], [`Code::CHANNEL_FULL`] (if tried once), [`Code::OBJECT_DESTROYED`],
+    /// [`Code::NOT_FOUND`], [`Code::FAILURE`] as for [`Channel::receive`]; [`Code::OUT_OF_SPACE`]:
+    /// the message exceeds a node's memory; [`Code::GATEWAY_FULL`]: this node's agent accepts no
+    /// more requests; [`Code::INVALID_ARGUMENT`]: a send that returns when buffered cannot be tried
+    /// once. Failures after completion are logged by the agents.
     pub fn send(&self, bytes: &[u8], mode: ReturnMode, timeout: Timeout) -> Result<(), Code> {
         self.send_with(bytes, 0, mode, timeout)
     }
 
-    /// Likewise, with a number for the receiver.
+    /// Sends a message as [`send`](Self::send) does, with a number for the receiver.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -313,7 +325,7 @@ impl Sender {
         self.start(bytes, hints, mode, timeout)?.wait()
     }
 
-    /// Begins to send. The bytes are copied.
+    /// Begins to send a message. The bytes are copied.
     ///
     /// # Errors
     /// [`Code::GATEWAY_FULL`], [`Code::FAILURE`].
@@ -333,16 +345,16 @@ impl Sender {
     }
 }
 
-/// An operation that has begun. Dropped, it is given up: it may have been done, or not; a message that was taken just
-/// then is lost.
-#[must_use = "dropped, it is given up"]
+/// A pending operation. Dropping it gives the operation up: it may or may not have been done, and a
+/// message that was just taken is lost.
+#[must_use = "dropping it gives the operation up"]
 pub struct Pending<T> {
     connection: Arc<Connection>,
     id: u32,
     limit: Limit,
-    /// There is a reply, and nobody has it yet.
+    /// A reply is expected and has not been taken yet.
     is_awaited: bool,
-    /// What a reply says.
+    /// Converts the reply to the result.
     of: fn(Ended) -> T,
 }
 
@@ -353,10 +365,10 @@ impl<T> fmt::Debug for Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// Waits until it has ended.
+    /// Waits until the operation has ended.
     ///
     /// # Errors
-    /// As for the call that waits.
+    /// As for the corresponding blocking call.
     pub fn wait(mut self) -> Result<T, Code> {
         let ended = match std::mem::take(&mut self.is_awaited) {
             true => self.connection.wait(self.id, self.limit)?,
@@ -365,7 +377,7 @@ impl<T> Pending<T> {
         Ok((self.of)(ended))
     }
 
-    /// Whether it has ended, so that [`wait`](Self::wait) does not wait.
+    /// Returns whether the operation has ended, so that [`wait`](Self::wait) returns at once.
     pub fn has_ended(&self) -> bool {
         !self.is_awaited || self.connection.has_ended(self.id)
     }

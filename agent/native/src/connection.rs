@@ -1,7 +1,8 @@
-//! A client's connection to its agent: requests that wait for their replies.
+//! A client's connection to its agent, with the requests that wait for replies.
 //!
-//! One of the threads that wait makes progress for all, and hands that on when it has its reply. A thread that asks
-//! while another one sleeps rings a bell if that one has more to do.
+//! One of the waiting threads makes progress for all, and passes this task on when it has its
+//! reply. A thread that makes a request while that thread sleeps rings a doorbell if there is more
+//! to send.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -25,50 +26,49 @@ use crate::descriptor::Descriptor;
 use crate::sessions::MAX_OPEN;
 use crate::wire::{FrameKind, REQUEST, Reply, Request};
 
-/// Bytes of the rings between client and agent.
+/// The size of the rings between client and agent, in bytes.
 const RING: usize = 128 << 10;
-/// Requests that wait for room in the rings.
+/// The maximum number of requests that wait for room in the rings.
 const MAX_QUEUE: usize = 64;
-/// How long a thread that waits looks before it sleeps.
+/// How long a waiting thread polls before it sleeps.
 const SPIN: Nanos = 20_000;
-/// How long an agent may take to answer for the first time.
+/// How long an agent may take for its first response.
 const CONNECT: Nanos = 10_000_000_000;
-/// How long an agent may take to say that a request's time has passed. One that is stopped does not
-/// say it.
+/// How long an agent may take to report that a request has timed out. A stopped agent never does.
 const ANSWER: Nanos = 1_000_000_000;
-/// How long the agent may take to take the last messages when the client ends.
+/// How long the agent may take to accept the last messages of an ending client.
 const LINGER: Nanos = 10_000_000_000;
 
-/// Why there is no connection.
+/// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// What the agent is called by can't be used.
-    #[error("the agent's name {name:?}: {source}")]
+    /// The agent's name is invalid.
+    #[error("invalid agent name {name:?}: {source}")]
     Name {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The cause.
         source: ConnectError,
     },
     /// The system refuses shared memory or a socket.
     #[error(transparent)]
     Local(#[from] LocalError),
-    /// The system refuses a descriptor.
-    #[error("a connection to the agent: {0}")]
+    /// The system refuses a file descriptor.
+    #[error("cannot connect to the agent: {0}")]
     System(#[from] std::io::Error),
-    /// Nobody answers.
-    #[error("there is no agent of this user by the name {name:?} on this host")]
+    /// No agent answers.
+    #[error("this user has no agent named {name:?} on this host")]
     NoAgent {
         /// The name.
         name: String,
     },
 }
 
-/// A request's way.
+/// The progress of a request.
 #[derive(Debug)]
 enum ConnectionState {
     Open,
-    /// Nobody waits for its reply.
+    /// The reply is no longer awaited.
     Abandoned,
     Ended(Result<Ended, Code>),
 }
@@ -86,7 +86,7 @@ pub(crate) struct Ended {
 struct Queued {
     id: u32,
     header: [u8; REQUEST],
-    /// Of a send.
+    /// The message of a send.
     bytes: Option<Box<[u8]>>,
 }
 
@@ -96,7 +96,7 @@ struct Requests {
     next: u32,
     states: HashMap<u32, ConnectionState>,
     queue: VecDeque<Queued>,
-    /// What the rings are given.
+    /// Messages that the rings read.
     sending: Slab<Box<[u8]>>,
     arriving: Slab<(Reply, Vec<u8>)>,
 }
@@ -104,7 +104,7 @@ struct Requests {
 struct Inner {
     local: Local,
     requests: Requests,
-    /// A thread makes progress, and it sleeps.
+    /// Whether a thread makes progress for all, and whether that thread sleeps.
     is_driven: bool,
     is_asleep: bool,
 }
@@ -118,7 +118,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// To the agent with this name.
+    /// Connects to the agent with this name.
     pub(crate) fn open(name: &str) -> Result<Self, OpenError> {
         let mut local = Local::start(&LocalConfig {
             ring: RING,
@@ -130,7 +130,7 @@ impl Connection {
             name: name.to_owned(),
             source,
         };
-        // Like this process's own but for the name: host and user are the same.
+        // Like this process's own address except for the name, because host and user are the same.
         let own = local.address_to_text(local.address()).unwrap_or_default();
         let place = own.split_once('.').map_or("", |(place, _)| place);
         let address = local.address_of_text(&format!("{place}.{name}"));
@@ -150,7 +150,7 @@ impl Connection {
                 .map_err(std::io::Error::from)?,
             standing: Standing::new(),
         };
-        // Any request shows whether there is an agent.
+        // Any request reveals whether there is an agent.
         let none = Descriptor {
             node: 0,
             epoch: 0,
@@ -166,7 +166,8 @@ impl Connection {
         }
     }
 
-    /// Asks for something; waits, at most until `limit`, as long as there is no room for the request. Its number.
+    /// Makes a request and returns its number. While there is no room for the request, waits at
+    /// most until `limit`.
     pub(crate) fn ask(
         &self,
         kind: FrameKind,
@@ -215,12 +216,13 @@ impl Connection {
         Ok(id)
     }
 
-    /// Waits for the reply to a request. The limit is the request's, which the agent keeps.
+    /// Waits for the reply to a request. `limit` is the request's, which the agent enforces.
     pub(crate) fn wait(&self, id: u32, limit: Limit) -> Result<Ended, Code> {
         let mut inner = self.inner.lock();
         let ended = self.drive(&mut inner, limit, |inner| inner.requests.take(id));
         ended.unwrap_or_else(|| {
-            // The agent answers when the time has passed; a request that it has not got ends here.
+            // The agent answers when the time has passed; a request that it has not received ends
+            // here.
             let requests = &mut inner.requests;
             let before = requests.queue.len();
             requests.queue.retain(|queued| queued.id != id);
@@ -241,7 +243,7 @@ impl Connection {
         })
     }
 
-    /// Whether the reply to a request is there.
+    /// Returns whether the reply to a request has arrived.
     pub(crate) fn has_ended(&self, id: u32) -> bool {
         let mut inner = self.inner.lock();
         if !inner.is_driven {
@@ -253,7 +255,7 @@ impl Connection {
         )
     }
 
-    /// Nobody waits for the reply.
+    /// Gives up waiting for a reply.
     pub(crate) fn abandon(&self, id: u32) {
         if self.standing.is_child() {
             return;
@@ -289,14 +291,15 @@ impl Connection {
         self.flush(&mut inner);
     }
 
-    /// For a process that ends with this connection open.
+    /// Waits until the agent has taken all messages, for a process that ends with this connection
+    /// open.
     pub(crate) fn settle(&self) {
         if !self.standing.is_child() {
             self.inner.lock().settle();
         }
     }
 
-    /// Gives the rings what there is, without receiving.
+    /// Hands queued requests to the rings, without receiving.
     fn flush(&self, inner: &mut Inner) {
         inner.flush();
         if inner.is_asleep && inner.has_more() {
@@ -304,7 +307,8 @@ impl Connection {
         }
     }
 
-    /// Makes progress, or lets another thread do so, until `find` finds something, or the limit has passed.
+    /// Makes progress, or lets another thread do so, until `find` returns a result or the limit
+    /// passes.
     fn drive<T>(
         &self,
         inner: &mut MutexGuard<'_, Inner>,
@@ -312,7 +316,7 @@ impl Connection {
         find: impl FnMut(&mut Inner) -> Option<T>,
     ) -> Option<T> {
         let found = self.drive_until(inner, limit, find);
-        // Another one's turn.
+        // Another thread takes over.
         self.ended.notify_one();
         found
     }
@@ -332,7 +336,7 @@ impl Connection {
             let left = match limit {
                 Limit::At(at) if at <= time => return None,
                 Limit::At(at) => Some(Duration::from_nanos(at - time)),
-                // How often it is tried is the agent's.
+                // The agent decides how often it tries.
                 Limit::Once | Limit::Never => None,
             };
             if inner.is_driven {
@@ -357,7 +361,7 @@ impl Connection {
         }
     }
 
-    /// Sleeps until something comes.
+    /// Sleeps until there is input.
     fn sleep(&self, inner: &mut MutexGuard<'_, Inner>, left: Option<Duration>) {
         if !inner.local.prepare_sleep() {
             return;
@@ -367,7 +371,7 @@ impl Connection {
         let Some(readable) = descriptors.pop() else {
             return;
         };
-        // It is the connection's for its whole life.
+        // This descriptor lives as long as the connection.
         let Ok(readable) = rustix::io::fcntl_dupfd_cloexec(readable, 0) else {
             return std::thread::yield_now();
         };
@@ -375,7 +379,7 @@ impl Connection {
         inner.is_asleep = true;
         MutexGuard::unlocked(inner, || {
             let mut waited = [&readable, &self.bell].map(|fd| PollFd::new(fd, PollFlags::IN));
-            // A signal ends it early, which is allowed.
+            // A signal may end the sleep early, which is harmless.
             let _ = poll(&mut waited, limit.map(timespec).as_ref());
         });
         inner.is_asleep = false;
@@ -395,19 +399,20 @@ impl Drop for Connection {
 }
 
 fn ring(bell: &OwnedFd) {
-    // Full, it is rung already.
+    // If the counter is full, the doorbell has already been rung.
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
 impl Inner {
-    /// Whether something has come.
+    /// Makes progress. Returns whether anything was received.
     fn progress(&mut self) -> bool {
         let any = self.local.receive(&mut self.requests);
         self.flush();
         any
     }
 
-    /// Waits until the agent has taken what was sent: what it has not by the end of the session may be lost.
+    /// Waits until the agent has taken everything sent, because the rest may be lost with the
+    /// session.
     fn settle(&mut self) {
         let end = now() + LINGER;
         let is_taken =
@@ -418,7 +423,7 @@ impl Inner {
         }
     }
 
-    /// Whether something waits to get into the rings.
+    /// Returns whether data waits for room in the rings.
     fn has_more(&self) -> bool {
         !(self.requests.queue.is_empty() && self.requests.sending.is_empty())
     }
@@ -432,7 +437,7 @@ impl Inner {
                 None => Payload::Copied(&[]),
                 Some(bytes) => Payload::Read {
                     token: requests.sending.vacant_key() as u64,
-                    // Fits: checked when it was asked.
+                    // Fits: checked when the request was made.
                     length: bytes.len() as u32,
                 },
             };
@@ -482,7 +487,7 @@ impl Requests {
         match self.states.get_mut(&id) {
             Some(state @ ConnectionState::Open) => *state = ConnectionState::Ended(ended),
             Some(ConnectionState::Abandoned) => drop(self.states.remove(&id)),
-            // Ended, or nobody has ever waited.
+            // Ended already, or never awaited.
             _ => {}
         }
     }
@@ -516,13 +521,13 @@ impl FragmentHandler for Requests {
     fn fragment(&mut self, _: Rank, header: &[u8], payload: &[u8]) -> bool {
         match Reply::read_from_bytes(header) {
             Ok(reply) => self.on_reply(reply, payload.to_vec()),
-            Err(_) => tracing::warn!("the agent says what is no reply"),
+            Err(_) => tracing::warn!("the agent sent a malformed reply"),
         }
         true
     }
 
     fn begin(&mut self, _: Rank, header: &[u8], length: usize) -> Option<u64> {
-        // What is no reply is one to a request that nobody has made.
+        // A malformed reply is treated as one to an unknown request.
         let none = Reply {
             id: 0,
             code: Code::FAILURE.0,

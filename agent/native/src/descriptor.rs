@@ -1,37 +1,38 @@
-//! What names a channel anywhere in the job.
+//! Descriptors, which name a channel anywhere in the job.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes of a descriptor.
+/// The length of a descriptor in bytes.
 pub const DESCRIPTOR: usize = 32;
 
-/// What every descriptor begins with: what it is, and the version of its layout.
+/// The first bytes of every descriptor: its type and the version of its layout.
 const MAGIC: [u8; 8] = *b"CNDCHAN1";
 
-/// Names a channel: its node, the run of the node's agent in which it was made, and its number there. Whoever has it can
-/// attach to the channel.
+/// The name of a channel: its node, the instance of the node's agent that created it, and its
+/// number there. Any holder of the descriptor can attach to the channel.
 ///
-/// As bytes ([`to_bytes`](Self::to_bytes)) it has always [`DESCRIPTOR`] of them; as text it is their hexadecimal digits.
+/// As bytes ([`to_bytes`](Self::to_bytes)) it always has [`DESCRIPTOR`] of them; as text it is
+/// their hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Descriptor {
-    /// The host id of its node.
+    /// The host id of the channel's node.
     pub node: u64,
-    /// Tells apart the agents that the node has had.
+    /// Identifies one of the agents that the node has had.
     pub epoch: u64,
-    /// Its number there; none is used twice in an epoch.
+    /// The channel's number, unique within the epoch.
     pub number: u64,
 }
 
-/// These bytes, or this text, are no descriptor.
+/// Malformed bytes or text of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "it is no channel's descriptor, which has {DESCRIPTOR} bytes, or twice as many hexadecimal digits, and begins with its version"
+    "not a channel descriptor: expected {DESCRIPTOR} bytes, or twice as many hexadecimal digits, that begin with the version"
 )]
 pub struct MalformedDescriptor;
 
 impl Descriptor {
-    /// As bytes.
+    /// Encodes the descriptor as bytes.
     pub fn to_bytes(self) -> [u8; DESCRIPTOR] {
         let mut bytes = [0; DESCRIPTOR];
         let fields = [
@@ -46,10 +47,10 @@ impl Descriptor {
         bytes
     }
 
-    /// From [bytes](Self::to_bytes).
+    /// Decodes [bytes](Self::to_bytes).
     ///
     /// # Errors
-    /// They are none of a descriptor of this version.
+    /// Returns an error unless they are a descriptor of this version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, MalformedDescriptor> {
         let bytes: &[u8; DESCRIPTOR] = bytes.try_into().map_err(|_| MalformedDescriptor)?;
         let (words, _) = bytes.as_chunks::<8>();

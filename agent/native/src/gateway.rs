@@ -1,4 +1,4 @@
-//! The agent's side: what [`agent::host`] is for clients of this crate.
+//! The agent's side: implements [`agent::host`] for clients of this crate.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -15,29 +15,32 @@ use crate::descriptor::Descriptor;
 use crate::pool::{Memory, Pool, SHORT, Share};
 use crate::sessions::Sessions;
 
-/// What a message takes beside its bytes, about.
+/// The approximate overhead of a message, in bytes.
 const OVERHEAD: usize = 128;
 
-/// An agent's gateway. Limits are its own.
+/// The configuration of an agent's gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GatewayConfig {
-    /// What clients of this user reach it by: 1 to 64 characters of `[A-Za-z0-9._-]`.
+    /// The name by which clients of this user find the agent: 1 to 64 characters of
+    /// `[A-Za-z0-9._-]`.
     pub name: String,
-    /// The host id of its node.
+    /// The host id of the gateway's node.
     pub node: u64,
-    /// Bytes of memory for long messages from clients, as much for those in channels, for those to clients, and for short
-    /// ones that are on their way into channels. A message may have half of that.
+    /// Bytes of memory for long messages from clients, and as much again each for those in
+    /// channels, for those to clients, and for short ones on their way into channels. One message
+    /// may use half of that.
     pub pool: usize,
-    /// Bytes that all channels' blocks may need.
+    /// The maximum bytes of all channels' blocks.
     pub reserve: u64,
-    /// The memory for long messages is in huge pages, where the system has any.
+    /// Whether the memory for long messages is in huge pages, if the system has any.
     pub huge_pages: bool,
-    /// The most clients at once.
+    /// The maximum number of simultaneous clients.
     pub clients: u32,
 }
 
 impl GatewayConfig {
-    /// The defaults: 64 MiB for long messages of each kind, 1 GiB for channels' blocks, 4096 clients.
+    /// Returns a configuration with the defaults: 64 MiB for long messages of each kind, 1 GiB for
+    /// channels' blocks, 4096 clients.
     pub fn new(name: impl Into<String>, node: u64) -> Self {
         Self {
             name: name.into(),
@@ -50,35 +53,35 @@ impl GatewayConfig {
     }
 }
 
-/// Why there is no gateway.
+/// Why opening a gateway failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
-    /// Its name can't be used, or the system refuses.
-    #[error("the gateway for clients: {0}")]
+    /// The name is invalid, or the system refuses.
+    #[error("cannot open the gateway for clients: {0}")]
     Local(#[from] LocalError),
-    /// No memory, or no random number.
-    #[error("the gateway for clients: {0}")]
+    /// The system refuses memory or a random number.
+    #[error("cannot open the gateway for clients: {0}")]
     System(#[from] std::io::Error),
 }
 
-/// A node, whose channels and whose messages are in this process. Clients reach it through shared memory.
+/// A node whose channels and messages are in this process. Clients access it through shared memory.
 #[derive(Debug)]
 pub struct Gateway {
     local: Local,
     sessions: Sessions,
     in_channels: Pool,
-    /// Bytes of short messages that are on their way into channels, and the most of them.
+    /// Bytes of short messages on their way into channels, and their limit.
     in_transit: Arc<AtomicUsize>,
     transit: usize,
-    /// Since `next` has last had nothing.
+    /// Whether the sessions have made progress since `next` last returned `None`.
     has_looked: bool,
 }
 
 impl Gateway {
-    /// Opens it: clients can come at once.
+    /// Opens the gateway. Clients can connect at once.
     ///
     /// # Errors
-    /// [`GatewayError`].
+    /// Returns [`GatewayError`].
     pub fn open(config: &GatewayConfig) -> Result<Self, GatewayError> {
         let local = Local::start(&LocalConfig {
             name: Some(config.name.clone()),
@@ -109,7 +112,7 @@ impl Gateway {
 
 impl Host for Gateway {
     type Memory = Memory;
-    /// Its number.
+    /// The channel's number.
     type Channel = u64;
 
     fn next(&mut self, sends: bool) -> Option<Event<Memory>> {
@@ -201,7 +204,7 @@ impl Host for Gateway {
             return Some(false);
         }
         let may_sleep = self.local.prepare_sleep();
-        // Something is to be tried again soon, or the time of what the agent does not take may pass.
+        // A client is to be retried soon, or a request that the agent has not taken may time out.
         let is_due = self.local.timeout().is_some() || !self.sessions.waiting.is_empty();
         (!may_sleep || !is_due).then_some(may_sleep)
     }
@@ -209,7 +212,7 @@ impl Host for Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // What clients are told last; those with full rings hear of the end.
+        // Sends the last replies. Clients with full rings only notice the end.
         self.sessions.progress(&mut self.local);
         self.local.leave();
     }

@@ -1,25 +1,26 @@
-//! Channels for processes that have neither Dragon nor a launcher: bounded queues of messages on any node of a job,
-//! reached through the [agent] of each node.
+//! Channels for processes that have neither Dragon nor a launcher: bounded queues of messages on
+//! any node of a job, accessed through each node's [agent].
 //!
-//! A [`Client`] connects to its node's agent; it makes [channels](Channel), or attaches to those of others by their
-//! [descriptors](Descriptor), and sends, receives and polls, wherever they are. The [`Gateway`] is the agent's side.
+//! A [`Client`] connects to its node's agent. It creates [channels](Channel), or attaches to those
+//! of others by their [descriptors](Descriptor), and sends, receives and polls, whichever node they
+//! are on. The [`Gateway`] is the agent's side.
 //!
-//! Clients and agent share memory: rings of the [local network](conduit_shm::peers), whose session ends with either
-//! of them. Channels and the messages in them are the agent's, so a client that dies, or goes wrong, takes along nothing
-//! but what is its own.
+//! Clients and agent share memory: the rings of a [local network](conduit_shm::peers) session,
+//! which ends with either of them. Channels and their messages belong to the agent, so a client
+//! that dies or misbehaves takes only its own state with it.
 //!
 //! ```no_run
 //! use std::time::Duration;
 //! use conduit_channels::{Client, Descriptor, Options, ReturnMode, Timeout};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // In one process: `conduit-hsta --native` runs on its node.
+//! In one process, with `conduit-hsta --native` running on its node:
 //! let client = Client::open()?;
 //! let channel = client.create(&Options::default())?;
 //! println!("{}", channel.descriptor());
 //! let message = channel.receive(Timeout::After(Duration::from_secs(10)))?;
 //!
-//! // In another one, on any node, with what the first has printed:
+//! In another process on any node, with the text that the first one printed:
 //! # let text = String::new();
 //! let client = Client::open()?;
 //! let sender = client.attach(text.parse::<Descriptor>()?).sender();

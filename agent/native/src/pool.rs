@@ -1,5 +1,5 @@
-//! Memory of long messages: mapped once, handed out by the buddy system (Knowlton, "A fast storage allocator", CACM
-//! 1965).
+//! Memory of long messages, mapped once and allocated by the buddy system (Knowlton, "A fast
+//! storage allocator", CACM 1965).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,9 +12,9 @@ use agent::host::{self, NoMemory};
 use parking_lot::Mutex;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// The longest message that has memory of its own from the heap; longer ones are in a pool.
+/// The longest message that is allocated from the heap; longer ones are in a pool.
 pub(crate) const SHORT: usize = 1024;
-/// Bytes of the smallest block.
+/// The size of the smallest block, in bytes.
 const LEAST: usize = 2048;
 
 /// The bytes of a message.
@@ -32,7 +32,7 @@ enum Bytes {
 }
 
 impl Memory {
-    /// For so many bytes.
+    /// Allocates memory for a message.
     pub(crate) fn allocate(bytes: usize, pool: &Pool) -> Result<Self, NoMemory> {
         Ok(Self {
             bytes: match bytes <= SHORT {
@@ -43,13 +43,14 @@ impl Memory {
         })
     }
 
-    /// Counted as somebody's share.
+    /// Attaches the share to which the memory counts.
     pub(crate) fn shared(mut self, share: Share) -> Self {
         self._share = Some(share);
         self
     }
 
-    /// As it is in a channel that has room of its own for messages of up to `block` bytes.
+    /// Converts the memory to that of a message in a channel with its own room for messages of up
+    /// to `block` bytes.
     pub(crate) fn deposited(self, block: usize) -> Self {
         use host::Memory as _;
         let length = self.length();
@@ -81,8 +82,9 @@ impl host::Memory for Memory {
             Bytes::Short(bytes) => into.copy_from_slice(&bytes[offset..][..into.len()]),
             Bytes::Long(block) => {
                 let start = block.at(offset, into.len());
-                // SAFETY: `at` has checked that as many bytes are within the block, which is nobody else's and has
-                // values (`Region`); `into` is memory of Rust's, so it lies elsewhere.
+                // SAFETY: `at` has checked that the bytes are within the block, which has no other
+                // owner and is initialized (`Region`); `into` is a Rust reference, so it lies
+                // elsewhere.
                 unsafe {
                     start.copy_to_nonoverlapping(NonNull::from(&mut *into).cast(), into.len());
                 }
@@ -95,14 +97,14 @@ impl host::Memory for Memory {
             Bytes::Short(bytes) => bytes[offset..][..from.len()].copy_from_slice(from),
             Bytes::Long(block) => {
                 let start = block.at(offset, from.len());
-                // SAFETY: as for `read`; `&mut self` keeps others from it.
+                // SAFETY: as for `read`; `&mut self` excludes other accesses.
                 unsafe { start.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) }
             }
         }
     }
 }
 
-/// Memory for messages of one kind.
+/// The memory for messages of one kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool(Arc<Inner>);
 
@@ -112,7 +114,7 @@ struct Inner {
     buddies: Mutex<Buddies>,
 }
 
-/// A message's part of a pool. It is free again when this is dropped.
+/// A message's part of a pool, which is freed when this is dropped.
 #[derive(Debug)]
 struct Block {
     pool: Pool,
@@ -121,7 +123,7 @@ struct Block {
     length: usize,
 }
 
-/// What somebody has of some memory, counted while this is there.
+/// A part of some memory, counted against a limit until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     held: Arc<AtomicUsize>,
@@ -129,13 +131,13 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// So many bytes more; `None`: that would be more than `limit`.
+    /// Takes `bytes` more bytes. Returns `None` if the total would exceed `limit`.
     pub(crate) fn take(held: &Arc<AtomicUsize>, bytes: usize, limit: usize) -> Option<Self> {
         let held = Arc::clone(held);
         let sum = held
             .fetch_add(bytes, Ordering::Relaxed)
             .saturating_add(bytes);
-        // Dropped, it is given back.
+        // Dropping it undoes the count.
         let share = Self { held, bytes };
         (sum <= limit).then_some(share)
     }
@@ -148,7 +150,8 @@ impl Drop for Share {
 }
 
 impl Pool {
-    /// With so many bytes, rounded up to a power of two. `huge`: in huge pages, where there are any.
+    /// Creates a pool of this many bytes, rounded up to a power of two. `huge` requests huge pages,
+    /// if the system has any.
     pub(crate) fn new(bytes: usize, huge: bool) -> io::Result<Self> {
         let bytes = bytes.max(4 * LEAST).checked_next_power_of_two();
         let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
@@ -158,12 +161,12 @@ impl Pool {
         })))
     }
 
-    /// The longest message.
+    /// Returns the length of the longest possible message.
     pub(crate) fn longest(&self) -> usize {
         self.0.region.bytes / 2
     }
 
-    /// For a message of so many bytes.
+    /// Allocates a block for a message.
     fn allocate(&self, length: usize) -> Result<Block, NoMemory> {
         if length > self.longest() {
             return Err(NoMemory::Ever(Code::OUT_OF_SPACE));
@@ -180,15 +183,15 @@ impl Pool {
 }
 
 impl Block {
-    /// Where bytes of it begin.
+    /// Returns the address of a range of the block.
     ///
     /// # Panics
-    /// They are not all within it.
+    /// Panics if the range exceeds the block.
     fn at(&self, offset: usize, length: usize) -> NonNull<u8> {
         let end = offset.checked_add(length);
         assert!(
             end.is_some_and(|end| end <= self.length),
-            "within the message"
+            "the range exceeds the message"
         );
         // SAFETY: within the block, and so within the region.
         unsafe { self.pool.0.region.start.add(self.offset + offset) }
@@ -202,16 +205,16 @@ impl Drop for Block {
     }
 }
 
-/// Memory of this process alone, which begins with zeros.
+/// Memory private to this process, initialized with zeros.
 #[derive(Debug)]
 struct Region {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: memory, which is nobody's; blocks of it are handed out to one owner each.
+// SAFETY: memory that no thread owns; each of its blocks has one owner.
 unsafe impl Send for Region {}
-// SAFETY: as above: there is nothing to do with it but through blocks.
+// SAFETY: as above; the memory is only accessed through blocks.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -219,7 +222,7 @@ impl Region {
         let map = |flags: MapFlags| {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
             let flags = MapFlags::PRIVATE | flags;
-            // SAFETY: at an address of the system's choice, so nothing that is there is replaced.
+            // SAFETY: the system chooses the address, so no mapping is replaced.
             unsafe { mmap_anonymous(null_mut(), bytes, protection, flags) }
         };
         let reserved = match huge {
@@ -228,19 +231,19 @@ impl Region {
         };
         let start = match reserved {
             Ok(start) => start,
-            // Pages come when they are touched.
+            // Pages are allocated on first access.
             Err(_) => map(MapFlags::NORESERVE)?,
         };
         if huge && let Err(reserved) = reserved {
-            // SAFETY: the region just mapped, in which nothing is yet.
+            // SAFETY: the region just mapped, which is not in use yet.
             match unsafe { madvise(start, bytes, Advice::LinuxHugepage) } {
                 Ok(()) => tracing::warn!(
                     bytes,
-                    "huge pages: none are reserved ({reserved}; see vm.nr_hugepages): transparent ones are used where the system has them"
+                    "no reserved huge pages ({reserved}; see vm.nr_hugepages), using transparent huge pages where available"
                 ),
                 Err(error) => tracing::warn!(
                     bytes,
-                    "huge pages: none are reserved ({reserved}), and there are no transparent ones ({error}): ordinary pages are used"
+                    "neither reserved ({reserved}) nor transparent huge pages ({error}), using ordinary pages"
                 ),
             }
         }
@@ -251,14 +254,15 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: mapped so, and all blocks are gone: each keeps the pool.
+        // SAFETY: mapped with this length, and no blocks are left, because each keeps the pool
+        // alive.
         if let Err(error) = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) } {
-            tracing::debug!(%error, "unmapping memory");
+            tracing::debug!(%error, "cannot unmap memory");
         }
     }
 }
 
-/// Which blocks are free: of `2^order` places, each at a multiple of that.
+/// The free blocks: each has `2^order` places, and starts at a multiple of that.
 #[derive(Debug)]
 struct Buddies {
     /// By order.
@@ -266,14 +270,14 @@ struct Buddies {
 }
 
 impl Buddies {
-    /// One free block of this order.
+    /// Returns the state with one free block of this order.
     fn new(order: u32) -> Self {
         let mut free = vec![BTreeSet::new(); order as usize + 1];
         free[order as usize].insert(0);
         Self { free }
     }
 
-    /// A block; the first one there is, so that the others stay together.
+    /// Takes the first free block, so that the remaining ones stay together.
     fn take(&mut self, order: u32) -> Option<usize> {
         let sizes = order as usize..self.free.len();
         let mut from = sizes
@@ -287,7 +291,7 @@ impl Buddies {
         Some(place)
     }
 
-    /// A block that was taken is free again.
+    /// Frees a block.
     fn give(&mut self, mut place: usize, order: u32) {
         let mut order = order as usize;
         while order + 1 < self.free.len() && self.free[order].remove(&(place ^ 1 << order)) {
@@ -356,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic = "within the message"]
+    #[should_panic = "the range exceeds the message"]
     fn nobody_reads_beyond_a_message() {
         let pool = Pool::new(1 << 20, false).unwrap();
         let memory = Memory::allocate(3000, &pool).unwrap();

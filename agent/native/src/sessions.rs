@@ -1,7 +1,8 @@
-//! The clients of an agent, and their requests until they have ended.
+//! An agent's clients, and their requests until these have ended.
 //!
-//! Clients are checked like any peer that may be broken: what makes no sense ends the session, what is too much waits in
-//! the client's ring or is refused with a code, and all that a client had is gone with its session.
+//! Clients are not trusted: malformed requests end the session, excess requests wait in the
+//! client's ring or are refused with a code, and all that a client had is released with its
+//! session.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -27,30 +28,30 @@ use crate::gateway::GatewayConfig;
 use crate::pool::{Memory, Pool, SHORT, Share};
 use crate::wire::{FrameKind, Reply, Request};
 
-/// Sends that wait for the agent to take them.
+/// The maximum number of sends that wait for the agent to take them.
 const MAX_WAITING: usize = 2048;
-/// Requests of all clients that have not ended.
+/// The maximum number of unfinished requests of all clients.
 const MAX_REQUESTS: usize = 1 << 16;
-/// Requests of one client that have not ended, or of which it was not told yet.
+/// The maximum number of a client's requests that are unfinished or whose reply has not been sent.
 pub(crate) const MAX_OPEN: usize = 1024;
-/// Channels of a node.
+/// The maximum number of channels of a node.
 const MAX_CHANNELS: usize = 1 << 16;
-/// Messages of a channel.
+/// The maximum capacity of a channel, in messages.
 const MAX_CAPACITY: u64 = 1 << 20;
-/// Bytes of a channel's block.
+/// The maximum size of a channel's block, in bytes.
 const MAX_BLOCK: u64 = 1 << 20;
 
-/// Bytes of a reply's message that go with it.
+/// The longest message, in bytes, that travels inside a reply.
 const INLINE: usize = MAX_TINY - size_of::<Reply>();
 
 /// A client.
 #[derive(Debug)]
 struct Client {
-    /// No two have the same.
+    /// Unique among all sessions.
     session: u64,
-    /// Requests that have not ended: their keys by the client's numbers.
+    /// The keys of unfinished requests, by the client's numbers.
     open: HashMap<u32, u32>,
-    /// Replies that its rings had no room for.
+    /// Replies that its rings have no room for yet.
     replies: VecDeque<(Reply, Option<Memory>)>,
     /// Bytes of long messages from it, and to it.
     held: [Arc<AtomicUsize>; 2],
@@ -58,7 +59,7 @@ struct Client {
     channels: BTreeSet<u64>,
 }
 
-/// A request that has not ended.
+/// An unfinished request.
 #[derive(Debug)]
 struct Open {
     client: Rank,
@@ -67,18 +68,19 @@ struct Open {
     is_answered: bool,
 }
 
-/// From a client, or to it.
+/// The direction of a message, as seen from a client.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     From,
     To,
 }
 
-/// A long message that is coming from a client.
+/// A long message that is arriving from a client.
 #[derive(Debug)]
 struct Arriving {
     client: Rank,
-    /// With memory, or why there is none. `None`: nobody wants it.
+    /// The request with the message's memory, or the reason that it has none. `None` discards the
+    /// message.
     message: Option<(Request, Result<Memory, Code>)>,
 }
 
@@ -91,25 +93,25 @@ pub(crate) struct Sessions {
     next_session: u64,
     open: Slab<Open>,
     pub(crate) events: Events,
-    /// Requests to send, in their order.
+    /// Requests to send, in order.
     pub(crate) waiting: VecDeque<agent::host::Request<Memory>>,
-    /// When the time of one of them passes, at the earliest.
+    /// The earliest deadline of those requests.
     due: Nanos,
     arriving: Slab<Arriving>,
-    /// Messages that clients' rings are given, and to whom.
+    /// Messages that clients' rings read, and their clients.
     outgoing: Slab<(Rank, Memory)>,
     pub(crate) channels: HashMap<u64, Queue>,
     next_channel: u64,
-    /// Bytes that channels may need for what they have room for.
+    /// Bytes that the channels reserve for their own room.
     reserved: u64,
-    /// The most of that.
+    /// The limit of that.
     reserve: u64,
-    /// Memory of long messages, by their way.
+    /// Memory of long messages, by direction.
     pools: [Pool; 2],
-    /// Clients that have broken the protocol, and those that are gone.
+    /// Clients that have violated the protocol, and clients that are gone.
     broken: Vec<Rank>,
     gone: Vec<Rank>,
-    /// Clients with replies that wait.
+    /// Clients with pending replies.
     replying: BTreeSet<Rank>,
 }
 
@@ -144,12 +146,12 @@ impl Sessions {
         local.receive(self);
         self.expire(now());
         for client in std::mem::take(&mut self.broken) {
-            tracing::warn!("a client has broken the protocol");
+            tracing::warn!("a client violated the protocol");
             local.close(client);
             self.part(client);
         }
         for client in std::mem::take(&mut self.gone) {
-            // It may be there again.
+            // It may have connected again.
             if !self.clients.contains_key(&client) {
                 local.close(client);
             }
@@ -160,7 +162,7 @@ impl Sessions {
         local.transmit(self);
     }
 
-    /// Whether there is anything to do but wait.
+    /// Returns whether there is work that does not depend on clients.
     pub(crate) fn is_busy(&self) -> bool {
         !(self.events.is_empty() && self.broken.is_empty() && self.gone.is_empty())
     }
@@ -180,7 +182,7 @@ impl Sessions {
         })
     }
 
-    /// Memory for a message from a client, or to it; each client may have half of a pool.
+    /// Allocates memory for a message from a client, or to it. Each client may use half of a pool.
     fn allocate(&mut self, client: Rank, bytes: usize, way: Way) -> Result<Memory, NoMemory> {
         let held = Arc::clone(&self.client(client).held[way as usize]);
         let pool = &self.pools[way as usize];
@@ -191,7 +193,7 @@ impl Sessions {
         Memory::allocate(bytes, pool).map(|memory| memory.shared(share))
     }
 
-    /// Memory for the message that a request wants.
+    /// Allocates memory for the message of a get.
     pub(crate) fn allocate_reply(
         &mut self,
         request: u64,
@@ -203,7 +205,7 @@ impl Sessions {
             Some((client, session)) if self.is_there(client, session) => {
                 self.allocate(client, bytes, Way::To)
             }
-            // Nobody will get it.
+            // The message has no receiver any more.
             _ => Memory::allocate(bytes, &self.pools[Way::To as usize]),
         }
     }
@@ -212,7 +214,7 @@ impl Sessions {
         (self.clients.get(&client)).is_some_and(|client| client.session == session)
     }
 
-    /// Whether there is no more room for requests of a client.
+    /// Returns whether there is no room for another request of a client.
     fn is_full(&mut self, rank: Rank, kind: FrameKind) -> bool {
         let is_send = matches!(kind, FrameKind::Send { .. });
         let all = self.open.len() >= MAX_REQUESTS || (is_send && self.waiting.len() >= MAX_WAITING);
@@ -220,14 +222,15 @@ impl Sessions {
         all || client.open.len() + client.replies.len() >= MAX_OPEN
     }
 
-    /// Whether a request is taken from the client's ring, if only to be refused: one that can't be refused waits there.
+    /// Returns whether a request is taken from the client's ring, even if only to be refused. A
+    /// request that cannot be refused waits there.
     fn is_taken(&mut self, client: Rank, kind: FrameKind) -> bool {
         let can_refuse = kind.is_awaited() || kind == FrameKind::Abandon;
         self.client(client).replies.len() < 2 * MAX_OPEN
             && (can_refuse || !self.is_full(client, kind))
     }
 
-    /// A request has come, with the message that it sends.
+    /// Handles a request, with the message that it sends.
     fn take(&mut self, rank: Rank, request: Request, memory: Option<Memory>) {
         let Request {
             id,
@@ -281,7 +284,7 @@ impl Sessions {
             id,
             is_answered: request.kind.is_awaited(),
         };
-        // Fits: requests are limited.
+        // Fits: the number of requests is limited.
         let key = self.open.insert(open) as u32;
         self.client(rank).open.insert(id, key);
         let request = agent::host::Request {
@@ -303,7 +306,8 @@ impl Sessions {
         }
     }
 
-    /// Ends requests to send whose time has passed before the agent has taken them, which then keeps their time.
+    /// Ends requests to send that have timed out before the agent has taken them. For those it has
+    /// taken, the agent enforces the time.
     fn expire(&mut self, now: Nanos) {
         if now < self.due {
             return;
@@ -328,7 +332,7 @@ impl Sessions {
 
     fn abandon(&mut self, client: Rank, id: u32) {
         let Some(&key) = self.client(client).open.get(&id) else {
-            // It has ended meanwhile.
+            // It has ended in the meantime.
             return;
         };
         let before = self.waiting.len();
@@ -339,7 +343,7 @@ impl Sessions {
         }
     }
 
-    /// A request has ended.
+    /// Handles the end of a request.
     pub(crate) fn complete(&mut self, request: u64, outcome: Outcome<Memory>) {
         // Fits: a key of the slab.
         let Some(open) = self.open.try_remove(request as usize) else {
@@ -351,7 +355,7 @@ impl Sessions {
         self.client(open.client).open.remove(&open.id);
         if !open.is_answered {
             if let Outcome::Failed(code) = outcome {
-                tracing::warn!("a message that nobody waits for was not sent: {code}");
+                tracing::warn!("failed to send a message without a waiting sender: {code}");
             }
             return;
         }
@@ -396,7 +400,7 @@ impl Sessions {
         self.replying.insert(client);
     }
 
-    /// Gives a client's rings what there is for it.
+    /// Hands a client's pending replies to its rings.
     fn reply(&mut self, rank: Rank, local: &mut Local) {
         let Some(client) = self.clients.get_mut(&rank) else {
             return;
@@ -406,7 +410,7 @@ impl Sessions {
             let length = memory.as_ref().map_or(0, |memory| memory.length());
             let sent = if length > INLINE {
                 let entry = self.outgoing.vacant_entry();
-                // Fits: no message is longer than its pool, which is less.
+                // Fits: a message is shorter than its pool, whose size fits.
                 let (token, length) = (entry.key() as u64, length as u32);
                 let payload = Payload::Read { token, length };
                 let sent = local.send(rank, &Fragment { header, payload });
@@ -431,7 +435,7 @@ impl Sessions {
                     self.replying.insert(rank);
                     return;
                 }
-                // Its end is told soon.
+                // The session's end will be reported soon.
                 Err(_) => return client.replies.clear(),
             }
         }
@@ -443,7 +447,7 @@ impl Sessions {
         if !(1..=MAX_CAPACITY).contains(&capacity) || block > MAX_BLOCK {
             return self.answer(rank, id, Code::INVALID_ARGUMENT);
         }
-        // Fit: just checked.
+        // Fits: just checked.
         let queue = Queue::new(capacity as u32, block as u32);
         let reserved = self.reserved + queue.reserve();
         if reserved > self.reserve || self.channels.len() >= MAX_CHANNELS {
@@ -478,7 +482,7 @@ impl Sessions {
         self.answer(rank, id, code);
     }
 
-    /// Whether there was one.
+    /// Ends a channel. Returns whether it existed.
     fn end_channel(&mut self, number: u64) -> bool {
         let Some(queue) = self.channels.remove(&number) else {
             return false;
@@ -490,7 +494,7 @@ impl Sessions {
 
     // ---- the end of a client ----
 
-    /// A client is gone: nothing of it is left, but messages that it was told have been sent.
+    /// Releases all that a client had, except messages that were reported to it as sent.
     fn part(&mut self, rank: Rank) {
         self.outgoing.retain(|_, (client, _)| *client != rank);
         self.arriving.retain(|_, arriving| arriving.client != rank);
@@ -602,21 +606,21 @@ impl FragmentHandler for Sessions {
     }
 
     fn room(&self) -> usize {
-        // What comes is bounded by `begin`.
+        // Arrivals are bounded by `begin`.
         1 << 30
     }
 }
 
 impl Sessions {
-    /// A request is not done.
+    /// Refuses a request.
     fn refuse(&mut self, client: Rank, request: &Request, code: Code) {
         match request.kind.is_awaited() {
             true => self.answer(client, request.id, code),
-            false => tracing::warn!("a message that nobody waits for was not sent: {code}"),
+            false => tracing::warn!("failed to send a message without a waiting sender: {code}"),
         }
     }
 
-    /// Whether nothing of any client is left.
+    /// Returns whether nothing of any client is left.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.clients.is_empty() && self.open.is_empty() && self.arriving.is_empty()

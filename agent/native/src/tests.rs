@@ -1,4 +1,4 @@
-//! A node by itself: clients, gateway and agent in this process.
+//! Tests of a single node: clients, gateway and agent in this process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,7 +14,7 @@ use conduit_shm::peers::{Local, LocalConfig};
 
 use crate::{Client, Gateway, GatewayConfig, Options, Poll, ReturnMode, Timeout};
 
-/// Tests that take longer have failed.
+/// The time limit of tests.
 const LONG: Timeout = Timeout::After(Duration::from_secs(60));
 
 fn name() -> String {
@@ -23,13 +23,13 @@ fn name() -> String {
     format!("test-{}-{number}", std::process::id())
 }
 
-/// An agent of the only node, whose network nobody else is in.
+/// The agent of the only node, on a network without other members.
 struct Agent {
     name: String,
     ends: Arc<AtomicBool>,
-    /// It does nothing meanwhile.
+    /// Suspends the agent while set.
     stops: Arc<AtomicBool>,
-    /// It waits until all clients are gone.
+    /// Lets the agent wait until all clients are gone.
     waits: Arc<AtomicBool>,
     thread: Option<JoinHandle<bool>>,
 }
@@ -57,7 +57,7 @@ impl Agent {
                 }
                 ended.load(Ordering::Relaxed)
             });
-            // Clients' ends are noticed soon.
+            // Ends of clients are noticed soon.
             let end = Instant::now() + Duration::from_secs(60);
             let waits = waiting.load(Ordering::Relaxed);
             while waits && !gateway.sessions().is_empty() && Instant::now() < end {
@@ -78,7 +78,7 @@ impl Agent {
         Client::to(&self.name).unwrap()
     }
 
-    /// Whether nothing of any client was left.
+    /// Ends the agent. Returns whether nothing of any client was left.
     fn end(mut self) -> bool {
         self.waits.store(true, Ordering::Relaxed);
         self.ends.store(true, Ordering::Relaxed);
@@ -229,7 +229,8 @@ fn a_message_longer_than_there_is_memory_for_is_refused() {
     let bytes = vec![5; (1 << 19) + 1];
     let sent = sender.send(&bytes, ReturnMode::Deposited, LONG);
     assert_eq!(sent, Err(Code::OUT_OF_SPACE));
-    // Two fill the memory for those in channels; a third waits for it, as long as it may.
+    // Two messages fill the memory for those in channels; a third waits for it as long as its
+    // time-out allows.
     for at in 0..3 {
         let timeout = match at {
             2 => Timeout::After(Duration::from_millis(5)),
@@ -283,7 +284,7 @@ fn what_a_client_had_is_gone_with_it() {
     };
     let left = goes.create(&outlives).unwrap().descriptor();
     let waits = stays.attach(its.descriptor()).start_receive(LONG).unwrap();
-    // Its own gets are not served any more: the message is for others.
+    // The client's own gets are no longer served: the message is for others.
     let get = goes.attach(kept.descriptor()).start_receive(LONG).unwrap();
     goes.attach(left)
         .sender()
@@ -325,11 +326,11 @@ fn the_end_of_an_agent_is_an_error_and_the_next_one_is_found() {
     while !asked.is_finished() {
         machine.progress(agent::driver::now(), &mut gateway, &mut network);
     }
-    // The node is none of this job's.
+    // The node is not part of this job.
     assert_eq!(asked.join().unwrap(), Err(Code::NOT_FOUND));
 }
 
-/// Remembers nothing.
+/// A handler that ignores all input.
 #[derive(Default)]
 struct Deaf {
     bytes: Vec<u8>,
@@ -357,7 +358,7 @@ impl FragmentHandler for Deaf {
     }
 }
 
-/// A client that says anything, with and without sense, and vanishes.
+/// A client that sends arbitrary requests, valid or not, and vanishes.
 #[test]
 fn a_client_gone_bad_harms_nobody() {
     let mut random = fastrand::Rng::with_seed(32);
@@ -447,7 +448,7 @@ fn a_client_gone_bad_harms_nobody() {
         }
         assert!(Instant::now() < end, "the agent hangs");
         drop(local);
-        // Messages of which it was told that they have been sent may still wait for memory.
+        // Messages that were reported to the client as sent may still wait for memory.
         let is_done = |gateway: &mut Gateway, machine: &AgentMachine<Gateway>| {
             let held = machine.held();
             gateway.sessions().is_empty() && held.requests <= held.bulk

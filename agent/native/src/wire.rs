@@ -1,26 +1,27 @@
-//! What clients and their agent say to each other: headers of fragments of the local network.
+//! The protocol between clients and their agent: headers of fragments of the local network.
 //!
-//! A client asks, each time with a number of its own, and gets one reply with that number. Sends travel on the data
-//! channel, with the message's bytes, so that those of a client stay in order; all else on the command channel.
+//! A client numbers each of its requests, and gets one reply with that number. Sends travel on the
+//! data channel with the message's bytes, so that a client's sends stay in order; all other
+//! requests travel on the command channel.
 //!
-//! Both sides are processes of one host, and of one version, which each request states; so numbers are as the
-//! processor has them.
+//! Both sides are processes of one host and of the same version, which each request states, so
+//! numbers are in native byte order.
 
 use agent::host::{Limit, ReturnMode};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::descriptor::Descriptor;
 
-/// In every request.
+/// Sent in every request.
 const VERSION: u8 = 1;
 
-/// What a client wants.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FrameKind {
-    /// A message for a channel.
+    /// Sends a message to a channel.
     Send {
         mode: ReturnMode,
-        /// Of this client.
+        /// The client's handle.
         handle: u64,
         hints: u64,
     },
@@ -28,20 +29,20 @@ pub(crate) enum FrameKind {
     Poll {
         mask: u16,
     },
-    /// A channel on this node.
+    /// Creates a channel on this node.
     Create {
         capacity: u64,
         block: u64,
         outlives: bool,
     },
-    /// Its end.
+    /// Destroys a channel.
     Destroy,
-    /// The reply to the request of this number is not waited for any more. This has no reply.
+    /// Gives up waiting for the reply to the request with this number. Has no reply.
     Abandon,
 }
 
 impl FrameKind {
-    /// Whether there is a reply.
+    /// Returns whether the request has a reply.
     pub(crate) fn is_awaited(self) -> bool {
         match self {
             Self::Abandon => false,
@@ -56,11 +57,11 @@ pub(crate) struct Request {
     pub(crate) id: u32,
     pub(crate) kind: FrameKind,
     pub(crate) limit: Limit,
-    /// Not of a [`FrameKind::Create`] or [`FrameKind::Abandon`].
+    /// Unused in [`FrameKind::Create`] and [`FrameKind::Abandon`].
     pub(crate) channel: Descriptor,
 }
 
-/// A request's header.
+/// The header of a request.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct RequestHeader {
@@ -72,14 +73,14 @@ struct RequestHeader {
     zero: u16,
     id: u32,
     zero_too: u32,
-    /// Nanoseconds; 0: once, the greatest: for ever.
+    /// Nanoseconds; 0 for once, the maximum for unlimited.
     limit: u64,
     node: u64,
     epoch: u64,
     number: u64,
     /// The handle, or the capacity.
     first: u64,
-    /// The hints, or the bytes of a block.
+    /// The hints, or the size of a block.
     second: u64,
 }
 
@@ -94,13 +95,13 @@ const MODES: [ReturnMode; 5] = [
     ReturnMode::None,
 ];
 
-/// A mode's number, which is that of Dragon's.
+/// Returns the number of a mode, which is also Dragon's.
 pub(crate) fn mode_number(mode: ReturnMode) -> u8 {
-    // Fits: five.
+    // Fits: there are five modes.
     MODES.iter().position(|other| *other == mode).unwrap_or(0) as u8
 }
 
-/// The mode of a number.
+/// Returns the mode with this number.
 pub(crate) fn mode_of(number: u8) -> Option<ReturnMode> {
     MODES.get(usize::from(number)).copied()
 }
@@ -152,7 +153,7 @@ impl Request {
         zerocopy::transmute!(header)
     }
 
-    /// `None`: no client says this.
+    /// Decodes a header. Returns `None` if it is malformed.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let header = RequestHeader::read_from_bytes(bytes).ok()?;
         if header.version != VERSION || header.zero != 0 || header.zero_too != 0 {
@@ -196,18 +197,18 @@ impl Request {
     }
 }
 
-/// How a request has ended, as its client is told; with the bytes of a get's message behind it.
+/// The result of a request, sent to its client. The bytes of a get's message follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct Reply {
     pub(crate) id: u32,
-    /// Of a [`Code`](agent::Code).
+    /// The number of a [`Code`](agent::Code).
     pub(crate) code: u32,
-    /// A poll's value; a message's hints; the number of a channel that was created.
+    /// The value of a poll, the hints of a message, or the number of a created channel.
     pub(crate) value: u64,
-    /// A message's sender; the epoch of a channel that was created.
+    /// The sender of a message, or the epoch of a created channel.
     pub(crate) second: u64,
-    /// The node of a channel that was created.
+    /// The node of a created channel.
     pub(crate) node: u64,
 }
 

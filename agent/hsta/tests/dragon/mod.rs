@@ -1,4 +1,5 @@
-//! `conduit-hsta` and unmodified Dragon's clients, on one host. They are in Python: `agent/dragon/tests`.
+//! Tests `conduit-hsta` with unmodified Dragon's clients on one host. The cases are in Python, in
+//! `agent/dragon/tests`.
 
 #[path = "../../../dragon/tests/package/mod.rs"]
 mod package;
@@ -7,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Seconds for all cases of a script, which take half a minute on two busy cores.
+/// The time limit of all cases of a script, in seconds. They take half a minute on two busy cores.
 const LIMIT: &str = "600";
 
 #[test]
@@ -38,7 +39,7 @@ fn run(script: &str) {
     println!("{}", String::from_utf8_lossy(&output.stderr));
     let left = left(&name);
     for file in &left {
-        // Of a script that was ended; others have to do it themselves.
+        // Left by an aborted script; other scripts have to clean up themselves.
         let _ = fs::remove_file(file);
     }
     assert!(output.status.success(), "{}", output.status);

@@ -1,4 +1,4 @@
-//! Agents and clients as processes, which end with the test.
+//! Agents and clients as processes that end with the test.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -13,12 +13,12 @@ use conduit_channels::Client;
 
 use super::LIMIT;
 
-/// The agent.
+/// The agent's program.
 pub(super) const PROGRAM: &str = env!("CARGO_BIN_EXE_conduit-hsta");
-/// What another process of this program is to do.
+/// Selects the part of another process of this program.
 pub(super) const PART: &str = "CONDUIT_TEST_PART";
 
-/// A process, which is killed when this is dropped.
+/// A process that is killed when this is dropped.
 pub(super) struct Child(std::process::Child);
 
 impl Child {
@@ -31,7 +31,7 @@ impl Child {
         self.0.wait().expect("it is this test's");
     }
 
-    /// Waits for its end, at most [`LIMIT`].
+    /// Waits for the process to end, at most [`LIMIT`].
     fn wait(&mut self) -> ExitStatus {
         let end = Instant::now() + LIMIT;
         loop {
@@ -51,13 +51,13 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The agent's program, with what tests trust.
+/// Returns a command that starts an agent without authentication.
 pub(super) fn agent() -> Command {
     let mut command = Command::new(PROGRAM);
     command
@@ -66,7 +66,7 @@ pub(super) fn agent() -> Command {
     command
 }
 
-/// Runs a program to its end: its exit code, and what it has written.
+/// Runs a program to its end. Returns its exit code and its output.
 pub(super) fn run_to_end(mut command: Command) -> (i32, String) {
     command
         .stdin(Stdio::null())
@@ -90,7 +90,7 @@ pub(super) fn run_to_end(mut command: Command) -> (i32, String) {
     })
 }
 
-/// Nodes on the loopback interface.
+/// A cluster of nodes on the loopback interface.
 pub(super) struct Cluster {
     agents: Vec<Child>,
     start: Box<dyn Fn(usize) -> Child>,
@@ -102,9 +102,9 @@ impl Cluster {
         Self::start_with(nodes, |_, _| ())
     }
 
-    /// With more settings for each node.
+    /// Starts a cluster with additional settings for each node.
     pub(super) fn start_with(nodes: usize, set: impl Fn(usize, &mut Command) + 'static) -> Self {
-        // Of this cluster alone, so that ports are free.
+        // Addresses that only this cluster uses, so that the ports are free.
         let address = |number: u32, node| {
             let process = std::process::id();
             let (high, low) = (1 + process / 250 % 250, process % 250);
@@ -113,7 +113,7 @@ impl Cluster {
         Self::start_at(nodes, address, set)
     }
 
-    /// Over libfabric, which knows no addresses but those of interfaces.
+    /// Starts a cluster over libfabric, which only accepts addresses of interfaces.
     pub(super) fn over_libfabric(nodes: usize) -> Self {
         let free = |_, _| {
             let socket = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
@@ -152,7 +152,7 @@ impl Cluster {
             let mut line = String::new();
             BufReader::new(child.0.stdout.take().expect("piped"))
                 .read_line(&mut line)
-                .expect("the agent says that it is ready");
+                .expect("the agent reports that it is ready");
             assert_eq!(line.trim_end(), format!("CONDUIT_AGENT={}", known[node]));
             child
         };
@@ -171,7 +171,7 @@ impl Cluster {
         Client::to(&self.names[node]).expect("there is an agent")
     }
 
-    /// A process with a part, at a node.
+    /// Starts a client process at a node, with the given part.
     pub(super) fn spawn(&self, node: usize, part: &str) -> Child {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command
@@ -187,12 +187,12 @@ impl Cluster {
         self.agents[node].kill();
     }
 
-    /// Another agent in the place of one that was killed.
+    /// Starts a new agent in place of one that was killed.
     pub(super) fn restart(&mut self, node: usize) {
         self.agents[node] = (self.start)(node);
     }
 
-    /// Ends an agent in good order.
+    /// Ends an agent with SIGTERM.
     pub(super) fn terminate(&mut self, node: usize) -> ExitStatus {
         let agent = &mut self.agents[node];
         let pid = rustix::process::Pid::from_child(&agent.0);
@@ -202,14 +202,15 @@ impl Cluster {
     }
 }
 
-/// A folder with a libfabric, under the name by which agents load it: not every host has one.
+/// Returns a folder with a libfabric under the name by which agents load it, because not every host
+/// has one.
 fn libfabric() -> PathBuf {
     let library = xtask::library("refusing-fabric", xtask::Library::Shared);
     let library = library.expect("cargo builds it");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libfabric");
     fs::create_dir_all(&folder).expect("a folder");
     let link = folder.join("libfabric.so.1");
-    // Another run of these tests may use it.
+    // Another run of these tests may be using it.
     if fs::read_link(&link).ok().as_ref() != Some(&library) {
         let _ = fs::remove_file(&link);
         symlink(&library, &link).expect("a link to the library");

@@ -1,7 +1,8 @@
-//! Agents on the loopback interface, and clients of them in several processes.
+//! Agents on the loopback interface, with clients in several processes.
 //!
-//! What runs elsewhere is [`client`], in this same program: the environment says which part it has. Nothing is waited
-//! for longer than [`LIMIT`], and agents end when their standard input does: with the test.
+//! Other processes run the test [`client`] of this program; the environment selects their part.
+//! Nothing waits longer than [`LIMIT`], and agents end when their standard input does, that is,
+//! with the test.
 
 mod cluster;
 
@@ -14,7 +15,7 @@ use conduit_channels::{
     Channel, Client, Code, Descriptor, Options, Pending, Poll, Received, ReturnMode, Timeout,
 };
 
-/// No test waits longer.
+/// The time limit of all tests.
 const LIMIT: Duration = Duration::from_secs(120);
 const LONG: Timeout = Timeout::After(LIMIT);
 
@@ -33,7 +34,7 @@ fn of_capacity(capacity: u32) -> Options {
     }
 }
 
-/// The part of another process, which [`PART`] names, with the descriptors of channels behind it.
+/// The part of another process, which [`PART`] names, followed by the descriptors of channels.
 #[test]
 fn client() {
     let Ok(part) = std::env::var(PART) else {
@@ -60,7 +61,7 @@ fn client() {
     }
 }
 
-/// Messages of a stream.
+/// Number of messages in a stream.
 const STREAM: u64 = 60;
 
 fn content(number: u64) -> Vec<u8> {
@@ -73,7 +74,7 @@ fn content(number: u64) -> Vec<u8> {
     (0..length).map(|at| (at * 7 + number) as u8).collect()
 }
 
-/// Three handles of a process take turns, and modes too.
+/// Alternates between three handles of a process, and between modes.
 fn send_streams(to: &Channel) {
     let senders = [to.sender(), to.sender(), to.sender()];
     let mut pending = Vec::new();
@@ -97,7 +98,7 @@ fn they_do_so_over_libfabric_too() {
     streams(&Cluster::over_libfabric(3), [0, 1, 1, 2]);
 }
 
-/// Of four nodes in two groups, where who is not linked to the first one sends by others.
+/// Four nodes in two groups: nodes without a link to the first node send through others.
 #[test]
 fn they_do_so_by_a_dragonfly_too() {
     let cluster = Cluster::start_with(4, |_, agent| {
@@ -106,7 +107,7 @@ fn they_do_so_by_a_dragonfly_too() {
     streams(&cluster, [1, 2, 3, 3]);
 }
 
-/// Processes on these nodes send to a channel of the first one.
+/// Starts processes on these nodes that send to a channel of the first node.
 fn streams(cluster: &Cluster, nodes: [usize; 4]) {
     let client = cluster.client(0);
     let channel = client.create(&of_capacity(7)).unwrap();
@@ -146,7 +147,7 @@ fn all_operations_work_on_another_nodes_channel() {
     sender
         .send(b"a", ReturnMode::Deposited, Timeout::Once)
         .unwrap();
-    // Taken is when somebody has taken it.
+    // `Received` completes when the message is taken.
     let receipt = sender
         .start(&[1; 5000], 0, ReturnMode::Received, LONG)
         .unwrap();
@@ -163,7 +164,7 @@ fn all_operations_work_on_another_nodes_channel() {
     assert!(!receipt.has_ended());
     assert_eq!(channel.receive(LONG).unwrap().bytes, [1; 5000]);
     receipt.wait().unwrap();
-    // A get that waits is served by a message that comes.
+    // An incoming message completes a waiting get.
     let get = channel.start_receive(LONG).unwrap();
     let long = vec![9; 2_000_000];
     own.sender()
@@ -203,7 +204,7 @@ fn what_is_no_channel_is_a_named_error() {
             },
             Code::OBJECT_DESTROYED,
         ),
-        // Its client is gone, and so is it.
+        // Its client is gone, and so is the channel.
         (made.unwrap().descriptor(), Code::OBJECT_DESTROYED),
     ];
     for (descriptor, code) in cases {
@@ -214,7 +215,7 @@ fn what_is_no_channel_is_a_named_error() {
             assert_eq!(nothing.sender().send(b"x", mode, LONG), Err(code));
         }
     }
-    // More than the target has memory for, and more than the sender has.
+    // More than the target's memory, and more than the sender's.
     let sender = client.attach(channel).sender();
     for bytes in [1 << 20, (32 << 20) + 1] {
         let sent = sender.send(&vec![1; bytes], ReturnMode::Deposited, LONG);
@@ -257,7 +258,7 @@ fn a_channel_that_is_destroyed_ends_all_that_waits_for_it() {
     assert_eq!(get.wait(), Err(gone));
 }
 
-/// Leaves requests of all kinds open, tells its own channel, and waits for its death.
+/// Leaves requests of all kinds open, reports its own channel, and waits for its death.
 fn linger(client: &Client, empty: &Channel, full: &Channel, ready: &Channel) {
     let gets: Vec<Pending<Received>> = (0..3).map(|_| empty.start_receive(LONG).unwrap()).collect();
     let poll = empty.start_poll(Poll::In, LONG).unwrap();
@@ -266,7 +267,7 @@ fn linger(client: &Client, empty: &Channel, full: &Channel, ready: &Channel) {
         .zip(MODES)
         .map(|(hints, mode)| sender.start(b"left", hints, mode, LONG).unwrap())
         .collect();
-    // Messages that are long go when they are asked for.
+    // A long message is sent only when the target requests it.
     let long = full.sender();
     let long = long
         .start(&vec![8; 500_000], 9, ReturnMode::Deposited, LONG)
@@ -299,7 +300,7 @@ fn a_killed_client_blocks_nobody_and_leaves_nothing() {
         let its = client.attach(Descriptor::from_bytes(&name).unwrap());
         let ends = its.start_poll(Poll::Full, LONG).unwrap();
         child.kill();
-        // Its channel has gone with it, and its agent has given up its requests before it does this.
+        // The channel has gone with its client, whose requests the agent has given up before that.
         assert_eq!(ends.wait(), Err(Code::OBJECT_DESTROYED));
         let to_empty = client.attach(empty.descriptor()).sender();
         for hints in 0..3 {
@@ -311,7 +312,7 @@ fn a_killed_client_blocks_nobody_and_leaves_nothing() {
             assert_eq!(empty.receive(LONG).unwrap().hints, hints, "node {node}");
         }
         assert_eq!(full.receive(LONG).unwrap().bytes, b"first");
-        // What it was told, or did not want to be told, is done; the rest is not.
+        // Sends that were reported as complete or expect no report are done; the others are not.
         let left: Vec<u64> = (0..3).map(|_| full.receive(LONG).unwrap().hints).collect();
         assert_eq!(left, [0, 1, 2], "node {node}");
         full.sender()
@@ -350,7 +351,7 @@ fn a_killed_agent_is_an_error_and_its_successor_begins_anew() {
     let poll = to_full.start_poll(Poll::Out, LONG).unwrap();
     let get = to_empty.start_receive(LONG).unwrap();
     let own = empty.start_receive(LONG).unwrap();
-    // A stream from the node whose agent dies: each message is sent once, and comes once at most.
+    // A stream from the node whose agent dies: each message arrives at most once.
     let stream = near.attach(kept.descriptor()).sender();
     let sent: Vec<_> = (0..300)
         .map(|hints| {
@@ -371,12 +372,12 @@ fn a_killed_agent_is_an_error_and_its_successor_begins_anew() {
     assert_eq!(poll.wait(), Err(Code::FAILURE));
     assert_eq!(taken.wait(), Err(Code::FAILURE));
     assert_eq!(blocked.wait(), Err(Code::FAILURE));
-    // The same clients go on; channels of the former agent are gone.
+    // The same clients continue; the channels of the former agent are gone.
     assert_eq!(empty.receive(LONG), Err(Code::OBJECT_DESTROYED));
     let anew = near.create(&of_capacity(1)).unwrap();
     let sender = far.attach(anew.descriptor()).sender();
     let again = || sender.send_with(b"new", 5, ReturnMode::Deposited, LONG);
-    // The session with the former agent may be noticed to be over only now.
+    // The end of the session with the former agent may be noticed only now.
     while again() == Err(Code::FAILURE) {}
     assert_eq!(anew.receive(LONG).unwrap().hints, 5);
     assert_eq!(to_empty.receive(LONG), Err(Code::OBJECT_DESTROYED));
@@ -402,7 +403,7 @@ fn a_full_gateway_is_an_error_and_drains() {
     });
     let (near, far) = (cluster.client(0), cluster.client(1));
     let channel = near.create(&of_capacity(4)).unwrap();
-    // More than channel, agents and rings have room for; each client has its share of the gateway.
+    // More than channel, agents and rings hold; each client has its share of the gateway.
     let fill = |client: Client| {
         let sender = client.attach(channel.descriptor()).sender();
         for hints in 0..5_000 {
@@ -423,12 +424,12 @@ fn a_full_gateway_is_an_error_and_drains() {
         let end = Instant::now() + LIMIT / 2;
         while probe() != Err(Code::GATEWAY_FULL) {
             if Instant::now() > end {
-                // Ends what the others wait for.
+                // Ends the waits of the other clients.
                 channel.destroy().unwrap();
                 panic!("nothing is ever full");
             }
         }
-        // Receives are taken, and are served in order.
+        // Receives are still accepted, and served in order.
         let mut next: BTreeMap<u64, u64> = BTreeMap::new();
         for _ in 0..20 {
             let received = full.receive(LONG).unwrap();
@@ -436,7 +437,7 @@ fn a_full_gateway_is_an_error_and_drains() {
             assert!(received.hints == *expected || received.bytes == b"probe");
             *expected += 1;
         }
-        // What can't be done any more makes room.
+        // Failing the pending requests makes room.
         channel.destroy().unwrap();
         let anew = near.create(&of_capacity(1)).unwrap();
         let sender = other.attach(anew.descriptor()).sender();
@@ -448,7 +449,7 @@ fn a_full_gateway_is_an_error_and_drains() {
     });
 }
 
-/// More than a client's share of the gateway and its rings hold.
+/// More messages than a client's share of the gateway and its rings hold.
 const LEFT: u64 = 3_000;
 
 #[test]
@@ -497,7 +498,7 @@ fn a_wrong_command_line_is_explained() {
     assert!(said(&["--nodes", "127.0.0.1:1"]).contains("--native"));
     assert!(said(&["--native", "--nodes", "host:1", "--node", "0"]).contains("host:1"));
     let text = said(&["--native", "--nodes", "127.0.0.1:1", "--node", "1"]);
-    assert!(text.contains("there are only 1 nodes"), "{text}");
+    assert!(text.contains("--nodes has 1 nodes"), "{text}");
     let text = said(&["--native", "--nodes", "127.0.0.1:1", "--node", "0"]);
     assert!(text.contains("CONDUIT_SECRET_FILE"), "{text}");
     assert!(said(&["--native", "--name", "a b"]).contains("a b"));
@@ -539,7 +540,7 @@ fn rank() {
 fn python_programs_use_channels() {
     let python = Command::new("python3").arg("--version").output();
     if !python.is_ok_and(|output| output.status.success()) {
-        // Seen with --nocapture, and in the list of a failed run.
+        // Visible with --nocapture, and in the output of a failed run.
         println!("skipped: there is no python3");
         return;
     }

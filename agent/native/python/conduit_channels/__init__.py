@@ -1,15 +1,15 @@
-"""Channels between processes of several nodes, by Conduit's node agent (``conduit-hsta --native``).
+"""Channels between processes of several nodes, through Conduit's node agent (``conduit-hsta --native``).
 
     import conduit_channels as channels
 
     channel = channels.create()
-    print(channel)                              # give this to any process, on any node
+    print(channel)                              # pass this to any process, on any node
     channels.attach(text).send(b"hello")        # there
     channel.receive(timeout=10)                 # b"hello"
 
-Channels can be pickled, and so passed by ``multiprocessing``. The agent is the one that ``CONDUIT_AGENT`` names. The
-library ``libconduit_channels.so`` is looked for where ``CONDUIT_CHANNELS_LIBRARY`` says, beside this file, and where
-the system looks.
+Channels can be pickled, and therefore passed through ``multiprocessing``. ``CONDUIT_AGENT`` names the agent. The library
+``libconduit_channels.so`` is loaded from ``CONDUIT_CHANNELS_LIBRARY`` if that is set, else from beside this file, else from
+where the system finds it.
 """
 
 import atexit
@@ -24,18 +24,18 @@ __all__ = [
     "IN", "OUT", "IN_OR_OUT", "EMPTY", "FULL", "SIZE", "CAPACITY",
 ]
 
-#: When a send is complete: the agent has it; it is on its way; it is in the channel; somebody has taken it; nobody waits.
+#: When a send is complete: when the agent has it; when it is on its way; when it is in the channel; when it was taken; at once.
 IMMEDIATELY, BUFFERED, DEPOSITED, RECEIVED, NONE = range(5)
 #: States that ``poll`` waits for.
 IN, OUT, IN_OR_OUT, EMPTY, FULL, SIZE, CAPACITY = 1, 2, 3, 4, 5, 6, 8
 
 _DESCRIPTOR = 32
-#: Seconds that one call waits, so that Python sees signals between calls.
+#: The maximum duration of a call in seconds, so that Python handles signals between calls.
 _SLICE = 0.5
 
 
 class ChannelError(OSError):
-    """An operation on a channel has failed; ``code`` says how."""
+    """An operation on a channel failed; ``code`` is the reason."""
 
     def __init__(self, code):
         text = ctypes.create_string_buffer(200)
@@ -48,25 +48,25 @@ class ChannelError(OSError):
 
 
 class Empty(ChannelError):
-    """Tried once: there was no message."""
+    """The channel had no message, and the operation was to be tried once."""
 
 
 class Full(ChannelError):
-    """Tried once: there was no room."""
+    """The channel had no room, and the operation was to be tried once."""
 
 
 class Timeout(ChannelError, TimeoutError):
-    """The time has passed."""
+    """The operation timed out."""
 
     code = 11
 
 
 class Destroyed(ChannelError):
-    """The channel is gone."""
+    """The channel was destroyed."""
 
 
 class GatewayFull(ChannelError):
-    """This node's agent has as many requests as it takes."""
+    """This node's agent accepts no more requests."""
 
 
 _ERRORS = {Timeout.code: Timeout, 42: Empty, 43: Full, 120: Destroyed, 10_001: GatewayFull}
@@ -109,7 +109,7 @@ def _load():
 
 _lock = threading.Lock()
 _loaded = None
-#: The process that has connected, and its client. A child that was forked connects anew.
+#: The process that has connected, and its client. A forked child makes a new connection.
 _client = (None, None)
 
 
@@ -145,7 +145,7 @@ def _connection():
 
 @atexit.register
 def _settle():
-    """Waits until the agent has taken what was sent without waiting. Nothing is closed: threads may still use it."""
+    """Waits until the agent has taken the messages that were sent without waiting. Threads may still use the client."""
     process, client = _client
     if process == os.getpid():
         _loaded.conduit_channels_settle(client)
@@ -156,7 +156,7 @@ def _nanoseconds(timeout):
 
 
 def _sliced(timeout, call):
-    """Calls until the time has passed, in slices."""
+    """Repeats a call with short time-outs until the time has passed."""
     if timeout == 0:
         return _check(call(0))
     end = None if timeout is None else time.monotonic() + timeout
@@ -168,8 +168,8 @@ def _sliced(timeout, call):
 
 
 def create(capacity=100, block=1024, outlives=False):
-    """Makes a channel on this node. It has room for ``capacity`` messages, by itself if they have up to ``block`` bytes.
-    It ends with this process, unless it ``outlives`` it."""
+    """Creates a channel on this node with room for ``capacity`` messages. Messages of up to ``block`` bytes have their own
+    memory. The channel ends with this process unless it ``outlives`` it."""
     library, client = _connection()
     descriptor = ctypes.create_string_buffer(_DESCRIPTOR)
     _check(library.conduit_channels_create(client, capacity, block, outlives, descriptor))
@@ -177,18 +177,18 @@ def create(capacity=100, block=1024, outlives=False):
 
 
 def attach(descriptor):
-    """The channel that this names: its descriptor, or that as text. Whether there is one shows when it is used."""
+    """Returns the channel with a descriptor, given as bytes or text. Whether it exists shows on first use."""
     return Channel(bytes.fromhex(descriptor) if isinstance(descriptor, str) else bytes(descriptor))
 
 
 class Channel:
-    """A bounded queue of messages on some node. Messages that are sent by one object stay in order.
+    """A bounded queue of messages on some node. Messages sent through one object stay in order.
 
-    Timeouts are seconds; 0: tried once; ``None``: for ever."""
+    Time-outs are in seconds; 0 tries once, ``None`` is unlimited."""
 
     def __init__(self, descriptor):
         if len(descriptor) != _DESCRIPTOR:
-            raise ValueError(f"a channel's descriptor has {_DESCRIPTOR} bytes, not {len(descriptor)}")
+            raise ValueError(f"the descriptor has {len(descriptor)} bytes; expected {_DESCRIPTOR}")
         self.descriptor = bytes(descriptor)
         self._sender = (None, None)
 
@@ -208,7 +208,7 @@ class Channel:
         return hash(self.descriptor)
 
     def send(self, message, mode=DEPOSITED, timeout=None, hints=0):
-        """Sends bytes, or anything that has a buffer; returns when that is complete in the sense of ``mode``."""
+        """Sends bytes, or any object with a buffer. Returns when the send is complete as ``mode`` defines."""
         library, client = _connection()
         if self._sender[0] != client:
             self._sender = client, library.conduit_channels_handle(client)
@@ -221,7 +221,7 @@ class Channel:
         return self.receive_with_hints(timeout)[0]
 
     def receive_with_hints(self, timeout=None):
-        """Takes the next message, and what its sender has put beside it."""
+        """Takes the next message and the number that its sender attached."""
         library, client = _connection()
         message = _Message()
         _sliced(timeout, lambda left: library.conduit_channels_receive(client, self.descriptor, left, message))
@@ -231,14 +231,14 @@ class Channel:
             library.conduit_channels_free(message.bytes, message.length)
 
     def poll(self, state=IN, timeout=0):
-        """Waits for a state, and returns its number: how many messages there are, or, for ``OUT``, for how many there
-        is room."""
+        """Waits for a state. Returns the number of messages in the channel, or, for ``OUT``, the number it has room
+        for."""
         library, client = _connection()
         value = ctypes.c_uint64()
         _sliced(timeout, lambda left: library.conduit_channels_poll(client, self.descriptor, state, left, value))
         return value.value
 
     def destroy(self):
-        """Destroys it with what is in it, on its node."""
+        """Destroys the channel and its messages. Only possible on its node."""
         library, client = _connection()
         _check(library.conduit_channels_destroy(client, self.descriptor))
