@@ -1,29 +1,33 @@
 //! The node agents' protocol under a model checker: two nodes, every order of events.
 //!
-//! A [`World`] is two nodes with a channel each, tiny limits, and a few requests of their
-//! processes. Its state is the [`AgentMachine`](agent::AgentMachine) of each agent (the code that
-//! agents run, not a model of it), what is in the channels, and what is under way. A [`Step`] is
-//! one of
+//! A [`World`] has two nodes with a channel each, tiny limits, and a few requests of their
+//! processes. Its state consists of the [`AgentMachine`](agent::AgentMachine) of each agent (the
+//! code that agents run, not a model of it), the content of the channels, and the fragments in
+//! flight. A [`Step`] is one of these:
 //!
 //! * a process makes its next request, takes a message, or gives a request up;
-//! * a fragment comes: on each of a link's two channels in order, with none between channels; a long one begins and
-//!   ends, and its sender is told so at any time afterwards;
-//! * an agent makes progress, with all that has come since it last did;
-//! * a session begins; is lost, and each end hears so at a time of its own; an agent dies, and another one takes its place;
-//! * the clock of a node goes on to when its agent has something to do.
+//! * a fragment arrives: in order on each of a link's two channels, in any order between them; a
+//!   long fragment begins and ends, and its sender learns of that at any later time;
+//! * an agent makes progress with everything that has arrived since its last step;
+//! * a session begins, or is lost, which each end notices at a different time; an agent dies, and
+//!   another takes its place;
+//! * the clock of a node advances to the time at which its agent has work.
 //!
 //! # What is shown
 //!
-//! Of **every** state that can be reached ([`RULES`]): messages come once and unchanged, those of a handle in order; no limit
-//! is exceeded; no request is completed twice; no agent finds fault with the other one, and none is busy for ever. Where
-//! no step is left but deaths, lost sessions and clocks, everything that can come does, processes take what is there, clocks go on, and
-//! requests that still wait are given up: then every request has been completed, agents hold nothing, and what processes
-//! were told is true.
+//! For **every** reachable state ([`RULES`]): messages arrive once and unchanged, and in order
+//! within a handle; no limit is exceeded; no request is completed twice; no agent sees the other
+//! violate the protocol; no agent is busy forever. In states in which only deaths, lost sessions
+//! and clocks are left, all fragments are delivered, processes take all messages, clocks advance,
+//! and waiting requests are given up: then every request has been completed, agents hold nothing,
+//! and the reported results are true.
 //!
-//! What it does not show: anything about more nodes, longer runs, or more ticks of the clock than a world has. States are told
-//! apart by a 64-bit hash, as [stateright] does. Times are part of a state; names of free places in tables are not.
+//! Nothing is shown for more nodes, longer runs, or more clock ticks than a world has. States are
+//! distinguished by a 64-bit hash, as in [stateright]. Times are part of a state; the order of free
+//! slots in tables is not.
 //!
-//! [`Event`]s make sure that a world shows what it is for, and the tests that a mistake is found.
+//! [`Event`]s ensure that a world covers what it is made for, and the tests ensure that mistakes
+//! are found.
 
 #![forbid(unsafe_code)]
 
@@ -43,40 +47,43 @@ pub use state::{Broken, State, Step};
 pub use world::{Ask, Event, What, World};
 pub use worlds::{large, small};
 
-/// A mistake that agents make, for tests that look whether it is found.
+/// A mistake that agents make, to test that the checker finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// None.
+    /// No mistake.
     None,
-    /// Each entry is said twice.
+    /// Each entry is sent twice.
     SaysTwice,
     /// A request is completed twice.
     CompletesTwice,
-    /// A message that was to go into the channel is thrown away.
+    /// A message for the channel is discarded.
     LosesMessages,
     /// A port is forgotten after each message.
     ForgetsPorts,
-    /// The other agent is not told that its messages are held no more.
+    /// The other agent is not told that its messages were consumed.
     KeepsBudget,
-    /// Credits are not given back.
+    /// Credits are not returned.
     KeepsCredits,
-    /// Limits are passed.
+    /// Limits are exceeded.
     Exceeds,
-    /// What belongs to a session is not given up when it ends.
+    /// Operations are not ended with their session.
     Deaf,
 }
 
-/// What is true of every state, by what would be broken.
+/// The rules that hold in every state.
 pub const RULES: [(Broken, &str); 9] = [
-    (Broken::Once, "messages come once, unchanged"),
-    (Broken::Order, "messages of a handle come in order"),
+    (Broken::Once, "messages arrive once, unchanged"),
+    (Broken::Order, "messages of a handle arrive in order"),
     (Broken::Budget, "no limit is exceeded"),
     (Broken::Completed, "no request is completed twice"),
-    (Broken::Refused, "no agent finds fault with the other"),
-    (Broken::Endless, "no agent is busy for ever"),
+    (
+        Broken::Refused,
+        "no agent sees the other violate the protocol",
+    ),
+    (Broken::Endless, "no agent is busy forever"),
     (Broken::Hangs, "every request is completed"),
     (Broken::Held, "nothing is held in the end"),
-    (Broken::Untrue, "what processes are told is true"),
+    (Broken::Untrue, "reported results are true"),
 ];
 
 /// A world as the checker sees it.
@@ -92,7 +99,7 @@ impl stateright::Model for Model {
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
-        // What comes after a broken rule is of no interest.
+        // States after a broken rule are irrelevant.
         if state.broken.is_none() {
             steps.extend(state.steps(&self.0));
         }
@@ -103,7 +110,7 @@ impl stateright::Model for Model {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        /// A property has no room for what it is about.
+        /// A property is a function pointer, so it cannot capture its rule.
         macro_rules! rules {
             ($($at:literal)*) => {
                 vec![$(Property::always(RULES[$at].1, |_, state: &State| {
@@ -128,13 +135,13 @@ impl Event {
             Self::Gone => ("a request ends with its session", |_, state| {
                 state.has_failed(Code::FAILURE)
             }),
-            Self::TimeOut => ("a request's time passes", |_, state| {
+            Self::TimeOut => ("a request times out", |_, state| {
                 state.has_failed(Code::TIMEOUT)
             }),
             Self::Destroyed => ("a request ends with its channel", |_, state| {
                 state.has_failed(Code::OBJECT_DESTROYED)
             }),
-            Self::Long => ("a long message comes", |_, state| {
+            Self::Long => ("a long message arrives", |_, state| {
                 held(state, |held| held.ejection > 0)
             }),
             Self::Waits => ("an eager message waits", |_, state| {
@@ -145,7 +152,7 @@ impl Event {
     }
 }
 
-/// Looks at every state of a world, or as far as the first that should not be.
+/// Checks all states of a world, up to the first that breaks a rule.
 #[must_use]
 pub fn check(world: World) -> Report {
     explore(Model(world), HasDiscoveries::AnyFailures)

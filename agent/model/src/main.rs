@@ -1,4 +1,4 @@
-//! See `agent-model --help`.
+//! The checker's program; see `agent-model --help`.
 
 use std::process::ExitCode;
 

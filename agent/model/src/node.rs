@@ -1,4 +1,4 @@
-//! A node: one channel, and what its processes ask for.
+//! A node: one channel, and the requests of its processes.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use agent::host::{Attempt, Event, Host, Memory, Message, NoMemory, Operation, Ou
 
 use crate::Fault;
 
-/// A message's memory.
+/// The memory of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Bytes(pub(crate) Vec<u8>);
 
@@ -27,7 +27,7 @@ impl Memory for Bytes {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Node {
     fault: Fault,
-    /// The channel, if it is there: messages, with their receipts.
+    /// The channel's messages with their receipts, or `None` once it is destroyed.
     pub(crate) channel: Option<VecDeque<(Message<Bytes>, Option<u64>)>>,
     pub(crate) capacity: usize,
     pub(crate) events: VecDeque<Event<Bytes>>,
@@ -48,14 +48,14 @@ impl Node {
         }
     }
 
-    /// A process takes a message.
+    /// Takes a message for a process.
     pub(crate) fn take(&mut self) -> Option<Message<Bytes>> {
         let (message, receipt) = self.channel.as_mut()?.pop_front()?;
         self.events.extend(receipt.map(Event::Received));
         Some(message)
     }
 
-    /// The channel is destroyed, with what is in it.
+    /// Destroys the channel and its messages.
     pub(crate) fn destroy(&mut self) {
         let lost = self.channel.take().into_iter().flatten();
         self.events
@@ -79,7 +79,7 @@ impl Host for Node {
             && let Event::Request(request) = &mut event
             && let Operation::Send { handle, .. } = &mut request.operation
         {
-            // So each message has a port of its own.
+            // Gives each message its own port.
             *handle = request.id.into();
         }
         Some(event)
@@ -133,7 +133,7 @@ impl Host for Node {
             .map_or(Attempt::Blocked(Code::CHANNEL_EMPTY), Attempt::Done)
     }
 
-    /// The mask: at least so many messages are there.
+    /// Waits until the channel has at least `mask` messages.
     fn poll(&mut self, (): &mut (), mask: u16) -> Attempt<(u64, Code)> {
         let Some(channel) = &self.channel else {
             return Attempt::Failed(Code::OBJECT_DESTROYED);

@@ -1,4 +1,4 @@
-//! Where the two nodes stand, and the steps from there.
+//! The state of the two nodes, and the steps from there.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -10,39 +10,39 @@ use crate::node::{Bytes, Node};
 use crate::wire::{Arrival, End};
 use crate::world::{Ask, What, World};
 
-/// What can happen next. Nodes are named by their numbers.
+/// The next step. Nodes are given by their index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// A process asks for the next thing on its node's list.
+    /// A process makes the next request of its node.
     Ask(usize),
     /// A process takes a message from its node's channel.
     Take(usize),
-    /// Whoever has made a request gives it up.
+    /// The process that made a request gives it up.
     Abandon(usize),
-    /// An agent does what it can.
+    /// An agent makes progress.
     Progress(usize),
     /// A session begins.
     Meet,
-    /// The next short fragment of a node comes to the other one.
+    /// The next short fragment of a node reaches the other one.
     Short(usize),
-    /// The next long fragment of a node begins to come, or has come.
+    /// The next long fragment of a node begins to arrive, or has arrived.
     Long(usize),
-    /// A node is told that a long fragment has come.
+    /// A node learns that a long fragment has arrived.
     Sent(usize),
     /// An agent dies; another one takes its place.
     Die(usize),
     /// The session is lost.
     Cut,
-    /// A node hears that its session was lost.
+    /// A node learns that its session was lost.
     Hear(usize),
     /// A node's channel is destroyed.
     Destroy(usize),
-    /// A node's clock goes on until something is due.
+    /// A node's clock advances to the next deadline.
     Tick(usize),
 }
 
 impl Step {
-    /// Whether it happens sooner or later, whatever else does.
+    /// Returns whether the step happens eventually, whatever else does.
     fn is_fair(self) -> bool {
         use Step::{Abandon, Cut, Destroy, Die, Tick};
         !matches!(self, Die(_) | Cut | Destroy(_) | Abandon(_) | Tick(_))
@@ -52,27 +52,27 @@ impl Step {
 /// A rule that a step broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Broken {
-    /// A message came twice, or one that nobody has sent, or another one.
+    /// A message arrived twice, was changed, or was never sent.
     Once,
-    /// Messages of one handle came in another order.
+    /// Messages of one handle arrived out of order.
     Order,
     /// More was held than the limits allow.
     Budget,
     /// A request was completed twice.
     Completed,
-    /// An honest agent was found to break the protocol.
+    /// A correct agent was accused of violating the protocol.
     Refused,
-    /// It goes round in circles.
+    /// The agent never runs out of work.
     Endless,
-    /// A request never ends, although everything comes and there is room.
+    /// A request never ends, although everything is delivered and there is room.
     Hangs,
-    /// Something is held when there is nothing left to do.
+    /// Resources are still held when no work is left.
     Held,
-    /// A process was told that its message was sent, and it never came; or it was to come, and did not.
+    /// The reported result of a send is wrong: its message never arrived, or arrived unexpectedly.
     Untrue,
 }
 
-/// Times that everything comes and clocks go on, at most, until a request has ended.
+/// The maximum number of rounds of deliveries and clock ticks until a request has ended.
 const ROUNDS: u32 = 100;
 
 /// A node and its agent.
@@ -82,35 +82,36 @@ struct Place {
     node: Node,
     end: End,
     now: u64,
-    /// There may be something to do.
+    /// The agent may have work.
     is_awake: bool,
-    /// Requests of its list that were made.
+    /// Number of requests made.
     asked: usize,
 }
 
-/// How a request has ended.
+/// The result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Ended {
     Done,
     Failed(Code),
 }
 
-/// Where the nodes stand.
+/// The state of the nodes.
 #[derive(Clone, Hash)]
 #[expect(
     clippy::derived_hash_with_manual_eq,
-    reason = "states are equal whose hashes are"
+    reason = "states with equal hashes are equal"
 )]
 pub struct State {
     places: [Place; 2],
-    /// The session that both could be in.
+    /// The session that both nodes can be in.
     live: Option<u32>,
     sessions: u32,
-    /// By request.
+    /// Results by request.
     ended: Vec<Option<Ended>>,
     /// Messages that came out of channels.
     out: Vec<usize>,
-    /// What the world allows that was used: takes, requests given up, deaths, sessions lost, channels destroyed, ticks.
+    /// The used part of what the world allows: takes, abandoned requests, deaths, lost sessions,
+    /// destroyed channels, ticks.
     used: Used,
     /// The rule that the last step broke.
     pub broken: Option<Broken>,
@@ -134,7 +135,7 @@ impl std::fmt::Debug for State {
 }
 
 impl PartialEq for State {
-    /// As the checker tells states apart: by a hash.
+    /// Compares hashes, as the checker does.
     fn eq(&self, other: &Self) -> bool {
         let [one, two] = [self, other].map(|state| {
             let mut hasher = DefaultHasher::new();
@@ -164,7 +165,7 @@ impl Place {
         Self {
             machine: AgentMachine::new(own as u32, nodes.to_vec(), limits, 1),
             node,
-            // Fits: there are two.
+            // Fits: there are two nodes.
             end: End::new(world.fault, own as u32),
             now,
             is_awake: false,
@@ -173,7 +174,7 @@ impl Place {
     }
 }
 
-/// A message's bytes.
+/// Returns the bytes of a message.
 fn content(request: usize, length: usize) -> Vec<u8> {
     // Fits: worlds have few requests.
     (0..length)
@@ -195,7 +196,7 @@ impl State {
         }
     }
 
-    /// All steps from here.
+    /// Returns all steps from this state.
     pub(crate) fn steps(&self, world: &World) -> Vec<Step> {
         let mut steps = Vec::new();
         let has_asked =
@@ -244,7 +245,8 @@ impl State {
         self.places[at].machine.due()
     }
 
-    /// Where a step leads. Where nothing more has to happen, everything has to come to an end.
+    /// Returns the state after a step. If no more step is certain to happen, also checks that
+    /// everything comes to an end.
     pub(crate) fn after(&self, world: &World, step: Step) -> Self {
         let mut next = self.clone();
         next.go(world, step);
@@ -318,7 +320,7 @@ impl State {
                 self.live = None;
                 let place = &mut self.places[at];
                 let mut node = place.node.clone();
-                // Receipts of the old one mean nothing to the new one.
+                // The old agent's receipts are meaningless to the new one.
                 node.events.clear();
                 for (_, receipt) in node.channel.iter_mut().flatten() {
                     *receipt = None;
@@ -326,7 +328,7 @@ impl State {
                 let asked = place.asked;
                 *place = Place::new(world, at, node, place.now);
                 place.asked = asked;
-                // Whoever has asked for something is told so by the gateway.
+                // The gateway reports the failure to the requesters.
                 for (request, _) in world.of(at).take(asked) {
                     self.ended[request].get_or_insert(Ended::Failed(Code::FAILURE));
                 }
@@ -384,7 +386,7 @@ impl State {
     }
 
     fn came_out(&mut self, world: &World, message: &Message<Bytes>) {
-        // Fits: it is a request's number, or nonsense.
+        // Fits: the number of a request, or arbitrary.
         let request = message.hints as usize;
         let is_right = world.asks.get(request).is_some_and(|ask| match ask.what {
             What::Send { length, .. } => message.memory.0 == content(request, length),
@@ -418,7 +420,7 @@ impl State {
             }
         }
         let place = &mut self.places[at];
-        // A session that it has ended itself.
+        // The agent may have ended its session itself.
         if place.end.session != self.live {
             self.live = None;
         }
@@ -446,7 +448,7 @@ impl State {
                 Outcome::Sent | Outcome::Polled(..) => Ended::Done,
                 Outcome::Failed(code) => Ended::Failed(code),
             };
-            // Fits: it is a request's number.
+            // Fits: the number of a request.
             let before = self.ended[request as usize].replace(ended);
             if before.is_some() {
                 self.breaks(Broken::Completed);
@@ -454,7 +456,8 @@ impl State {
         }
     }
 
-    /// Everything comes, there is room, and finally everybody gives up: then every request has ended, and nothing is left.
+    /// Delivers everything, makes room, and finally gives up all requests. Then every request must
+    /// have ended, and nothing may be held.
     fn settle(&mut self, world: &World) {
         for round in 0..ROUNDS {
             let mut left = 1000;
@@ -487,7 +490,7 @@ impl State {
         self.breaks(Broken::Hangs);
     }
 
-    /// Whether the end is what it has to be.
+    /// Checks the final state.
     fn end(&mut self, world: &World) {
         for place in &self.places {
             let held = place.machine.held();
@@ -517,17 +520,17 @@ impl State {
         }
     }
 
-    /// Whether some request has ended with this code.
+    /// Returns whether some request has failed with this code.
     pub(crate) fn has_failed(&self, code: Code) -> bool {
         self.ended.contains(&Some(Ended::Failed(code)))
     }
 
-    /// What the agents have counted and hold.
+    /// Returns the agents' machines.
     pub(crate) fn machines(&self) -> impl Iterator<Item = &AgentMachine<Node>> {
         self.places.iter().map(|place| &place.machine)
     }
 
-    /// Whether all requests have ended, and well.
+    /// Returns whether all requests have ended successfully.
     pub(crate) fn is_done(&self) -> bool {
         self.ended.iter().all(|ended| *ended == Some(Ended::Done))
     }

@@ -1,5 +1,6 @@
-//! The network between the two nodes: what an end has sent, until a step of the checker delivers it, as late and in as
-//! different orders as the contract of [`OpenTransport`] allows.
+//! The network between the two nodes. It holds the fragments that an end has sent until a step of
+//! the checker delivers them, with any delay and in any order that the contract of
+//! [`OpenTransport`] allows.
 
 use std::collections::VecDeque;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -13,10 +14,10 @@ use conduit_portals::transport::{Transport, Wait};
 
 use crate::Fault;
 
-/// Long fragments that an end holds.
+/// The maximum number of long fragments that an end holds.
 const ROOM: usize = 2;
 
-/// What an end is given when its agent makes progress next.
+/// An input for the next progress of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Arrival {
     Short(Vec<u8>, Vec<u8>),
@@ -27,7 +28,7 @@ pub(crate) enum Arrival {
     Joined,
 }
 
-/// A long fragment under way.
+/// A long fragment in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Long {
     pub(crate) header: Vec<u8>,
@@ -37,7 +38,7 @@ pub(crate) struct Long {
     pub(crate) has_begun: bool,
 }
 
-/// A node's end.
+/// One node's end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct End {
     fault: Fault,
@@ -45,19 +46,20 @@ pub(crate) struct End {
     address: [u8; 4],
     /// The session with the other node, which may have ended there.
     pub(crate) session: Option<u32>,
-    /// It wants one.
+    /// Whether this end wants a session.
     pub(crate) wants: bool,
-    /// The peer has a number.
+    /// Whether the peer has a number.
     pub(crate) is_known: bool,
     pub(crate) inbox: VecDeque<Arrival>,
-    /// On their way to the other node.
+    /// Fragments on their way to the other node.
     pub(crate) short: VecDeque<(Vec<u8>, Vec<u8>)>,
     pub(crate) long: VecDeque<Long>,
-    /// Tokens of long fragments that go out next, with headers and lengths; of those that went; of those that came.
+    /// Long fragments to be read, as tokens with headers and lengths; tokens of those in flight;
+    /// tokens of those that have arrived.
     reading: Vec<(u64, Vec<u8>, usize)>,
     flying: Vec<u64>,
     pub(crate) arrived: VecDeque<u64>,
-    /// That of the handler, of a long fragment that has begun to arrive.
+    /// The handler's id of a long fragment that is arriving.
     landing: Option<u64>,
 }
 
@@ -80,7 +82,7 @@ impl End {
         }
     }
 
-    /// Hears that its session has ended.
+    /// Handles the end of its session.
     pub(crate) fn lose(&mut self) {
         self.forget();
         if self.fault != Fault::Deaf {
@@ -97,7 +99,7 @@ impl End {
         self.arrived.clear();
     }
 
-    /// A session begins.
+    /// Begins a session.
     pub(crate) fn meet(&mut self, session: u32) {
         if self.session.is_some() {
             self.lose();
@@ -109,7 +111,7 @@ impl End {
         }
     }
 
-    /// A long fragment has come, and the peer says so.
+    /// Reports to the handler that a long fragment has arrived.
     pub(crate) fn sent(&mut self) {
         if let Some(token) = self.arrived.pop_front() {
             self.flying.retain(|flying| *flying != token);
@@ -117,9 +119,10 @@ impl End {
         }
     }
 
-    /// What a faulty agent makes of a fragment.
+    /// Alters a fragment like a faulty agent.
     fn spoil(&self, header: &mut Vec<u8>, payload: &mut Vec<u8>) {
-        // Of a buffer: kind, sequence, credits, bytes not held any more, replies; of what is told alone: the last two.
+        // A buffer's header: kind, sequence, credits, bytes consumed, replies. A `Told` header:
+        // kind, and the last two.
         let told = match header.first() {
             Some(1) => 6,
             Some(2) => 1,
@@ -159,7 +162,7 @@ impl Transport for End {
                 if self.outstanding(self.peer) >= ROOM {
                     return Err(Refused::Full);
                 }
-                // Fits: of a buffer or a strip.
+                // Fits: the length of a buffer or a strip.
                 self.reading.push((token, header, length as usize));
             }
         }
@@ -180,7 +183,7 @@ impl Transport for End {
                 Arrival::Begin(header, payload) => {
                     let id = handler.begin(peer, &header, payload.len());
                     let id = id.expect("agents have room");
-                    // Chunks come in any order.
+                    // Chunks arrive in any order.
                     let half = payload.len() / 2;
                     handler.place(id, half, &payload[half..]);
                     handler.place(id, 0, &payload[..half]);

@@ -1,25 +1,25 @@
-//! Two nodes, what their processes ask for, and what may go wrong.
+//! A world: two nodes, their processes' requests, and the faults that may happen.
 
 use agent::Limits;
 use agent::host::{Limit, ReturnMode};
 
 use crate::Fault;
 
-/// What a process asks for.
+/// The operation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// Send a message of so many bytes.
+    /// Sends a message.
     Send {
-        /// Messages of one handle stay in order.
+        /// The handle; messages of one handle stay in order.
         handle: u8,
-        /// Bytes.
+        /// The length in bytes.
         length: usize,
-        /// When it is complete.
+        /// When the send is complete.
         mode: ReturnMode,
     },
-    /// Receive a message.
+    /// Receives a message.
     Get,
-    /// Wait until so many messages are there.
+    /// Waits until the channel has this many messages.
     Poll(u16),
 }
 
@@ -30,14 +30,14 @@ pub struct Ask {
     pub from: usize,
     /// The node of the channel.
     pub to: usize,
-    /// What it is.
+    /// The operation.
     pub what: What,
-    /// How long it is tried; a time is from then on.
+    /// How long it is tried; a time counts from the request.
     pub limit: Limit,
 }
 
 impl Ask {
-    /// What is ordered.
+    /// Returns the identity of its ordered sequence.
     pub(crate) fn handle(&self) -> (usize, usize, Option<u8>) {
         let handle = match self.what {
             What::Send { handle, .. } => Some(handle),
@@ -47,60 +47,60 @@ impl Ask {
     }
 }
 
-/// Something that has to happen in some run, or the world shows nothing about it.
+/// An event that has to happen in some run, or the world would not cover it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// All requests end well.
+    /// All requests end successfully.
     AllDone,
     /// A request ends because the other agent is gone.
     Gone,
-    /// One ends because its time has passed, or it was given up.
+    /// A request ends because it timed out or was given up.
     TimeOut,
-    /// One ends because the channel was destroyed.
+    /// A request ends because the channel was destroyed.
     Destroyed,
-    /// A long message is on its way.
+    /// A long message is in flight.
     Long,
     /// An eager message waits for its channel.
     Waits,
 }
 
-/// Nodes to be checked.
+/// Two nodes to check.
 #[derive(Debug, Clone)]
 pub struct World {
-    /// What it is about.
+    /// A description.
     pub name: &'static str,
     /// The agents' limits.
     pub limits: Limits,
-    /// Messages for which a channel has room.
+    /// The channels' capacity in messages.
     pub capacity: usize,
     /// The requests; those of one node are made in this order.
     pub asks: Vec<Ask>,
-    /// Messages that processes take from channels while there is more to do.
+    /// Messages that processes take from channels while other steps are left.
     pub takes: u8,
     /// Whether the first request may be given up.
     pub abandons: bool,
-    /// Agents that die, at most.
+    /// The maximum number of deaths of agents.
     pub deaths: u8,
-    /// Sessions that are lost, at most.
+    /// The maximum number of lost sessions.
     pub cuts: u8,
     /// Whether the channel of node 1 may be destroyed.
     pub destroys: bool,
-    /// Times that each node's clock goes on to when something is due, while there is more to do.
+    /// The maximum number of clock ticks per node while other steps are left.
     pub ticks: u8,
-    /// What agents do wrong.
+    /// The mistake that agents make.
     pub fault: Fault,
-    /// What has to happen in some run.
+    /// The events that have to happen in some run.
     pub events: Vec<Event>,
 }
 
 impl World {
-    /// The requests of a node, with their numbers.
+    /// Returns the requests of a node with their numbers.
     pub(crate) fn of(&self, node: usize) -> impl Iterator<Item = (usize, &Ask)> {
         let all = self.asks.iter().enumerate();
         all.filter(move |(_, ask)| ask.from == node)
     }
 
-    /// Bytes of the longest message.
+    /// Returns the length of the longest message in bytes.
     pub(crate) fn longest(&self) -> u64 {
         let lengths = self.asks.iter().filter_map(|ask| match ask.what {
             What::Send { length, .. } => Some(length as u64),

@@ -1,4 +1,4 @@
-//! The worlds that are checked.
+//! The checked worlds.
 
 use ReturnMode::{Buffered, Deposited, Immediately, Received};
 use agent::Limits;
@@ -7,7 +7,7 @@ use agent::host::{Limit, ReturnMode};
 use crate::world::Event::{AllDone, Destroyed, Gone, Long, TimeOut, Waits};
 use crate::{Ask, Fault, What, World};
 
-/// A message that is never eager: it fits into no buffer. With strips of half of it.
+/// The length of a message that exceeds an eager buffer. Strips have half this length.
 const LONG: usize = 2400;
 
 fn world(name: &'static str, asks: &[Ask]) -> World {
@@ -19,7 +19,7 @@ fn world(name: &'static str, asks: &[Ask]) -> World {
             getmsg: 1,
             eager: 4096,
             strip: LONG as u32 / 2,
-            // All start together.
+            // All agents start together.
             connect: 0,
             ..Limits::default()
         },
@@ -63,7 +63,7 @@ fn within(time: u64, ask: Ask) -> Ask {
     }
 }
 
-/// The worlds that are checked with every change.
+/// Returns the worlds that are checked with every change.
 #[must_use]
 pub fn small() -> Vec<World> {
     let get = ask(0, What::Get);
@@ -103,7 +103,7 @@ pub fn small() -> Vec<World> {
             events: vec![AllDone, Long],
             capacity: 2,
             ..world(
-                "two long messages, room for one on its way",
+                "two long messages, room for one in flight",
                 &[send(1, LONG, Deposited), send(2, LONG, Deposited)],
             )
         },
@@ -201,7 +201,7 @@ pub fn small() -> Vec<World> {
     ]
 }
 
-/// Larger ones, which take minutes and some gigabytes.
+/// Returns larger worlds, which take minutes and some gigabytes.
 #[must_use]
 pub fn large() -> Vec<World> {
     let get = ask(0, What::Get);

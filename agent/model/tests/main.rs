@@ -1,4 +1,4 @@
-//! What the checker finds, and that there is nothing to be found.
+//! Tests that the checker finds mistakes, and that the agents make none.
 
 use agent_model::{Broken, Fault, RULES, check, small};
 
@@ -10,7 +10,7 @@ fn all_rules_hold_in_every_state_of_the_small_worlds() {
     }
 }
 
-/// Checks the worlds with agents that make a mistake, until one breaks this rule.
+/// Checks the worlds with agents that make a mistake, until one breaks the given rule.
 fn finds(fault: Fault, broken: Broken) {
     let rule = RULES.iter().find(|(rule, _)| *rule == broken);
     let (_, rule) = rule.expect("it is a rule");
@@ -23,7 +23,7 @@ fn finds(fault: Fault, broken: Broken) {
         }
         found.extend(failures);
     }
-    panic!("{fault:?} is not found: {found:#?}");
+    panic!("{fault:?} was not found: {found:#?}");
 }
 
 #[test]

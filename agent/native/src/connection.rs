@@ -527,7 +527,7 @@ impl FragmentHandler for Requests {
     }
 
     fn begin(&mut self, _: Rank, header: &[u8], length: usize) -> Option<u64> {
-        // A malformed reply is treated as one to an unknown request.
+        // A malformed reply gets the id of no request, and is ignored.
         let none = Reply {
             id: 0,
             code: Code::FAILURE.0,

@@ -1,4 +1,5 @@
-//! A node, as each of its agents sees it: its channels, its memory, and what its processes ask for.
+//! A node as each of its agents sees it: its channels, its memory, and the requests of its
+//! processes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,15 +11,15 @@ use agent::host::{
 
 use crate::siblings::Seat;
 
-/// What the agents of a node share.
+/// The state that the agents of a node share.
 #[derive(Debug, Default)]
 struct Node {
-    /// Bytes of memory in use, and the parts of it by their names.
+    /// Bytes of memory in use, and the allocations by name.
     used: usize,
     memory: HashMap<u64, Vec<u8>>,
     named: u64,
     channels: HashMap<u8, Channel>,
-    /// By agent: receipts of what it has sent.
+    /// Receipts of sent messages, by agent.
     receipts: HashMap<u32, VecDeque<Event<Pool>>>,
 }
 
@@ -26,24 +27,24 @@ struct Node {
 #[derive(Debug, Default)]
 struct Channel {
     capacity: usize,
-    /// With who has sent them, and the receipts that are wanted.
+    /// Messages with their senders and requested receipts.
     messages: VecDeque<(Message<Pool>, u32, Option<u64>)>,
 }
 
 impl Node {
-    /// A message was taken from a channel, or never will be.
+    /// Reports that a message was taken from a channel or never will be.
     fn receipt(&mut self, agent: u32, event: Option<Event<Pool>>) {
         self.receipts.entry(agent).or_default().extend(event);
     }
 }
 
-/// Memory of a node's pool.
+/// An allocation of a node.
 #[derive(Debug)]
 pub struct Pool {
     node: Arc<Mutex<Node>>,
     name: u64,
     length: usize,
-    /// Another agent gives it back.
+    /// Whether another agent frees it.
     is_imported: bool,
 }
 
@@ -64,10 +65,10 @@ impl Drop for Pool {
 }
 
 impl Pool {
-    /// Its bytes.
+    /// Returns the bytes.
     ///
     /// # Panics
-    /// It was given back.
+    /// Panics if the memory was freed.
     pub fn bytes(&self) -> Vec<u8> {
         lock(&self.node).memory[&self.name].clone()
     }
@@ -77,7 +78,7 @@ impl Memory for Pool {
     fn length(&self) -> usize {
         self.length
     }
-    /// Who reads what was given back gets bytes that are none of it.
+    /// Reads freed memory of other agents as garbage.
     fn read(&self, offset: usize, into: &mut [u8]) {
         match lock(&self.node).memory.get(&self.name) {
             Some(bytes) => into.copy_from_slice(&bytes[offset..][..into.len()]),
@@ -86,11 +87,11 @@ impl Memory for Pool {
         }
     }
     /// # Panics
-    /// It was given back.
+    /// Panics if the memory was freed.
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         let mut node = lock(&self.node);
         let memory = node.memory.get_mut(&self.name);
-        let memory = memory.expect("nobody writes to what was given back");
+        let memory = memory.expect("freed memory is not written to");
         memory[offset..][..bytes.len()].copy_from_slice(bytes);
     }
     fn export(&self) -> Option<Box<[u8]>> {
@@ -110,18 +111,18 @@ fn lock(node: &Mutex<Node>) -> MutexGuard<'_, Node> {
 pub struct Host {
     node: Arc<Mutex<Node>>,
     agent: u32,
-    /// Bytes of its memory.
+    /// The size of its memory in bytes.
     size: usize,
     asked: VecDeque<Event<Pool>>,
     pub(crate) seat: Option<Seat>,
-    /// Messages that the agent has put into channels, by the channel and what their sender's hints were.
+    /// The messages that the agent has put into channels, as channels and hints.
     pub sent: Vec<(u8, u64)>,
-    /// What was completed: requests' numbers and outcomes, in their order.
+    /// The completed requests, as ids and outcomes in order.
     pub completed: Vec<(u64, Outcome<Pool>)>,
 }
 
 impl Host {
-    /// A node with so many bytes of memory.
+    /// Creates a node with this many bytes of memory.
     pub fn new(size: usize) -> Self {
         Self {
             size,
@@ -129,7 +130,7 @@ impl Host {
         }
     }
 
-    /// The same node as the agent with this number sees it.
+    /// Returns the same node as another agent sees it.
     pub(crate) fn beside(&self, agent: u32) -> Self {
         Self {
             node: Arc::clone(&self.node),
@@ -139,12 +140,12 @@ impl Host {
         }
     }
 
-    /// Bytes of its memory in use.
+    /// Returns the bytes of memory in use.
     pub fn used(&self) -> usize {
         lock(&self.node).used
     }
 
-    /// Memory with these bytes; the node has it, however much is used.
+    /// Allocates memory with these bytes, regardless of the node's limit.
     pub fn memory(&self, bytes: Vec<u8>) -> Pool {
         let mut node = lock(&self.node);
         node.named += 1;
@@ -159,7 +160,7 @@ impl Host {
         }
     }
 
-    /// A channel with its number as descriptor.
+    /// Creates a channel, whose number is its descriptor.
     pub fn create(&mut self, number: u8, capacity: usize) {
         let channel = Channel {
             capacity,
@@ -169,7 +170,7 @@ impl Host {
         drop(before);
     }
 
-    /// A channel, if it is there, has room for so many messages from now on; whether it is there.
+    /// Changes a channel's capacity. Returns whether the channel exists.
     pub fn widen(&mut self, number: u8, capacity: usize) -> bool {
         let mut node = lock(&self.node);
         let channel = node.channels.get_mut(&number);
@@ -179,7 +180,8 @@ impl Host {
         })
     }
 
-    /// A process of the node puts a message into a channel that is there, however full it is.
+    /// Puts a message of a local process into a channel, if that exists, regardless of its
+    /// capacity.
     pub fn put(&mut self, number: u8, memory: Pool) {
         let message = Message {
             memory,
@@ -191,7 +193,7 @@ impl Host {
         }
     }
 
-    /// Destroys a channel with what is in it.
+    /// Destroys a channel and its messages.
     pub fn destroy(&mut self, number: u8) {
         let channel = lock(&self.node).channels.remove(&number);
         for (message, agent, receipt) in channel.into_iter().flat_map(|channel| channel.messages) {
@@ -200,12 +202,13 @@ impl Host {
         }
     }
 
-    /// A process of the node asks for something.
+    /// Makes a request of a process of the node.
     pub fn ask(&mut self, request: Request<Pool>) {
         self.asked.push_back(Event::Request(request));
     }
 
-    /// What was asked and not taken is forgotten, as by a gateway whose agent is another one now: the requests' numbers.
+    /// Drops the requests that the agent has not taken, like a gateway whose agent was replaced.
+    /// Returns their ids.
     pub fn forget(&mut self) -> Vec<u64> {
         lock(&self.node).receipts.remove(&self.agent);
         let forgotten = self.asked.drain(..).filter_map(|event| match event {
@@ -215,7 +218,7 @@ impl Host {
         forgotten.collect()
     }
 
-    /// Another agent is there, which knows of no message that was put into a channel.
+    /// Replaces the agent by one that does not know the messages in the channels.
     pub(crate) fn renew(&mut self) {
         let mut node = lock(&self.node);
         let channels = node.channels.values_mut();
@@ -227,12 +230,12 @@ impl Host {
         node.receipts.remove(&self.agent);
     }
 
-    /// Whoever has asked for this is gone.
+    /// Abandons a request.
     pub fn abandon(&mut self, request: u64) {
         self.asked.push_back(Event::Abandoned(request));
     }
 
-    /// A process of the node takes a message.
+    /// Takes a message for a process of the node.
     pub fn take(&mut self, number: u8) -> Option<Message<Pool>> {
         let mut node = lock(&self.node);
         let channel = node.channels.get_mut(&number)?;
@@ -241,7 +244,7 @@ impl Host {
         Some(message)
     }
 
-    /// Whether the agent has something to take.
+    /// Returns whether the agent has events to take.
     pub fn has_events(&self) -> bool {
         let node = lock(&self.node);
         let receipts = node.receipts.get(&self.agent);
@@ -336,7 +339,7 @@ impl host::Host for Host {
         message.map_or(Attempt::Blocked(Code::CHANNEL_EMPTY), Attempt::Done)
     }
 
-    /// The mask: at least so many messages are there.
+    /// Waits until the channel has at least `mask` messages.
     fn poll(&mut self, channel: &mut u8, mask: u16) -> Attempt<(u64, Code)> {
         let node = lock(&self.node);
         let Some(channel) = node.channels.get(channel) else {

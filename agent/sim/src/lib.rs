@@ -1,5 +1,5 @@
-//! The node agents' protocol in simulated time: [nodes](Host) with channels and processes, and a [network](Net) between
-//! them, whose agents die and come back.
+//! The node agents' protocol in simulated time: [nodes](Host) with channels and processes, and a
+//! [network](Net) between them. Agents can die and return.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `agent-sim`: figures of node agents in simulated time.
+//! `agent-sim` produces figures of node agents in simulated time.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -24,23 +24,25 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// How entries are packed, by the rule that decides when a buffer goes
+    /// The packing of entries, by the rule that decides when a buffer is sent
     ///
     /// Processes of one node each send 64 bytes to another node, wait until they are deposited, and
     /// compute for up to 20 µs.
     Packing(TableFormat),
-    /// Processes of many nodes do so to one node, with and without a dragonfly of nodes
+    /// Many nodes whose processes do the same to one node, with and without a dragonfly
     Incast {
-        /// Nodes
+        /// The numbers of nodes
         #[arg(long, value_delimiter = ',', default_value = "16,64,256,1024",
               value_parser = clap::value_parser!(u32).range(2..=65_536))]
         nodes: Vec<u32>,
         #[command(flatten)]
         format: TableFormat,
     },
-    /// How long messages of 4 MiB take, with and without stealing, by the share of the first agents
+    /// The time to send messages of 4 MiB, with and without stealing, by the share of the first
+    /// agents
     ///
-    /// They go from one node to another one, each with an agent for each of its network interfaces.
+    /// The messages go from one node to another. Each node has an agent for each of its network
+    /// interfaces.
     Stealing(TableFormat),
 }
 
@@ -52,33 +54,33 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// What is simulated.
+/// The simulated setup.
 struct Setup {
     nodes: u32,
-    /// Of each node but 0.
+    /// Processes on each node but node 0.
     processes: u64,
     limits: Limits,
     dragonfly: bool,
     time: Nanos,
 }
 
-/// What a run gives.
+/// The results of a run.
 #[derive(Serialize)]
 struct Figures {
-    /// Messages a second.
+    /// Messages per second.
     rate: f64,
-    /// Microseconds from request to answer.
+    /// Microseconds from request to completion.
     latency: f64,
-    /// Entries in a buffer, and bytes.
+    /// Entries and bytes per buffer.
     entries: f64,
     bytes: f64,
-    /// Nodes that have sent to node 0.
+    /// The number of nodes that have sent to node 0.
     degree: usize,
-    /// What was under way to node 0 at once.
+    /// The maximum load in flight to node 0.
     load: Load,
 }
 
-/// Processes on each of nodes 1 on send to channels of node 0, for a while.
+/// Lets processes on all nodes but node 0 send to channels of node 0 for a while.
 fn run(setup: &Setup) -> Figures {
     let &Setup {
         nodes,
@@ -109,7 +111,7 @@ fn run(setup: &Setup) -> Figures {
         host.ask(Request {
             id: id << 16 | process,
             node: World::host_id(0),
-            // Fits: the remainder of 256.
+            // Fits: the remainder modulo 256.
             channel: [(process % 256) as u8].into(),
             process,
             limit: Limit::Never,
@@ -126,7 +128,7 @@ fn run(setup: &Setup) -> Figures {
         });
         asked.push(world.now());
     };
-    // Processes compute between messages, for times of their own.
+    // Processes compute between messages, for random times.
     let mut random = fastrand::Rng::with_seed(1);
     let mut computes = BTreeSet::new();
     for node in 1..nodes {
@@ -151,7 +153,7 @@ fn run(setup: &Setup) -> Figures {
             for (id, outcome) in std::mem::take(&mut world.hosts[node as usize].completed) {
                 assert_eq!(outcome, Outcome::Sent);
                 done += 1;
-                // Fits: it was counted.
+                // Fits: the id is an index.
                 waited += world.now() - asked[(id >> 16) as usize];
                 let until = world.now() + random.u64(0..COMPUTES);
                 computes.insert((until, node, id & 0xffff));
@@ -173,7 +175,7 @@ fn run(setup: &Setup) -> Figures {
     }
 }
 
-/// A run with the setting that its row names.
+/// The figures of a run, with the setting in its row.
 #[derive(Serialize)]
 struct Row {
     setting: &'static str,
@@ -184,7 +186,7 @@ struct Row {
 }
 
 fn packing(format: TableFormat) -> io::Result<()> {
-    // A full buffer, or one that lacks room for the next entry, goes under each rule.
+    // Under every rule, a full buffer or one without room for the next entry is sent.
     let rules = [
         (
             "on an idle network, or after 50 µs (as built)",
@@ -283,7 +285,7 @@ fn incast(nodes: &[u32], format: TableFormat) -> io::Result<()> {
     format.write(&mut io::stdout(), &rows, header, rows.iter().map(cells))
 }
 
-/// The time until all messages have come, and parts that were stolen.
+/// Returns the time until all messages have arrived, and the number of stolen parts.
 fn skewed(agents: u32, share: u64, backlog: u64) -> (Nanos, u64) {
     let delays = Delays {
         latency: 2 * US,
@@ -298,9 +300,9 @@ fn skewed(agents: u32, share: u64, backlog: u64) -> (Nanos, u64) {
     };
     let memory = 2 * MESSAGES as usize * LENGTH;
     let mut world = World::with_agents((2, agents), memory, limits, delays, 1);
-    // Fits: there are few.
+    // Fits: there are few messages.
     world.hosts[agents as usize].create(0, MESSAGES as usize);
-    // The agents of each node get to know each other.
+    // The agents of each node discover each other.
     world.run(MS, |_, _| {});
     for id in 0..MESSAGES {
         let others = u64::from(agents) - 1;
@@ -345,11 +347,11 @@ fn skewed(agents: u32, share: u64, backlog: u64) -> (Nanos, u64) {
 const MESSAGES: u64 = 64;
 const LENGTH: usize = 4 << 20;
 
-/// How long messages take if agents do not take from each other, and if they do.
+/// The time to send messages without stealing and with it.
 #[derive(Serialize)]
 struct Skewed {
     agents: u32,
-    /// Percent of the messages that go by the first agent.
+    /// The percentage of the messages that the first agent sends.
     share: u64,
     alone: Nanos,
     together: Nanos,

@@ -1,5 +1,5 @@
-//! A network in simulated time. A peer's number is its node's; sessions begin by themselves, and end when either end
-//! dies or the link is cut, which is heard of after a time.
+//! A network in simulated time. A peer's number is its node's. Sessions begin on first use, and end
+//! when either end dies or the link is cut, which the ends notice after a delay.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -12,23 +12,23 @@ use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, P
 use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use conduit_portals::transport::{Transport, Wait};
 
-/// Long fragments to a peer that an end holds.
+/// The maximum number of long fragments to a peer that an end holds.
 const ROOM: usize = 8;
-/// The longest fragment that comes whole.
+/// The longest fragment that is delivered as a whole.
 const WHOLE: usize = 1500;
 
-/// What a fragment takes.
+/// The delays of fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delays {
-    /// The way, at least.
+    /// The minimum latency.
     pub latency: Nanos,
-    /// On top of that, at most: drawn for each fragment, which stay in order on their channel.
+    /// The maximum random addition for each fragment; fragments stay in order on their channel.
     pub jitter: Nanos,
-    /// For each byte into a node, in picoseconds: fragments into one node come one after the other.
+    /// The time per byte into a node, in picoseconds. Fragments into one node are serialized.
     pub picos_per_byte: u64,
-    /// For each fragment into a node, besides.
+    /// The additional time per fragment into a node.
     pub per_fragment: Nanos,
-    /// Until a death is heard of.
+    /// The time until a death is noticed.
     pub dead_time: Nanos,
 }
 
@@ -48,54 +48,54 @@ enum Packet {
     Fragment {
         header: Vec<u8>,
         payload: Vec<u8>,
-        /// Of a long one, which is acknowledged.
+        /// The token of a long fragment, which is acknowledged.
         token: Option<u64>,
     },
-    /// A long fragment has come to its end.
+    /// Acknowledges a long fragment.
     Sent(u64),
-    /// The sender has no session of this life of its own, which the peer has named.
+    /// Reports that the sender has no session with the peer in the incarnation that the peer named.
     Unknown(u64),
 }
 
 struct Traveling {
     from: Rank,
-    /// Incarnations of both ends.
+    /// The incarnations of both ends.
     from_life: u64,
     to_life: u64,
-    /// How often the link had been cut.
+    /// The number of cuts of the link so far.
     cuts: u64,
     packet: Packet,
 }
 
-/// A session with a peer, for one of its ends: a later one is greater.
+/// A session with a peer, as seen from one end. Later sessions are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Session {
     /// The peer's incarnation.
     life: u64,
-    /// How often the link had been cut.
+    /// The number of cuts of the link so far.
     cuts: u64,
 }
 
-/// What is under way to a node.
+/// The load in flight to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Load {
     bytes: usize,
-    /// The most fragments at once.
+    /// The maximum number of fragments at once.
     pub fragments: usize,
-    /// The most bytes at once.
+    /// The maximum number of bytes at once.
     pub most_bytes: usize,
 }
 
-/// Fragments of a kind from one node to another.
+/// The number of fragments of one kind from one node to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
-    /// That were sent.
+    /// Fragments sent.
     pub sent: usize,
-    /// That have arrived.
+    /// Fragments that have arrived.
     pub arrived: usize,
 }
 
-/// A link, whichever end asks.
+/// Returns the link's key, which is the same for both ends.
 fn link(a: Rank, b: Rank) -> (Rank, Rank) {
     (a.min(b), a.max(b))
 }
@@ -104,23 +104,23 @@ fn link(a: Rank, b: Rank) -> (Rank, Rank) {
 struct State {
     now: Nanos,
     lives: u64,
-    /// By node: the incarnation that is there.
+    /// The current incarnation, by node.
     alive: HashMap<Rank, u64>,
-    /// By receiver, time and order.
+    /// Packets by receiver, time and order.
     traveling: HashMap<Rank, BTreeMap<(Nanos, u64), Traveling>>,
     posted: u64,
-    /// The last arrival of a channel, by sender, receiver and channel; the last of any at a receiver.
+    /// The last arrival, by sender, receiver and channel; the last of any channel, by receiver.
     last: HashMap<(Rank, Rank, bool), Nanos>,
     busy: HashMap<Rank, Nanos>,
     packets: u64,
-    /// By receiver.
+    /// The loads, by receiver.
     loads: HashMap<Rank, Load>,
-    /// How often something has died, or was cut, or began.
+    /// The number of deaths, cuts and starts so far.
     changes: u64,
-    /// How often each link was cut, and those that are cut now.
+    /// The number of cuts of each link, and the links that are cut now.
     cuts: HashMap<(Rank, Rank), u64>,
     cut: HashSet<(Rank, Rank)>,
-    /// By sender, receiver and the first byte of the header.
+    /// Counts by sender, receiver and the first byte of the header.
     counts: HashMap<(Rank, Rank, u8), Count>,
     hostile: Option<Hostile>,
 }
@@ -130,12 +130,12 @@ struct Hostile {
     node: Rank,
     percent: u32,
     random: fastrand::Rng,
-    /// Headers and payloads that it has sent, to be sent again.
+    /// Headers and payloads that it has sent, for replays.
     sent: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Hostile {
-    /// Alters a fragment, if it is its turn. How often it is sent then.
+    /// Alters a fragment with the given probability. Returns how often to send it.
     fn alter(&mut self, header: &mut Vec<u8>, payload: &mut Vec<u8>) -> usize {
         let random = &mut self.random;
         if self.sent.len() < 1000 {
@@ -155,7 +155,7 @@ impl Hostile {
         match random.u8(..8) {
             0 => flip(header, random),
             1 => flip(payload, random),
-            // A field becomes another number that often matters.
+            // Replaces a field by a number that is often special.
             2 => {
                 let bytes = if random.bool() { header } else { payload };
                 let number = [0, 1, 2, 0xff, 1 << 16, u32::MAX][random.usize(..6)];
@@ -181,7 +181,7 @@ impl State {
         self.cuts.get(&link(a, b)).copied().unwrap_or(0)
     }
 
-    /// The session that could begin with a node, if it can be reached.
+    /// Returns the session that could begin with a node, if that is reachable.
     fn session(&self, from: Rank, to: Rank) -> Option<Session> {
         let life = *self.alive.get(&to)?;
         let cuts = self.cuts(from, to);
@@ -198,7 +198,7 @@ pub struct Net {
 }
 
 impl Net {
-    /// A network without nodes.
+    /// Creates a network without nodes.
     pub fn new(delays: Delays, seed: u64) -> Self {
         Self {
             state: Arc::default(),
@@ -211,12 +211,12 @@ impl Net {
         self.state.lock().expect("no holder has panicked")
     }
 
-    /// The time goes on.
+    /// Sets the time.
     pub fn set_now(&self, now: Nanos) {
         self.state().now = now;
     }
 
-    /// A node's end, in a new life.
+    /// Starts a node in a new incarnation and returns its end.
     pub fn start(&self, node: Rank) -> End {
         let mut state = self.state();
         state.lives += 1;
@@ -239,7 +239,7 @@ impl Net {
         }
     }
 
-    /// A node dies.
+    /// Kills a node.
     pub fn kill(&self, node: Rank) {
         let mut state = self.state();
         state.changes += 1;
@@ -247,8 +247,9 @@ impl Net {
         state.traveling.remove(&node);
     }
 
-    /// Nothing gets through between two nodes, what is under way neither, until they are [mended](Self::mend). Both hear of
-    /// it after the dead time, or when the other one has begun a new session.
+    /// Cuts the link between two nodes until it is [mended](Self::mend). Packets in flight are
+    /// lost. Both ends notice this after the dead time, or when the other one has begun a new
+    /// session.
     pub fn cut(&self, a: Rank, b: Rank) {
         let mut state = self.state();
         state.changes += 1;
@@ -256,8 +257,8 @@ impl Net {
         state.cut.insert(link(a, b));
     }
 
-    /// Makes a node's agent break the protocol: `percent` of its fragments are altered, lost,
-    /// doubled or replaced by earlier ones.
+    /// Makes a node's agent violate the protocol: `percent` of its fragments are altered, lost,
+    /// duplicated or replaced by earlier ones.
     pub fn make_hostile(&self, node: Rank, percent: u32, seed: u64) {
         self.state().hostile = Some(Hostile {
             node,
@@ -267,14 +268,14 @@ impl Net {
         });
     }
 
-    /// Two nodes can reach each other again, in a new session.
+    /// Mends the link between two nodes, which can then begin a new session.
     pub fn mend(&self, a: Rank, b: Rank) {
         let mut state = self.state();
         state.changes += 1;
         state.cut.remove(&link(a, b));
     }
 
-    /// Fragments from one node to another whose headers begin with this byte.
+    /// Returns the count of fragments from one node to another whose headers begin with this byte.
     pub fn count(&self, from: Rank, to: Rank, kind: u8) -> Count {
         let state = self.state();
         state
@@ -284,31 +285,31 @@ impl Net {
             .unwrap_or_default()
     }
 
-    /// Nodes that have sent to a node.
+    /// Returns the number of nodes that have sent to a node.
     pub fn degree(&self, node: Rank) -> usize {
         let state = self.state();
         let links = state.counts.keys().filter(|(_, to, _)| *to == node);
         links.map(|(from, ..)| from).collect::<HashSet<_>>().len()
     }
 
-    /// When the next fragment arrives at a node.
+    /// Returns when the next fragment arrives at a node.
     pub fn next(&self, node: Rank) -> Option<Nanos> {
         let state = self.state();
         let first = state.traveling.get(&node)?.first_key_value()?;
         Some(first.0.0)
     }
 
-    /// Fragments so far.
+    /// Returns the number of packets so far.
     pub fn packets(&self) -> u64 {
         self.state().packets
     }
 
-    /// What was under way to a node, at most.
+    /// Returns the maximum load in flight to a node.
     pub fn load(&self, node: Rank) -> Load {
         self.state().loads.get(&node).copied().unwrap_or_default()
     }
 
-    /// How often something has died, or was cut, or began.
+    /// Returns the number of deaths, cuts and starts so far.
     pub(crate) fn changes(&self) -> u64 {
         self.state().changes
     }
@@ -400,13 +401,13 @@ pub struct End {
     sessions: BTreeMap<Rank, Session>,
     /// Peers that have numbers.
     known: BTreeMap<Rank, ()>,
-    /// Peers that are not there, and when that is known.
+    /// Unreachable peers, and when this is noticed.
     failing: Vec<(Nanos, Rank, Option<Session>)>,
-    /// A session has begun, so what was refused can be sent.
+    /// A session has begun, so refused fragments can be sent.
     has_begun: bool,
     /// Long fragments that the peer has not acknowledged.
     reading: BTreeMap<Rank, Vec<Reading>>,
-    /// Long fragments of a hostile peer, which come in pieces among each other.
+    /// Long fragments of a hostile peer, whose pieces arrive interleaved.
     landing: Vec<Landing>,
 }
 
@@ -449,7 +450,7 @@ impl End {
         }
     }
 
-    /// Peers whose death is not heard of yet.
+    /// Schedules the notice of peers' deaths.
     fn notice(&mut self) {
         let at = self.now() + self.net.delays.dead_time;
         for (&peer, &session) in &self.sessions {
@@ -463,7 +464,7 @@ impl End {
         }
     }
 
-    /// When something is due besides arrivals.
+    /// Returns when there is work other than arrivals.
     pub fn due(&self) -> Option<Nanos> {
         let failing = self.failing.iter().map(|(at, ..)| *at);
         let has_more = self.has_begun || !self.landing.is_empty();
@@ -602,7 +603,7 @@ impl Transport for End {
             }
             match self.sessions.get(&from) {
                 Some(known) if *known == session => {}
-                // An older life, or one that it has begun anew meanwhile.
+                // From an earlier incarnation, or one that has been replaced in the meantime.
                 Some(known) if *known > session => continue,
                 known => {
                     if matches!(traveling.packet, Packet::Sent(_)) {

@@ -1,24 +1,24 @@
-//! What the agents of a node tell each other, in simulated time.
+//! The messages between the agents of a node, in simulated time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use agent::host::{MAX_SIBLING_MESSAGE, Nanos, SiblingEvent, Siblings};
 
-/// The longest way of a message between two of them.
+/// The maximum delay of a message between two agents of a node.
 pub(crate) const DELAY: Nanos = 20_000;
 
-/// The session of two of them, as one sees it.
+/// A session between two agents, as one of them sees it.
 #[derive(Debug, Default)]
 struct Session {
-    /// This one has said its end, and the other one.
+    /// This agent has ended the session; the other one has.
     has_said: bool,
     has_heard: bool,
-    /// Likewise, both.
+    /// Both have ended the session.
     is_over: bool,
 }
 
-/// Who says what, by time and order.
+/// Messages and their senders, by time and order.
 type Traveling = BTreeMap<(Nanos, u64), (u32, SiblingEvent)>;
 
 #[derive(Debug)]
@@ -27,9 +27,9 @@ struct State {
     random: fastrand::Rng,
     posted: u64,
     alive: BTreeSet<u32>,
-    /// By who sees it and whom: those that live are all in one with each other, or have ended one.
+    /// Sessions by observer and peer. Each two live agents have a session, or are ending one.
     sessions: HashMap<(u32, u32), Session>,
-    /// By receiver.
+    /// Messages by receiver.
     traveling: HashMap<u32, Traveling>,
     /// The last arrival, by receiver and sender.
     last: HashMap<(u32, u32), Nanos>,
@@ -45,7 +45,8 @@ impl State {
         all.insert((at, self.posted), (from, event));
     }
 
-    /// They begin a session if both are there and no other one has to end first.
+    /// Begins a session between two agents if both are alive and no earlier session has to end
+    /// first.
     fn meet(&mut self, one: u32, other: u32) {
         let has_ended = |state: &Self, pair| {
             let session = state.sessions.get(&pair);
@@ -87,12 +88,12 @@ impl Table {
         self.state().now = now;
     }
 
-    /// An agent begins; it meets those that are there.
+    /// Starts an agent, which meets those that are alive.
     pub(crate) fn start(&self, own: u32, others: impl Iterator<Item = u32>) -> Seat {
         let mut state = self.state();
         state.alive.insert(own);
         for other in others {
-            // Whoever has not heard of its last death yet meets it then.
+            // Agents that have not noticed its last death yet meet it later.
             state.meet(own, other);
         }
         Seat {
@@ -101,13 +102,13 @@ impl Table {
         }
     }
 
-    /// An agent dies.
+    /// Kills an agent.
     pub(crate) fn kill(&self, own: u32) {
         let mut state = self.state();
         state.alive.remove(&own);
         state.traveling.remove(&own);
         state.last.retain(|(to, _), _| *to != own);
-        // Those that it has not told its end.
+        // The agents to which it has not announced its end.
         let sessions = state.sessions.iter();
         let sessions = sessions.filter(|((by, _), session)| *by == own && !session.has_said);
         let others: Vec<u32> = sessions.map(|((_, other), _)| *other).collect();
@@ -119,14 +120,14 @@ impl Table {
         }
     }
 
-    /// When the next message arrives at an agent.
+    /// Returns when the next message arrives at an agent.
     pub(crate) fn next(&self, own: u32) -> Option<Nanos> {
         let state = self.state();
         Some(state.traveling.get(&own)?.first_key_value()?.0.0)
     }
 }
 
-/// One agent's place among them.
+/// One agent's access to the others.
 #[derive(Debug)]
 pub(crate) struct Seat {
     table: Table,

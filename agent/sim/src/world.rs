@@ -1,4 +1,4 @@
-//! Nodes with their agents, and the time.
+//! A world of nodes with their agents, and its clock.
 
 use std::collections::BTreeSet;
 
@@ -8,18 +8,18 @@ use agent::{AgentMachine, Dragonfly, Held, Limits, Node};
 use crate::siblings::{DELAY, Table};
 use crate::{Delays, End, Host, Net};
 
-/// One that is there.
+/// A live agent.
 struct Agent {
     machine: AgentMachine<Host>,
     network: Network,
-    /// It did something last time.
+    /// Whether it had work in the last pass.
     is_busy: bool,
-    /// Changes of the network that it has heard of, or will.
+    /// The number of network changes that it has noticed or will notice.
     changes: u64,
 }
 
 impl Agent {
-    /// When it has something to do next.
+    /// Returns when the agent has work next.
     fn due(&self, node: u32, net: &Net) -> Option<Nanos> {
         let due = [self.machine.due(), self.network.end().due(), net.next(node)];
         due.into_iter().flatten().min()
@@ -40,24 +40,25 @@ impl Network {
     }
 }
 
-/// All nodes. Where they have several agents, each agent has a number: those of one node follow each other, and an agent
-/// talks with those that are as far behind the first one of their nodes.
+/// All nodes. If they have several agents each, agents are numbered consecutively within a node,
+/// and an agent talks to those at the same position in the other nodes.
 pub struct World {
-    /// The nodes as their agents see them, whether those are there or not.
+    /// The nodes as their agents see them, including dead agents.
     pub hosts: Vec<Host>,
     agents: Vec<Option<Agent>>,
-    /// Agents of a node.
+    /// The number of agents per node.
     of_node: u32,
     tables: Vec<Table>,
-    /// Those that do nothing now, though they live.
+    /// Live agents that make no progress at present.
     paused: BTreeSet<u32>,
-    /// The dead, whose memory nobody gives back before their siblings know.
+    /// Dead agents, whose memory is freed only when their siblings know of the death.
     dead: Vec<(Nanos, Agent)>,
     /// The network.
     pub net: Net,
     limits: Limits,
     dragonfly: bool,
-    /// Nanoseconds by which time goes on at least, so that what happens within them costs one pass over the nodes.
+    /// The minimum step of the clock in nanoseconds. All events within a step are handled in one
+    /// pass over the nodes.
     pub grain: Nanos,
     now: Nanos,
     seed: u64,
@@ -65,12 +66,12 @@ pub struct World {
 }
 
 impl World {
-    /// So many nodes, each with so much memory, and an agent.
+    /// Creates nodes with the given memory and one agent each.
     pub fn new(nodes: u32, memory: usize, limits: Limits, delays: Delays, seed: u64) -> Self {
         Self::start_all((nodes, 1), memory, limits, delays, seed, false)
     }
 
-    /// So many nodes, each with so much memory, and with so many agents.
+    /// Creates nodes with the given memory and several agents each.
     pub fn with_agents(
         counts: (u32, u32),
         memory: usize,
@@ -81,7 +82,7 @@ impl World {
         Self::start_all(counts, memory, limits, delays, seed, false)
     }
 
-    /// Nodes with one agent each, and a [dragonfly](agent::dragonfly) of them.
+    /// Creates nodes with one agent each, connected by a [dragonfly](agent::dragonfly).
     pub fn dragonfly(nodes: u32, memory: usize, limits: Limits, delays: Delays, seed: u64) -> Self {
         Self::start_all((nodes, 1), memory, limits, delays, seed, true)
     }
@@ -123,17 +124,18 @@ impl World {
         world
     }
 
-    /// The time.
+    /// Returns the time.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// The host id of a node.
+    /// Returns the host id of a node.
     pub fn host_id(node: u32) -> u64 {
         0xabc0 + u64::from(node)
     }
 
-    /// A process of an agent sends this to channel 0 of a node, by a handle; its number is the message's as well.
+    /// Sends a message from a process of an agent to channel 0 of a node, through a handle. `id` is
+    /// the number of the request and of the message.
     pub fn send(
         &mut self,
         (agent, handle): (u32, u128),
@@ -164,7 +166,7 @@ impl World {
         });
     }
 
-    /// An agent is started.
+    /// Starts an agent.
     pub fn start(&mut self, agent: u32) {
         let (node, place) = (agent / self.of_node, agent % self.of_node);
         let nodes = (0..self.tables.len() as u32).map(|node| Node {
@@ -177,7 +179,7 @@ impl World {
             let table = &self.tables[node as usize];
             self.hosts[agent as usize].seat = Some(table.start(place, others));
         }
-        // Another one in each life.
+        // A different seed in each incarnation.
         let seed = self.seed ^ u64::from(agent) << 32 ^ self.steps << 48;
         let end = self.net.start(agent);
         let network = match self.dragonfly {
@@ -197,7 +199,7 @@ impl World {
         });
     }
 
-    /// An agent dies.
+    /// Kills an agent.
     pub fn kill(&mut self, agent: u32) {
         let dead = self.agents[agent as usize].take();
         self.net.kill(agent);
@@ -208,7 +210,7 @@ impl World {
         }
     }
 
-    /// An agent is told to end, and does.
+    /// Ends an agent properly.
     pub fn stop(&mut self, agent: u32) {
         let number = agent as usize;
         if let Some(stopped) = &mut self.agents[number] {
@@ -221,23 +223,23 @@ impl World {
         self.kill(agent);
     }
 
-    /// An agent does nothing for a while.
+    /// Suspends an agent.
     pub fn pause(&mut self, agent: u32) {
         self.paused.insert(agent);
     }
 
-    /// It goes on.
+    /// Resumes an agent.
     pub fn resume(&mut self, agent: u32) {
         self.paused.remove(&agent);
     }
 
-    /// What an agent holds.
+    /// Returns the resources that an agent holds.
     pub fn held(&self, agent: u32) -> Held {
         let agent = self.agents[agent as usize].as_ref();
         agent.map_or(Held::default(), |agent| agent.machine.held())
     }
 
-    /// Bytes that an agent has to pass on to others.
+    /// Returns how many bytes an agent has to pass on to others.
     pub fn waiting(&self, agent: u32) -> usize {
         let agent = self.agents[agent as usize].as_ref();
         agent.map_or(0, |agent| match &agent.network {
@@ -246,17 +248,17 @@ impl World {
         })
     }
 
-    /// An agent.
+    /// Returns an agent's machine, if the agent is alive.
     pub fn machine(&self, agent: u32) -> Option<&AgentMachine<Host>> {
         self.agents[agent as usize]
             .as_ref()
             .map(|agent| &agent.machine)
     }
 
-    /// All agents do what they can, and `check` looks at each.
+    /// Lets all agents make progress, and calls `check` for each.
     fn pass(&mut self, check: &mut impl FnMut(u32, &Held)) -> bool {
         self.steps += 1;
-        assert!(self.steps < 5_000_000, "it goes round in circles");
+        assert!(self.steps < 5_000_000, "the world makes no progress");
         let mut did = false;
         self.net.set_now(self.now);
         for table in &self.tables {
@@ -271,7 +273,7 @@ impl World {
                 let due = agent.due(number, &self.net);
                 due.is_some_and(|due| due <= self.now)
             };
-            // Siblings may have said something.
+            // Siblings may have sent messages.
             if self.of_node == 1
                 && !agent.is_busy
                 && agent.changes == changes
@@ -297,7 +299,7 @@ impl World {
         self.now = at.max(self.now + 1).next_multiple_of(self.grain);
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     fn next(&self) -> Option<Nanos> {
         let agents = (0..).zip(&self.agents);
         let due = agents.filter_map(|(number, agent)| {
@@ -310,13 +312,13 @@ impl World {
         due.chain(dead).min()
     }
 
-    /// Time passes, in which nothing is done.
+    /// Lets time pass without any progress.
     pub fn wait(&mut self, until: Nanos) {
         self.now = self.now.max(until);
         self.net.set_now(self.now);
     }
 
-    /// Goes on until this time, or until nothing is left to be done; `false` then.
+    /// Runs until the given time and returns `true`, or until no work is left and returns `false`.
     pub fn run(&mut self, until: Nanos, mut check: impl FnMut(u32, &Held)) -> bool {
         loop {
             if self.pass(&mut check) {
@@ -334,7 +336,8 @@ impl World {
         }
     }
 
-    /// Goes on until something is so; `false`: it never is, for nothing is left to be done.
+    /// Runs until a condition holds and returns `true`, or until no work is left and returns
+    /// `false`.
     pub fn reach(&mut self, mut is_so: impl FnMut(&Self) -> bool) -> bool {
         loop {
             let did = self.pass(&mut |_, _| {});

@@ -1,4 +1,4 @@
-//! Nodes that pass on each other's fragments.
+//! Tests of nodes that pass on each other's fragments.
 
 use agent::host::{Limit, Outcome, ReturnMode};
 use agent::{Code, Limits};
@@ -13,7 +13,8 @@ fn completed(world: &mut World, node: usize) -> Vec<(u64, Outcome<agent_sim::Poo
     std::mem::take(&mut world.hosts[node].completed)
 }
 
-/// From 0 to 8 by 2 and 6, from 1 to 4 by 3: messages wait at both when node 2 dies.
+/// From 0 to 8 through 2 and 6, from 1 to 4 through 3: messages wait at both targets when node 2
+/// dies.
 #[test]
 fn what_goes_by_a_node_that_dies_fails_and_nothing_else() {
     let delays = Delays::default();
@@ -36,7 +37,7 @@ fn what_goes_by_a_node_that_dies_fails_and_nothing_else() {
     }
     world.run(1_000_000 + 4 * delays.dead_time, |_, _| {});
     assert_eq!(completed(&mut world, 1), [(2, Outcome::Sent)]);
-    // It is back.
+    // It returns.
     world.start(2);
     send(&mut world, 3, 0, 8);
     world.run(u64::MAX, |_, _| {});

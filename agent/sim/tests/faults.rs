@@ -1,6 +1,7 @@
-//! One operation and one fault: at each point of a message's way, each kind of death, for each way to send and for a
-//! get. What comes of it is `docs/agent-faults.md`, which a test keeps equal to what happens here. After a change,
-//! `CONDUIT_TEST_WRITE=1 cargo test -p agent-sim faults` writes the page anew.
+//! One operation and one fault: each kind of fault, at each point of a message's way, for each
+//! return mode and for a get. The outcomes are listed in `docs/agent-faults.md`, and a test keeps
+//! that page up to date. After a change, `CONDUIT_TEST_WRITE=1 cargo test -p agent-sim faults`
+//! rewrites the page.
 
 use std::fmt::Write;
 
@@ -13,22 +14,24 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/agent-faults
 const HEAD: &str = "\
 # What a fault does to an operation of the node agent
 
-A process of node 0 does one operation at a channel of node 1, and there is one fault. A cell says what the process is
-told, and what becomes of the message. No message comes twice, whatever happens.
+A process of node 0 performs one operation on a channel of node 1, and one fault happens. Each cell states the
+result reported to the process, and the fate of the message. No message ever arrives twice.
 
-- *immediately*, *buffered*, *deposited*, *received*, *none*: a send that returns so. *get*: a get of a message.
-- What the process is told: **sent**; **got**; **failure**, code 1 (`DRAGON_FAILURE`): the other agent is gone, or the
-  session with it, and whether the message came is not known; **destroyed**, code 120; **time-out**, code 11. If its own
-  agent dies its gateway tells it, here failure. Nobody hears what a process is told that is gone.
-- A sent message **came** into the channel or did **not** come; **came, lost** with the channel that was destroyed.
-- A message that is got **came** to the agent of the process, is **left** in the channel, or is **lost**: with the
-  channel, or with an agent or a session after it was taken. *none*: there was none to get.
+- *immediately*, *buffered*, *deposited*, *received*, *none*: a send with this return mode. *get*: a get.
+- The reported result: **sent**; **got**; **failure**, code 1 (`DRAGON_FAILURE`): the other agent or the
+  session with it is gone, and it is unknown whether the message arrived; **destroyed**, code 120;
+  **time-out**, code 11. If the process's own agent dies, the gateway reports this, here as failure. A process
+  that is gone gets no report.
+- A sent message **came** into the channel or did **not**; **came, lost**: it was lost with the destroyed
+  channel.
+- The message of a get **came** to the process's agent, was **left** in the channel, or was **lost**: with the
+  channel, or with an agent or a session after it was taken. *none*: there was no message to get.
 
-In every case the request is completed once, neither agent holds anything afterwards, and the next message of the same
-handle comes, once, after those before it. *Sent* is said only of a message that came, if the send returns when
-deposited or received.
+In every case the request is completed once, neither agent holds anything afterwards, and the next message of
+the same handle arrives once, after those before it. *Sent* is reported only for a message that came, if the
+send returns when deposited or received.
 
-Where on its way the message is when there is a fault:
+The points on the message's way at which the fault happens:
 
 ";
 
@@ -51,7 +54,7 @@ const SHORT: usize = 300;
 const LONG: usize = 100_000;
 const MEMORY: usize = 1 << 20;
 
-/// First bytes of fragments' headers.
+/// The first bytes of fragments' headers.
 const BUFFER: u8 = 1;
 const PULL: u8 = 5;
 const STRIP: u8 = 6;
@@ -60,42 +63,42 @@ const POINTS: [(&str, usize, &str); 8] = [
     (
         "before the header",
         SHORT,
-        "its agent has the request; nothing has left the node",
+        "the process's agent has the request; nothing has left the node",
     ),
     (
         "after the header",
         SHORT,
-        "the buffer with header and eager data is under way",
+        "the buffer with header and eager data is in flight",
     ),
     (
         "before the eager data",
         SHORT,
-        "they wait at the other agent: there is no room in the channel (for a get: no message)",
+        "the entry waits at the other agent: the channel has no room (get: no message)",
     ),
     (
         "after the eager data",
         SHORT,
-        "the message was put into the channel, or taken; the answer, if any, is under way",
+        "the message is in the channel, or was taken; the response, if any, is in flight",
     ),
     (
         "before the rendezvous",
         LONG,
-        "a long message was announced, and its receiver has no memory to ask for it",
+        "a long message was announced, and its receiver has no memory to pull it",
     ),
     (
         "after the rendezvous",
         LONG,
-        "a part of a long message has come, and parts are under way",
+        "a part of a long message has arrived, and other parts are in flight",
     ),
     (
         "completion at the target",
         LONG,
-        "a long message was put into the channel, or all of it taken; the answer is under way",
+        "a long message is in the channel, or was taken; the response is in flight",
     ),
     (
         "completion at the sender",
         LONG,
-        "the process was told the end of it",
+        "the process has the result",
     ),
 ];
 
@@ -111,21 +114,15 @@ enum Death {
 }
 
 const DEATHS: [(Death, &str); 7] = [
-    (
-        Death::Sender,
-        "the agent of the process dies, and is started again",
-    ),
-    (
-        Death::Target,
-        "the agent of the channel dies, and is started again",
-    ),
+    (Death::Sender, "the process's agent dies and is restarted"),
+    (Death::Target, "the channel's agent dies and is restarted"),
     (Death::Node, "the channel's node is gone"),
     (Death::Client, "the process is gone"),
     (Death::Channel, "the channel is destroyed"),
-    (Death::Session, "the session ends, and begins again"),
+    (Death::Session, "the session ends and begins again"),
     (
         Death::Silence,
-        "nothing gets through for as long as the dead time",
+        "the link is cut for longer than the dead time",
     ),
 ];
 
@@ -147,15 +144,15 @@ const WHATS: [(What, &str); 6] = [
 struct Trial {
     world: World,
     what: What,
-    /// How the request was completed.
+    /// The reported result of the request.
     told: Option<&'static str>,
-    /// Messages that came out, by their first byte.
+    /// The messages taken from the channel or received, by their first byte.
     out: Vec<u8>,
-    /// What leaves no memory.
+    /// An allocation that exhausts the memory.
     filler: Option<Pool>,
 }
 
-/// The operation, what fills the channel of a get, and what comes afterwards.
+/// The ids of the tested operation and of the one after it.
 const FIRST: u64 = 1;
 const AFTER: u64 = 2;
 
@@ -167,7 +164,7 @@ impl Trial {
             What::Send(mode) => Operation::Send {
                 handle: 1,
                 message: Message {
-                    // Fits: there are two.
+                    // Fits: there are two ids.
                     memory: host.memory(vec![id as u8; length]),
                     hints: id,
                     client: 0,
@@ -210,7 +207,7 @@ impl Trial {
         }
     }
 
-    /// Sets up a trial and goes on until its message is there.
+    /// Sets up a trial and runs it until its message is at the given point.
     fn reach(&mut self, point: usize) {
         let length = POINTS[point].1;
         let is_get = self.what == What::Get;
@@ -239,7 +236,7 @@ impl Trial {
                 (from, to, STRIP),
             ]
             .map(|(from, to, kind)| world.net.count(from, to, kind));
-            // What was put into the channel, or taken from it.
+            // Whether the message was put into the channel, or taken from it.
             let is_done = match is_get {
                 false => !world.hosts[1].sent.is_empty(),
                 true => back.sent > 0,
@@ -307,7 +304,7 @@ impl Trial {
     }
 }
 
-/// What came of it: what the process was told, and what became of the message.
+/// Returns the reported result, and the fate of the message.
 fn outcome(point: usize, death: Death, what: What, seed: u64) -> String {
     let mut trial = Trial {
         world: World::new(2, MEMORY, LIMITS, Delays::default(), seed),
@@ -323,7 +320,7 @@ fn outcome(point: usize, death: Death, what: What, seed: u64) -> String {
         |_, _| {},
     );
     trial.collect();
-    // Now there is room, and those are back that were gone.
+    // Now there is room, and everything that was gone is back.
     trial.world.net.mend(0, 1);
     trial.filler = None;
     let is_left = trial.world.hosts[1].widen(0, 4);
@@ -344,7 +341,10 @@ fn outcome(point: usize, death: Death, what: What, seed: u64) -> String {
     let told = trial.told.expect("it was completed");
     let name = POINTS[point].0;
     let is_once = deposits <= 1 && trial.out.len() <= 1;
-    assert!(is_once, "{name}, {death:?}, {what:?}: it came twice");
+    assert!(
+        is_once,
+        "{name}, {death:?}, {what:?}: the message arrived twice"
+    );
     let became = match (what, trial.out.len()) {
         (What::Send(_), 1) => "came",
         (What::Send(_), _) if deposits == 1 => "came, lost",
@@ -359,7 +359,7 @@ fn outcome(point: usize, death: Death, what: What, seed: u64) -> String {
     {
         assert_ne!(became, "not");
     }
-    // Others go on.
+    // Further operations succeed.
     if death == Death::Node {
         trial.world.start(1);
     }

@@ -1,4 +1,4 @@
-//! The figures of `docs/agent.md` come out again.
+//! Checks that the figures of `docs/agent.md` can be reproduced.
 
 use sim::program::Program;
 

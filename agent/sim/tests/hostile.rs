@@ -1,5 +1,5 @@
-//! An agent that breaks the protocol: others survive it, bound what they hold for it, and serve
-//! each other.
+//! An agent that violates the protocol. The others survive it, bound what they hold for it, and
+//! serve each other.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use proptest::prelude::*;
 
 use super::worlds::MS;
 
-/// The agent that breaks it; those of the other nodes are sound.
+/// The hostile agent; those of the other nodes are sound.
 const HOSTILE: u32 = 1;
 const SOUND: [u32; 2] = [0, 2];
 
-/// Sound nodes' messages have numbers below.
+/// Messages of sound nodes have smaller numbers.
 const MOST_IDS: u64 = 1 << 10;
 
-/// The bytes of a sound node's message. The hostile node sends others.
+/// Returns the bytes of a sound node's message; the hostile node sends others.
 fn content(id: u64, length: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(id ^ 0x5eed);
     let mut bytes = id.to_le_bytes().to_vec();
@@ -25,12 +25,12 @@ fn content(id: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Messages of sound nodes that have come to each other, in their order.
+/// Takes the messages that sound nodes have received from each other, in order.
 fn take(world: &mut World, arrived: &mut BTreeMap<u32, Vec<u64>>) {
     for node in SOUND {
         while let Some(message) = world.hosts[node as usize].take(0) {
             let bytes = message.memory.bytes();
-            // Those of the hostile node hold other numbers.
+            // Messages of the hostile node contain other numbers.
             if let Some(id) = bytes.first_chunk().map(|id| u64::from_le_bytes(*id))
                 && (1..MOST_IDS).contains(&id)
             {
@@ -46,7 +46,7 @@ fn take(world: &mut World, arrived: &mut BTreeMap<u32, Vec<u64>>) {
 }
 
 proptest! {
-    // `PROPTEST_CASES` asks for more.
+    // `PROPTEST_CASES` can raise this.
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(300)))]
 
     #[test]
@@ -97,7 +97,7 @@ proptest! {
             world.run(world.now() + MS, |_, _| {});
             take(&mut world, &mut arrived);
         }
-        // The hostile node's gets take messages, too.
+        // The hostile node's gets take messages too.
         for (node, ids) in &arrived {
             let mut expected = sent[node].iter();
             prop_assert!(ids.iter().all(|id| expected.any(|sent| sent == id)), "{ids:?}");

@@ -1,4 +1,5 @@
-//! Worlds of agents: at random, and with a death at each point of a message's way, and with work that is stolen.
+//! Worlds of agents: with random operations, with a fault at each point of a message's way, and
+//! with stolen work.
 
 mod dragonfly;
 mod faults;

@@ -1,4 +1,4 @@
-//! Nodes with several agents, one of which has all of the work.
+//! Nodes with several agents, one of which has all the work.
 
 use agent::host::{Host as _, Limit, Memory, Outcome, ReturnMode};
 use agent::{Code, Held, Limits, Transfer};
@@ -6,9 +6,9 @@ use agent_sim::{Delays, Pool, World};
 
 use crate::worlds::{MS, US, content};
 
-/// Agents of each of the two nodes; the numbers of those of the second one come after those of the first.
+/// The number of agents per node. The second node's agents are numbered after those of the first.
 const AGENTS: u32 = 3;
-/// A message is so long, and a node has memory for so many.
+/// The length of a message, and the number of messages that fit in a node's memory.
 const LENGTH: usize = 128 << 10;
 const MESSAGES: u64 = 24;
 
@@ -23,7 +23,8 @@ fn limits(transfer: Transfer) -> Limits {
     }
 }
 
-/// Messages that wait at the first agent of the first node for a channel of the second one.
+/// Creates a world in which messages wait at the first node's first agent for a channel of the
+/// second node.
 fn world(limits: Limits, messages: u64, length: usize, seed: u64) -> World {
     let delays = Delays {
         picos_per_byte: 1_000,
@@ -32,7 +33,7 @@ fn world(limits: Limits, messages: u64, length: usize, seed: u64) -> World {
     let memory = 2 * length * MESSAGES as usize;
     let mut world = World::with_agents((2, AGENTS), memory, limits.clone(), delays, seed);
     world.hosts[AGENTS as usize].create(0, MESSAGES as usize);
-    // The agents of each node get to know each other.
+    // The agents of each node discover each other.
     run(&mut world, &limits, MS);
     for id in 0..messages {
         let bytes = content(id, length);
@@ -51,7 +52,7 @@ fn run(world: &mut World, limits: &Limits, until: u64) -> bool {
     })
 }
 
-/// The messages that came out, and what became of all that was asked for: both in order.
+/// Returns the messages that arrived and the outcomes of all requests, both in order.
 fn finish(world: &mut World, limits: &Limits) -> (Vec<u64>, Vec<(u64, Outcome<Pool>)>) {
     let finished = finish_with_errors(world, limits);
     for agent in 0..2 * AGENTS {
@@ -62,7 +63,10 @@ fn finish(world: &mut World, limits: &Limits) -> (Vec<u64>, Vec<(u64, Outcome<Po
 }
 
 fn finish_with_errors(world: &mut World, limits: &Limits) -> (Vec<u64>, Vec<(u64, Outcome<Pool>)>) {
-    assert!(!run(world, limits, 60_000 * MS), "it never ends");
+    assert!(
+        !run(world, limits, 60_000 * MS),
+        "the world never comes to rest"
+    );
     let mut came = Vec::new();
     while let Some(message) = world.hosts[AGENTS as usize].take(0) {
         let id = message.hints;
@@ -109,7 +113,7 @@ fn idle_agents_take_part_of_a_backlog_and_all_comes_once_and_in_order() {
         let stolen = stolen(&together);
         assert_eq!(stolen[0], 0);
         assert!(stolen[1] > 5 && stolen[2] > 5, "{stolen:?}");
-        // Each has a third of it, nearly.
+        // Each agent has almost a third of the work.
         assert!(times[1] * 2 < times[0], "{times:?}");
     }
 }
@@ -123,7 +127,8 @@ fn a_small_backlog_stays() {
     assert_eq!(stolen(&world), [0; AGENTS as usize]);
 }
 
-/// One of them dies, at any time: thief, owner, the source's agent, or the thief's peer at the source's node.
+/// An agent dies at any time: the thief, the owner, the source's agent, or the thief's peer on the
+/// source's node.
 #[test]
 fn whoever_dies_meanwhile_nothing_comes_twice_or_wrong_and_nothing_hangs() {
     let limits = limits(Transfer::Rma);
@@ -163,12 +168,12 @@ fn whoever_dies_meanwhile_nothing_comes_twice_or_wrong_and_nothing_hangs() {
     }
 }
 
-/// The source's agent has lost its memory, and the owner doesn't know it yet when the thieves' peers read what is there
-/// now.
+/// The source's agent has lost its memory, and the owner does not know this yet when the thieves'
+/// peers read the memory's present content.
 #[test]
 fn what_was_read_from_memory_that_was_given_back_is_not_delivered() {
     let limits = Limits {
-        // Parts are under way for long.
+        // Parts take long to transfer.
         injection: 16 << 10,
         ..limits(Transfer::Rma)
     };
@@ -178,7 +183,7 @@ fn what_was_read_from_memory_that_was_given_back_is_not_delivered() {
         run(&mut world, &limits, MS + at * US);
         let peers = 1..AGENTS;
         peers.clone().for_each(|peer| world.pause(peer));
-        // All comes but the parts that the thieves have.
+        // Everything arrives except the parts that the thieves have.
         run(&mut world, &limits, 20 * MS);
         let before: u64 = stolen(&world).iter().sum();
         world.kill(0);
@@ -190,7 +195,7 @@ fn what_was_read_from_memory_that_was_given_back_is_not_delivered() {
     assert!(misled > 0);
 }
 
-/// A part that doesn't come is got by its owner.
+/// The owner pulls a part that does not arrive.
 #[test]
 fn late_parts_are_taken_back() {
     let limits = limits(Transfer::Rma);
@@ -206,7 +211,7 @@ fn late_parts_are_taken_back() {
     assert_eq!(stolen(&world), [0; AGENTS as usize]);
 }
 
-/// A thief is told to end: what it had is got by the owner.
+/// A thief ends properly: the owner pulls the parts that it had.
 #[test]
 fn a_thief_that_leaves_gives_back_what_it_has() {
     let limits = limits(Transfer::Rma);
@@ -220,7 +225,8 @@ fn a_thief_that_leaves_gives_back_what_it_has() {
     }
 }
 
-/// Whoever hears nonsense parts from the sibling, takes back what that has when it has let go, and meets it again.
+/// An agent that receives a malformed message ends the exchange with that sibling, takes back its
+/// parts once it has released them, and meets it again.
 #[test]
 fn a_sibling_that_makes_no_sense_is_parted_from() {
     let limits = limits(Transfer::Rma);
@@ -229,7 +235,7 @@ fn a_sibling_that_makes_no_sense_is_parted_from() {
         let mut world = world(limits.clone(), MESSAGES, LENGTH, at);
         run(&mut world, &limits, MS + at * US);
         let thief = &mut world.hosts[AGENTS as usize + 1];
-        // It has no room now and then.
+        // The queue is full at times.
         while !thief.siblings().is_some_and(|all| all.send(0, nonsense)) {}
         let (came, _) = finish_with_errors(&mut world, &limits);
         assert_eq!(came, (0..MESSAGES).collect::<Vec<_>>());

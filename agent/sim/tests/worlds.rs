@@ -1,5 +1,6 @@
-//! Worlds of a few nodes and agents, with random operations and deaths: every request ends once, messages arrive once and in order,
-//! nothing is held at the end, and no budget is exceeded meanwhile.
+//! Worlds of a few nodes and agents, with random operations and deaths: every request ends once,
+//! messages arrive once and in order, nothing is held at the end, and no budget is exceeded at any
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -21,11 +22,11 @@ enum Act {
     },
     Get,
     Poll(u16),
-    /// A process of the channel's own node takes a message.
+    /// A process on the channel's own node takes a message.
     Take,
     Abandon(usize),
     Kill,
-    /// The link between two nodes is cut, or mended if it was.
+    /// Cuts the link between two nodes, or mends it if it is cut.
     Cut,
     Destroy,
 }
@@ -43,7 +44,7 @@ struct Step {
 #[derive(Debug, Clone)]
 struct Case {
     nodes: u32,
-    /// Of each node.
+    /// Agents per node.
     agents: u32,
     dragonfly: bool,
     capacity: usize,
@@ -74,7 +75,7 @@ fn act(faults: bool, long: u32) -> impl Strategy<Value = Act> {
     ]
 }
 
-/// With so many agents a node at most, or with a dragonfly of nodes.
+/// Generates cases with at most `agents` agents per node, or with a dragonfly.
 fn case(faults: bool, agents: u32, dragonfly: bool) -> impl Strategy<Value = Case> {
     let nodes = match dragonfly {
         false => 1u32..4,
@@ -149,7 +150,7 @@ fn case(faults: bool, agents: u32, dragonfly: bool) -> impl Strategy<Value = Cas
     })
 }
 
-/// A message's bytes, which follow from its number.
+/// Returns a message's bytes, which are determined by its number.
 pub(crate) fn content(id: u64, length: usize) -> Vec<u8> {
     let mut bytes = id.to_le_bytes().to_vec();
     bytes.extend((8..length).map(|at| (id as usize * 31 + at) as u8));
@@ -160,7 +161,7 @@ struct Checker {
     world: World,
     agents: u32,
     asked: BTreeMap<u64, Step>,
-    /// By node and channel: messages as they came out.
+    /// The messages that came out, by node and channel.
     out: HashMap<(u32, u8), Vec<u64>>,
     ended: BTreeMap<u64, Result<(), Code>>,
     killed: BTreeSet<u32>,
@@ -199,7 +200,7 @@ impl Checker {
                 self.world.kill(step.to);
                 self.world.hosts[step.to as usize].forget();
                 self.killed.insert(step.to);
-                // Its gateway is emptied by who restarts it.
+                // Restarting an agent empties its gateway.
                 for (&id, asked) in &self.asked {
                     if asked.from == step.to {
                         self.ended.entry(id).or_insert(Err(Code::FAILURE));
@@ -269,7 +270,7 @@ impl Checker {
             assert!(held.getmsg < limits.getmsg + 400_000, "{held:?}");
             assert!(held.eager <= limits.eager.max(nodes * 2048), "{held:?}");
         });
-        // What is passed on for neighbours, and what waits for nodes that are none.
+        // Items passed on for neighbours, and items for nodes that are not neighbours.
         let bound = (nodes.isqrt() + 1) * 2 * WINDOW as u64 + nodes * 10_000;
         for node in 0..self.world.hosts.len() {
             let waiting = self.world.waiting(node as u32) as u64;
@@ -330,7 +331,7 @@ fn check(case: &Case) {
             host.create(channel, case.capacity);
         }
     }
-    // Agents of a node get to know each other.
+    // Agents of a node discover each other.
     let mut now = MS;
     for (id, step) in (1..).zip(&case.steps) {
         now += step.after;
@@ -340,7 +341,7 @@ fn check(case: &Case) {
     for (a, b) in std::mem::take(&mut checker.cut) {
         checker.world.net.mend(a, b);
     }
-    // Whoever has patience is given what he waits for, or gives up.
+    // Waiting requests get what they wait for, or are given up.
     let mut rounds = 0;
     loop {
         now += 5 * MS;
@@ -393,7 +394,7 @@ fn check(case: &Case) {
         {
             let must = match (mode, result) {
                 (ReturnMode::Deposited | ReturnMode::Received, Ok(())) => Some(true),
-                // Not in time: it may be there.
+                // Too late, but the message may be there.
                 (ReturnMode::Received, Err(Code::TIMEOUT)) => None,
                 (ReturnMode::Deposited, Err(_)) | (_, Err(_)) => Some(false),
                 (_, Ok(())) if step.limit.is_none() => Some(true),
@@ -422,7 +423,7 @@ fn check(case: &Case) {
     }
 }
 
-/// What a node holds is told when it is consumed, so that room for eager messages comes back.
+/// Consumed eager messages are reported, so that their room becomes available again.
 #[test]
 fn short_messages_stay_eager() {
     let limits = Limits {
@@ -443,7 +444,8 @@ fn short_messages_stay_eager() {
     assert_eq!((counters.strips, counters.entries), (0, 1000));
 }
 
-/// Memory for one long one of them. Had later ones all of it, the next in turn would never come.
+/// Memory for only one of the long messages. If later ones took all of it, the next in turn would
+/// never arrive.
 #[test]
 fn long_messages_of_one_handle_come_with_little_memory() {
     const LENGTH: usize = 100_000;
@@ -467,7 +469,7 @@ fn long_messages_of_one_handle_come_with_little_memory() {
     }
 }
 
-/// Directly, and from 0 to 8 by 2 and 6.
+/// Directly, and from 0 to 8 through 2 and 6.
 #[test]
 fn an_agent_that_starts_late_is_waited_for_and_time_outs_hold_meanwhile() {
     const MS: u64 = 1000 * US;
@@ -511,14 +513,14 @@ fn an_agent_that_starts_late_is_waited_for_and_time_outs_hold_meanwhile() {
         }
         assert_eq!(run(&mut world, u64::MAX), [(1, Outcome::Sent)]);
         assert_eq!(world.hosts[to as usize].sent.len(), 1);
-        // One that was there is not waited for.
+        // An agent that was there before is not waited for.
         world.kill(to);
         send(&mut world, 3, to, Limit::Never);
         let begin = world.now();
         let gone = || Outcome::Failed(Code::FAILURE);
         assert_eq!(run(&mut world, u64::MAX), [(3, gone())]);
         assert!(world.now() - begin < 5000 * MS);
-        // Nor is one that never comes, for ever.
+        // An agent that never starts is waited for only up to the limit.
         let node = 1;
         world.kill(0);
         world.kill(node);
@@ -531,7 +533,7 @@ fn an_agent_that_starts_late_is_waited_for_and_time_outs_hold_meanwhile() {
     }
 }
 
-/// Three nodes send a long message to a fourth one, which gets them side by side, part by part.
+/// Three nodes send a long message to a fourth one, which pulls them side by side, strip by strip.
 #[test]
 fn long_messages_come_in_strips_from_all_nodes_in_an_order_that_differs() {
     const STRIPS: u64 = 32;
@@ -557,7 +559,7 @@ fn long_messages_come_in_strips_from_all_nodes_in_an_order_that_differs() {
         first.insert(world.hosts[0].sent[0].1);
         for node in 1..4 {
             let strips = world.machine(node).map_or(0, |m| m.counters().strips);
-            // The first offer has a start of eight strips.
+            // The first message's announcement gave it a head start of eight strips.
             assert!(strips > STRIPS / 4, "node {node} has sent {strips}");
         }
     }

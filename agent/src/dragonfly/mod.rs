@@ -19,7 +19,8 @@
 //! **Sessions** between nodes that are not neighbours are opened under random names drawn by both
 //! ends, and items with other names are ignored. Nothing is therefore duplicated or reordered,
 //! whichever node dies on the route. A node that loses a neighbour loses the sessions routed
-//! through it and notifies the nodes for which it passed items on, which then lose theirs.
+//! through it. It notifies the nodes whose items it passed on to that neighbour, and these lose
+//! their sessions too.
 //!
 //! The graph is that of Kim, Dally, Scott and Abts, "Technology-Driven, Highly-Scalable Dragonfly
 //! Topology" (ISCA 2008), with one link between each pair of groups.
