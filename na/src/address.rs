@@ -10,17 +10,17 @@ use conduit_portals::transport::open::OpenTransport;
 use crate::class::{Network, Shared};
 use crate::machine::SELF;
 
-/// A process, this one or another: what messages and transfers go to.
+/// The address of this or another process, to which messages and transfers go.
 ///
-/// The peer stays known for as long as an address of it is held. An address outlives its peer: what
-/// is sent then fails, or reaches whoever is started there next.
+/// The peer stays known as long as an address of it is held. An address can outlive its peer: sends
+/// then fail, or reach the process that is started there next.
 pub struct Addr<N: OpenTransport = Network> {
     class: Arc<Shared<N>>,
     peer: Rank,
 }
 
 impl<N: OpenTransport> Addr<N> {
-    /// An address for a peer that the machine has counted this one for.
+    /// Creates an address for a peer, for which the machine has already counted a reference.
     pub(crate) fn new(class: Arc<Shared<N>>, peer: Rank) -> Self {
         Self { class, peer }
     }
@@ -33,12 +33,12 @@ impl<N: OpenTransport> Addr<N> {
         self.peer
     }
 
-    /// Whether it is this process's own.
+    /// Returns whether this is the process's own address.
     pub fn is_own(&self) -> bool {
         self.peer == SELF
     }
 
-    /// The bytes of it that every process understands.
+    /// Returns the address as bytes that every process understands.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.class.engine.look(|inner| match self.peer {
             SELF => inner.network.address().to_vec(),
@@ -47,7 +47,7 @@ impl<N: OpenTransport> Addr<N> {
     }
 }
 
-/// As it is looked up: `<protocol>://…`, without NA's `conduit+`.
+/// Prints the address in the form accepted by lookup: `<protocol>://…`, without NA's `conduit+`.
 impl<N: OpenTransport> fmt::Display for Addr<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.to_bytes();
@@ -79,7 +79,8 @@ impl<N: OpenTransport> Drop for Addr<N> {
     }
 }
 
-/// Of the same process, as far as is known: a process that has several addresses counts as several.
+/// Compares the processes as far as they are known: a process with several addresses counts as
+/// several.
 impl<N: OpenTransport> PartialEq for Addr<N> {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.class, &other.class) && self.peer == other.peer

@@ -1,4 +1,4 @@
-//! A class: one process's end of NA, with raw memory and completions that are named by numbers.
+//! A class, one process's end of NA, with raw memory and numbered completions.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::options::{Options, Protocol};
 
 pub use networks::open::Network;
 
-/// What addresses and memory refer to.
+/// The state that addresses and memory refer to.
 pub(crate) struct Shared<N> {
     pub(crate) engine: Engine<N>,
     pub(crate) protocol: Protocol,
@@ -26,51 +26,51 @@ pub(crate) struct Shared<N> {
     busy: bool,
 }
 
-/// One process's end. A clone is the same one.
+/// One process's end of NA. Clones refer to the same end.
 pub struct Class<N: OpenTransport = Network>(Arc<Shared<N>>);
 
-/// The source of an unexpected message, which stays known until it is made an
+/// The source of an unexpected message. It stays known until it is converted to an
 /// [address](Class::source).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Source(Rank);
 
-/// What an operation has done.
+/// The result of a successful operation.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A message's buffer can be used again, or a transfer is complete.
     Done,
-    /// An expected message of so many bytes was received.
+    /// An expected message of this length was received.
     Received(usize),
     /// An unexpected message was received.
     Unexpected {
-        /// Who has sent it.
+        /// The sender.
         source: Source,
-        /// Its tag.
+        /// The message's tag.
         tag: u32,
-        /// Where it begins in the buffer.
+        /// The message's offset in the buffer.
         offset: usize,
-        /// Its bytes.
+        /// The message's length in bytes.
         length: usize,
-        /// The operation has ended. One that receives several messages goes on otherwise.
+        /// Whether the operation has ended. Otherwise it receives further messages.
         last: bool,
     },
 }
 
-/// The end of an operation, or a message of one that receives several.
+/// The end of an operation, or a message received by an operation that receives several.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The context that the operation was begun in.
+    /// The context in which the operation was begun.
     pub context: u8,
-    /// What was given with the operation.
+    /// The cookie that was passed with the operation.
     pub cookie: u64,
-    /// What came of it.
+    /// The result.
     pub result: Result<Outcome>,
 }
 
-/// Where a message goes to.
+/// The destination of a message.
 #[derive(Debug)]
 pub struct Target<'a, N: OpenTransport = Network> {
-    /// The process.
+    /// The process's address.
     pub address: &'a Addr<N>,
     /// The context there.
     pub context: u8,
@@ -81,16 +81,17 @@ pub struct Target<'a, N: OpenTransport = Network> {
 pub struct Part<M> {
     /// The memory.
     pub memory: M,
-    /// The first byte in it.
+    /// The offset of the first byte.
     pub offset: u64,
 }
 
 impl<N: OpenTransport> Class<N> {
-    /// A class over a network. Every completion is given to `sink`, by the thread that found it,
-    /// in the order in which operations ended; `sink` must not call the class or drop what is its.
+    /// Creates a class over a network. `sink` is called for every completion, by the thread that
+    /// detects it, in the order in which operations ended. It must neither call the class nor drop
+    /// objects of it.
     ///
     /// # Errors
-    /// An option that can't be used; no descriptor left.
+    /// Returns an error if an option is invalid or no descriptors are left.
     pub fn over(
         network: N,
         protocol: Protocol,
@@ -121,7 +122,7 @@ impl<N: OpenTransport> Class<N> {
             });
         };
         let engine = Engine::new(network, limits, Box::new(sink))
-            .map_err(|error| Error::Exhausted(format!("descriptors for sleeping: {error}")))?;
+            .map_err(|error| Error::Exhausted(format!("no descriptors for sleeping: {error}")))?;
         Ok(Self(Arc::new(Shared {
             engine,
             protocol,
@@ -132,30 +133,31 @@ impl<N: OpenTransport> Class<N> {
 
     // ---- addresses ----
 
-    /// The address of this process.
+    /// Returns the address of this process.
     pub fn own(&self) -> Addr<N> {
         Addr::new(Arc::clone(&self.0), SELF)
     }
 
-    /// The address of a message's source.
+    /// Returns the address of a message's source.
     pub fn source(&self, source: Source) -> Addr<N> {
         Addr::new(Arc::clone(&self.0), source.0)
     }
 
-    /// The process with an address like those that [`Addr`] prints, with `conduit+` before it or
-    /// not. Whether there is one shows when something is sent to it.
+    /// Returns the address of a process, given in the form that [`Addr`] prints, with or without
+    /// the prefix `conduit+`. Whether the process exists shows only when a message is sent to it.
     ///
     /// # Errors
-    /// The address is malformed, of another protocol or host, or too many peers are known.
+    /// Returns an error if the address is malformed or of another protocol or host, or if too many
+    /// peers are known.
     pub fn lookup(&self, name: &str) -> Result<Addr<N>> {
         let short = name.strip_prefix("conduit+").unwrap_or(name);
         let protocol = self.0.protocol.name();
         let Some((found, text)) = short.split_once("://") else {
-            return Err(Error::Refused(format!("{name}: \"://\" is missing")));
+            return Err(Error::Refused(format!("{name}: expected \"://\"")));
         };
         if found != protocol {
             return Err(Error::Refused(format!(
-                "{name}: this process speaks {protocol} only"
+                "{name}: this class only supports {protocol}"
             )));
         }
         let in_name = |error: ConnectError| match error {
@@ -170,7 +172,7 @@ impl<N: OpenTransport> Class<N> {
         self.connect(&bytes).map_err(in_name)
     }
 
-    /// The process whose [`Addr::to_bytes`] these are.
+    /// Returns the address encoded by [`Addr::to_bytes`].
     ///
     /// # Errors
     /// As for [`lookup`](Self::lookup).
@@ -197,30 +199,31 @@ impl<N: OpenTransport> Class<N> {
 
     // ---- messages ----
 
-    /// Bytes of the longest unexpected message.
+    /// Returns the maximum length of an unexpected message in bytes.
     pub fn max_unexpected_size(&self) -> usize {
         self.0
             .engine
             .look(|inner| inner.machine.limits().unexpected)
     }
 
-    /// Bytes of the longest expected message.
+    /// Returns the maximum length of an expected message in bytes.
     pub fn max_expected_size(&self) -> usize {
         self.0.engine.look(|inner| inner.machine.limits().expected)
     }
 
-    /// Contexts there can be: `0..max_contexts`.
+    /// Returns the number of contexts, which are numbered from 0.
     pub fn max_contexts(&self) -> u8 {
         self.0.max_contexts
     }
 
-    /// Sends an unexpected message: it is received by who posts a receive for any.
+    /// Sends an unexpected message, which any posted receive for unexpected messages can receive.
     ///
     /// # Errors
-    /// It is too long, or there is no such context. Nothing has happened.
+    /// Returns an error if the message is too long or the context does not exist. The call then has
+    /// no effect.
     ///
     /// # Safety
-    /// `[buffer, buffer + length)` is valid for reads, and not written, until the operation has
+    /// `[buffer, buffer + length)` is valid for reads, and not written to, until the operation has
     /// ended.
     pub unsafe fn send_unexpected(
         &self,
@@ -233,8 +236,8 @@ impl<N: OpenTransport> Class<N> {
         self.send(context, cookie, (buffer, length), to, tag, false)
     }
 
-    /// Sends an expected message: the receiver has posted, or is going to post, a receive for this
-    /// source and tag.
+    /// Sends an expected message, for which the receiver has posted, or is going to post, a receive
+    /// with this source and tag.
     ///
     /// # Errors
     /// As for [`send_unexpected`](Self::send_unexpected).
@@ -252,11 +255,11 @@ impl<N: OpenTransport> Class<N> {
         self.send(context, cookie, (buffer, length), to, tag, true)
     }
 
-    /// Refuses an address of another class, whose numbers mean other peers.
+    /// Refuses an address of another class, whose peers have different numbers.
     fn check(&self, address: &Addr<N>) -> Result<()> {
         match address.is_of(&self.0) {
             true => Ok(()),
-            false => Err(Error::Invalid("the address is another class's")),
+            false => Err(Error::Invalid("the address belongs to another class")),
         }
     }
 
@@ -285,15 +288,16 @@ impl<N: OpenTransport> Class<N> {
             .with(|inner| inner.machine.send(context, cookie, buffer, peer, header))
     }
 
-    /// Receives one unexpected message, of anybody; or `several`, until there is no room for
-    /// another one of the longest.
+    /// Receives one unexpected message from any source, or `several`, until the buffer has no room
+    /// for another one of maximum length.
     ///
     /// # Errors
-    /// There is no such context, or the buffer is too short for `several`. Nothing has happened.
+    /// Returns an error if the context does not exist, or the buffer is too short for `several`.
+    /// The call then has no effect.
     ///
     /// # Safety
-    /// `[buffer, buffer + length)` is valid for writes, and nobody else's, until the operation has
-    /// ended.
+    /// `[buffer, buffer + length)` is valid for writes, and not accessed otherwise, until the
+    /// operation has ended.
     pub unsafe fn receive_unexpected(
         &self,
         context: u8,
@@ -309,10 +313,10 @@ impl<N: OpenTransport> Class<N> {
         })
     }
 
-    /// Receives one expected message of a source and tag.
+    /// Receives one expected message with a given source and tag.
     ///
     /// # Errors
-    /// There is no such context. Nothing has happened.
+    /// Returns an error if the context does not exist. The call then has no effect.
     ///
     /// # Safety
     /// As for [`receive_unexpected`](Self::receive_unexpected).
@@ -336,27 +340,28 @@ impl<N: OpenTransport> Class<N> {
 
     // ---- transfers ----
 
-    /// Describes memory, of one segment or several that count as one sequence of bytes.
+    /// Describes memory of one or more segments, which form a single sequence of bytes.
     ///
     /// # Errors
-    /// A segment at address 0.
+    /// Returns an error if a segment has address 0.
     ///
     /// # Safety
-    /// As long as the [`Memory`] is registered, or a transfer with it is under way, the segments
-    /// are valid for reads and writes (for what the rights of peers, and the transfers of this
-    /// process, need).
+    /// While the [`Memory`] is registered or a transfer with it is under way, the segments are
+    /// valid for the reads and writes that the peers' rights and this process's transfers require.
     pub unsafe fn memory(&self, segments: &[Segment], rights: Rights) -> Result<Memory<N>> {
         let segments = Arc::new(Segments::new(segments)?);
         Ok(Memory::new(Arc::clone(&self.0), segments, rights))
     }
 
-    /// Copies `length` bytes of `local` to memory of a peer. It has ended when they are there.
+    /// Copies `length` bytes of `local` to memory of a peer. The operation ends when they are
+    /// there.
     ///
     /// # Errors
-    /// The transfer is out of the bounds of one of them, or not allowed. Nothing has happened.
+    /// Returns an error if the transfer is out of bounds on either side, or not allowed. The call
+    /// then has no effect.
     ///
     /// # Safety
-    /// The local bytes are not written until the operation has ended.
+    /// The local bytes are not written to until the operation has ended.
     pub unsafe fn put(
         &self,
         context: u8,
@@ -375,7 +380,7 @@ impl<N: OpenTransport> Class<N> {
     /// As for [`put`](Self::put).
     ///
     /// # Safety
-    /// The local bytes are nobody else's until the operation has ended.
+    /// The local bytes are not accessed otherwise until the operation has ended.
     pub unsafe fn get(
         &self,
         context: u8,
@@ -388,7 +393,7 @@ impl<N: OpenTransport> Class<N> {
         self.transfer(context, cookie, local, remote, length, from, false)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a transfer consists of")]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a transfer")]
     fn transfer(
         &self,
         context: u8,
@@ -415,47 +420,49 @@ impl<N: OpenTransport> Class<N> {
             .with(|inner| inner.machine.transfer(context, cookie, peer, transfer))
     }
 
-    /// Cancels an operation: it ends with [`Error::Canceled`], now or as soon as nobody touches its
-    /// memory any more, which is when the peer answers or is given up. No effect on one that has
-    /// ended.
+    /// Cancels an operation. It ends with [`Error::Canceled`], either at once or as soon as its
+    /// memory is no longer accessed, that is, when the peer has answered or was given up. Has no
+    /// effect if the operation has ended.
     pub fn cancel(&self, operation: OperationId) {
         self.0.engine.with(|inner| inner.machine.cancel(operation));
     }
 
     // ---- progress ----
 
-    /// Receives and sends; gives completions to the sink, and says how many. The thread that calls
-    /// is the one that waits for those of `context`; threads that wait for others' are woken.
+    /// Receives and sends, passes completions to the sink, and returns their number. The calling
+    /// thread is the one that waits for completions of `context`; threads that wait for those of
+    /// other contexts are woken.
     pub fn progress(&self, context: u8) -> usize {
         self.0.engine.progress(Some(context))
     }
 
-    /// Sleeps until there is something to do for a context, at most for `limit`. Returns at once if
-    /// the class is busy.
+    /// Sleeps until a context needs progress, for at most `limit`. Returns at once if the class is
+    /// busy.
     pub fn sleep(&self, context: u8, limit: Option<Duration>) {
         if !self.0.busy {
             self.0.engine.sleep(context, limit);
         }
     }
 
-    /// The descriptor that is readable when there is something to do for a context, for other event
-    /// loops. To be [prepared](Self::prepare_sleep) before each sleep. `None`: the class is busy.
+    /// Returns a descriptor, for other event loops, that becomes readable when a context needs
+    /// progress. It has to be [prepared](Self::prepare_sleep) before each sleep. Returns `None` if
+    /// the class is busy.
     pub fn descriptor(&self, context: u8) -> Option<BorrowedFd<'_>> {
         (!self.0.busy).then(|| self.0.engine.descriptor(context))
     }
 
-    /// Whether a thread may sleep now until the context's [descriptor](Self::descriptor) is
+    /// Returns whether a thread may sleep now until the context's [descriptor](Self::descriptor) is
     /// readable. If not, [make progress](Self::progress) first.
     pub fn prepare_sleep(&self, context: u8) -> bool {
         !self.0.busy && self.0.engine.prepare_sleep(context)
     }
 
-    /// What was counted since the class was opened.
+    /// Returns the event counters since the class was opened.
     pub fn counters(&self) -> Counters {
         self.0.engine.look(|inner| inner.machine.counters())
     }
 
-    /// Peers that are known, and operations that have not ended.
+    /// Returns the number of known peers, and of operations that have not ended.
     pub fn counts(&self) -> (usize, usize) {
         self.0.engine.look(|inner| {
             let machine = &inner.machine;
@@ -463,13 +470,13 @@ impl<N: OpenTransport> Class<N> {
         })
     }
 
-    /// Cancels all operations, sees to it that peers get what was sent to them (for a bounded
-    /// time), and tells them that this process leaves.
+    /// Leaves the network: cancels all operations, waits for a bounded time until peers have
+    /// received what was sent to them, and notifies them.
     pub fn leave(&self) {
         self.0.engine.leave();
     }
 
-    /// Whether addresses, memory or other clones of it are still there.
+    /// Returns whether addresses, memory or other clones of the class exist.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }

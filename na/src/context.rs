@@ -1,5 +1,4 @@
-//! The safe interface: buffers that belong to operations while they are under way, and operations
-//! that are futures.
+//! The safe interface: operations own their buffers while under way, and are futures.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,16 +23,16 @@ use crate::machine::memory::{Rights, Segment};
 use crate::machine::operation::OperationId;
 use crate::options::{Options, Protocol};
 
-/// Bytes that raw pointers may refer to, which a vector or box, once moved, no longer allows.
+/// A vector's bytes, referred to by raw pointers, which a moved vector or box no longer allows.
 struct Bytes {
     start: *mut u8,
     length: usize,
     capacity: usize,
 }
 
-// SAFETY: it owns the bytes as the vector that it was made of.
+// SAFETY: it owns the bytes, like the vector it was made from.
 unsafe impl Send for Bytes {}
-// SAFETY: shared, it gives only an address.
+// SAFETY: a shared reference only gives an address.
 unsafe impl Sync for Bytes {}
 
 impl Bytes {
@@ -48,24 +47,24 @@ impl Bytes {
 
     fn into_vec(self) -> Vec<u8> {
         let this = ManuallyDrop::new(self);
-        // SAFETY: made of a vector of these, and not used after this.
+        // SAFETY: made from a vector with these parts, and not used again.
         unsafe { Vec::from_raw_parts(this.start, this.length, this.capacity) }
     }
 }
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        // SAFETY: as in `into_vec`, which forgets this.
+        // SAFETY: as in `into_vec`, which forgets this value.
         drop(unsafe { Vec::from_raw_parts(self.start, self.length, self.capacity) });
     }
 }
 
-/// What an operation has come to, with what it had borrowed.
+/// The result of an operation, with the buffer that it owned.
 struct Ended<N: OpenTransport> {
     bytes: Vec<u8>,
-    /// Bytes of a message that was received.
+    /// The length of a received message.
     length: Option<usize>,
-    /// Source and tag of an unexpected one.
+    /// The source and tag of an unexpected message.
     from: Option<(Addr<N>, u32)>,
 }
 
@@ -79,34 +78,34 @@ enum ContextState<N: OpenTransport> {
 struct Begun<N: OpenTransport> {
     state: Arc<Mutex<ContextState<N>>>,
     bytes: Bytes,
-    /// Memory of a transfer.
+    /// The memory of a transfer.
     memory: Option<Arc<Registered<N>>>,
 }
 
-/// What the sink of a class has to do with its contexts.
+/// The state that a class's sink shares with its contexts.
 struct Table<N: OpenTransport> {
     /// By cookie.
     begun: Mutex<Slab<Begun<N>>>,
-    /// By context: what has ended and was not triggered.
+    /// Completions that have not been triggered, by context.
     ended: Arc<[Mutex<VecDeque<Completion>>]>,
 }
 
 impl<N: OpenTransport> Table<N> {
-    /// What an operation that has ended had borrowed.
+    /// Returns the buffers of an operation that has ended.
     fn take(&self, completion: &Completion) -> Option<Begun<N>> {
         // Fits: a key of the table.
         let mut begun = self.begun.lock().try_remove(completion.cookie as usize)?;
         if completion.result == Err(Error::GivenUp) {
-            // The peer may still write there: it is nobody's any more.
+            // The peer may still write to the memory, so it is leaked.
             std::mem::forget(begun.memory.take());
         }
         Some(begun)
     }
 }
 
-/// One process's end of NA. A clone is the same one.
+/// One process's end of NA. Clones refer to the same end.
 ///
-/// It leaves, as [`leave`](Self::leave) says, when the last clone is dropped; contexts and operations
+/// It [leaves](Self::leave) the network when the last clone is dropped; contexts and operations
 /// count as clones.
 pub struct Class<N: OpenTransport = Network>(Arc<Inner<N>>);
 
@@ -127,22 +126,23 @@ impl<N: OpenTransport> Drop for Inner<N> {
 }
 
 impl Class<Network> {
-    /// A class over the network that an info string (`[conduit+]<protocol>[://[<host>]]`) names.
+    /// Opens a class over the network that an info string (`[conduit+]<protocol>[://[<host>]]`)
+    /// names.
     ///
     /// # Errors
-    /// The text of the error names the part of the info string, the option or the setting that
-    /// can't be used, and why.
+    /// The error's text names the invalid part of the info string, option or setting, and the
+    /// reason.
     pub fn open(info: &str, options: &Options) -> Result<Self> {
         Self::with(options, |sink| class::Class::open(info, options, sink))
     }
 }
 
 impl<N: OpenTransport> Class<N> {
-    /// A class over a network that was opened before. `window`: unexpected messages of each peer
-    /// that may wait here.
+    /// Creates a class over an open network. `window` is the number of unexpected messages of each
+    /// peer that may wait here.
     ///
     /// # Errors
-    /// An option that can't be used; no descriptor left.
+    /// Returns an error if an option is invalid or no descriptors are left.
     pub fn over(network: N, protocol: Protocol, options: &Options, window: u32) -> Result<Self> {
         Self::with(options, |sink| {
             class::Class::over(network, protocol, options, window, sink)
@@ -174,34 +174,35 @@ impl<N: OpenTransport> Class<N> {
         })))
     }
 
-    /// The context of this number, in which operations are begun and triggered.
+    /// Returns the context with this number, in which operations can be begun and triggered.
     ///
     /// # Errors
-    /// There are not so many ([`Options::max_contexts`]).
+    /// Returns an error if the number is not less than [`Options::max_contexts`].
     pub fn context(&self, number: u8) -> Result<Context<N>> {
         match number < self.0.raw.max_contexts() {
             true => Ok(Context {
                 class: self.clone(),
                 number,
             }),
-            false => Err(Error::Invalid("there is no such context")),
+            false => Err(Error::Invalid("no such context")),
         }
     }
 
-    /// The address of this process.
+    /// Returns the address of this process.
     pub fn own(&self) -> Addr<N> {
         self.0.raw.own()
     }
 
-    /// The process with an address like those that [`Addr`] prints.
+    /// Returns the address of a process, given in the form that [`Addr`] prints.
     ///
     /// # Errors
-    /// The address is malformed, of another protocol or host, or too many peers are known.
+    /// Returns an error if the address is malformed or of another protocol or host, or if too many
+    /// peers are known.
     pub fn lookup(&self, name: &str) -> Result<Addr<N>> {
         self.0.raw.lookup(name)
     }
 
-    /// The process whose [`Addr::to_bytes`] these are.
+    /// Returns the address encoded by [`Addr::to_bytes`].
     ///
     /// # Errors
     /// As for [`lookup`](Self::lookup).
@@ -209,18 +210,18 @@ impl<N: OpenTransport> Class<N> {
         self.0.raw.address_of_bytes(bytes)
     }
 
-    /// Gives peers access to these bytes.
+    /// Registers bytes for access by peers.
     ///
     /// # Errors
-    /// No random numbers, or no handle left.
+    /// Returns an error if the system has no random numbers, or all handles are in use.
     pub fn register(&self, bytes: Vec<u8>, rights: Rights) -> Result<Memory<N>> {
         let bytes = Bytes::new(bytes);
         let segment = Segment {
             base: bytes.start,
             length: bytes.length,
         };
-        // SAFETY: `Registered` keeps the bytes until the memory is deregistered, and transfers keep
-        // that; nobody has a reference to them meanwhile.
+        // SAFETY: `Registered` keeps the bytes until the memory is deregistered, transfers keep
+        // `Registered`, and there are no references to the bytes meanwhile.
         let mut raw = unsafe { self.0.raw.memory(&[segment], rights)? };
         raw.register()?;
         Ok(Memory(Arc::new(Registered {
@@ -229,28 +230,28 @@ impl<N: OpenTransport> Class<N> {
         })))
     }
 
-    /// Cancels all operations, sees to it that peers get what was sent to them (for a bounded
-    /// time), and tells them that this process leaves. Nothing can be sent afterwards.
+    /// Leaves the network: cancels all operations, waits for a bounded time until peers have
+    /// received what was sent to them, and notifies them. Nothing can be sent afterwards.
     pub fn leave(&self) {
         self.0.raw.leave();
     }
 
-    /// Bytes of the longest unexpected message.
+    /// Returns the maximum length of an unexpected message in bytes.
     pub fn max_unexpected_size(&self) -> usize {
         self.0.raw.max_unexpected_size()
     }
 
-    /// Bytes of the longest expected message.
+    /// Returns the maximum length of an expected message in bytes.
     pub fn max_expected_size(&self) -> usize {
         self.0.raw.max_expected_size()
     }
 
-    /// Peers that are known, and operations that have not ended.
+    /// Returns the number of known peers, and of operations that have not ended.
     pub fn counts(&self) -> (usize, usize) {
         self.0.raw.counts()
     }
 
-    /// What was counted since the class was opened.
+    /// Returns the event counters since the class was opened.
     pub fn counters(&self) -> Counters {
         self.0.raw.counters()
     }
@@ -269,30 +270,30 @@ impl<N: OpenTransport> fmt::Debug for Class<N> {
 }
 
 struct Registered<N: OpenTransport> {
-    /// Dropped, and so deregistered, before the bytes.
+    /// Declared before the bytes, so that the memory is deregistered first.
     raw: Mutex<handle::Memory<N>>,
     bytes: Bytes,
 }
 
-/// Bytes that are this process's side of transfers, and that peers with the
-/// [handle](Self::handle) put to and get from.
+/// Bytes that are this process's side of transfers, and to and from which peers with the
+/// [handle](Self::handle) put and get.
 pub struct Memory<N: OpenTransport = Network>(Arc<Registered<N>>);
 
 impl<N: OpenTransport> Memory<N> {
-    /// What a peer needs to know of it, to be sent there.
+    /// Returns the description that a peer needs for access, to be sent to it.
     ///
     /// # Errors
-    /// Never, as it is registered; a peer's memory may not be.
+    /// Never fails, because the memory is registered. (The raw interface's memory may not be.)
     pub fn handle(&self) -> Result<Handle> {
         self.0.raw.lock().handle()
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.0.bytes.length
     }
 
-    /// Whether it has none.
+    /// Returns whether the length is zero.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -308,25 +309,27 @@ impl<N: OpenTransport> Memory<N> {
         }
     }
 
-    /// Copies bytes from there. Of bytes that a transfer writes meanwhile any part may be new.
+    /// Copies bytes out of the memory. Bytes that a transfer is writing may be partly old and
+    /// partly new.
     ///
     /// # Errors
-    /// It reaches beyond the end.
+    /// Returns an error if the range exceeds the memory.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
         self.check(offset, into.len())?;
         let (length, into) = (into.len(), into.as_mut_ptr());
-        // SAFETY: within the bytes, to which nobody has a reference; under the lock, as all accesses
-        // of this process are.
+        // SAFETY: within the bytes, to which there are no references, and under the lock, like all
+        // accesses by this process.
         self.0.raw.lock().with_lock(|| unsafe {
             std::ptr::copy_nonoverlapping(self.0.bytes.start.add(offset), into, length);
         });
         Ok(())
     }
 
-    /// Copies bytes to there. Of bytes that a transfer reads meanwhile any part may be new.
+    /// Copies bytes into the memory. Bytes that a transfer is reading may be partly old and partly
+    /// new.
     ///
     /// # Errors
-    /// It reaches beyond the end.
+    /// Returns an error if the range exceeds the memory.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len())?;
         // SAFETY: as in `read`.
@@ -337,10 +340,10 @@ impl<N: OpenTransport> Memory<N> {
         Ok(())
     }
 
-    /// Deregisters the memory, and gives back its bytes.
+    /// Deregisters the memory and returns its bytes.
     ///
     /// # Errors
-    /// The memory itself, if a transfer of this process with it has not ended.
+    /// Returns the memory itself if a transfer of this process with it has not ended.
     pub fn into_vec(self) -> std::result::Result<Vec<u8>, Self> {
         let Registered { raw, bytes } = Arc::try_unwrap(self.0).map_err(Self)?;
         drop(raw);
@@ -357,30 +360,32 @@ impl<N: OpenTransport> fmt::Debug for Memory<N> {
 /// An unexpected message.
 #[derive(Debug)]
 pub struct Message<N: OpenTransport = Network> {
-    /// Who has sent it.
+    /// The sender.
     pub source: Addr<N>,
-    /// Its tag.
+    /// The message's tag.
     pub tag: u32,
-    /// What it says.
+    /// The message's content.
     pub bytes: Vec<u8>,
 }
 
-/// Where operations are begun, and where they end.
+/// A context, in which operations begin and end.
 pub struct Context<N: OpenTransport = Network> {
     class: Class<N>,
     number: u8,
 }
 
 impl<N: OpenTransport> Context<N> {
-    /// Its class.
+    /// Returns the context's class.
     pub fn class(&self) -> &Class<N> {
         &self.class
     }
 
-    /// Sends an unexpected message to a context of another process; its bytes come back.
+    /// Sends an unexpected message to a context of another process. The operation returns its
+    /// bytes.
     ///
     /// # Errors
-    /// It is too long. An unreachable peer shows when the operation ends.
+    /// Returns an error if the message is too long. An unreachable peer only shows when the
+    /// operation ends.
     pub fn send_unexpected(
         &self,
         bytes: Vec<u8>,
@@ -390,16 +395,17 @@ impl<N: OpenTransport> Context<N> {
         let to = target(to);
         self.begin(bytes, None, bytes_of, |raw, context, cookie, bytes| {
             let bytes = (bytes.start.cast_const(), bytes.length);
-            // SAFETY: the bytes are the operation's until it is triggered.
+            // SAFETY: the operation owns the bytes until it is triggered.
             unsafe { raw.send_unexpected(context, cookie, bytes, &to, tag) }
         })
     }
 
-    /// Sends an expected message to a context of another process, which has posted a receive for
-    /// it, or is going to; its bytes come back.
+    /// Sends an expected message to a context of another process, which has posted a receive for it
+    /// or is going to. The operation returns its bytes.
     ///
     /// # Errors
-    /// It is too long. An unreachable peer shows when the operation ends.
+    /// Returns an error if the message is too long. An unreachable peer only shows when the
+    /// operation ends.
     pub fn send_expected(
         &self,
         bytes: Vec<u8>,
@@ -414,10 +420,10 @@ impl<N: OpenTransport> Context<N> {
         })
     }
 
-    /// Receives an unexpected message, of anybody.
+    /// Receives an unexpected message from any source.
     ///
     /// # Errors
-    /// None today.
+    /// Does not fail at present.
     pub fn receive_unexpected(&self) -> Result<Pending<Message<N>, N>> {
         let buffer = vec![0; self.class.0.raw.max_unexpected_size()];
         self.begin(buffer, None, message_of, |raw, context, cookie, bytes| {
@@ -427,10 +433,10 @@ impl<N: OpenTransport> Context<N> {
         })
     }
 
-    /// Receives an expected message of a context of another process, with this tag.
+    /// Receives an expected message with this tag from a context of another process.
     ///
     /// # Errors
-    /// None today.
+    /// Does not fail at present.
     pub fn receive_expected(&self, from: (&Addr<N>, u8), tag: u32) -> Result<Pending<Vec<u8>, N>> {
         let from = target(from);
         let buffer = vec![0; self.class.0.raw.max_expected_size()];
@@ -441,10 +447,11 @@ impl<N: OpenTransport> Context<N> {
         })
     }
 
-    /// Copies `length` bytes of `local` to memory of a process. When it has ended they are there.
+    /// Copies `length` bytes of `local` to memory of a process. The operation ends when they are
+    /// there.
     ///
     /// # Errors
-    /// It reaches beyond one of the two, or is not allowed.
+    /// Returns an error if the transfer is out of bounds on either side, or not allowed.
     pub fn put(
         &self,
         local: Part<&Memory<N>>,
@@ -458,7 +465,7 @@ impl<N: OpenTransport> Context<N> {
     /// Copies `length` bytes of a process's memory to `local`.
     ///
     /// # Errors
-    /// It reaches beyond one of the two, or is not allowed.
+    /// Returns an error if the transfer is out of bounds on either side, or not allowed.
     pub fn get(
         &self,
         local: Part<&Memory<N>>,
@@ -489,7 +496,7 @@ impl<N: OpenTransport> Context<N> {
                     memory,
                     offset: local.offset,
                 };
-                // SAFETY: the operation keeps the memory, to whose bytes nobody has a reference.
+                // SAFETY: the operation keeps the memory, to whose bytes there are no references.
                 unsafe {
                     match is_put {
                         true => raw.put(context, cookie, local, remote, length, peer),
@@ -522,7 +529,7 @@ impl<N: OpenTransport> Context<N> {
             };
             (
                 self.class.0.table.begun.lock().insert(begun),
-                // It owns nothing.
+                // Owns nothing, so it must not be dropped.
                 ManuallyDrop::new(address),
             )
         };
@@ -542,7 +549,7 @@ impl<N: OpenTransport> Context<N> {
     }
 
     /// Makes progress, and sleeps for at most `limit` while there is nothing to
-    /// [trigger](Self::trigger). Whether there is something.
+    /// [trigger](Self::trigger). Returns whether there is something to trigger.
     pub fn progress(&self, limit: Duration) -> bool {
         let until = Instant::now().checked_add(limit);
         let queue = &self.class.0.table.ended[usize::from(self.number)];
@@ -559,21 +566,21 @@ impl<N: OpenTransport> Context<N> {
         }
     }
 
-    /// The descriptor that is readable when there is something to do for this context, for other
-    /// event loops. To be [prepared](Self::prepare_sleep) before each sleep. `None`: the class is
-    /// busy.
+    /// Returns a descriptor, for other event loops, that becomes readable when this context needs
+    /// progress. It has to be [prepared](Self::prepare_sleep) before each sleep. Returns `None` if
+    /// the class is busy.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.class.0.raw.descriptor(self.number)
     }
 
-    /// Whether a thread may sleep now until the [descriptor](Self::descriptor) is readable. If not,
-    /// [make progress](Self::progress) first.
+    /// Returns whether a thread may sleep now until the [descriptor](Self::descriptor) is readable.
+    /// If not, [make progress](Self::progress) first.
     pub fn prepare_sleep(&self) -> bool {
         self.class.0.raw.prepare_sleep(self.number)
     }
 
-    /// Completes operations of this context that have ended, at most `most`: wakes who waits for
-    /// them. Says how many.
+    /// Completes at most `most` operations of this context that have ended, and wakes their
+    /// waiters. Returns their number.
     pub fn trigger(&self, most: usize) -> usize {
         let queue = &self.class.0.table.ended[usize::from(self.number)];
         let mut count = 0;
@@ -634,7 +641,7 @@ fn target<'a, N: OpenTransport>((address, context): (&'a Addr<N>, u8)) -> Target
     Target { address, context }
 }
 
-/// The bytes of a message that was sent or received.
+/// Returns the bytes of a message that was sent or received.
 fn bytes_of<N: OpenTransport>(ended: Ended<N>) -> Result<Vec<u8>> {
     let mut bytes = ended.bytes;
     if let Some(length) = ended.length {
@@ -644,8 +651,11 @@ fn bytes_of<N: OpenTransport>(ended: Ended<N>) -> Result<Vec<u8>> {
 }
 
 fn message_of<N: OpenTransport>(mut ended: Ended<N>) -> Result<Message<N>> {
-    // A receive of an unexpected message ends with one.
-    let (source, tag) = ended.from.take().ok_or(Error::Invalid("no message"))?;
+    // A receive for an unexpected message always ends with a message.
+    let (source, tag) = ended
+        .from
+        .take()
+        .ok_or(Error::Invalid("the operation received no message"))?;
     Ok(Message {
         source,
         tag,
@@ -653,8 +663,8 @@ fn message_of<N: OpenTransport>(mut ended: Ended<N>) -> Result<Message<N>> {
     })
 }
 
-/// An operation that is under way. It is a future of its result; it goes on if this is dropped.
-#[must_use = "an operation's result says whether it was successful"]
+/// A pending operation: a future of its result. The operation continues if this is dropped.
+#[must_use = "the result tells whether the operation succeeded"]
 pub struct Pending<T, N: OpenTransport = Network> {
     class: Class<N>,
     context: u8,
@@ -664,13 +674,13 @@ pub struct Pending<T, N: OpenTransport = Network> {
 }
 
 impl<T, N: OpenTransport> Pending<T, N> {
-    /// Cancels it: it ends with [`Error::Canceled`], now or as soon as nobody touches its memory
-    /// any more. No effect on one that has ended.
+    /// Cancels the operation. It ends with [`Error::Canceled`], either at once or as soon as its
+    /// memory is no longer accessed. Has no effect if the operation has ended.
     pub fn cancel(&self) {
         self.class.0.raw.cancel(self.id);
     }
 
-    /// Whether it was triggered, so that its result can be had at once.
+    /// Returns whether the operation was triggered, so that its result is available.
     pub fn is_done(&self) -> bool {
         !matches!(*self.state.lock(), ContextState::UnderWay(_))
     }
@@ -682,18 +692,18 @@ impl<T, N: OpenTransport> Pending<T, N> {
         }
         let ContextState::Ended(result) = std::mem::replace(&mut *state, ContextState::Taken)
         else {
-            return Some(Err(Error::Invalid("the result was taken before")));
+            return Some(Err(Error::Invalid("the result was already taken")));
         };
         drop(state);
         Some(result.and_then(self.value))
     }
 
-    /// Makes progress and triggers what has ended in its context until it is done.
+    /// Makes progress and triggers completions of its context until the operation is done.
     ///
     /// # Errors
-    /// What it has failed with.
+    /// Returns the operation's error.
     pub fn wait(self) -> Result<T> {
-        /// Another thread may trigger it, of which this one hears only when it looks.
+        /// Another thread may trigger the operation, which this thread only notices by polling.
         const LOOK: Duration = Duration::from_millis(10);
         let context = Context {
             class: self.class.clone(),
@@ -709,7 +719,7 @@ impl<T, N: OpenTransport> Pending<T, N> {
     }
 }
 
-/// Ready once somebody has [triggered](Context::trigger) it.
+/// Ready once a thread has [triggered](Context::trigger) the operation.
 impl<T, N: OpenTransport> Future for Pending<T, N> {
     type Output = Result<T>;
 

@@ -1,4 +1,4 @@
-//! The machine and its network behind a lock, and the completions that come of them.
+//! The machine and its network behind a lock, and the delivery of their completions.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,31 +11,31 @@ use parking_lot::Mutex;
 use crate::machine::{Completion, Limits, MemoryKey, NaMachine};
 use crate::waiting::Waiting;
 
-/// Time between looks for sessions that nobody uses.
+/// The time between two sweeps for unused sessions.
 const SWEEP: Duration = Duration::from_secs(60);
-/// Who never sleeps looks at the clock with each of so many passes.
+/// A thread that never sleeps checks the time once in this many passes.
 const CLOCK_INTERVAL: u32 = 4096;
-/// How long memory stays registered, after it is to be deregistered, for peers that are reading it.
+/// How long deregistration waits for peers that are reading the memory.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long what was sent is waited for at the end, without any of it reaching a peer.
+/// How long leaving waits for outstanding data while none of it reaches a peer.
 const LINGER: Duration = Duration::from_secs(1);
-/// A sleep meanwhile.
+/// The sleep between two checks meanwhile.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What the lock guards.
+/// The state that the lock protects.
 pub(crate) struct Inner<N> {
     pub(crate) network: N,
     pub(crate) machine: NaMachine,
-    /// Time between sweeps, and when the last one was.
+    /// The time between sweeps, and the time of the last one.
     sweep_interval: Duration,
     swept: Instant,
     passes: u32,
 }
 
-/// Takes completions, in order. It is called with the lock held, so it must not call the engine.
+/// Receives completions, in order. It is called with the lock held, so it must not call the engine.
 pub(crate) type Sink = Box<dyn Fn(Completion) + Send + Sync>;
 
-/// One process's end.
+/// One process's end of NA.
 pub(crate) struct Engine<N> {
     inner: Mutex<Inner<N>>,
     /// By context.
@@ -44,19 +44,19 @@ pub(crate) struct Engine<N> {
 }
 
 impl<N: OpenTransport> Inner<N> {
-    /// Gives the network what there is for it.
+    /// Hands pending data to the network.
     fn flush(&mut self) {
         if self.machine.is_waiting() {
             self.machine.flush(&mut self.network);
         }
         self.network.transmit(&mut self.machine);
-        // There may be room now, of which nobody tells.
+        // There may be room now, which no event reports.
         if self.machine.is_waiting() {
             self.machine.flush(&mut self.network);
         }
     }
 
-    /// Whether anything has arrived.
+    /// Makes progress. Returns whether anything has arrived.
     fn progress(&mut self) -> bool {
         let arrived = self.network.receive(&mut self.machine);
         self.flush();
@@ -75,7 +75,7 @@ impl<N: OpenTransport> Inner<N> {
         }
     }
 
-    /// A peer's number. If there are no more, sessions that nobody uses are closed.
+    /// Returns a peer's number. If all numbers are in use, closes unused sessions first.
     pub(crate) fn connect(&mut self, address: &[u8]) -> Result<Rank, ConnectError> {
         match self.network.connect(address) {
             Err(ConnectError::Exhausted { .. }) => {
@@ -86,7 +86,7 @@ impl<N: OpenTransport> Inner<N> {
         }
     }
 
-    /// The time until something has to be done.
+    /// Returns the time until the next deadline.
     fn timeout(&self) -> Option<Duration> {
         let first = self.machine.peers().next();
         let sweep = first.map(|_| self.sweep_interval.saturating_sub(self.swept.elapsed()));
@@ -114,7 +114,7 @@ impl<N: OpenTransport> Engine<N> {
         })
     }
 
-    /// Calls `call` with the lock held, lets out what came of it, and hands on what has ended.
+    /// Calls `call` with the lock held, then sends the resulting data and delivers completions.
     pub(crate) fn with<R>(&self, call: impl FnOnce(&mut Inner<N>) -> R) -> R {
         let mut inner = self.inner.lock();
         let result = call(&mut inner);
@@ -124,13 +124,13 @@ impl<N: OpenTransport> Engine<N> {
         result
     }
 
-    /// Looks without changing anything.
+    /// Calls `call` with the lock held, for calls that produce neither data nor completions.
     pub(crate) fn look<R>(&self, call: impl FnOnce(&mut Inner<N>) -> R) -> R {
         call(&mut self.inner.lock())
     }
 
-    /// How many operations have ended. Who waits for them is woken, but for the context whose
-    /// thread calls.
+    /// Delivers completions and returns their number. Wakes the threads that wait for them, except
+    /// for the context of the calling thread.
     fn hand_on(&self, inner: &mut Inner<N>, caller: Option<u8>) -> usize {
         let ended = inner.machine.completions();
         let count = ended.len();
@@ -146,8 +146,9 @@ impl<N: OpenTransport> Engine<N> {
         count
     }
 
-    /// Threads of other contexts may sleep: they have to wake when something is due, and, as a call
-    /// may end the network's own preparation or wait for room, for what comes next.
+    /// Updates threads of other contexts that may be sleeping. They have to wake at the next
+    /// deadline, and also if this call has ended the network's preparation for sleep or has left
+    /// data that waits for room.
     fn tell_sleepers(&self, inner: &mut Inner<N>, caller: Option<u8>) {
         let caller = caller.map(usize::from);
         let others = self.waiting.iter().enumerate();
@@ -163,8 +164,8 @@ impl<N: OpenTransport> Engine<N> {
         }
     }
 
-    /// Receives, sends, and hands on what has ended: how many operations. Called by a thread that
-    /// waits for those of a context, or by one that waits for something else.
+    /// Receives, sends and delivers completions. Returns the number of operations that have ended.
+    /// The calling thread waits for completions of `context`, or for something else.
     pub(crate) fn progress(&self, context: Option<u8>) -> usize {
         if let Some(context) = context {
             self.waiting(context).disarm();
@@ -177,13 +178,13 @@ impl<N: OpenTransport> Engine<N> {
     }
 
     fn waiting(&self, context: u8) -> &Waiting {
-        // There is one at least; contexts that there are not have no operations.
+        // At least one context exists, and contexts that do not exist have no operations.
         let waiting = self.waiting.get(usize::from(context));
         waiting.unwrap_or(&self.waiting[0])
     }
 
-    /// Whether a thread may sleep on the [descriptor](Self::descriptor) now; if not, there is
-    /// something to do.
+    /// Returns whether a thread may sleep on the [descriptor](Self::descriptor) now. If not, there
+    /// is work.
     pub(crate) fn prepare_sleep(&self, context: u8) -> bool {
         let mut inner = self.inner.lock();
         inner.sweep(Instant::now());
@@ -194,21 +195,21 @@ impl<N: OpenTransport> Engine<N> {
         self.waiting(context).arm(due) && inner.network.prepare_sleep()
     }
 
-    /// Readable when there is something to do for a context, once
+    /// Returns a descriptor that becomes readable when a context needs progress, once
     /// [prepared](Self::prepare_sleep).
     pub(crate) fn descriptor(&self, context: u8) -> BorrowedFd<'_> {
         self.waiting(context).descriptor()
     }
 
-    /// Sleeps until there is something to do, at most for `limit`.
+    /// Sleeps until there is work, for at most `limit`.
     pub(crate) fn sleep(&self, context: u8, limit: Option<Duration>) {
         if self.prepare_sleep(context) {
             self.waiting(context).sleep(limit);
         }
     }
 
-    /// Peers have no access to this memory any more when this returns. Peers that are reading it get
-    /// a moment to do so, then their sessions are ended.
+    /// Revokes the peers' access to memory before it returns. Peers that are reading it get a
+    /// moment to finish; then their sessions are ended.
     pub(crate) fn deregister(&self, memory: MemoryKey) {
         let begun = Instant::now();
         self.look(|inner| inner.machine.close_memory(memory));
@@ -227,8 +228,8 @@ impl<N: OpenTransport> Engine<N> {
         self.with(|inner| inner.machine.deregister(memory));
     }
 
-    /// Cancels all operations, waits until peers have what was sent to them, or for a bounded time
-    /// without progress, and leaves.
+    /// Leaves the network: cancels all operations, waits until peers have received what was sent to
+    /// them, or for a bounded time without progress, and closes the sessions.
     pub(crate) fn leave(&self) {
         // Peers that have left by now are not waited for.
         self.progress(None);
@@ -278,7 +279,7 @@ mod tests {
     use crate::machine::operation::Buffer;
     use crate::machine::{MessageHeader, Outcome};
 
-    /// A process that knows at most `max_peers`.
+    /// Creates a process that knows at most `max_peers` peers.
     fn engine(max_peers: u32) -> (Engine<Local>, std::sync::mpsc::Receiver<Completion>) {
         let config = LocalConfig {
             max_peers,
@@ -306,7 +307,7 @@ mod tests {
         })
     }
 
-    /// Looks a peer up, sends it a message, and lets go of it: there is a session left.
+    /// Looks a peer up, sends it a message, and releases it. The session remains.
     fn send_once(
         at: &Engine<Local>,
         completions: &std::sync::mpsc::Receiver<Completion>,
@@ -341,7 +342,7 @@ mod tests {
         let ((client, completions), (server, _)) = (engine(8), engine(8));
         client.look(|inner| inner.sweep_interval = Duration::ZERO);
         send_once(&client, &completions, &server);
-        // The first sweep marks it as not used.
+        // The first sweep marks the session as unused.
         for _ in 0..2 * CLOCK_INTERVAL {
             client.progress(Some(0));
             server.progress(Some(0));
@@ -356,7 +357,7 @@ mod tests {
     fn a_session_that_nobody_uses_makes_room_for_another_peer() {
         let ((client, completions), (one, _), (other, _)) = (engine(1), engine(8), engine(8));
         send_once(&client, &completions, &one);
-        // Not for one that is held.
+        // But not if the session's peer is held.
         let held = look_up(&client, &one).unwrap();
         let exhausted = look_up(&client, &other);
         assert!(

@@ -1,84 +1,85 @@
-//! What calls and operations can fail with, in NA's terms.
+//! Errors of calls and operations, in NA's terms.
 
 use conduit_portals::transport::fragment::Failure;
 use conduit_portals::transport::open::ConnectError;
 
-/// Why a call was refused, or an operation ended without success.
+/// Why a call was refused or an operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The operation was canceled.
     #[error("the operation was canceled")]
     Canceled,
-    /// The peer can't be reached, has ended or was restarted.
+    /// The peer is unreachable, has ended or was restarted.
     #[error("the peer {0}")]
     Unreachable(Failure),
-    /// The peer was given up here: it broke the protocol, or did not take what it had asked for. It
-    /// may still access the memory of this transfer, for a moment, or when it goes on.
+    /// This process has given up the peer, which violated the protocol or did not take the data it
+    /// had requested. The peer may still access the memory of this transfer, for a moment or when
+    /// it resumes.
     #[error(
-        "the peer was given up, because it broke the protocol, or didn't take what it had asked for"
+        "the peer was given up because it violated the protocol or did not take the data it requested"
     )]
     GivenUp,
     /// This process has left.
     #[error("this process has left the network")]
     Left,
-    /// A message is longer than the buffer that was posted for it.
-    #[error("the message has {length} bytes, its buffer {room}")]
+    /// A message exceeds the buffer that was posted for it.
+    #[error("the message has {length} bytes, but its buffer has {room}")]
     Truncated {
-        /// Bytes of the message.
+        /// The message's length in bytes.
         length: usize,
-        /// Bytes of the buffer.
+        /// The buffer's length in bytes.
         room: usize,
     },
-    /// A message is longer than messages of its kind may be.
-    #[error("{what} of {length} bytes, the limit is {limit} ({option})")]
+    /// A message exceeds the limit of its kind.
+    #[error("{what} of {length} bytes exceeds the limit of {limit} bytes ({option})")]
     TooLong {
         /// The kind of message.
         what: &'static str,
-        /// Bytes asked for.
+        /// The message's length in bytes.
         length: usize,
-        /// Bytes allowed.
+        /// The limit in bytes.
         limit: usize,
-        /// The option that raises the limit.
+        /// The option that sets the limit.
         option: &'static str,
     },
-    /// A transfer reaches beyond the end of a memory handle.
-    #[error("bytes {offset} to {end} of memory of {length} bytes")]
+    /// A transfer exceeds the memory of a handle.
+    #[error("bytes {offset} to {end} exceed memory of {length} bytes")]
     OutOfBounds {
-        /// First byte.
+        /// The transfer's first byte.
         offset: u64,
-        /// First byte that is not part of the transfer.
+        /// The end of the transfer.
         end: u64,
-        /// Bytes of the memory.
+        /// The length of the memory in bytes.
         length: u64,
     },
-    /// The target's memory is not registered for this: it may only be read, or only be written.
-    #[error("the memory at the peer may not be {0}")]
+    /// The target's memory is registered as read-only or write-only, which forbids the transfer.
+    #[error("the peer's memory may not be {0}")]
     Rights(&'static str),
-    /// The target has no such memory: it was deregistered, or its process is another one.
-    #[error("the peer has no such memory: it was deregistered, or is another process's")]
+    /// The target has no such memory: it was deregistered, or belongs to another process.
+    #[error("the peer has no such memory; it was deregistered or belongs to another process")]
     NoSuchMemory,
-    /// The memory at either side could not be accessed.
-    #[error("the memory can't be accessed by the peer")]
+    /// The memory on either side is not accessible.
+    #[error("the peer cannot access the memory")]
     Fault,
-    /// An argument makes no sense.
+    /// An argument is invalid.
     #[error("{0}")]
     Invalid(&'static str),
-    /// An info string, option, address or handle that can't be used; the text says which.
+    /// An info string, option, address or handle is invalid; the text names it.
     #[error("{0}")]
     Refused(String),
-    /// The protocol is not one of Conduit's.
-    #[error("unknown protocol {0}: known are shm, udp, ofi and conduit")]
+    /// The protocol is unknown.
+    #[error("unknown protocol {0}; accepted: shm, udp, ofi, conduit")]
     UnknownProtocol(String),
     /// The address is in use.
     #[error("{0}")]
     AddressInUse(String),
-    /// No such interface or local address.
+    /// The interface or local address does not exist.
     #[error("{0}")]
     AddressNotAvailable(String),
-    /// Access needs a key that was not given.
+    /// Access requires a key, but none was given.
     #[error("{0}")]
     Permission(String),
-    /// What was asked is not supported here.
+    /// The request is not supported.
     #[error("{0}")]
     Unsupported(&'static str),
     /// All objects of a kind are in use.

@@ -1,4 +1,4 @@
-//! Memory handles: registered memory here, and what peers are told of it.
+//! Memory handles: registered memory of this process, and its description for peers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,11 +10,12 @@ use crate::error::{Error, Result};
 use crate::machine::MemoryKey;
 use crate::machine::memory::{Rights, Segments};
 
-/// Memory of this process for transfers: the local side of those that it begins, and, while it is
-/// registered, what peers with its [handle](Self::handle) put to and get from.
+/// Memory of this process for transfers. It is the local side of transfers that this process
+/// begins; while registered, it is also the memory that peers with its [handle](Self::handle) put
+/// to and get from.
 ///
-/// Dropping it deregisters it: no peer touches it afterwards. That may take a moment, if one is
-/// reading it.
+/// Dropping it deregisters the memory, and no peer accesses it afterwards. This may take a moment
+/// if a peer is reading it.
 pub struct Memory<N: OpenTransport = Network> {
     class: Arc<Shared<N>>,
     segments: Arc<Segments>,
@@ -36,25 +37,25 @@ impl<N: OpenTransport> Memory<N> {
         &self.segments
     }
 
-    /// Bytes of all segments.
+    /// Returns the length of all segments in bytes.
     pub fn length(&self) -> u64 {
         self.segments.length()
     }
 
-    /// Number of segments.
+    /// Returns the number of segments.
     pub fn segment_count(&self) -> usize {
         self.segments.count()
     }
 
-    /// What peers may do with it.
+    /// Returns the peers' rights.
     pub fn rights(&self) -> Rights {
         self.rights
     }
 
-    /// Gives peers access. Has no effect on memory that is registered.
+    /// Gives peers access. Has no effect if the memory is already registered.
     ///
     /// # Errors
-    /// The system has no random numbers for its key, or all handles are in use.
+    /// Returns an error if the system has no random numbers for the key, or all handles are in use.
     pub fn register(&mut self) -> Result<()> {
         if self.registered.is_some() {
             return Ok(());
@@ -69,22 +70,22 @@ impl<N: OpenTransport> Memory<N> {
         Ok(())
     }
 
-    /// Takes the access away: no peer touches the memory when this has returned.
+    /// Revokes the access: no peer accesses the memory once this has returned.
     pub fn deregister(&mut self) {
         if let Some(registered) = self.registered.take() {
             self.class.engine.deregister(registered);
         }
     }
 
-    /// Calls `copy` while no transfer of this process's progress touches the memory.
+    /// Calls `copy` while no transfer accesses the memory through this process's progress.
     pub(crate) fn with_lock<R>(&self, copy: impl FnOnce() -> R) -> R {
         self.class.engine.look(|_| copy())
     }
 
-    /// What a peer needs to know of it.
+    /// Returns the description that a peer needs for access.
     ///
     /// # Errors
-    /// It is not registered.
+    /// Returns an error if the memory is not registered.
     pub fn handle(&self) -> Result<Handle> {
         Ok(Handle {
             key: self
@@ -112,7 +113,7 @@ impl<N: OpenTransport> fmt::Debug for Memory<N> {
     }
 }
 
-/// Memory that a process has registered, as others know it.
+/// Memory that a process has registered, as described to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handle {
     pub(crate) key: MemoryKey,
@@ -121,21 +122,21 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Bytes of its encoded form: version 1, rights 1, index 4, key 8, length 8.
+    /// The length of its encoded form in bytes: version 1, rights 1, index 4, key 8, length 8.
     pub const BYTES: usize = 22;
     const VERSION: u8 = 1;
 
-    /// Bytes of the memory.
+    /// Returns the length of the memory in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// What may be done with it.
+    /// Returns the peers' rights.
     pub fn rights(&self) -> Rights {
         self.rights
     }
 
-    /// The form in which it is sent to peers.
+    /// Encodes the handle for sending it to peers.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[0] = Self::VERSION;
@@ -150,12 +151,12 @@ impl Handle {
         bytes
     }
 
-    /// The opposite of [`to_bytes`](Self::to_bytes); what follows is ignored.
+    /// Decodes a handle from [bytes](Self::to_bytes). Any further bytes are ignored.
     ///
     /// # Errors
-    /// These bytes are no handle.
+    /// Returns an error if the bytes are malformed.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let malformed = || Error::Refused("malformed bytes of a memory handle".to_owned());
+        let malformed = || Error::Refused("malformed memory handle".to_owned());
         let bytes: &[u8; Self::BYTES] = bytes.first_chunk().ok_or_else(malformed)?;
         let [Self::VERSION, rights, i0, i1, i2, i3, rest @ ..] = *bytes else {
             return Err(malformed());
@@ -177,7 +178,7 @@ impl Handle {
         })
     }
 
-    /// Whether a transfer is allowed, as far as can be known here.
+    /// Checks whether a transfer is allowed, as far as this side can tell.
     pub(crate) fn check(&self, is_put: bool, offset: u64, length: u64) -> Result<()> {
         match is_put {
             true if !self.rights.may_write() => return Err(Error::Rights("written")),

@@ -1,16 +1,16 @@
-//! Mercury's network abstraction (NA) over Conduit's networks: messages and memory transfers between
-//! processes that come and go.
+//! Mercury's network abstraction (NA) over Conduit's networks: messages and memory transfers
+//! between processes that come and go.
 //!
-//! A process opens a [`Class`] with an info string that names the network, and others reach it by
-//! its [address](Class::own), which is exchanged as text. Operations are begun in a [`Context`] and
-//! end there: each is a [`Pending`] future. There are *unexpected* messages, which whoever has
-//! posted a receive for any gets; *expected* ones, for which the receiver posts a receive that names
-//! source and tag; and puts and gets between [`Memory`] of two processes.
+//! A process opens a [`Class`] with an info string that names the network. Others reach it by its
+//! [address](Class::own), which is exchanged as text. Operations begin in a [`Context`] and end
+//! there, and each is a [`Pending`] future. *Unexpected* messages go to any receiver that has
+//! posted a receive for one. *Expected* messages go to a posted receive that names their source and
+//! tag. Puts and gets copy between [`Memory`] of two processes.
 //!
-//! Nothing happens by itself: [`Context::progress`] makes progress, and [`Context::trigger`]
-//! completes what has ended.
+//! There is no progress in the background: [`Context::progress`] makes progress, and
+//! [`Context::trigger`] completes operations that have ended.
 //!
-//! A server that answers one question:
+//! A server that answers one request:
 //!
 //! ```no_run
 //! use na::{Class, Options};
@@ -26,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! The plugin for Mercury itself is made of the [`raw`] interface, whose memory is the caller's.
+//! The plugin for Mercury itself builds on the [`raw`] interface, in which memory is the caller's.
 
 mod address;
 mod class;
@@ -48,7 +48,7 @@ pub use machine::Counters;
 pub use machine::memory::Rights;
 pub use options::{AddressFormat, Info, Options, Protocol};
 
-/// The interface that takes memory by its address, and tells completions by numbers.
+/// The interface that takes memory by address, and identifies completions by numbers.
 pub mod raw {
     pub use crate::class::{Class, Completion, Outcome, Source, Target};
     pub use crate::handle::Memory;

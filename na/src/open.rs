@@ -1,4 +1,4 @@
-//! A class over the network that an info string names.
+//! Opens a class over the network that an info string names.
 
 use networks::open::{Choice, Family, FarKind, OpenError, OpenErrorKind, Settings};
 
@@ -7,12 +7,12 @@ use crate::error::{Error, Result};
 use crate::options::{AddressFormat, Info, Options, Protocol};
 
 impl Class<Network> {
-    /// A class over the network that an info string (`[conduit+]<protocol>[://[<host>]]`) names.
-    /// Every completion is given to `sink`, see [`Class::over`].
+    /// Opens a class over the network that an info string (`[conduit+]<protocol>[://[<host>]]`)
+    /// names. Completions are passed to `sink`; see [`Class::over`].
     ///
     /// # Errors
-    /// The text of the error names the part of the info string, the option or the setting that
-    /// can't be used, and why.
+    /// The error's text names the invalid part of the info string, option or setting, and the
+    /// reason.
     pub fn open(
         info: &str,
         options: &Options,

@@ -1,8 +1,8 @@
-//! What a class is opened with.
+//! The options of a class.
 
 use crate::error::{Error, Result};
 
-/// Which addresses are preferred.
+/// A preference among address families.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AddressFormat {
     /// Any.
@@ -17,23 +17,23 @@ pub enum AddressFormat {
 /// The options of a class, as in NA's `na_init_info`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Other processes look this one up by its address. The others may communicate with those that
-    /// they have looked up, and be answered.
+    /// Whether other processes look this one up by its address. A process that does not listen can
+    /// communicate with the processes it has looked up.
     pub listen: bool,
-    /// The subnet ("10.1.0.0/16") of the interface that is used, if one is in it.
+    /// The subnet (such as "10.1.0.0/16") of the preferred interface.
     pub ip_subnet: Option<String>,
-    /// The key that all processes share; whoever doesn't have it is not spoken to. Any text, the
-    /// longer and the more random the better.
+    /// The key that all processes share; processes without it are ignored. The key is any text,
+    /// preferably long and random.
     pub auth_key: Option<String>,
-    /// Bytes of the longest unexpected message; 0: [`Options::UNEXPECTED`].
+    /// The maximum length of an unexpected message in bytes; 0 stands for [`Options::UNEXPECTED`].
     pub max_unexpected_size: usize,
-    /// Bytes of the longest expected message; 0: [`Options::EXPECTED`].
+    /// The maximum length of an expected message in bytes; 0 stands for [`Options::EXPECTED`].
     pub max_expected_size: usize,
-    /// Progress is made by polling alone, and nobody sleeps: there is no descriptor.
+    /// Whether progress is made by polling alone: no thread sleeps, and there is no descriptor.
     pub busy: bool,
-    /// Which addresses are preferred.
+    /// The preferred address family.
     pub address_format: AddressFormat,
-    /// Contexts that can be created.
+    /// The number of contexts.
     pub max_contexts: u8,
 }
 
@@ -53,11 +53,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Default bytes of the longest unexpected message.
+    /// The default maximum length of an unexpected message in bytes.
     pub const UNEXPECTED: usize = 4 << 10;
-    /// Default bytes of the longest expected message.
+    /// The default maximum length of an expected message in bytes.
     pub const EXPECTED: usize = 4 << 10;
-    /// Most bytes of a message of either kind: what is longer belongs into a transfer.
+    /// The upper limit of either maximum, in bytes. Longer data should be transferred by a put or
+    /// get.
     pub const MOST: usize = 1 << 20;
 
     pub(crate) fn size(hint: usize, default: usize, option: &str) -> Result<usize> {
@@ -65,23 +66,23 @@ impl Options {
             0 => Ok(default),
             1..=Self::MOST => Ok(hint),
             _ => Err(Error::Refused(format!(
-                "{option} is {hint}, and can be {} at most",
+                "{option} is {hint}; the maximum is {}",
                 Self::MOST
             ))),
         }
     }
 }
 
-/// An info string: `[conduit+]<protocol>[://[<host>]]`.
+/// A parsed info string: `[conduit+]<protocol>[://[<host>]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info {
-    /// What carries messages.
+    /// The network.
     pub protocol: Protocol,
-    /// The part behind `://`: an interface, an address or a name, with a port or without.
+    /// The part after `://`: an interface, an address or a name, optionally with a port.
     pub host: Option<String>,
 }
 
-/// The networks by their names in info strings.
+/// The networks that info strings can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// `shm`: shared memory, among processes of one host.
@@ -95,7 +96,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All with their names.
+    /// All protocols with their names.
     pub const ALL: [(&'static str, Self); 4] = [
         ("shm", Self::Shm),
         ("udp", Self::Udp),
@@ -103,13 +104,13 @@ impl Protocol {
         ("conduit", Self::Conduit),
     ];
 
-    /// The protocol of this name.
+    /// Returns the protocol with this name.
     pub fn of(name: &str) -> Option<Self> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);
         found.map(|(_, protocol)| *protocol)
     }
 
-    /// Its name.
+    /// Returns the protocol's name.
     pub fn name(self) -> &'static str {
         let found = Self::ALL.iter().find(|(_, protocol)| *protocol == self);
         found.map_or("", |(name, _)| name)
@@ -127,7 +128,7 @@ impl std::str::FromStr for Info {
                 Some(host) => (protocol, host),
                 None => {
                     return Err(Error::Refused(format!(
-                        "{text}: \"//\" is missing behind \"{protocol}:\""
+                        "{text}: expected \"//\" after \"{protocol}:\""
                     )));
                 }
             },

@@ -1,5 +1,5 @@
-//! Sleeping until something is to be done: one descriptor for all that can happen, which other event
-//! loops can poll too.
+//! Sleeping until there is work: one descriptor for all events, which other event loops can poll
+//! too.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,21 +11,21 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-/// A network's descriptor, or the alarm: which of them it was doesn't matter.
+/// The event data of all descriptors. Which one became readable does not matter.
 const ANY: epoll::EventData = epoll::EventData::new_u64(0);
 
-/// An `epoll` descriptor over those of the network, a timer for what is due, and an event that
-/// threads of this process raise. Each context has its own, so that none takes another's away.
+/// An `epoll` descriptor over the network's descriptors, a timer, and an event that threads of this
+/// process raise. Each context has its own, so that contexts do not consume each other's events.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     epoll: OwnedFd,
     timer: OwnedFd,
     event: OwnedFd,
-    /// Somebody sleeps, or may: what ends an operation has to raise the event.
+    /// Set while a thread sleeps or may sleep: the end of an operation then has to raise the event.
     armed: AtomicBool,
-    /// An operation has ended since the last look at what has ended.
+    /// Set when an operation has ended since the last check for completions.
     raised: AtomicBool,
-    /// When the timer goes off, in nanoseconds after `begun`; `u64::MAX`: it does not.
+    /// When the timer expires, in nanoseconds after `begun`; `u64::MAX` if it is not set.
     due: AtomicU64,
     begun: Instant,
 }
@@ -58,29 +58,29 @@ impl Waiting {
         Ok(waiting)
     }
 
-    /// Readable when there is something to do.
+    /// Returns a descriptor that becomes readable when there is work.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// Somebody is about to sleep, for this long at most before something is due. `false`: an
-    /// operation has ended meanwhile. To be called before the last look at whether anything else
-    /// is to be done.
+    /// Prepares a sleep of at most the given time. Returns `false` if an operation has ended in the
+    /// meantime. Must be called before the last check for other work.
     pub(crate) fn arm(&self, due: Option<Duration>) -> bool {
-        // SYNC: SeqCst, with `raise`: either that sees this flag, or this sees that one.
+        // SYNC: SeqCst, paired with `raise`: either that call sees `armed`, or this one sees
+        // `raised`.
         self.armed.store(true, Ordering::SeqCst);
         self.due.store(u64::MAX, Ordering::Relaxed);
         self.hasten(due);
         !self.raised.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether somebody sleeps, or may.
+    /// Returns whether a thread sleeps or may sleep.
     pub(crate) fn is_armed(&self) -> bool {
         self.armed.load(Ordering::SeqCst)
     }
 
-    /// Something is due in this time: whoever sleeps is woken then, if not before. Called with the
-    /// engine's lock held.
+    /// Wakes a sleeping thread after the given time at the latest. Must be called with the engine's
+    /// lock held.
     pub(crate) fn hasten(&self, due: Option<Duration>) {
         let Some(due) = due else {
             return;
@@ -89,7 +89,7 @@ impl Waiting {
         let at = u64::try_from(at).unwrap_or(u64::MAX);
         if at < self.due.load(Ordering::Relaxed) {
             self.due.store(at, Ordering::Relaxed);
-            // 0 would disarm it.
+            // Zero would disarm the timer.
             self.set_timer(due.max(Duration::from_nanos(1)));
         }
     }
@@ -99,12 +99,11 @@ impl Waiting {
             it_interval: zero(),
             it_value: conduit_portals::transport::timespec(due),
         };
-        // Nothing but a wrong argument is refused.
+        // Only invalid arguments are refused.
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &value);
     }
 
-    /// Nobody sleeps any more; what made the descriptor readable is dealt with. To be called before
-    /// a look at what has ended.
+    /// Ends a sleep and resets the descriptor. Must be called before a check for completions.
     pub(crate) fn disarm(&self) {
         self.raised.store(false, Ordering::SeqCst);
         if !self.armed.load(Ordering::SeqCst) {
@@ -118,11 +117,11 @@ impl Waiting {
         let _ = rustix::io::read(&self.timer, &mut count);
     }
 
-    /// An operation has ended: wakes whoever sleeps, or is about to.
+    /// Records that an operation has ended, and wakes a thread that sleeps or is about to.
     pub(crate) fn raise(&self) {
         let is_known = self.raised.swap(true, Ordering::SeqCst);
         if !is_known && self.armed.load(Ordering::SeqCst) {
-            // It can only be refused when it is raised already.
+            // The write only fails if the event is already raised.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
     }
@@ -136,7 +135,7 @@ impl Waiting {
                 data: ANY,
             }
         }; 4];
-        // A signal ends it early, which is allowed.
+        // A signal may end the sleep early, which is harmless.
         let _ = epoll::wait(&self.epoll, &mut events[..], limit.as_ref());
     }
 }

@@ -14,13 +14,13 @@
 //! use conduit_channels::{Client, Descriptor, Options, ReturnMode, Timeout};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! In one process, with `conduit-hsta --native` running on its node:
+//! // In one process, with `conduit-hsta --native` running on its node:
 //! let client = Client::open()?;
 //! let channel = client.create(&Options::default())?;
 //! println!("{}", channel.descriptor());
 //! let message = channel.receive(Timeout::After(Duration::from_secs(10)))?;
 //!
-//! In another process on any node, with the text that the first one printed:
+//! // In another process on any node, with the text that the first one printed:
 //! # let text = String::new();
 //! let client = Client::open()?;
 //! let sender = client.attach(text.parse::<Descriptor>()?).sender();

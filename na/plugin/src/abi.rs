@@ -1,9 +1,6 @@
-//! What Mercury and a plugin hand to each other, as NA of version [`MAJOR`] lays it out.
+//! The types that Mercury and a plugin exchange, with the layout of NA version [`MAJOR`].
 
-#![allow(
-    non_camel_case_types,
-    reason = "the names that NA's documentation has for them"
-)]
+#![allow(non_camel_case_types, reason = "the names used in NA's documentation")]
 
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
@@ -12,29 +9,29 @@ use crate::memory::MemHandle;
 use crate::operation::Op;
 use crate::status::Return;
 
-/// NA's major version that these types are of.
+/// NA's major version to which these types belong.
 pub(crate) const MAJOR: c_uint = 6;
 
-/// An address is to be reached through a firewall.
+/// The address is behind a firewall.
 pub(crate) const ADDR_FIREWALL: u64 = 1 << 0;
 
-/// One operation may receive several unexpected messages.
+/// An operation can receive several unexpected messages.
 pub(crate) const OPT_MULTI_RECV: c_ulong = 1 << 0;
 
-/// Of `progress_mode`: nobody sleeps.
+/// In `progress_mode`: no thread sleeps.
 pub(crate) const NO_BLOCK: u8 = 1 << 0;
-/// Of `progress_mode`: what the network does not take at once is not tried again.
+/// In `progress_mode`: data that the network does not take at once is not retried.
 pub(crate) const NO_RETRY: u8 = 1 << 1;
-/// Of `thread_mode`: both of its flags.
+/// In `thread_mode`: both of its flags.
 pub(crate) const THREAD_MODE_SINGLE: u8 = 3;
-/// The last of the traffic classes.
+/// The last traffic class.
 pub(crate) const TRAFFIC_NETWORK_CONTROL: c_uint = 6;
 
 /// Rights to memory: peers may get from it.
 pub(crate) const MEM_READ_ONLY: c_ulong = 1;
-/// Peers may put to it.
+/// Rights to memory: peers may put to it.
 pub(crate) const MEM_WRITE_ONLY: c_ulong = 2;
-/// Both.
+/// Rights to memory: peers may do both.
 pub(crate) const MEM_READWRITE: c_ulong = 3;
 
 /// `enum na_addr_format`.
@@ -69,7 +66,7 @@ pub(crate) enum CallbackType {
     Get,
 }
 
-/// What a user asks of a class.
+/// The options that a user requests for a class.
 #[repr(C)]
 pub(crate) struct na_init_info {
     pub(crate) ip_subnet: *const c_char,
@@ -84,7 +81,7 @@ pub(crate) struct na_init_info {
     pub(crate) traffic_class: c_uint,
 }
 
-/// The parts of an info string, and the options.
+/// The parts of an info string, with the options.
 #[repr(C)]
 pub(crate) struct na_info {
     pub(crate) protocol_name: *const c_char,
@@ -102,7 +99,7 @@ pub(crate) struct na_class {
     pub(crate) listen: u8,
 }
 
-/// A context: what a plugin knows of it.
+/// A context, as far as a plugin knows it.
 #[repr(C)]
 pub(crate) struct na_context {
     pub(crate) plugin_context: *mut c_void,
@@ -115,7 +112,7 @@ pub(crate) struct na_segment {
     pub(crate) len: usize,
 }
 
-/// An entry of the list of protocols; Mercury frees it and its texts with `free`.
+/// An entry of the list of protocols. Mercury frees it and its strings with `free`.
 #[repr(C)]
 pub(crate) struct na_protocol_info {
     pub(crate) next: *mut na_protocol_info,
@@ -124,8 +121,8 @@ pub(crate) struct na_protocol_info {
     pub(crate) device_name: *mut c_char,
 }
 
-/// What has come of an operation: a union in C, whose members begin alike. Expected receives have
-/// the size alone, unexpected ones all but the last two.
+/// The result of an operation: in C a union whose members begin alike. Expected receives use only
+/// the size, unexpected ones all but the last two fields.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Received {
@@ -136,7 +133,7 @@ pub(crate) struct Received {
     pub(crate) last: bool,
 }
 
-/// What a user's callback is told.
+/// The argument of a user's callback.
 #[repr(C)]
 pub(crate) struct na_cb_info {
     pub(crate) received: Received,
@@ -148,22 +145,22 @@ pub(crate) struct na_cb_info {
 pub(crate) type na_cb_t = Option<unsafe extern "C" fn(*const na_cb_info)>;
 pub(crate) type na_plugin_cb_t = Option<unsafe extern "C" fn(*mut c_void)>;
 
-/// An entry of a completion queue, which the library owns from `na_cb_completion_add` on until it
-/// calls `plugin_callback`.
+/// An entry of a completion queue. The library owns it from `na_cb_completion_add` until it calls
+/// `plugin_callback`.
 #[repr(C)]
 pub(crate) struct na_cb_completion_data {
     pub(crate) callback_info: na_cb_info,
     pub(crate) callback: na_cb_t,
     pub(crate) plugin_callback: na_plugin_cb_t,
     pub(crate) plugin_callback_args: *mut c_void,
-    /// The library's.
+    /// Used by the library.
     pub(crate) entry: *mut c_void,
 }
 
 type Class = *mut na_class;
 type Context = *mut na_context;
 
-/// The table of operations. `None`: the library does without.
+/// The table of operations. Operations that are `None` are optional.
 #[repr(C)]
 pub(crate) struct na_class_ops {
     pub(crate) class_name: *const c_char,
@@ -238,7 +235,7 @@ pub(crate) struct na_class_ops {
     pub(crate) cancel: Option<unsafe extern "C" fn(Class, Context, *mut Op) -> Return>,
 }
 
-// SAFETY: functions, and a text that is constant.
+// SAFETY: consists of functions and a constant string.
 unsafe impl Sync for na_class_ops {}
 
 type InitMessage = unsafe extern "C" fn(Class, *mut c_void, usize) -> Return;
@@ -299,7 +296,7 @@ mod tests {
 
     use super::*;
 
-    /// The numbers are a C compiler's, for NA's own headers.
+    /// A C compiler computed these numbers from NA's own headers.
     #[test]
     fn types_lie_in_memory_as_in_c() {
         assert_eq!(size_of::<na_init_info>(), 48);

@@ -18,7 +18,7 @@ pub(crate) struct Address {
     addr: Addr,
 }
 
-/// Bytes before those of a serialised address, which say how many these are.
+/// The number of bytes before a serialised address that hold its length.
 const LENGTH: usize = 2;
 
 impl Address {
@@ -31,40 +31,40 @@ impl Address {
     }
 }
 
-/// What is behind a pointer to an address.
+/// Returns the address behind a pointer.
 ///
 /// # Safety
-/// It is null, or an address that was not freed.
+/// The pointer is null, or an address that was not freed.
 pub(crate) unsafe fn address_of<'a>(
     class: &PluginClass,
     address: *const Address,
 ) -> Result<&'a Address> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     match unsafe { address.as_ref() } {
-        None => Err(Failure::invalid("no address is given")),
+        None => Err(Failure::invalid("no address given")),
         Some(address) if !ptr::eq(address.class, class) => {
-            Err(Failure::invalid("the address is another class's"))
+            Err(Failure::invalid("the address belongs to another class"))
         }
         Some(address) => Ok(address),
     }
 }
 
-/// Class and address of a call.
+/// Returns the class and address of a call.
 ///
 /// # Safety
-/// They are null, or the library's and an address that was not freed.
+/// The pointers are null, or a class of the library and an address that was not freed.
 unsafe fn both<'a>(
     class: *mut na_class,
     address: *const Address,
 ) -> Result<(&'a PluginClass, &'a Address)> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let class = class_of(class)?;
         Ok((class, address_of(class, address)?))
     }
 }
 
-/// Makes an address by `make`, and gives it to the user.
+/// Creates an address with `make` and passes it to the user.
 ///
 /// # Safety
 /// The class is null or the library's; `given` is null or valid for writes.
@@ -73,18 +73,18 @@ unsafe fn give(
     given: *mut *mut Address,
     make: impl FnOnce(&PluginClass) -> Result<Addr>,
 ) -> Result {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let class = unsafe { class_of(class) }?;
     if given.is_null() {
-        return Err(Failure::invalid("there is no place for the address"));
+        return Err(Failure::invalid("the output address is null"));
     }
     let address = Box::new(Address::new(class, make(class)?));
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { *given = Box::into_raw(address) };
     Ok(())
 }
 
-/// The form in which addresses are sent to other processes.
+/// Serialises an address for other processes.
 fn serialised(address: &Address) -> Vec<u8> {
     let bytes = address.addr.to_bytes();
     // Fits: addresses are much shorter.
@@ -92,26 +92,26 @@ fn serialised(address: &Address) -> Vec<u8> {
     [&length[..], &bytes].concat()
 }
 
-/// The bytes of an address at the beginning of those that a process has sent.
+/// Returns the bytes of the serialised address at the beginning of a buffer.
 fn deserialised(bytes: &[u8]) -> Result<&[u8]> {
-    let malformed = || Failure::invalid("malformed bytes of an address");
+    let malformed = || Failure::invalid("malformed address");
     let (length, rest) = bytes.split_first_chunk::<LENGTH>().ok_or_else(malformed)?;
     rest.get(..u16::from_le_bytes(*length).into())
         .ok_or_else(malformed)
 }
 
-// ---- the table's ----
+// ---- entries of the table ----
 
 pub(crate) unsafe extern "C" fn addr_lookup(
     class: *mut na_class,
     name: *const c_char,
     found: *mut *mut Address,
 ) -> Return {
-    // SAFETY: the library's, and a text of it.
+    // SAFETY: the library's class and string.
     let looked_up = unsafe {
         give(class, found, |class| {
             let name = text(name, "the address")?;
-            let name = name.ok_or_else(|| Failure::invalid("no address is given"))?;
+            let name = name.ok_or_else(|| Failure::invalid("no address given"))?;
             Ok(class.class().lookup(name)?)
         })
     };
@@ -120,23 +120,23 @@ pub(crate) unsafe extern "C" fn addr_lookup(
 
 pub(crate) unsafe extern "C" fn addr_free(_class: *mut na_class, address: *mut Address) {
     if !address.is_null() {
-        // SAFETY: given to the user by this plugin, and freed once.
+        // SAFETY: passed to the user by this plugin, and freed once.
         drop(unsafe { Box::from_raw(address) });
     }
 }
 
-/// A peer is forgotten when nobody has an address of it any more, so there is nothing to do.
+/// Does nothing, because a peer is forgotten when its last address is freed.
 pub(crate) unsafe extern "C" fn addr_set_remove(
     class: *mut na_class,
     address: *mut Address,
 ) -> Return {
-    // SAFETY: the library's, and the user's.
+    // SAFETY: the library's class and the user's address.
     let found = unsafe { both(class, address) }.map(drop);
     report(Outlet::Address, c"addr_set_remove", found)
 }
 
 pub(crate) unsafe extern "C" fn addr_self(class: *mut na_class, own: *mut *mut Address) -> Return {
-    // SAFETY: the library's.
+    // SAFETY: the library's class.
     let given = unsafe { give(class, own, |class| Ok(class.class().own())) };
     report(Outlet::Address, c"addr_self", given)
 }
@@ -146,7 +146,7 @@ pub(crate) unsafe extern "C" fn addr_dup(
     address: *mut Address,
     duplicate: *mut *mut Address,
 ) -> Return {
-    // SAFETY: the library's, and the user's.
+    // SAFETY: the library's class and the user's address.
     let given = unsafe {
         give(class, duplicate, |class| {
             Ok(address_of(class, address)?.addr.clone())
@@ -160,13 +160,13 @@ pub(crate) unsafe extern "C" fn addr_cmp(
     one: *mut Address,
     other: *mut Address,
 ) -> bool {
-    // SAFETY: the library's, and the user's.
+    // SAFETY: the library's class and the user's addresses.
     let (one, other) = unsafe { (both(class, one), both(class, other)) };
     matches!((one, other), (Ok((_, one)), Ok((_, other))) if one.addr == other.addr)
 }
 
 pub(crate) unsafe extern "C" fn addr_is_self(class: *mut na_class, address: *mut Address) -> bool {
-    // SAFETY: the library's, and the user's.
+    // SAFETY: the library's class and the user's address.
     unsafe { both(class, address) }.is_ok_and(|(_, address)| address.addr.is_own())
 }
 
@@ -177,16 +177,16 @@ pub(crate) unsafe extern "C" fn addr_to_string(
     address: *mut Address,
 ) -> Return {
     let print = || -> Result {
-        // SAFETY: the library's, and the user's.
+        // SAFETY: the library's class, and the user's address and size.
         let ((_, address), size) = unsafe { (both(class, address)?, size.as_mut()) };
-        let size = size.ok_or_else(|| Failure::invalid("there is no place for the size"))?;
+        let size = size.ok_or_else(|| Failure::invalid("the output size is null"))?;
         let text = address.addr.to_string();
         let needed = text.len() + 1;
         if !buffer.is_null() {
             if needed > *size {
                 return Err(Failure::new(
                     Return::Overflow,
-                    format!("{text} takes {needed} bytes, the buffer has {size}"),
+                    format!("{text} requires {needed} bytes, but the buffer has {size}"),
                 ));
             }
             // SAFETY: the user's buffer of that size.
@@ -205,7 +205,7 @@ pub(crate) unsafe extern "C" fn addr_get_serialize_size(
     class: *mut na_class,
     address: *mut Address,
 ) -> usize {
-    // SAFETY: the library's, and the user's.
+    // SAFETY: the library's class and the user's address.
     match unsafe { both(class, address) } {
         Ok((_, address)) => serialised(address).len(),
         Err(failure) => {
@@ -222,7 +222,7 @@ pub(crate) unsafe extern "C" fn addr_serialize(
     address: *mut Address,
 ) -> Return {
     let serialise = || -> Result {
-        // SAFETY: the library's, and the user's.
+        // SAFETY: the library's class and the user's address.
         let (_, address) = unsafe { both(class, address) }?;
         // SAFETY: the user's buffer.
         unsafe { store(&serialised(address), buffer, size) }
@@ -237,7 +237,7 @@ pub(crate) unsafe extern "C" fn addr_deserialize(
     size: usize,
     flags: u64,
 ) -> Return {
-    // SAFETY: the library's, and the user's buffer.
+    // SAFETY: the library's class and the user's buffer.
     let deserialised = unsafe {
         give(class, given, |class| {
             if flags & ADDR_FIREWALL != 0 {
@@ -253,34 +253,37 @@ pub(crate) unsafe extern "C" fn addr_deserialize(
     report(Outlet::Address, c"addr_deserialize", deserialised)
 }
 
-/// Copies what is serialised to a buffer.
+/// Copies serialised bytes to a buffer.
 ///
 /// # Safety
-/// The buffer is null, or valid for writes of that size.
+/// The buffer is null, or valid for writes of `size` bytes.
 pub(crate) unsafe fn store(bytes: &[u8], buffer: *mut c_void, size: usize) -> Result {
     if buffer.is_null() {
-        return Err(Failure::invalid("no buffer is given"));
+        return Err(Failure::invalid("no buffer given"));
     }
     if size < bytes.len() {
         return Err(Failure::new(
             Return::Overflow,
-            format!("{} bytes, the buffer has {size}", bytes.len()),
+            format!(
+                "{} bytes are required, but the buffer has {size}",
+                bytes.len()
+            ),
         ));
     }
-    // SAFETY: the caller's promise, and just checked.
+    // SAFETY: guaranteed by the caller, and the size was just checked.
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len()) };
     Ok(())
 }
 
-/// A buffer to deserialise.
+/// Returns a buffer to deserialise.
 ///
 /// # Safety
-/// It is null, or valid for reads of that size as long as it is used.
+/// The buffer is null, or valid for reads of `size` bytes as long as the result is used.
 pub(crate) unsafe fn load<'a>(buffer: *const c_void, size: usize) -> Result<&'a [u8]> {
     if buffer.is_null() {
-        return Err(Failure::invalid("no buffer is given"));
+        return Err(Failure::invalid("no buffer given"));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { slice::from_raw_parts(buffer.cast(), size) })
 }
 

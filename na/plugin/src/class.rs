@@ -1,4 +1,4 @@
-//! Classes: from the library's options to a class of [`na`], and back to nothing.
+//! Classes: creating a class of [`na`] from the library's options, and finalizing it.
 
 use std::ffi::{CStr, c_char, c_ulong};
 use std::ptr;
@@ -16,7 +16,7 @@ use crate::log::{self, Level, Outlet};
 use crate::status::{Failure, Result, Return};
 use crate::{events, operation, report, report_at};
 
-/// A class, behind `plugin_class`.
+/// The plugin's part of a class, behind `plugin_class`.
 pub(crate) struct PluginClass {
     class: Class,
     completion_add: CompletionAdd,
@@ -28,27 +28,27 @@ impl PluginClass {
         &self.class
     }
 
-    /// How the library is given completions.
+    /// Returns the function that passes completions to the library.
     pub(crate) fn completion_add(&self) -> CompletionAdd {
         self.completion_add
     }
 
-    /// How many contexts there are.
+    /// Returns the counter of existing contexts.
     pub(crate) fn contexts(&self) -> &AtomicUsize {
         &self.contexts
     }
 }
 
-/// The plugin's part of a class.
+/// Returns the plugin's part of a class.
 ///
 /// # Safety
-/// It is null or the library's.
+/// The class is null or the library's.
 pub(crate) unsafe fn class_of<'a>(class: *const na_class) -> Result<&'a PluginClass> {
-    // SAFETY: the caller's promise; what is behind it is what `initialize` has put there.
+    // SAFETY: guaranteed by the caller; `initialize` has set `plugin_class`.
     unsafe {
         let class = class
             .as_ref()
-            .ok_or_else(|| Failure::invalid("no class is given"))?;
+            .ok_or_else(|| Failure::invalid("no class given"))?;
         class
             .plugin_class
             .cast::<PluginClass>()
@@ -57,48 +57,48 @@ pub(crate) unsafe fn class_of<'a>(class: *const na_class) -> Result<&'a PluginCl
     }
 }
 
-/// A text of the library's; `None`: null.
+/// Returns a string of the library, or `None` if it is null.
 ///
 /// # Safety
-/// It is null or ends with 0.
+/// The string is null or zero-terminated.
 pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>> {
     if text.is_null() {
         return Ok(None);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map(Some).map_err(|_| {
         Failure::invalid(format!(
-            "{what} is not in UTF-8: {}",
+            "{what} is not valid UTF-8: {}",
             text.to_string_lossy()
         ))
     })
 }
 
-/// What the library's user asks for, as far as it can be had.
+/// Converts the user's options.
 ///
 /// # Safety
-/// The texts are null or end with 0.
+/// The strings are null or zero-terminated.
 unsafe fn options(init: &na_init_info, listen: bool) -> Result<Options> {
     if init.request_mem_device != 0 {
         return Err(Failure::new(
             Return::OpNotSupported,
-            "request_mem_device: transfers to and from memory of devices are not supported",
+            "request_mem_device: device memory is not supported",
         ));
     }
     let unknown = |option: &str, value: u32| {
         Err(Failure::invalid(format!(
-            "{option} is {value}, which is not known"
+            "{option} has the unknown value {value}"
         )))
     };
     if init.progress_mode & !(NO_BLOCK | NO_RETRY) != 0 {
         return unknown("progress_mode", init.progress_mode.into());
     }
-    // Either way threads may call at any time.
+    // Threads may call at any time in either mode.
     if init.thread_mode & !THREAD_MODE_SINGLE != 0 {
         return unknown("thread_mode", init.thread_mode.into());
     }
-    // There is one class of traffic.
+    // All traffic classes are treated alike.
     if init.traffic_class > TRAFFIC_NETWORK_CONTROL {
         return unknown("traffic_class", init.traffic_class);
     }
@@ -108,7 +108,7 @@ unsafe fn options(init: &na_init_info, listen: bool) -> Result<Options> {
         addr_format::IPV6 => AddressFormat::Ipv6,
         other => return unknown("addr_format", other),
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (ip_subnet, auth_key) = unsafe {
         (
             text(init.ip_subnet, "ip_subnet")?,
@@ -127,7 +127,7 @@ unsafe fn options(init: &na_init_info, listen: bool) -> Result<Options> {
     })
 }
 
-// ---- the table's ----
+// ---- entries of the table ----
 
 pub(crate) unsafe extern "C" fn initialize(
     class: *mut na_class,
@@ -137,12 +137,12 @@ pub(crate) unsafe extern "C" fn initialize(
     events::to_log();
     let initialize = || -> Result {
         let completion_add = library::completion_add()?;
-        // SAFETY: the library's, of the version that it has just said to have.
+        // SAFETY: the library's, with the version that was just checked.
         let (class, info) = unsafe { (class.as_mut(), info.as_ref()) };
         let (Some(class), Some(info)) = (class, info) else {
-            return Err(Failure::invalid("no class, or no info, is given"));
+            return Err(Failure::invalid("no class or info given"));
         };
-        // SAFETY: texts of the library's.
+        // SAFETY: strings of the library.
         let (options, protocol, host) = unsafe {
             (
                 options(&info.init, listen)?,
@@ -162,7 +162,8 @@ pub(crate) unsafe extern "C" fn initialize(
         class.plugin_class = Box::into_raw(Box::new(made)).cast();
         Ok(())
     };
-    // Nothing works without it, so it is seen by default, unlike errors.
+    // Reported at a level that is shown by default, unlike other errors, because nothing works
+    // without a class.
     report_at(Level::Fatal, Outlet::Class, c"initialize", initialize())
 }
 
@@ -171,8 +172,8 @@ pub(crate) unsafe extern "C" fn finalize(class: *mut na_class) -> Return {
         // SAFETY: the library's class.
         let plugin = unsafe {
             match class.as_mut() {
-                None => return Err(Failure::invalid("no class is given")),
-                // Finalized already.
+                None => return Err(Failure::invalid("no class given")),
+                // Already finalized.
                 Some(class) if class.plugin_class.is_null() => return Ok(()),
                 Some(_) => class_of(class)?,
             }
@@ -186,10 +187,10 @@ pub(crate) unsafe extern "C" fn finalize(class: *mut na_class) -> Return {
         }
         plugin.class.leave();
         if plugin.class.is_shared() {
-            let text = "addresses or memory handles were not freed: the class's memory and descriptors stay until they are";
+            let text = "addresses or memory handles were not freed; the class's memory and descriptors are kept until they are";
             log::write(Outlet::Class, Level::Warning, c"finalize", text);
         }
-        // SAFETY: as above; made by `initialize`, and nobody finds it any more.
+        // SAFETY: as above; created by `initialize`, and no longer reachable.
         unsafe {
             let plugin = std::mem::replace(&mut (*class).plugin_class, ptr::null_mut());
             drop(Box::from_raw(plugin.cast::<PluginClass>()));
@@ -199,14 +200,14 @@ pub(crate) unsafe extern "C" fn finalize(class: *mut na_class) -> Return {
     report(Outlet::Class, c"finalize", finalize())
 }
 
-/// Nothing is left behind that could be removed.
+/// Does nothing, because there is nothing to clean up.
 pub(crate) unsafe extern "C" fn cleanup() {}
 
 pub(crate) unsafe extern "C" fn has_opt_feature(_class: *mut na_class, flags: c_ulong) -> bool {
     flags == OPT_MULTI_RECV
 }
 
-/// A number that a class knows; 0 if there is no class.
+/// Returns a property of a class, or 0 if the class is invalid.
 ///
 /// # Safety
 /// The class is null or the library's.
@@ -215,7 +216,7 @@ unsafe fn known(
     call: &CStr,
     number: impl FnOnce(&Class) -> usize,
 ) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     match unsafe { class_of(class) } {
         Ok(class) => number(&class.class),
         Err(failure) => {
@@ -237,7 +238,7 @@ pub(crate) unsafe extern "C" fn msg_get_max_expected_size(class: *const na_class
     unsafe { known(class, call, Class::max_expected_size) }
 }
 
-/// Nothing of a message's buffer is the plugin's.
+/// The plugin reserves no part of a message's buffer.
 pub(crate) unsafe extern "C" fn msg_get_header_size(_class: *const na_class) -> usize {
     0
 }
@@ -266,7 +267,7 @@ mod tests {
     }
 
     fn read(init: &na_init_info) -> Result<Options> {
-        // SAFETY: texts of C.
+        // SAFETY: zero-terminated strings.
         unsafe { options(init, true) }
     }
 

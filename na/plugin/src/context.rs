@@ -1,4 +1,4 @@
-//! Contexts: where operations are begun, and their completions go; waiting for these.
+//! Contexts, in which operations are begun and complete, and waiting for completions.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::os::fd::AsRawFd;
@@ -12,13 +12,13 @@ use crate::log::Outlet;
 use crate::report;
 use crate::status::{Failure, Result, Return};
 
-/// A context, behind `plugin_context`.
+/// The plugin's part of a context, behind `plugin_context`.
 pub(crate) struct Context {
     class: *const PluginClass,
     id: u8,
-    /// Operations that were begun, and whose callbacks were not called yet.
+    /// The number of operations that were begun and whose callbacks have not been called.
     active: AtomicUsize,
-    /// Completions that were handed to the library, and those of them that polling has told of.
+    /// The number of completions passed to the library, and how many of them polling has reported.
     completed: AtomicUsize,
     told: AtomicUsize,
 }
@@ -28,53 +28,54 @@ impl Context {
         self.id
     }
 
-    /// An operation begins.
+    /// Counts an operation that begins.
     pub(crate) fn begun(&self) {
         self.active.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An operation has ended, and touches the context no more.
+    /// Counts an operation that has ended and no longer accesses the context.
     pub(crate) fn ended(&self) {
-        // SYNC: Release, with the Acquire in `context_destroy`.
+        // SYNC: Release, paired with the Acquire in `context_destroy`.
         self.active.fetch_sub(1, Ordering::Release);
     }
 
-    /// The library was given a completion.
+    /// Counts a completion that was passed to the library.
     pub(crate) fn completed(&self) {
         self.completed.fetch_add(1, Ordering::Release);
     }
 
-    /// Completions since the last call: also those that another thread has found meanwhile.
+    /// Returns the number of completions since the last call, including those that other threads
+    /// have detected.
     fn news(&self) -> usize {
         let completed = self.completed.load(Ordering::Acquire);
         completed.wrapping_sub(self.told.swap(completed, Ordering::Relaxed))
     }
 }
 
-/// The plugin's part of a context.
+/// Returns the plugin's part of a context.
 ///
 /// # Safety
-/// It is null, or a context of the library's that was created and not destroyed.
+/// The context is null, or one of the library's that was created and not destroyed.
 pub(crate) unsafe fn context_of<'a>(
     class: &PluginClass,
     context: *const na_context,
 ) -> Result<&'a Context> {
-    // SAFETY: the caller's promise; what is behind it is what `context_create` has put there.
+    // SAFETY: guaranteed by the caller; `context_create` has set `plugin_context`.
     let found = unsafe {
         context
             .as_ref()
             .and_then(|context| context.plugin_context.cast::<Context>().as_ref())
     };
     match found {
-        None => Err(Failure::invalid("no context is given")),
+        None => Err(Failure::invalid("no context given")),
         Some(context) if !ptr::eq(context.class, class) => {
-            Err(Failure::invalid("the context is another class's"))
+            Err(Failure::invalid("the context belongs to another class"))
         }
         Some(context) => Ok(context),
     }
 }
 
-// ---- the table's ----
+// ---- entries of the table ----
 
 pub(crate) unsafe extern "C" fn context_create(
     class: *mut na_class,
@@ -88,11 +89,11 @@ pub(crate) unsafe extern "C" fn context_create(
         let most = class.class().max_contexts();
         if id >= most {
             return Err(Failure::invalid(format!(
-                "context {id}: max_contexts is {most}"
+                "context {id} does not exist: max_contexts is {most}"
             )));
         }
         if created.is_null() {
-            return Err(Failure::invalid("there is no place for the context"));
+            return Err(Failure::invalid("the output context is null"));
         }
         class.contexts().fetch_add(1, Ordering::Relaxed);
         let context = Box::into_raw(Box::new(Context {
@@ -102,7 +103,7 @@ pub(crate) unsafe extern "C" fn context_create(
             completed: AtomicUsize::new(0),
             told: AtomicUsize::new(0),
         }));
-        // SAFETY: the library's, for this.
+        // SAFETY: the library's pointer for this result.
         unsafe { *created = context.cast() };
         Ok(())
     };
@@ -117,26 +118,26 @@ pub(crate) unsafe extern "C" fn context_destroy(
         // SAFETY: the library's class.
         let class = unsafe { class_of(class) }?;
         let context: *mut Context = context.cast();
-        // SAFETY: null, or made by `context_create`.
+        // SAFETY: null, or created by `context_create`.
         let Some(found) = (unsafe { context.as_ref() }) else {
-            return Err(Failure::invalid("no context is given"));
+            return Err(Failure::invalid("no context given"));
         };
         if !ptr::eq(found.class, class) {
-            return Err(Failure::invalid("the context is another class's"));
+            return Err(Failure::invalid("the context belongs to another class"));
         }
-        // SYNC: Acquire, with the Release in `ended`: nobody touches it any more.
+        // SYNC: Acquire, paired with the Release in `ended`: nothing accesses the context any more.
         let active = found.active.load(Ordering::Acquire);
         if active > 0 {
             return Err(Failure::new(
                 Return::Busy,
                 format!(
-                    "{active} operations of the context have not ended, or their callbacks were not called"
+                    "{active} operations of the context have not ended, or their callbacks have not been called"
                 ),
             ));
         }
-        // Another thread may be telling this context of what has ended, under the class's lock.
+        // Another thread may be delivering completions to this context, under the class's lock.
         let _ = class.class().counts();
-        // SAFETY: made by `context_create`, and destroyed once.
+        // SAFETY: created by `context_create`, and destroyed once.
         drop(unsafe { Box::from_raw(context) });
         class.contexts().fetch_sub(1, Ordering::Relaxed);
         Ok(())
@@ -144,15 +145,15 @@ pub(crate) unsafe extern "C" fn context_destroy(
     report(Outlet::Context, c"context_destroy", destroy())
 }
 
-/// Class and context of a call, which are right but for a mistake of the library's user.
+/// Returns the class and context of a call. Fails only if the library's user made a mistake.
 ///
 /// # Safety
-/// They are null or the library's.
+/// The pointers are null or the library's.
 unsafe fn both<'a>(
     class: *mut na_class,
     context: *mut na_context,
 ) -> Result<(&'a PluginClass, &'a Context)> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let class = class_of(class)?;
         Ok((class, context_of(class, context)?))
@@ -163,7 +164,7 @@ pub(crate) unsafe extern "C" fn poll_get_fd(
     class: *mut na_class,
     context: *mut na_context,
 ) -> c_int {
-    // SAFETY: the library's.
+    // SAFETY: the library's class and context.
     match unsafe { both(class, context) } {
         Ok((class, context)) => class
             .class()
@@ -180,7 +181,7 @@ pub(crate) unsafe extern "C" fn poll_try_wait(
     class: *mut na_class,
     context: *mut na_context,
 ) -> bool {
-    // SAFETY: the library's.
+    // SAFETY: the library's class and context.
     match unsafe { both(class, context) } {
         Ok((class, context)) => class.class().prepare_sleep(context.id),
         Err(failure) => {
@@ -196,7 +197,7 @@ pub(crate) unsafe extern "C" fn poll(
     count: *mut c_uint,
 ) -> Return {
     let poll = || -> Result {
-        // SAFETY: the library's.
+        // SAFETY: the library's class and context.
         let (class, context) = unsafe { both(class, context) }?;
         class.class().progress(context.id);
         tell(context.news(), count);
@@ -211,7 +212,7 @@ pub(crate) unsafe extern "C" fn poll_wait(
     timeout_ms: c_uint,
     count: *mut c_uint,
 ) -> Return {
-    // SAFETY: the library's.
+    // SAFETY: the library's class and context.
     let (class, context) = match unsafe { both(class, context) } {
         Ok(both) => both,
         Err(failure) => return report(Outlet::Poll, c"poll_wait", Err(failure)),
@@ -239,7 +240,7 @@ pub(crate) unsafe extern "C" fn poll_wait(
 fn tell(number: usize, count: *mut c_uint) {
     if !count.is_null() {
         let number = number.try_into().unwrap_or(c_uint::MAX);
-        // SAFETY: what is not null is the caller's, for this.
+        // SAFETY: a non-null pointer is the caller's, for this result.
         unsafe { *count = number };
     }
 }

@@ -1,4 +1,4 @@
-//! What the networks report of themselves: warnings and errors go to Mercury's log.
+//! Forwards the networks' warnings and errors to Mercury's log.
 
 use std::ffi::CString;
 use std::fmt::{self, Write};
@@ -11,16 +11,16 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::log::{self, Level, Outlet};
 
-/// Sends them there from now on. The plugin has the only copy of what they are sent through.
+/// Starts forwarding. The plugin has its own copy of `tracing`, so this does not affect other code.
 pub(crate) fn to_log() {
     static ONCE: Once = Once::new();
-    // There is no other one.
+    // No other subscriber can exist.
     ONCE.call_once(|| drop(tracing::subscriber::set_global_default(Log)));
 }
 
 struct Log;
 
-/// An event as one line: its message, then its fields.
+/// An event's message and its fields.
 #[derive(Default)]
 struct Line {
     message: String,

@@ -1,17 +1,17 @@
-//! The plugin by which Mercury uses Conduit's networks.
+//! The plugin through which Mercury uses Conduit's networks.
 //!
-//! Mercury finds `libna_plugin_conduit.so` in a folder, and in it the table of operations
-//! (`na_conduit_class_ops_g`). These are thin: [`na::raw::Class`] does what there is to do. Here is
-//! what C asks for:
+//! Mercury looks for `libna_plugin_conduit.so` in a folder, and in it for the table of operations
+//! (`na_conduit_class_ops_g`). The operations are thin wrappers around [`na::raw::Class`]. This
+//! crate adds what C requires:
 //!
-//! - `abi`: the types of NA that both sides know;
-//! - `class`, `context`, `operation`, `address`, `message`, `memory`, `protocols`: the
-//!   operations, by what they are about;
-//! - `library`, `log`, `events`: what is used of Mercury;
-//! - `status`: which code stands for which error.
+//! - `abi`: the types of NA that both sides share;
+//! - `class`, `context`, `operation`, `address`, `message`, `memory`, `protocols`: the operations,
+//!   by subject;
+//! - `library`, `log`, `events`: the parts of Mercury that are used;
+//! - `status`: the mapping from errors to codes.
 //!
-//! Pointers are the library's or its user's, who keep NA's rules: what was freed is not used. What
-//! can be seen at once to be wrong is refused, with a line in the log.
+//! Pointers belong to the library or its user, who follow NA's rules: freed objects are not used.
+//! Mistakes that can be detected at once are refused, with a line in the log.
 
 mod abi;
 mod address;
@@ -32,7 +32,7 @@ use abi::na_class_ops;
 use log::{Level, Outlet};
 use status::{Result, Return};
 
-/// What a call returns; if it fails, the reason is a line in the log.
+/// Converts the result of a call to a code, and logs the reason of a failure.
 #[track_caller]
 fn report(outlet: Outlet, call: &CStr, result: Result) -> Return {
     report_at(Level::Error, outlet, call, result)
@@ -53,7 +53,7 @@ fn report_at(level: Level, outlet: Outlet, call: &CStr, result: Result) -> Retur
 #[unsafe(no_mangle)]
 #[allow(
     non_upper_case_globals,
-    reason = "Mercury makes the name of the class's"
+    reason = "Mercury derives the name from the class's"
 )]
 static na_conduit_class_ops_g: na_class_ops = na_class_ops {
     class_name: protocols::CLASS.as_ptr(),

@@ -1,7 +1,7 @@
 //! The library that has loaded this plugin: its symbols, its version, its completion queues.
 //!
-//! The plugin is not linked with it, so that it can be loaded, and says what is wrong, also where
-//! the library is another one than expected.
+//! The plugin is not linked with the library, so that it can be loaded, and can report the error,
+//! even if the library is not the expected one.
 
 use std::ffi::{CStr, c_uint, c_void};
 use std::mem::transmute;
@@ -12,7 +12,7 @@ use libloading::os::unix::Library;
 use crate::abi::{MAJOR, na_cb_completion_data, na_context};
 use crate::status::{Failure, Result, Return};
 
-/// NA's library of the version that is expected.
+/// The file name of NA's library in the expected version.
 const SONAME: &str = "libna.so.6";
 
 /// `na_cb_completion_add`.
@@ -20,42 +20,43 @@ pub(crate) type CompletionAdd = unsafe extern "C" fn(*mut na_context, *mut na_cb
 /// `NA_Version_get`.
 type VersionGet = unsafe extern "C" fn(*mut c_uint, *mut c_uint, *mut c_uint);
 
-/// A symbol of the library that has loaded this plugin.
+/// Returns a symbol of the library that has loaded this plugin.
 pub(crate) fn symbol(name: &CStr) -> Option<*mut c_void> {
     let find = |library: Library| {
-        // SAFETY: only an address, which nothing is read from here.
+        // SAFETY: takes the symbol's address without reading from it.
         let symbol = unsafe { library.get::<*mut c_void>(name) }.ok()?;
         Some(symbol.into_raw()).filter(|symbol| !symbol.is_null())
     };
     find(Library::this()).or_else(|| {
-        // Loaded by something that keeps its libraries' symbols to itself, such as an interpreter.
-        // SAFETY: no library is loaded by this. It stays after `find` has closed it, since whoever
-        // calls this plugin has it open.
+        // Needed if the loading program, such as an interpreter, does not export its libraries'
+        // symbols.
+        // SAFETY: this loads no library. The library stays loaded after `find` has closed it,
+        // because the caller of this plugin has it open.
         let library = unsafe { Library::open(Some(SONAME), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
         find(library.ok()?)
     })
 }
 
-/// The function by which completions are handed over, of a library whose version is the one that
-/// this plugin is made for.
+/// Returns the function that takes completions, from a library of the version that this plugin is
+/// made for.
 pub(crate) fn completion_add() -> Result<CompletionAdd> {
     let missing = |name: &str| {
         Failure::new(
             Return::OpNotSupported,
-            format!("no library of this process has the function {name}: it is not Mercury's"),
+            format!("function {name} is missing: this process has not loaded Mercury's libna"),
         )
     };
     let version = symbol(c"NA_Version_get").ok_or_else(|| missing("NA_Version_get"))?;
     // SAFETY: NA's function of this name has this type in all versions.
     let version = unsafe { transmute::<*mut c_void, VersionGet>(version) };
     let (mut major, mut minor) = (0, 0);
-    // SAFETY: it writes to what is not null.
+    // SAFETY: the function only writes to non-null pointers.
     unsafe { version(&raw mut major, &raw mut minor, ptr::null_mut()) };
     if major != MAJOR {
         return Err(Failure::new(
             Return::ProtoNoSupport,
             format!(
-                "NA is of version {major}.{minor} here, this plugin is made for version {MAJOR} (Mercury 2.4)"
+                "found NA version {major}.{minor}; this plugin requires version {MAJOR} (Mercury 2.4)"
             ),
         ));
     }

@@ -1,11 +1,11 @@
-//! Lines in Mercury's log: by its own function where that can be found, to its settings.
+//! Writes to Mercury's log, with Mercury's own function and settings if these can be found.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::panic::Location;
 
 use crate::library;
 
-/// The parts of NA that lines are about; `HG_LOG_SUBSYS` names them.
+/// The parts of NA that log lines refer to; `HG_LOG_SUBSYS` selects them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outlet {
     Class,
@@ -18,7 +18,7 @@ pub(crate) enum Outlet {
     Poll,
 }
 
-/// How bad it is: `enum hg_log_level`.
+/// The severity, as in `enum hg_log_level`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
     Fatal = 1,
@@ -62,7 +62,7 @@ impl Outlet {
     }
 }
 
-/// Writes a line that has to do with `call`.
+/// Writes a log line that refers to `call`.
 #[track_caller]
 pub(crate) fn write(outlet: Outlet, level: Level, call: &CStr, text: &str) {
     let (Some(state), Some(function)) = (
@@ -74,8 +74,8 @@ pub(crate) fn write(outlet: Outlet, level: Level, call: &CStr, text: &str) {
         }
         return;
     };
-    // SAFETY: Mercury's variable of this name is such a structure, of which the library sets the
-    // level when it is loaded or its user asks for another one; either level is fine.
+    // SAFETY: Mercury's variable of this name is such a structure. The library sets its level when
+    // it is loaded or when its user requests another one; reading either value is fine.
     let wanted = unsafe { (&raw const (*state.cast::<OutletState>()).level).read_volatile() };
     if wanted < level as c_uint {
         return;
@@ -84,7 +84,8 @@ pub(crate) fn write(outlet: Outlet, level: Level, call: &CStr, text: &str) {
     let (file, text) = (terminated(location.file()), terminated(text));
     // SAFETY: Mercury's function of this name has this type.
     let function = unsafe { std::mem::transmute::<*mut c_void, Write>(function) };
-    // SAFETY: the outlet is Mercury's, all texts end with 0, and `%s` takes the last one.
+    // SAFETY: the outlet is Mercury's, all strings are zero-terminated, and `%s` takes the last
+    // one.
     unsafe {
         function(
             state,
@@ -101,11 +102,11 @@ pub(crate) fn write(outlet: Outlet, level: Level, call: &CStr, text: &str) {
 }
 
 fn terminated(text: &str) -> CString {
-    // There is none left that it could fail at.
+    // Cannot fail, because no zero bytes are left.
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
 
-/// Whether Mercury would write lines of this level with `HG_LOG_LEVEL` as it is.
+/// Returns whether Mercury would write lines of this level under the given `HG_LOG_LEVEL`.
 fn is_asked_for(setting: Option<&str>, level: Level) -> bool {
     let most = match setting {
         Some("none") => 0,

@@ -19,7 +19,7 @@ use crate::operation::{self, Begin, Op};
 use crate::report;
 use crate::status::{Failure, Result, Return};
 
-/// Most segments of a handle.
+/// The maximum number of segments of a handle.
 const MAX_SEGMENTS: usize = 1 << 16;
 
 /// A memory handle, which its user frees.
@@ -29,9 +29,9 @@ pub(crate) struct MemHandle {
 }
 
 enum MemoryKind {
-    /// Memory of this process. Its lock is taken before a class's.
+    /// Memory of this process. Its lock is taken before that of a class.
     Local(Mutex<Memory>),
-    /// A peer's, or this process's as peers see it.
+    /// Memory of a peer, or memory of this process as seen by peers.
     Remote(Handle),
 }
 
@@ -40,7 +40,7 @@ impl MemHandle {
         match &self.kind {
             MemoryKind::Local(memory) => Ok(memory),
             MemoryKind::Remote(_) => Err(Failure::invalid(
-                "the handle was deserialised: it is not memory of this process",
+                "the handle was deserialised, so it is not memory of this process",
             )),
         }
     }
@@ -53,37 +53,37 @@ impl MemHandle {
     }
 }
 
-/// Class and handle of a call.
+/// Returns the class and handle of a call.
 ///
 /// # Safety
-/// They are null, or the library's and a handle that was not freed.
+/// The pointers are null, or a class of the library and a handle that was not freed.
 unsafe fn both<'a>(
     class: *mut na_class,
     handle: *const MemHandle,
 ) -> Result<(&'a PluginClass, &'a MemHandle)> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let class = class_of(class)?;
         Ok((class, handle_of(class, handle)?))
     }
 }
 
-/// What is behind a pointer to a handle.
+/// Returns the handle behind a pointer.
 ///
 /// # Safety
-/// It is null, or a handle that was not freed.
+/// The pointer is null, or a handle that was not freed.
 unsafe fn handle_of<'a>(class: &PluginClass, handle: *const MemHandle) -> Result<&'a MemHandle> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     match unsafe { handle.as_ref() } {
-        None => Err(Failure::invalid("no memory handle is given")),
+        None => Err(Failure::invalid("no memory handle given")),
         Some(handle) if !ptr::eq(handle.class, class) => {
-            Err(Failure::invalid("the memory handle is another class's"))
+            Err(Failure::invalid("memory handle belongs to another class"))
         }
         Some(handle) => Ok(handle),
     }
 }
 
-/// Makes a handle by `make`, and gives it to the user.
+/// Creates a handle with `make` and passes it to the user.
 ///
 /// # Safety
 /// The class is null or the library's; `given` is null or valid for writes.
@@ -92,21 +92,21 @@ unsafe fn give(
     given: *mut *mut MemHandle,
     make: impl FnOnce(&PluginClass) -> Result<MemoryKind>,
 ) -> Result {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let class = unsafe { class_of(class) }?;
     if given.is_null() {
-        return Err(Failure::invalid("there is no place for the memory handle"));
+        return Err(Failure::invalid("the output memory handle is null"));
     }
     let handle = Box::new(MemHandle {
         class,
         kind: make(class)?,
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { *given = Box::into_raw(handle) };
     Ok(())
 }
 
-/// Memory of this process.
+/// Creates memory of this process.
 ///
 /// # Safety
 /// As for [`na::raw::Class::memory`].
@@ -115,14 +115,14 @@ unsafe fn memory(class: &PluginClass, segments: &[Segment], flags: c_ulong) -> R
         MEM_READ_ONLY => Rights::ReadOnly,
         MEM_WRITE_ONLY => Rights::WriteOnly,
         MEM_READWRITE => Rights::ReadWrite,
-        flags => return Err(Failure::invalid(format!("rights to memory are {flags:#x}"))),
+        flags => return Err(Failure::invalid(format!("invalid rights: {flags:#x}"))),
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let memory = unsafe { class.class().memory(segments, rights) }?;
     Ok(MemoryKind::Local(Mutex::new(memory)))
 }
 
-// ---- the table's ----
+// ---- entries of the table ----
 
 pub(crate) unsafe extern "C" fn mem_handle_create(
     class: *mut na_class,
@@ -135,8 +135,8 @@ pub(crate) unsafe extern "C" fn mem_handle_create(
         base: buffer.cast(),
         length: size,
     };
-    // SAFETY: the library's; the user keeps the memory as long as it is registered, or transfers
-    // are under way.
+    // SAFETY: the library's class; the user keeps the memory valid while it is registered or
+    // transfers are under way.
     let created = unsafe { give(class, given, |class| memory(class, &[segment], flags)) };
     report(Outlet::Memory, c"mem_handle_create", created)
 }
@@ -150,14 +150,14 @@ pub(crate) unsafe extern "C" fn mem_handle_create_segments(
 ) -> Return {
     let make = |class: &PluginClass| {
         if segments.is_null() || count == 0 {
-            return Err(Failure::invalid("no segments are given"));
+            return Err(Failure::invalid("no segments given"));
         }
         if count > MAX_SEGMENTS {
             return Err(Failure::invalid(format!(
-                "{count} segments, of {MAX_SEGMENTS} that a handle can have"
+                "{count} segments; a handle can have at most {MAX_SEGMENTS}"
             )));
         }
-        // SAFETY: the user's, of that many.
+        // SAFETY: the user's, with this many entries.
         let segments = unsafe { slice::from_raw_parts(segments, count) };
         let segments: Vec<_> = segments
             .iter()
@@ -169,14 +169,14 @@ pub(crate) unsafe extern "C" fn mem_handle_create_segments(
         // SAFETY: as for `mem_handle_create`.
         unsafe { memory(class, &segments, flags) }
     };
-    // SAFETY: the library's.
+    // SAFETY: the library's class.
     let created = unsafe { give(class, given, make) };
     report(Outlet::Memory, c"mem_handle_create_segments", created)
 }
 
 pub(crate) unsafe extern "C" fn mem_handle_free(_class: *mut na_class, handle: *mut MemHandle) {
     if !handle.is_null() {
-        // SAFETY: given to the user by this plugin, and freed once.
+        // SAFETY: passed to the user by this plugin, and freed once.
         drop(unsafe { Box::from_raw(handle) });
     }
 }
@@ -192,15 +192,15 @@ pub(crate) unsafe extern "C" fn mem_register(
     _device: u64,
 ) -> Return {
     let register = || -> Result {
-        // SAFETY: the library's, and the user's.
+        // SAFETY: the library's class and the user's handle.
         let (_, handle) = unsafe { both(class, handle) }?;
         if !matches!(kind, mem_type::HOST | mem_type::UNKNOWN) {
             let name = mem_type::NAMES
                 .get(kind as usize)
-                .unwrap_or(&"an unknown device");
+                .unwrap_or(&"unknown device");
             return Err(Failure::new(
                 Return::OpNotSupported,
-                format!("memory of {name} can't be registered, the host's alone"),
+                format!("{name} memory is not supported; only host memory can be registered"),
             ));
         }
         handle.local()?.lock().register()?;
@@ -214,7 +214,7 @@ pub(crate) unsafe extern "C" fn mem_deregister(
     handle: *mut MemHandle,
 ) -> Return {
     let deregister = || -> Result {
-        // SAFETY: the library's, and the user's.
+        // SAFETY: the library's class and the user's handle.
         let (_, handle) = unsafe { both(class, handle) }?;
         handle.local()?.lock().deregister();
         Ok(())
@@ -236,7 +236,7 @@ pub(crate) unsafe extern "C" fn mem_handle_serialize(
     handle: *mut MemHandle,
 ) -> Return {
     let serialise = || -> Result {
-        // SAFETY: the library's, and the user's.
+        // SAFETY: the library's class and the user's handle.
         let (_, handle) = unsafe { both(class, handle) }?;
         // SAFETY: the user's buffer.
         unsafe { store(&handle.handle()?.to_bytes(), buffer, size) }
@@ -250,7 +250,7 @@ pub(crate) unsafe extern "C" fn mem_handle_deserialize(
     buffer: *const c_void,
     size: usize,
 ) -> Return {
-    // SAFETY: the library's, and the user's buffer.
+    // SAFETY: the library's class and the user's buffer.
     let deserialised = unsafe {
         give(class, given, |_| {
             Ok(MemoryKind::Remote(Handle::from_bytes(load(buffer, size)?)?))
@@ -259,7 +259,7 @@ pub(crate) unsafe extern "C" fn mem_handle_deserialize(
     report(Outlet::Memory, c"mem_handle_deserialize", deserialised)
 }
 
-/// Puts and gets.
+/// Defines a put or get.
 macro_rules! transfer {
     ($name:ident, $kind:ident, $text:literal) => {
         pub(crate) unsafe extern "C" fn $name(
@@ -277,13 +277,13 @@ macro_rules! transfer {
             op: *mut Op,
         ) -> Return {
             let transfer = || -> Result {
-                // SAFETY: the library's, and the user's.
+                // SAFETY: the library's class, and the user's handles and address.
                 let (class, local, remote, address) = unsafe {
                     let class = class_of(class)?;
                     let (local, remote) = (handle_of(class, local)?, handle_of(class, remote)?);
                     (class, local, remote, address_of(class, address)?)
                 };
-                // Before the other one's lock: both may be the same.
+                // Taken before the other handle is locked, because both may be the same.
                 let handle = remote.handle()?;
                 let remote = Part {
                     memory: &handle,
@@ -301,7 +301,7 @@ macro_rules! transfer {
                     kind: CallbackType::$kind,
                     buffer: ptr::null_mut(),
                 };
-                // SAFETY: the user leaves the local memory alone until the callback is called.
+                // SAFETY: the user does not access the local memory until the callback is called.
                 unsafe {
                     operation::start(class, context, op, begin, |context, cookie| {
                         class

@@ -14,23 +14,23 @@ use crate::operation::{self, Begin, Op};
 use crate::report;
 use crate::status::{Failure, Result, Return};
 
-/// Buffers begin where pages do.
+/// The alignment of buffers, the size of a page.
 const PAGE: usize = 4096;
 
-/// A buffer and its length make sense.
+/// Checks the arguments for a buffer.
 fn check(buffer: *const c_void, length: usize) -> Result {
     match buffer.is_null() && length > 0 {
-        true => Err(Failure::invalid("no buffer is given")),
+        true => Err(Failure::invalid("no buffer given")),
         false => Ok(()),
     }
 }
 
 fn layout(size: usize) -> Result<Layout> {
     Layout::from_size_align(size.max(1), PAGE)
-        .map_err(|_| Failure::invalid(format!("a buffer of {size} bytes")))
+        .map_err(|_| Failure::invalid(format!("invalid buffer size {size}")))
 }
 
-// ---- the table's ----
+// ---- entries of the table ----
 
 pub(crate) unsafe extern "C" fn msg_buf_alloc(
     _class: *mut na_class,
@@ -40,15 +40,15 @@ pub(crate) unsafe extern "C" fn msg_buf_alloc(
 ) -> *mut c_void {
     let allocate = || -> Result<*mut c_void> {
         if plugin_data.is_null() {
-            return Err(Failure::invalid("there is no place for the plugin's data"));
+            return Err(Failure::invalid("the output plugin data is null"));
         }
-        // SAFETY: of more than no bytes.
+        // SAFETY: the layout has a non-zero size.
         let buffer = unsafe { alloc_zeroed(layout(size)?) };
         if buffer.is_null() {
-            let reason = format!("no memory for a buffer of {size} bytes");
+            let reason = format!("out of memory for a buffer of {size} bytes");
             return Err(Failure::new(Return::NoMemory, reason));
         }
-        // SAFETY: the library's, for this; it is what freeing needs to know.
+        // SAFETY: the library's pointer for this result, which holds the size needed for freeing.
         unsafe { *plugin_data = ptr::without_provenance_mut(size) };
         Ok(buffer.cast())
     };
@@ -66,12 +66,12 @@ pub(crate) unsafe extern "C" fn msg_buf_free(
     if !buffer.is_null()
         && let Ok(layout) = layout(plugin_data.addr())
     {
-        // SAFETY: of `msg_buf_alloc`, which has made these data; freed once.
+        // SAFETY: allocated by `msg_buf_alloc`, which has set the plugin data, and freed once.
         unsafe { dealloc(buffer.cast(), layout) };
     }
 }
 
-/// Nothing of a buffer is the plugin's.
+/// Does nothing, because the plugin reserves no part of a buffer.
 pub(crate) unsafe extern "C" fn msg_init(
     _class: *mut na_class,
     _buffer: *mut c_void,
@@ -80,7 +80,7 @@ pub(crate) unsafe extern "C" fn msg_init(
     Return::Success
 }
 
-/// Both kinds of sends.
+/// Defines both kinds of sends.
 macro_rules! send {
     ($name:ident, $text:literal, $kind:ident, $send:ident) => {
         pub(crate) unsafe extern "C" fn $name(
@@ -98,7 +98,7 @@ macro_rules! send {
         ) -> Return {
             let send = || -> Result {
                 check(buffer, length)?;
-                // SAFETY: the library's, and the user's.
+                // SAFETY: the library's class and the user's address.
                 let (class, address) = unsafe {
                     let class = class_of(class)?;
                     (class, address_of(class, address)?)
@@ -113,7 +113,7 @@ macro_rules! send {
                     kind: CallbackType::$kind,
                     buffer: ptr::null_mut(),
                 };
-                // SAFETY: the user leaves the buffer as it is until the callback is called.
+                // SAFETY: the user does not change the buffer until the callback is called.
                 unsafe {
                     operation::start(class, context, op, begin, |context, cookie| {
                         let message = (buffer.cast(), length);
@@ -139,7 +139,7 @@ send!(
     send_expected
 );
 
-/// Both kinds of receives of unexpected messages.
+/// Defines both kinds of receives for unexpected messages.
 macro_rules! receive_unexpected {
     ($name:ident, $text:literal, $kind:ident, $several:literal) => {
         pub(crate) unsafe extern "C" fn $name(
@@ -154,7 +154,7 @@ macro_rules! receive_unexpected {
         ) -> Return {
             let receive = || -> Result {
                 check(buffer, length)?;
-                // SAFETY: the library's.
+                // SAFETY: the library's class.
                 let class = unsafe { class_of(class) }?;
                 let begin = Begin {
                     callback,
@@ -162,7 +162,7 @@ macro_rules! receive_unexpected {
                     kind: CallbackType::$kind,
                     buffer,
                 };
-                // SAFETY: the user leaves the buffer alone until the callback is called.
+                // SAFETY: the user does not access the buffer until the callback is called.
                 unsafe {
                     operation::start(class, context, op, begin, |context, cookie| {
                         let room = (buffer.cast(), length);
@@ -205,7 +205,7 @@ pub(crate) unsafe extern "C" fn msg_recv_expected(
 ) -> Return {
     let receive = || -> Result {
         check(buffer, length)?;
-        // SAFETY: the library's, and the user's.
+        // SAFETY: the library's class and the user's address.
         let (class, address) = unsafe {
             let class = class_of(class)?;
             (class, address_of(class, address)?)
@@ -220,7 +220,7 @@ pub(crate) unsafe extern "C" fn msg_recv_expected(
             kind: CallbackType::RecvExpected,
             buffer: ptr::null_mut(),
         };
-        // SAFETY: the user leaves the buffer alone until the callback is called.
+        // SAFETY: the user does not access the buffer until the callback is called.
         unsafe {
             operation::start(class, context, op, begin, |context, cookie| {
                 let room = (buffer.cast(), length);

@@ -1,4 +1,4 @@
-//! Operations: what their users hold of them, and the completions that come of them.
+//! Operations as held by their users, and the delivery of their completions.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_ulong, c_void};
@@ -18,33 +18,33 @@ use crate::log::{self, Level, Outlet};
 use crate::report;
 use crate::status::{self, Failure, Result, Return};
 
-/// Nothing is under way, and it may be begun.
+/// No operation is under way; one may be begun.
 const IDLE: u32 = 0;
-/// It is being begun, and may have ended already.
+/// The operation is being begun, and may have ended already.
 const STARTING: u32 = 1;
-/// It was begun; its callback was not called yet.
+/// The operation was begun, and its callback has not been called yet.
 const ACTIVE: u32 = 2;
-/// Likewise, but its user has destroyed it.
+/// As `ACTIVE`, but the user has destroyed the operation.
 const DESTROYED: u32 = 3;
 
-/// An operation, which is used again and again.
+/// An operation, which can be reused.
 pub(crate) struct Op {
-    /// The user's from `na_cb_completion_add` on until the [release](release), else the plugin's:
-    /// of who begins it, then of the [sink](complete).
+    /// Owned by the user from `na_cb_completion_add` until the [release](release), otherwise by the
+    /// plugin: first by the thread that begins the operation, then by the [sink](complete).
     completion: UnsafeCell<na_cb_completion_data>,
     state: AtomicU32,
     id: AtomicU64,
     class: *const PluginClass,
-    /// The library's context that it was begun in, and its part here.
+    /// The library's context in which it was begun, and the plugin's part of that.
     library_context: AtomicPtr<na_context>,
     context: AtomicPtr<Context>,
 }
 
 impl Op {
-    /// Its user destroys it while it is under way: its number. After that another thread may free
-    /// it at any time. Otherwise its state.
+    /// Destroys an operation that is under way, and returns its id. Afterwards another thread may
+    /// free it at any time. Returns the state if the operation is not under way.
     fn give_up(&self) -> std::result::Result<OperationId, u32> {
-        // SYNC: Acquire, so that its number is seen.
+        // SYNC: Acquire, so that the operation's id is seen.
         match self.state.load(Ordering::Acquire) {
             ACTIVE => {
                 let id = OperationId::of_u64(self.id.load(Ordering::Relaxed));
@@ -60,7 +60,7 @@ impl Op {
 /// A message of an operation that receives several.
 struct Message {
     completion: na_cb_completion_data,
-    /// The operation, if it has ended with this.
+    /// The operation, if it ends with this message.
     ends: *mut Op,
 }
 
@@ -72,16 +72,16 @@ const NOTHING: Received = Received {
     last: false,
 };
 
-/// What is begun: where its callback goes, and what it is told.
+/// The callback and the parameters of an operation.
 pub(crate) struct Begin {
     pub(crate) callback: na_cb_t,
     pub(crate) arg: *mut c_void,
     pub(crate) kind: CallbackType,
-    /// Memory that messages are received to, of an operation that receives several.
+    /// The buffer of an operation that receives several messages.
     pub(crate) buffer: *mut c_void,
 }
 
-/// Begins an operation by `begin`, which is given the context's number and the cookie.
+/// Begins an operation with `begin`, which gets the context's number and the cookie.
 ///
 /// # Safety
 /// The context is the library's; `op` is null or an operation that was created and not destroyed.
@@ -92,9 +92,9 @@ pub(crate) unsafe fn start(
     what: Begin,
     begin: impl FnOnce(u8, u64) -> na::Result<OperationId>,
 ) -> Result {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (library_context, context) = (context, unsafe { context_of(class, context) }?);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let op_ref = unsafe { op_of(class, op) }?;
     if op_ref
         .state
@@ -103,10 +103,11 @@ pub(crate) unsafe fn start(
     {
         return Err(Failure::new(
             Return::Busy,
-            "the operation has not ended that this was begun with before",
+            "the previous use of this operation has not ended",
         ));
     }
-    // SAFETY: this thread has set the state, so nobody else uses it before the operation begins.
+    // SAFETY: this thread has set the state, so no other thread uses it before the operation
+    // begins.
     unsafe {
         let completion = op_ref.completion.get();
         (*completion).callback = what.callback;
@@ -130,7 +131,7 @@ pub(crate) unsafe fn start(
     match begin(context.id(), op.expose_provenance() as u64) {
         Ok(id) => {
             op_ref.id.store(id.to_u64(), Ordering::Relaxed);
-            // SYNC: Release, with the Acquire of `release` and `cancel`, which see the number.
+            // SYNC: Release, paired with the Acquire in `release` and `cancel`, which see the id.
             op_ref.state.store(ACTIVE, Ordering::Release);
             Ok(())
         }
@@ -142,37 +143,37 @@ pub(crate) unsafe fn start(
     }
 }
 
-/// The operation behind a pointer.
+/// Returns the operation behind a pointer.
 ///
 /// # Safety
-/// It is null, or an operation that was created and not destroyed.
+/// The pointer is null, or an operation that was created and not destroyed.
 unsafe fn op_of<'a>(class: &PluginClass, op: *mut Op) -> Result<&'a Op> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     match unsafe { op.as_ref() } {
-        None => Err(Failure::invalid("no operation is given")),
+        None => Err(Failure::invalid("no operation given")),
         Some(op) if !ptr::eq(op.class, class) => {
-            Err(Failure::invalid("the operation is another class's"))
+            Err(Failure::invalid("the operation belongs to another class"))
         }
         Some(op) => Ok(op),
     }
 }
 
-/// The sink of all completions, which is called with the class's lock held: nothing that takes it
-/// may be dropped here.
+/// The sink of all completions. It is called with the class's lock held, so it must not drop
+/// anything that takes that lock.
 pub(crate) fn complete(completion: Completion) {
     let op: *mut Op = ptr::with_exposed_provenance_mut(completion.cookie as usize);
-    // SAFETY: the cookie is an operation's address, which stays until it is released, as it is not
-    // before it was handed to the library.
+    // SAFETY: the cookie is an operation's address, which stays valid until the operation is
+    // released, and that is after it was passed to the library.
     let op_ref = unsafe { &*op };
-    // SAFETY: operations are begun by calls with a class, and the class stays as long as one of its
-    // contexts does, which stays as long as operations are under way in it.
+    // SAFETY: operations are begun by calls with a class. The class outlives its contexts, and a
+    // context outlives the operations under way in it.
     let (class, context) = unsafe {
         let context = op_ref.context.load(Ordering::Relaxed);
         (&*op_ref.class, &*context)
     };
     let library_context = op_ref.library_context.load(Ordering::Relaxed);
     let entry = op_ref.completion.get();
-    // SAFETY: the operation is under way, and the sink is called by one thread at a time.
+    // SAFETY: the operation is under way, and only one thread at a time calls the sink.
     let info = unsafe { &mut (*entry).callback_info };
     let several = info.kind == CallbackType::MultiRecvUnexpected;
     let buffer = info.received.actual_buf;
@@ -233,7 +234,7 @@ pub(crate) fn complete(completion: Completion) {
             },
             ends: if last { op } else { ptr::null_mut() },
         }));
-        // SAFETY: just made.
+        // SAFETY: just created.
         unsafe {
             (*message).completion.plugin_callback_args = message.cast();
             &raw mut (*message).completion
@@ -243,29 +244,29 @@ pub(crate) fn complete(completion: Completion) {
         info.ret = ret;
         entry
     };
-    // SAFETY: the context is the library's, and stays, see above; the entry stays until the library
-    // calls its plugin callback.
+    // SAFETY: the context is the library's and stays valid, see above; the entry stays valid until
+    // the library calls its plugin callback.
     unsafe { class.completion_add()(library_context, entry) };
     context.completed();
 }
 
-/// An operation has ended, and its callback is called next: it may be used again in that.
+/// Releases an operation that has ended. Its callback is called next, and may reuse the operation.
 unsafe extern "C" fn release(op: *mut c_void) {
     let op: *mut Op = op.cast();
-    // SAFETY: the library hands back what it was given, once for each end of an operation, which
-    // is not freed before.
+    // SAFETY: the library returns the pointer it was given, once for each end of an operation, and
+    // the operation is not freed before.
     let op_ref = unsafe { &*op };
     let context = op_ref.context.load(Ordering::Relaxed);
     let mut spins = 0;
     let before = loop {
-        // SYNC: Acquire, with the Release in `start`: whoever begins it next must not have its
-        // number overwritten.
+        // SYNC: Acquire, paired with the Release in `start`: the next use must not have its id
+        // overwritten.
         match op_ref
             .state
             .compare_exchange_weak(ACTIVE, IDLE, Ordering::AcqRel, Ordering::Acquire)
         {
             Ok(before) => break before,
-            // Another thread is just about to return from the call that has begun it.
+            // Another thread is about to return from the call that began the operation.
             Err(STARTING | ACTIVE) => {
                 spins += 1;
                 if spins > 100 {
@@ -277,23 +278,23 @@ unsafe extern "C" fn release(op: *mut c_void) {
         }
     };
     if before == DESTROYED {
-        // SAFETY: its user has given it up, and this was the last that was left of it.
+        // SAFETY: the user has destroyed the operation, and this was the last reference to it.
         drop(unsafe { Box::from_raw(op) });
     }
-    // SAFETY: a context stays as long as operations are under way in it, as is this one so far.
+    // SAFETY: a context outlives the operations under way in it, and this one still counts.
     unsafe { &*context }.ended();
 }
 
 unsafe extern "C" fn release_message(message: *mut c_void) {
-    // SAFETY: made by `complete`, and handed back once.
+    // SAFETY: created by `complete`, and returned once.
     let message = unsafe { Box::from_raw(message.cast::<Message>()) };
     if !message.ends.is_null() {
-        // SAFETY: the operation's only end.
+        // SAFETY: the operation ends only once.
         unsafe { release(message.ends.cast()) };
     }
 }
 
-// ---- the table's ----
+// ---- entries of the table ----
 
 pub(crate) unsafe extern "C" fn op_create(class: *mut na_class, _flags: c_ulong) -> *mut Op {
     let create = || -> Result<*mut Op> {
@@ -318,7 +319,7 @@ pub(crate) unsafe extern "C" fn op_create(class: *mut na_class, _flags: c_ulong)
             library_context: AtomicPtr::default(),
             context: AtomicPtr::default(),
         }));
-        // SAFETY: just made, and known to nobody yet.
+        // SAFETY: just created, and not shared yet.
         unsafe { (*(*op).completion.get()).plugin_callback_args = op.cast() };
         Ok(op)
     };
@@ -339,7 +340,7 @@ pub(crate) unsafe extern "C" fn op_destroy(class: *mut na_class, op: *mut Op) {
                 Outlet::Operation,
                 Level::Warning,
                 c"op_destroy",
-                "the operation has not ended: it is canceled, and freed after that",
+                "the operation has not ended; it is canceled and then freed",
             );
             // SAFETY: the library's class.
             if let Ok(class) = unsafe { class_of(class) } {
@@ -350,9 +351,9 @@ pub(crate) unsafe extern "C" fn op_destroy(class: *mut na_class, op: *mut Op) {
             // SAFETY: created by `op_create`, and nothing is under way.
             drop(unsafe { Box::from_raw(op) });
         }
-        // Misused: leaking it is the only harmless answer.
+        // Misuse: leaking the operation is the only harmless reaction.
         Err(_) => {
-            let text = "the operation is destroyed already, or is just begun by another thread";
+            let text = "the operation is already destroyed, or another thread is beginning it";
             log::write(Outlet::Operation, Level::Error, c"op_destroy", text);
         }
     }
@@ -364,12 +365,12 @@ pub(crate) unsafe extern "C" fn cancel(
     op: *mut Op,
 ) -> Return {
     let cancel = || -> Result {
-        // SAFETY: the library's class, and an operation of the user's, or null.
+        // SAFETY: the library's class, and an operation of the user, or null.
         let (class, op) = unsafe {
             let class = class_of(class)?;
             (class, op_of(class, op)?)
         };
-        // SYNC: Acquire, so that its number is seen.
+        // SYNC: Acquire, so that the operation's id is seen.
         if op.state.load(Ordering::Acquire) == ACTIVE {
             let id = OperationId::of_u64(op.id.load(Ordering::Relaxed));
             class.class().cancel(id);

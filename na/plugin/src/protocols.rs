@@ -1,4 +1,4 @@
-//! Which protocols there are, and over what.
+//! The available protocols and their interfaces.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char};
@@ -15,14 +15,14 @@ use crate::status::{Failure, Result, Return};
 /// This plugin's name in info strings.
 pub(crate) const CLASS: &CStr = c"conduit";
 
-/// Interfaces that have an address.
+/// Returns the interfaces that have an address.
 fn interfaces() -> BTreeSet<String> {
-    // Without any, none is listed.
+    // If the interfaces cannot be listed, there are none.
     let all = if_addrs::get_if_addrs().unwrap_or_default();
     all.into_iter().map(|interface| interface.name).collect()
 }
 
-/// What a protocol can be opened on: the part of an info string behind `://`.
+/// Returns the devices on which a protocol can be opened: the part of an info string after `://`.
 fn devices(protocol: Protocol) -> BTreeSet<String> {
     match protocol {
         Protocol::Shm => BTreeSet::from(["shm".to_owned()]),
@@ -30,7 +30,7 @@ fn devices(protocol: Protocol) -> BTreeSet<String> {
     }
 }
 
-/// A list of the library's, which it frees.
+/// Creates a list that the library frees.
 fn list(protocols: impl Iterator<Item = Protocol>) -> Result<*mut na_protocol_info> {
     let mut first = ptr::null_mut();
     for protocol in protocols {
@@ -39,9 +39,12 @@ fn list(protocols: impl Iterator<Item = Protocol>) -> Result<*mut na_protocol_in
             let entry = unsafe { libc::calloc(1, size_of::<na_protocol_info>()) }
                 .cast::<na_protocol_info>();
             if entry.is_null() {
-                return Err(Failure::new(Return::NoMemory, "no memory for a list"));
+                return Err(Failure::new(
+                    Return::NoMemory,
+                    "out of memory for the list of protocols",
+                ));
             }
-            // SAFETY: just made.
+            // SAFETY: just allocated.
             unsafe {
                 (*entry).next = first;
                 (*entry).class_name = libc::strdup(CLASS.as_ptr());
@@ -54,14 +57,14 @@ fn list(protocols: impl Iterator<Item = Protocol>) -> Result<*mut na_protocol_in
     Ok(first)
 }
 
-/// A text that `free` frees.
+/// Returns a string to be freed with `free`.
 fn duplicate(text: &str) -> *mut c_char {
     let text = CString::new(text).unwrap_or_default();
-    // SAFETY: a text of C.
+    // SAFETY: a zero-terminated string.
     unsafe { libc::strdup(text.as_ptr()) }
 }
 
-// ---- the table's ----
+// ---- entries of the table ----
 
 pub(crate) unsafe extern "C" fn get_protocol_info(
     info: *const na_info,
@@ -69,19 +72,19 @@ pub(crate) unsafe extern "C" fn get_protocol_info(
 ) -> Return {
     let get = || -> Result {
         if given.is_null() {
-            return Err(Failure::invalid("there is no place for the list"));
+            return Err(Failure::invalid("the output list is null"));
         }
         // SAFETY: the library's, or null.
         let name = match unsafe { info.as_ref() } {
             None => None,
-            // SAFETY: a text of the library's.
+            // SAFETY: a string of the library.
             Some(info) => unsafe { text(info.protocol_name, "the protocol") }?,
         };
-        // From the last on, as each entry is put before the others.
+        // In reverse, because each entry is put in front of the others.
         let protocols = Protocol::ALL.into_iter().rev();
         let chosen = protocols.filter(|(known, _)| name.is_none_or(|name| name == *known));
         let first = list(chosen.map(|(_, protocol)| protocol))?;
-        // SAFETY: the library's, for this.
+        // SAFETY: the library's pointer for this result.
         unsafe { *given = first };
         Ok(())
     };
@@ -89,7 +92,7 @@ pub(crate) unsafe extern "C" fn get_protocol_info(
 }
 
 pub(crate) unsafe extern "C" fn check_protocol(name: *const c_char) -> bool {
-    // SAFETY: a text of the library's, or null.
+    // SAFETY: a string of the library, or null.
     let name = unsafe { text(name, "the protocol") };
     matches!(name, Ok(Some(name)) if Protocol::of(name).is_some())
 }

@@ -1,4 +1,4 @@
-//! NA's return codes, and which of them stands for which error.
+//! NA's return codes, and their mapping from errors.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use na::Error;
 #[repr(C)]
 #[allow(
     dead_code,
-    reason = "all of NA's codes, so that each has its number; not all are used"
+    reason = "lists all of NA's codes, so that each has its number; not all are used"
 )]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Return {
@@ -38,7 +38,7 @@ pub(crate) enum Return {
     HostFirewall,
 }
 
-/// Why a call fails: NA's code, and a line for the log.
+/// Why a call fails: NA's code, and a text for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) code: Return,
@@ -53,7 +53,7 @@ impl Failure {
         }
     }
 
-    /// An argument makes no sense.
+    /// Creates the failure for an invalid argument.
     pub(crate) fn invalid(reason: impl Into<String>) -> Self {
         Self::new(Return::InvalidArg, reason)
     }
@@ -65,7 +65,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What calls return before it is a code.
+/// The result of a call before it is converted to a code.
 pub(crate) type Result<T = (), E = Failure> = std::result::Result<T, E>;
 
 impl From<Error> for Failure {
@@ -74,7 +74,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// The code of an error.
+/// Returns the code of an error.
 pub(crate) fn code(error: &Error) -> Return {
     match error {
         Error::Canceled => Return::Canceled,

@@ -1,4 +1,4 @@
-//! Messages and receives that wait for each other.
+//! Matching of messages and receives.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -6,11 +6,11 @@ use conduit_core::ni::Rank;
 
 use super::operation::{Match, OperationId};
 
-/// An unexpected message that came before a receive.
+/// An unexpected message that arrived before a receive for it.
 #[derive(Debug)]
 pub(crate) struct Early {
     pub(crate) peer: Rank,
-    /// The peer's session that it came in.
+    /// The peer's session in which it arrived.
     pub(crate) session: u32,
     pub(crate) tag: u32,
     pub(crate) bytes: Box<[u8]>,
@@ -24,18 +24,18 @@ pub(crate) struct Unexpected {
     pub(crate) early: VecDeque<Early>,
 }
 
-/// Bytes that an early expected message takes besides its own.
+/// The overhead of an early expected message in bytes.
 const OVERHEAD: usize = 128;
 
-/// The expected messages of a process. Those that come before their receive are kept within a
-/// number of bytes; beyond that the oldest of a peer that has more than its share are dropped,
-/// since a message may also come after its receive was canceled, and is never received then.
+/// The expected messages of a process. Early messages are kept up to a number of bytes. Beyond that
+/// the oldest messages of a peer that exceeds its share are dropped: a message may also arrive
+/// after its receive was canceled, and would then never be received.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
-    /// Receives and early messages have their [keys](key).
+    /// Receives and early messages, by their [keys](key).
     receives: BTreeMap<u128, OperationId>,
     early: BTreeMap<u128, Box<[u8]>>,
-    /// Of peers that have early messages.
+    /// Peers with early messages.
     peers: HashMap<Rank, Kept>,
     next: u64,
     bytes: usize,
@@ -45,16 +45,16 @@ pub(crate) struct Expected {
 /// The early messages of a peer.
 #[derive(Debug, Default)]
 struct Kept {
-    /// Their keys, by number.
+    /// Keys of the messages, by number.
     order: BTreeMap<u64, u128>,
     bytes: usize,
 }
 
-/// Bits of a number: nine years of a million messages a second.
+/// The bits of a number, enough for nine years of a million messages per second.
 const NUMBER: u32 = 48;
 const LAST: u64 = (1 << NUMBER) - 1;
 
-/// What has one match is in the order of its numbers.
+/// Returns a sort key: entries with the same match are ordered by their numbers.
 fn key(of: Match, number: u64) -> u128 {
     let of = u128::from(of.peer) << 48
         | u128::from(of.from) << 40
@@ -74,7 +74,7 @@ impl Expected {
         self.receives.insert(key(of, number), id);
     }
 
-    /// The receive for a message.
+    /// Takes the first receive for a message.
     pub(crate) fn take_receive(&mut self, of: Match) -> Option<OperationId> {
         let key = first(&self.receives, of)?;
         self.receives.remove(&key)
@@ -88,7 +88,7 @@ impl Expected {
         }
     }
 
-    /// The message for a receive.
+    /// Takes the first message for a receive.
     pub(crate) fn take_early(&mut self, of: Match) -> Option<Box<[u8]>> {
         let key = first(&self.early, of)?;
         self.remove(of.peer, key)
@@ -99,7 +99,7 @@ impl Expected {
         let taken = bytes.len() + OVERHEAD;
         self.bytes -= taken;
         if let Some(kept) = self.peers.get_mut(&peer) {
-            // The lower bits.
+            // The key's lower bits are the number.
             kept.order.remove(&(key as u64 & LAST));
             kept.bytes -= taken;
             if kept.order.is_empty() {
@@ -125,8 +125,8 @@ impl Expected {
         }
     }
 
-    /// The oldest message of a peer that has more than its share: the sender of the last one if it
-    /// has, else the peer that has most.
+    /// Returns the oldest message of a peer that exceeds its share: of the last message's sender if
+    /// it does, else of the peer with the most bytes.
     fn excess(&self, sender: Rank, limit: usize) -> Option<(Rank, u128)> {
         let share = limit / self.peers.len().max(1);
         let is_greedy = |peer: &Rank| self.peers.get(peer).is_some_and(|kept| kept.bytes > share);
@@ -138,7 +138,7 @@ impl Expected {
         Some((peer, *key))
     }
 
-    /// Drops what came from a peer.
+    /// Drops the early messages of a peer.
     pub(crate) fn forget(&mut self, peer: Rank) {
         let kept = self.peers.get(&peer);
         let keys: Vec<u128> =
@@ -150,7 +150,7 @@ impl Expected {
 }
 
 fn first<T>(all: &BTreeMap<u128, T>, of: Match) -> Option<u128> {
-    // One bound is found in half of the time of two.
+    // Searching for one bound takes half the time of searching for two.
     let (&first, _) = all.range(key(of, 0)..).next()?;
     (first <= key(of, LAST)).then_some(first)
 }
@@ -184,7 +184,7 @@ mod tests {
         for peer in 1..4 {
             assert!(expected.take_early(of(peer, 0)).is_some(), "{peer}");
         }
-        // The oldest are gone, the last are there, in their order.
+        // The oldest are gone, and the last ones are there, in order.
         assert!(expected.take_early(of(0, 82)).is_none());
         assert!(expected.take_early(of(0, 83)).is_some());
         expected.forget(0);

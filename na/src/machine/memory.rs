@@ -1,4 +1,4 @@
-//! Registered memory: what peers may read and write, in one or more segments.
+//! Registered memory: one or more segments that peers may read and write.
 
 use std::ptr;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use slab::Slab;
 use super::wire::{MemoryKey, Status};
 use crate::error::{Error, Result};
 
-/// What peers may do with registered memory.
+/// The peers' rights to registered memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
-    /// They may get from it.
+    /// Peers may get from it.
     ReadOnly,
-    /// They may put to it.
+    /// Peers may put to it.
     WriteOnly,
-    /// Both.
+    /// Peers may do both.
     ReadWrite,
 }
 
@@ -31,22 +31,22 @@ impl Rights {
 /// A contiguous part of a process's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Its first byte.
+    /// The address of its first byte.
     pub base: *mut u8,
-    /// Bytes.
+    /// The length in bytes.
     pub length: usize,
 }
 
-// SAFETY: an address; who uses it has promised that it is valid.
+// SAFETY: only an address; its user has guaranteed that it is valid.
 unsafe impl Send for Segment {}
-// SAFETY: likewise.
+// SAFETY: as above.
 unsafe impl Sync for Segment {}
 
-/// The segments of a memory, seen as one sequence of bytes.
+/// The segments of a memory as a single sequence of bytes.
 #[derive(Debug)]
 pub(crate) struct Segments {
     all: Box<[Segment]>,
-    /// By segment: the offset of the first byte behind it.
+    /// The end offset of each segment.
     ends: Box<[u64]>,
 }
 
@@ -56,11 +56,11 @@ impl Segments {
         let mut ends = Vec::with_capacity(segments.len());
         for segment in segments {
             if segment.base.is_null() && segment.length > 0 {
-                return Err(Error::Invalid("a segment of memory at address 0"));
+                return Err(Error::Invalid("a memory segment has address 0"));
             }
             end = end
                 .checked_add(segment.length as u64)
-                .ok_or(Error::Invalid("segments of more bytes than there can be"))?;
+                .ok_or(Error::Invalid("the memory segments exceed 2^64 bytes"))?;
             ends.push(end);
         }
         Ok(Self {
@@ -77,15 +77,15 @@ impl Segments {
         self.all.len()
     }
 
-    /// Whether `[offset, offset + length)` lies within.
+    /// Returns whether `[offset, offset + length)` lies within the memory.
     pub(crate) fn holds(&self, offset: u64, length: u64) -> bool {
         offset
             .checked_add(length)
             .is_some_and(|end| end <= self.length())
     }
 
-    /// The contiguous piece that begins at `offset`: its address, and how many bytes it has, at
-    /// most `length`. `None`: beyond the end, or of no bytes.
+    /// Returns the contiguous piece that begins at `offset`, as its address and its length of at
+    /// most `length` bytes. Returns `None` beyond the end, or if the piece is empty.
     pub(crate) fn piece(&self, offset: u64, length: usize) -> Option<(*mut u8, usize)> {
         let number = self.ends.partition_point(|end| *end <= offset);
         let segment = self.all.get(number)?;
@@ -93,12 +93,12 @@ impl Segments {
         // Fits: within a segment.
         let skip = segment.length - left as usize;
         let length = length.min(left as usize);
-        // SAFETY: within the segment, which is one object's memory as its owner has promised.
+        // SAFETY: within the segment, which is memory of one object, as its owner has guaranteed.
         (length > 0).then(|| (unsafe { segment.base.add(skip) }, length))
     }
 
-    /// Calls `each` with every contiguous piece of `[offset, offset + length)`, and how many of
-    /// these bytes come before it. What lies beyond the end is left out.
+    /// Calls `each` with every contiguous piece of `[offset, offset + length)`, and with the number
+    /// of bytes before it. Bytes beyond the end are omitted.
     pub(crate) fn each_piece(
         &self,
         offset: u64,
@@ -115,48 +115,48 @@ impl Segments {
         }
     }
 
-    /// Copies bytes to this memory, from `offset` on.
+    /// Copies bytes to this memory, starting at `offset`.
     ///
     /// # Safety
     /// The memory is valid for writes.
     pub(crate) unsafe fn write(&self, offset: u64, bytes: &[u8]) {
-        // SAFETY: the caller's promise, and the bytes of a slice.
+        // SAFETY: guaranteed by the caller, and the bytes are those of a slice.
         unsafe { self.write_from(offset, bytes.as_ptr(), bytes.len()) };
     }
 
-    /// As [`write`](Self::write), from bytes that may be a part of this memory.
+    /// Does the same as [`write`](Self::write) for bytes that may be part of this memory.
     ///
     /// # Safety
     /// The memory is valid for writes, and `[bytes, bytes + length)` for reads.
     pub(crate) unsafe fn write_from(&self, offset: u64, bytes: *const u8, length: usize) {
         self.each_piece(offset, length, |before, at, count| {
-            // SAFETY: the caller's promise; `before + count` is at most `length`.
+            // SAFETY: guaranteed by the caller; `before + count` is at most `length`.
             unsafe { ptr::copy(bytes.add(before), at, count) };
         });
     }
 
-    /// Copies bytes of this memory, from `offset` on.
+    /// Copies bytes from this memory, starting at `offset`.
     ///
     /// # Safety
     /// The memory is valid for reads.
     pub(crate) unsafe fn read(&self, offset: u64, into: &mut [u8]) {
         let length = into.len();
         self.each_piece(offset, length, |before, at, count| {
-            // SAFETY: the caller's promise; `into` is nobody else's.
+            // SAFETY: guaranteed by the caller; `into` is exclusively borrowed.
             unsafe { ptr::copy_nonoverlapping(at, into[before..].as_mut_ptr(), count) };
         });
     }
 }
 
-/// Registered memory, as its process keeps it.
+/// Memory registered by this process.
 #[derive(Debug)]
 pub(crate) struct Registered {
     pub(crate) key: u64,
     pub(crate) rights: Rights,
     pub(crate) segments: Arc<Segments>,
-    /// Replies that a transport still reads from it.
+    /// The number of replies that a transport still reads from it.
     pub(crate) replies: u32,
-    /// It is being deregistered: nothing more is begun with it.
+    /// The memory is being deregistered: no access to it begins any more.
     pub(crate) is_closing: bool,
 }
 
@@ -196,7 +196,7 @@ impl Memories {
         }
     }
 
-    /// The memory of a peer's request, if the request is allowed.
+    /// Returns the memory of a peer's request if the request is allowed.
     pub(crate) fn check(
         &mut self,
         memory: MemoryKey,
@@ -225,7 +225,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Segments hold what a vector of all their bytes would.
+        /// Segments behave like a vector of all their bytes.
         #[test]
         fn segments_are_one_sequence(
             lengths in prop::collection::vec(0usize..20, 0..8),
@@ -243,13 +243,13 @@ mod tests {
                 let fits = segments.holds(offset as u64, bytes.len() as u64);
                 prop_assert_eq!(fits, offset + bytes.len() <= model.len());
                 if fits {
-                    // SAFETY: the vectors' bytes.
+                    // SAFETY: the bytes are the vectors'.
                     unsafe { segments.write(offset as u64, &bytes) };
                     model[offset..][..bytes.len()].copy_from_slice(&bytes);
                 }
             }
             let mut all = vec![1; model.len()];
-            // SAFETY: likewise.
+            // SAFETY: as above.
             unsafe { segments.read(0, &mut all) };
             prop_assert_eq!(all, model);
         }

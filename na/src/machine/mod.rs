@@ -1,15 +1,14 @@
-//! NA's protocol, over any [open network](OpenTransport): a state machine without I/O, clock or
-//! lock.
+//! NA's protocol, over any [open network](OpenTransport): a state machine without I/O, clocks or
+//! locks.
 //!
-//! Messages are copied when the network takes them, so their operations end then. An unexpected
-//! message needs a credit, of which each process gives each peer a window; it is returned when the
-//! message was received, so early messages are bounded. Expected messages need none, see
-//! [`matching`].
+//! Messages are copied when the network takes them, and their operations end at that time. An
+//! unexpected message needs a credit: each process grants each peer a window of credits and returns
+//! a credit when a message is received, which bounds early messages. Expected messages need no
+//! credits; see [`matching`].
 //!
-//! A put or get is a sequence of requests, and the target does what it was asked for only after it
-//! has checked its memory's rights and bounds, so that no peer touches memory that was deregistered.
-//! It moves bytes in fragments, or, where it has access to the initiator's process, copies them
-//! itself.
+//! A put or get is a sequence of requests. The target serves a request only after it has checked
+//! its memory's rights and bounds, so no peer accesses deregistered memory. The target transfers
+//! bytes in fragments, or copies them itself if it has access to the initiator's process.
 
 mod matching;
 pub(crate) mod memory;
@@ -39,40 +38,41 @@ use send::Source;
 pub(crate) use wire::MemoryKey;
 use wire::{Header, Status};
 
-/// This process, as a peer of its own.
+/// The number of this process as its own peer.
 pub(crate) const SELF: Rank = Rank::MAX;
-/// Requests without an answer that a process may have at a peer.
+/// The maximum number of unanswered requests that a process has at a peer.
 pub(crate) const MAX_REQUESTS: u32 = 64;
 
 /// Limits of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Bytes of the longest unexpected message.
+    /// The maximum length of an unexpected message in bytes.
     pub(crate) unexpected: usize,
-    /// Bytes of the longest expected message.
+    /// The maximum length of an expected message in bytes.
     pub(crate) expected: usize,
-    /// Unexpected messages of a peer that may wait for a receive here.
+    /// The number of a peer's unexpected messages that may wait for a receive here.
     pub(crate) window: u32,
     /// Bytes of expected messages that may wait for a receive.
     pub(crate) early: usize,
     pub(crate) contexts: u8,
 }
 
-/// What an operation has done.
+/// The result of a successful operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// A message was taken, or a transfer is complete.
+    /// The network has taken a message, or a transfer is complete.
     Done,
-    /// An expected message of so many bytes was received.
+    /// An expected message of this length was received.
     Received(usize),
-    /// An unexpected message was received. Its source is held for whoever gets this.
+    /// An unexpected message was received. A reference to its source is held for the receiver of
+    /// this outcome.
     Unexpected {
         source: Rank,
         tag: u32,
-        /// Where it begins in the buffer, and its bytes.
+        /// The message's offset in the buffer, and its length.
         offset: usize,
         length: usize,
-        /// The receive has ended; only one that takes several messages goes on.
+        /// Whether the receive has ended. Only one that takes several messages continues.
         last: bool,
     },
 }
@@ -81,21 +81,21 @@ pub(crate) enum Outcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Completion {
     pub(crate) context: u8,
-    /// What the user gave with the operation.
+    /// The cookie that the user passed with the operation.
     pub(crate) cookie: u64,
     pub(crate) result: Result<Outcome>,
 }
 
-/// What a process has counted.
+/// Event counters of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Fragments that made no sense; their peers were given up.
+    /// Malformed or forbidden fragments, whose senders were given up.
     pub protocol_errors: u64,
-    /// Messages for contexts that there are not.
+    /// Messages for contexts that do not exist.
     pub refused: u64,
-    /// Expected messages that were dropped because too many came that nobody receives.
+    /// Expected messages dropped because too many were never received.
     pub dropped: u64,
-    /// Requests of peers that were refused: rights, bounds, memory that there is not.
+    /// Refused requests of peers: rights, bounds, unknown memory.
     pub denied: u64,
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct NaMachine {
     sources: Slab<Source>,
     completions: Vec<Completion>,
     counters: Counters,
-    /// Nothing is begun any more.
+    /// The machine begins no operations any more.
     has_left: bool,
 }
 
@@ -147,12 +147,12 @@ impl NaMachine {
         }
     }
 
-    /// What has ended since the last call, in order.
+    /// Returns the completions since the last call, in order.
     pub(crate) fn completions(&mut self) -> &mut Vec<Completion> {
         &mut self.completions
     }
 
-    /// The numbers of the peers.
+    /// Returns the numbers of the peers.
     pub(crate) fn peers(&self) -> impl Iterator<Item = Rank> + '_ {
         self.peers.numbers()
     }
@@ -163,14 +163,14 @@ impl NaMachine {
 
     // ---- peers ----
 
-    /// The user holds another address of this peer.
+    /// Counts another address of this peer.
     pub(crate) fn hold(&mut self, peer: Rank) {
         if peer != SELF {
             self.peers.add(peer).references += 1;
         }
     }
 
-    /// The user has looked up the address of this peer, and holds it.
+    /// Counts an address of this peer that the user has looked up.
     pub(crate) fn look_up(&mut self, peer: Rank) {
         self.hold(peer);
         if let Some(peer) = self.peers.get(peer) {
@@ -178,7 +178,7 @@ impl NaMachine {
         }
     }
 
-    /// The user holds one address less.
+    /// Counts one address of this peer less.
     pub(crate) fn release(&mut self, peer: Rank) {
         if peer != SELF {
             self.peers.release(peer);
@@ -191,7 +191,7 @@ impl NaMachine {
         match context < self.limits.contexts {
             true if self.has_left => Err(Error::Left),
             true => Ok(()),
-            false => Err(Error::Invalid("there is no such context")),
+            false => Err(Error::Invalid("no such context")),
         }
     }
 
@@ -203,7 +203,7 @@ impl NaMachine {
         });
     }
 
-    /// Ends an operation, which is taken out of no queue.
+    /// Ends an operation without removing it from any queue.
     fn end(&mut self, id: OperationId, result: Result<Outcome>) {
         if let Some(operation) = self.operations.remove(id) {
             if let Some(peer) = operation.peer {
@@ -226,8 +226,8 @@ impl NaMachine {
         self.operations.insert(context, cookie, peer, kind)
     }
 
-    /// Sends an unexpected or expected message, from memory that stays as it is until the
-    /// operation has ended.
+    /// Sends an unexpected or expected message. The memory must not change until the operation has
+    /// ended.
     pub(crate) fn send(
         &mut self,
         context: u8,
@@ -260,7 +260,7 @@ impl NaMachine {
         let kind = OperationKind::Send { message, buffer };
         if to == SELF {
             self.check_context(message.context)?;
-            // SAFETY: valid until the operation has ended, as the caller has promised.
+            // SAFETY: valid until the operation has ended, as guaranteed by the caller.
             let bytes = unsafe { buffer.bytes() };
             let id = self.operations.insert(context, cookie, None, kind);
             self.end(id, Ok(Outcome::Done));
@@ -278,8 +278,8 @@ impl NaMachine {
         Ok(id)
     }
 
-    /// Receives the next unexpected message, or several, to memory that is the operation's until it
-    /// has ended.
+    /// Receives the next unexpected message, or several. The operation owns the memory until it has
+    /// ended.
     pub(crate) fn receive_unexpected(
         &mut self,
         context: u8,
@@ -290,7 +290,7 @@ impl NaMachine {
         self.check_context(context)?;
         if several && buffer.length < self.limits.unexpected {
             return Err(Error::Invalid(
-                "a buffer for several unexpected messages holds not even one of the longest",
+                "the buffer for several unexpected messages is shorter than max_unexpected_size",
             ));
         }
         let kind = OperationKind::ReceiveUnexpected {
@@ -311,8 +311,8 @@ impl NaMachine {
         Ok(id)
     }
 
-    /// Receives the next expected message from a peer's context with a tag, to memory that is the
-    /// operation's until it has ended.
+    /// Receives the next expected message with a tag from a peer's context. The operation owns the
+    /// memory until it has ended.
     pub(crate) fn receive_expected(
         &mut self,
         context: u8,
@@ -342,7 +342,7 @@ impl NaMachine {
         Ok(id)
     }
 
-    /// Puts or gets between memory here and memory of a peer, which both stay valid until the
+    /// Puts or gets between memory of this process and of a peer, which both stay valid until the
     /// operation has ended.
     pub(crate) fn transfer(
         &mut self,
@@ -427,7 +427,8 @@ impl NaMachine {
             from_offset + done,
             usize::try_from(length - done).unwrap_or(usize::MAX),
         ) {
-            // SAFETY: registered memory, and that of a transfer, is valid for reads and writes.
+            // SAFETY: registered memory, and the memory of a transfer, is valid for reads and
+            // writes.
             unsafe { to.write_from(to_offset + done, at, count) };
             done += count as u64;
             if done == *length {
@@ -437,8 +438,8 @@ impl NaMachine {
         Ok(())
     }
 
-    /// Cancels an operation: it ends with [`Error::Canceled`], now or when nobody touches its
-    /// memory any more. One that has ended stays as it is.
+    /// Cancels an operation. It ends with [`Error::Canceled`], either at once or when its memory is
+    /// no longer accessed. Has no effect if the operation has ended.
     pub(crate) fn cancel(&mut self, id: OperationId) {
         let Some(operation) = self.operations.get(id) else {
             return;
@@ -471,8 +472,8 @@ impl NaMachine {
         }
     }
 
-    /// Ends a transfer that has nothing under way any more, or that has failed and whose memory
-    /// nobody touches any more.
+    /// Ends a transfer that has nothing under way any more, or that has failed and whose memory is
+    /// no longer accessed.
     fn end_transfer_if_over(&mut self, id: OperationId) {
         let Some(operation) = self.operations.get(id) else {
             return;
@@ -481,7 +482,7 @@ impl NaMachine {
             return;
         };
         let result = match &transfer.error {
-            // Replies that still come find no operation.
+            // Later replies find no operation.
             Some(error) if transfer.copies == 0 && transfer.reading == 0 => Err(error.clone()),
             None if transfer.requested == transfer.length
                 && transfer.requests == 0
@@ -511,14 +512,14 @@ impl NaMachine {
         self.memories.register(key, rights, segments)
     }
 
-    /// Whether a transport still reads from this memory.
+    /// Returns whether a transport still reads from this memory.
     pub(crate) fn is_read(&mut self, memory: MemoryKey) -> bool {
         self.memories
             .get(memory)
             .is_some_and(|registered| registered.replies > 0)
     }
 
-    /// Ends what may still read from this memory, by giving up the peers that it is for.
+    /// Stops transports from reading this memory, by giving up the peers that receive the data.
     pub(crate) fn give_up_readers(&mut self, memory: MemoryKey) {
         let readers = self.sources.iter().filter_map(|(_, source)| match source {
             Source::Reply {
@@ -529,23 +530,24 @@ impl NaMachine {
         self.peers.broken.extend(readers);
     }
 
-    /// Begins to deregister memory: no peer's request is answered with it any more.
+    /// Begins to deregister memory: requests of peers are refused from now on.
     pub(crate) fn close_memory(&mut self, memory: MemoryKey) {
         if let Some(registered) = self.memories.get(memory) {
             registered.is_closing = true;
         }
     }
 
-    /// Peers have no access to this memory any more. It is [closed](Self::close_memory), and nothing
-    /// [reads](Self::is_read) from it.
+    /// Deregisters memory, which must be [closed](Self::close_memory) and no longer
+    /// [read](Self::is_read).
     pub(crate) fn deregister(&mut self, memory: MemoryKey) {
         self.memories.deregister(memory);
     }
 
     // ---- the end of sessions ----
 
-    /// The session with a peer has ended: so do its operations. If it was ended here, the peer may
-    /// be copying at this moment, and an operation whose memory it may touch was given up.
+    /// Ends a peer's session and its operations. If the session was ended on this side (`here`),
+    /// the peer may be copying at this moment, so an operation whose memory it may access ends as
+    /// given up.
     fn session_ended(&mut self, peer: Rank, error: &Error, here: bool) {
         let gone: Vec<_> = self
             .sources
@@ -561,7 +563,7 @@ impl NaMachine {
             }
         }
         self.arrivals.retain(|_, arrival| arrival.peer() != peer);
-        // What comes next from there may be another process's, with the same tags.
+        // The next session may be that of another process, with the same tags.
         self.expected.forget(peer);
         for id in self.operations.of(Some(peer)) {
             let operation = self.operations.peek(id);
@@ -574,7 +576,7 @@ impl NaMachine {
                 Some(OperationKind::Transfer(transfer)) if here && transfer.copies > 0 => {
                     Error::GivenUp
                 }
-                // It may have been canceled, or have failed, before.
+                // The transfer may have been canceled, or have failed, before.
                 Some(OperationKind::Transfer(transfer)) => {
                     transfer.error.as_ref().unwrap_or(error).clone()
                 }
@@ -590,7 +592,7 @@ impl NaMachine {
         self.peers.unused.push(peer);
     }
 
-    /// Of what a peer has sent that nobody received, only that of its last session is kept.
+    /// Drops a peer's unreceived messages, except those of its last session.
     fn drop_stale(&mut self, from: Rank, session: u32) {
         let mut dropped = 0;
         for place in &mut self.unexpected {
@@ -605,12 +607,12 @@ impl NaMachine {
         }
     }
 
-    /// Ends the sessions with peers that are to be given up, and gives back the numbers of those that
-    /// nobody refers to and that have no session.
+    /// Ends the sessions with peers that are to be given up, and frees the numbers of peers without
+    /// references and sessions.
     pub(crate) fn tidy(&mut self, network: &mut impl OpenTransport) {
         for peer in std::mem::take(&mut self.peers.broken) {
             if self.peers.get(peer).is_some() {
-                tracing::warn!("the peer {} was given up", network.describe(peer));
+                tracing::warn!("gave up the peer {}", network.describe(peer));
                 network.end_session(peer);
                 self.session_ended(peer, &Error::GivenUp, true);
             }
@@ -627,8 +629,8 @@ impl NaMachine {
         }
     }
 
-    /// Closes sessions that this process has begun, that nobody refers to and that were not used
-    /// since the last sweep; or `all` that nobody refers to.
+    /// Closes the sessions begun by this process whose peers have no references and were not used
+    /// since the last sweep. With `all`, recent use does not matter.
     pub(crate) fn sweep(&mut self, network: &mut impl OpenTransport, all: bool) {
         let numbers: Vec<_> = self.peers.numbers().collect();
         for number in numbers {
@@ -645,7 +647,7 @@ impl NaMachine {
         }
     }
 
-    /// The class leaves: ends what is left of all sessions, and begins no operation any more.
+    /// Leaves: ends all sessions, and begins no operation any more.
     pub(crate) fn leave(&mut self) {
         self.has_left = true;
         for peer in self.peers.numbers().collect::<Vec<_>>() {
@@ -653,7 +655,7 @@ impl NaMachine {
         }
     }
 
-    /// Transfers whose memory here a peer may be copying.
+    /// Returns the number of transfers whose local memory a peer may be copying.
     pub(crate) fn copies(&self) -> usize {
         let all = self.operations.of(None).into_iter();
         let is_copied = |id: &OperationId| {
@@ -663,7 +665,7 @@ impl NaMachine {
         all.filter(is_copied).count()
     }
 
-    /// Ends all operations, because the class is finalized.
+    /// Cancels all operations, because the class is finalized.
     pub(crate) fn cancel_all(&mut self) {
         for id in self.operations.of(None) {
             self.cancel(id);
@@ -671,12 +673,12 @@ impl NaMachine {
     }
 }
 
-/// Whether a context has no receive for which there is a message.
+/// Returns whether a context has no receive with a matching message.
 fn place_is_idle(place: &Unexpected) -> bool {
     place.receives.is_empty() || place.early.is_empty()
 }
 
-/// Whom a message is for.
+/// The kind and destination of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MessageHeader {
     pub(crate) is_expected: bool,
@@ -686,7 +688,7 @@ pub(crate) struct MessageHeader {
 }
 
 impl MessageHeader {
-    /// As it travels from a context here.
+    /// Returns the header of the message, sent from a context of this process.
     fn of(self, from: u8) -> Header {
         let Self { context, tag, .. } = self;
         match self.is_expected {
@@ -711,7 +713,7 @@ fn error_of(status: Status) -> Error {
     match status {
         Status::NotReadable => Error::Rights("read"),
         Status::NotWritable => Error::Rights("written"),
-        Status::OutOfBounds => Error::Invalid("the transfer reaches beyond the peer's memory"),
+        Status::OutOfBounds => Error::Invalid("the transfer exceeds the peer's memory"),
         Status::Fault => Error::Fault,
         Status::NoSuchMemory | Status::Done => Error::NoSuchMemory,
     }

@@ -1,4 +1,4 @@
-//! Operations that are under way.
+//! Pending operations.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::memory::Segments;
 use super::wire::MemoryKey;
 use crate::error::Error;
 
-/// Names an operation, also after it has ended.
+/// The id of an operation, which stays unique after the operation has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OperationId {
     index: u32,
@@ -17,12 +17,12 @@ pub struct OperationId {
 }
 
 impl OperationId {
-    /// It as a number.
+    /// Returns the id as a number.
     pub fn to_u64(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    /// The opposite of [`to_u64`](Self::to_u64).
+    /// Converts a number from [`to_u64`](Self::to_u64) back.
     pub fn of_u64(id: u64) -> Self {
         Self {
             // The lower half.
@@ -32,18 +32,18 @@ impl OperationId {
     }
 }
 
-/// Memory of the user that messages are copied from or to.
+/// Memory of the user from or to which messages are copied.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Buffer {
     pub(crate) start: *mut u8,
     pub(crate) length: usize,
 }
 
-// SAFETY: an address; the caller of `Class`'s unsafe functions keeps it valid until the operation
-// has ended.
+// SAFETY: only an address; the caller of `Class`'s unsafe functions keeps it valid until the
+// operation has ended.
 unsafe impl Send for Buffer {}
 
-/// Which expected messages a receive takes.
+/// The expected messages that a receive takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Match {
     pub(crate) peer: Rank,
@@ -65,17 +65,18 @@ pub(crate) struct Transfer {
     pub(crate) length: u64,
     /// Bytes for which requests were made.
     pub(crate) requested: u64,
-    /// Requests without an answer, and of these the copies: the peer may access the memory here.
+    /// The number of unanswered requests, and how many of these are copies, for which the peer may
+    /// access the local memory.
     pub(crate) requests: u32,
     pub(crate) copies: u32,
-    /// Bytes of replies to a get that have not come: between channels they come in any order, so
-    /// the last one may not be the last to come.
+    /// Bytes of replies to a get that have not arrived. Replies on different channels arrive in any
+    /// order, so the one marked as last may not be the last to arrive.
     pub(crate) missing: u64,
-    /// Pieces that a transport may still read.
+    /// The number of pieces that a transport may still read.
     pub(crate) reading: u32,
-    /// Nothing more is requested: it ends with this.
+    /// The error with which the transfer ends; nothing more is requested.
     pub(crate) error: Option<Error>,
-    /// A piece is in its peer's queue.
+    /// Whether the transfer is in its peer's queue.
     pub(crate) queued: bool,
 }
 
@@ -88,19 +89,19 @@ pub(crate) enum OperationKind {
     },
     ReceiveUnexpected {
         buffer: Buffer,
-        /// Bytes of messages received, if it takes several.
+        /// The bytes of the buffer used so far, if the receive takes several messages.
         several: Option<usize>,
     },
     ReceiveExpected {
         of: Match,
         buffer: Buffer,
     },
-    /// Much larger than the others.
+    /// Boxed, because it is much larger than the others.
     Transfer(Box<Transfer>),
 }
 
 impl OperationKind {
-    /// A transfer that ends with an error as soon as it can.
+    /// Returns whether this is a transfer that ends with an error as soon as possible.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self, Self::Transfer(transfer) if transfer.error.is_some())
     }
@@ -141,7 +142,7 @@ impl Operations {
             kind,
         });
         OperationId {
-            // Fits: each takes much more than a byte.
+            // Fits: each operation takes much more than a byte.
             index: index as u32,
             generation,
         }
@@ -162,7 +163,7 @@ impl Operations {
         Some(self.all.remove(id.index as usize))
     }
 
-    /// Those with a peer, or of all peers.
+    /// Returns the operations with a peer, or with all peers.
     pub(crate) fn of(&self, peer: Option<Rank>) -> Vec<OperationId> {
         self.all
             .iter()

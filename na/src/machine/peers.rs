@@ -1,4 +1,4 @@
-//! What is kept of each peer, by its number.
+//! The state of each peer, by its number.
 
 use std::collections::VecDeque;
 
@@ -7,19 +7,19 @@ use conduit_core::ni::Rank;
 use super::operation::OperationId;
 use super::wire::{Header, MemoryKey, Request};
 
-/// What a peer has requested and is still to be given.
+/// A request of a peer that has not been answered completely.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// Bytes of a memory here, in replies.
+    /// Bytes of local memory, to be sent in replies.
     Reply {
         operation: u64,
         memory: MemoryKey,
         offset: u64,
-        /// Where the next byte belongs, counted from the beginning of the peer's transfer.
+        /// The position of the next byte, relative to the beginning of the peer's transfer.
         position: u64,
         left: u32,
     },
-    /// A copy between the peer's memory and one here.
+    /// A copy between the peer's memory and local memory.
     Copy {
         request: Request,
         is_put: bool,
@@ -28,20 +28,20 @@ pub(crate) enum Answer {
     },
 }
 
-/// Unexpected messages that a process may send before the peer grants it more. Both begin with the
-/// same number, whatever their windows are.
+/// The number of unexpected messages that a process may send before the peer grants it more. Both
+/// sides start with this number, whatever their windows are.
 pub(crate) const INITIAL_CREDITS: u32 = 2;
 
-/// A peer. Everything that is queued here is bounded: answers by what the peer may request at once
-/// ([`super::MAX_REQUESTS`]), control by that and by the window of unexpected messages; the rest are
-/// operations of this process.
+/// A peer. All of its queues are bounded: answers by the peer's maximum number of requests
+/// ([`super::MAX_REQUESTS`]), control by that and by the window of unexpected messages. The others
+/// hold operations of this process.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// Addresses of the user, messages that were not received yet, and operations.
+    /// The number of the user's addresses, unreceived messages, and operations.
     pub(crate) references: u32,
-    /// This process has reached it, not it this process.
+    /// This process has looked up the peer, not the other way round.
     pub(crate) looked_up: bool,
-    /// Something was sent or received since the last sweep.
+    /// Used for sending or receiving since the last sweep.
     pub(crate) used: bool,
     pub(crate) control: VecDeque<Header>,
     pub(crate) expected: VecDeque<OperationId>,
@@ -50,19 +50,21 @@ pub(crate) struct Peer {
     pub(crate) answers: VecDeque<Answer>,
     /// Unexpected messages that may be sent to it before it returns credits.
     pub(crate) credits: u32,
-    /// Unexpected messages of it that were consumed and not told yet; those that were not consumed.
+    /// Consumed unexpected messages of the peer whose credits were not returned yet, and unconsumed
+    /// ones.
     pub(crate) owed: u32,
     pub(crate) early: u32,
-    /// Requests to it without an answer.
+    /// Unanswered requests to the peer.
     pub(crate) requests: u32,
-    /// It was granted the rest of this process's window.
+    /// The rest of this process's window has been granted to the peer.
     pub(crate) granted: bool,
-    /// It was told that this process can copy from and to its memory; it has told the same.
+    /// This process has announced to the peer that it can copy from and to its memory; the peer has
+    /// announced the same.
     pub(crate) told: bool,
     pub(crate) copies: bool,
-    /// Counts sessions: what is left of an earlier one returns no credit.
+    /// The number of sessions so far. Messages of an earlier session return no credit.
     pub(crate) session: u32,
-    /// It is in the list of peers with something to go out.
+    /// In the list of peers with data to send.
     pub(crate) listed: bool,
 }
 
@@ -89,7 +91,7 @@ impl Peer {
         }
     }
 
-    /// Nothing is queued for it.
+    /// Returns whether all queues are empty.
     pub(crate) fn is_quiet(&self) -> bool {
         self.control.is_empty()
             && self.answers.is_empty()
@@ -98,7 +100,7 @@ impl Peer {
             && self.transfers.is_empty()
     }
 
-    /// Forgets all of a session.
+    /// Resets the state of a session.
     pub(crate) fn end_session(&mut self) {
         *self = Self {
             references: self.references,
@@ -110,15 +112,15 @@ impl Peer {
     }
 }
 
-/// All peers. Numbers are small, and are used again.
+/// All peers. Their numbers are small, and are reused.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     all: Vec<Option<Box<Peer>>>,
-    /// With something to go out.
+    /// Peers with data to send.
     pub(crate) listed: Vec<Rank>,
-    /// Perhaps without references or session.
+    /// Peers that may have no references or session.
     pub(crate) unused: Vec<Rank>,
-    /// They have broken the protocol.
+    /// Peers that violated the protocol.
     pub(crate) broken: Vec<Rank>,
 }
 
@@ -147,7 +149,7 @@ impl Peers {
         }
     }
 
-    /// Something is to go out to this peer.
+    /// Marks a peer as having data to send.
     pub(crate) fn list(&mut self, number: Rank) {
         if let Some(peer) = self.all.get_mut(number as usize).and_then(Option::as_mut)
             && !std::mem::replace(&mut peer.listed, true)

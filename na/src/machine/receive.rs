@@ -1,4 +1,4 @@
-//! What arrives: the [`FragmentHandler`] of the machine.
+//! Receiving: the machine's [`FragmentHandler`].
 
 use conduit_core::ni::Rank;
 use conduit_portals::transport::fragment::{Failure, FragmentHandler};
@@ -10,11 +10,11 @@ use super::wire::{Header, Request, Status};
 use super::{Early, NaMachine, Outcome, SELF, error_of};
 use crate::error::Error;
 
-/// Bytes of arriving fragments that are advertised to transports: what comes is placed, or bounded
-/// by windows.
+/// The room for arriving fragments, in bytes, that is advertised to transports. Arriving data is
+/// placed directly, or bounded by windows.
 const ROOM: usize = 1 << 30;
-/// Requests that a peer may have here: what it may have under way, and as many whose answers it has
-/// and this process doesn't know of.
+/// The maximum number of a peer's requests here: its unanswered ones, and as many whose answers it
+/// has received although this process does not know of that yet.
 const MAX_ANSWERS: usize = 2 * super::MAX_REQUESTS as usize;
 
 /// A longer fragment that is arriving.
@@ -52,18 +52,21 @@ impl Arrival {
     }
 }
 
-/// The peer has broken the protocol.
+/// The peer violated the protocol.
 struct ProtocolError;
 
 impl NaMachine {
     // ---- messages ----
 
-    /// A message has arrived.
+    /// Handles an arrived message.
     pub(super) fn message(&mut self, from: Rank, header: &Header, bytes: &[u8]) {
         match *header {
             Header::Unexpected { context, tag } => {
                 let Some(place) = self.unexpected.get(usize::from(context)) else {
-                    tracing::warn!(context, "a message for a context that there is not");
+                    tracing::warn!(
+                        context,
+                        "rejected a message for a context that does not exist"
+                    );
                     self.counters.refused += 1;
                     self.consumed_now(from);
                     return;
@@ -125,7 +128,7 @@ impl NaMachine {
         self.end(id, result);
     }
 
-    /// Gives an unexpected message to the first receive of its context, which there is.
+    /// Delivers an unexpected message to the first receive of its context, which must exist.
     pub(super) fn deliver_unexpected(&mut self, context: u8, source: Rank, tag: u32, bytes: &[u8]) {
         let place = &mut self.unexpected[usize::from(context)];
         let Some(&id) = place.receives.front() else {
@@ -144,7 +147,7 @@ impl NaMachine {
         let filled = buffer.fill(offset, bytes);
         let mut last = true;
         if let Some(used) = several {
-            // The next one begins where it is aligned as the first is.
+            // The next message has the same alignment as the first.
             *used = (offset + bytes.len()).next_multiple_of(8);
             last = buffer.length.saturating_sub(*used) < longest;
         }
@@ -162,7 +165,7 @@ impl NaMachine {
             }),
         };
         if filled {
-            // For whoever gets this.
+            // For the receiver of the outcome.
             self.hold(source);
         }
         if last {
@@ -173,7 +176,7 @@ impl NaMachine {
         }
     }
 
-    /// An unexpected message that was received at once has been consumed.
+    /// Counts an unexpected message that was received at once as consumed.
     fn consumed_now(&mut self, from: Rank) {
         if let Some(peer) = self.peers.get(from) {
             peer.owed += 1;
@@ -181,7 +184,7 @@ impl NaMachine {
         }
     }
 
-    /// An early unexpected message has been consumed.
+    /// Counts an early unexpected message as consumed.
     pub(super) fn consumed(&mut self, from: Rank, session: u32) {
         if let Some(peer) = self.peers.get(from)
             && peer.session == session
@@ -192,7 +195,7 @@ impl NaMachine {
         }
     }
 
-    /// Returns credits once they are half of the window.
+    /// Returns credits once they make up half of the window.
     fn return_credits(&mut self, from: Rank) {
         if let Some(peer) = self.peers.get(from)
             && peer.owed * 2 >= self.limits.window
@@ -204,7 +207,7 @@ impl NaMachine {
 
     // ---- fragments ----
 
-    /// A whole fragment.
+    /// Handles a whole fragment.
     fn handle(&mut self, from: Rank, header: &[u8], payload: &[u8]) -> Result<(), ProtocolError> {
         let header = Header::decode(header).ok_or(ProtocolError)?;
         self.arrives(from, &header, payload.len())?;
@@ -217,8 +220,8 @@ impl NaMachine {
                 if status == Status::Done
                     && let Some(registered) = self.memories.get(request.memory)
                 {
-                    // SAFETY: registered memory is valid for writes, and this is within it, as
-                    // just checked.
+                    // SAFETY: registered memory is valid for writes, and the range was just checked
+                    // to be within it.
                     unsafe { registered.segments.write(request.offset, payload) };
                 }
                 self.done(from, request.operation, status);
@@ -266,7 +269,7 @@ impl NaMachine {
             Header::Credits(count) => {
                 let window = self.limits.window;
                 let peer = self.peers.get(from).ok_or(ProtocolError)?;
-                // Windows may differ, and a peer of a larger one gives more at once.
+                // Windows may differ, and a peer with a larger one returns more at once.
                 peer.credits = peer.credits.saturating_add(count).min(window.max(1 << 16));
                 if !peer.unexpected.is_empty() {
                     self.peers.list(from);
@@ -288,11 +291,11 @@ impl NaMachine {
         Ok(())
     }
 
-    /// Checks what every fragment is checked for.
+    /// Performs the checks that apply to all fragments.
     fn arrives(&mut self, from: Rank, header: &Header, length: usize) -> Result<(), ProtocolError> {
         let window = self.limits.window;
-        // Its sender may have other options. It has been told that the message was taken, so it is
-        // not dropped without a word: who can't be understood is given up.
+        // The sender may have other options. It believes that the message was taken, so the message
+        // is not dropped silently; instead the peer is given up.
         let limit = match header {
             Header::Unexpected { .. } => Some((self.limits.unexpected, "max_unexpected_size")),
             Header::Expected { .. } => Some((self.limits.expected, "max_expected_size")),
@@ -303,13 +306,13 @@ impl NaMachine {
                 length,
                 limit,
                 option,
-                "a message is longer than its kind may be here"
+                "the message exceeds the limit of its kind"
             );
             return Err(ProtocolError);
         }
         let peer = self.peers.add(from);
         peer.used = true;
-        // What it may have asked for has fewer answers.
+        // The peer's requests cannot have more answers.
         if peer.control.len() > MAX_ANSWERS + 8 {
             return Err(ProtocolError);
         }
@@ -353,7 +356,7 @@ impl NaMachine {
         Ok(())
     }
 
-    /// Bytes of a reply: to memory, if the get that they are for has not ended.
+    /// Places the bytes of a reply in memory, unless their get has ended.
     fn place_reply(&mut self, from: Rank, operation: u64, position: u64, bytes: &[u8]) {
         let id = OperationId::of_u64(operation);
         let Some(operation) = self.operations.get(id) else {
@@ -366,8 +369,7 @@ impl NaMachine {
         let is_asked_for = !transfer.is_put && end.is_some_and(|end| end <= transfer.requested);
         if operation.peer == Some(from) && transfer.error.is_none() && is_asked_for {
             let offset = transfer.local_offset + position;
-            // SAFETY: within the part of the local memory that the operation is about, which is
-            // its own until it ends.
+            // SAFETY: within the local memory of the operation, which owns it until it ends.
             unsafe { transfer.local.write(offset, bytes) };
             transfer.missing = transfer.missing.saturating_sub(bytes.len() as u64);
             if transfer.missing == 0 {
@@ -376,7 +378,7 @@ impl NaMachine {
         }
     }
 
-    /// A request has its answer.
+    /// Handles the answer to a request.
     fn answered(&mut self, from: Rank, operation: u64, status: Status) {
         if let Some(peer) = self.peers.get(from) {
             peer.requests = peer.requests.saturating_sub(1);
@@ -393,8 +395,8 @@ impl NaMachine {
         }
         if let OperationKind::Transfer(transfer) = &mut operation.kind {
             transfer.requests = transfer.requests.saturating_sub(1);
-            // Answers of one operation come in any order; while one is missing, it counts as that
-            // of a copy.
+            // Answers of an operation arrive in any order. A missing answer counts as that of a
+            // copy.
             transfer.copies = transfer.copies.min(transfer.requests);
             if status != Status::Done {
                 transfer.error.get_or_insert(error_of(status));
@@ -443,32 +445,32 @@ impl NaMachine {
 }
 
 impl Buffer {
-    /// No memory.
+    /// A buffer without memory.
     pub(crate) const NONE: Self = Self {
         start: std::ptr::NonNull::dangling().as_ptr(),
         length: 0,
     };
 
-    /// Its bytes.
+    /// Returns the buffer's bytes.
     ///
     /// # Safety
-    /// They are valid for reads, and not written meanwhile.
+    /// The bytes are valid for reads, and not written to meanwhile.
     pub(crate) unsafe fn bytes<'a>(&self) -> &'a [u8] {
         match self.length {
             0 => &[],
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             length => unsafe { std::slice::from_raw_parts(self.start, length) },
         }
     }
 
-    /// Copies bytes there, from `offset` on, if they fit.
+    /// Copies bytes to the buffer, starting at `offset`, if they fit.
     fn fill(&self, offset: usize, bytes: &[u8]) -> bool {
         let fits = offset
             .checked_add(bytes.len())
             .is_some_and(|end| end <= self.length);
         if fits && !bytes.is_empty() {
-            // SAFETY: within memory that is the operation's until it has ended, as whoever began it
-            // has promised.
+            // SAFETY: within memory that the operation owns until it has ended, as guaranteed by
+            // the caller that began it.
             unsafe {
                 std::ptr::copy(bytes.as_ptr(), self.start.add(offset), bytes.len());
             }
@@ -509,10 +511,11 @@ impl FragmentHandler for NaMachine {
                 segments, start, ..
             } => {
                 let (at, count) = segments.piece(start + offset as u64, length)?;
-                // SAFETY: as for `read`; who puts has promised not to write meanwhile.
+                // SAFETY: as for `read`; the initiator of a put has guaranteed not to write
+                // meanwhile.
                 (count == length).then(|| unsafe { std::slice::from_raw_parts(at, length) })
             }
-            // Other peers may put there.
+            // Other peers may put to this memory.
             Source::Reply { .. } => None,
         }
     }
@@ -575,7 +578,7 @@ impl FragmentHandler for NaMachine {
                 request, status, ..
             }) if *status == Status::Done => {
                 let at = request.offset + offset as u64;
-                // It may have been deregistered since the fragment began.
+                // The memory may have been deregistered since the fragment began.
                 match self
                     .memories
                     .check(request.memory, at, piece.len() as u64, true)
@@ -631,7 +634,7 @@ impl FragmentHandler for NaMachine {
     fn failed(&mut self, peer: Rank, failure: Failure) {
         tracing::debug!(peer, %failure, "a session has ended");
         match failure {
-            // The network has ended it here, and the peer may live.
+            // The network has ended the session here, and the peer may be alive.
             Failure::Broken(_) => self.session_ended(peer, &Error::GivenUp, true),
             Failure::Lost(_) => self.session_ended(peer, &Error::Unreachable(failure), true),
             _ => self.session_ended(peer, &Error::Unreachable(failure), false),

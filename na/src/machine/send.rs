@@ -1,4 +1,4 @@
-//! What goes out.
+//! Sending.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use super::{MAX_REQUESTS, NaMachine, Outcome};
 use crate::error::Error;
 use conduit_portals::transport::fragment::Failure;
 
-/// The most bytes of a request, a reply or a copy.
+/// The maximum length of a request, reply or copy in bytes.
 pub(super) const PIECE: usize = 1 << 20;
-/// Shorter runs of memory are not copied, but sent: a system call takes longer.
+/// Shorter runs of memory are sent instead of copied, because a system call takes longer.
 const MIN_COPY: usize = 4 << 10;
 
-/// What a transport reads from.
+/// The source of a payload that a transport reads.
 #[derive(Debug)]
 pub(crate) enum Source {
     Message {
@@ -48,12 +48,12 @@ impl Source {
     }
 }
 
-/// What an attempt to send has come to.
+/// The result of an attempt to send.
 enum Sent {
     Yes,
-    /// Nothing more goes out to this peer for now.
+    /// Nothing more can be sent to this peer for now.
     Full,
-    /// There is no such peer.
+    /// The peer does not exist.
     Gone,
 }
 
@@ -68,7 +68,7 @@ impl From<Refused> for Sent {
 }
 
 impl NaMachine {
-    /// Gives the network what it takes now.
+    /// Hands as much data to the network as it takes now.
     pub(crate) fn flush(&mut self, network: &mut impl OpenTransport) {
         let mut listed = std::mem::take(&mut self.peers.listed);
         for number in listed.drain(..) {
@@ -86,19 +86,19 @@ impl NaMachine {
                 }
             }
         }
-        // Its memory is used again.
+        // Reuses the list's memory.
         listed.append(&mut self.peers.listed);
         self.peers.listed = listed;
     }
 
-    /// Something waits for room in the network.
+    /// Returns whether data waits for room in the network.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.peers.listed.is_empty()
     }
 
     fn flush_peer(&mut self, number: Rank, network: &mut impl OpenTransport) -> Sent {
         if let Some(peer) = self.peers.get(number) {
-            // Nothing of this begins a session: the peer may be gone.
+            // Control fragments alone do not begin a session: the peer may be gone.
             if peer.is_quiet() && !network.has_session(number) {
                 return Sent::Yes;
             }
@@ -119,7 +119,7 @@ impl NaMachine {
             Self::send_request,
         ];
         for step in steps {
-            // Until there is nothing more of this kind.
+            // Until nothing of this kind is left.
             while let Some(sent) = step(self, number, network) {
                 match sent {
                     Sent::Yes => {}
@@ -212,7 +212,7 @@ impl NaMachine {
                 header,
                 payload: Payload::Read {
                     token: token as u64,
-                    // Fits: a message's or piece's bytes.
+                    // Fits: the length of a message or piece.
                     length: length as u32,
                 },
             },
@@ -223,7 +223,7 @@ impl NaMachine {
         sent
     }
 
-    /// The next piece of what a peer has requested.
+    /// Sends the next piece of an answer to a peer's request.
     fn send_answer(&mut self, number: Rank, network: &mut impl OpenTransport) -> Option<Sent> {
         let peer = self.peers.get(number)?;
         match *peer.answers.front()? {
@@ -236,7 +236,7 @@ impl NaMachine {
                 peer.answers.pop_front();
                 let status = self.copy(network, number, &request, is_put, address, length);
                 self.done(number, request.operation, status);
-                // The answer goes out at once if it can.
+                // The answer goes out at once if possible.
                 self.send_control(number, network)
             }
             Answer::Reply {
@@ -301,7 +301,7 @@ impl NaMachine {
                         }),
                     ) => {
                         *offset += count as u64;
-                        // Whatever the peer says: it is the one that checks it.
+                        // The peer chose the position and checks it, so any value is fine.
                         *position = position.wrapping_add(count as u64);
                         *left = rest;
                     }
@@ -314,7 +314,7 @@ impl NaMachine {
         }
     }
 
-    /// Copies between a peer's memory and one here, as the peer has requested.
+    /// Copies between a peer's memory and local memory, as the peer has requested.
     fn copy(
         &mut self,
         network: &mut impl OpenTransport,
@@ -349,13 +349,13 @@ impl NaMachine {
             Ok(()) => Status::Done,
             Err(error) => {
                 let peer = network.describe(number);
-                tracing::warn!(%error, "copying between memory here and of the peer {peer}");
+                tracing::warn!(%error, "cannot copy between local memory and that of peer {peer}");
                 Status::Fault
             }
         }
     }
 
-    /// The next request of the first transfer to a peer; transfers take turns.
+    /// Sends the next request of the first transfer to a peer. Transfers take turns.
     fn send_request(&mut self, number: Rank, network: &mut impl OpenTransport) -> Option<Sent> {
         let peer = self.peers.get(number)?;
         if peer.requests >= MAX_REQUESTS {
@@ -386,7 +386,7 @@ impl NaMachine {
         let taken = match run {
             Some((address, run)) if run >= MIN_COPY && peer.copies => {
                 (count, is_copy) = (run, true);
-                // The peer accesses this memory.
+                // The peer accesses the memory at this address.
                 let (address, length) = (address.expose_provenance() as u64, run as u32);
                 let header = match is_put {
                     true => Header::PutCopy {
@@ -424,7 +424,7 @@ impl NaMachine {
                 let header = Header::Get {
                     request,
                     position: transfer.requested,
-                    // Fits: a piece's bytes.
+                    // Fits: the length of a piece.
                     length: length as u32,
                 };
                 send_tiny(network, number, &header.encode(), &[])

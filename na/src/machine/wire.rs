@@ -13,34 +13,34 @@
 //! may copy   10
 //! ```
 //!
-//! A memory is an index 4 and a key 8 of its owner's; offsets are in it. Put, get and their copies
-//! are requests, each answered once: by `done`, or by a `reply` that is the last. A copy is done by
-//! the target, which has access to the memory of the initiator's process, at an address there; a
-//! process that has it says so (`may copy`) before anything else in a session.
+//! A memory consists of its index 4 and its owner's key 8; offsets are within it. Put, get and
+//! their copies are requests. Each is answered once: by `done`, or by the last `reply`. A copy is
+//! performed by the target, which has access to the memory of the initiator's process at the given
+//! address. A process with such access announces it (`may copy`) before anything else in a session.
 
-/// The most bytes of a header.
+/// The maximum length of a header in bytes.
 pub(crate) const MAX: usize = 41;
 const _: () = assert!(MAX <= conduit_portals::transport::fragment::MAX_HEADER);
 
-/// Names registered memory of a process: see [`super::memory`].
+/// The name of a process's registered memory; see [`super::memory`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryKey {
     pub(crate) index: u32,
-    /// Random, so that no handle of earlier memory, or of another process, fits.
+    /// Random, so that no handle of earlier memory, or of another process's memory, matches.
     pub(crate) key: u64,
 }
 
-/// Where the peer's process has the bytes of a copy, or wants them.
+/// A request for a transfer between the initiator and the target's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request {
     /// The initiator's operation.
     pub(crate) operation: u64,
     pub(crate) memory: MemoryKey,
-    /// First byte in the memory.
+    /// The offset in the memory.
     pub(crate) offset: u64,
 }
 
-/// How a request ended.
+/// The result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Status {
@@ -219,7 +219,7 @@ impl Header {
         }
     }
 
-    /// `None`: malformed.
+    /// Decodes a header. Returns `None` if it is malformed.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let header = match reader.u8()? {

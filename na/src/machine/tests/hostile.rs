@@ -1,4 +1,4 @@
-//! A peer that sends fragments of its own making: what the victim owes others is not touched.
+//! A peer that sends forged fragments must not affect the victim's exchange with others.
 
 use conduit_portals::transport::fragment::{Fragment, Payload, Refused};
 use proptest::prelude::*;
@@ -9,10 +9,10 @@ use super::*;
 const FRIEND: u8 = 1;
 const VICTIM: u8 = 2;
 const HOSTILE: u8 = 3;
-/// Bytes of memory that the victim registers.
+/// The size of the victim's registered memory in bytes.
 const BYTES: usize = 9000;
 
-/// Fields of a header, some of which are chosen among those that mean something to the victim.
+/// The fields of a header, some of which are chosen so that they mean something to the victim.
 #[derive(Debug, Clone)]
 struct Forged {
     kind: u8,
@@ -48,7 +48,7 @@ fn forged() -> impl Strategy<Value = Forged> {
 }
 
 impl Forged {
-    /// The header, where `known` are the victim's operations and `keys` names of its memory.
+    /// Returns the header. `known` are the victim's operations, and `keys` the keys of its memory.
     fn header(&self, known: &[OperationId], keys: &[MemoryKey]) -> Header {
         let [first, second] = self.numbers;
         let [context, from, tag] = self.small.map(|byte| byte % 4);
@@ -59,7 +59,7 @@ impl Forged {
             memory: keys[usize::from(self.memory) % keys.len()],
             offset: first,
         };
-        // Copies are not tried: all processes of the test are one.
+        // Copies are not tried, because all processes of the test are the same one.
         match self.kind {
             0 => Header::Unexpected {
                 context,
@@ -100,7 +100,7 @@ impl Forged {
 }
 
 proptest! {
-    // `PROPTEST_CASES` asks for more.
+    // `PROPTEST_CASES` can raise this.
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(500)))]
 
     #[test]
@@ -119,7 +119,7 @@ proptest! {
         let friend_to_victim = friend.peer(VICTIM);
         let mut theirs = vec![3; BYTES];
         let (friends_key, _theirs) = friend.register(&mut theirs, Rights::ReadWrite);
-        // Sessions with all, and the victim's number of the hostile peer.
+        // Opens sessions with all, and gets the victim's number of the hostile peer.
         victim.machine.receive_unexpected(0, 1, Process::buffer(4096), false).unwrap();
         hostile.send(to_victim, 1, b"hello", 0, false);
         settle(&mut [&mut friend, &mut victim, &mut hostile]);
@@ -142,7 +142,7 @@ proptest! {
                 known.push(victim.transfer(cookie + 1, source, false, &local, open_key, (0, 500)));
                 known.push(victim.transfer(cookie + 2, source, true, &local, open_key, (0, 500)));
             }
-            // Those of another peer.
+            // Operations with another peer.
             known.push(victim.transfer(cookie + 3, to_friend, false, &into, friends_key, (0, 900)));
             let machine = &mut victim.machine;
             let expected = machine.receive_expected(0, cookie + 4, Process::buffer(64), (to_friend, 0), 2);
@@ -154,15 +154,15 @@ proptest! {
                 header: &header.encode(),
                 payload: Payload::Copied(&[&payload]),
             };
-            // The victim's requests are on their way, and unanswered.
+            // The victim's requests are in flight and unanswered.
             victim.step();
             if hostile.node.send(to_victim, &fragment).is_err() {
-                // The session has ended, and begins anew.
+                // The session has ended, and a new one begins.
                 hostile.send(to_victim, cookie, b"again", 9, true);
                 hostile.step();
             }
             victim.step();
-            // SAFETY: nobody else uses the memory now.
+            // SAFETY: the memory is not accessed otherwise now.
             let bytes = unsafe { std::slice::from_raw_parts(start, 900) };
             prop_assert!(!bytes.contains(&9), "{:?}", header);
             settle(&mut [&mut victim, &mut hostile]);
@@ -175,7 +175,7 @@ proptest! {
             let bytes = unsafe { std::slice::from_raw_parts(start, 900) };
             prop_assert!(bytes.iter().all(|byte| *byte == 3), "{:?}", header);
             let early = victim.machine.unexpected.iter().map(|place| place.early.len());
-            // Of this session and of the last one.
+            // Of this session and of the previous one.
             prop_assert!(early.sum::<usize>() <= 2 * limits().window as usize);
         }
         // SAFETY: no transfer is under way.
@@ -205,7 +205,7 @@ fn more_messages_than_there_are_credits_for_end_the_session() {
     assert_eq!(b.machine.counters().protocol_errors, 1);
 }
 
-/// Two processes with a session, and the first one's number for the second.
+/// Returns two processes with a session, and the first one's number of the second.
 fn acquainted() -> (Process, Process, Rank) {
     let (_, mut a, mut b) = pair(false);
     let to_b = a.peer(2);
@@ -214,7 +214,7 @@ fn acquainted() -> (Process, Process, Rank) {
     (a, b, to_b)
 }
 
-/// Whether so many fragments with this header end the session.
+/// Returns whether `count` fragments with this header end the session.
 fn ends_session(header: Header, payload: &[u8], count: usize) -> bool {
     let (mut a, mut b, to_b) = acquainted();
     let header = header.encode();
@@ -343,7 +343,7 @@ fn messages_of_a_former_session_return_no_credits() {
     settle(&mut [&mut next, &mut b]);
     let credits = |process: &mut Process| process.machine.peers.get(to_b).unwrap().credits;
     let before = credits(&mut next);
-    // Messages of the former session come first.
+    // Messages of the former session are received first.
     for cookie in 0..3 {
         let buffer = Process::buffer(4096);
         b.machine

@@ -1,5 +1,5 @@
-//! An open network within the test: processes at addresses, whose sessions begin, end and break as
-//! the test wants, and whose fragments arrive when their receiver looks.
+//! An open network within the test. Processes have addresses; sessions begin, end and break as the
+//! test requires; fragments arrive when their receiver polls.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -11,13 +11,14 @@ use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, P
 use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use conduit_portals::transport::{Transport, Wait};
 
-/// Fragments to a peer that a process holds.
+/// The maximum number of fragments to a peer that a process holds.
 const ROOM: usize = 4;
-/// Bytes of a chunk of a longer fragment, and of the longest that comes whole.
+/// The size of a chunk of a longer fragment, which is also the maximum size of a fragment delivered
+/// as a whole.
 const CHUNK: usize = 5000;
 
 type Address = u8;
-/// Random of both ends: names a session.
+/// The name of a session, drawn by both ends.
 type SessionId = u64;
 
 #[derive(Debug, Clone)]
@@ -33,9 +34,9 @@ enum Packet {
 
 #[derive(Default)]
 struct World {
-    /// By address: the incarnation that is there.
+    /// The current incarnation, by address.
     alive: HashMap<Address, u64>,
-    /// By receiver: sender, its incarnation, session, and what.
+    /// Packets by receiver, with their sender and session.
     packets: HashMap<Address, VecDeque<(Address, SessionId, Packet)>>,
     sessions: u64,
 }
@@ -89,7 +90,7 @@ impl Hub {
         }
     }
 
-    /// A process is gone: its peers hear of it when they look.
+    /// Kills a process. Its peers notice when they poll.
     pub(crate) fn kill(&self, address: Address) {
         let mut world = self.world();
         world.alive.remove(&address);
@@ -144,7 +145,7 @@ impl Node {
         }
     }
 
-    /// Looks at one packet.
+    /// Handles one packet.
     fn handle(
         &mut self,
         from: Address,
@@ -168,7 +169,7 @@ impl Node {
         };
         match packet {
             Packet::Open => {
-                // Of two sessions begun at once, that of the lower address stays.
+                // Of two sessions begun simultaneously, that of the lower address stays.
                 let keeps = peer.session.is_some_and(|known| known >> 8 == session >> 8);
                 if keeps {
                     return;
@@ -328,7 +329,7 @@ impl Transport for Node {
                 self.post(address, session, packet);
             }
             if ended {
-                // The peer has it when it looks; told by the next look here.
+                // The peer receives it when it polls; the next poll here reports that.
                 let own = self.own();
                 let mut world = self.hub.world();
                 let queue = world.packets.entry(own).or_default();
@@ -419,7 +420,8 @@ impl OpenTransport for Node {
         length: usize,
     ) -> std::io::Result<()> {
         let remote = std::ptr::with_exposed_provenance::<u8>(remote as usize);
-        // SAFETY: all processes of the hub are this one, and keep what they have given an address of.
+        // SAFETY: all processes of the hub are this process, and keep memory alive whose address
+        // they announce.
         unsafe { std::ptr::copy(remote, local, length) };
         Ok(())
     }
@@ -431,7 +433,7 @@ impl OpenTransport for Node {
         length: usize,
     ) -> std::io::Result<()> {
         let remote = std::ptr::with_exposed_provenance_mut::<u8>(remote as usize);
-        // SAFETY: likewise.
+        // SAFETY: as above.
         unsafe { std::ptr::copy(local, remote, length) };
         Ok(())
     }

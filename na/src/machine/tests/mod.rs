@@ -1,4 +1,4 @@
-//! The machine over a network within the test.
+//! Tests of the machine over a network within the test.
 
 mod hostile;
 mod hub;
@@ -25,7 +25,7 @@ fn limits() -> Limits {
     }
 }
 
-/// A process: its machine, its end of the network, and what has ended there.
+/// A process: its machine, its end of the network, and its completions.
 struct Process {
     node: Node,
     machine: NaMachine,
@@ -115,7 +115,7 @@ impl Process {
     }
 }
 
-/// Memory in two segments.
+/// Returns memory in two segments.
 fn of(bytes: &mut [u8]) -> Arc<Segments> {
     let (first, second) = bytes.split_at_mut(bytes.len() / 3);
     let segments = [first, second].map(|part| Segment {
@@ -125,7 +125,7 @@ fn of(bytes: &mut [u8]) -> Arc<Segments> {
     Arc::new(Segments::new(&segments).unwrap())
 }
 
-/// Until nothing happens any more.
+/// Lets the processes make progress until nothing happens any more.
 fn settle(processes: &mut [&mut Process]) {
     let mut quiet = 0;
     while quiet < 3 {
@@ -162,7 +162,7 @@ fn messages_find_their_receives() {
     else {
         panic!("{:?}", b.ended);
     };
-    // An answer that is expected, and one that comes before its receive.
+    // An expected answer, and one that arrives before its receive.
     for tag in [5, 6] {
         b.send(source, 3, b"world!", tag, true);
     }
@@ -254,7 +254,7 @@ fn transfers_move_what_they_should_and_nothing_else() {
     }
 }
 
-/// Memory in segments comes in pieces of any length, and shorter ones on another channel.
+/// Memory in segments is sent in pieces of any length, and shorter ones use another channel.
 #[test]
 fn a_get_ends_when_all_has_come_in_any_order() {
     let (_, mut a, mut b) = pair(false);
@@ -361,7 +361,7 @@ fn what_a_dead_peer_owes_ends_and_who_comes_next_is_served() {
     assert_eq!(b.ended.len(), 1);
 }
 
-/// Its sender has other options: it hears of it, and no receive is used up.
+/// The sender has other options: it is notified, and no receive is used up.
 #[test]
 fn a_message_beyond_the_limit_of_its_kind_ends_the_session() {
     for (is_expected, length) in [(false, 5000), (false, 5001), (true, 20_001)] {
@@ -411,8 +411,8 @@ fn what_a_dead_process_has_answered_is_not_its_successors() {
     assert_eq!(a.result(2), Some(Ok(Outcome::Received(5))));
 }
 
-/// Its network gives up a peer that breaks the protocol, and that may live on: what it may be
-/// copying is nobody's any more.
+/// The network gives up a peer that violates the protocol and that may still be alive. The memory
+/// that it may be copying is leaked.
 #[test]
 fn memory_that_a_broken_peer_may_copy_is_given_up() {
     use conduit_portals::transport::fragment::FragmentHandler;
@@ -474,7 +474,7 @@ fn every_kind_of_operation_is_canceled() {
     for cookie in 0..6 {
         assert_eq!(a.result(cookie), Some(Err(Error::Canceled)), "{cookie}");
     }
-    // One that has ended stays as it is.
+    // An operation that has ended is not affected.
     for id in operations {
         a.machine.cancel(id);
     }

@@ -1,4 +1,4 @@
-//! Random schedules of everything, against what must hold in any.
+//! Random schedules of all operations, with the invariants that must hold in each.
 
 use proptest::prelude::*;
 
@@ -61,15 +61,15 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A process and what it has begun.
+/// A process and its operations.
 struct Actor {
     process: Process,
     memory: Vec<u8>,
     key: MemoryKey,
-    /// By cookie.
+    /// Operations, by cookie.
     begun: Vec<OperationId>,
     ended: Vec<bool>,
-    /// Local memory of transfers, which must outlive them.
+    /// The local memory of transfers, which must outlive them.
     locals: Vec<Box<[u8]>>,
 }
 
@@ -104,7 +104,7 @@ impl Actor {
         }
     }
 
-    /// Each operation ends once; what is received is what somebody sends.
+    /// Checks that each operation ends once.
     fn check(&mut self) {
         for completion in std::mem::take(&mut self.process.ended) {
             let cookie = completion.cookie as usize;
@@ -177,7 +177,7 @@ proptest! {
                 }
                 Step::EndSession { at, with } => {
                     if at != with {
-                        // As if the peer had been found to be gone.
+                        // As if the peer had been found dead.
                         let actor = &mut actors[at];
                         let peer = actor.to(at, with);
                         actor.process.node.end_session(peer);
@@ -194,7 +194,7 @@ proptest! {
                 actor.check();
             }
         }
-        // What waits for somebody is canceled; then all have ended, whatever was lost.
+        // Cancels the waiting operations; then all must have ended, whatever was lost.
         for _ in 0..2 {
             let mut processes: Vec<_> = actors.iter_mut().map(|actor| &mut actor.process).collect();
             settle(&mut processes);
