@@ -1,7 +1,8 @@
-/* A client that does not take the answer to its request, like a process that is not scheduled for too long.
+/* A client that does not take the answer to its request, like a process that is not scheduled for
+   too long.
 
-   late CHANNEL: the base64 descriptor of a channel. Prints the descriptor to be put into a gateway, then
-   "answered", then "given up" once the agent has given up: taking the answer would now return
+   late CHANNEL: the base64 descriptor of a channel. Prints the descriptor to be put into a gateway,
+   then "answered", then "given up" once the agent has given up: taking the answer would now return
    DRAGON_CHANNEL_GATEWAY_TRANSPORT_WAIT_TIMEOUT. */
 
 #include <dragon/channels.h>

@@ -1,7 +1,8 @@
 /* A client that sends into given memory of the receiver's node, which clients in Python cannot.
 
-   placed CHANNEL LENGTH ROOM: sends LENGTH bytes to the channel with this base64 descriptor, into a new
-   allocation of ROOM bytes in the default pool. Prints an error, or "placed" if the bytes arrived there. */
+   placed CHANNEL LENGTH ROOM: sends LENGTH bytes to the channel with this base64 descriptor, into a
+   new allocation of ROOM bytes in the default pool. Prints an error, or "placed" if the bytes
+   arrived there. */
 
 #include <dragon/channels.h>
 #include <dragon/utils.h>

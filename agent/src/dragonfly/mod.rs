@@ -2,7 +2,7 @@
 //! of n nodes, which bundle what they pass on to the others.
 //!
 //! ```text
-//! Machine ── fragments ──▶ Dragonfly ── frames to neighbours, long fragments to anybody ──▶ network
+//! Machine ── fragments ──▶ Dragonfly ── frames to neighbours, long fragments to all ──▶ network
 //! ```
 //!
 //! It is a network on top of a network, so the agent's protocol is unaware of it. Routes are fixed:
