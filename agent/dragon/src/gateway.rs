@@ -203,7 +203,7 @@ impl Gateway {
                 }
                 Attempt::Blocked(_) => return None,
                 Attempt::Failed(code) => {
-                    tracing::error!("gateway {}: {code}", gateway + 1);
+                    tracing::error!("cannot receive from gateway {}: {code}", gateway + 1);
                     return None;
                 }
             };
@@ -214,7 +214,7 @@ impl Gateway {
             let message = match unsafe { GatewayMessage::attach(self.library, &padded.serial()) } {
                 Ok(message) => Arc::new(message),
                 Err(code) => {
-                    tracing::error!("a message in gateway {}: {code}", gateway + 1);
+                    tracing::error!("invalid message in gateway {}: {code}", gateway + 1);
                     continue;
                 }
             };

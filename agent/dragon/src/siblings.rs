@@ -328,7 +328,7 @@ mod tests {
             for one in all.iter_mut().flatten().filter(|one| one.own != to as u32) {
                 one.look();
             }
-            assert!(Instant::now() < end, "nothing comes to {to}");
+            assert!(Instant::now() < end, "no event for {to}");
             std::thread::yield_now();
         }
     }

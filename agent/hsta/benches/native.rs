@@ -148,14 +148,14 @@ fn run_part(words: &[&str]) {
             }
         }
         ["relay", from, to] => relay(from, to),
-        _ => panic!("no part {words:?}"),
+        _ => panic!("unknown part {words:?}"),
     }
 }
 
 /// Forwards data in both directions.
 fn relay(from: &str, to: &str) {
     let listener = TcpListener::bind(from).expect("the address is free");
-    let (mut left, _) = listener.accept().expect("somebody connects");
+    let (mut left, _) = listener.accept().expect("a connection");
     let mut right = connect(to);
     left.set_nodelay(true).expect("TCP");
     let mut bytes = [0; 8];
@@ -288,7 +288,7 @@ fn rate(mode: &str) {
             while go() == Err(Code::GATEWAY_FULL) {}
         }
         for channel in &channels {
-            channel.poll(Poll::Full, LONG).expect("all messages come");
+            channel.poll(Poll::Full, LONG).expect("all messages arrive");
         }
         let took = start.elapsed().as_secs_f64();
         drop((senders, near, far));

@@ -116,7 +116,7 @@ impl Host for Node {
         if channel.len() >= self.capacity {
             return Attempt::Blocked(Code::CHANNEL_FULL);
         }
-        let message = message.take().expect("it was not sent before");
+        let message = message.take().expect("a message not sent before");
         if self.fault == Fault::LosesMessages {
             return Attempt::Done(());
         }

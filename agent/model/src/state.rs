@@ -269,7 +269,7 @@ impl State {
                 let (request, ask) = world
                     .of(at)
                     .nth(self.places[at].asked)
-                    .expect("it is a step");
+                    .expect("an enabled step");
                 let event = Event::Request(to_request(request, ask, self.places[at].now));
                 let place = &mut self.places[at];
                 place.asked += 1;
@@ -295,11 +295,15 @@ impl State {
             }
             Step::Short(at) => {
                 let fragment = self.places[at].end.short.pop_front();
-                let (header, payload) = fragment.expect("it is a step");
+                let (header, payload) = fragment.expect("an enabled step");
                 self.give(1 - at, Arrival::Short(header, payload));
             }
             Step::Long(at) => {
-                let mut long = self.places[at].end.long.pop_front().expect("it is a step");
+                let mut long = self.places[at]
+                    .end
+                    .long
+                    .pop_front()
+                    .expect("an enabled step");
                 if long.has_begun {
                     self.places[at].end.arrived.push_back(long.token);
                     self.give(1 - at, Arrival::End);

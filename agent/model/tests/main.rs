@@ -13,7 +13,7 @@ fn all_rules_hold_in_every_state_of_the_small_worlds() {
 /// Checks the worlds with agents that make a mistake, until one breaks the given rule.
 fn finds(fault: Fault, broken: Broken) {
     let rule = RULES.iter().find(|(rule, _)| *rule == broken);
-    let (_, rule) = rule.expect("it is a rule");
+    let (_, rule) = rule.expect("a known rule");
     let mut found = Vec::new();
     for mut world in small() {
         world.fault = fault;

@@ -324,7 +324,7 @@ impl host::Host for Host {
         if channel.messages.len() >= channel.capacity {
             return Attempt::Blocked(Code::CHANNEL_FULL);
         }
-        let message = message.take().expect("it was not sent before");
+        let message = message.take().expect("a message not sent before");
         self.sent.push((number, message.hints));
         channel.messages.push_back((message, self.agent, receipt));
         Attempt::Done(())

@@ -261,7 +261,7 @@ impl Trial {
                 _ => unreachable!(),
             }
         });
-        assert!(is_there, "{what:?} never gets to {}", POINTS[point].0);
+        assert!(is_there, "{what:?} never reaches {}", POINTS[point].0);
         if self.what == What::Send(ReturnMode::Received) && point >= 6 {
             self.take();
             self.world
@@ -338,7 +338,7 @@ fn outcome(point: usize, death: Death, what: What, seed: u64) -> String {
     let left = trial.out.len() - before;
     trial.world.run(u64::MAX, |_, _| {});
     trial.collect();
-    let told = trial.told.expect("it was completed");
+    let told = trial.told.expect("a completed request");
     let name = POINTS[point].0;
     let is_once = deposits <= 1 && trial.out.len() <= 1;
     assert!(
@@ -378,7 +378,7 @@ fn outcome(point: usize, death: Death, what: What, seed: u64) -> String {
     for node in 0..2 {
         assert_eq!(trial.world.held(node), Held::default(), "node {node}");
         assert_eq!(trial.world.hosts[node as usize].used(), 0, "node {node}");
-        let machine = trial.world.machine(node).expect("it lives");
+        let machine = trial.world.machine(node).expect("a live agent");
         assert_eq!(machine.counters().protocol_errors, 0, "node {node}");
     }
     format!("{told}, {became}")
@@ -386,7 +386,7 @@ fn outcome(point: usize, death: Death, what: What, seed: u64) -> String {
 
 fn page() -> String {
     let mut page = HEAD.to_owned();
-    let mut line = |text: String| writeln!(page, "{text}").expect("a string grows");
+    let mut line = |text: String| writeln!(page, "{text}").expect("written to a string");
     for (name, _, meaning) in POINTS {
         line(format!("- **{name}**: {meaning}."));
     }

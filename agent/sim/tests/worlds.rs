@@ -370,11 +370,16 @@ fn check(case: &Case) {
         if !goes_on && left.is_empty() && !checker.world.hosts.iter().any(|h| h.has_events()) {
             break;
         }
-        assert!(rounds < 60, "never end: {left:?}");
+        assert!(rounds < 60, "requests never end: {left:?}");
     }
     let out: BTreeSet<u64> = checker.out.values().flatten().copied().collect();
     let count: usize = checker.out.values().map(Vec::len).sum();
-    assert_eq!(out.len(), count, "a message came twice: {:?}", checker.out);
+    assert_eq!(
+        out.len(),
+        count,
+        "a message arrived twice: {:?}",
+        checker.out
+    );
     for host in &checker.world.hosts {
         let mut last = HashMap::new();
         for (channel, id) in &host.sent {
@@ -440,7 +445,7 @@ fn short_messages_stay_eager() {
         assert_eq!(completed, [(id, Outcome::Sent)]);
         assert!(world.hosts[1].take(0).is_some());
     }
-    let counters = world.machine(0).expect("it lives").counters();
+    let counters = world.machine(0).expect("a live agent").counters();
     assert_eq!((counters.strips, counters.entries), (0, 1000));
 }
 

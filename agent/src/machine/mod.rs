@@ -503,7 +503,7 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    // ---- what comes ----
+    // ---- arrivals ----
 
     fn take_events(&mut self, host: &mut H) -> bool {
         let mut did = false;

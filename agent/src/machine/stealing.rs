@@ -340,7 +340,7 @@ impl<H: Host> AgentMachine<H> {
         };
         let offers = self.backlog() >= least.max(1);
         if offers != self.stealing.offers {
-            tracing::debug!(offers, "a backlog for other agents of this node");
+            tracing::debug!(offers, "backlog for other agents of this node");
             self.stealing.offers = offers;
             for sibling in self.stealing.siblings.values_mut() {
                 sibling.out.push_back(Tells::Backlog(offers).encode());

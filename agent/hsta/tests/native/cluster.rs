@@ -27,17 +27,17 @@ impl Child {
     }
 
     pub(super) fn kill(&mut self) {
-        self.0.kill().expect("it is this test's");
-        self.0.wait().expect("it is this test's");
+        self.0.kill().expect("the child is this test's");
+        self.0.wait().expect("the child is this test's");
     }
 
     /// Waits for the process to end, at most [`LIMIT`].
     fn wait(&mut self) -> ExitStatus {
         let end = Instant::now() + LIMIT;
         loop {
-            match self.0.try_wait().expect("it is this test's") {
+            match self.0.try_wait().expect("the child is this test's") {
                 Some(status) => return status,
-                None if Instant::now() > end => panic!("a process does not end"),
+                None if Instant::now() > end => panic!("a process does not end in time"),
                 None => std::thread::sleep(Duration::from_millis(5)),
             }
         }
@@ -117,7 +117,7 @@ impl Cluster {
     pub(super) fn over_libfabric(nodes: usize) -> Self {
         let free = |_, _| {
             let socket = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-            socket.expect("there are ports").to_string()
+            socket.expect("a free port").to_string()
         };
         let folder = libfabric();
         Self::start_at(nodes, free, move |_, agent| {
@@ -168,7 +168,7 @@ impl Cluster {
     }
 
     pub(super) fn client(&self, node: usize) -> Client {
-        Client::to(&self.names[node]).expect("there is an agent")
+        Client::to(&self.names[node]).expect("an agent")
     }
 
     /// Starts a client process at a node, with the given part.
@@ -197,7 +197,7 @@ impl Cluster {
         let agent = &mut self.agents[node];
         let pid = rustix::process::Pid::from_child(&agent.0);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)
-            .expect("it is this test's");
+            .expect("the child is this test's");
         agent.wait()
     }
 }

@@ -57,7 +57,7 @@ fn client() {
                     .unwrap();
             }
         }
-        other => panic!("no part {other:?}"),
+        other => panic!("unknown part {other:?}"),
     }
 }
 
@@ -426,7 +426,7 @@ fn a_full_gateway_is_an_error_and_drains() {
             if Instant::now() > end {
                 // Ends the waits of the other clients.
                 channel.destroy().unwrap();
-                panic!("nothing is ever full");
+                panic!("the gateway never fills up");
             }
         }
         // Receives are still accepted, and served in order.

@@ -388,7 +388,7 @@ fn a_message_beyond_the_limit_of_its_kind_ends_the_session() {
         assert_eq!(a.result(3), Some(Err(Error::Unreachable(Failure::Left))));
         assert_eq!(b.result(2), Some(Err(Error::GivenUp)));
         assert_eq!(b.machine.counters().protocol_errors, 1);
-        assert_eq!(b.result(1), None, "receives from anybody go on");
+        assert_eq!(b.result(1), None, "receives from any source continue");
     }
 }
 
@@ -432,7 +432,7 @@ fn memory_that_a_broken_peer_may_copy_is_given_up() {
         let (remote, _) = b.register(&mut there, Rights::ReadWrite);
         a.transfer(2, to_b, false, &local, remote, (0, 30_000));
         a.step();
-        assert_eq!(a.machine.copies(), 1, "requested of the peer");
+        assert_eq!(a.machine.copies(), 1, "requested from the peer");
         a.machine.failed(to_b, failure);
         a.step();
         assert_eq!(a.result(2), Some(Err(error)));
