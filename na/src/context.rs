@@ -529,7 +529,7 @@ impl<N: OpenTransport> Context<N> {
             };
             (
                 self.class.0.table.begun.lock().insert(begun),
-                // Owns nothing, so it must not be dropped.
+                // Does not own the bytes, so it must not drop them.
                 ManuallyDrop::new(address),
             )
         };

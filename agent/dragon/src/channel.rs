@@ -21,8 +21,8 @@ pub struct Channel {
     /// Created on first use, because semaphores have neither.
     sender: Option<dragonChannelSendh_t>,
     receiver: Option<dragonChannelRecvh_t>,
-    /// Set when the channel's memory belongs to someone else. Shared by all attachments to the
-    /// channel.
+    /// Set once the channel is destroyed and its memory may be reused. Shared by all attachments to
+    /// the channel.
     destroyed: Arc<AtomicBool>,
 }
 

@@ -53,7 +53,7 @@ impl<'a> Item<'a> {
         bytes
     }
 
-    /// Splits a frame into its first item, the bytes of that, and the rest. Returns `None` if the
+    /// Splits a frame into its first item, that item's bytes, and the rest. Returns `None` if the
     /// item is malformed.
     pub(super) fn split(frame: &'a [u8]) -> Option<(Self, &'a [u8], &'a [u8])> {
         let (length, _) = frame.split_first_chunk()?;

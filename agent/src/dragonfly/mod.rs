@@ -1,5 +1,5 @@
-//! A dragonfly topology of nodes, for incast: each node exchanges short fragments with at most √n
-//! of n nodes, which bundle what they pass on to the others.
+//! A dragonfly topology of nodes, for incast: each node exchanges short fragments with at most
+//! ⌈√n⌉ of the n nodes, which bundle what they pass on to the others.
 //!
 //! ```text
 //! Machine ── fragments ──▶ Dragonfly ── frames to neighbours, long fragments to all ──▶ network
@@ -76,7 +76,7 @@ impl<N: OpenTransport> Dragonfly<N> {
                 false => network.connect(address).map(Some),
             });
         let ranks: Vec<Option<Rank>> = ranks.collect::<Result<_, _>>()?;
-        // Fits: the number of nodes is limited to 32 bits.
+        // Fits: node numbers have 32 bits.
         let routes = Routes::new(ranks.len() as u32);
         Ok(Self {
             network,

@@ -110,8 +110,7 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// Handles the confirmation that the channel's agent has nothing left of a port as of its
-    /// close.
+    /// Handles the confirmation that a port is closed: the channel's agent has nothing left of it.
     pub(super) fn on_closed(&mut self, node: u32, port: Port) -> Result<(), ProtocolError> {
         let key = *self.client.by_port.get(&port).ok_or(ProtocolError)?;
         let port = &mut self.client.ports[key as usize];

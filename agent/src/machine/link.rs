@@ -69,8 +69,8 @@ impl<H: Host> AgentMachine<H> {
         did | self.send_strips(node, network)
     }
 
-    /// Returns whether an agent that was not yet heard from now accepts fragments. Nothing is
-    /// packed for it before, so that all queued traffic can still time out.
+    /// Greets an agent that has never been heard from, and returns whether the network took the
+    /// greeting. Nothing is packed for the agent before, so that all queued traffic can time out.
     fn is_greeted(&mut self, node: u32, network: &mut impl OpenTransport) -> bool {
         let greeting = Fragment::Told(Told::default()).encode();
         let now = self.now;

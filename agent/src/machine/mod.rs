@@ -57,7 +57,7 @@ pub struct Node {
     pub address: Vec<u8>,
 }
 
-/// How long messages are transferred.
+/// The transfer mode of long messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transfer {
     /// The receiver pulls one strip at a time.
@@ -82,7 +82,7 @@ pub struct Limits {
     pub eager: u64,
     /// Bytes of a strip, a piece of a long message.
     pub strip: u32,
-    /// How long messages are transferred.
+    /// The transfer mode of long messages.
     pub transfer: Transfer,
     /// Requests taken from processes that have not ended. At this limit no more requests to send
     /// are taken.
@@ -246,7 +246,7 @@ impl<H: Host> AgentMachine<H> {
     /// Creates the agent of node `own`, an index of `nodes`. All agents of the job have the same
     /// nodes in the same order.
     pub fn new(own: u32, nodes: Vec<Node>, limits: Limits, seed: u64) -> Self {
-        // Fits: the number of nodes is limited to 32 bits.
+        // Fits: node numbers have 32 bits.
         let count = nodes.len() as u32;
         let scale = const {
             match Scale::for_chunk(BUFFER as u32) {

@@ -200,8 +200,8 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// Schedules an attempt at a changed channel's queue, unless the key belongs to another queue
-    /// by now and that is empty.
+    /// Schedules an attempt at the queue of a changed channel. The key may belong to another queue
+    /// by now, for which an additional attempt is harmless.
     pub(super) fn channel_changed(&mut self, queue: u32) {
         if let Some(waits) = self.service.queues.get(queue as usize)
             && !waits.operations.is_empty()
@@ -330,7 +330,7 @@ impl<H: Host> AgentMachine<H> {
             .filter(|(of, _)| *of == node)
             .map(|(_, port)| *port)
             .collect();
-        // Takes time proportional to their number, even if many are in one queue.
+        // Linear in the number of operations, even if many are in one queue.
         let taken = gone
             .iter()
             .filter_map(|key| self.take_operation(*key, super::GONE));

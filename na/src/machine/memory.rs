@@ -156,7 +156,7 @@ pub(crate) struct Registered {
     pub(crate) segments: Arc<Segments>,
     /// The number of replies that a transport still reads from it.
     pub(crate) replies: u32,
-    /// The memory is being deregistered: no access to it begins any more.
+    /// The memory is being deregistered, and no new access may begin.
     pub(crate) is_closing: bool,
 }
 

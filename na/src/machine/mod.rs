@@ -113,7 +113,7 @@ pub(crate) struct NaMachine {
     sources: Slab<Source>,
     completions: Vec<Completion>,
     counters: Counters,
-    /// The machine begins no operations any more.
+    /// No more operations can begin.
     has_left: bool,
 }
 
@@ -647,7 +647,7 @@ impl NaMachine {
         }
     }
 
-    /// Leaves: ends all sessions, and begins no operation any more.
+    /// Leaves: ends all sessions. No operations can begin afterwards.
     pub(crate) fn leave(&mut self) {
         self.has_left = true;
         for peer in self.peers.numbers().collect::<Vec<_>>() {
