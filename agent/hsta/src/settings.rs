@@ -19,9 +19,9 @@ settings::group! {
     "DRAGON_HSTA_MAX_INJECTION_MB" injection: u32 = 8, ValueKind::integer(1, 1 << 20),
         "MiB of long messages that an agent is sending";
     "CONDUIT_HSTA_STEAL_MB" steal: u32 = 4, ValueKind::integer(0, 1 << 20),
-        "on nodes with several agents: MiB of long messages that an agent cannot request yet, from which on the others take over parts of them; 0: never";
+        "on nodes with several agents: MiB of long messages that an agent cannot request yet, at which the others start to take over parts of them; 0: never";
     "DRAGON_HSTA_DRAGONFLY" dragonfly: u32 = 0, ValueKind::integer(0, 1 << 20),
-        "number of nodes from which on nodes pass on each other's short messages, so that each has links to at most the square root of their number; must be equal on all nodes; 0: never";
+        "minimum number of nodes at which they pass on each other's short messages, so that each has links to at most the square root of their number; must be equal on all nodes; 0: never";
     "DRAGON_HSTA_ENABLE_VALGRIND" valgrind: bool = false, ValueKind::Bool,
         "run under valgrind, which writes `hsta-<process>.valgrind`";
     "DRAGON_HSTA_ENABLE_PERF" perf: bool = false, ValueKind::Bool,

@@ -162,7 +162,7 @@ impl Sessions {
         local.transmit(self);
     }
 
-    /// Returns whether there is work that does not depend on clients.
+    /// Returns whether there is work to be done at once.
     pub(crate) fn is_busy(&self) -> bool {
         !(self.events.is_empty() && self.broken.is_empty() && self.gone.is_empty())
     }

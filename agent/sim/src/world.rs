@@ -258,7 +258,7 @@ impl World {
     /// Lets all agents make progress, and calls `check` for each.
     fn pass(&mut self, check: &mut impl FnMut(u32, &Held)) -> bool {
         self.steps += 1;
-        assert!(self.steps < 5_000_000, "the world makes no progress");
+        assert!(self.steps < 5_000_000, "the world never comes to rest");
         let mut did = false;
         self.net.set_now(self.now);
         for table in &self.tables {

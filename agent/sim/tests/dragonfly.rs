@@ -37,7 +37,7 @@ fn what_goes_by_a_node_that_dies_fails_and_nothing_else() {
     }
     world.run(1_000_000 + 4 * delays.dead_time, |_, _| {});
     assert_eq!(completed(&mut world, 1), [(2, Outcome::Sent)]);
-    // It returns.
+    // Node 2 returns.
     world.start(2);
     send(&mut world, 3, 0, 8);
     world.run(u64::MAX, |_, _| {});
