@@ -101,8 +101,7 @@ impl<N: OpenTransport> Dragonfly<N> {
                 node,
                 "a node's agent violated the dragonfly protocol or does not use it (DRAGON_HSTA_DRAGONFLY)"
             );
-            self.state
-                .lose(node, Failure::Broken("it passes on nonsense"));
+            self.state.lose(node, Failure::Broken("malformed frame"));
             if let Some(rank) = self.state.ranks[node as usize] {
                 self.state.fail(rank);
                 self.network.end_session(rank);

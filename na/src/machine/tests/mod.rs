@@ -288,7 +288,7 @@ fn the_target_refuses_what_is_not_allowed() {
                 Rights::ReadWrite,
                 true,
                 1,
-                Error::Invalid("the transfer reaches beyond the peer's memory"),
+                Error::Invalid("the transfer exceeds the peer's memory"),
             ),
         ];
         for (rights, is_put, offset, error) in cases {
