@@ -1,10 +1,10 @@
-//! Which processor a rank runs on.
+//! The processors on which a rank runs.
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::Error;
 
-/// The processors that this process may use, in ascending order.
+/// Returns the processors that this process may use, in ascending order.
 pub(crate) fn allowed() -> Result<Vec<usize>, Error> {
     let set = sched_getaffinity(None).map_err(Error::system("reading the allowed processors"))?;
     Ok((0..CpuSet::MAX_CPU)
@@ -12,13 +12,13 @@ pub(crate) fn allowed() -> Result<Vec<usize>, Error> {
         .collect())
 }
 
-/// The processors for a rank, `each` of them: ranks take turns over the allowed ones.
+/// Returns the `each` processors of a rank: ranks take turns over the allowed ones.
 pub(crate) fn of_rank(allowed: &[usize], rank: usize, each: usize) -> Option<CpuSet> {
     if allowed.is_empty() {
         return None;
     }
     let mut set = CpuSet::new();
-    // More than all are all.
+    // `each` may exceed the number of allowed processors.
     for number in 0..each.min(allowed.len()) {
         let turn = rank.wrapping_mul(each).wrapping_add(number);
         set.set(allowed[turn % allowed.len()]);

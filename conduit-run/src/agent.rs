@@ -1,5 +1,5 @@
-//! The node agent that a job's ranks may have (`docs/agent.md`): it is started before them and ends after them, or with
-//! the launcher, however that ends.
+//! The node agent that a job's ranks may have (`docs/agent.md`). It starts before them and ends
+//! after them, or with the launcher, however that ends.
 
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -11,21 +11,22 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::Error;
 
-/// What the agent says when it is ready, before its name: a variable that its clients know it by.
+/// The variable that names the agent to its clients; the agent prints it with its name when it is
+/// ready.
 pub(crate) const VARIABLE: &str = "CONDUIT_AGENT";
 /// Seconds from SIGTERM to SIGKILL.
 const GRACE: i64 = 3;
 
-/// A running agent, which ends when this is dropped.
+/// A running agent. Dropping this ends it.
 #[derive(Debug)]
 pub(crate) struct Agent {
     child: Child,
-    /// It ends when this does, also with the launcher.
+    /// The agent exits when this pipe closes, which also happens when the launcher dies.
     _input: Option<ChildStdin>,
 }
 
 impl Agent {
-    /// Starts one that is known by a name, and waits until it is ready.
+    /// Starts an agent with this name and waits until it is ready.
     pub(crate) fn start(program: &Path, name: &str) -> Result<Self, Error> {
         let error = |source| Error::Agent {
             program: program.to_owned(),
@@ -35,7 +36,8 @@ impl Agent {
             .args(["--native", "--until-eof", "--name", name])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // It hears of a terminal's signals when the ranks have ended.
+            // A terminal's signals reach the agent through the launcher, after the ranks have
+            // ended.
             .process_group(0)
             .spawn()
             .map_err(error)?;
@@ -51,7 +53,7 @@ impl Agent {
         match line.trim_end().split_once('=') {
             Some((VARIABLE, known)) if known == name => Ok(agent),
             _ => Err(error(io::Error::other(format!(
-                "it says {line:?} instead of {VARIABLE}={name}"
+                "it printed {line:?} instead of {VARIABLE}={name}"
             )))),
         }
     }
@@ -71,7 +73,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Whatever happened: it is not left behind, and has no effect on one that has ended.
+        // Never leave the agent behind. Killing an agent that has ended has no effect.
         let _ = self.end();
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -14,9 +14,10 @@ use crate::{Bind, Launch};
 
 /// Starts the ranks of a job on this host and ends when they have ended.
 ///
-/// The exit code is 0 if all ranks exit with 0, 1 if others had to be ended because one left the
-/// job without finishing it, else that of the first rank that fails (128 + signal if it is killed).
-/// A message names that rank, and the others are ended. Signals are forwarded to all ranks.
+/// The exit code is 0 if all ranks exit with 0, 1 if other ranks had to be ended because one left
+/// the job without finishing it, else that of the first rank that fails (128 + signal if it is
+/// killed). A message names that rank, and the other ranks are ended. Signals are forwarded to all
+/// ranks.
 #[derive(Debug, Parser)]
 #[command(name = "conduit-run", version, after_help = AFTER_HELP)]
 struct Options {
@@ -30,11 +31,12 @@ struct Options {
     )]
     ranks: Option<u32>,
 
-    /// Put "[rank] " before each line of output, and never mix lines; without it lines of standard error are kept whole
+    /// Put "[rank] " before each line of output and never mix lines; without this option only lines
+    /// of standard error are kept whole
     #[arg(short = 'l', long)]
     prefix: bool,
 
-    /// Where ranks run: anywhere, or rank i on the i-th allowed processor (starting over)
+    /// Where ranks run: on any processor, or rank i on the i-th allowed processor (wrapping around)
     #[arg(long, value_enum, default_value_t = BindTo::None)]
     bind: BindTo,
 
@@ -43,8 +45,8 @@ struct Options {
     timeout: Option<Duration>,
 
     /// Time from SIGTERM to SIGKILL for ranks that have to end [default: 1; 3 after SIGINT or
-    /// SIGTERM]. When a rank exits, the others have as long to follow before they get SIGTERM; one
-    /// that fails without a word has thirty times as long to find it
+    /// SIGTERM]. When a rank exits, the others have the same time to follow before they get
+    /// SIGTERM; a rank that closes its connection has thirty times as long to report the reason
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     grace: Option<Duration>,
 
@@ -52,20 +54,21 @@ struct Options {
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
 
-    /// Start a node agent (conduit-hsta, beside this program or in PATH) for the ranks, which find its name as CONDUIT_AGENT
+    /// Start a node agent (conduit-hsta, beside this program or in PATH) for the ranks, which find
+    /// its name in CONDUIT_AGENT
     #[arg(long)]
     agent: bool,
 
-    /// Tell each start and end of a rank
+    /// Report each start and end of a rank
     #[arg(short, long)]
     verbose: bool,
 
-    /// Print the settings that ranks would find, where each comes from and what it means, and start nothing; with -n
-    /// also the values that depend on the job's size
+    /// Print the settings that ranks would find, their origin and their meaning, and start nothing;
+    /// with -n also the values that depend on the job's size
     #[arg(long, conflicts_with = "command")]
     print_settings: bool,
 
-    /// Print them as JSON
+    /// Print the settings as JSON
     #[arg(long, requires = "print_settings", conflicts_with = "command")]
     json: bool,
 
@@ -80,14 +83,14 @@ struct Options {
 }
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 all ranks succeeded · 2 bad usage, or the job can't be started · 124 time limit · 126 program not \
+Exit codes: 0 all ranks succeeded · 2 bad usage, or the job cannot be started · 124 time limit · 126 program not \
 executable · 127 program not found · else that of the first rank that failed.
 
 Ranks find PMI_FD, PMI_RANK and PMI_SIZE (PMI-1), CONDUIT_LAUNCHER=1 and CONDUIT_JOB_ID in their environment, \
 and FI_OFI_RXD_MAX_UNACKED=16 unless it is set. Standard input is rank 0's.
 
-Whoever has the open descriptor PMI_FD speaks for the rank. A rank that has connected keeps it from what it starts; what a \
-script starts before the rank, or a program that never connects, inherits it.";
+A process that holds the descriptor PMI_FD acts as the rank. Programs that a rank starts after it has connected do not \
+inherit it; programs started earlier by a wrapper script, or by a program that never connects, do.";
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum BindTo {
@@ -95,7 +98,7 @@ enum BindTo {
     Core,
 }
 
-/// Runs the command line of this process. A launcher of one's own is
+/// Runs the command line of this process. A custom launcher is
 ///
 /// ```no_run
 /// fn main() -> std::process::ExitCode {
@@ -116,7 +119,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Reads the command line. `-np`, which other launchers have, is the same as `-n`.
+/// Parses the command line. Accepts `-np`, as other launchers have it, for `-n`.
 fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
     let mut words: Vec<OsString> = words.into_iter().collect();
     let names_ranks = |word: &&mut OsString| {
@@ -128,7 +131,8 @@ fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Err
     {
         *word = "-n".into();
     }
-    // A program is not called like an option; its arguments may be. Clap has one switch for both.
+    // An option may follow the program as one of its arguments but cannot be the program itself.
+    // Clap has one switch for both.
     let mut strict = Options::command().mut_arg("command", |arg| arg.allow_hyphen_values(false));
     if let Err(error) = strict.try_get_matches_from_mut(&words)
         && error.kind() == ClapErrorKind::UnknownArgument
@@ -142,9 +146,9 @@ fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Err
     Options::try_parse_from(words)
 }
 
-/// Exit code 2 if the settings are wrong.
+/// Prints the settings. Returns exit code 2 if they are wrong.
 fn print_settings(options: &Options) -> ExitCode {
-    // As a rank reads them: what is lost in a setting's own text stays visible as U+FFFD.
+    // Decoded as a rank decodes them: bytes lost from a setting's text show up as U+FFFD.
     let environment = std::env::vars_os().map(|(name, value)| {
         let text = |text: OsString| text.to_string_lossy().into_owned();
         (text(name), text(value))
@@ -164,10 +168,10 @@ fn print_settings(options: &Options) -> ExitCode {
     }
     match report.print(options.json) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read it has seen enough.
+        // The reader has closed the pipe because it has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&format_args!("the settings can't be written: {error}"));
+            complain(&format_args!("cannot write the settings: {error}"));
             ExitCode::from(2)
         }
     }
@@ -176,7 +180,7 @@ fn print_settings(options: &Options) -> ExitCode {
 fn launch(options: Options) -> Launch {
     let mut command = options.command.into_iter();
     let program = command.next().unwrap_or_default();
-    // Clap wants a number of ranks unless only settings are printed.
+    // Clap requires the number of ranks unless only settings are printed.
     let mut launch = Launch::new(options.ranks.unwrap_or(0) as usize, program)
         .args(command)
         .prefix_output(options.prefix)
@@ -195,7 +199,7 @@ fn launch(options: Options) -> Launch {
     launch.envs(options.env)
 }
 
-/// The agent's program: that of this program's folder, if there is one.
+/// Returns the agent's program: the one in this program's folder, or else its name for `PATH`.
 fn agent_program() -> OsString {
     const NAME: &str = "conduit-hsta";
     let beside = std::env::current_exe().map(|own| own.with_file_name(NAME));
@@ -209,14 +213,14 @@ fn seconds(text: &str) -> Result<Duration, String> {
     const MOST: f64 = 1e9;
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=MOST).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("a number of seconds from 0 to 1e9 is wanted".to_owned()),
+        _ => Err("expected a number of seconds from 0 to 1e9".to_owned()),
     }
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("NAME=VALUE is wanted".to_owned()),
+        _ => Err("expected NAME=VALUE".to_owned()),
     }
 }
 
@@ -275,7 +279,7 @@ mod tests {
             assert!(text.contains(&format!("'{option}'")), "{text}");
             assert!(text.contains(&format!("'{nearest}'")), "{text}");
         }
-        // After `--` it is a program.
+        // After `--` the word is a program.
         let options = parse(&["-n", "2", "--", "--time", "-x"]).unwrap();
         assert_eq!(options.command, ["--time", "-x"]);
     }

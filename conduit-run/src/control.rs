@@ -7,11 +7,11 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-/// Bytes that may wait for a rank which doesn't read its answers. A rank has one request outstanding, so an honest one
-/// never has more than a line waiting.
+/// Bytes that may wait for a rank that does not read its replies. A rank has one request
+/// outstanding, so a correct rank never has more than one line waiting.
 const MAX_PENDING: usize = 64 * wire::MAX_LINE;
 
-/// One rank's PMI socket; `None` inside once it is closed.
+/// One rank's PMI socket; holds `None` once it is closed.
 #[derive(Debug)]
 pub(crate) struct Control {
     socket: Option<OwnedFd>,
@@ -19,7 +19,7 @@ pub(crate) struct Control {
     pending: Vec<u8>,
 }
 
-/// What reading brought.
+/// The result of reading from the socket.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Incoming {
     /// A whole line.
@@ -28,7 +28,7 @@ pub(crate) enum Incoming {
     Nothing,
     /// The rank has closed its end.
     Closed,
-    /// What came is no line.
+    /// The bytes received are not a valid line.
     Broken(wire::Error),
 }
 
@@ -41,7 +41,7 @@ impl Control {
         }
     }
 
-    /// The socket and what to wait for.
+    /// Returns the socket and the events to wait for.
     pub(crate) fn interest(&self) -> Option<(&OwnedFd, PollFlags)> {
         let output = if self.pending.is_empty() {
             PollFlags::empty()
@@ -53,12 +53,13 @@ impl Control {
             .map(|socket| (socket, PollFlags::IN | output))
     }
 
-    /// Whether either end has closed it.
+    /// Returns whether either end has closed the socket.
     pub(crate) fn is_closed(&self) -> bool {
         self.socket.is_none()
     }
 
-    /// The next line. After [`Incoming::Closed`] and [`Incoming::Broken`] the socket is closed here too.
+    /// Returns the next line. After [`Incoming::Closed`] and [`Incoming::Broken`] this end is
+    /// closed too.
     pub(crate) fn next(&mut self) -> Incoming {
         loop {
             match self.lines.next_line() {
@@ -85,7 +86,8 @@ impl Control {
         }
     }
 
-    /// Sends a line, or as much as the rank takes now. `false` if the rank lets too much wait.
+    /// Sends a line, or as much of it as the rank accepts now. Returns `false` if too many bytes
+    /// are waiting for the rank.
     pub(crate) fn send(&mut self, line: &str) -> bool {
         if self.socket.is_some() {
             self.pending.extend_from_slice(line.as_bytes());
@@ -94,7 +96,7 @@ impl Control {
         self.pending.len() <= MAX_PENDING
     }
 
-    /// Sends what waits. A rank that is gone is noticed by reading.
+    /// Sends waiting bytes. The death of a rank is noticed when reading.
     pub(crate) fn flush(&mut self) {
         let Some(socket) = &self.socket else { return };
         while !self.pending.is_empty() {

@@ -1,4 +1,4 @@
-//! Why a job can't be started or kept.
+//! Errors that keep the launcher from starting or managing a job.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,66 +7,66 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A job of no ranks was asked for.
-    #[error("a job has at least 1 rank")]
+    /// The job has no ranks.
+    #[error("the job has 0 ranks; at least 1 is required")]
     NoRanks,
     /// The ranks need more file descriptors than this process may open.
     #[error(
-        "{ranks} ranks need {needed} file descriptors, but only {limit} may be open (see ulimit -n)"
+        "{ranks} ranks need {needed} file descriptors, but the limit is {limit} (see ulimit -n)"
     )]
     TooManyRanks {
-        /// Ranks asked for.
+        /// The number of ranks requested.
         ranks: usize,
-        /// Descriptors needed.
+        /// The number of descriptors needed.
         needed: u64,
         /// The soft limit of this process.
         limit: u64,
     },
-    /// The environment for the ranks sets a variable that is the launcher's.
-    #[error("the variable {name} is set by the launcher and can't be given")]
+    /// The environment for the ranks sets a variable that is reserved for the launcher.
+    #[error("the variable {name} is set by the launcher and cannot be overridden")]
     ReservedVariable {
         /// The variable.
         name: String,
     },
-    /// The program is not there.
+    /// The program does not exist.
     #[error("program {0:?} is not found")]
     ProgramNotFound(PathBuf),
-    /// The program is there but can't be executed.
+    /// The program exists but cannot be executed.
     #[error("program {program:?} can't be executed: {source}")]
     NotExecutable {
         /// The program.
         program: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// A rank's process can't be created.
+    /// A rank's process cannot be created.
     #[error("rank {rank} can't be started: {source}")]
     Spawn {
         /// The rank.
         rank: usize,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The node agent can't be started.
+    /// The node agent cannot be started.
     #[error("the node agent {program:?} can't be started: {source}")]
     Agent {
         /// Its program.
         program: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The system refuses something that the launcher needs.
+    /// A system call that the launcher needs has failed.
     #[error("{what}: {source}")]
     System {
-        /// What was being done.
+        /// The operation that failed.
         what: &'static str,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// The exit code of the program for this error: 127 and 126 as shells have it, 2 for the rest.
+    /// Returns the program's exit code for this error: 127 and 126 as in shells, 2 for all others.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::ProgramNotFound(_) => 127,
@@ -75,7 +75,7 @@ impl Error {
         }
     }
 
-    /// For `map_err`: wraps what the system said.
+    /// Returns a function for `map_err` that wraps the system's error.
     pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
         move |source| Error::System {
             what,

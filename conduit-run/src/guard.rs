@@ -1,8 +1,10 @@
-//! The guard: a small process that outlives a killed launcher for a moment and kills the ranks' process groups.
+//! The guard: a small process that briefly outlives a killed launcher and kills the ranks' process
+//! groups.
 //!
-//! The kernel's parent-death signal ends the ranks themselves when the launcher dies, but not what they started. The guard
-//! holds one end of a socket pair, learns every rank's group through it, and when the other end closes it kills those that
-//! have not been retired. It is forked without `exec`, so that the library needs no helper program.
+//! When the launcher dies, the kernel's parent-death signal ends the ranks but not the processes
+//! they started. The guard holds one end of a socket pair, through which it learns every rank's
+//! group. When the other end closes, it kills the groups that have not been retired. It is forked
+//! without `exec`, so the library needs no helper program.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -12,10 +14,11 @@ use std::time::Duration;
 use rustix::net::{SendFlags, send};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
-/// How long a message to the guard may take when its socket is full.
+/// How long sending a message to the guard may take when its socket is full.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The launcher's hold on its guard. Dropping it ends the guard without any effect on groups: the launcher has ended them.
+/// The launcher's handle to its guard. Dropping it ends the guard without touching any group,
+/// because the launcher has ended them.
 #[derive(Debug)]
 pub(crate) struct Guard {
     pid: Pid,
@@ -28,8 +31,8 @@ impl Guard {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_write_timeout(Some(PATIENCE))?;
         let mut groups = vec![0; ranks];
-        // SAFETY: the child runs only `watch`, which makes async-signal-safe calls alone and never returns, so whatever
-        // locks other threads of this process hold at the fork don't matter.
+        // SAFETY: the child runs only `watch`, which makes only async-signal-safe calls and never
+        // returns, so locks that other threads of this process hold at the fork do not matter.
         match unsafe { libc::fork() } {
             0 => watch(theirs.as_raw_fd(), &mut groups),
             child @ 1.. => match Pid::from_raw(child) {
@@ -43,17 +46,17 @@ impl Guard {
         }
     }
 
-    /// The guard's process id.
+    /// Returns the guard's process id.
     pub(crate) fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// For [`enlist`], in the processes that this one forks.
+    /// Returns the socket for [`enlist`] in the processes that this one forks.
     pub(crate) fn socket(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
-    /// Tells the guard that a group has ended and its number may be used by others.
+    /// Tells the guard that a group has ended and that its number may be reused.
     pub(crate) fn retire(&self, group: Pid) {
         tell(self.socket.as_fd(), -group.as_raw_pid());
     }
@@ -61,24 +64,28 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Before the socket closes, which would make it act. The guard is a child not yet reaped: no stranger is hit.
+        // Kill the guard before the socket closes, because it would act on that. It is an unreaped
+        // child, so the pid is still its own.
         let _ = kill_process(self.pid, Signal::KILL);
         crate::rank::await_end(self.pid);
     }
 }
 
-/// Tells the guard of the process group that the calling process leads. A rank does so itself, before its program can
-/// start others: the launcher might be killed before it gets to it. Async-signal-safe.
+/// Tells the guard about the process group that the calling process leads. A rank does so itself,
+/// before its program can start others, because the launcher might be killed before it could.
+/// Async-signal-safe.
 pub(crate) fn enlist(guard: BorrowedFd<'_>) {
     tell(guard, getpid().as_raw_pid());
 }
 
-/// A guard that is gone or stuck is no reason to fail: it only matters if the launcher is killed as well.
+/// Sends a message. Errors are ignored: a dead or stuck guard only matters if the launcher is
+/// killed as well.
 fn tell(guard: BorrowedFd<'_>, message: i32) {
     let _ = send(guard, &message.to_ne_bytes(), SendFlags::NOSIGNAL);
 }
 
-/// The guard's whole life. Only async-signal-safe calls from here on: no allocation, no locks.
+/// Runs the guard until its end. Only async-signal-safe calls from here on: no allocation, no
+/// locks.
 fn watch(socket: RawFd, groups: &mut [i32]) -> ! {
     detach(socket);
     let mut message = [0u8; 4];
@@ -87,7 +94,7 @@ fn watch(socket: RawFd, groups: &mut [i32]) -> ! {
         let rest = &mut message[have..];
         // SAFETY: `rest` is valid for writes of its length.
         let count = unsafe { libc::read(socket, rest.as_mut_ptr().cast(), rest.len()) };
-        // With all signals blocked there is no EINTR: anything but bytes means that the launcher is gone.
+        // All signals are blocked, so there is no EINTR: without bytes, the launcher is gone.
         let Ok(count @ 1..) = usize::try_from(count) else {
             break;
         };
@@ -103,18 +110,19 @@ fn watch(socket: RawFd, groups: &mut [i32]) -> ! {
         }
     }
     for group in groups.iter().filter(|group| **group > 1) {
-        // SAFETY: `kill` touches no memory. The group is a rank's: the launcher retires groups before it reaps their
-        // leaders, so the number has not been given to another process while the launcher lived.
+        // SAFETY: `kill` touches no memory. The group is a rank's: the launcher retires a group
+        // before it reaps the leader, so the number was not reused while the launcher lived.
         unsafe { libc::kill(-group, libc::SIGKILL) };
     }
-    // SAFETY: `_exit` ends the process without running anything of the parent's.
+    // SAFETY: `_exit` ends the process without running any of the parent's code.
     unsafe { libc::_exit(0) }
 }
 
-/// Makes the guard independent of the launcher's terminal, signals and descriptors.
+/// Detaches the guard from the launcher's terminal, signals and descriptors.
 fn detach(socket: RawFd) {
-    // SAFETY: all calls are async-signal-safe; `set` is initialised by sigfillset before use; the closed descriptors belong
-    // to this process's copy of the table, and nothing in this process uses them any more.
+    // SAFETY: all calls are async-signal-safe; `set` is initialised by sigfillset before use; the
+    // closed descriptors belong to this process's copy of the table, and nothing in this process
+    // uses them any more.
     unsafe {
         let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigfillset(set.as_mut_ptr());
@@ -123,7 +131,7 @@ fn detach(socket: RawFd) {
         libc::prctl(libc::PR_SET_NAME, c"conduit-guard".as_ptr());
         let close = |from: RawFd, to: RawFd| {
             if from <= to && libc::syscall(libc::SYS_close_range, from, to, 0) != 0 {
-                // Kernels before 5.9: the usual range has to do.
+                // Kernels before 5.9 lack close_range; close the usual range.
                 for fd in from..=to.min(4096) {
                     libc::close(fd);
                 }

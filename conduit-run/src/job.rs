@@ -23,9 +23,10 @@ use crate::terminal::Terminal;
 use crate::{Error, How, Launch, Outcome, Status, program, signals, strays};
 use ending::{Ending, Suspicion};
 
-/// A job whose ranks run. Dropping it kills them.
+/// A job whose ranks are running. Dropping it kills them.
 ///
-/// It stays on the thread that started it: the kernel ends the ranks when that thread ends.
+/// It stays on the thread that started it, because the kernel kills the ranks when that thread
+/// ends.
 #[derive(Debug)]
 #[must_use = "dropping a running job kills it"]
 pub struct RunningJob {
@@ -36,28 +37,28 @@ pub struct RunningJob {
     terminal: Option<Terminal>,
     signals: Option<Signals>,
     guard: Guard,
-    /// Children that this process had before the job, when it adopts orphans.
+    /// Children that this process had before the job, if it adopts orphans.
     spared: Option<HashSet<Pid>>,
     deadline: Option<Instant>,
-    /// Why the job has to end, once it has.
+    /// The reason why the job has to end, once it is known.
     ending: Option<Ending>,
-    /// What looks wrong and may have a cause that is still to come.
+    /// Suspicious events whose real cause may still show up.
     suspicions: Vec<Suspicion>,
     launch: Launch,
-    /// The node's agent. It ends after the ranks.
+    /// The node's agent, which ends after the ranks.
     _agent: Option<Agent>,
-    /// Not `Send`, see above.
+    /// Makes the type `!Send`, see above.
     _thread: PhantomData<*const ()>,
 }
 
-/// Signals ranks from any thread while their job runs. Ranks that have ended are left alone: their process ids may belong
-/// to others by now, but this goes by process descriptor.
+/// Signals ranks from any thread while their job runs. It uses process descriptors, so it never
+/// signals another process that has taken over an ended rank's pid.
 #[derive(Debug, Clone)]
 pub struct Killer(Arc<Vec<OwnedFd>>);
 
 impl Killer {
-    /// Sends a signal (by its number, `libc::SIGKILL` and the like) to a rank's process. Returns whether the rank was
-    /// there to take it.
+    /// Sends a signal (by number, such as `libc::SIGKILL`) to a rank's process. Returns whether the
+    /// rank was still alive to receive it.
     pub fn kill_rank(&self, rank: usize, signal: i32) -> bool {
         match (self.0.get(rank), Signal::from_named_raw(signal)) {
             (Some(pidfd), Some(signal)) => pidfd_send_signal(pidfd, signal).is_ok(),
@@ -75,7 +76,7 @@ impl RunningJob {
     ) -> Result<Self, Error> {
         let job_id = job_id();
         signals::keep_exit_codes();
-        // Before the children are listed that the job does not end.
+        // The agent starts before the spared children are listed, so that it is one of them.
         let agent = match &launch.agent {
             Some(program) => {
                 let path = std::env::var_os("PATH");
@@ -93,7 +94,8 @@ impl RunningJob {
                 .map_err(Error::system("becoming the reaper of all descendants"))?;
             spared = Some(strays::children());
         }
-        // The guard before the signals: it must not have our handlers.
+        // The guard starts before the signal handlers are installed, so that it does not inherit
+        // them.
         let guard = Guard::start(launch.ranks).map_err(Error::system("starting the guard"))?;
         let signals = match launch.own_process {
             true => Some(Signals::catch().map_err(Error::system("catching signals"))?),
@@ -117,7 +119,7 @@ impl RunningJob {
         }
 
         let mut server = Server::new(launch.ranks, &format!("kvs_{job_id}"), Limits::default());
-        // MPI libraries look here for who shares a node with whom: all ranks are on this one.
+        // MPI libraries look here for the ranks of each node: all ranks are on this one.
         server.preset(
             "PMI_process_mapping",
             &format!("(vector,(0,1,{}))", launch.ranks),
@@ -149,7 +151,7 @@ impl RunningJob {
                 piped,
                 guard: job.guard.socket(),
             };
-            // On an error the job is dropped, which kills the ranks that are there.
+            // On an error the job is dropped, which kills the ranks started so far.
             let (rank, pidfd) = start(&plan, number, std::mem::replace(&mut stdin, Stdio::null()))?;
             if job.launch.verbose {
                 job.output
@@ -166,8 +168,8 @@ impl RunningJob {
         Ok(job)
     }
 
-    /// The ranks' process ids, by rank. A rank that has ended may have given its to another process: see
-    /// [`kill_rank`](Self::kill_rank).
+    /// Returns the ranks' process ids, by rank. The id of a rank that has ended may belong to
+    /// another process: see [`kill_rank`](Self::kill_rank).
     pub fn pids(&self) -> Vec<u32> {
         self.ranks
             .iter()
@@ -175,18 +177,19 @@ impl RunningJob {
             .collect()
     }
 
-    /// Sends a signal (by its number) to a rank's process. Returns whether the rank was there to take it.
+    /// Sends a signal (by number) to a rank's process. Returns whether the rank was still alive to
+    /// receive it.
     pub fn kill_rank(&self, rank: usize, signal: i32) -> bool {
         self.killer().kill_rank(rank, signal)
     }
 
-    /// For other threads, and for the function that takes the output.
+    /// Returns a [`Killer`] for other threads and for the output function.
     pub fn killer(&self) -> Killer {
         Killer(Arc::clone(&self.pidfds))
     }
 
-    /// Does the launcher's work for at most `time`. Returns whether all ranks have ended, after which
-    /// [`wait`](Self::wait) returns without waiting.
+    /// Does the launcher's work for at most `time`. Returns whether all ranks have ended, after
+    /// which [`wait`](Self::wait) returns without waiting for any rank.
     ///
     /// # Errors
     /// The system refuses to wait.
@@ -203,10 +206,10 @@ impl RunningJob {
         }
     }
 
-    /// Does the launcher's work until the job has ended and everything is collected.
+    /// Does the launcher's work until the job has ended and all its processes are reaped.
     ///
     /// # Errors
-    /// The system refuses to wait; the ranks are killed then.
+    /// The system refuses to wait; the ranks are then killed.
     pub fn wait(mut self) -> Result<Outcome, Error> {
         while !self.all_ended() {
             self.turn(None)?;
@@ -233,7 +236,8 @@ impl RunningJob {
         self.ranks.iter().all(|rank| rank.status.is_some())
     }
 
-    /// Hands on what is left in the ranks' pipes and waits until the readers of the output have taken it.
+    /// Forwards what is left in the ranks' pipes and waits until the readers of the output have
+    /// taken it.
     fn finish_output(&mut self) -> Result<(), Error> {
         for rank in 0..self.ranks.len() {
             for stream in Stream::BOTH {
@@ -264,7 +268,7 @@ impl Drop for RunningJob {
     }
 }
 
-/// A word that no other job of this host has: process id and time.
+/// Returns a word that is unique among the jobs of this host: process id and time.
 fn job_id() -> String {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

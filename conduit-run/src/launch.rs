@@ -1,4 +1,4 @@
-//! What to start, and how.
+//! The description of a job to start.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -23,17 +23,19 @@ const RESERVED: [&str; 5] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Bind {
-    /// Wherever the launcher may.
+    /// Any processor that the launcher may use.
     #[default]
     None,
-    /// Rank i on the i-th processor that the launcher may use, starting over when there are more ranks.
+    /// Rank i on the i-th processor that the launcher may use, wrapping around when there are more
+    /// ranks.
     Core,
-    /// Each rank on this many processors: rank 0 on the first ones that the launcher may use, rank 1 on the next, starting
-    /// over at the end.
+    /// This many processors for each rank: rank 0 on the first ones that the launcher may use, rank
+    /// 1 on the next, wrapping around at the end.
     Cores(NonZeroUsize),
 }
 
-/// A job to be started. See the [crate's documentation](crate) for what a rank finds and how a job ends.
+/// A job to be started. See the [crate's documentation](crate) for a rank's environment and the
+/// ways a job ends.
 #[must_use = "a job starts with run or spawn"]
 pub struct Launch {
     pub(crate) ranks: usize,
@@ -65,7 +67,8 @@ impl fmt::Debug for Launch {
 }
 
 impl Launch {
-    /// `ranks` processes of `program`, which is looked up in `PATH` if it has no slash.
+    /// Describes a job of `ranks` processes of `program`, which is looked up in `PATH` if it has no
+    /// slash.
     pub fn new(ranks: usize, program: impl AsRef<OsStr>) -> Self {
         Launch {
             ranks,
@@ -87,8 +90,8 @@ impl Launch {
         }
     }
 
-    /// The name that the program finds as its first argument, which is not counted among its arguments. Default: as it was
-    /// given to [`new`](Self::new).
+    /// Sets the program's `argv[0]`, which does not count as one of its arguments. Default: the
+    /// program as given to [`new`](Self::new).
     pub fn arg0(mut self, name: impl AsRef<OsStr>) -> Self {
         self.arg0 = Some(name.as_ref().to_owned());
         self
@@ -101,14 +104,14 @@ impl Launch {
         self
     }
 
-    /// Sets a variable of the ranks' environment, which is otherwise the launcher's.
+    /// Sets a variable in the ranks' environment, which is otherwise the launcher's.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env
             .push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    /// Sets several of them.
+    /// Sets several variables.
     pub fn envs<N: AsRef<OsStr>, V: AsRef<OsStr>>(
         self,
         variables: impl IntoIterator<Item = (N, V)>,
@@ -117,21 +120,23 @@ impl Launch {
         variables.into_iter().fold(self, set)
     }
 
-    /// Whether each line of the ranks' output gets `[rank] ` before it. Lines are then never mixed. Default: no, the ranks
-    /// write to the launcher's standard output directly, and lines of standard error are handed on whole.
+    /// Sets whether each line of the ranks' output gets the prefix `[rank] `. Lines are then never
+    /// mixed. Default: no; the ranks write to the launcher's standard output directly, and the
+    /// launcher forwards standard error in whole lines.
     pub fn prefix_output(mut self, prefix: bool) -> Self {
         self.prefix_output = prefix;
         self
     }
 
-    /// Gives each line of the ranks' output (rank, stream, the line without its newline) to a function, instead of to the
-    /// launcher's streams. It is called by the thread that waits for the job. Lines above 64 KiB come in pieces.
+    /// Passes each line of the ranks' output (rank, stream, the line without its newline) to a
+    /// function instead of writing it to the launcher's streams. The thread that waits for the job
+    /// calls it. Lines above 64 KiB arrive in pieces.
     pub fn output(mut self, sink: impl FnMut(usize, Stream, &[u8]) + Send + 'static) -> Self {
         self.sink = Some(Box::new(sink));
         self
     }
 
-    /// Where ranks may run.
+    /// Sets where ranks may run.
     pub fn bind(mut self, bind: Bind) -> Self {
         self.bind = bind;
         self
@@ -143,46 +148,51 @@ impl Launch {
         self
     }
 
-    /// The time between `SIGTERM` and `SIGKILL` for ranks that have to end because another has failed. Default: 1 s.
+    /// Sets the time between `SIGTERM` and `SIGKILL` for ranks that have to end because another has
+    /// failed. Default: 1 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// The time between a forwarded `SIGINT` or `SIGTERM` and `SIGKILL`. Default: 3 s.
+    /// Sets the time between a forwarded `SIGINT` or `SIGTERM` and `SIGKILL`. Default: 3 s.
     pub fn signal_grace(mut self, grace: Duration) -> Self {
         self.signal_grace = grace;
         self
     }
 
-    /// Whether the message that names a failed rank is left out; [`Outcome::how`] says the same. Default: no.
+    /// Sets whether to suppress the message that names a failed rank; [`Outcome::how`] has the same
+    /// information. Default: no.
     pub fn quiet(mut self, quiet: bool) -> Self {
         self.quiet = quiet;
         self
     }
 
-    /// Whether each start and end of a rank is told on standard error. Default: no.
+    /// Sets whether to report each start and end of a rank on standard error. Default: no.
     pub fn verbose(mut self, verbose: bool) -> Self {
         self.verbose = verbose;
         self
     }
 
-    /// Whether rank 0 reads the launcher's standard input. Default: no, it reads `/dev/null` as the others do.
+    /// Sets whether rank 0 reads the launcher's standard input. Default: no; it reads `/dev/null`
+    /// like the others.
     pub fn inherit_stdin(mut self, inherit: bool) -> Self {
         self.inherit_stdin = inherit;
         self
     }
 
-    /// For a process that does nothing else: signals are caught and forwarded to the ranks, descendants that left their
-    /// rank's process group are adopted and ended with the job, and as many files may be open as the hard limit allows if
-    /// there are that many ranks. Default: no.
+    /// Sets whether the launcher may take over this process, which should then do nothing else: it
+    /// catches signals and forwards them to the ranks, adopts descendants that left their rank's
+    /// process group and ends them with the job, and raises the limit of open files to the hard
+    /// limit if the ranks need it. Default: no.
     pub fn own_process(mut self, own: bool) -> Self {
         self.own_process = own;
         self
     }
 
-    /// A program (`conduit-hsta`, looked up as the ranks' is) that is started before the ranks as the agent of their node,
-    /// and ends after them. They find its name as `CONDUIT_AGENT`. Default: none.
+    /// Sets the program (`conduit-hsta`, looked up like the ranks' program) that starts before the
+    /// ranks as their node's agent and ends after them. They find its name in `CONDUIT_AGENT`.
+    /// Default: none.
     pub fn agent(mut self, program: Option<impl AsRef<OsStr>>) -> Self {
         self.agent = program.map(|program| program.as_ref().to_owned());
         self
@@ -191,18 +201,20 @@ impl Launch {
     /// Starts the job and waits for its end.
     ///
     /// # Errors
-    /// The job can't be started: no ranks, too many for this process, no such program, a reserved variable, or the
-    /// system refuses a process. No rank is left running. A job that fails is no error but an [`Outcome`].
+    /// The job cannot be started: no ranks, too many ranks for this process, no such program, a
+    /// reserved variable, or the system refuses to create a process. No rank is left running. A job
+    /// that fails is not an error but an [`Outcome`].
     pub fn run(self) -> Result<Outcome, Error> {
         self.spawn()?.wait()
     }
 
-    /// Starts the job. If this process ignores `SIGCHLD`, the signal's default action is restored,
-    /// because the system drops the ranks' exit codes otherwise. The launcher's work (PMI, output,
-    /// noticing failures) is done while [`RunningJob::wait`] or [`RunningJob::wait_for`] runs.
+    /// Starts the job. If this process ignores `SIGCHLD`, this restores the signal's default
+    /// action, because otherwise the system discards the ranks' exit codes. The launcher does its
+    /// work (PMI, output, noticing failures) only inside [`RunningJob::wait`] and
+    /// [`RunningJob::wait_for`].
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// The same as for [`run`](Self::run).
     pub fn spawn(mut self) -> Result<RunningJob, Error> {
         let output = match self.sink.take() {
             Some(sink) => Output::Captured(sink),
@@ -237,7 +249,7 @@ impl Launch {
                 name: name.to_string_lossy().into_owned(),
             });
         }
-        // A rank takes a socket and a pidfd, and its pipes; starting one takes some more for a moment.
+        // Each rank takes a socket, a pidfd and its pipes; starting one briefly takes a few more.
         let open = std::fs::read_dir("/proc/self/fd").map_or(64, Iterator::count) as u64;
         let each = 2 + pipes as u64;
         let needed = (self.ranks as u64)
@@ -254,12 +266,12 @@ impl Launch {
     }
 }
 
-/// Many ranks take many descriptors: use all that the hard limit allows, if there is need.
+/// Raises the limit of open descriptors to the hard limit if the ranks need that many.
 fn raise_descriptor_limit(ranks: u64) {
     let limit = getrlimit(Resource::Nofile);
     let needed = ranks.saturating_mul(4).saturating_add(128);
     if limit.current.is_some_and(|current| current < needed) {
-        // If it is refused, the job may still be small enough; if not, the error says so.
+        // If the system refuses, the job may still be small enough; if not, the error says so.
         let _ = setrlimit(
             Resource::Nofile,
             Rlimit {

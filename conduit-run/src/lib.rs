@@ -1,7 +1,9 @@
-//! The launcher of Conduit's jobs: starts the ranks of one host, serves them PMI-1 and keeps their processes.
+//! The launcher of Conduit jobs: starts the ranks of one host, serves them PMI-1 and manages their
+//! processes.
 //!
-//! The program is `conduit-run -n N [options] program args…`; [`cli::main`] is all of it, so another package can have a
-//! launcher of its own in three lines. Tests and tools use [`Launch`], which does the same from within a process:
+//! The program is `conduit-run -n N [options] program args…`. [`cli::main`] is all of it, so
+//! another package can build its own launcher in three lines. Tests and tools use [`Launch`], which
+//! does the same from within a process:
 //!
 //! ```
 //! use conduit_run::{How, Launch};
@@ -13,18 +15,28 @@
 //! # }
 //! ```
 //!
-//! # What a rank finds
-//! `PMI_FD` (one end of a socket pair, see [below](#who-speaks-for-a-rank)), `PMI_RANK`, `PMI_SIZE`; `CONDUIT_LAUNCHER=1`: the launcher reports dead ranks, so
-//! ranks needn't; `CONDUIT_JOB_ID`: a word unique to the job; `FI_OFI_RXD_MAX_UNACKED=16` unless it is set already, since libfabric's
-//! `udp;ofi_rxd` loses messages in floods with its own default. It leads its own process group. Standard input is rank
-//! 0's; the others read `/dev/null`. With an [agent](Launch::agent) for their node they find its name as `CONDUIT_AGENT`.
+//! # The environment of a rank
+//! A rank finds these variables:
+//! - `PMI_FD` (one end of a socket pair, see [below](#access-to-the-pmi-descriptor)), `PMI_RANK`,
+//!   `PMI_SIZE`;
+//! - `CONDUIT_LAUNCHER=1`: the launcher reports dead ranks, so ranks need not;
+//! - `CONDUIT_JOB_ID`: a word unique to the job;
+//! - `FI_OFI_RXD_MAX_UNACKED=16` unless it is already set, because libfabric's `udp;ofi_rxd` loses
+//!   messages in floods with its own default;
+//! - `CONDUIT_AGENT`: the name of the node's [agent](Launch::agent), if it has one.
 //!
-//! # Who speaks for a rank
-//! Whoever has the descriptor `PMI_FD`: it puts and gets, joins barriers, ends the job. The started program has to find it open, so
-//! what that starts inherits it, until the rank connects, which marks it close-on-exec. So programs that a rank starts later don't get
-//! it, but a script before the rank has it, what such a script starts, and all that is started by a program that never connects. (A
-//! child of `fork` has all that its rank has.) A copy that stays open also hides from the launcher that the rank has closed its own. Who starts
-//! what isn't trusted before the rank closes it there: `bash -c 'other {PMI_FD}>&-; exec rank'`.
+//! Each rank leads its own process group. Rank 0 has the launcher's standard input, if it is passed
+//! on; the others read `/dev/null`.
+//!
+//! # Access to the PMI descriptor
+//! A process that holds the descriptor `PMI_FD` acts as the rank: it can put and get keys, join
+//! barriers and abort the job. The launched program needs it open, so the program's children
+//! inherit it until the rank connects, which marks it close-on-exec. Programs that a rank starts
+//! later do not get it. But a wrapper script has it before the rank, and so do other programs that
+//! the script starts, and all programs started by one that never connects. (A `fork` child has
+//! every descriptor of its rank.) An inherited copy that stays open also hides from the launcher
+//! that the rank has closed its own. A script that starts untrusted programs before the rank should
+//! close the descriptor for them: `bash -c 'other {PMI_FD}>&-; exec rank'`.
 //!
 //! # How a job ends
 //! The exit code is 0 if all ranks exit with 0. A rank that is killed, aborts through PMI or breaks
@@ -33,15 +45,17 @@
 //!
 //! A rank that exits with another code gives the others a grace to end by themselves before they
 //! get `SIGTERM`. If all ranks exit with the same code, nothing is printed. The same holds for a
-//! rank that exits with 0 before PMI's `finalize`; if others have to be ended for it, the exit code
-//! is 1. A closed connection or a barrier that can't complete is often the consequence of a failure
-//! that the launcher has yet to see, so it waits for that for up to thirty or ten times the grace.
-//! The rank's output is printed before the message about the rank.
+//! rank that exits with 0 before PMI's `finalize`; if other ranks have to be ended because of it,
+//! the exit code is 1. A closed connection or a barrier that cannot complete is often the
+//! consequence of a failure that the launcher has yet to see, so it waits up to thirty (connection)
+//! or ten (barrier) times the grace for that failure. The rank's output is printed before the
+//! message about the rank.
 //!
-//! # What is left behind
-//! Nothing. A rank's process group ends with the rank. If the launcher itself is killed, the kernel kills its ranks
-//! (parent-death signal), and a guard process kills their process groups. The program `conduit-run` also collects
-//! processes that left their rank's group, being the reaper of all its descendants.
+//! # Clean-up
+//! No process is left behind. A rank's process group ends with the rank. If the launcher itself is
+//! killed, the kernel kills its ranks (parent-death signal), and a guard process kills their
+//! process groups. The program `conduit-run` is the reaper of all its descendants, so it also
+//! collects processes that left their rank's group.
 
 pub mod cli;
 

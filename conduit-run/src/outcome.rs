@@ -15,7 +15,7 @@ pub enum Status {
     Killed {
         /// The signal's number.
         signal: i32,
-        /// Whether it left a core file.
+        /// Whether the process left a core file.
         core: bool,
     },
 }
@@ -32,7 +32,7 @@ impl Status {
         }
     }
 
-    /// The code as shells give it: 128 + signal for a killed process.
+    /// Returns the code as shells report it: 128 + signal for a killed process.
     pub fn code(self) -> u8 {
         match self {
             Status::Exited(code) => code,
@@ -41,27 +41,27 @@ impl Status {
     }
 }
 
-/// 128 + signal, within 8 bits: signals are below 65.
+/// Returns 128 + signal, within 8 bits: signals are below 65.
 pub(crate) fn code_of_signal(signal: i32) -> u8 {
     u8::try_from(signal.saturating_add(128)).unwrap_or(u8::MAX)
 }
 
-/// What ended a job.
+/// The event that ended a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum How {
     /// All ranks exited with 0.
     Completed,
-    /// A rank exited with 0 between PMI's `init` and `finalize`: it has left the others alone.
+    /// A rank exited with 0 between PMI's `init` and `finalize`, without the others.
     Left {
         /// The rank.
         rank: usize,
         /// Its process id.
         pid: u32,
-        /// Whether others had to be ended for it. Without them it is no failure.
+        /// Whether other ranks had to be ended because of it. If not, it is not a failure.
         cut_off: bool,
     },
-    /// A rank exited with another code than 0.
+    /// A rank exited with a code other than 0.
     Exited {
         /// The rank.
         rank: usize,
@@ -78,7 +78,7 @@ pub enum How {
         pid: u32,
         /// The signal's number.
         signal: i32,
-        /// Whether it left a core file.
+        /// Whether the process left a core file.
         core: bool,
     },
     /// A rank ended the job through PMI's `abort`.
@@ -87,9 +87,9 @@ pub enum How {
         rank: usize,
         /// Its process id.
         pid: u32,
-        /// The code that it gave.
+        /// The code that it passed.
         code: i32,
-        /// Its reason, if it gave one.
+        /// Its reason, if it passed one.
         message: Option<String>,
     },
     /// A rank broke the PMI protocol, or waits in a barrier that can't complete.
@@ -98,15 +98,15 @@ pub enum How {
         rank: usize,
         /// Its process id.
         pid: u32,
-        /// What is wrong.
+        /// The violation.
         what: String,
     },
-    /// The time limit was over.
+    /// The time limit expired.
     TimedOut {
         /// The limit.
         limit: Duration,
     },
-    /// The launcher was told to end the job by this signal.
+    /// A signal told the launcher to end the job.
     Signalled {
         /// The signal's number.
         signal: i32,
@@ -114,7 +114,7 @@ pub enum How {
 }
 
 impl How {
-    /// The rank to blame: none when the job ended in order or from outside.
+    /// Returns the rank to blame; `None` if the job ended in order or from outside.
     pub fn failed_rank(&self) -> Option<usize> {
         match self {
             How::Aborted { code: 0, .. } | How::Left { cut_off: false, .. } => None,
@@ -127,7 +127,7 @@ impl How {
         }
     }
 
-    /// The job's exit code.
+    /// Returns the job's exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
             How::Completed => 0,
@@ -188,7 +188,7 @@ impl fmt::Display for How {
     }
 }
 
-/// `signal 9 (SIGKILL)`.
+/// Formats a signal as `signal 9 (SIGKILL)`.
 pub(crate) fn signal_text(signal: i32) -> String {
     match signal_hook::low_level::signal_name(signal) {
         Some(name) => format!("signal {signal} ({name})"),
@@ -196,18 +196,19 @@ pub(crate) fn signal_text(signal: i32) -> String {
     }
 }
 
-/// The end of a job.
+/// The result of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// 0 if all ranks exited with 0; 1 if others had to be ended because one [left](How::Left); the code of the first rank that failed, 128 + signal if
-    /// killed; 124 for the time limit.
+    /// 0 if all ranks exited with 0; 1 if other ranks had to be ended because one
+    /// [left](How::Left); the code of the first rank that failed, 128 + signal if it was killed;
+    /// 124 for the time limit.
     pub exit_code: u8,
     /// The first rank that failed.
     pub failed_rank: Option<usize>,
-    /// What ended the job.
+    /// The event that ended the job.
     pub how: How,
-    /// How each rank's process ended, by rank; those that the launcher ended included.
+    /// How each rank's process ended, by rank, including those that the launcher ended.
     pub ranks: Vec<Status>,
 }
 

@@ -1,4 +1,4 @@
-//! What the ranks write to standard output and error, when it doesn't go there directly.
+//! The ranks' standard output and error, when they pass through the launcher.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,15 +8,16 @@ use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, read, write};
 
-/// Bytes of one line; a longer one is cut into several.
+/// Maximum bytes of a line; a longer one is split.
 const MAX_LINE: usize = 64 << 10;
-/// Bytes that may wait for a slow reader of the launcher's output. Beyond it the ranks' pipes aren't read, so that the
-/// ranks wait too.
+/// Bytes that may wait for a slow reader of the launcher's output. Beyond this the launcher stops
+/// reading the ranks' pipes, so the ranks wait too.
 const MAX_PENDING: usize = 256 << 10;
-/// After so much silence the begin of a line is handed on without its end: it may be a question. Longer than a process that writes
-/// its lines in pieces is kept from its core.
+/// After this silence the beginning of a line is forwarded without its end, because it may be a
+/// prompt. A process that writes its lines in pieces is rarely kept from its core for this long.
 const SILENCE: Duration = Duration::from_millis(500);
-/// What a pipe that is ready for output takes without blocking, the least of all kinds of files (PIPE_BUF).
+/// Bytes that any file that is ready for output accepts without blocking; a pipe accepts the least
+/// (PIPE_BUF).
 const ATOMIC: usize = 4096;
 
 /// One of a rank's two output streams.
@@ -32,15 +33,15 @@ impl Stream {
     pub(crate) const BOTH: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
 }
 
-/// Takes a rank's lines, without their newlines.
+/// Receives a rank's lines, without their newlines.
 pub(crate) type LineSink = Box<dyn FnMut(usize, Stream, &[u8]) + Send>;
 
-/// Where the ranks' output goes.
+/// The destination of the ranks' output.
 pub(crate) enum Output {
-    /// To the launcher's streams: each line whole, with the rank before it; or whole lines of standard error only, while ranks
-    /// inherit standard output.
+    /// The launcher's streams: each line whole, prefixed with the rank; or only standard error, in
+    /// whole lines, while ranks inherit standard output.
     Drained { prefix: bool, drains: [Drain; 2] },
-    /// To a function.
+    /// A function.
     Captured(LineSink),
 }
 
@@ -59,7 +60,8 @@ impl Output {
         Output::Drained { prefix, drains }
     }
 
-    /// The streams for which ranks need pipes: all, or standard error, in which the errors of several ranks come at once.
+    /// Returns the streams for which ranks need pipes: both, or only standard error, because errors
+    /// of several ranks come at the same time.
     pub(crate) fn piped(&self) -> &'static [Stream] {
         match self {
             Output::Drained { prefix: false, .. } => &[Stream::Stderr],
@@ -67,12 +69,12 @@ impl Output {
         }
     }
 
-    /// Whether the begin of a line waits for its end however long that takes.
+    /// Returns whether the beginning of a line waits for its end indefinitely.
     fn holds_lines(&self) -> bool {
         !matches!(self, Output::Drained { prefix: false, .. })
     }
 
-    /// Whether more may be read for this stream now.
+    /// Returns whether more may be read for this stream now.
     pub(crate) fn accepts(&self, stream: Stream) -> bool {
         match self {
             Output::Drained { drains, .. } => drains[stream as usize].pending.len() < MAX_PENDING,
@@ -80,7 +82,7 @@ impl Output {
         }
     }
 
-    /// Whether nobody will ever see what comes on this stream.
+    /// Returns whether this stream has lost its reader.
     pub(crate) fn dead(&self, stream: Stream) -> bool {
         matches!(self, Output::Drained { drains, .. } if drains[stream as usize].dead)
     }
@@ -99,7 +101,7 @@ impl Output {
         }
     }
 
-    /// One line of a rank.
+    /// Writes one line of a rank.
     pub(crate) fn line(&mut self, rank: usize, stream: Stream, line: &[u8]) {
         match self {
             Output::Drained { prefix, drains } => {
@@ -114,20 +116,20 @@ impl Output {
         }
     }
 
-    /// When the begin of a line has waited long enough for its end.
+    /// Returns when the beginning of a line has waited long enough for its end.
     pub(crate) fn due(&self, source: &Source) -> Option<Instant> {
         let waits = !source.partial.is_empty() && !self.holds_lines();
         waits.then(|| source.last + SILENCE)
     }
 
-    /// The begin of a line whose end doesn't come.
+    /// Writes the beginning of a line without its end.
     pub(crate) fn piece(&mut self, stream: Stream, source: &mut Source) {
         if let Output::Drained { drains, .. } = self {
             drains[stream as usize].push(&std::mem::take(&mut source.partial));
         }
     }
 
-    /// A message of the launcher's own, to standard error.
+    /// Writes a message of the launcher itself to standard error.
     pub(crate) fn message(&mut self, text: &str) {
         let line = format!("conduit-run: {text}\n");
         match self {
@@ -135,13 +137,13 @@ impl Output {
                 drains: [_, stderr],
                 ..
             } => stderr.push(line.as_bytes()),
-            // Nowhere to complain about a standard error that can't be written.
+            // An error that prevents writing to standard error cannot be reported.
             Output::Captured(_) => drop(io::Write::write_all(&mut io::stderr(), line.as_bytes())),
         }
     }
 }
 
-/// Text on its way to one of the launcher's streams.
+/// Text that waits for one of the launcher's streams.
 #[derive(Debug)]
 pub(crate) struct Drain {
     stream: Stream,
@@ -168,10 +170,10 @@ impl Drain {
         self.pending.is_empty()
     }
 
-    /// The descriptor to wait for.
+    /// Returns the descriptor to wait for.
     pub(crate) fn fd(&self) -> BorrowedFd<'static> {
-        // SAFETY: the standard streams are open for the life of the process, by convention of all programs; if somebody
-        // closed one, writing to it gives an error.
+        // SAFETY: by convention the standard streams are open for the life of a process; if one was
+        // closed, writing to it returns an error.
         unsafe {
             BorrowedFd::borrow_raw(match self.stream {
                 Stream::Stdout => libc::STDOUT_FILENO,
@@ -180,7 +182,7 @@ impl Drain {
         }
     }
 
-    /// Writes a piece, after the descriptor became ready.
+    /// Writes a piece. Call it when the descriptor is ready.
     pub(crate) fn advance(&mut self) {
         let (front, _) = self.pending.as_slices();
         match write(self.fd(), &front[..front.len().min(ATOMIC)]) {
@@ -190,7 +192,7 @@ impl Drain {
         }
     }
 
-    /// Nobody reads any more.
+    /// Discards the text, because the stream has no reader any more.
     pub(crate) fn give_up(&mut self) {
         self.dead = true;
         self.pending.clear();
@@ -201,9 +203,9 @@ impl Drain {
 #[derive(Debug)]
 pub(crate) struct Source {
     fd: OwnedFd,
-    /// The begin of a line whose end has not come.
+    /// The beginning of a line whose end has not arrived.
     partial: Vec<u8>,
-    /// When something came last.
+    /// When the last bytes arrived.
     last: Instant,
 }
 
@@ -217,7 +219,8 @@ impl Source {
         }
     }
 
-    /// Reads one chunk and hands on the lines in it. `Ok(false)`: nothing there. `Err`: the stream has ended.
+    /// Reads one chunk and forwards its lines. Returns `Ok(false)` if there is nothing to read and
+    /// `Err` at the end of the stream.
     pub(crate) fn read(&mut self, mut line: impl FnMut(&[u8])) -> Result<bool, ()> {
         let mut chunk = [0; 16 << 10];
         let count = match read(&self.fd, &mut chunk) {
@@ -230,7 +233,7 @@ impl Source {
         Ok(true)
     }
 
-    /// Hands on a last line without a newline.
+    /// Forwards a last line without a newline.
     pub(crate) fn end_line(&mut self, mut line: impl FnMut(&[u8])) {
         if !self.partial.is_empty() {
             line(&std::mem::take(&mut self.partial));
@@ -244,7 +247,7 @@ impl AsFd for Source {
     }
 }
 
-/// Cuts `chunk`, which continues `partial`, into lines of at most [`MAX_LINE`] bytes.
+/// Splits `chunk`, which continues `partial`, into lines of at most [`MAX_LINE`] bytes.
 fn split(partial: &mut Vec<u8>, chunk: &[u8], line: &mut impl FnMut(&[u8])) {
     for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
         let (text, whole) = match piece {

@@ -5,13 +5,14 @@ use std::os::unix::fs::MetadataExt;
 
 use rustix::process::Pid;
 
-/// The file that a process runs, by device and inode; `None` if the system does not say.
+/// Returns the file that a process runs, by device and inode; `None` if the system does not report
+/// it.
 pub(crate) fn program(pid: Pid) -> Option<(u64, u64)> {
     let file = fs::metadata(format!("/proc/{}/exe", pid.as_raw_pid())).ok()?;
     Some((file.dev(), file.ino()))
 }
 
-/// Whether a signal has stopped a process.
+/// Returns whether a signal has stopped a process.
 pub(crate) fn is_stopped(pid: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid()));
     status.is_ok_and(|status| status.lines().any(|line| line.starts_with("State:\tT")))

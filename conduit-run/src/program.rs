@@ -1,4 +1,4 @@
-//! Finding the program before any rank is started, so that a wrong name gives one clear error.
+//! Finds the program before any rank is started, so that a wrong name causes a single clear error.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -9,8 +9,8 @@ use rustix::fs::{Access, access};
 
 use crate::Error;
 
-/// The file that `name` stands for: itself if it has a slash, else the first executable of that name in `path`, the value
-/// of `PATH`.
+/// Returns the file for `name`: the name itself if it has a slash, else the first executable of
+/// that name in `path`, the value of `PATH`.
 pub(crate) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Error> {
     if name.as_bytes().contains(&b'/') {
         let program = PathBuf::from(name);
@@ -37,7 +37,7 @@ pub(crate) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Error>
     Err(refused.unwrap_or_else(|| Error::ProgramNotFound(name.into())))
 }
 
-/// The error for a program that could not be executed.
+/// Returns the error for a program that could not be executed.
 pub(crate) fn error(program: PathBuf, source: io::Error) -> Error {
     match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::ProgramNotFound(program),

@@ -1,4 +1,4 @@
-//! Starting one rank's process.
+//! Starts one rank's process.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -19,25 +19,26 @@ use crate::control::Control;
 use crate::output::{Source, Stream};
 use crate::{Bind, Error, Launch, Status, affinity, guard, program};
 
-/// Packets that libfabric's `ofi_rxd` sends to a peer before it waits for an answer, unless the user says how many. The 128 that it sends
-/// by itself overrun a queue of `udp`'s, which loses completions and delivers others twice (`docs/ofi.md`). It reads this from the
-/// environment alone, which a rank can't change safely once it has threads.
+/// The maximum number of packets that libfabric's `ofi_rxd` sends to a peer before it waits for an
+/// acknowledgement, unless the user sets it. The provider's default of 128 overruns a queue of
+/// `udp`, which loses completions and delivers others twice (`docs/ofi.md`). The provider reads
+/// this limit only from the environment, which a rank cannot change safely once it has threads.
 const RXD_WINDOW: (&str, &str) = ("FI_OFI_RXD_MAX_UNACKED", "16");
 
-/// A rank as its launcher has it.
+/// A rank from its launcher's point of view.
 #[derive(Debug)]
 pub(crate) struct Rank {
     pub(crate) pid: Pid,
     pub(crate) control: Control,
-    /// Standard output and error, when they come through pipes.
+    /// Standard output and error, if they are pipes.
     pub(crate) sources: [Option<Source>; 2],
-    /// The program with which it has joined the job.
+    /// The program that the rank was running when it joined the job.
     pub(crate) program: Option<(u64, u64)>,
-    /// Set once the process has ended and has been reaped: its number means nothing any more.
+    /// Set once the process has ended and has been reaped; its pid is meaningless from then on.
     pub(crate) status: Option<Status>,
 }
 
-/// What all ranks have in common.
+/// The parameters that all ranks share.
 pub(crate) struct Plan<'a> {
     pub(crate) launch: &'a Launch,
     pub(crate) file: &'a Path,
@@ -48,7 +49,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) guard: RawFd,
 }
 
-/// Starts a rank. Its process leads its own group, and dies when this thread ends.
+/// Starts a rank. Its process leads its own group and is killed when this thread ends.
 pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank, OwnedFd), Error> {
     let spawn_error = |source: io::Error| Error::Spawn { rank, source };
     let (ours, theirs) = UnixStream::pair().map_err(spawn_error)?;
@@ -60,7 +61,7 @@ pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank,
         .args(&launch.args)
         .stdin(stdin)
         .process_group(0);
-    // Of an outer launcher: this rank isn't that one's.
+    // Set by an outer launcher, whose job this rank does not belong to.
     for stale in ["PMI_PORT", "PMI_ID", "PMI_SPAWNED"] {
         command.env_remove(stale);
     }
@@ -95,7 +96,8 @@ pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank,
         guard: plan.guard,
         processors: affinity::of_rank(plan.processors, rank, each),
     };
-    // SAFETY: between fork and exec, `Setup::apply` makes system calls only: no allocation, no locks.
+    // SAFETY: between fork and exec, `Setup::apply` only makes system calls: no allocation, no
+    // locks.
     unsafe { command.pre_exec(move || setup.apply()) };
     let child = command.spawn().map_err(|source| match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
@@ -127,7 +129,7 @@ pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank,
 }
 
 impl Rank {
-    /// Signals the rank and all of its process group, unless it has been reaped.
+    /// Signals the rank and its whole process group, unless it has been reaped.
     pub(crate) fn kill_group(&self, signal: Signal) {
         if self.status.is_none() {
             let _ = kill_process_group(self.pid, signal);
@@ -143,14 +145,14 @@ pub(crate) fn await_end(child: Pid) {
     ) {}
 }
 
-/// A pipe whose reading end does not block.
+/// Creates a pipe whose reading end does not block.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&read, true)?;
     Ok((read, write))
 }
 
-/// What the new process does to itself before it becomes the program.
+/// Steps that the new process takes before it executes the program.
 struct Setup {
     launcher: Pid,
     pmi: RawFd,
@@ -161,12 +163,12 @@ struct Setup {
 impl Setup {
     fn apply(&self) -> io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The launcher may have died before the request for its death signal.
+        // The launcher may have died before this process requested its death signal.
         if getppid() != Some(self.launcher) {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
-        // SAFETY: both descriptors are open in this copy of the launcher's table until exec: `theirs` and the job's guard,
-        // which live longer than the call that starts this process, own them.
+        // SAFETY: both descriptors are open in this copy of the launcher's table until exec. Their
+        // owners, `theirs` and the job's guard, live longer than the call that starts this process.
         let (pmi, guard) = unsafe {
             (
                 BorrowedFd::borrow_raw(self.pmi),

@@ -1,4 +1,5 @@
-//! `--print-settings`: what the ranks of a job would find set, in a table or as JSON.
+//! `--print-settings`: prints the settings that the ranks of a job would find, as a table or as
+//! JSON.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -9,7 +10,7 @@ use conduit::settings::{
 use rustix::termios::{isatty, tcgetwinsize};
 use serde_json::{Map, json};
 
-/// Where a value comes from that is not the default.
+/// The origin of a value other than the default.
 const ENVIRONMENT: &str = "environment";
 const OPTION: &str = "--env";
 
@@ -18,12 +19,12 @@ const OPTION: &str = "--env";
 pub(crate) struct Report {
     settings: Settings,
     job: Option<InJob>,
-    /// Names that options of the launcher set.
+    /// Names set by the launcher's options.
     options: Vec<String>,
     warnings: Vec<Warning>,
 }
 
-/// Why there is nothing to print.
+/// The reason why no settings can be printed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -33,8 +34,8 @@ pub(crate) enum Error {
 }
 
 impl Report {
-    /// From the launcher's environment and its `--env` options, of which the last of a name counts; with the values in a
-    /// job of `ranks` ranks if that is given.
+    /// Reads the launcher's environment and its `--env` options; the last option for a name wins.
+    /// With `ranks`, includes the values for a job of that size.
     pub(crate) fn new(
         environment: impl IntoIterator<Item = (String, String)>,
         options: &[(String, String)],
@@ -54,7 +55,7 @@ impl Report {
         })
     }
 
-    /// What the user should know of the settings that are set.
+    /// Returns what the user should know about the settings that are set.
     pub(crate) fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
@@ -66,7 +67,7 @@ impl Report {
         }
     }
 
-    /// The table, for a terminal of `width` columns, and a summary of the job.
+    /// Returns the table, for a terminal of `width` columns, and a summary of the job.
     pub(crate) fn table(&self, width: Option<usize>) -> String {
         let head = match &self.job {
             Some(job) if job.plan.ranks() == 1 => "1 RANK".to_owned(),
@@ -93,7 +94,7 @@ impl Report {
         rows
     }
 
-    /// An object: `settings`, and with a job `ranks` and `credits`.
+    /// Returns an object with `settings`, and for a job also `ranks` and `credits`.
     pub(crate) fn json(&self) -> serde_json::Value {
         let settings = self.rows().into_iter().map(|row| {
             let origin = match row.is_set {
@@ -134,7 +135,7 @@ impl Report {
         report
     }
 
-    /// Writes it to standard output; a table fits the terminal if that is one.
+    /// Writes the report to standard output; a table fits the terminal if that is one.
     pub(crate) fn print(&self, as_json: bool) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         match as_json {
@@ -144,7 +145,7 @@ impl Report {
     }
 }
 
-/// A setting's value as JSON: numbers of bytes are numbers; `null` without a value.
+/// Returns a setting's value as JSON: byte counts are numbers, a missing value is `null`.
 fn value(value: &Option<Value>) -> serde_json::Value {
     match value {
         Some(Value::Integer(number)) => json!(number),
@@ -157,15 +158,15 @@ fn value(value: &Option<Value>) -> serde_json::Value {
     }
 }
 
-/// Columns of the terminal that standard output is, if it is one.
+/// Returns the width of the terminal on standard output, if it is one.
 fn columns() -> Option<usize> {
     let stdout = io::stdout();
     let size = isatty(&stdout).then(|| tcgetwinsize(&stdout))?.ok()?;
-    // Some terminals say that they have none.
+    // Some terminals report 0 columns.
     (size.ws_col > 0).then_some(size.ws_col.into())
 }
 
-/// What the credits of a job come to, in a few lines.
+/// A summary of a job's credits, in a few lines.
 struct Summary<'a>(&'a InJob);
 
 impl fmt::Display for Summary<'_> {
@@ -224,7 +225,7 @@ mod tests {
         rows.iter().find(|row| row["name"] == name).unwrap()
     }
 
-    /// The words of the line that begins with a name.
+    /// Returns the words of the line that begins with a name.
     fn words<'a>(table: &'a str, name: &str) -> Vec<&'a str> {
         let mut lines = table.lines().map(|line| line.split_whitespace().collect());
         lines

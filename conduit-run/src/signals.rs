@@ -1,4 +1,4 @@
-//! Signals that the launcher receives, as events of its loop.
+//! Turns signals to the launcher into events of its loop.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,7 +15,7 @@ const CAUGHT: [i32; 9] = [
     SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD,
 ];
 
-/// Catches signals while it lives: a flag for each says which came, a socket pair wakes the loop.
+/// Catches signals while it lives: each signal has a flag, and a socket pair wakes the loop.
 #[derive(Debug)]
 pub(crate) struct Signals {
     wake: UnixStream,
@@ -24,7 +24,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Starts to catch. `SIGHUP` is left alone when it is ignored, which is what `nohup` asks for.
+    /// Starts catching signals. `SIGHUP` stays ignored if it is, because that is what `nohup` asks
+    /// for.
     pub(crate) fn catch() -> io::Result<Self> {
         let (wake, write) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
@@ -38,7 +39,7 @@ impl Signals {
                 continue;
             }
             let flag = Arc::new(AtomicBool::new(false));
-            // Handlers run in the order of registration: the flag is up when the loop wakes.
+            // Handlers run in the order of registration, so the flag is set when the loop wakes.
             signals
                 .handlers
                 .push(signal_hook::flag::register(signal, Arc::clone(&flag))?);
@@ -51,7 +52,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// The signals that have come since the last call, each once.
+    /// Returns the signals that arrived since the last call, each once.
     pub(crate) fn take(&mut self) -> Vec<i32> {
         let mut bytes = [0; 64];
         while matches!(self.wake.read(&mut bytes), Ok(1..)) {}
@@ -76,8 +77,8 @@ impl Drop for Signals {
     }
 }
 
-/// Makes the system keep the exit codes of children, which it drops where `SIGCHLD` is ignored.
-/// Programs inherit that from whoever starts them.
+/// Makes the system keep the exit codes of children, which it discards where `SIGCHLD` is ignored.
+/// Programs inherit that from their parent.
 pub(crate) fn keep_exit_codes() {
     if ignored(SIGCHLD) {
         // SAFETY: sets the default action of a valid signal.
@@ -87,8 +88,8 @@ pub(crate) fn keep_exit_codes() {
 
 fn ignored(signal: i32) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: with a null new action, sigaction only writes the current one to `action`, for which all zeroes are a valid
-    // value should the call fail.
+    // SAFETY: with a null new action, sigaction only writes the current one to `action`. If the
+    // call fails, all zeroes are a valid value.
     unsafe {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
         action.assume_init().sa_sigaction == libc::SIG_IGN

@@ -1,4 +1,4 @@
-//! Processes that left their rank's process group, for a launcher that is the reaper of its descendants.
+//! Processes that left their rank's process group, for a launcher that reaps its descendants.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open, waitid,
 };
 
-/// How long the end of killed strays is waited for. They can only be late in the kernel.
+/// How long to wait for the end of killed strays. Only the kernel can delay it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The children of this process.
+/// Returns the children of this process.
 pub(crate) fn children() -> HashSet<Pid> {
     let me = getpid().as_raw_pid();
     let Ok(processes) = std::fs::read_dir("/proc") else {
@@ -27,7 +27,8 @@ pub(crate) fn children() -> HashSet<Pid> {
         .collect()
 }
 
-/// The parent in the text of `/proc/<pid>/stat`: the second field after the name, which ends at the last `)`.
+/// Returns the parent from the text of `/proc/<pid>/stat`: the second field after the name, which
+/// ends at the last `)`.
 fn parent(stat: &str) -> Option<i32> {
     stat.rsplit_once(')')?
         .1
@@ -37,7 +38,7 @@ fn parent(stat: &str) -> Option<i32> {
         .ok()
 }
 
-/// Kills and reaps all children but `spared`, and those which their deaths make ours, and so on.
+/// Kills and reaps all children except `spared`, the children inherited from them, and so on.
 pub(crate) fn end_all(spared: &HashSet<Pid>) {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
@@ -46,7 +47,7 @@ pub(crate) fn end_all(spared: &HashSet<Pid>) {
             return;
         }
         for stray in &strays {
-            // A child that has not been reaped keeps its number, so this can't hit a stranger.
+            // A child that has not been reaped keeps its pid, so this cannot hit another process.
             let _ = kill_process(*stray, Signal::KILL);
         }
         for stray in strays {
@@ -68,12 +69,12 @@ fn await_end(child: Pid, deadline: Instant) {
     let _ = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout));
 }
 
-/// A child that has ended and waits to be reaped, if any. It stays so.
+/// Returns a child that has ended, if any, without reaping it.
 pub(crate) fn peek_ended() -> Option<Pid> {
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: waitid writes at most a siginfo_t to `info`, for which all zeroes are a valid value; si_pid is valid for a
-    // siginfo_t that waitid filled in, and 0 in one that it left alone.
+    // SAFETY: waitid writes at most a siginfo_t to `info`, for which all zeroes are a valid value.
+    // `si_pid` is valid in a siginfo_t that waitid filled in, and 0 in one that it left alone.
     let pid = unsafe {
         if libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) != 0 {
             return None;

@@ -1,7 +1,8 @@
 //! Standard input of rank 0 when it is a terminal.
 //!
-//! Ranks lead their own process groups, and a process of another group than the terminal's is stopped when it reads from
-//! the terminal. So the launcher, whose group is the terminal's, reads it and passes it on through a pipe.
+//! Ranks lead their own process groups, and the terminal stops a process outside its foreground
+//! group that reads from it. The launcher, which is in that group, therefore reads the input and
+//! forwards it through a pipe.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,20 +12,20 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::getpgrp;
 use rustix::termios::{isatty, tcgetpgrp};
 
-/// Passes the terminal's input on to rank 0.
+/// Forwards the terminal's input to rank 0.
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    /// The pipe to rank 0; closed at the end of input, or when rank 0 doesn't read any more.
+    /// The pipe to rank 0; closed at the end of input, or when rank 0 no longer reads.
     pipe: Option<OwnedFd>,
-    /// Read from the terminal, not yet taken by rank 0.
+    /// Bytes read from the terminal that rank 0 has not taken yet.
     pending: Vec<u8>,
-    /// The launcher is in the background: to read would stop it.
+    /// Whether the launcher is in the background, where reading would stop it.
     background: bool,
     input: io::Stdin,
 }
 
 impl Terminal {
-    /// If standard input is a terminal: the pump and rank 0's end of the pipe.
+    /// Returns the pump and rank 0's end of the pipe if standard input is a terminal.
     pub(crate) fn new() -> io::Result<Option<(Self, OwnedFd)>> {
         let input = io::stdin();
         if !isatty(&input) {
@@ -44,7 +45,7 @@ impl Terminal {
         )))
     }
 
-    /// What to wait for, if anything.
+    /// Returns the descriptor and events to wait for, if any.
     pub(crate) fn poll_fd(&self) -> Option<PollFd<'_>> {
         match &self.pipe {
             Some(pipe) if !self.pending.is_empty() => Some(PollFd::new(pipe, PollFlags::OUT)),
@@ -53,12 +54,12 @@ impl Terminal {
         }
     }
 
-    /// The launcher may have come to the foreground.
+    /// Resumes reading, because the launcher may have come to the foreground.
     pub(crate) fn resume(&mut self) {
         self.background = false;
     }
 
-    /// Moves what can be moved; to be called when what [`poll_fd`](Self::poll_fd) asked for is there.
+    /// Moves as much as possible. Call it when [`poll_fd`](Self::poll_fd)'s descriptor is ready.
     pub(crate) fn advance(&mut self) {
         let Some(pipe) = &self.pipe else { return };
         if self.pending.is_empty() {

@@ -1,4 +1,4 @@
-//! `conduit-run` as a user has it: exit codes, output, environment, bad input.
+//! `conduit-run` from a user's point of view: exit codes, output, environment, bad input.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -95,7 +95,7 @@ fn ranks_learn_who_they_are() {
     assert_ne!(ids[0], ids[1]);
 }
 
-/// The window over libfabric's datagrams is kept small, unless somebody says otherwise.
+/// The window of libfabric's datagram provider stays small unless the user sets it.
 #[test]
 fn a_default_gives_way_to_the_user() {
     const NAME: &str = "FI_OFI_RXD_MAX_UNACKED";
@@ -161,7 +161,7 @@ fn prefixed_lines_are_whole_and_their_streams_kept_apart() {
     }
 }
 
-/// As Rust's standard library writes the error that `main` returns.
+/// Written in pieces, as Rust's standard library prints an error returned from `main`.
 #[test]
 fn errors_that_are_written_in_pieces_do_not_mix() {
     let pieces = "i=0; while [ $i -lt 1000 ]; do printf 'Error: ' >&2; printf 'rank %d' $PMI_RANK >&2; printf ' failed\\n' >&2; \
@@ -348,7 +348,7 @@ fn wrong_settings_are_not_printed_but_named() {
             "GASNET_PORTAL_AM_LIMIT",
             "0",
             &["--print-settings"][..],
-            "accepted is an integer from 1",
+            "expected an integer from 1",
         ),
         (
             "CONDUIT_CHUNKS",

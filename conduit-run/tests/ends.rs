@@ -1,11 +1,11 @@
-//! How jobs end from within and from outside, and that nothing is left behind.
+//! The ways a job ends, from within and from outside; no process may be left behind.
 
 use std::process::Command;
 
 use crate::support::{Finished, PROBE, Process, Running, conduit_run, run};
 use rustix::process::Signal;
 
-/// Every rank starts a process of its own, tells both process ids, and waits.
+/// Every rank starts a process of its own, prints both process ids, and waits.
 const FAMILY: &str = "sleep 1000 & echo $PMI_RANK $$ $!; wait";
 
 fn family(options: &[&str]) -> (Running, Vec<Process>) {
@@ -44,7 +44,7 @@ fn a_rank_that_is_killed_from_outside_takes_all_with_it() {
     let pid = rustix::process::Pid::from_raw(victim[1].parse().unwrap()).unwrap();
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
     assert_eq!(job.wait(), 137);
-    // The launcher has collected all before it ended: no waiting here.
+    // The launcher reaped all processes before it ended, so there is no need to wait.
     assert!(processes.iter().all(Process::ended));
     let expected = format!(
         "conduit-run: rank 1 (pid {}) was killed by signal 9 (SIGKILL); ending the job\n",
@@ -56,7 +56,7 @@ fn a_rank_that_is_killed_from_outside_takes_all_with_it() {
 #[test]
 fn interrupting_the_launcher_ends_the_ranks_without_a_message() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        // The shell of each rank dies of the signal (SIGINT is ignored by what it has in the background).
+        // The signal kills each rank's shell (SIGINT is ignored by the shell's background process).
         let (mut job, processes) = family(&["--grace", "30"]);
         job.signal(signal);
         assert_eq!(job.wait(), code);
@@ -67,10 +67,10 @@ fn interrupting_the_launcher_ends_the_ranks_without_a_message() {
 
 #[test]
 fn a_hangup_is_forwarded_and_the_job_goes_on() {
-    // The loop starts a new process to wait for when SIGHUP has killed the one before.
+    // When SIGHUP has killed one background process, the loop starts another to wait for.
     let script = "trap 'echo hup' HUP; trap 'exit 0' USR1; echo ready; \
         while :; do sleep 1000 & wait; done";
-    // Whoever has the tests run by `nohup` has them ignore it, and so the launcher.
+    // A `nohup` around the tests makes them ignore SIGHUP, and so the launcher.
     let mut launcher = Command::new("env");
     launcher
         .arg("--default-signal=HUP")
@@ -128,7 +128,8 @@ fn a_second_interrupt_ends_the_grace() {
 
 #[test]
 fn processes_that_left_their_rank_end_with_the_job() {
-    // The rank exits when the stray has closed the pipe of the substitution, having left the group before.
+    // The rank exits when the stray, which has already left the group, closes the pipe of the
+    // substitution.
     let script = "echo $(setsid sh -c 'echo $$; exec sleep 1000 > /dev/null 2>&1' &)";
     let mut job = Running::start(conduit_run(&["-n", "2", "sh", "-c", script]));
     let strays: Vec<_> = (0..2).map(|_| Process::new(&job.line())).collect();
@@ -138,7 +139,7 @@ fn processes_that_left_their_rank_end_with_the_job() {
 
 #[test]
 fn children_that_the_launcher_had_before_are_left_alone() {
-    // The shell becomes the launcher, with a child of the shell's.
+    // The shell becomes the launcher, which inherits the shell's child.
     let mut command = std::process::Command::new("sh");
     let launcher = env!("CARGO_BIN_EXE_conduit-run");
     command.args([
@@ -181,7 +182,7 @@ fn a_rank_that_leaves_before_finalize_is_named_and_no_success() {
     let message = ") exited with code 0 before it had finished the job";
     assert!(finished.stderr.contains(message), "{}", finished.stderr);
     assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
-    // Nobody has to be ended for it, but it is said.
+    // No rank has to be ended, but the message is printed.
     let finished = run(conduit_run(&[
         "-n", "2", "--grace", "30", PROBE, "leave", "all", "0",
     ]));
@@ -203,7 +204,10 @@ fn a_rank_that_breaks_the_protocol_is_named() {
         ("garbage", "a PMI line is not text"),
         ("endless", "a PMI line is longer than 4096 bytes"),
         ("flood", "it does not read the answers to its requests"),
-        ("close", "it has closed its connection without finalize"),
+        (
+            "close",
+            "it closed its connection before it called finalize",
+        ),
     ] {
         let args = ["-n", "3", "--grace", "0.05", PROBE, "misbehave", way, "1"];
         let finished = run(conduit_run(&args));
@@ -231,7 +235,7 @@ fn a_rank_that_becomes_another_program_is_named() {
     ];
     let finished = run(conduit_run(&args));
     assert_eq!(finished.code, 1, "{}", finished.stderr);
-    let message = "it has become another program without finalize";
+    let message = "it executed another program before it called finalize";
     let named = finished.stderr.starts_with("conduit-run: rank 1 (pid ");
     assert!(
         named && finished.stderr.contains(message),
@@ -242,7 +246,7 @@ fn a_rank_that_becomes_another_program_is_named() {
 
 #[test]
 fn a_stopped_rank_is_named_with_the_one_that_failed() {
-    // Rank 0 fails when rank 1 is stopped.
+    // Rank 0 fails once rank 1 is stopped.
     let script = "[ $PMI_RANK = 1 ] && { echo $$ > $0; kill -STOP $$; }; \
         until read pid < $0; do :; done; \
         until grep -q '^State:.T' /proc/$pid/status; do :; done; exit 5";
@@ -261,7 +265,7 @@ fn a_stopped_rank_is_named_with_the_one_that_failed() {
     assert!(all, "{}", finished.stderr);
 }
 
-/// It closes its connection first and takes longer than the grace for the rest.
+/// The rank closes its connection first and takes longer than the grace to exit.
 #[test]
 fn a_rank_that_fails_slowly_says_why_before_it_is_named() {
     for options in [&[][..], &["-l"]] {
@@ -280,7 +284,7 @@ fn a_rank_that_fails_slowly_says_why_before_it_is_named() {
 
 #[test]
 fn what_a_rank_has_written_comes_before_what_is_said_of_it() {
-    // In one write, more than is read from a pipe at once.
+    // A single write, larger than one read from a pipe.
     let script = "lines=$(seq 8000); [ $PMI_RANK = 0 ] && printf %s \"$lines\" >&2 && exit 3; exec sleep 1000";
     let finished = run(conduit_run(&["-n", "2", "-l", "sh", "-c", script]));
     assert_eq!(finished.code, 3);
@@ -305,10 +309,11 @@ fn a_barrier_that_cannot_complete_is_noticed() {
     );
 }
 
-/// Each rank prints a line and exits with its code when the rank before has ended.
+/// Each rank prints a line and exits with its code once the previous rank has ended.
 fn one_after_the_other(codes: [u8; 3]) -> Finished {
     let folder = tempfile::tempdir().unwrap();
-    // The rank before tells its process by a FIFO. That is there until the launcher has reaped it.
+    // The previous rank passes its pid through a FIFO. The pid exists until the launcher has reaped
+    // it.
     let [c0, c1, c2] = codes;
     let script = format!(
         "wait_for() {{ read pid < $0/$1; while kill -0 $pid 2> /dev/null; do sleep 0.01; done; }}; \
@@ -334,7 +339,7 @@ fn one_after_the_other(codes: [u8; 3]) -> Finished {
 fn ranks_that_exit_with_a_code_have_a_grace_to_follow() {
     let finished = one_after_the_other([6, 6, 6]);
     assert_eq!((finished.code, finished.stderr.as_str()), (6, ""));
-    // Where they don't agree, the first that failed is named.
+    // If the codes differ, the first rank that failed is named.
     for (codes, first) in [([0, 7, 6], 1), ([6, 0, 0], 0)] {
         let finished = one_after_the_other(codes);
         assert_eq!(finished.code, i32::from(codes[first]), "{codes:?}");

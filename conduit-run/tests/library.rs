@@ -1,4 +1,4 @@
-//! The launcher as a library, within a process of several threads.
+//! The launcher as a library, inside a multi-threaded process.
 
 use std::process::Command;
 use std::sync::mpsc::channel;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::{Process, run};
 use conduit_run::{Bind, Error, How, Killer, Launch, Status, Stream};
 
-/// No job of these tests takes longer.
+/// The time limit of every job in these tests.
 const LIMIT: Option<Duration> = Some(Duration::from_secs(600));
 
 type Lines = Arc<Mutex<Vec<(usize, Stream, String)>>>;
@@ -220,7 +220,8 @@ fn the_path_of_the_ranks_finds_the_program() {
     assert_eq!(outcome.unwrap().exit_code, 0);
 }
 
-/// Programs inherit an ignored `SIGCHLD`, and the system then drops their children's exit codes.
+/// Programs inherit an ignored `SIGCHLD`, which makes the system discard their children's exit
+/// codes.
 #[test]
 fn exit_codes_are_known_where_sigchld_is_ignored() {
     const INSIDE: &str = "CONDUIT_TEST_INSIDE";

@@ -1,4 +1,5 @@
-//! `pmi-probe`: shows what a rank can learn from its launcher, under any launcher that speaks PMI-1.
+//! `pmi-probe`: shows what a rank can learn from its launcher, with any launcher that supports
+//! PMI-1.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::ExitCode;
@@ -8,11 +9,12 @@ use clap::{Parser, Subcommand, ValueEnum};
 use conduit::stderr;
 use pmi::client::{Connection, Error};
 
-/// A diagnostic program to be started by a launcher (conduit-run, mpiexec.hydra, srun): talks PMI-1 as a rank does.
+/// A diagnostic program that a launcher (conduit-run, mpiexec.hydra, srun) starts as ranks, which
+/// use PMI-1 as any rank does.
 #[derive(Debug, Parser)]
 #[command(name = "pmi-probe", version)]
 struct Options {
-    /// Give up when the launcher does not answer a call within this time
+    /// Give up if the launcher does not answer a call within this time
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     limit: u64,
 
@@ -24,37 +26,38 @@ struct Options {
 enum Command {
     /// Exchange blobs of different sizes between all ranks and check them (the default)
     Exchange {
-        /// The most bytes that a rank gives
+        /// Maximum bytes that a rank contributes
         #[arg(default_value_t = 3000)]
         bytes: usize,
-        /// How often
+        /// Number of exchanges
         #[arg(default_value_t = 3)]
         rounds: usize,
     },
-    /// One rank aborts the job, the others wait in a barrier
+    /// One rank aborts the job; the others wait in a barrier
     Abort {
         /// The rank
         rank: usize,
         /// The exit code for the job
         code: i32,
     },
-    /// One rank exits before finalize, the others wait in a barrier
+    /// One rank exits before finalize; the others wait in a barrier
     Leave {
         /// The rank, or "all"
         rank: String,
         /// Its exit code
         code: u8,
     },
-    /// One rank closes its connection, and says why and exits only after a while; the others wait in a barrier
+    /// One rank closes its connection and only after a while reports the reason and exits; the
+    /// others wait in a barrier
     Fail {
         /// The rank
         rank: usize,
         /// Its exit code
         code: u8,
     },
-    /// One rank breaks the protocol, the others wait in a barrier: see what the launcher makes of it
+    /// One rank breaks the protocol; the others wait in a barrier. Shows how the launcher reacts
     Misbehave {
-        /// How
+        /// The violation
         #[arg(value_enum)]
         way: Way,
         /// The rank
@@ -64,19 +67,19 @@ enum Command {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Way {
-    /// Send a line that is no request
+    /// Send a line that is not a request
     Garbage,
     /// Send a line without an end
     Endless,
-    /// Send requests for ever and never read the answers
+    /// Send requests forever and never read the replies
     Flood,
-    /// Close the connection and go on
+    /// Close the connection and continue
     Close,
-    /// Become another program
+    /// Execute another program
     Exec,
 }
 
-/// Longer than the launcher's grace, as a rank of a crowded host may take.
+/// Longer than the launcher's grace, as a rank on an oversubscribed host may take.
 const SLOW: Duration = Duration::from_millis(1500);
 
 fn main() -> ExitCode {
@@ -133,7 +136,7 @@ fn probe(options: Options) -> Result<ExitCode, Error> {
     }
 }
 
-/// Breaks the protocol and then waits to be ended.
+/// Breaks the protocol and then waits to be killed.
 fn misbehave(launcher: Connection, way: Way) -> ! {
     let send = |bytes: &[u8]| rustix::io::write(&launcher, bytes).is_ok_and(|count| count > 0);
     match way {
@@ -150,7 +153,7 @@ fn misbehave(launcher: Connection, way: Way) -> ! {
 
 fn exchange(launcher: &mut Connection, bytes: usize, rounds: usize) -> Result<ExitCode, Error> {
     let (me, size) = (launcher.rank(), launcher.size());
-    // Sizes go from nothing to all, contents tell rank, round and place.
+    // Sizes range from 0 to the maximum; the contents depend on rank, round and position.
     let blob = |rank: usize, round: usize| -> Vec<u8> {
         let length = bytes * rank / size.saturating_sub(1).max(1);
         (0..length)
@@ -162,7 +165,7 @@ fn exchange(launcher: &mut Connection, bytes: usize, rounds: usize) -> Result<Ex
         for (rank, got) in all.iter().enumerate() {
             if *got != blob(rank, round) {
                 stderr::write_line(format_args!(
-                    "pmi-probe: rank {me}: what rank {rank} gave in round {round} is wrong"
+                    "pmi-probe: rank {me}: wrong data from rank {rank} in round {round}"
                 ));
                 return Ok(ExitCode::FAILURE);
             }

@@ -1,4 +1,4 @@
-//! When a job has to end, and why.
+//! When and why a job has to end.
 
 use std::time::{Duration, Instant};
 
@@ -9,36 +9,37 @@ use super::RunningJob;
 use crate::outcome::signal_text;
 use crate::{How, Status, process};
 
-/// A job on its way out.
+/// A job that is ending.
 #[derive(Debug)]
 pub(crate) struct Ending {
     how: How,
-    /// When those still there are killed; `None` once they have been.
+    /// When the remaining ranks are killed; `None` once they have been.
     kill_at: Option<Instant>,
-    /// The first rank that failed after the launcher was told by a signal to end the job.
+    /// The first rank that failed, if a signal to the launcher ends the job.
     failed: Option<How>,
     /// Whether ranks had to be killed at the end of their grace.
     forced: bool,
 }
 
-/// Something that ends the job after a while: a failed rank, which the others get a grace to follow
-/// by themselves, or what looks wrong but is more often the consequence of what the launcher has
-/// yet to hear of.
+/// An event that ends the job after a delay: a failed rank, which the others get a grace to follow
+/// by themselves, or a suspicious event that is more often the consequence of a failure the
+/// launcher has yet to hear of.
 #[derive(Debug)]
 pub(crate) struct Suspicion {
     how: How,
-    /// `None`: in a time that can't be told, so large a grace was given.
+    /// `None` if the grace is too long for an `Instant`.
     due: Option<Instant>,
 }
 
-/// How often a suspicion has the grace: a rank that has closed its connection may have much to say, a backtrace for example, on a
-/// core that it shares with many.
+/// Multiple of the grace that a rank has to exit after it closed its connection: it may still write
+/// much, such as a backtrace, on a core that it shares with many.
 const CLOSED: u32 = 30;
-/// The same of a barrier that can't complete: the rank that ends the job waits for some seconds until all have heard of it.
+/// The same for a barrier that cannot complete: the rank that ends the job waits some seconds until
+/// all have heard of it.
 const BARRIER: u32 = 10;
 
 impl RunningJob {
-    /// When the loop has to wake though nothing happens.
+    /// Returns when the loop has to wake up even if nothing happens.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let running = || {
             let due = self.suspicions.iter().filter_map(|suspicion| suspicion.due);
@@ -49,7 +50,7 @@ impl RunningJob {
             .map_or_else(running, |ending| ending.kill_at)
     }
 
-    /// Deals with deadlines that are over.
+    /// Handles expired deadlines.
     pub(super) fn on_time(&mut self, now: Instant) {
         if let Some(ending) = &mut self.ending {
             if ending.kill_at.is_some_and(|when| when <= now) {
@@ -84,7 +85,7 @@ impl RunningJob {
             .collect();
         if self.launch.verbose && !alive.is_empty() {
             self.output.message(&format!(
-                "killing what has not ended: rank {}",
+                "killing the ranks that have not ended: {}",
                 alive.join(", ")
             ));
         }
@@ -95,18 +96,21 @@ impl RunningJob {
         self.end(how);
     }
 
-    /// A rank has closed its connection between `init` and `finalize`.
+    /// Suspects a rank that closed its connection between `init` and `finalize`.
     pub(super) fn suspect_closed(&mut self, rank: usize) {
         let program = process::program(self.ranks[rank].pid);
         if program.is_some() && program != self.ranks[rank].program {
-            let how = self.protocol(rank, "it has become another program without finalize");
+            let how = self.protocol(
+                rank,
+                "it executed another program before it called finalize",
+            );
             return self.suspect(how, self.launch.grace);
         }
-        let how = self.protocol(rank, "it has closed its connection without finalize");
+        let how = self.protocol(rank, "it closed its connection before it called finalize");
         self.suspect(how, self.launch.grace.saturating_mul(CLOSED));
     }
 
-    /// A rank waits for one that won't come.
+    /// Suspects a barrier in which a rank waits for one that will never arrive.
     pub(super) fn suspect_barrier(&mut self, error: &pmi::server::Error) {
         if let pmi::server::Error::BrokenBarrier {
             missing,
@@ -120,8 +124,8 @@ impl RunningJob {
         self.suspect(how, self.launch.grace.saturating_mul(BARRIER));
     }
 
-    /// A rank has exited with 0 without the others, which may be about to do the same and then need
-    /// not be ended.
+    /// Suspects a rank that exited with 0 without the others. These may be about to do the same and
+    /// then need not be ended.
     fn suspect_left(&mut self, rank: usize) {
         let how = How::Left {
             rank,
@@ -131,13 +135,13 @@ impl RunningJob {
         self.suspect(how, self.launch.grace);
     }
 
-    /// The first rank that failed, while the others have their grace.
+    /// Returns the first rank that failed, while the others have their grace.
     fn failed(&self) -> Option<&How> {
         let mut suspected = self.suspicions.iter().map(|suspicion| &suspicion.how);
         suspected.find(|how| matches!(how, How::Exited { .. }))
     }
 
-    /// The end of a rank says more than what it did before.
+    /// Drops suspicions about a rank's protocol, because its exit status is more informative.
     pub(super) fn clear_protocol(&mut self, ended: usize) {
         let of_ended = |how: &How| matches!(how, How::Protocol { rank, .. } if *rank == ended);
         self.suspicions
@@ -157,7 +161,7 @@ impl RunningJob {
         self.suspicions.push(Suspicion { how, due });
     }
 
-    /// All ranks have ended: what is left to say if nothing has ended the job.
+    /// Decides the outcome when all ranks have ended and nothing has ended the job.
     pub(super) fn conclude(&mut self) {
         if self.ending.is_some() || self.suspicions.is_empty() {
             return;
@@ -169,7 +173,7 @@ impl RunningJob {
         if let How::Left { cut_off, .. } = &mut how {
             *cut_off = false;
         }
-        // A code that all ranks agree on is the program's own.
+        // An exit code common to all ranks is the program's own business.
         let is_common = matches!(how, How::Exited { code, .. }
             if self.ranks.iter().all(|rank| rank.status == Some(Status::Exited(code))));
         if !self.launch.quiet && !is_common {
@@ -187,7 +191,7 @@ impl RunningJob {
         });
     }
 
-    /// Whether a rank is between PMI's `init` and `finalize`.
+    /// Returns whether a rank is between PMI's `init` and `finalize`.
     pub(super) fn is_active(&self, rank: usize) -> bool {
         let state = self.server.state(rank);
         matches!(state, Some(RankState::Active | RankState::InBarrier))
@@ -197,7 +201,7 @@ impl RunningJob {
         self.ranks[rank].pid.as_raw_pid().cast_unsigned()
     }
 
-    /// Draws the consequences of ranks that ended in one turn of the loop.
+    /// Reacts to the ranks that ended in one turn of the loop.
     pub(super) fn judge(&mut self, ended: Vec<(usize, Status)>) {
         let mut causes = Vec::new();
         for (rank, status) in ended {
@@ -236,7 +240,7 @@ impl RunningJob {
         causes.sort_by_key(precedence);
         for how in causes {
             match how {
-                // The others may be about to exit too, with output that is not written yet.
+                // The others may be about to exit too, with output that they have not written yet.
                 How::Exited { .. } if self.ending.is_none() => {
                     self.suspect(how, self.launch.grace);
                 }
@@ -245,8 +249,9 @@ impl RunningJob {
         }
     }
 
-    /// Ends the job for this reason, unless it is ending already. A rank that has failed before is
-    /// the reason, unless one is killed: that more likely drew the failed one along.
+    /// Ends the job for this reason, unless it is ending already. If a rank has failed before, that
+    /// is the reason, unless `how` is a kill: the killed rank more likely caused the other's
+    /// failure.
     fn end(&mut self, how: How) {
         let how = match self.failed() {
             Some(failed) if precedence(&how) > 0 => failed.clone(),
@@ -264,7 +269,8 @@ impl RunningJob {
                 .message(&format!("{how}{stopped}; ending the job"));
         }
         for (number, rank) in self.ranks.iter().enumerate() {
-            // Who has aborted the job or closed its connection ends by itself, and may still have something to say.
+            // A rank that aborted the job or closed its connection exits by itself and may still
+            // have something to report.
             let aborted = matches!(how, How::Aborted { rank, .. } if rank == number);
             let leaves = aborted || rank.control.is_closed() && self.is_active(number);
             if !leaves {
@@ -272,11 +278,11 @@ impl RunningJob {
             }
         }
         self.ending = Some(Ending::new(how, self.launch.grace));
-        // A stopped rank hears SIGTERM only when it goes on.
+        // A stopped rank receives SIGTERM only when it continues.
         self.signal_all(Signal::CONT);
     }
 
-    /// Names ranks that a signal has stopped: the one that failed may have waited for them.
+    /// Names ranks that a signal has stopped: the failed rank may have waited for them.
     fn stopped(&self, how: &How) -> String {
         if !matches!(how, How::Exited { .. }) {
             return String::new();
@@ -293,14 +299,14 @@ impl RunningJob {
         self.ranks.iter().for_each(|rank| rank.kill_group(signal));
     }
 
-    /// The launcher itself has received a signal.
+    /// Handles a signal that the launcher itself has received.
     pub(super) fn on_signal(&mut self, signal: i32) {
         match signal {
             libc::SIGCHLD => self.reap_strays(),
             libc::SIGCONT => self.terminal.iter_mut().for_each(|pump| pump.resume()),
             libc::SIGTSTP => {
                 self.signal_all(Signal::STOP);
-                // Stops this process, until somebody makes it go on: then the ranks go on too.
+                // Stops this process. When it is continued, so are the ranks.
                 let _ = signal_hook::low_level::raise(libc::SIGSTOP);
                 self.signal_all(Signal::CONT);
             }
@@ -311,7 +317,8 @@ impl RunningJob {
         }
     }
 
-    /// The first request to end is forwarded and gives the ranks a grace; the second one ends it.
+    /// Forwards a request to end. The first one gives the ranks a grace; a second one ends the
+    /// grace.
     fn on_end_signal(&mut self, signal: i32) {
         Signal::from_named_raw(signal)
             .into_iter()
@@ -334,7 +341,7 @@ impl RunningJob {
             Some(_) => {}
         }
         if self.all_ended() {
-            // Nothing is left but output that nobody takes.
+            // Only output without a reader is left.
             self.output
                 .drains_mut()
                 .iter_mut()
@@ -342,19 +349,20 @@ impl RunningJob {
         }
     }
 
-    /// What ended the job, when all ranks have ended.
+    /// Returns what ended the job, once all ranks have ended.
     pub(super) fn verdict(&self, ending: &Ending) -> How {
         match &ending.how {
             How::Signalled { .. } if ending.forced => ending.how.clone(),
-            // Ranks that took the signal well make the job a success.
+            // If the ranks handled the signal well, the job is a success.
             How::Signalled { .. } => ending.failed.clone().unwrap_or(How::Completed),
             how => how.clone(),
         }
     }
 }
 
-/// Which of several ranks that failed in one turn is the cause. Who ended first is not known: a killed one rather drew
-/// the others along than the other way round.
+/// Orders the failures of one turn by how likely each is the cause, the likeliest lowest. It is
+/// unknown which rank ended first, but a killed rank more likely caused the other failures than the
+/// reverse.
 fn precedence(how: &How) -> u8 {
     match how {
         How::Killed { .. } => 0,

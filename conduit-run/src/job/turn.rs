@@ -1,4 +1,4 @@
-//! One turn of the launcher's loop: wait for something to happen, then deal with all of it.
+//! One turn of the launcher's loop: waits for events, then handles all of them.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::control::Incoming;
 use crate::output::Stream;
 use crate::{Error, Status, process, strays};
 
-/// What a descriptor of the poll set is.
+/// The kind of a descriptor in the poll set.
 #[derive(Debug, Clone, Copy)]
 enum Event {
     Control(usize),
@@ -25,7 +25,7 @@ enum Event {
 }
 
 impl RunningJob {
-    /// Waits until something happens, at most until `until`, and deals with it.
+    /// Waits until something happens, at most until `until`, and handles it.
     pub(super) fn turn(&mut self, until: Option<Instant>) -> Result<(), Error> {
         let sources = self
             .ranks
@@ -35,7 +35,7 @@ impl RunningJob {
         let wake = [until, self.next_deadline(), pieces];
         let wake = wake.into_iter().flatten().min();
         let ready = self.poll(wake)?;
-        // Signals first: they must work whatever else is going on.
+        // Signals come first: they must work whatever else is going on.
         if ready
             .iter()
             .any(|(event, _)| matches!(event, Event::Signal))
@@ -75,7 +75,7 @@ impl RunningJob {
         Ok(())
     }
 
-    /// What is ready, with its flags.
+    /// Returns the ready descriptors with their flags.
     fn poll(&self, wake: Option<Instant>) -> Result<Vec<(Event, PollFlags)>, Error> {
         let mut events = Vec::new();
         let mut fds = Vec::new();
@@ -125,7 +125,7 @@ impl RunningJob {
             .collect())
     }
 
-    /// Deals with all that a rank has sent over PMI.
+    /// Handles everything that a rank has sent over PMI.
     fn on_control(&mut self, rank: usize) {
         loop {
             match self.ranks[rank].control.next() {
@@ -133,7 +133,8 @@ impl RunningJob {
                 Incoming::Nothing => return,
                 Incoming::Closed => {
                     if self.is_active(rank) {
-                        // Most likely it is about to say why and to end, which says more.
+                        // Most likely the rank is about to report the reason and exit, which is
+                        // more informative.
                         self.suspect_closed(rank);
                     }
                     return;
@@ -171,7 +172,7 @@ impl RunningJob {
                     code,
                     message,
                 } => self.fail_abort(rank, code, message),
-                // The server remembers it, and its state is asked when the rank ends.
+                // The server remembers it and is asked for the rank's state when the rank ends.
                 Action::Finalized { .. } => {
                     if let Err(error) = self.server.check_barrier() {
                         self.suspect_barrier(&error);
@@ -182,7 +183,7 @@ impl RunningJob {
         }
     }
 
-    /// Hands on what has waited long enough for the rest of its line.
+    /// Forwards partial lines that have waited long enough for their end.
     pub(super) fn hand_on_pieces(&mut self, now: Instant) {
         for rank in &mut self.ranks {
             for (stream, source) in Stream::BOTH.into_iter().zip(&mut rank.sources) {
@@ -214,15 +215,15 @@ impl RunningJob {
         self.ranks[rank].sources[stream as usize] = None;
     }
 
-    /// Nobody will write the end of this line.
+    /// Forwards the last line of a stream that will get no more input.
     fn end_line(&mut self, rank: usize, stream: Stream) {
         if let Some(source) = &mut self.ranks[rank].sources[stream as usize] {
             source.end_line(|line| self.output.line(rank, stream, line));
         }
     }
 
-    /// When nobody reads the launcher's output any more, the ranks get to feel it (SIGPIPE) as they would without the
-    /// launcher between.
+    /// Closes the pipes of streams whose reader is gone, so that the ranks get SIGPIPE as they
+    /// would without the launcher in between.
     fn drop_dead_sources(&mut self) {
         for stream in Stream::BOTH {
             if self.output.dead(stream) {
@@ -237,14 +238,15 @@ impl RunningJob {
     fn on_ended(&mut self, ended: &[usize]) {
         let mut found = Vec::new();
         for &rank in ended {
-            // It may have said something before it ended: an abort, for example.
+            // The rank may have sent something before it ended, such as an abort.
             self.on_control(rank);
             self.ranks[rank].control.close();
             self.clear_protocol(rank);
             let pid = self.ranks[rank].pid;
-            // The order matters: as long as the process is not reaped, its number and its group's are its own.
+            // The order matters: until the process is reaped, its number and its group's cannot be
+            // reused.
             self.ranks[rank].kill_group(Signal::KILL);
-            // What it had to say comes before what is said of it.
+            // The rank's output is printed before the message about the rank.
             for stream in Stream::BOTH {
                 while self.read_output(rank, stream) {}
                 self.end_line(rank, stream);
@@ -254,7 +256,7 @@ impl RunningJob {
                 WaitId::Pid(pid),
                 WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
             ) else {
-                // Somebody else in this process has reaped it: all that is known is that it has ended.
+                // Other code in this process has reaped it, so its exit code is unknown.
                 self.ranks[rank].status = Some(Status::Exited(1));
                 found.push((rank, Status::Exited(1)));
                 continue;
@@ -270,7 +272,8 @@ impl RunningJob {
     pub(super) fn reap_strays(&self) {
         let Some(spared) = &self.spared else { return };
         while let Some(child) = strays::peek_ended() {
-            // A rank is collected through its descriptor, the guard when it is dropped; the rest can wait for that.
+            // Ranks are reaped through their pidfds, the guard when it is dropped. Until then
+            // `peek_ended` keeps returning that child, and other strays have to wait.
             if spared.contains(&child) || self.ranks.iter().any(|rank| rank.pid == child) {
                 return;
             }

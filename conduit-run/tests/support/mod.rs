@@ -1,4 +1,4 @@
-//! Running `conduit-run` with a hard time limit, and watching processes.
+//! Runs `conduit-run` with a hard time limit, and watches processes.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
 
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-/// No test takes longer; what is still there then is killed.
+/// The time limit of every test; processes that remain after it are killed.
 pub const LIMIT: Duration = Duration::from_secs(600);
 
 pub const PROBE: &str = env!("CARGO_BIN_EXE_pmi-probe");
 
-/// `conduit-run` with arguments, nothing on standard input.
+/// Returns a `conduit-run` command with these arguments and an empty standard input.
 pub fn conduit_run(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_conduit-run"));
     command.args(args).stdin(Stdio::null());
@@ -22,7 +22,7 @@ pub fn conduit_run(args: &[&str]) -> Command {
 }
 
 pub struct Finished {
-    /// As shells give it.
+    /// The exit code as shells report it.
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -30,7 +30,7 @@ pub struct Finished {
 
 /// Runs a command to its end.
 pub fn run(mut command: Command) -> Finished {
-    // Files, not pipes: a process left behind can't keep the test waiting.
+    // Files instead of pipes, so that a process left behind cannot block the test.
     let (mut stdout, mut stderr) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
     command
         .stdout(stdout.try_clone().unwrap())
@@ -100,7 +100,7 @@ impl Running {
     }
 }
 
-/// Kills the child when the test is over, also when it failed.
+/// Kills the child at the end of the test, even if the test failed.
 struct Killed(Child);
 
 impl Killed {
@@ -121,19 +121,19 @@ impl Killed {
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // Fails when the child has been waited for.
+        // Fails if the child has already been reaped.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A process that the test didn't start itself.
+/// A process that the test did not start itself.
 pub struct Process(Option<rustix::fd::OwnedFd>);
 
 impl Process {
     pub fn new(pid: &str) -> Self {
         let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
-        // A process that has gone already is gone.
+        // Opening fails if the process has already ended.
         Process(pidfd_open(pid, PidfdFlags::empty()).ok())
     }
 
@@ -144,7 +144,7 @@ impl Process {
         }
     }
 
-    /// Whether it has ended, without waiting.
+    /// Returns whether the process has ended, without waiting.
     pub fn ended(&self) -> bool {
         let now = Timespec {
             tv_sec: 0,
