@@ -1,7 +1,7 @@
 //! The rank's side of PMI-1.
 //!
-//! [`Codec`] makes requests and understands answers; it does no I/O. [`Connection`] drives it over the socket that the
-//! launcher left open, blocking, with an optional time limit for each call.
+//! [`Codec`] encodes requests and decodes replies; it does no I/O. [`Connection`] drives it over
+//! the socket that the launcher left open. Its calls block, with an optional time limit.
 
 mod allgather;
 mod ancestors;

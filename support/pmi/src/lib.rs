@@ -1,15 +1,15 @@
-//! PMI-1, the process management interface by which a rank learns its job: who it is, how many ranks there are, and
-//! what the other ranks want it to know before the network is up.
+//! PMI-1, the process management interface through which a rank learns about its job: its own
+//! number, the number of ranks, and data that the other ranks publish before the network is up.
 //!
-//! The wire form is the one that MPICH's Hydra (`mpiexec.hydra`) and Slurm (`srun --mpi=pmi2`) speak: text lines of
-//! `name=value` pairs over a socket which the launcher leaves open in the rank. A rank puts keys, enters a barrier and
-//! gets what the others put; that is all.
+//! The wire format is that of MPICH's Hydra (`mpiexec.hydra`) and Slurm (`srun --mpi=pmi2`): text
+//! lines of `name=value` pairs over a socket that the launcher leaves open in the rank. A rank puts
+//! keys, enters a barrier and gets the keys of the others; there are no other data operations.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
-//! | [`wire`] | one line: parsing, formatting, limits; [`wire::LineBuffer`] cuts a byte stream into lines |
+//! | [`wire`] | one line: parsing, formatting, limits; [`wire::LineBuffer`] splits a byte stream into lines |
 //! | [`client`] | the rank's side: [`client::Codec`] is a state machine without I/O, [`client::Connection`] drives it over a socket |
-//! | [`server`] | the launcher's side: [`server::Server`] takes lines and returns actions, it does no I/O |
+//! | [`server`] | the launcher's side: [`server::Server`] takes lines and returns actions, without I/O |
 //!
 //! ```no_run
 //! # fn main() -> Result<(), pmi::client::Error> {

@@ -1,8 +1,9 @@
-//! The launcher's side of PMI-1: a state machine which takes the ranks' lines and returns what to do.
+//! The launcher's side of PMI-1: a state machine that takes the ranks' lines and returns actions.
 //!
-//! It does no I/O and keeps no clock. The launcher reads lines from the ranks' sockets ([`crate::wire::LineBuffer`]
-//! bounds them), calls [`Server::on_line`] for each and carries the [`Action`]s out; when a rank's process has ended it
-//! calls [`Server::on_end`]. An [`Error`] names the rank that broke the protocol; the job can't go on after it.
+//! It does no I/O and keeps no clock. The launcher reads lines from the ranks' sockets
+//! ([`crate::wire::LineBuffer`] bounds them), calls [`Server::on_line`] for each and carries out
+//! the [`Action`]s. When a rank's process has ended, the launcher calls [`Server::on_end`]. An
+//! [`Error`] names the rank that broke the protocol; the job cannot continue after it.
 
 mod error;
 
@@ -12,27 +13,27 @@ pub use error::{Departure, Error};
 
 use crate::wire::{Line, MAX_KEY, MAX_KVSNAME, MAX_VALUE, carries, format, quoted};
 
-/// What the server holds at most.
+/// The maximum amount of data that the server holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Bytes of all keys and values in the key-value space, with [`Limits::PAIR_OVERHEAD`] for each pair. A put beyond
-    /// it is answered with `rc=-1 msg=kvs_full`.
+    /// Bytes of all keys and values in the key-value space, with [`Limits::PAIR_OVERHEAD`] for each
+    /// pair. A put beyond this limit is answered with `rc=-1 msg=kvs_full`.
     pub kvs_bytes: usize,
 }
 
 impl Limits {
-    /// What a pair is charged beyond its key and value.
+    /// Bytes charged for a pair in addition to its key and value.
     pub const PAIR_OVERHEAD: usize = 64;
 
-    /// Limits with another size of the key-value space.
+    /// Returns the limits with another size of the key-value space.
     pub fn with_kvs_bytes(self, kvs_bytes: usize) -> Self {
         Limits { kvs_bytes }
     }
 }
 
 impl Default for Limits {
-    /// 64 MiB of keys and values.
+    /// Returns a limit of 64 MiB of keys and values.
     fn default() -> Self {
         Limits {
             kvs_bytes: 64 << 20,
@@ -40,44 +41,44 @@ impl Default for Limits {
     }
 }
 
-/// What the launcher has to do.
+/// An action for the launcher to carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Send this line, which ends in a newline, to this rank.
+    /// Send this line, which ends with a newline, to this rank.
     Send {
         /// The rank to send to.
         rank: usize,
         /// The line.
         line: String,
     },
-    /// The rank said that it is done; its end is now in order.
+    /// The rank has finished the job, so its process may now end.
     Finalized {
         /// The rank.
         rank: usize,
     },
-    /// The rank asks that the whole job ends.
+    /// The rank requests the end of the whole job.
     Abort {
-        /// The rank that asks.
+        /// The requesting rank.
         rank: usize,
-        /// The exit code that it wants for the job.
+        /// The requested exit code for the job.
         code: i32,
-        /// Its reason, if it gave one.
+        /// The reason, if the rank gave one.
         message: Option<String>,
     },
 }
 
-/// How far a rank is.
+/// A rank's progress through the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RankState {
-    /// Has not said `init`: perhaps a program that doesn't use PMI.
+    /// Has not sent `init`: perhaps a program that does not use PMI.
     Started,
     /// Between `init` and `finalize`.
     Active,
     /// Active, and waiting in a barrier.
     InBarrier,
-    /// Has said `finalize`.
+    /// Has sent `finalize`.
     Finalized,
     /// Its process has ended.
     Ended,
@@ -90,15 +91,15 @@ pub struct Server {
     limits: Limits,
     ranks: Vec<RankState>,
     in_barrier: usize,
-    /// The first rank that finalized or ended, if any: no barrier completes after it.
+    /// The first rank that finalized or ended, if any; no barrier can complete after that.
     departed: Option<(usize, Departure)>,
     kvs: HashMap<String, String>,
     kvs_bytes: usize,
 }
 
 impl Server {
-    /// A server for ranks `0..size` whose key-value space is called `kvsname` (characters that PMI can't carry become
-    /// `_`, and what is beyond [`MAX_KVSNAME`] bytes is cut).
+    /// Creates a server for ranks `0..size` with a key-value space called `kvsname`. Characters
+    /// that PMI cannot carry become `_`, and the name is truncated to [`MAX_KVSNAME`] bytes.
     pub fn new(size: usize, kvsname: &str, limits: Limits) -> Self {
         let kvsname = kvsname
             .chars()
@@ -116,23 +117,23 @@ impl Server {
         }
     }
 
-    /// Puts a pair that every rank finds without having been put, such as `PMI_process_mapping`. Returns whether it
-    /// was taken: not if it breaks a limit or the key is there already.
+    /// Stores a pair that every rank can get, such as `PMI_process_mapping`. Returns `false` if the
+    /// pair exceeds a limit or the key exists already.
     pub fn preset(&mut self, key: &str, value: &str) -> bool {
         self.store(key, value).is_ok()
     }
 
-    /// How far a rank is; `None` when there is no such rank.
+    /// Returns a rank's state; `None` if there is no such rank.
     pub fn state(&self, rank: usize) -> Option<RankState> {
         self.ranks.get(rank).copied()
     }
 
-    /// Takes one line, without or with its newline, that `rank` sent.
+    /// Processes one line, with or without its newline, from `rank`.
     ///
     /// # Errors
-    /// The line is no PMI-1 request, comes at the wrong time, or enters a barrier that can't complete. Requests that
-    /// are well-formed but can't be met (unknown key, full space, too long a value) are no errors here but answers
-    /// with `rc=-1`.
+    /// The line is not a PMI-1 request, comes at the wrong time, or enters a barrier that cannot
+    /// complete. A well-formed request that cannot be met (unknown key, full space, value too long)
+    /// is not an error: it gets a reply with `rc=-1`.
     pub fn on_line(&mut self, rank: usize, line: &str) -> Result<Vec<Action>, Error> {
         let state = self.state(rank).ok_or(Error::NoSuchRank {
             rank,
@@ -173,10 +174,10 @@ impl Server {
         })
     }
 
-    /// Notes that the process of `rank` has ended. Safe to call twice.
+    /// Records that the process of `rank` has ended. Repeated calls have no effect.
     ///
     /// # Errors
-    /// Other ranks wait in a barrier, which can't complete any more.
+    /// Other ranks wait in a barrier that can no longer complete.
     pub fn on_end(&mut self, rank: usize) -> Result<(), Error> {
         let state = self.state(rank).ok_or(Error::NoSuchRank {
             rank,
@@ -194,10 +195,11 @@ impl Server {
         self.check_barrier()
     }
 
-    /// To be asked after [`Action::Finalized`], which may leave others in a barrier that can't complete any more.
+    /// Checks the barrier. Call this after [`Action::Finalized`], which may leave other ranks in a
+    /// barrier that can no longer complete.
     ///
     /// # Errors
-    /// A barrier with somebody in it and somebody gone is broken.
+    /// A rank waits in a barrier that another rank can no longer enter.
     pub fn check_barrier(&self) -> Result<(), Error> {
         let waiting = self
             .ranks
@@ -219,7 +221,7 @@ impl Server {
                 .map_err(|source| Error::Line { rank, source })
         };
         let (version, _subversion) = (number("pmi_version")?, number("pmi_subversion")?);
-        // Minor versions only add commands, so the client gets to hear ours and decides.
+        // Minor versions only add commands, so the reply has our version and the client decides.
         let rc = if version == 1 { "0" } else { "-1" };
         if version == 1 {
             self.ranks[rank] = RankState::Active;
@@ -342,7 +344,7 @@ impl Server {
         Ok(actions)
     }
 
-    /// Stores a pair, or says why not in a word that fits into `msg=`.
+    /// Stores a pair, or returns the reason why not as a word that fits into `msg=`.
     fn store(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
         let bytes = key.len() + value.len() + Limits::PAIR_OVERHEAD;
         if key.is_empty() || !carries(key) || !carries(value) {
@@ -365,7 +367,7 @@ impl Server {
 
 type Handler = fn(&mut Server, usize, &Line<'_>) -> Result<Vec<Action>, Error>;
 
-/// What an active rank may ask.
+/// The commands that an active rank may send.
 const COMMANDS: [(&str, Handler); 8] = [
     ("get_maxes", Server::maxes),
     ("get_appnum", Server::appnum),

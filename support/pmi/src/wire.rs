@@ -1,33 +1,34 @@
 //! One line of PMI-1: `cmd=<command> name=value name=value …\n`.
 //!
-//! Fields are separated by blanks, so neither names nor values hold any; binary data travels as hex digits. The field
-//! `message` is the exception: some clients send free text there, so it takes the rest of its line.
+//! Blanks separate fields, so names and values contain none; binary data travels as hex digits. The
+//! field `message` is the exception: some clients send free text in it, so it extends to the end of
+//! its line.
 
 mod lines;
 
 pub use lines::LineBuffer;
 
-/// Bytes in a line, its newline included. Twice what the longest legal request needs.
+/// Maximum bytes of a line, including its newline: twice the length of the longest legal request.
 pub const MAX_LINE: usize = 4096;
-/// Bytes in a request, its newline included: Slurm cuts off what is beyond.
+/// Maximum bytes of a request, including its newline: Slurm truncates longer ones.
 pub const MAX_REQUEST: usize = 1023;
-/// Fields in a line. The longest command of PMI-1 that is not a spawn has five.
+/// Maximum number of fields in a line. The longest command of PMI-1 other than spawn has five.
 pub const MAX_FIELDS: usize = 32;
-/// Bytes in a key (Hydra's limit).
+/// Maximum bytes of a key (Hydra's limit).
 pub const MAX_KEY: usize = 64;
-/// Bytes in a value (Hydra's limit).
+/// Maximum bytes of a value (Hydra's limit).
 pub const MAX_VALUE: usize = 1024;
-/// Bytes in the name of a key-value space (Hydra's limit).
+/// Maximum bytes of the name of a key-value space (Hydra's limit).
 pub const MAX_KVSNAME: usize = 256;
 
 /// The field whose value is the rest of the line.
 const FREE_TEXT: &str = "message";
 
-/// What is wrong with a line.
+/// An error in a line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No newline within [`MAX_LINE`] bytes, or a line to be sent is longer.
+    /// A received line has no newline within [`MAX_LINE`] bytes, or a line to send is longer.
     #[error("a PMI line is longer than {MAX_LINE} bytes")]
     TooLong,
     /// The bytes are not UTF-8 text.
@@ -44,7 +45,7 @@ pub enum Error {
     Duplicate(String),
     /// A blank, a control character or, in a name, `=`.
     #[error(
-        "{0} holds a character that PMI can't carry (blank, control character, or '=' in a name)"
+        "{0} contains a character that PMI cannot carry (blank, control character, or '=' in a name)"
     )]
     BadCharacter(String),
     /// A field that the command needs is absent.
@@ -55,17 +56,17 @@ pub enum Error {
         /// The absent field.
         field: &'static str,
     },
-    /// A field that should be a number is not, or is out of range.
+    /// A field that should be a number is not one or is out of range.
     #[error("PMI field {field:?} is {value}, not a number in range")]
     NotANumber {
         /// The field's name.
         field: &'static str,
-        /// Its value, quoted and cut.
+        /// Its value, quoted and truncated.
         value: String,
     },
 }
 
-/// Text from a peer made fit for a message: quoted, escaped and cut.
+/// Prepares text from a peer for a message: quoted, escaped and truncated.
 pub(crate) fn quoted(text: &str) -> String {
     const SHOWN: usize = 60;
     let cut: String = text.chars().take(SHOWN).collect();
@@ -80,10 +81,11 @@ pub struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Takes a line apart; a newline at its end is allowed and ignored.
+    /// Parses a line; a newline at its end is ignored.
     ///
     /// # Errors
-    /// Anything that isn't blank-separated `name=value` pairs within the limits of this module.
+    /// The line is not a list of blank-separated `name=value` pairs within the limits of this
+    /// module.
     pub fn parse(text: &'a str) -> Result<Self, Error> {
         if text.len() > MAX_LINE {
             return Err(Error::TooLong);
@@ -124,12 +126,12 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The value of the field `cmd`; empty when there is none.
+    /// Returns the value of the field `cmd`; empty if absent.
     pub fn command(&self) -> &'a str {
         self.get("cmd").unwrap_or_default()
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     pub fn get(&self, name: &str) -> Option<&'a str> {
         self.fields
             .iter()
@@ -137,7 +139,7 @@ impl<'a> Line<'a> {
             .map(|(_, value)| *value)
     }
 
-    /// The value of a field that has to be there.
+    /// Returns the value of a required field.
     ///
     /// # Errors
     /// [`Error::Missing`].
@@ -148,7 +150,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// The value of a field that has to be there and be a number.
+    /// Returns the value of a required field that is a number.
     ///
     /// # Errors
     /// [`Error::Missing`], [`Error::NotANumber`].
@@ -160,22 +162,22 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// The fields in the order of the line.
+    /// Returns the fields in the order of the line.
     pub fn fields(&self) -> &[(&'a str, &'a str)] {
         &self.fields
     }
 }
 
-/// Whether `text` can be a value: no blank, no control character.
+/// Returns whether `text` can be a value: no blank, no control character.
 pub(crate) fn carries(text: &str) -> bool {
     !text.contains(|c: char| c == ' ' || c.is_control())
 }
 
-/// Puts a line together, newline included, ready for one write.
+/// Formats a line, including its newline, ready for one write.
 ///
 /// # Errors
-/// [`Error::BadCharacter`] when a name or value can't be carried, [`Error::Duplicate`], [`Error::TooManyFields`],
-/// [`Error::TooLong`].
+/// [`Error::BadCharacter`] if a name or value cannot be carried, [`Error::Duplicate`],
+/// [`Error::TooManyFields`], [`Error::TooLong`].
 pub fn format(command: &str, fields: &[(&str, &str)]) -> Result<String, Error> {
     if fields.len() >= MAX_FIELDS {
         return Err(Error::TooManyFields);

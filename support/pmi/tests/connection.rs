@@ -1,4 +1,5 @@
-//! The blocking connection over real sockets, the launcher being a thread with the server's state machine.
+//! The blocking connection over real sockets. The launcher is a thread with the server's state
+//! machine.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +12,7 @@ use pmi::client::{Connection, Error};
 use pmi::server::{Action, Limits, Server};
 use pmi::wire::LineBuffer;
 
-/// No test waits longer than this.
+/// The time limit of every test.
 const LIMIT: Option<Duration> = Some(Duration::from_secs(300));
 
 struct Launcher {
@@ -48,7 +49,7 @@ fn job<T: Send>(size: usize, limits: Limits, rank_main: impl Fn(Connection) -> T
 
 fn serve(launcher: &Launcher, rank: usize) {
     let mut lines = LineBuffer::new();
-    // Slurm takes what it reads at once for one request, and cuts off the rest.
+    // Slurm treats the result of one read as one request and drops the rest.
     let mut chunk = [0; pmi::wire::MAX_REQUEST];
     while let Ok(count @ 1..) = (&launcher.sockets[rank]).read(&mut chunk) {
         chunk[count - 1] = b'\n';
@@ -76,7 +77,7 @@ fn allgathers_of_any_size_bring_all_blobs_to_all() {
         };
         job(size, Limits::default(), |mut launcher| {
             for round in 0..3 {
-                // The same tag every time: keys are unique all the same.
+                // Keys stay unique although every round uses the same tag.
                 let all = launcher
                     .allgather("blob", &blob(launcher.rank(), round))
                     .unwrap();
@@ -135,7 +136,7 @@ fn a_full_key_value_space_is_an_error_that_says_so() {
     });
 }
 
-/// A launcher that answers the handshake and then leaves the test to do what it wants.
+/// Returns a launcher's socket after the handshake, for the test to misuse, and the connection.
 fn handshaken() -> (UnixStream, Connection) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let answers = b"cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n\

@@ -1,4 +1,5 @@
-//! Client and server state machines together: a job of N simulated ranks, in any order of steps, without any I/O.
+//! Client and server state machines together: a job of N simulated ranks whose steps run in any
+//! order, without I/O.
 
 use pmi::client::{Codec, Request, Response};
 use pmi::server::{Action, Limits, RankState, Server};
@@ -9,12 +10,13 @@ struct Rank {
     codec: Codec,
     /// Steps done so far.
     step: usize,
-    /// Whether an answer is outstanding.
+    /// Whether a reply is outstanding.
     waiting: bool,
     got: Vec<String>,
 }
 
-/// The program: handshake, `rounds` times put-barrier-get from the next rank, finalize.
+/// Returns a rank's request at `step`: handshake, `rounds` times put-barrier-get from the next
+/// rank, finalize.
 fn request(rank: usize, size: usize, rounds: usize, step: usize) -> Option<(&'static str, String)> {
     let round = |step: usize| (step - 3) / 3;
     Some(match step {
@@ -53,7 +55,7 @@ impl Job {
         }
     }
 
-    /// Lets one rank make its next request; `false` when it waits or is done.
+    /// Lets one rank make its next request; returns `false` if it waits or is done.
     fn advance(&mut self, at: usize) -> bool {
         let size = self.ranks.len();
         let rank = &mut self.ranks[at];
@@ -81,7 +83,7 @@ impl Job {
             match action {
                 Action::Send { rank, line } => {
                     let rank = &mut self.ranks[rank];
-                    assert!(rank.waiting, "an answer that nobody asked for: {line}");
+                    assert!(rank.waiting, "unsolicited reply: {line}");
                     if let Response::Value(value) = rank.codec.response(&line).unwrap() {
                         rank.got.push(value);
                     }
@@ -107,7 +109,7 @@ proptest! {
         for next in schedule {
             job.advance(next.index(size));
         }
-        // Whatever the schedule left undone, taking turns finishes it: no schedule leads to a deadlock.
+        // Taking turns finishes whatever the schedule left undone: no schedule deadlocks.
         while (0..size).any(|rank| job.advance(rank)) {}
         for (at, rank) in job.ranks.iter().enumerate() {
             prop_assert_eq!(job.server.state(at), Some(RankState::Finalized));

@@ -1,29 +1,32 @@
-//! Blobs of all ranks to all ranks, through puts, one barrier and gets.
+//! Allgather of blobs, implemented with puts, one barrier and gets.
 //!
-//! A blob becomes hex digits (PMI values hold no blanks and are text), preceded by its length in 8 hex digits, and is cut
-//! into values. The key of a value is `<tag>.<allgather>.<rank>.<part>`, numbers in hex. The number of the allgather makes
-//! keys unique also when a tag comes again; the tag makes ranks that disagree about which allgather this is notice.
+//! A blob is encoded as hex digits (PMI values are text without blanks), preceded by its length in
+//! 8 hex digits, and split into values. The key of a value is `<tag>.<allgather>.<rank>.<part>`,
+//! with numbers in hex. The allgather's number keeps keys unique when a tag is reused. The tag
+//! exposes ranks that disagree about which allgather this is.
 
 use std::time::Instant;
 
 use super::{Connection, Error, Request};
 
-/// Bytes that one rank may give to an allgather.
+/// Maximum bytes that one rank may contribute to an allgather.
 pub const MAX_BLOB: usize = 1 << 20;
-/// Bytes in a tag.
+/// Maximum bytes of a tag.
 pub const MAX_TAG: usize = 24;
 
-/// Hex digits of the length before the blob.
+/// Hex digits of the length that precedes the blob.
 const LENGTH_DIGITS: usize = 8;
 
 impl Connection {
-    /// Gives `bytes` to all ranks and returns what all ranks gave, by rank. Collective: all ranks call it with the same
-    /// tag, and allgathers and barriers in the same order. Sizes may differ between ranks. A tag names the purpose
-    /// (ASCII letters, digits, `-`, `_`; at most [`MAX_TAG`] bytes) and may be used again.
+    /// Sends `bytes` to all ranks and returns the bytes of all ranks, by rank. Collective: all
+    /// ranks call it with the same tag, and all call allgathers and barriers in the same order.
+    /// Sizes may differ between ranks. A tag names the purpose (ASCII letters, digits, `-`, `_`; at
+    /// most [`MAX_TAG`] bytes) and may be reused.
     ///
     /// # Errors
-    /// A bad tag or more than [`MAX_BLOB`] bytes; ranks that disagree on the tag; a launcher whose space is full; any
-    /// failure of the connection. The time limit covers the whole call.
+    /// A bad tag or more than [`MAX_BLOB`] bytes; ranks that disagree on the tag; a launcher whose
+    /// key-value space is full; any failure of the connection. The time limit covers the whole
+    /// call.
     pub fn allgather(&mut self, tag: &str, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let bad = |what| Error::Allgather {
             rank: self.rank(),
@@ -39,7 +42,7 @@ impl Connection {
         }
         let part = self.longest_value();
         if part < LENGTH_DIGITS {
-            return Err(bad("the launcher takes no values of 8 bytes"));
+            return Err(bad("the launcher does not accept values of 8 bytes"));
         }
 
         let deadline = self.deadline();
@@ -103,7 +106,7 @@ fn encode(bytes: &[u8]) -> String {
     format!("{:0LENGTH_DIGITS$x}{}", bytes.len(), hex::encode(bytes))
 }
 
-/// The length that the first part of a peer's blob announces, if it is one.
+/// Returns the length that the first part of a peer's blob announces, if it is valid.
 fn announced(digits: &str) -> Option<usize> {
     let length = usize::from_str_radix(digits.get(..LENGTH_DIGITS)?, 16).ok()?;
     (length <= MAX_BLOB).then_some(length)

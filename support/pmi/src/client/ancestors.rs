@@ -1,8 +1,7 @@
-//! Tells a rank from a program that a rank has started.
+//! Distinguishes a rank from a program that a rank has started.
 //!
 //! Both find the launcher's variables. But a rank marks its descriptor close-on-exec when it
-//! connects, so what it starts later finds the variables of a connection that belongs to an
-//! ancestor.
+//! connects, so programs that it starts later find the variables of an ancestor's connection.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// The variables by which a launcher tells ranks apart.
+/// The variables by which a launcher distinguishes ranks.
 const NAMES: [&str; 3] = ["PMI_FD", "PMI_RANK", "CONDUIT_JOB_ID"];
 
-/// Whether the environment's `PMI_FD` is the connection of a process that this one descends from.
-/// What can't be read in `/proc` counts as "no".
+/// Returns whether the environment's `PMI_FD` is the connection of an ancestor of this process. An
+/// unreadable `/proc` entry counts as "no".
 pub fn descends_from_rank() -> bool {
     let own = NAMES.map(|name| std::env::var_os(name).map(|value| value.into_encoded_bytes()));
     let Some(descriptor) = own[0].as_deref().and_then(|text| str::from_utf8(text).ok()) else {
@@ -22,7 +21,7 @@ pub fn descends_from_rank() -> bool {
     };
     let mut process = PathBuf::from("/proc/self");
     while let Some(parent) = parent(&process) {
-        // Beyond a process with other values there is another job, or none.
+        // An ancestor with other values belongs to another job or to none.
         if variables(&parent) != Some(own.clone()) {
             return false;
         }
@@ -41,7 +40,7 @@ fn parent(process: &Path) -> Option<PathBuf> {
     (parent > 0).then(|| PathBuf::from(format!("/proc/{parent}")))
 }
 
-/// The variables that a process was started with.
+/// Returns the variables that a process was started with.
 fn variables(process: &Path) -> Option<[Option<Vec<u8>>; 3]> {
     let environment = fs::read(process.join("environ")).ok()?;
     Some(NAMES.map(|name| {
@@ -51,7 +50,7 @@ fn variables(process: &Path) -> Option<[Option<Vec<u8>>; 3]> {
     }))
 }
 
-/// Whether this descriptor of a process is a socket that its children do not inherit.
+/// Returns whether this descriptor of a process is a socket that its children do not inherit.
 fn is_taken(process: &Path, descriptor: &str) -> bool {
     let is_socket = fs::read_link(process.join("fd").join(descriptor)).is_ok_and(|target| {
         target

@@ -1,22 +1,22 @@
-//! Requests and answers, one outstanding at a time.
+//! Requests and replies, one outstanding at a time.
 
 use crate::wire::{self, Line, MAX_KEY, MAX_KVSNAME, MAX_REQUEST, MAX_VALUE, format, quoted};
 
-/// What a rank asks.
+/// A rank's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request<'a> {
-    /// Say hello; the first request.
+    /// Join the job; the first request.
     Init,
     /// Ask for the launcher's limits.
     Maxes,
     /// Ask for the name of the key-value space; needed before puts and gets.
     KvsName,
-    /// Ask for the number of processes that could run at most.
+    /// Ask for the maximum number of processes that could run.
     UniverseSize,
-    /// Ask for the number of the program among those of one launch.
+    /// Ask for the program's number among those of one launch.
     AppNum,
-    /// Store a pair. It is visible to the others after a barrier.
+    /// Store a pair, which the others can get after a barrier.
     Put {
         /// The key: at most `keylen_max - 1` bytes, never used before in the job.
         key: &'a str,
@@ -28,14 +28,14 @@ pub enum Request<'a> {
         /// The key.
         key: &'a str,
     },
-    /// Wait until all ranks ask for the same.
+    /// Wait until all ranks have made this request.
     Barrier,
-    /// Say good-bye; the last request.
+    /// Leave the job; the last request.
     Finalize,
 }
 
 impl Request<'_> {
-    /// The name in error messages.
+    /// Returns the request's name for error messages.
     pub fn name(&self) -> &'static str {
         match self {
             Request::Init => "init",
@@ -51,63 +51,65 @@ impl Request<'_> {
     }
 }
 
-/// What the launcher answers.
+/// The launcher's reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Response {
-    /// To [`Request::Init`], [`Request::Put`], [`Request::Barrier`] and [`Request::Finalize`]: done.
+    /// Success, for [`Request::Init`], [`Request::Put`], [`Request::Barrier`] and
+    /// [`Request::Finalize`].
     Done,
-    /// To [`Request::Maxes`].
+    /// The reply to [`Request::Maxes`].
     Maxes(Maxes),
-    /// To [`Request::KvsName`].
+    /// The reply to [`Request::KvsName`].
     KvsName(String),
-    /// To [`Request::UniverseSize`] and [`Request::AppNum`]; -1 when the launcher doesn't know.
+    /// The reply to [`Request::UniverseSize`] and [`Request::AppNum`]; -1 if the launcher does not
+    /// know.
     Number(i64),
-    /// To [`Request::Get`].
+    /// The reply to [`Request::Get`].
     Value(String),
 }
 
-/// The launcher's limits in bytes, each with room for the terminating zero of a C string.
+/// The launcher's limits in bytes, each including the terminating zero of a C string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Maxes {
-    /// For the name of the key-value space.
+    /// The limit for the name of the key-value space.
     pub kvsname: usize,
-    /// For a key.
+    /// The limit for a key.
     pub key: usize,
-    /// For a value.
+    /// The limit for a value.
     pub value: usize,
 }
 
-/// Why a request can't be made, or what is wrong with an answer.
+/// An impossible request or an invalid reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// The line can't be formed or read.
+    /// The line cannot be formatted or parsed.
     #[error(transparent)]
     Line(#[from] wire::Error),
-    /// The launcher answers, but to something else.
+    /// The launcher replied to another command.
     #[error("the launcher answered with {got} instead of {expected:?}")]
     Unexpected {
-        /// The command that should have come.
+        /// The expected command.
         expected: &'static str,
-        /// The one that came, quoted and cut.
+        /// The command received, quoted and truncated.
         got: String,
     },
-    /// An answer came that nobody waits for.
-    #[error("the launcher sent {0} unasked")]
+    /// The reply does not belong to any request.
+    #[error("the launcher sent the unsolicited reply {0}")]
     Unasked(String),
     /// The launcher's `rc` is not 0.
     #[error("the launcher refused: {reason} (rc={rc})")]
     Refused {
-        /// Its code.
+        /// The launcher's code.
         rc: i64,
-        /// Its message, quoted and cut.
+        /// The launcher's message, quoted and truncated.
         reason: String,
     },
-    /// A request at the wrong time: before init, after finalize, or while an answer is outstanding.
+    /// A request at the wrong time: before init, after finalize, or while a reply is outstanding.
     #[error("not possible {0}")]
     OutOfOrder(&'static str),
-    /// A key or value longer than the launcher takes.
+    /// A key or value longer than the launcher accepts.
     #[error("a {what} of {length} bytes is longer than the launcher's limit of {limit}")]
     TooLong {
         /// `"key"` or `"value"`.
@@ -126,7 +128,7 @@ enum CodecState {
     Finalized,
 }
 
-/// What is outstanding; the keys aren't needed for the answer.
+/// The outstanding request, without its keys, which decoding the reply does not need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     Init,
@@ -140,7 +142,7 @@ enum Awaited {
     Finalize,
 }
 
-/// The state machine of one rank's conversation with its launcher.
+/// The state machine for one rank's exchange with its launcher.
 ///
 /// ```
 /// use pmi::client::{Codec, Request, Response};
@@ -165,7 +167,7 @@ impl Default for Codec {
 }
 
 impl Codec {
-    /// A conversation that has not begun.
+    /// Creates the state before the first request.
     pub fn new() -> Self {
         let maxes = Maxes {
             kvsname: MAX_KVSNAME,
@@ -180,19 +182,21 @@ impl Codec {
         }
     }
 
-    /// The launcher's limits, or PMI-1's usual ones before it told them. Never above those of [`crate::wire`].
+    /// Returns the launcher's limits, or PMI-1's usual ones until the launcher has sent them. They
+    /// never exceed those of [`crate::wire`].
     pub fn maxes(&self) -> Maxes {
         self.maxes
     }
 
-    /// The line to send, newline included, in one write: Slurm takes one request from each read.
+    /// Returns the line to send, including the newline. Send it in one write, because Slurm takes
+    /// one request from each read.
     ///
     /// # Errors
-    /// A request at the wrong time, or a key or value that can't be carried.
+    /// The request comes at the wrong time, or its key or value cannot be encoded.
     pub fn request(&mut self, request: Request<'_>) -> Result<String, CodecError> {
         if self.awaited.is_some() {
             return Err(CodecError::OutOfOrder(
-                "while the answer to another request is outstanding",
+                "while the reply to another request is outstanding",
             ));
         }
         match (self.state, request) {
@@ -232,10 +236,11 @@ impl Codec {
         Ok(line)
     }
 
-    /// Understands the line that answers the outstanding request.
+    /// Decodes the reply to the outstanding request.
     ///
     /// # Errors
-    /// No request is outstanding, the line is malformed or answers something else, or the launcher refuses.
+    /// No request is outstanding, the line is malformed or replies to another command, or the
+    /// launcher refuses.
     pub fn response(&mut self, line: &str) -> Result<Response, CodecError> {
         let Some(awaited) = self.awaited.take() else {
             return Err(CodecError::Unasked(quoted(line)));
@@ -258,7 +263,7 @@ impl Codec {
                 got: quoted(line.command()),
             });
         }
-        // Not every launcher sends `rc` with every answer; absent means success.
+        // Not every launcher sends `rc` in every reply; if absent, the request succeeded.
         let rc = if line.get("rc").is_some() {
             line.number("rc")?
         } else {
@@ -297,8 +302,9 @@ impl Codec {
         })
     }
 
-    /// The line that ends the job with `code`; there is no answer, and no request after it. Blanks and what PMI can't
-    /// carry become `_` in the message, and it is cut to 512 bytes.
+    /// Returns the line that ends the job with `code`. It has no reply, and no request may follow
+    /// it. In the message, blanks and characters that PMI cannot carry become `_`; the message is
+    /// truncated to 512 bytes.
     pub fn abort(&mut self, code: i32, message: &str) -> String {
         const MAX_MESSAGE: usize = 512;
         self.state = CodecState::Finalized;
@@ -314,7 +320,7 @@ impl Codec {
         line
     }
 
-    /// Bytes of a value that can be put under the longest key.
+    /// Returns the maximum bytes of a value that can be put under the longest key.
     pub(super) fn longest_value(&self) -> usize {
         let kvsname = self.kvsname.as_deref().unwrap_or_default();
         let rest = "cmd=put kvsname= key= value=\n".len() + kvsname.len() + MAX_KEY;
@@ -331,7 +337,7 @@ impl Codec {
     }
 }
 
-/// Whether a C string of this text fits into `max` bytes.
+/// Checks that a C string of this text fits into `max` bytes.
 fn fits(what: &'static str, text: &str, max: usize) -> Result<(), CodecError> {
     let (length, limit) = (text.len(), max.saturating_sub(1));
     if length > limit {

@@ -1,4 +1,4 @@
-//! The blocking connection of a rank to its launcher.
+//! A rank's blocking connection to its launcher.
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -11,14 +11,15 @@ use super::socket::{Failure, Socket};
 use super::{Codec, CodecError, Error, Maxes, Request, Response};
 use crate::wire::Line;
 
-/// Whether the environment's descriptor has an owner in this process.
+/// Whether a connection in this process has taken over the environment's descriptor.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// A rank's connection to the launcher that started it.
 ///
-/// Every call blocks until the launcher has answered, or until the time limit that [`set_timeout`](Self::set_timeout)
-/// sets. Barriers and allgathers are collective: all ranks call them in the same order. Dropping the connection without
-/// [`finalize`](Self::finalize) closes it, which launchers take for the sign of a broken rank.
+/// Every call blocks until the launcher has replied or the time limit of
+/// [`set_timeout`](Self::set_timeout) expires. Barriers and allgathers are collective: all ranks
+/// call them in the same order. Dropping the connection without [`finalize`](Self::finalize) closes
+/// it, which launchers take for a failure of the rank.
 #[derive(Debug)]
 pub struct Connection {
     codec: Codec,
@@ -26,29 +27,31 @@ pub struct Connection {
     rank: usize,
     size: usize,
     timeout: Option<Duration>,
-    /// Allgathers done so far, part of their keys.
+    /// The number of allgathers so far, which is part of their keys.
     pub(super) allgathers: u64,
 }
 
 impl Connection {
-    /// Connects to the launcher that the environment names: `PMI_FD` with `PMI_RANK` and `PMI_SIZE`, else `PMI_PORT`
-    /// (host:port) with `PMI_ID`. Returns `None` if neither is set, and in programs that
-    /// [a rank has started](super::descends_from_rank): they are jobs of their own.
+    /// Connects to the launcher named by the environment: `PMI_FD` with `PMI_RANK` and `PMI_SIZE`,
+    /// else `PMI_PORT` (host:port) with `PMI_ID`. Returns `None` if neither is set, and also in
+    /// programs that [a rank has started](super::descends_from_rank), because they are jobs of
+    /// their own.
     ///
-    /// The descriptor of `PMI_FD` is taken over and marked close-on-exec, so that programs which the rank starts don't
-    /// keep the connection open; hence this succeeds once in a process.
+    /// Takes over the descriptor `PMI_FD` and marks it close-on-exec, so that programs started by
+    /// the rank do not keep the connection open. It therefore succeeds only once in a process.
     ///
     /// # Errors
-    /// An unusable variable, a second call, or a launcher that does not answer as PMI-1 says.
+    /// An unusable variable, a second call, or a launcher that violates PMI-1.
     pub fn from_env() -> Result<Option<Self>, Error> {
         Self::from_env_within(None)
     }
 
-    /// [`from_env`](Self::from_env) with a time limit, for connecting and for each later call as by
-    /// [`set_timeout`](Self::set_timeout). To look up the name of a host takes as long as the system's resolver wants.
+    /// Connects like [`from_env`](Self::from_env), with a time limit for connecting and, as with
+    /// [`set_timeout`](Self::set_timeout), for each later call. The limit does not cover looking up
+    /// a host name, which takes as long as the system's resolver needs.
     ///
     /// # Errors
-    /// As [`from_env`](Self::from_env), and when the limit is over.
+    /// The same as for [`from_env`](Self::from_env), and the time limit expires.
     pub fn from_env_within(timeout: Option<Duration>) -> Result<Option<Self>, Error> {
         let lookup = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
         let Some(address) = environment::read(lookup)? else {
@@ -67,10 +70,10 @@ impl Connection {
         .map(Some)
     }
 
-    /// Speaks PMI-1 over a socket that the caller has, as rank `rank` of `size`.
+    /// Speaks PMI-1 over the caller's socket, as rank `rank` of `size`.
     ///
     /// # Errors
-    /// `rank` is not below `size`, or the other end does not answer as PMI-1 says.
+    /// `rank` is not below `size`, or the other end violates PMI-1.
     pub fn new(
         fd: OwnedFd,
         rank: usize,
@@ -94,7 +97,7 @@ impl Connection {
         socket
             .send(&format!("cmd=initack pmiid={id}\n"), deadline)
             .map_err(wrap)?;
-        // The answer is four lines: the acknowledgement, then size, rank and a debug flag.
+        // The reply is four lines: the acknowledgement, then size, rank and a debug flag.
         let mut line = |command: &'static str, field: &'static str| {
             let text = socket.receive(deadline).map_err(wrap)?;
             let read = || {
@@ -148,42 +151,44 @@ impl Connection {
         Ok(connection)
     }
 
-    /// This process's rank in `0..size`.
+    /// Returns this process's rank in `0..size`.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Ranks in the job.
+    /// Returns the number of ranks in the job.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The launcher's limits for keys and values, never above those of [`crate::wire`].
+    /// Returns the launcher's limits for keys and values, which never exceed those of
+    /// [`crate::wire`].
     pub fn maxes(&self) -> Maxes {
         self.codec.maxes()
     }
 
-    /// Limits the time that each later call may take as a whole; `None` (the default) waits for ever. After a call
-    /// that timed out the connection is of no more use, except for [`abort`](Self::abort).
+    /// Limits the total time of each later call; `None` (the default) waits forever. After a call
+    /// has timed out, only [`abort`](Self::abort) may be called.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
 
-    /// Stores a pair; other ranks can [`get`](Self::get) it after a [`barrier`](Self::barrier). A key is at most 63
-    /// bytes and used once in a job; a value is at most 1023 bytes and holds no blanks. (Launchers may have smaller
-    /// limits, see [`maxes`](Self::maxes).)
+    /// Stores a pair, which other ranks can [`get`](Self::get) after a [`barrier`](Self::barrier).
+    /// A key has at most 63 bytes and is used once in a job; a value has at most 1023 bytes and
+    /// contains no blanks. (Launchers may have smaller limits, see [`maxes`](Self::maxes).)
     ///
     /// # Errors
-    /// The pair breaks a limit, the launcher refuses it (key in use, space full), or any failure of the connection.
+    /// The pair exceeds a limit, the launcher refuses it (key in use, space full), or the
+    /// connection fails.
     pub fn put(&mut self, key: &str, value: &str) -> Result<(), Error> {
         self.call(Request::Put { key, value }, self.deadline())
             .map(drop)
     }
 
-    /// Fetches the value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// No rank has put the key, or any failure of the connection.
+    /// No rank has put the key, or the connection fails.
     pub fn get(&mut self, key: &str) -> Result<String, Error> {
         self.get_by(key, self.deadline())
     }
@@ -195,18 +200,19 @@ impl Connection {
         }
     }
 
-    /// Waits until all ranks have called it.
+    /// Waits until all ranks have called `barrier`.
     ///
     /// # Errors
-    /// Any failure of the connection.
+    /// The connection fails.
     pub fn barrier(&mut self) -> Result<(), Error> {
         self.call(Request::Barrier, self.deadline()).map(drop)
     }
 
-    /// The launcher's idea of how many processes could run; `None` when it has none.
+    /// Returns how many processes could run at most according to the launcher; `None` if it does
+    /// not know.
     ///
     /// # Errors
-    /// Any failure of the connection.
+    /// The connection fails.
     pub fn universe_size(&mut self) -> Result<Option<usize>, Error> {
         match self.call(Request::UniverseSize, self.deadline())? {
             Response::Number(number) => Ok(usize::try_from(number).ok()),
@@ -214,19 +220,20 @@ impl Connection {
         }
     }
 
-    /// Says good-bye. From now on the end of this process is in order, and no other call is possible.
+    /// Leaves the job. From now on this process may exit without ending the job, and every other
+    /// call fails.
     ///
     /// # Errors
-    /// Any failure of the connection.
+    /// The connection fails.
     pub fn finalize(&mut self) -> Result<(), Error> {
         self.call(Request::Finalize, self.deadline()).map(drop)
     }
 
-    /// Asks the launcher to end the whole job with exit code `code`, and returns at once: the caller still has to
-    /// exit. In `message`, blanks become `_`.
+    /// Asks the launcher to end the whole job with exit code `code`, and returns at once: the
+    /// caller still has to exit. Blanks in `message` become `_`.
     ///
     /// # Errors
-    /// Any failure of the connection; the caller exits anyway.
+    /// The connection fails; the caller exits anyway.
     pub fn abort(&mut self, code: i32, message: &str) -> Result<(), Error> {
         let line = self.codec.abort(code, message);
         let sent = self.socket.send(&line, self.deadline());
@@ -275,8 +282,8 @@ impl Connection {
 }
 
 impl AsFd for Connection {
-    /// The socket. Between calls it is never readable, so a hang-up (`POLLHUP`, `POLLRDHUP`, or readability) means that
-    /// the launcher has ended.
+    /// Returns the socket. Between calls it is never readable, so a hang-up (`POLLHUP`,
+    /// `POLLRDHUP`, or readability) means that the launcher has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.fd.as_fd()
     }
@@ -286,7 +293,7 @@ fn deadline(timeout: Option<Duration>) -> Option<Instant> {
     timeout.and_then(|timeout| Instant::now().checked_add(timeout))
 }
 
-/// Connects to one of a host's addresses. What is left of the time is shared out among those that have not been tried.
+/// Connects to one of a host's addresses. Each attempt gets an equal share of the remaining time.
 fn reach(address: &str, deadline: Option<Instant>) -> io::Result<TcpStream> {
     let mut addresses: Vec<_> = address.to_socket_addrs()?.rev().collect();
     let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -345,12 +352,13 @@ fn inherited(fd: RawFd) -> Result<OwnedFd, Error> {
     if fd <= 2 {
         return Err(unusable());
     }
-    // SAFETY: the descriptor is only looked at while it is borrowed; a number that is not open gives EBADF.
+    // SAFETY: the descriptor is only examined while it is borrowed; a number that is not open
+    // returns EBADF.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     rustix::net::sockopt::socket_type(borrowed).map_err(|_| unusable())?;
     rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC).map_err(|_| unusable())?;
-    // SAFETY: the descriptor is open, and nobody else in this process owns it: launcher and rank agree by PMI_FD that
-    // it is for PMI alone, and `TAKEN` lets only one connection take it.
+    // SAFETY: the descriptor is open and has no other owner in this process: by PMI_FD, launcher
+    // and rank agree that it is for PMI only, and `TAKEN` lets only one connection take it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -365,12 +373,13 @@ mod tests {
     fn an_address_that_answers_nothing_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        // When one more than none waits to be accepted the system drops what asks for a connection.
+        // With a backlog of 0 and one connection waiting, the system drops further connection
+        // requests.
         rustix::net::listen(&listener, 0).unwrap();
         let _waiting = TcpStream::connect(address).unwrap();
         let limit = Some(Duration::from_millis(100));
         let error = Connection::connect(&address.to_string(), 0, limit).unwrap_err();
-        // Not the system's own limit, which is minutes.
+        // The error is not due to the system's own limit, which is minutes.
         assert!(
             matches!(&error, Error::Connect { source, .. }
                 if source.kind() == io::ErrorKind::TimedOut && source.raw_os_error().is_none()),
@@ -383,7 +392,7 @@ mod tests {
     fn every_address_of_a_host_is_tried() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        // Where it has two, the first is IPv6's.
+        // Where localhost has two addresses, the first is an IPv6 address.
         let limit = deadline(Some(Duration::from_secs(300)));
         assert!(reach(&format!("localhost:{port}"), limit).is_ok());
         assert!(reach(&format!("localhost:{port}"), None).is_ok());
@@ -392,7 +401,7 @@ mod tests {
     #[test]
     fn the_inherited_descriptor_is_not_handed_on() {
         let (socket, _launcher) = std::os::unix::net::UnixStream::pair().unwrap();
-        // As a launcher leaves it.
+        // Inheritable, as a launcher leaves it.
         rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::empty()).unwrap();
         let taken = inherited(OwnedFd::from(socket).into_raw_fd()).unwrap();
         let flags = rustix::io::fcntl_getfd(&taken).unwrap();

@@ -1,10 +1,10 @@
-//! The variables by which a launcher tells a rank how to reach it.
+//! The environment variables through which a launcher tells a rank how to reach it.
 
 use std::os::fd::RawFd;
 
 use super::Error;
 
-/// How the launcher is reached.
+/// The way to reach the launcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
     /// `PMI_FD`: a socket left open for this process, with `PMI_RANK` and `PMI_SIZE`.
@@ -13,7 +13,7 @@ pub(super) enum Address {
     Port { address: String, id: usize },
 }
 
-/// Reads the variables through `lookup`; `None` when there is no launcher.
+/// Reads the variables through `lookup`; returns `None` if there is no launcher.
 pub(super) fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Address>, Error> {
     if lookup("PMI_FD").is_some() {
         let fd = number(&lookup, "PMI_FD", "the number of an open socket")?;
@@ -37,7 +37,7 @@ pub(super) fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Add
     Ok(None)
 }
 
-/// Ranks are `0..size`.
+/// Checks that `rank` is in `0..size`.
 pub(super) fn check(rank: usize, size: usize) -> Result<(), Error> {
     if rank < size {
         return Ok(());

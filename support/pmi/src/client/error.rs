@@ -1,33 +1,33 @@
-//! What can go wrong in a rank's conversation with its launcher.
+//! Errors of a rank's connection to its launcher.
 
 use std::io;
 use std::time::Duration;
 
 use super::CodecError;
 
-/// An error of [`super::Connection`]. It names the rank and what the rank was doing.
+/// An error of [`super::Connection`]. It names the rank and the operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A `PMI_` variable of the environment is unusable.
     #[error("{name}={value:?} is not usable: {accepted}")]
     Variable {
-        /// The variable.
+        /// The variable's name.
         name: &'static str,
         /// Its value, empty if it is not set.
         value: String,
-        /// What would be usable.
+        /// The values that would be usable.
         accepted: &'static str,
     },
-    /// The environment's connection has been taken in this process already.
-    #[error("this process is connected to its launcher already")]
+    /// Another connection in this process has already taken the environment's descriptor.
+    #[error("this process is already connected to its launcher")]
     AlreadyConnected,
-    /// The launcher that `PMI_PORT` names can't be reached.
-    #[error("can't connect to the launcher at {address}: {source}")]
+    /// The launcher named by `PMI_PORT` cannot be reached.
+    #[error("cannot connect to the launcher at {address}: {source}")]
     Connect {
         /// The address from `PMI_PORT`.
         address: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The launcher has closed its end, most likely because it has ended.
@@ -37,7 +37,7 @@ pub enum Error {
     LauncherGone {
         /// This rank.
         rank: usize,
-        /// What it was doing.
+        /// The operation in progress.
         operation: &'static str,
     },
     /// The call took longer than the time limit of the connection.
@@ -45,7 +45,7 @@ pub enum Error {
     TimedOut {
         /// This rank.
         rank: usize,
-        /// What it was doing.
+        /// The operation in progress.
         operation: &'static str,
         /// The limit.
         limit: Duration,
@@ -55,34 +55,35 @@ pub enum Error {
     Io {
         /// This rank.
         rank: usize,
-        /// What it was doing.
+        /// The operation in progress.
         operation: &'static str,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The request can't be made, or the answer is wrong or a refusal.
+    /// The request is impossible, or the reply is invalid or a refusal.
     #[error("rank {rank}: PMI {operation}: {source}")]
     Request {
         /// This rank.
         rank: usize,
-        /// What it was doing.
+        /// The operation in progress.
         operation: &'static str,
-        /// Why not.
+        /// The cause.
         source: CodecError,
     },
-    /// The bytes for an allgather are more than [`super::MAX_BLOB`], or the tag is empty, longer than
-    /// [`super::MAX_TAG`], or holds something else than ASCII letters, digits, `-` and `_`.
+    /// The bytes for an allgather are more than [`super::MAX_BLOB`], or the tag is empty, longer
+    /// than [`super::MAX_TAG`], or contains a character other than ASCII letters, digits, `-` and
+    /// `_`.
     #[error("rank {rank}: PMI allgather {tag:?}: {what}")]
     Allgather {
         /// This rank.
         rank: usize,
         /// The tag given.
         tag: String,
-        /// What is wrong.
+        /// The violation.
         what: &'static str,
     },
-    /// Another rank's part of an allgather can't be decoded.
-    #[error("rank {rank}: PMI allgather {tag:?}: what rank {peer} put is not a blob")]
+    /// Another rank's part of an allgather cannot be decoded.
+    #[error("rank {rank}: PMI allgather {tag:?}: the data from rank {peer} is not a valid blob")]
     Peer {
         /// This rank.
         rank: usize,

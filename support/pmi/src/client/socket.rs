@@ -1,4 +1,4 @@
-//! Blocking lines over a file descriptor, with a deadline.
+//! Blocking transfer of lines over a file descriptor, with a deadline.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::wire::{self, LineBuffer};
 
-/// Why a line didn't go through.
+/// The reason why a line was not transferred.
 #[derive(Debug)]
 pub(super) enum Failure {
     Closed,
@@ -34,7 +34,7 @@ impl Socket {
         }
     }
 
-    /// Sends a whole line. It goes out in one write unless the socket's buffer is full.
+    /// Sends a whole line, in one write unless the socket's buffer is full.
     pub(super) fn send(&self, line: &str, deadline: Option<Instant>) -> Result<(), Failure> {
         let mut rest = line.as_bytes();
         while !rest.is_empty() {

@@ -1,8 +1,8 @@
-//! How ranks break the protocol.
+//! The ways ranks break the protocol.
 
 use crate::wire;
 
-/// A rank broke the protocol, or ranks can't go on.
+/// A rank broke the protocol, or ranks cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,20 +14,20 @@ pub enum Error {
         /// Ranks in the job.
         size: usize,
     },
-    /// The line can't be read.
+    /// The line cannot be parsed.
     #[error("rank {rank}: {source}")]
     Line {
         /// The rank that sent it.
         rank: usize,
-        /// What is wrong.
+        /// The violation.
         source: wire::Error,
     },
-    /// A command that this server does not know.
+    /// The server does not know the command.
     #[error("rank {rank} sent the unknown PMI command {command}")]
     UnknownCommand {
         /// The rank that sent it.
         rank: usize,
-        /// The command, quoted and cut.
+        /// The command, quoted and truncated.
         command: String,
     },
     /// A known command at the wrong time.
@@ -37,15 +37,15 @@ pub enum Error {
         rank: usize,
         /// The command.
         command: &'static str,
-        /// Why that is wrong.
+        /// Why the time is wrong.
         when: &'static str,
     },
-    /// A barrier that can't complete any more.
-    #[error("rank {waiting} waits in a PMI barrier that rank {missing} can't enter: it has {how}")]
+    /// A barrier that can no longer complete.
+    #[error("rank {waiting} waits in a PMI barrier that rank {missing} cannot enter: it has {how}")]
     BrokenBarrier {
         /// A rank in the barrier.
         waiting: usize,
-        /// The rank that will never come.
+        /// The rank that can no longer enter.
         missing: usize,
         /// How it left.
         how: Departure,
@@ -55,7 +55,7 @@ pub enum Error {
 /// How a rank left the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
-    /// It has said `finalize`.
+    /// It has sent `finalize`.
     Finalized,
     /// Its process ended between `init` and `finalize`.
     Ended,
@@ -74,7 +74,7 @@ impl std::fmt::Display for Departure {
 }
 
 impl Error {
-    /// The rank that the error names first.
+    /// Returns the rank that the error names first.
     pub fn rank(&self) -> usize {
         match self {
             Error::NoSuchRank { rank, .. }

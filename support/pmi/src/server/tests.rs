@@ -15,7 +15,7 @@ fn started(size: usize) -> Server {
     server
 }
 
-/// The one line with which the server answers.
+/// Returns the single line that the server replies with.
 fn ask(server: &mut Server, rank: usize, line: &str) -> String {
     match server.on_line(rank, line).unwrap().as_slice() {
         [Action::Send { rank: to, line }] if *to == rank => line.clone(),
@@ -23,7 +23,7 @@ fn ask(server: &mut Server, rank: usize, line: &str) -> String {
     }
 }
 
-/// Rank `waiting` waits in a barrier that rank `missing` can't enter.
+/// Returns the error for rank `waiting` in a barrier that rank `missing` cannot enter.
 fn broken(waiting: usize, missing: usize, how: Departure) -> Error {
     Error::BrokenBarrier {
         waiting,

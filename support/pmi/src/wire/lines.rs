@@ -1,36 +1,36 @@
-//! Cutting a byte stream into lines, with a bound on what one line may take.
+//! Splits a byte stream into lines of bounded length.
 
 use super::{Error, MAX_LINE, quoted};
 
-/// Collects bytes as they arrive and hands out whole lines.
+/// Collects bytes as they arrive and returns whole lines.
 ///
-/// It holds at most one chunk more than [`MAX_LINE`] bytes, provided that its owner takes all lines out after each
-/// [`push`](Self::push). After an error the stream has no known line boundary any more: close it.
+/// It holds at most one chunk more than [`MAX_LINE`] bytes if its owner takes all lines out after
+/// each [`push`](Self::push). After an error the line boundaries are lost: close the stream.
 #[derive(Debug, Default)]
 pub struct LineBuffer {
     bytes: Vec<u8>,
-    /// Bytes before this index have been handed out.
+    /// Bytes before this index have been returned.
     taken: usize,
 }
 
 impl LineBuffer {
-    /// An empty buffer.
+    /// Creates an empty buffer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Appends bytes that arrived.
+    /// Appends received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.taken);
         self.taken = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole line without its newline, or `None` when more bytes are needed.
+    /// Returns the next whole line without its newline, or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// [`Error::TooLong`] when there is no newline within [`MAX_LINE`] bytes, [`Error::NotText`] when a line is not
-    /// UTF-8.
+    /// [`Error::TooLong`] if there is no newline within [`MAX_LINE`] bytes, [`Error::NotText`] if a
+    /// line is not UTF-8.
     pub fn next_line(&mut self) -> Result<Option<String>, Error> {
         let rest = &self.bytes[self.taken..];
         let Some(length) = rest.iter().take(MAX_LINE).position(|byte| *byte == b'\n') else {

@@ -1,4 +1,4 @@
-//! One rank's side of the conversation, line by line.
+//! A rank's side of the protocol, line by line.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn a_refusal_says_why() {
     assert_eq!(text, "the launcher refused: \"key_k_not_found\" (rc=-1)");
     assert!(
         codec.request(Request::Barrier).is_ok(),
-        "the conversation goes on"
+        "the state machine stays usable"
     );
 }
 
