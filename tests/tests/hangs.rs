@@ -246,7 +246,7 @@ fn a_signal_that_is_none_is_refused() {
     for signal in ["KILL", "9", "", "USR"] {
         let job = Job::new(HELPER, 1, HELPER, &["wait", "seq", "poll"]);
         let job = job.env("CONDUIT_REPORT_SIGNAL", signal);
-        let accepted = "accepted is one of USR1, USR2, HUP, QUIT, or its number";
+        let accepted = "expected one of USR1, USR2, HUP, QUIT, or its number";
         job.ends_with(1, &["CONDUIT_REPORT_SIGNAL", accepted]);
     }
 }

@@ -77,7 +77,7 @@ fn credits_at_the_start_stay_within_what_may_be_lent() {
         ("GASNET_PORTAL_CRED_PER_NODE", "20"),
         ("GASNET_PORTAL_MAX_CRED_PER_NODE", "10"),
     ];
-    let text = "GASNET_PORTAL_CRED_PER_NODE=20 is not valid: accepted is at most 10, the value of GASNET_PORTAL_MAX_CRED_PER_NODE";
+    let text = "GASNET_PORTAL_CRED_PER_NODE=20 is not valid: expected at most 10, the value of GASNET_PORTAL_MAX_CRED_PER_NODE";
     assert_eq!(read(&vars).unwrap_err().to_string(), text);
 }
 

@@ -1,33 +1,33 @@
-//! What can be wrong with the settings that a user gave.
+//! Errors and warnings about the settings that a user gave.
 
 use super::kind::ValueKind;
 use std::fmt::{self, Display, Formatter};
 
-/// A setting that ends the job before it starts.
+/// An invalid setting, which ends the job before it starts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// The value is not one, or is out of range.
-    #[error("{name}={} is not valid: accepted is {accepted}", Quoted(.value))]
+    /// The value is malformed or out of range.
+    #[error("{name}={} is not valid: expected {accepted}", Quoted(.value))]
     Invalid {
         /// The variable.
         name: &'static str,
-        /// Its value, as given.
+        /// The value, as given.
         value: String,
-        /// What would be accepted.
+        /// The values that are accepted.
         accepted: String,
     },
-    /// The name begins as settings do, and is none.
-    #[error("{}={}: there is no such setting{}", Plain(.name), Quoted(.value), Suggestion(*.nearest))]
+    /// The name has the prefix of a setting, but no setting has this name.
+    #[error("{}={}: unknown setting{}", Plain(.name), Quoted(.value), Suggestion(*.nearest))]
     Unknown {
         /// The variable.
         name: String,
-        /// Its value, as given.
+        /// The value, as given.
         value: String,
-        /// The setting whose name is nearest, if one is near.
+        /// The setting with the most similar name, if one is similar enough.
         nearest: Option<&'static str>,
     },
     /// Two settings contradict each other.
-    #[error("{name}={value} is not valid: accepted is at most {limit}, the value of {limited_by}")]
+    #[error("{name}={value} is not valid: expected at most {limit}, the value of {limited_by}")]
     Above {
         /// The variable with the larger value.
         name: &'static str,
@@ -50,12 +50,12 @@ impl SettingsError {
     }
 }
 
-/// A setting that is accepted and does not do what its name promises.
+/// A setting that is accepted but does not do what its name promises.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The variable.
     pub name: &'static str,
-    /// What the user should know.
+    /// The explanation for the user.
     pub text: &'static str,
 }
 
@@ -65,10 +65,10 @@ impl Display for Warning {
     }
 }
 
-/// Most characters of a user's text that a message repeats.
+/// Maximum characters of a user's text that a message repeats.
 const MOST_SHOWN: usize = 80;
 
-/// Text in quotes, on one line, and not too long.
+/// A text in quotes, on one line and truncated.
 struct Quoted<'a>(&'a str);
 
 impl Display for Quoted<'_> {
@@ -77,7 +77,7 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// The same without quotes.
+/// A text on one line and truncated, without quotes.
 struct Plain<'a>(&'a str);
 
 impl Display for Plain<'_> {

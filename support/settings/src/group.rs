@@ -1,29 +1,29 @@
-//! A table of settings with their values, and what is made of several.
+//! A table of settings with their values, and the combination of several tables.
 
 use crate::{SettingsError, Value, ValueKind};
 
-/// One setting, with everything that reading, checking and printing it needs but its place.
+/// One setting, with everything needed to read, check and print it except its position.
 #[derive(Debug)]
 pub struct Row {
     /// The environment variable.
     pub name: &'static str,
-    /// What it takes.
+    /// The values that the setting accepts.
     pub kind: ValueKind,
-    /// What happens while it has no value; empty where the default is a value.
+    /// The behaviour while the setting has no value; empty where the default is a value.
     pub unset: &'static str,
-    /// Said to the user who sets it; empty for none.
+    /// A warning for the user who sets it; empty for none.
     pub warning: &'static str,
-    /// One line.
+    /// The meaning, on one line.
     pub meaning: &'static str,
-    /// The networks to whose peers it makes a difference, `all`, or the program that reads it.
+    /// The networks on whose peers the setting has an effect, `all`, or the program that reads it.
     pub networks: &'static [&'static str],
     /// The same as text, with further cases.
     pub acts: &'static str,
-    /// What else is to be known of it.
+    /// A special property.
     pub attribute: Option<Attribute>,
 }
 
-/// What else is to be known of a setting.
+/// A special property of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute {
     /// All ranks must have the same value.
@@ -32,20 +32,20 @@ pub enum Attribute {
     ForTests,
 }
 
-/// Which settings of a group came from the environment rather than from their defaults.
+/// The settings of a group that came from the environment rather than from their defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origins(u64);
 
 impl Origins {
-    /// Rows that a group may have.
+    /// The maximum number of rows in a group.
     pub const MOST: usize = u64::BITS as usize;
 
-    /// The environment has set this row.
+    /// Records that the environment has set this row.
     pub fn insert(&mut self, row: usize) {
         self.0 |= 1 << row;
     }
 
-    /// Whether it has.
+    /// Returns whether the environment has set this row.
     #[must_use]
     pub fn contains(self, row: usize) -> bool {
         self.0 >> row & 1 == 1
@@ -54,15 +54,16 @@ impl Origins {
 
 /// The values of a table of settings. Made by [`group!`](crate::group!).
 pub trait Group {
-    /// The table.
+    /// Returns the table.
     fn rows(&self) -> &'static [Row];
-    /// The value of a row.
+    /// Returns the value of a row.
     fn get(&self, row: usize) -> Option<Value>;
-    /// Sets a row, as the environment says. False when the value does not fit the field.
+    /// Sets a row to a value from the environment. Returns `false` if the value does not fit the
+    /// field.
     fn put(&mut self, row: usize, value: Value) -> bool;
-    /// Which rows the environment has set.
+    /// Returns the rows that the environment has set.
     fn origins(&self) -> Origins;
-    /// The settings that must be the same on all ranks, with their values, one on each line.
+    /// Returns the settings that must be the same on all ranks, with their values, one per line.
     fn agreement(&self) -> String {
         let rows = self.rows().iter().enumerate();
         let same = rows.filter(|(_, row)| row.attribute == Some(Attribute::SameOnAllRanks));
@@ -72,14 +73,15 @@ pub trait Group {
         });
         lines.collect()
     }
-    /// Rules that concern more than one setting.
+    /// Checks the rules that involve several settings.
     ///
     /// # Errors
-    /// Two contradict each other.
+    /// Two settings contradict each other.
     fn check(&self) -> Result<(), SettingsError>;
 }
 
-/// A struct with a field for each entry of a table, which is a [`Group`]. A new setting is one entry and nothing else:
+/// Defines a struct with a field for each entry of a table; the struct is a [`Group`]. A new
+/// setting needs only a new entry:
 ///
 /// ```
 /// settings::group! {
@@ -109,10 +111,10 @@ pub trait Group {
 /// # }
 /// ```
 ///
-/// An entry has the variable, the field with its type and default, what is
-/// [accepted](crate::ValueKind), what happens while it is unset if the default is none, what its
-/// user is warned of, if anything, its meaning, where it acts if not where the group does, and an
-/// [`Attribute`](crate::Attribute), which the texts for users say as well.
+/// An entry consists of the variable, the field with its type and default, the [accepted
+/// values](crate::ValueKind), the behaviour while it is unset if it has no default, an optional
+/// warning for its users, its meaning, where it acts if that differs from the group, and an
+/// [`Attribute`](crate::Attribute), which also appears in the texts for users.
 #[macro_export]
 macro_rules! group {
     (@networks $group:tt [$($own:ident),+]) => { $crate::group!(@networks [$($own),+]) };
@@ -146,7 +148,7 @@ macro_rules! group {
                 $(#[doc = concat!("\n\nUnset: ", $unset, ".")])?
                 pub $field: $type,
             )*
-            /// Which of the fields the environment has set.
+            /// The fields that the environment has set.
             pub origins: $crate::Origins,
         }
 
@@ -208,7 +210,8 @@ macro_rules! group {
     };
 }
 
-/// A struct of groups, which is read as a [whole](crate::Groups). A new group is one line.
+/// Defines a struct of groups, which is read as a [whole](crate::Groups). A new group needs only
+/// one more line.
 #[macro_export]
 macro_rules! compose {
     (

@@ -5,42 +5,42 @@ use std::path::PathBuf;
 
 use super::Percent;
 
-/// What a setting takes.
+/// The values that a setting accepts.
 #[derive(Clone, Copy, Debug)]
 pub enum ValueKind {
     /// A decimal integer.
     Integer {
-        /// From here.
+        /// The minimum.
         least: u32,
-        /// To here.
+        /// The maximum.
         most: u32,
-        /// 0 is allowed too, below the range; this is what it means.
+        /// The meaning of 0 if that is also accepted, below the range.
         zero: Option<&'static str>,
     },
     /// 0 or 1, and the words for them.
     Bool,
     /// A number of bytes, with suffixes for powers of 1024.
     Bytes {
-        /// From here.
+        /// The minimum.
         least: u64,
-        /// To here.
+        /// The maximum.
         most: u64,
-        /// Of this.
+        /// Every value is a multiple of this.
         multiple: u64,
     },
-    /// A part of a hundred.
+    /// A percentage.
     Percent,
-    /// One or more of these words, with commas between.
+    /// One or more of these words, separated by commas.
     Words(&'static [&'static str]),
-    /// One of these names, also with `SIG` before it and in any case, or its number.
+    /// One of these names, optionally prefixed with `SIG` and in any case, or its number.
     Signal(&'static [(&'static str, u32)]),
-    /// The path of a file or directory, taken as it is.
+    /// The path of a file or directory, used verbatim.
     Path,
-    /// Any text in one line; this is what it says.
+    /// Any text on one line; the string describes it.
     Text(&'static str),
 }
 
-/// A setting's value. It prints as the variable could be given.
+/// A setting's value. It prints in a form that the variable accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A count.
@@ -49,28 +49,29 @@ pub enum Value {
     Bool(bool),
     /// A number of bytes.
     Bytes(u64),
-    /// A part of a hundred.
+    /// A percentage.
     Percent(Percent),
     /// Words from a list.
     Words(Vec<String>),
     /// A path, which is UTF-8.
     Path(String),
-    /// A text without blanks at its ends.
+    /// A text without leading and trailing blanks.
     Text(String),
 }
 
-/// Address space of a process on the machines supported; a bound for byte counts, far above any use.
+/// Address space of a process on the supported machines; a bound for byte counts, far above any
+/// use.
 pub const MOST_BYTES: u64 = i64::MAX as u64;
-/// A bound for times in milliseconds: a day.
+/// A bound for times in milliseconds: one day.
 pub const MOST_TIME: u32 = 86_400_000;
 
 const TRUE: [&str; 5] = ["1", "y", "yes", "true", "on"];
 const FALSE: [&str; 5] = ["0", "n", "no", "false", "off"];
-/// Powers of 1024 by their letter.
+/// Powers of 1024 by their suffix.
 const UNITS: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
 
 impl ValueKind {
-    /// An integer from `least` to `most`.
+    /// Returns the kind of integers from `least` to `most`.
     pub const fn integer(least: u32, most: u32) -> Self {
         Self::Integer {
             least,
@@ -79,7 +80,7 @@ impl ValueKind {
         }
     }
 
-    /// The same, or 0 with a meaning of its own.
+    /// Returns the kind of integers from `least` to `most`, or 0 with the meaning `zero`.
     pub const fn integer_or_zero(least: u32, most: u32, zero: &'static str) -> Self {
         Self::Integer {
             least,
@@ -88,7 +89,7 @@ impl ValueKind {
         }
     }
 
-    /// Bytes from `least` to `most`, a multiple of `multiple`.
+    /// Returns the kind of byte counts from `least` to `most` that are multiples of `multiple`.
     pub const fn bytes(least: u64, most: u64, multiple: u64) -> Self {
         Self::Bytes {
             least,
@@ -97,7 +98,8 @@ impl ValueKind {
         }
     }
 
-    /// Reads a value; `None` when the text is not one, or out of range. Blanks around it don't matter, but to a path.
+    /// Parses a value; returns `None` if the text is malformed or out of range. Blanks around it
+    /// are ignored except for paths.
     pub fn parse(self, text: &str) -> Option<Value> {
         let given = text;
         let text = text.trim();
@@ -148,7 +150,7 @@ impl ValueKind {
                 let (name, _) = signals.iter().find(is_it)?;
                 Some(Value::Text((*name).to_owned()))
             }
-            // The replacement character stands where a variable was not UTF-8.
+            // The replacement character shows that the variable was not UTF-8.
             Self::Path => (!text.is_empty()
                 && !given.contains(['\0', char::REPLACEMENT_CHARACTER]))
             .then(|| Value::Path(given.to_owned())),
@@ -159,7 +161,7 @@ impl ValueKind {
     }
 }
 
-/// What is accepted, as an error message and the documentation say it.
+/// Prints the accepted values for error messages and the documentation.
 impl Display for ValueKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match *self {
@@ -190,11 +192,7 @@ impl Display for ValueKind {
             }
             Self::Percent => f.write_str("a number from 0 to 100 with up to four decimal places"),
             Self::Words(choices) => {
-                write!(
-                    f,
-                    "one or more of {}, with commas between",
-                    choices.join(", ")
-                )
+                write!(f, "a comma-separated list of {}", choices.join(", "))
             }
             Self::Signal(signals) => {
                 let names: Vec<_> = signals.iter().map(|(name, _)| *name).collect();
@@ -206,7 +204,7 @@ impl Display for ValueKind {
     }
 }
 
-/// Prints as it is read.
+/// Prints the value in the form that is parsed.
 impl Display for Value {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -220,7 +218,7 @@ impl Display for Value {
     }
 }
 
-/// A number of bytes, with the largest suffix that leaves it whole.
+/// A byte count, printed with the largest suffix that leaves a whole number.
 struct Bytes(u64);
 
 impl Display for Bytes {
@@ -234,14 +232,15 @@ impl Display for Bytes {
     }
 }
 
-/// A plain number: digits only, no sign.
+/// Parses a plain number: digits only, no sign.
 fn digits(text: &str) -> Option<u64> {
     text.bytes()
         .all(|byte| byte.is_ascii_digit())
         .then(|| text.parse().ok())?
 }
 
-/// A number, blanks, and one of `K`, `KB`, `KiB` … or `B`, in any case; all powers of 1024.
+/// Parses a number, blanks, and one of `K`, `KB`, `KiB` … or `B`, in any case; all are powers of
+/// 1024.
 fn parse_bytes(text: &str) -> Option<u64> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
@@ -260,15 +259,16 @@ fn parse_bytes(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
-/// A field of a [group](super::Group): how it is set from a value and seen as one.
+/// A field of a [group](super::Group), which converts from and to a value.
 pub trait Field: Sized {
-    /// `None` when the value is of another kind, or does not fit.
+    /// Converts from a value. Returns `None` if the value is of another kind or does not fit.
     fn from_value(value: Value) -> Option<Self>;
-    /// `None` when the field is unset.
+    /// Converts to a value. Returns `None` if the field is unset.
     fn to_value(&self) -> Option<Value>;
 }
 
-/// The fields of a type whose values are of one kind: how the value's content becomes a field, and a field the content.
+/// Implements [`Field`] for a type whose values are of one kind, given conversions from the value's
+/// content and to it.
 macro_rules! field {
     ($type:ty, $kind:ident, $read:expr, $show:expr) => {
         impl Field for $type {

@@ -1,10 +1,13 @@
-//! Settings: environment variables with a meaning, of which nothing is known here.
+//! Settings: environment variables with a meaning. This crate has the machinery and knows no
+//! particular setting.
 //!
-//! Each crate has a table of its own, which holds name, kind, range, default and meaning of each setting ([`group!`]); a program
-//! puts them together ([`compose!`]). What comes of it has a field for each entry, is [read](Groups::from_env) at once,
-//! [described](Groups::describe), and printed as a [`Table`].
+//! Each crate has its own table with the name, kind, range, default and meaning of each of its
+//! settings ([`group!`]); a program combines tables ([`compose!`]). The result has a field for each
+//! entry. It is [read](Groups::from_env) as a whole, [described](Groups::describe), and printed as
+//! a [`Table`].
 //!
-//! A name that begins as settings do and is in no table is an error, so that a misspelt setting does not go unnoticed.
+//! A name that has the prefix of a setting but is in no table is an error, so a misspelt setting
+//! does not go unnoticed.
 
 mod error;
 mod group;
@@ -18,34 +21,37 @@ pub use kind::{Field, MOST_BYTES, MOST_TIME, Value, ValueKind};
 pub use percent::Percent;
 pub use print::{Description, Table};
 
-/// What the names of settings begin with.
+/// The prefixes of settings' names.
 const PREFIXES: [&str; 2] = ["GASNET_PORTAL_", "CONDUIT_"];
-/// Names with such a prefix that carry the launcher's word to its ranks, or are those of clients of the node agent, and are
-/// no settings.
+/// Names with such a prefix that are not settings: the launcher sets them for its ranks, or clients
+/// of the node agent read them.
 const INTERNAL: [&str; 4] = [
     "CONDUIT_LAUNCHER",
     "CONDUIT_JOB_ID",
     "CONDUIT_AGENT",
     "CONDUIT_CHANNELS_LIBRARY",
 ];
-/// Beginnings of names that belong to the tests and benchmarks, and to the node agent, which a launcher may start.
+/// Prefixes of names that belong to the tests and benchmarks, and to the node agent, which a
+/// launcher may start.
 const INTERNAL_PREFIXES: [&str; 3] = ["CONDUIT_TEST_", "CONDUIT_PERF_", "CONDUIT_HSTA_"];
-/// Most edits between an unknown name and the one that is suggested for it.
+/// Maximum number of edits between an unknown name and the name suggested for it.
 const MOST_EDITS: usize = 4;
 
 /// One group of settings, or several that are read together.
 pub trait Groups: Default {
-    /// All of them, in the order in which they are printed.
+    /// Returns all groups, in the order in which they are printed.
     fn groups(&self) -> Vec<&dyn Group>;
-    /// The same, to be changed.
+    /// Returns all groups for modification.
     fn groups_mut(&mut self) -> Vec<&mut dyn Group>;
 
-    /// The settings of this process' environment, with what the user should be warned of.
+    /// Reads the settings from this process's environment. Also returns warnings for the user.
     ///
     /// # Errors
-    /// As [`from_lookup`](Self::from_lookup). Text that is not UTF-8 is no value of any setting.
+    /// The same as for [`from_lookup`](Self::from_lookup). No setting accepts text that is not
+    /// UTF-8.
     fn from_env() -> Result<(Self, Vec<Warning>), SettingsError> {
-        // Other variables may be anything; what is lost in a setting's own text stays visible as U+FFFD.
+        // Other variables may hold anything; bytes lost from a setting's own text show up as
+        // U+FFFD.
         Self::from_lookup(std::env::vars_os().map(|(name, value)| {
             (
                 name.to_string_lossy().into_owned(),
@@ -54,12 +60,12 @@ pub trait Groups: Default {
         }))
     }
 
-    /// The settings in a list of variables, most of which may have nothing to do with Conduit. Of a name that comes
-    /// twice the first counts, as in `getenv`.
+    /// Reads the settings from a list of variables, most of which may have nothing to do with
+    /// Conduit. If a name occurs twice, the first occurrence wins, as in `getenv`.
     ///
     /// # Errors
-    /// The first variable whose name is unknown, or whose value does not parse or is out of range; then settings that
-    /// contradict each other.
+    /// Returns an error for the first variable whose name is unknown or whose value is malformed or
+    /// out of range; then for settings that contradict each other.
     fn from_lookup(
         vars: impl IntoIterator<Item = (String, String)>,
     ) -> Result<(Self, Vec<Warning>), SettingsError> {
@@ -104,7 +110,7 @@ pub trait Groups: Default {
         Ok((settings, warnings))
     }
 
-    /// True when the environment has set the variable of this name; false when its default counts.
+    /// Returns whether the environment has set this variable; otherwise its default applies.
     fn is_set(&self, name: &str) -> bool {
         self.groups().iter().any(|group| {
             let row = group.rows().iter().position(|row| row.name == name);
@@ -112,7 +118,7 @@ pub trait Groups: Default {
         })
     }
 
-    /// All settings with their values here, in the order in which they are printed.
+    /// Returns all settings with their current values, in the order in which they are printed.
     fn describe(&self) -> Vec<Description> {
         let defaults = Self::default();
         let groups = self.groups().into_iter().zip(defaults.groups());
@@ -144,15 +150,15 @@ impl<G: Group + Default> Groups for G {
     }
 }
 
-/// True for names that have to be in a table.
+/// Returns whether a name must be in a table.
 fn is_setting(name: &str) -> bool {
     let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     begins(&PREFIXES) && !INTERNAL.contains(&name) && !begins(&INTERNAL_PREFIXES)
 }
 
-/// The setting whose name is nearest to an unknown one, if it is near.
+/// Returns the setting with the name most similar to an unknown one, if it is similar enough.
 fn nearest(name: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    // The distance takes time proportional to both lengths; no misspelling is this long.
+    // The distance takes time proportional to both lengths, and no misspelling is this long.
     if name.len() > 64 {
         return None;
     }

@@ -1,23 +1,23 @@
-//! Parts of a hundred.
+//! Percentages.
 
 use std::fmt::{self, Display, Formatter};
 
-/// A part of all, in steps of a ten-thousandth of a per cent.
+/// A percentage, in steps of a ten-thousandth of a per cent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Percent {
     millionths: u32,
 }
 
-/// Decimal places that are read.
+/// Maximum number of decimal places.
 const PLACES: usize = 4;
 
 impl Percent {
-    /// Nothing.
+    /// 0 %.
     pub const NONE: Self = Self { millionths: 0 };
-    /// Everything.
+    /// 100 %.
     pub const ALL: Self = Self::of(100);
 
-    /// A whole number of per cent, up to 100.
+    /// Returns a whole number of per cent, up to 100.
     pub const fn of(percent: u32) -> Self {
         assert!(percent <= 100);
         Self {
@@ -25,12 +25,12 @@ impl Percent {
         }
     }
 
-    /// Parts of a million.
+    /// Returns the value in parts per million.
     pub const fn millionths(self) -> u32 {
         self.millionths
     }
 
-    /// Reads a decimal number from 0 to 100 with up to four decimal places.
+    /// Parses a decimal number from 0 to 100 with up to four decimal places.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -52,7 +52,7 @@ impl From<Percent> for f64 {
     }
 }
 
-/// Prints as it is read, without needless zeros.
+/// Prints the value in the form that is parsed, without needless zeros.
 impl Display for Percent {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}", f64::from(*self))

@@ -1,48 +1,50 @@
-//! The settings as people read them.
+//! The settings in human-readable form.
 
 use super::Value;
 use std::fmt::{self, Display, Formatter};
 
-/// One setting with its value here, for printing.
+/// One setting with its current value, for printing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// The environment variable.
     pub name: &'static str,
     /// Its value; `None` while it is unset and has no default.
     pub value: Option<Value>,
-    /// The default, likewise.
+    /// The default; `None` if there is none.
     pub default: Option<Value>,
-    /// The value in a job of a given size, where that matters; whoever knows it fills it in.
+    /// The value in a job of a given size, where that matters; the caller who knows the size fills
+    /// it in.
     pub in_job: Option<Value>,
-    /// What happens while it has no value; empty where the default is a value.
+    /// The behaviour while the setting has no value; empty where the default is a value.
     pub unset: &'static str,
-    /// What values are accepted.
+    /// The accepted values.
     pub accepted: String,
     /// Whether the environment has set it.
     pub is_set: bool,
-    /// One line of meaning.
+    /// The meaning, on one line.
     pub meaning: &'static str,
-    /// The networks to whose peers it makes a difference, and where else.
+    /// The networks on whose peers the setting has an effect, and other places where it acts.
     pub acts: &'static str,
 }
 
-/// Prints all settings: a head, and for each an aligned line with name, value, default, where the value comes from and,
-/// with a job, the value there; below it, indented, the meaning and what happens while it is unset.
+/// Prints all settings: a header, and for each setting an aligned line with name, value, default,
+/// origin of the value and, with a job, the value there; below it, indented, the meaning and the
+/// behaviour while it is unset.
 #[derive(Clone, Copy)]
 pub struct Table<'a> {
-    /// The settings, as they are [described](super::Groups::describe).
+    /// The settings, as [described](super::Groups::describe).
     pub rows: &'a [Description],
-    /// The head of the column with the values in a job, if there are such.
+    /// The header of the column with the values in a job, if there is one.
     pub in_job: &'a str,
-    /// Where a value that is set comes from, by the setting's name.
+    /// Returns the origin of a value that is set, by the setting's name.
     pub origin: &'a dyn Fn(&str) -> &'static str,
-    /// Columns of the terminal, at which meanings are wrapped; `None` for none.
+    /// The width of the terminal, at which meanings are wrapped; `None` for no wrapping.
     pub width: Option<usize>,
 }
 
-/// What meanings are indented by.
+/// The indentation of meanings.
 const INDENT: &str = "    ";
-/// Lines of meaning are not made narrower.
+/// Minimum width of the lines of a meaning.
 const LEAST_WIDTH: usize = 40;
 
 impl Display for Table<'_> {
@@ -91,7 +93,8 @@ impl Display for Table<'_> {
     }
 }
 
-/// The text in lines of at most `most` characters, broken at blanks; a longer word has a line of its own.
+/// Wraps the text into lines of at most `most` characters, broken at blanks; a longer word has a
+/// line of its own.
 fn wrapped(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
