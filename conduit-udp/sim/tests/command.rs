@@ -56,9 +56,9 @@ fn tables_and_fuzzing_can_be_asked_for() {
 #[test]
 fn bad_arguments_are_errors_that_say_why() {
     for (arguments, message) in [
-        ("--seeds 5", "two numbers"),
+        ("--seeds 5", "expected A..B"),
         ("--seeds 9..9", "no seed"),
-        ("--loss 2", "a part of 1"),
+        ("--loss 2", "expected a number from 0 to 1"),
         ("--ranks 1", "2..=4096"),
     ] {
         UDP_SIM.fails_with(arguments, message);

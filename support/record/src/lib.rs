@@ -1,7 +1,8 @@
-//! Figures with their origin: a table, and the date, processor, commit and command that gave it.
+//! Figures with their origin: a table, and the date, processor, commit and command that produced
+//! it.
 //!
-//! Measuring programs print a [`Record`] with `--record`. The folder [`FOLDER`] keeps one file for
-//! each table of figures in the pages, and the pages show it between [markers](fill).
+//! Measuring programs print a [`Record`] with `--record`. The folder [`FOLDER`] has one file for
+//! each table of figures in the pages. The pages show the table between [markers](fill).
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +20,7 @@ use serde_json::to_string;
 /// The folder of all records.
 pub const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/figures");
 
-/// What [`Record::processor`] says of figures that are the same on all processors.
+/// The value of [`Record::processor`] for figures that do not depend on the processor.
 pub const SIMULATED: &str = "simulated";
 
 const BEGIN: &str = "<!-- figures: ";
@@ -29,13 +30,13 @@ const END: &str = "<!-- end -->\n";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// The day, as in 2026-11-27.
+    /// The date, as in 2026-11-27.
     pub date: String,
     /// The processor.
     pub processor: String,
     /// The commit that was measured.
     pub commit: String,
-    /// The command that gave the figures.
+    /// The command that produced the figures.
     pub command: String,
     /// The titles of the columns.
     pub columns: Vec<String>,
@@ -44,10 +45,10 @@ pub struct Record {
 }
 
 impl Record {
-    /// A table that this program has measured on this machine.
+    /// Makes the record of a table that this program has measured on this machine.
     ///
     /// # Errors
-    /// Date or processor can't be found out.
+    /// The date or the processor cannot be determined.
     pub fn measured(table: &Table) -> io::Result<Self> {
         let cpus = std::fs::read_to_string("/proc/cpuinfo")?;
         let model = cpus
@@ -59,10 +60,10 @@ impl Record {
         Self::of(table, processor)
     }
 
-    /// A table that this program gives on every machine.
+    /// Makes the record of a table that this program computes identically on every machine.
     ///
     /// # Errors
-    /// The date can't be found out.
+    /// The date cannot be determined.
     pub fn simulated(table: &Table) -> io::Result<Self> {
         Self::of(table, SIMULATED)
     }
@@ -87,24 +88,25 @@ impl Record {
         })
     }
 
-    /// Reads the record of a name.
+    /// Reads the record with this name.
     ///
     /// # Errors
-    /// The file can't be read, or isn't a record.
+    /// The file cannot be read or is not a record.
     pub fn read(name: &str) -> io::Result<Self> {
         let text = std::fs::read_to_string(path(name))?;
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Writes the record of a name.
+    /// Writes the record with this name.
     ///
     /// # Errors
-    /// The file can't be written.
+    /// The file cannot be written.
     pub fn write(&self, name: &str) -> io::Result<()> {
         std::fs::write(path(name), self.json())
     }
 
-    /// The file's text: JSON with one row per line, so that a changed figure is a changed line.
+    /// Returns the file's text: JSON with one row per line, so that a changed figure is a changed
+    /// line.
     #[must_use]
     pub fn json(&self) -> String {
         let head = [
@@ -120,11 +122,11 @@ impl Record {
         format!("{{\n{}  \"rows\": [\n    {rows}\n  ]\n}}\n", head.concat())
     }
 
-    /// For tests: compares with the file of a name. With `CONDUIT_TEST_WRITE` in the environment
-    /// writes figures that differ, with today's date and this commit.
+    /// For tests: compares with the file of this name. With `CONDUIT_TEST_WRITE` in the
+    /// environment, writes figures that differ, with today's date and this commit.
     ///
     /// # Panics
-    /// Figures differ, or the file can't be read or written.
+    /// Figures differ, or the file cannot be read or written.
     pub fn renew(mut self, name: &str) {
         let old = Self::read(name).expect("docs/figures can be read");
         if (&self.columns, &self.rows) == (&old.columns, &old.rows) {
@@ -139,8 +141,8 @@ impl Record {
         self.write(name).expect("docs/figures can be written");
     }
 
-    /// The table for a page, and a line below it that links to the file. Columns of numbers are
-    /// aligned to the right.
+    /// Returns the table for a page, and a line below it that links to the file. Columns of numbers
+    /// are right-aligned.
     #[must_use]
     pub fn markdown(&self, name: &str) -> String {
         let line = |cells: &[String]| {
@@ -172,16 +174,16 @@ impl Record {
     }
 }
 
-/// The file of the record of a name.
+/// Returns the path of the record with this name.
 #[must_use]
 pub fn path(name: &str) -> PathBuf {
     Path::new(FOLDER).join(name).with_extension("json")
 }
 
-/// The names of all records, sorted.
+/// Returns the names of all records, sorted.
 ///
 /// # Errors
-/// The folder can't be read.
+/// The folder cannot be read.
 pub fn names() -> io::Result<Vec<String>> {
     let name = |entry: io::Result<std::fs::DirEntry>| {
         let path = entry?.path();
@@ -198,12 +200,13 @@ pub fn names() -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// A page with what `show` gives for each name between `<!-- figures: NAME -->` and `<!-- end -->`.
+/// Returns a page in which the text between `<!-- figures: NAME -->` and `<!-- end -->` is replaced
+/// with the result of `show` for each name.
 ///
 /// # Errors
 /// `show` fails, or a marker has no end.
 pub fn fill(page: &str, mut show: impl FnMut(&str) -> io::Result<String>) -> io::Result<String> {
-    let unended = || io::Error::other("a marker of figures without its end");
+    let unended = || io::Error::other("a figures marker has no <!-- end -->");
     let (mut filled, mut rest) = (String::new(), page);
     while let Some((before, after)) = rest.split_once(BEGIN) {
         let (name, after) = after.split_once(" -->\n").ok_or_else(unended)?;
@@ -214,7 +217,7 @@ pub fn fill(page: &str, mut show: impl FnMut(&str) -> io::Result<String>) -> io:
     Ok(filled + rest)
 }
 
-/// Whether a cell is a number, perhaps with a unit or beside others.
+/// Returns whether a cell is a number, perhaps with a unit or next to other numbers.
 fn is_number(cell: &str) -> bool {
     let number = cell.trim_start_matches(['*', '~', '-', '≤', '≥', ' ']);
     number.is_empty() || number.starts_with(|first: char| first.is_ascii_digit())
@@ -224,11 +227,12 @@ fn json(value: &impl Serialize) -> String {
     to_string(value).expect("strings are JSON")
 }
 
-/// The date, and the commit as far as it is known: outside of a checkout it is not.
+/// Returns the date, and the commit if known: it is unknown outside a checkout.
 fn now() -> io::Result<(String, String)> {
     let date = output("date", &["--utc", "+%F"])?;
     let commit = output("git", &["rev-parse", "--short", "HEAD"]);
-    // Pages are not measured, and the shell empties the record's file before the program runs.
+    // Changes to pages do not count as changes: they are not measured, and the shell truncates the
+    // record's file before the program runs.
     let changes = ["diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)docs"];
     let commit = match (commit, output("git", &changes)) {
         (Err(_), _) => "unknown".to_owned(),
@@ -238,7 +242,7 @@ fn now() -> io::Result<(String, String)> {
     Ok((date, commit))
 }
 
-/// The standard output of a program, trimmed.
+/// Returns the standard output of a program, trimmed.
 fn output(program: &str, arguments: &[&str]) -> io::Result<String> {
     let output = Command::new(program).args(arguments).output()?;
     if !output.status.success() {

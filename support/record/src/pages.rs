@@ -1,5 +1,5 @@
-//! The pages show what the files of `docs/figures` say. After a change of one,
-//! `CONDUIT_TEST_WRITE=1 cargo test -p record` writes the pages anew.
+//! The pages show the contents of the files in `docs/figures`. When a file has changed,
+//! `CONDUIT_TEST_WRITE=1 cargo test -p record` updates the pages.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn the_pages_show_the_figures() {
         }
         assert!(
             std::env::var_os("CONDUIT_TEST_WRITE").is_some(),
-            "{} does not show its files of docs/figures; see this test's source",
+            "{} does not match its files in docs/figures; see this test's source",
             page.display()
         );
         std::fs::write(&page, filled).expect("the page can be written");
@@ -37,18 +37,18 @@ fn the_pages_show_the_figures() {
     assert!(unshown.is_empty(), "no page shows {unshown:?}");
 }
 
-/// A record names its origin, and each of its rows has a cell for each column.
+/// Checks that a record names its origin, and that each of its rows has a cell for each column.
 fn check(name: &str) {
     let record = Record::read(name).unwrap_or_else(|error| panic!("{name}: {error}"));
     let date = record.date.split('-').map(str::len);
-    assert!(date.eq([4, 2, 2]), "{name}: {} is no date", record.date);
+    assert!(date.eq([4, 2, 2]), "{name}: {} is not a date", record.date);
     for field in [&record.processor, &record.commit, &record.command] {
         assert!(!field.is_empty(), "{name} does not name its origin");
     }
     let width = record.columns.len();
     assert!(
         record.rows.iter().all(|row| row.len() == width),
-        "{name}: a row's length"
+        "{name}: a row's length differs from the header's"
     );
     if std::env::var_os("CONDUIT_TEST_WRITE").is_some() {
         record.write(name).expect("docs/figures can be written");
@@ -56,6 +56,6 @@ fn check(name: &str) {
     let text = std::fs::read_to_string(path(name)).expect("docs/figures");
     assert!(
         text == record.json(),
-        "{name}.json is not written as its programs do"
+        "{name}.json is not formatted as its programs format it"
     );
 }

@@ -1,4 +1,4 @@
-//! What a simulator's command line takes and prints.
+//! The command-line options and the output of simulators.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Row, Table};
 use record::Record;
 use serde::Serialize;
 
-/// How a result is printed.
+/// The format of a result.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Format {
     /// Print one JSON object
@@ -17,10 +17,10 @@ pub struct Format {
 }
 
 impl Format {
-    /// Writes a result as one line of JSON if that was asked for, else as `show` does.
+    /// Writes a result as one line of JSON if requested, else as `show` does.
     ///
     /// # Errors
-    /// `out` can't be written.
+    /// Writing to `out` fails.
     pub fn write<W: Write>(
         self,
         out: &mut W,
@@ -35,7 +35,7 @@ impl Format {
     }
 }
 
-/// How a table is printed.
+/// The format of a table.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct TableFormat {
     #[command(flatten)]
@@ -46,10 +46,10 @@ pub struct TableFormat {
 }
 
 impl TableFormat {
-    /// Writes results as JSON if that was asked for, else their table, in Markdown or as a record.
+    /// Writes results as JSON if requested, else as their table, in Markdown or as a record.
     ///
     /// # Errors
-    /// `out` can't be written, or a record's date can't be found out.
+    /// Writing to `out` fails, or a record's date cannot be determined.
     pub fn write<W: Write>(
         self,
         out: &mut W,
@@ -61,10 +61,10 @@ impl TableFormat {
         self.write_or(out, results, &table, |out| writeln!(out, "{table}"))
     }
 
-    /// Writes a result as [`write`](Self::write), but for people as `show` does.
+    /// Writes a result like [`write`](Self::write), but with `show` as the human-readable form.
     ///
     /// # Errors
-    /// As `write`.
+    /// The same as for `write`.
     pub fn write_or<W: Write>(
         self,
         out: &mut W,
@@ -79,7 +79,7 @@ impl TableFormat {
     }
 }
 
-/// A whole number for people, with commas between thousands.
+/// Formats a whole number with commas between thousands.
 pub fn whole(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
@@ -92,19 +92,19 @@ pub fn whole(number: f64) -> String {
     text
 }
 
-/// Reads a part of 1.
+/// Parses a fraction from 0 to 1.
 ///
 /// # Errors
-/// It is none.
+/// The text is not such a number.
 pub fn part(text: &str) -> Result<f64, String> {
     let part: f64 = text.parse().map_err(|error| format!("{error}"))?;
     if !(0.0..=1.0).contains(&part) {
-        return Err("a part of 1 is wanted".into());
+        return Err("expected a number from 0 to 1".into());
     }
     Ok(part)
 }
 
-/// The code with which a simulator ends that finds faults: 1 if it has found one.
+/// Returns the exit code of a simulator that searches for faults: 1 if it has found one.
 pub fn exit_code(has_passed: bool) -> ExitCode {
     match has_passed {
         true => ExitCode::SUCCESS,
@@ -112,7 +112,7 @@ pub fn exit_code(has_passed: bool) -> ExitCode {
     }
 }
 
-/// A table of numbers, in one of the [`presets`].
+/// Creates a table of numbers, in one of the [`presets`].
 pub fn table(
     preset: &str,
     header: impl Into<Row>,

@@ -1,4 +1,4 @@
-//! Simulated time, and what is to happen in it.
+//! Simulated time and the events scheduled in it.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -10,7 +10,8 @@ pub const US: Nanos = 1_000;
 /// A millisecond.
 pub const MS: Nanos = 1_000_000;
 
-/// An event with its time and number, ordered by these alone, the first one greatest.
+/// An event with its time and number, ordered only by these. The earliest event is the greatest,
+/// because a `BinaryHeap` pops the greatest first.
 #[derive(Debug)]
 struct Scheduled<E>(Nanos, u64, E);
 
@@ -34,8 +35,9 @@ impl<E> PartialEq for Scheduled<E> {
 
 impl<E> Eq for Scheduled<E> {}
 
-/// Events in the order of their times, those of the same time in the order in which they were
-/// scheduled; and the clock, which is at the event that was taken out last.
+/// A queue that returns events in the order of their times, and events of the same time in the
+/// order in which they were scheduled. It also holds the clock, which shows the time of the last
+/// event returned.
 #[derive(Debug)]
 pub struct EventQueue<E> {
     now: Nanos,
@@ -54,29 +56,29 @@ impl<E> Default for EventQueue<E> {
 }
 
 impl<E> EventQueue<E> {
-    /// The time of the event that was taken out last; 0 before the first.
+    /// Returns the time of the last event returned; 0 before the first.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// Events that have been taken out.
+    /// Returns the number of events returned so far.
     pub fn passed(&self) -> u64 {
         self.scheduled - self.events.len() as u64
     }
 
-    /// Something happens at a time, which is not before [`now`](Self::now).
+    /// Schedules an event at a time not before [`now`](Self::now).
     pub fn schedule(&mut self, at: Nanos, event: E) {
         debug_assert!(at >= self.now, "{at} is before {}", self.now);
         self.events.push(Scheduled(at, self.scheduled, event));
         self.scheduled += 1;
     }
 
-    /// When the next event is; `None` if there is none.
+    /// Returns the time of the next event; `None` if there is none.
     pub fn next_at(&self) -> Option<Nanos> {
         self.events.peek().map(|next| next.0)
     }
 
-    /// Takes out the next event: it is now.
+    /// Removes and returns the next event, and advances the clock to its time.
     pub fn pop(&mut self) -> Option<E> {
         let Scheduled(at, _, event) = self.events.pop()?;
         self.now = at;
@@ -98,7 +100,7 @@ mod tests {
             events.schedule(at, number);
             expected.push((at, number));
         }
-        // Stable, so equal times keep their order.
+        // The sort is stable, so events of equal times keep their order.
         expected.sort_by_key(|&(at, _)| at);
         for (at, number) in expected {
             assert_eq!(events.next_at(), Some(at));

@@ -1,6 +1,6 @@
-//! What simulators have in common: simulated time with a queue of [events](EventQueue), [random numbers](random) that follow from
-//! a seed, [many runs](sweep) on all processors, and what their [command lines](command) print. The feature `model` is what model
-//! checks have in common.
+//! Common parts of the simulators: simulated time with a queue of [events](EventQueue), [random
+//! numbers](random) derived from a seed, [many runs](sweep) on all processors, and
+//! [command-line](command) output. The feature `model` adds the common parts of model checks.
 //!
 //! ```
 //! let mut events = sim::EventQueue::default();

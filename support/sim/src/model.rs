@@ -1,4 +1,4 @@
-//! Model checks: every state of worlds that are small enough.
+//! Model checks: visit every state of worlds that are small enough.
 
 use std::fmt::{Debug, Write};
 use std::hash::Hash;
@@ -7,36 +7,36 @@ use std::time::{Duration, Instant};
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
-/// What the checker found.
+/// The result of a model check.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Different states.
+    /// The number of distinct states.
     pub states: usize,
-    /// Steps between them.
+    /// The number of steps between them.
     pub steps: usize,
-    /// Steps of the longest run.
+    /// The number of steps of the longest run.
     pub longest: usize,
-    /// How long it took.
+    /// The time taken.
     pub time: Duration,
-    /// Properties that are not true of every state; for each, a shortest run to one where it isn't.
+    /// Violated properties, each with a shortest run to a state that violates it.
     pub failures: Vec<(&'static str, String)>,
-    /// Events that were to happen and never did.
+    /// Events expected to happen in some state that never did.
     pub missing: Vec<&'static str>,
 }
 
 impl Report {
-    /// The failed properties.
+    /// Returns the violated properties.
     pub fn failed(&self) -> impl Iterator<Item = &'static str> {
         self.failures.iter().map(|&(name, _)| name)
     }
 
-    /// For tests: says what was looked at.
+    /// For tests: prints the extent of the search.
     ///
     /// # Panics
-    /// Something does not hold, or never happened.
+    /// A property is violated, or an expected event never happened.
     pub fn assert_sound(&self, world: &str) {
         if let Some((rule, run)) = self.failures.first() {
-            panic!("{world}: not always: {rule}, after\n{run}");
+            panic!("{world}: violated: {rule}, after\n{run}");
         }
         let Self {
             states,
@@ -50,7 +50,7 @@ impl Report {
     }
 }
 
-/// Looks at every state of a world, or as far as is `enough`.
+/// Visits the states of a world: all of them, or until `enough` is reached.
 #[must_use]
 pub fn explore<M>(model: M, enough: HasDiscoveries) -> Report
 where
@@ -91,8 +91,8 @@ where
     }
 }
 
-/// Checks worlds one after the other, the small ones or with `--large` the large ones, and prints
-/// how many states each has; fails if one is not as it should be.
+/// Checks worlds one after another, the small ones or with `--large` the large ones, and prints the
+/// number of states of each. Fails if a world violates a property or lacks an expected event.
 pub fn main<W>(
     program: &'static str,
     small: fn() -> Vec<W>,
@@ -103,7 +103,7 @@ pub fn main<W>(
     let options = clap::Command::new(program)
         .version(env!("CARGO_PKG_VERSION"))
         .about("Checks the worlds and prints how many states each has")
-        .arg(clap::arg!(--large "Those that take minutes and some gigabytes, instead of the small ones"))
+        .arg(clap::arg!(--large "Check the large worlds, which take minutes and some gigabytes, instead of the small ones"))
         .get_matches();
     let worlds = match options.get_flag("large") {
         false => small(),
@@ -123,7 +123,7 @@ pub fn main<W>(
             report.states, report.steps, report.longest
         );
         for (property, run) in &report.failures {
-            println!("not always: {property}, after\n{run}");
+            println!("violated: {property}, after\n{run}");
         }
         for event in &report.missing {
             println!("never: {event}");

@@ -1,4 +1,4 @@
-//! A simulator's program, as its tests run it.
+//! Runs a simulator's program from its tests.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -6,18 +6,19 @@ use std::process::{Command, Output};
 use record::{Record, SIMULATED};
 use serde_json::Value;
 
-/// Seconds: far longer than any test's run takes on a busy machine.
+/// Time limit in seconds: far longer than any test's run takes on a busy machine.
 const LIMIT: &str = "7200";
 
-/// A program, by its path: `Program(env!("CARGO_BIN_EXE_…"))`.
+/// A program, identified by its path: `Program(env!("CARGO_BIN_EXE_…"))`.
 #[derive(Clone, Copy, Debug)]
 pub struct Program(pub &'static str);
 
 impl Program {
-    /// Runs it with these words to its end; one that does not end is killed, and has failed.
+    /// Runs the program with these arguments until it exits. A run that exceeds the time limit is
+    /// killed and counts as failed.
     ///
     /// # Panics
-    /// If it can't be run.
+    /// The program cannot be run.
     pub fn run(self, arguments: &str) -> Output {
         let mut timeout = Command::new("timeout");
         timeout.args(["--signal=KILL", LIMIT, self.0]);
@@ -27,10 +28,10 @@ impl Program {
             .expect("the simulator runs")
     }
 
-    /// What it prints for people.
+    /// Returns the program's human-readable output.
     ///
     /// # Panics
-    /// As [`run`](Self::run), or if it fails.
+    /// The same as for [`run`](Self::run), or the program fails.
     pub fn text(self, arguments: &str) -> String {
         let output = self.run(arguments);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -39,20 +40,21 @@ impl Program {
         String::from_utf8(output.stdout).expect("it prints text")
     }
 
-    /// The JSON object that it prints on one line with `--json`.
+    /// Returns the JSON object that the program prints on one line with `--json`.
     ///
     /// # Panics
-    /// As [`text`](Self::text), or if it prints anything else.
+    /// The same as for [`text`](Self::text), or the program prints anything else.
     pub fn json(self, arguments: &str) -> Value {
         let text = self.text(&format!("{arguments} --json"));
         assert_eq!(text.lines().count(), 1, "{arguments:?}: {text}");
         serde_json::from_str(&text).expect("it prints JSON")
     }
 
-    /// Runs again the wanted ones of the commands that gave this program's figures in
+    /// Repeats the wanted ones of the commands that produced this program's figures in
     /// `docs/figures`, and compares their rows. `CONDUIT_TEST_WRITE=1` renews files that differ.
     ///
-    /// A file that names several commands, with "; " between them, has as many rows of each.
+    /// A file may name several commands, separated by "; ". It then has the same number of rows
+    /// from each.
     ///
     /// # Panics
     /// Figures differ, or no command is wanted.
@@ -84,10 +86,10 @@ impl Program {
         assert!(runs > 0, "no figures of {program}");
     }
 
-    /// It has to fail, with nothing but an error that says this.
+    /// Checks that the program fails and prints only an error that contains `message`.
     ///
     /// # Panics
-    /// If it doesn't.
+    /// It does not.
     pub fn fails_with(self, arguments: &str, message: &str) {
         let output = self.run(arguments);
         let errors = String::from_utf8_lossy(&output.stderr);

@@ -1,12 +1,12 @@
-//! How far a long run is.
+//! The progress of a long run.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar on standard error, if that is a terminal, until it is dropped. All threads of a run may
-/// move it on.
+/// A progress bar on standard error, if that is a terminal, until it is dropped. All threads of a
+/// run may advance it.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -14,7 +14,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar that counts what `unit` names.
+    /// Creates a bar that counts items called `unit`.
     pub fn new(unit: &str) -> Self {
         if !io::stderr().is_terminal() {
             return Self::hidden();
@@ -32,7 +32,7 @@ impl Progress {
         }
     }
 
-    /// Nothing is shown.
+    /// Creates a bar that is not shown.
     pub fn hidden() -> Self {
         Self {
             bar: ProgressBar::hidden(),
@@ -40,17 +40,17 @@ impl Progress {
         }
     }
 
-    /// So much more is to come.
+    /// Adds to the expected number of items.
     pub fn expect(&self, more: u64) {
         self.bar.inc_length(more);
     }
 
-    /// So much more is done.
+    /// Adds to the number of finished items.
     pub fn done(&self, more: u64) {
         self.bar.inc(more);
     }
 
-    /// So much more of it has failed.
+    /// Adds to the number of failed items.
     pub(crate) fn failed(&self, more: usize) {
         let failed = self.failed.fetch_add(more, Relaxed) + more;
         self.bar.set_message(format!("{failed} failing"));

@@ -1,9 +1,9 @@
-//! Random numbers that follow from a seed: the same every time, on every machine.
+//! Random numbers derived from a seed: the same in every run on every machine.
 
 pub use fastrand::Rng;
 
-/// A number in which every bit depends on every bit of another (SplitMix64's output function): seeds that follow one another make
-/// unrelated generators with it.
+/// Mixes a number so that every bit of the result depends on every bit of the input (SplitMix64's
+/// output function). Consecutive seeds mixed this way yield unrelated generators.
 pub fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -11,21 +11,23 @@ pub fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// One of several, all as likely; one that is likelier is listed more often.
+/// Returns one of several values with equal probability; list a value more than once to make it
+/// likelier.
 ///
 /// # Panics
-/// If there is none.
+/// `of` is empty.
 pub fn pick<T: Copy>(random: &mut Rng, of: &[T]) -> T {
     of[random.usize(..of.len())]
 }
 
-/// A number from `low`, which is at least 1, to `high`, every order of magnitude as likely.
+/// Returns a number from `low`, which is at least 1, to `high`; every order of magnitude is equally
+/// likely.
 pub fn magnitude(random: &mut Rng, low: u64, high: u64) -> u64 {
     let (low, high) = ((low as f64).ln(), (high as f64).ln());
     (low + random.f64() * (high - low)).exp() as u64
 }
 
-/// Whether something happens that happens in a part of the cases. Nothing is drawn for what never happens.
+/// Returns `true` with probability `part`. Draws no random number if the probability is 0.
 pub fn chance(random: &mut Rng, part: f64) -> bool {
     part > 0.0 && random.f64() < part
 }

@@ -1,4 +1,4 @@
-//! Many runs, each of which follows from its number.
+//! Many runs, each determined by its number.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -8,23 +8,24 @@ use rayon::prelude::*;
 
 use crate::Progress;
 
-/// Failing runs that are shown.
+/// Maximum number of failing runs that are shown.
 const SHOWN: usize = 20;
 
-/// Runs that failed, and why, in the order of their numbers.
+/// Runs that failed, with the reasons, in the order of their numbers.
 pub type Failing = Vec<(u64, String)>;
 
-/// What came of a run, or of several.
+/// The result of a run, or of several.
 pub trait Tally: Default + Send {
-    /// Adds what came of the runs that follow.
+    /// Adds the results of the runs that follow.
     fn add(&mut self, others: Self);
 
-    /// Those that failed.
+    /// Returns the runs that failed.
     fn failing(&mut self) -> &mut Failing;
 }
 
-/// Runs all numbers on all processors, and adds up what comes of them, in the order of the numbers. A panic is a failure of its run like others.
-/// What is done is told by `run`, what has failed is told here.
+/// Runs all numbers on all processors and adds up the results in the order of the numbers. A panic
+/// counts as a failure of its run. `run` reports finished items to `progress`; this function
+/// reports failures.
 pub fn sweep<T: Tally>(
     numbers: impl IntoParallelIterator<Item = u64>,
     progress: &Progress,
@@ -46,10 +47,11 @@ pub fn sweep<T: Tally>(
     numbers.into_par_iter().map(one).reduce(T::default, add)
 }
 
-/// Shows the first of the failing runs, each with the command that repeats it. `kind`: what their numbers are numbers of.
+/// Prints the first failing runs, each with the command that repeats it. `kind` names what their
+/// numbers stand for.
 ///
 /// # Errors
-/// `out` can't be written.
+/// Writing to `out` fails.
 pub fn show_failing(
     out: &mut impl Write,
     kind: &str,
@@ -62,14 +64,12 @@ pub fn show_failing(
     Ok(())
 }
 
-/// Reads seeds from the first up to the one before the last: `A..B`.
+/// Parses a range of seeds, `A..B`, without `B`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The text is not such a range; the error explains why.
 pub fn seeds(text: &str) -> Result<Range<u64>, String> {
-    let (first, end) = text
-        .split_once("..")
-        .ok_or("two numbers with .. between them are wanted")?;
+    let (first, end) = text.split_once("..").ok_or("expected A..B")?;
     let number = |text: &str| {
         let digits = text.replace('_', "");
         digits
@@ -78,7 +78,7 @@ pub fn seeds(text: &str) -> Result<Range<u64>, String> {
     };
     let seeds = number(first)?..number(end)?;
     if seeds.is_empty() {
-        return Err("there is no seed in it".into());
+        return Err("the range contains no seed".into());
     }
     Ok(seeds)
 }
