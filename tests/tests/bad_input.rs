@@ -103,8 +103,11 @@ fn a_secret_that_is_not_the_jobs_ends_all_ranks() {
         let finished = run(name);
         // Whichever is heard before the launcher ends the other.
         let heard = |words: &[&str]| words.iter().all(|word| finished.stderr.contains(word));
-        let first = heard(&["rank 0 can't read what rank 1 says", &path(file)]);
-        let second = heard(&["rank 1 can't read what rank 0 says"]);
+        let first = heard(&[
+            "rank 0 cannot decode the contribution of rank 1",
+            &path(file),
+        ]);
+        let second = heard(&["rank 1 cannot decode the contribution of rank 0"]);
         assert!(first || second, "{finished:#?}");
         ends(&finished, 1, &[setting]);
     }

@@ -370,7 +370,7 @@ mod tests {
         };
         // The contribution of rank 1 of another job with the same secret.
         let old = prepare(1, 2, &config).unwrap().1;
-        for (instead, reason) in [(None, None), (Some(old), Some("was told"))] {
+        for (instead, reason) in [(None, None), (Some(old), Some("transcript differs"))] {
             let (barrier, told) = (Barrier::new(2), Mutex::default());
             std::thread::scope(|threads| {
                 for rank in 0..2 {

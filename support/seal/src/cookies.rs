@@ -1,21 +1,21 @@
-//! Cookies of handshakes work once.
+//! Ensures that cookies of handshakes work only once.
 
 use std::collections::BTreeSet;
 
 use crate::SESSION_TAG;
 
-/// Cookies that were used, as long as they could be used again. Time goes by in steps: a cookie
-/// that is used in one step can't be used again two steps later.
+/// Used cookies, remembered for as long as they could be reused. Time advances in steps: a cookie
+/// used in one step is no longer valid two steps later.
 #[derive(Debug, Clone, Default, Hash)]
 pub struct SpentCookies {
-    /// Used in this step and in the one before.
+    /// Cookies used in this step; `old` has those of the previous step.
     young: BTreeSet<u64>,
     old: BTreeSet<u64>,
     step: u64,
 }
 
 impl SpentCookies {
-    /// Forgets the cookies that were used before the last step.
+    /// Advances to this step and forgets the cookies that can no longer be reused.
     pub fn advance(&mut self, step: u64) {
         if step != self.step {
             let last = std::mem::take(&mut self.young);
@@ -25,34 +25,35 @@ impl SpentCookies {
         }
     }
 
-    /// The step in which there will be something to forget.
+    /// Returns the step in which there will be cookies to forget.
     pub fn due(&self) -> Option<u64> {
         (self.remembered() > 0).then_some(self.step + 1)
     }
 
-    /// Cookies that were used in this step.
+    /// Returns the number of cookies used in this step.
     pub fn recent(&self) -> usize {
         self.young.len()
     }
 
-    /// Cookies that are remembered.
+    /// Returns the number of remembered cookies.
     pub fn remembered(&self) -> usize {
         self.young.len() + self.old.len()
     }
 
-    /// Whether a cookie was used.
+    /// Returns whether a cookie was used.
     pub fn contains(&self, cookie: &[u8; SESSION_TAG]) -> bool {
         let half = half(cookie);
         self.young.contains(&half) || self.old.contains(&half)
     }
 
-    /// A cookie is used.
+    /// Records that a cookie is used.
     pub fn insert(&mut self, cookie: &[u8; SESSION_TAG]) {
         self.young.insert(half(cookie));
     }
 }
 
-/// Nobody else can make a cookie, so half of it tells it from others.
+/// Returns half of a cookie. Only this process can make cookies, so half is enough to tell them
+/// apart.
 fn half(cookie: &[u8; SESSION_TAG]) -> u64 {
     let mut half = [0; 8];
     half.copy_from_slice(&cookie[..8]);

@@ -1,20 +1,21 @@
 //! The key exchange at job start. Each rank sends the others its X25519 share (RFC 7748) over the
-//! launcher's side channel, and each two ranks that communicate derive a secret of their own from
-//! their shares. Somebody who reads the side channel, then or later, learns no secret, and no rank
-//! learns another pair's.
+//! launcher's side channel. Any two ranks that communicate derive a pair secret from their shares.
+//! An attacker who reads the side channel, then or later, learns no secret, and no rank learns
+//! another pair's.
 //!
 //! A pair's secret is HMAC-SHA256 of the product and both shares, the lower rank's first, under the
-//! job's secret (HKDF's extract step, RFC 5869). The job's secret comes from a file, which also
-//! authenticates ranks to each other: what each says of itself ends in an HMAC under it, which
-//! covers its rank, the number of ranks and the network. Without a file the job's secret is zeros,
-//! and somebody who can change the side channel can be the man in the middle.
+//! job's secret (HKDF's extract step, RFC 5869). The job's secret comes from a file and also
+//! authenticates ranks to each other: each rank's contribution ends with an HMAC under it, which
+//! covers the rank, the number of ranks and the network. Without a file the job's secret is zeros,
+//! and an attacker who can alter the side channel can be a man in the middle.
 //!
-//! What ranks of an earlier job with the same secret said has a valid HMAC too. So each rank
-//! confirms to the others the transcript of what it has received ([`Transcript`]).
+//! Contributions from an earlier job with the same secret also have valid HMACs. Each rank
+//! therefore confirms the transcript of all contributions it has received ([`Transcript`]) to the
+//! others.
 //!
-//! A product takes 640,000 instructions, 60 µs. It is computed when a peer is first used, and then
-//! stored in place of the peer's share. So somebody who sends packets in the names of ranks can
-//! cause no more products than there are ranks.
+//! A product takes 640,000 instructions, 60 µs. It is computed on the first use of a peer and then
+//! replaces the peer's share, so an attacker who spoofs packets from ranks can cause at most one
+//! product per rank.
 
 mod meeting;
 
@@ -34,28 +35,28 @@ use crate::memory::{DEEP, Guarded, scrubbed};
 /// The setting that names the file.
 const SETTING: &str = "CONDUIT_SECRET_FILE";
 
-/// Why the key exchange failed.
+/// The reason why the key exchange failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
     /// The system returned no random numbers.
     #[error("random numbers: {0}")]
     Random(#[from] getrandom::Error),
-    /// The file with the job's secret can't be used.
+    /// The file with the job's secret cannot be used.
     #[error("{SETTING}={}: {reason}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with the file.
         reason: String,
     },
     /// A peer's contribution is too short.
     #[error("it is {0} bytes long")]
     Length(usize),
-    /// A peer's contribution has no valid HMAC: the peer has another secret, or somebody else
-    /// is_secret or changed it.
+    /// A peer's contribution has no valid HMAC: the peer has another secret, or the contribution
+    /// was forged or altered.
     #[error(
-        "it was is_secret with another secret than this rank's, which is {own}, or changed on its way ({SETTING}: on all ranks a file with \
-         the same content, or on none)"
+        "its HMAC is not valid: it was made with a secret other than this rank's, which is {own}, or altered in transit ({SETTING}: use a file with \
+         the same content on all ranks, or none)"
     )]
     Unauthenticated {
         /// The source of this rank's secret.
@@ -63,7 +64,7 @@ pub enum ExchangeError {
     },
 }
 
-/// A rank's state of the exchange: its own private key, and what it has of each peer.
+/// A rank's state of the exchange: its own private key, and its data of each peer.
 pub struct Exchange {
     network: &'static [u8; 3],
     rank: Rank,
@@ -71,29 +72,29 @@ pub struct Exchange {
     own: Guarded<[u8; 32]>,
     share: [u8; 32],
     secret: Option<(Secret, PathBuf)>,
-    /// By rank.
+    /// The peers' data, by rank.
     peers: Guarded<Peer>,
     /// Hash over the contributions of all ranks so far.
     transcript: Hash,
 }
 
-/// What a rank keeps of a peer.
+/// A rank's data of a peer.
 #[derive(FromZeros)]
 #[repr(C)]
 struct Peer {
-    /// The peer's share, or the pair's secret once that is computed.
+    /// The peer's share, or the pair's secret once it is computed.
     bytes: [u8; 32],
-    /// `bytes` are the pair's secret.
+    /// Whether `bytes` is the pair's secret.
     is_secret: bool,
 }
 
 impl Exchange {
-    /// The exchange of `rank` among `ranks`, over a network of this name, with the job's secret
-    /// from a file or without one.
+    /// Creates the exchange of `rank` among `ranks`, over a network of this name, with the job's
+    /// secret from a file or without one.
     ///
     /// # Errors
-    /// [`ExchangeError::File`] if the file can't be used, [`ExchangeError::Random`] without random
-    /// numbers.
+    /// [`ExchangeError::File`] if the file cannot be used, [`ExchangeError::Random`] if the system
+    /// returns no random numbers.
     pub fn new(
         network: &'static [u8; 3],
         rank: Rank,
@@ -131,7 +132,7 @@ impl Exchange {
         }
     }
 
-    /// The job's secret.
+    /// Returns the job's secret, or zeros without one.
     fn secret(&self) -> &[u8] {
         match &self.secret {
             Some((secret, _)) => secret.bytes(),
@@ -139,13 +140,13 @@ impl Exchange {
         }
     }
 
-    /// The HMAC that authenticates `words` as the contribution of `rank`.
+    /// Returns the HMAC that authenticates `words` as the contribution of `rank`.
     fn tag(&self, rank: Rank, words: &[u8]) -> HMAC {
         let mut tag = HMAC::new(self.secret());
         tag.update(b"words");
         tag.update(self.network);
         tag.update(rank.to_le_bytes());
-        // Fits: ranks.
+        // The number of ranks fits into 32 bits.
         tag.update((self.peers.len() as u32).to_le_bytes());
         tag.update(words);
         tag
@@ -159,12 +160,12 @@ impl Exchange {
     }
 
     /// Checks the HMAC of a peer's contribution and stores its share. Returns the contribution
-    /// without what [`append_share`](Self::append_share) appended. To be called once for each rank,
-    /// in order.
+    /// without the part that [`append_share`](Self::append_share) appended. Call this once for each
+    /// rank, in order.
     ///
     /// # Errors
-    /// [`ExchangeError::Length`] and [`ExchangeError::Unauthenticated`]: it was not made by this
-    /// rank with the same secret, in a job of the same size, over the same network.
+    /// [`ExchangeError::Length`] and [`ExchangeError::Unauthenticated`]: the contribution was not
+    /// made by this rank with the same secret, in a job of the same size, over the same network.
     fn verify<'a>(&mut self, peer: Rank, words: &'a [u8]) -> Result<&'a [u8], ExchangeError> {
         let short = || ExchangeError::Length(words.len());
         let (said, tag) = words.split_last_chunk().ok_or_else(short)?;
@@ -184,7 +185,7 @@ impl Exchange {
         Ok(rest)
     }
 
-    /// The transcript of what this rank has received from all.
+    /// Returns the transcript of the contributions that this rank has received from all ranks.
     pub fn transcript(&self) -> Transcript {
         let mut key = HMAC::new(self.secret());
         key.update(b"heard");
@@ -195,8 +196,8 @@ impl Exchange {
         }
     }
 
-    /// The secret that this rank shares with `peer`. `None`: no rank of this job, or no random
-    /// numbers.
+    /// Returns the secret that this rank shares with `peer`; `None` if there is no such rank, or no
+    /// random numbers.
     pub(crate) fn pair_secret(&mut self, peer: Rank) -> Option<&[u8; 32]> {
         if !self.peers.get(peer as usize)?.is_secret {
             scrubbed::<DEEP, _>(|| self.make(peer))?;
@@ -209,8 +210,9 @@ impl Exchange {
         let product = x25519(self.own[0], theirs);
         let mut bytes = [0; 32];
         if product == [0; 32] {
-            // This rank itself, a share of small order (whose product is known to everybody), or
-            // zeros in a forked child: takes a random secret that nobody else has.
+            // The peer is this rank itself, or its share has small order (so its product is
+            // publicly known), or is zeros in a forked child: use a random secret that no other
+            // process has.
             getrandom::fill(&mut bytes).ok()?;
         } else {
             let mut shares = [self.share, theirs];
@@ -239,14 +241,14 @@ impl fmt::Debug for Exchange {
     }
 }
 
-/// What a rank received from all ranks at start, for ranks to compare.
+/// The contributions that a rank received from all ranks at start, for comparison between ranks.
 pub struct Transcript {
     rank: Rank,
     key: [u8; 32],
 }
 
 impl Transcript {
-    /// First byte of a [confirmation](Self::confirm); no text begins with it.
+    /// The first byte of a [confirmation](Self::confirm); no error text begins with it.
     const CONFIRMATION: u8 = 1;
 
     fn tag(&self, rank: Rank) -> HMAC {
@@ -255,7 +257,7 @@ impl Transcript {
         tag
     }
 
-    /// This rank's confirmation, which only ranks with the same transcript can make.
+    /// Returns this rank's confirmation, which only ranks with the same transcript can make.
     fn confirm(&self) -> Vec<u8> {
         [&[Self::CONFIRMATION], &self.tag(self.rank).finalize()[..]].concat()
     }
@@ -263,8 +265,8 @@ impl Transcript {
     /// Checks that a peer has started and has the same transcript.
     ///
     /// # Errors
-    /// The peer's error text, if it sent that instead of its [confirmation](Self::confirm), or a
-    /// text that says that its transcript differs.
+    /// The peer's error text, if it sent one instead of its [confirmation](Self::confirm), or a
+    /// text stating that its transcript differs.
     fn check(&self, peer: Rank, said: &[u8]) -> Result<(), String> {
         let is_same = |tag: &[u8]| match tag.try_into() {
             Ok(tag) => self.tag(peer).finalize_verify(tag),
@@ -273,7 +275,7 @@ impl Transcript {
         match said.split_first() {
             Some((&Self::CONFIRMATION, tag)) if is_same(tag) => Ok(()),
             None | Some((&Self::CONFIRMATION, _)) => Err(format!(
-                "it was not told of the ranks what rank {} was told, so that was changed on its way",
+                "its transcript differs from that of rank {}, so contributions were altered in transit",
                 self.rank
             )),
             Some(_) => Err(String::from_utf8_lossy(said).into_owned()),

@@ -1,7 +1,7 @@
 //! Keys: one for each direction of each pair of ranks, derived on demand.
 //!
-//! A key and its salt are the beginning of AEGIS-256's keystream under the secret of both ranks,
-//! with this nonce:
+//! A key and its salt are the beginning of AEGIS-256's keystream under the pair's secret, with this
+//! nonce:
 //!
 //! | bytes | |
 //! |---|---|
@@ -12,13 +12,13 @@
 //! | 8 | the key's use |
 //!
 //! These nonces are distinct, and with distinct nonces the keystream is a pseudo-random function: a
-//! leaked key reveals nothing of another key or of the secret.
+//! leaked key reveals nothing about another key or the secret.
 //!
-//! The salt is the upper half of a packet's nonce; the lower half is the packet's number, which all
-//! links count from the same start. Without a salt a guessed key could be tried on the packets with
-//! one number of all links at once: with the 2^40 keys of a job of a million ranks, one of them
-//! would be found after 2^88 guesses. With it key and salt have to be guessed together, out of
-//! 2^192.
+//! The salt is the upper half of a packet's nonce; the lower half is the packet's number, which
+//! every link counts from the same start. Without a salt, one guessed key could be tried against
+//! the packets with the same number on all links at once: with the 2^40 keys of a job of a million
+//! ranks, an attacker would find one of them after 2^88 guesses. With the salt, the attacker has to
+//! guess key and salt together, out of 2^192.
 
 use std::fmt;
 
@@ -30,12 +30,12 @@ use zeroize::Zeroizing;
 use super::memory::{Guarded, SHALLOW, scrubbed};
 use super::{Exchange, Protection, Secret};
 
-/// The secrets that the keys of a rank's links are derived from.
+/// The secrets from which the keys of a rank's links are derived.
 #[derive(Debug)]
 pub enum Secrets {
-    /// One secret for all.
+    /// One secret for all links.
     Job(Secret),
-    /// One for each pair of ranks.
+    /// One secret for each pair of ranks.
     Pairs(Box<Exchange>),
 }
 
@@ -52,8 +52,8 @@ impl From<Exchange> for Secrets {
 }
 
 impl Secrets {
-    /// The secret of the link with `peer`. `None`: there is none, or this process is a forked
-    /// child, which finds zeros.
+    /// Returns the secret of the link with `peer`; `None` if there is none, or in a forked child,
+    /// which finds zeros.
     fn pair_secret(&mut self, peer: Rank) -> Option<&[u8; Secret::LENGTH]> {
         match self {
             Self::Job(secret) => {
@@ -64,7 +64,7 @@ impl Secrets {
     }
 }
 
-/// Key of packets in one direction, and the salt of their nonces.
+/// The key of packets in one direction, and the salt of their nonces.
 #[derive(Default, FromZeros)]
 pub(super) struct Key {
     pub(super) key: [u8; 16],
@@ -72,7 +72,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// The nonce of the packet with this number.
+    /// Returns the nonce of the packet with this number.
     #[inline]
     pub(super) fn nonce(&self, number: u64) -> [u8; 16] {
         let mut nonce = [0; 16];
@@ -82,17 +82,17 @@ impl Key {
     }
 }
 
-/// Peers whose keys are cached at most.
+/// Maximum number of peers whose keys are cached.
 pub(super) const CACHED: usize = 1024;
 
 /// The keys of one link.
 #[derive(FromZeros)]
 pub(super) struct LinkKeys {
-    /// Of packets to the peer.
+    /// The key of packets to the peer.
     pub(super) send: Key,
-    /// Of packets from the peer.
+    /// The key of packets from the peer.
     pub(super) receive: Key,
-    /// The peer + 1; 0: none, as in a forked child.
+    /// The peer + 1; 0 if the entry is empty, as in a forked child.
     owner: u32,
 }
 
@@ -104,7 +104,7 @@ pub(super) struct Keys {
     label: &'static [u8; 8],
     rank: Rank,
     incarnations: Vec<u64>,
-    /// Its size is a power of two; the lower bits of a rank are its index.
+    /// The cache. Its size is a power of two; the lower bits of a rank are its index.
     cache: Guarded<LinkKeys>,
 }
 
@@ -132,7 +132,7 @@ impl Keys {
         }
     }
 
-    /// The keys of the link with `peer`. `None`: no rank of this job.
+    /// Returns the keys of the link with `peer`; `None` if there is no such rank in this job.
     #[inline]
     pub(super) fn of(&mut self, peer: Rank) -> Option<&LinkKeys> {
         let place = peer as usize & (self.cache.len() - 1);
@@ -162,7 +162,7 @@ impl Keys {
         self.cache[place].receive.salt[7] ^= 1;
     }
 
-    /// Whether any part of the keys of the link with `peer` is cached.
+    /// Returns whether any part of the keys of the link with `peer` is cached.
     #[cfg(test)]
     pub(super) fn are_cached(&self, peer: Rank) -> bool {
         let LinkKeys {

@@ -1,18 +1,18 @@
-//! Authentication, encryption and keys of packets: nobody outside the job can make, change or (if
-//! they are encrypted) read them.
+//! Authentication, encryption and keys of packets. Processes outside the job cannot forge or alter
+//! packets, nor read them if they are encrypted.
 //!
 //! The cipher is AEGIS-128X2 (RFC 10032) of the crate `aegis`, or AEGIS-128L for short packets:
 //! authenticated encryption without a key schedule, so a link costs only the bytes of its keys. If
 //! packets are only authenticated, the whole packet is associated data and the message is empty.
 //! `docs/udp.md` has measurements and the reasons for the choice.
 //!
-//! Each pair of ranks has a key for each direction, and with it a salt (module `keys`), both
-//! derived from a secret that the two have exchanged (`exchange`). Packet number and salt are the
-//! nonce: a number is never reused towards one peer, and the salt separates packets with equal
-//! numbers on different links. The seal does not reject replays: a packet opens each time, and the
-//! protocol has to check its number.
+//! Each pair of ranks has a key for each direction, and with it a salt (module `keys`). Both are
+//! derived from a secret that the two ranks have exchanged (`exchange`). Packet number and salt
+//! form the nonce: a number is never reused for one peer, and the salt separates packets with equal
+//! numbers on different links. The seal does not reject replays: a replayed packet opens again, so
+//! the protocol has to check its number.
 //!
-//! Processes that were not started together have keys by session instead ([`SessionSealer`]).
+//! Processes that were not started together have session keys instead ([`SessionSealer`]).
 
 mod cookies;
 mod exchange;
@@ -36,40 +36,40 @@ use conduit_core::ni::Rank;
 
 use keys::{Key, Keys};
 
-/// Bytes of the authentication tag that ends every packet.
+/// Bytes of the authentication tag at the end of every packet.
 pub const TAG: usize = 16;
 
 /// Seals and opens packets.
 ///
-/// A packet is `header | body | tag`: its first `header` bytes are authenticated only (associated
-/// data), the body is authenticated and, if the job asks for that, encrypted; the last [`TAG`]
-/// bytes are the tag. The caller never reuses a `number` towards the same peer.
+/// A packet is `header | body | tag`. Its first `header` bytes are only authenticated (associated
+/// data); the body is authenticated and, if the job requests it, encrypted; the last [`TAG`] bytes
+/// are the tag. The caller never reuses a `number` for the same peer.
 pub trait Seal {
-    /// The number by which packets to `peer` name their sender. In a job that is the sender's rank,
-    /// `own`; in an open network the number that `peer` has given it.
+    /// Returns the number that identifies the sender in packets to `peer`: in a job the sender's
+    /// rank, `own`; in an open network the number that `peer` has assigned.
     #[inline(always)]
     fn sender(&self, _peer: Rank, own: Rank) -> Rank {
         own
     }
     /// Seals a packet to `peer`: encrypts its body and writes its last [`TAG`] bytes.
     fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize);
-    /// The tag that [`seal`](Self::seal) would write for a packet that consists of `parts`, for
-    /// packets whose bytes are not contiguous. `None`: sealing would change other bytes too, or
-    /// this length is not supported.
+    /// Returns the tag that [`seal`](Self::seal) would write for a packet that consists of `parts`,
+    /// for packets whose bytes are not contiguous. Returns `None` if sealing would change other
+    /// bytes too, or this length is not supported.
     fn tag_of(&mut self, _peer: Rank, _number: u64, _parts: [&[u8]; 2]) -> Option<[u8; TAG]> {
         None
     }
-    /// Checks a packet from `peer` and decrypts its body in place. `false`: it was not sealed by
-    /// this incarnation of `peer` for this incarnation of this rank; its contents are then
-    /// undefined.
+    /// Checks a packet from `peer` and decrypts its body in place. Returns `false` if it was not
+    /// sealed by this incarnation of `peer` for this incarnation of this rank; its contents are
+    /// then undefined.
     fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) -> bool;
 }
 
-/// How a packet's body is protected. It has to be the same on all ranks, because other packets
-/// don't open.
+/// The protection of a packet's body. It has to be the same on all ranks; packets with another
+/// protection do not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protection {
-    /// Packets are authenticated, and readable on the way.
+    /// Packets are authenticated but readable in transit.
     #[default]
     Authenticate,
     /// Packets are also encrypted, except for their header: kind, length, sender's rank and packet
@@ -80,7 +80,7 @@ pub enum Protection {
 /// The seal of one rank's packets to and from all others.
 ///
 /// Keys are derived when a peer is first used, and cached for at most [`Sealer::CACHED`] peers. If
-/// another peer has taken their place in the cache they are derived again (about 100 ns for both
+/// another peer has evicted them from the cache, they are derived again (about 100 ns for both
 /// directions) from the secret that the two ranks have [exchanged](Exchange).
 #[derive(Debug)]
 pub struct Sealer {
@@ -89,14 +89,14 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// Peers whose keys are cached at most, at 52 bytes each.
+    /// Maximum number of peers whose keys are cached, at 52 bytes each.
     pub const CACHED: usize = keys::CACHED;
 
-    /// The seal of `rank` in a job of `incarnations.len()` ranks; `incarnations` has each rank's
-    /// [incarnation](random_incarnation).
+    /// Creates the seal of `rank` in a job of `incarnations.len()` ranks; `incarnations` has each
+    /// rank's [incarnation](random_incarnation).
     ///
     /// # Panics
-    /// If `rank` is not in the list.
+    /// `rank` is not in the list.
     pub fn new(
         secrets: impl Into<Secrets>,
         protection: Protection,
@@ -114,20 +114,20 @@ fn cipher(key: &Key, number: u64) -> Aegis128X2<TAG> {
     Aegis128X2::new(&key.key, &key.nonce(number))
 }
 
-/// Only authenticated packets of fewer bytes, with the tag, get the tag of AEGIS-128L. It takes a
-/// fifth less time for them, because half as much state is initialised. Why two ciphers may share a
-/// key: see [`LONG`].
+/// Packets that are only authenticated and shorter than this, with the tag, get the tag of
+/// AEGIS-128L. It takes a fifth less time for them because it initialises half as much state.
+/// [`LONG`] explains why two ciphers may share a key.
 const SHORT: usize = 256;
 
 fn short_cipher(key: &Key, number: u64) -> Aegis128L<TAG> {
     Aegis128L::new(&key.key, &key.nonce(number))
 }
 
-/// Only authenticated packets of at least so many bytes, with the tag, get the tag of AEGIS-128X4's
-/// MAC. It can be computed over bytes that are not contiguous, and takes a third less time on
-/// processors with AES instructions of 64 bytes (a fifth more on others). Few networks between
-/// hosts have packets that long. Since a packet's number is used once, no pair of key and nonce is
-/// used with two of the three ciphers.
+/// Packets that are only authenticated and at least this long, with the tag, get the tag of
+/// AEGIS-128X4's MAC. It can be computed over bytes that are not contiguous, and takes a third less
+/// time on processors with AES instructions of 64 bytes (a fifth more on others). Few networks
+/// between hosts have packets this long. A packet's number is used once, so no pair of key and
+/// nonce is used with two of the three ciphers.
 const LONG: usize = 16 << 10;
 
 fn mac(key: &Key, number: u64, parts: [&[u8]; 2]) -> Aegis128X4Mac<TAG> {
@@ -158,7 +158,7 @@ fn seal_with(protection: Protection, key: &Key, number: u64, packet: &mut [u8], 
     tag.copy_from_slice(&made);
 }
 
-/// Whether packets with these parts have a tag that can be made of parts.
+/// Returns whether packets with these parts have a tag that can be computed from the parts.
 #[inline(always)]
 fn has_tag_of_parts(protection: Protection, parts: [&[u8]; 2]) -> bool {
     protection == Protection::Authenticate && parts[0].len() + parts[1].len() + TAG >= LONG
@@ -195,7 +195,7 @@ fn open_with(
     .is_ok()
 }
 
-/// What ends a packet that nobody can open.
+/// Clears the tag of a packet that no process can open.
 #[cold]
 fn leave_without_tag(packet: &mut [u8]) {
     let length = packet.len();
@@ -206,7 +206,7 @@ impl Seal for Sealer {
     fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) {
         match self.keys.of(peer) {
             Some(keys) => seal_with(self.protection, &keys.send, number, packet, header),
-            // Not a rank of this job: there is no key, and no receiver.
+            // The peer is not a rank of this job: there is no key and no receiver.
             None => leave_without_tag(packet),
         }
     }

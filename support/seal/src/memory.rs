@@ -12,24 +12,24 @@ use rustix::mm::{Advice, madvise};
 use zerocopy::FromZeros;
 use zeroize::Zeroize;
 
-/// Values in pages of their own, zeroed at first. A forked child finds zeros there.
+/// Values in pages of their own, initially zeroed. A forked child finds zeros there.
 ///
-/// The pages are not locked, because locked memory is limited and other networks need it: they can
-/// be swapped out.
+/// The pages are not locked, so they can be swapped out: locked memory is limited, and other
+/// networks need it.
 pub(crate) struct Guarded<T> {
     pages: Pages,
     count: usize,
     of: PhantomData<T>,
 }
 
-// SAFETY: it owns the values as a `Box<[T]>` does.
+// SAFETY: the type owns its values as a `Box<[T]>` does.
 unsafe impl<T: Send> Send for Guarded<T> {}
-// SAFETY: likewise.
+// SAFETY: the same as for `Send`.
 unsafe impl<T: Sync> Sync for Guarded<T> {}
 
 impl<T: FromZeros> Guarded<T> {
-    /// Allocates `count` values, at least one. Like any allocation it aborts the process if there
-    /// is no memory.
+    /// Allocates `count` values, at least one. Like other allocations it aborts the process if
+    /// memory is exhausted.
     pub(crate) fn new(count: usize) -> Self {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= 4096 && !std::mem::needs_drop::<T>()) }
         let count = count.max(1);
@@ -38,8 +38,8 @@ impl<T: FromZeros> Guarded<T> {
         };
         let pages = Pages::new(layout);
         let start = pages.start().as_ptr().cast();
-        // SAFETY: the pages just made. The advice is about them alone, and changes no byte of them;
-        // a system that doesn't know it keeps them as any others.
+        // SAFETY: the advice applies only to the pages just made and changes none of their bytes. A
+        // system that does not support it treats the pages like any others.
         let _ = unsafe { madvise(start, pages.bytes(), Advice::LinuxDontDump) };
         Self {
             pages,
@@ -61,9 +61,9 @@ impl<T> Deref for Guarded<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: there for as long as this lives, aligned as pages are; zeros, which are there at
-        // first and in a forked child, are values of T, as `new` demands; everything else was
-        // written as such.
+        // SAFETY: the memory lives as long as `self` and is page-aligned. Zeros, as initially and
+        // in a forked child, are values of T, as `new` requires; all other contents were written as
+        // values of T.
         unsafe { slice::from_raw_parts(self.first(), self.count) }
     }
 }
@@ -71,7 +71,7 @@ impl<T> Deref for Guarded<T> {
 impl<T> DerefMut for Guarded<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as for `deref`, and borrowed by nobody else.
+        // SAFETY: the same as for `deref`, and `&mut self` makes the borrow exclusive.
         unsafe { slice::from_raw_parts_mut(self.first(), self.count) }
     }
 }
@@ -79,8 +79,7 @@ impl<T> DerefMut for Guarded<T> {
 impl<T> Drop for Guarded<T> {
     fn drop(&mut self) {
         let bytes = self.count * size_of::<T>();
-        // SAFETY: the values need no drop, and nobody looks at them any more, so they may be any
-        // bytes.
+        // SAFETY: the values need no drop and are not used any more, so they may be any bytes.
         unsafe { slice::from_raw_parts_mut(self.first().cast::<u8>(), bytes) }.zeroize();
     }
 }
@@ -90,8 +89,8 @@ pub(crate) const SHALLOW: usize = 128;
 /// Words of stack that scalar multiplications use.
 pub(crate) const DEEP: usize = 2048;
 
-/// Runs `work`, then overwrites `WORDS` words of the stack that it used, because ciphers and hashes
-/// take secrets by value.
+/// Runs `work` and then overwrites `WORDS` words of the stack that it used, because ciphers and
+/// hashes take secrets by value.
 pub(crate) fn scrubbed<const WORDS: usize, R>(work: impl FnOnce() -> R) -> R {
     #[inline(never)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {

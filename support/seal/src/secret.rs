@@ -12,28 +12,28 @@ use zeroize::Zeroize;
 
 use crate::memory::{DEEP, Guarded, scrubbed};
 
-/// A job's secret, in a page of its own and overwritten when dropped.
+/// A job's secret, in its own page and overwritten when dropped.
 pub struct Secret(Guarded<[u8; Self::LENGTH]>);
 
 impl Secret {
-    /// Bytes.
+    /// The length in bytes.
     pub const LENGTH: usize = 32;
-    /// Least bytes of a file with a secret; the secret is no stronger than the file's randomness.
+    /// Minimum bytes of a file with a secret; the secret is no stronger than the file's randomness.
     pub const LEAST_FILE: usize = 32;
-    /// Most bytes of such a file.
+    /// Maximum bytes of such a file.
     pub const MOST_FILE: usize = 4096;
 
-    /// Makes a new secret from the system's random numbers.
+    /// Creates a new secret from the system's random numbers.
     ///
     /// # Errors
-    /// The system returned none.
+    /// The system returns no random numbers.
     pub fn random() -> io::Result<Self> {
         let mut secret = Self(Guarded::new(1));
         getrandom::fill(&mut secret.0[0])?;
         Ok(secret)
     }
 
-    /// A secret that another rank made.
+    /// Creates a secret from the bytes of another rank's secret.
     pub fn from_bytes(mut bytes: [u8; Self::LENGTH]) -> Self {
         let mut secret = Self(Guarded::new(1));
         secret.0[0] = bytes;
@@ -45,7 +45,7 @@ impl Secret {
     /// stronger than the key's randomness.
     pub fn from_key(key: &[u8]) -> Self {
         let mut secret = Self(Guarded::new(1));
-        // Under a name of the purpose, as for files.
+        // The HMAC key names the purpose, as for files.
         scrubbed::<DEEP, _>(|| secret.0[0] = HMAC::mac(key, b"conduit: a network's key"));
         secret
     }
@@ -53,7 +53,7 @@ impl Secret {
     /// Derives a secret from the content of a file that only this user may access.
     ///
     /// # Errors
-    /// What is wrong with the file; the text does not name it.
+    /// The problem with the file; the text does not name the file.
     pub fn from_file(path: &Path) -> Result<Self, String> {
         // Without O_NONBLOCK opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -62,7 +62,7 @@ impl Secret {
             error => error.to_string(),
         })?;
         let mut file = fs::File::from(file);
-        // Metadata of the open file, not of whatever has that name now.
+        // Use the metadata of the open file, not of whatever file has that name now.
         let found = file.metadata().map_err(|error| error.to_string())?;
         let user = geteuid().as_raw();
         if !found.is_file() {
@@ -71,13 +71,13 @@ impl Secret {
         if found.uid() != user {
             let owner = found.uid();
             return Err(format!(
-                "it belongs to user {owner}, and this rank to user {user}"
+                "it belongs to user {owner}, but this rank runs as user {user}"
             ));
         }
         if found.mode() & 0o077 != 0 {
             let mode = found.mode() & 0o777;
             return Err(format!(
-                "its mode is {mode:04o}, and nobody but its owner may read or write it (0600)"
+                "its mode is {mode:04o}; only its owner may read or write it (0600)"
             ));
         }
         let mut bytes = Guarded::<u8>::new(Self::MOST_FILE + 1);
@@ -92,21 +92,23 @@ impl Secret {
         }
         let (least, most) = (Self::LEAST_FILE, Self::MOST_FILE);
         if length < least {
-            return Err(format!("it has {length} bytes, and needs {least} at least"));
+            return Err(format!(
+                "it has {length} bytes; at least {least} are required"
+            ));
         }
         if length > most {
-            return Err(format!("it has more than {most} bytes"));
+            return Err(format!("it has more than {most} bytes, the maximum"));
         }
         let mut secret = Self(Guarded::new(1));
-        // Under a key that names the purpose (domain separation), so that it is no other program's
-        // hash of the file.
+        // The HMAC key names the purpose (domain separation), so that the secret differs from any
+        // other program's hash of the file.
         scrubbed::<DEEP, _>(|| {
             secret.0[0] = HMAC::mac(&bytes[..length], b"conduit: a job's secret")
         });
         Ok(secret)
     }
 
-    /// Its bytes.
+    /// Returns the secret's bytes.
     pub fn bytes(&self) -> &[u8; Self::LENGTH] {
         &self.0[0]
     }
@@ -118,8 +120,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A rank's incarnation: a random number that each process draws anew when it becomes the rank.
-/// Keys depend on it, so a packet from before a restart doesn't open after it.
+/// Returns a new incarnation: a random number that each process draws when it becomes the rank.
+/// Keys depend on it, so a packet from before a restart does not open after it.
 ///
 /// # Errors
 /// The system returned no random numbers.

@@ -1,19 +1,19 @@
 //! Sessions between processes that were not started together.
 //!
-//! A process has an X25519 share and an incarnation of its own, and shares a secret, or none, with
-//! those that it may talk to. Two processes begin a session by a handshake, which the network
-//! carries out. This module computes what is in its messages, and the session's keys:
+//! A process has its own X25519 share and incarnation, and may share a secret with the processes it
+//! talks to. Two processes begin a session with a handshake, which the network carries out. This
+//! module computes the contents of its messages, and the session's keys:
 //!
-//! * codes under the secret, which only processes that have it can make;
-//! * cookies: codes under a key of this process alone, by which it knows that it has sent something
-//!   and needn't keep anything for it;
+//! * codes under the secret, which only processes with the secret can make;
+//! * cookies: codes under a key of this process alone, by which it recognises data that it has sent
+//!   without storing anything;
 //! * nonces, each of which is made once;
-//! * the session's keys, HMAC-SHA256 of the product of the shares and of all that makes the session
-//!   this one (its transcript), under the secret (HKDF, RFC 5869). Since both sides contribute
-//!   something that they never repeat, no two sessions have equal keys.
+//! * the session's keys: HMAC-SHA256 of the product of the shares and of everything that identifies
+//!   the session (its transcript), under the secret (HKDF, RFC 5869). Both sides contribute data
+//!   that they never repeat, so no two sessions have equal keys.
 //!
-//! Without a secret its bytes are zeros, and somebody who can change what the network carries can be
-//! the man in the middle.
+//! Without a secret its bytes are zeros, and an attacker who can alter the network's packets can be
+//! a man in the middle.
 
 use std::fmt;
 
@@ -32,10 +32,10 @@ use crate::{
 /// Bytes of the codes and cookies of a handshake.
 pub const SESSION_TAG: usize = 16;
 
-/// Names what a code is for, so that none is taken for another.
+/// A label that names a code's purpose, so that codes with different purposes never match.
 type Label = [u8; 8];
 
-/// Whether two codes are the same, in a time that says nothing of where they differ.
+/// Compares two codes in a time that does not depend on where they differ.
 pub fn is_same_tag(one: &[u8; SESSION_TAG], other: &[u8; SESSION_TAG]) -> bool {
     let differ = one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
     std::hint::black_box(differ) == 0
@@ -62,18 +62,18 @@ fn tag(key: &[u8; 32], label: &Label, parts: &[&[u8]]) -> [u8; SESSION_TAG] {
 pub struct SessionKeys {
     send: Key,
     receive: Key,
-    /// Of codes in messages of the session that are no packets.
+    /// The key of codes in messages of the session that are not packets.
     control: [u8; 32],
     id: [u8; 8],
 }
 
 impl SessionKeys {
-    /// A code that only the two ends of this session can make.
+    /// Returns a code that only the two ends of this session can make.
     pub fn tag(&self, label: &Label, parts: &[&[u8]]) -> [u8; SESSION_TAG] {
         tag(&self.control, label, parts)
     }
 
-    /// A number by which the two ends tell this session from others; it is no secret.
+    /// Returns a number that identifies this session at both ends; it is not secret.
     pub fn id(&self) -> [u8; 8] {
         self.id
     }
@@ -95,7 +95,7 @@ impl fmt::Debug for SessionKeys {
     }
 }
 
-/// What is secret of a process.
+/// A process's own secrets.
 #[derive(FromZeros)]
 #[repr(C)]
 struct Own {
@@ -103,7 +103,7 @@ struct Own {
     private: [u8; 32],
     cookies: [u8; 32],
     nonces: [u8; 32],
-    /// What it shares with others.
+    /// The secret shared with other processes.
     secret: [u8; 32],
 }
 
@@ -116,31 +116,32 @@ struct Row {
     receive: Key,
     /// The peer's number for this process.
     name: Rank,
-    /// Not zero if there are keys.
+    /// Nonzero if there are keys.
     in_use: u32,
 }
 
-// What the networks' pages say of memory.
+// The networks' pages document this size.
 const _: () = assert!(size_of::<Row>() == 88);
 
 /// The keys of one process and of its sessions, and the seal of their packets.
-///
-/// Packets name their sender by the number that the receiver gave it
+/// Packets identify their sender by the number that the receiver has assigned to it
+/// ([`set_name`](Self::set_name)).
 /// ([`set_name`](Self::set_name)).
 pub struct SessionSealer {
     protection: Protection,
     own: Guarded<Own>,
     share: [u8; 32],
     incarnation: u64,
-    /// Nonces made.
+    /// The number of nonces made.
     nonces: u64,
-    /// By peer.
+    /// The keys by peer.
     rows: Guarded<Row>,
 }
 
 impl SessionSealer {
-    /// The keys of a process without sessions. `secret` is what it shares with others, if
-    /// anything; all else follows from `seed`, which nobody else has and which is used once.
+    /// Creates the keys of a process without sessions. `secret` is shared with other processes, if
+    /// given; all other keys derive from `seed`, which must be known to no other process and used
+    /// once.
     pub fn new(secret: Option<&Secret>, protection: Protection, seed: &Secret) -> Self {
         let part = |label| hmac(seed.bytes(), label, &[]);
         let mut own = Guarded::<Own>::new(1);
@@ -162,22 +163,23 @@ impl SessionSealer {
         }
     }
 
-    /// How packets are protected.
+    /// Returns the protection of packets.
     pub fn protection(&self) -> Protection {
         self.protection
     }
 
-    /// This process's share of the exchange.
+    /// Returns this process's share of the exchange.
     pub fn share(&self) -> &[u8; 32] {
         &self.share
     }
 
-    /// The random number that tells this process from others at the same address.
+    /// Returns the random number that distinguishes this process from others at the same address.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
 
-    /// A number that was never returned before. `None`: this is a forked child, which has no keys.
+    /// Returns a number that was never returned before; `None` in a forked child, which has no
+    /// keys.
     pub fn nonce(&mut self) -> Option<[u8; SESSION_TAG]> {
         if self.own[0].private == [0; 32] {
             return None;
@@ -187,21 +189,21 @@ impl SessionSealer {
         Some(tag(&self.own[0].nonces, b"nonce   ", &[&number]))
     }
 
-    /// A code under what this process shares with others. The parts have lengths that follow from
-    /// the label.
+    /// Returns a code under the secret shared with other processes. The label determines the
+    /// lengths of the parts.
     pub fn tag(&self, label: &Label, parts: &[&[u8]]) -> [u8; SESSION_TAG] {
         tag(&self.own[0].secret, label, parts)
     }
 
-    /// A code that only this process can make and check.
+    /// Returns a code that only this process can make and check.
     pub fn cookie(&self, parts: &[&[u8]]) -> [u8; SESSION_TAG] {
         tag(&self.own[0].cookies, b"cookie  ", parts)
     }
 
-    /// The keys of a session with the process that has this share. `first`: this process has begun
-    /// the session. The transcript is the same on both sides, and no other session's. It takes a
-    /// scalar multiplication (60 µs). `None`: no process has such a share, or this is a forked
-    /// child.
+    /// Derives the keys of a session with the process that has this share. `first` is set if this
+    /// process has begun the session. The transcript is the same on both sides and differs from
+    /// that of any other session. It takes a scalar multiplication (60 µs). Returns `None` if the
+    /// share is invalid, or in a forked child.
     pub fn derive(
         &self,
         theirs: &[u8; 32],
@@ -215,7 +217,7 @@ impl SessionSealer {
         let mut key = Zeroizing::new([0; 32]);
         let is_made = scrubbed::<DEEP, _>(|| {
             let product = Zeroizing::new(x25519(self.own[0].private, *theirs));
-            // A share of small order, whose product everybody knows.
+            // The share has small order, so its product is publicly known.
             if *product == [0; 32] || self.own[0].private == [0; 32] {
                 return false;
             }
@@ -252,7 +254,7 @@ impl SessionSealer {
         })
     }
 
-    /// Makes room for the keys of so many peers; those of further ones are forgotten.
+    /// Makes room for the keys of this many peers; forgets the keys of further ones.
     pub fn set_size(&mut self, peers: u32) {
         let wanted = (peers as usize).next_power_of_two();
         if wanted > self.rows.len() || wanted < self.rows.len() / 2 {
@@ -264,7 +266,7 @@ impl SessionSealer {
         }
     }
 
-    /// Packets to and from `peer` are sealed and opened with these keys from now on.
+    /// Seals and opens packets to and from `peer` with these keys from now on.
     pub fn install(&mut self, peer: Rank, keys: &SessionKeys) {
         if let Some(row) = self.rows.get_mut(peer as usize) {
             let copy = |key: &Key| Key {
@@ -278,7 +280,7 @@ impl SessionSealer {
         }
     }
 
-    /// Packets to `peer` name their sender so.
+    /// Sets the number that identifies the sender in packets to `peer`.
     pub fn set_name(&mut self, peer: Rank, name: Rank) {
         if let Some(row) = self.rows.get_mut(peer as usize) {
             row.name = name;
@@ -292,8 +294,8 @@ impl SessionSealer {
         }
     }
 
-    /// A code that only the two ends of the session with `peer` can make; `None`: there are no
-    /// keys.
+    /// Returns a code that only the two ends of the session with `peer` can make; `None` if there
+    /// are no keys.
     pub fn session_tag(
         &self,
         peer: Rank,
@@ -303,7 +305,7 @@ impl SessionSealer {
         Some(tag(&self.row(peer)?.control, label, parts))
     }
 
-    /// Bytes of memory for sessions.
+    /// Returns the bytes of memory used for sessions.
     pub fn memory(&self) -> usize {
         size_of_val(&*self.rows)
     }

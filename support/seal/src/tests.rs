@@ -15,7 +15,7 @@ fn sealer(protection: Protection, rank: Rank, incarnations: &[u64]) -> Sealer {
     )
 }
 
-/// A sealed packet from rank 0 to rank 1 and what was in it.
+/// Returns a sealed packet from rank 0 to rank 1 and its plain content.
 fn packet(protection: Protection, number: u64, body: usize) -> (Vec<u8>, Vec<u8>) {
     let plain: Vec<u8> = (0..HEADER + body).map(|i| (i * 7) as u8).collect();
     let mut sealed = plain.clone();
@@ -65,7 +65,8 @@ fn no_bit_can_be_changed() {
 
 #[test]
 fn nothing_can_be_cut_off_or_added() {
-    // The longer one becomes short by what is cut off, the shorter one long by what is added.
+    // Truncation makes the longer packet a short one; extension makes the shorter packet a long
+    // one.
     for (protection, body) in BOTH
         .into_iter()
         .flat_map(|protection| [(protection, 45), (protection, 223), (protection, 300)])
@@ -136,9 +137,9 @@ fn keys(protection: Protection) -> Keys {
     Keys::new(secret, protection, 0, vec![11, 22, 33])
 }
 
-/// So that two builds of different age either agree or the card's version has been changed on
-/// purpose. Keys, salts and tags were computed with another implementation of the ciphers, the
-/// crate's in plain Rust.
+/// Ensures that builds of different age either agree or the wire version was changed on purpose.
+/// Another implementation of the ciphers, the crate's plain Rust code, computed the keys, salts and
+/// tags.
 #[test]
 fn keys_and_salts_are_the_known_ones() {
     let mut tag = keys(Protection::Authenticate);
@@ -169,7 +170,7 @@ fn keys_and_salts_are_the_known_ones() {
     }
 }
 
-/// A body of each kind of packet.
+/// A body length for each kind of packet.
 const BODIES: [usize; 3] = [45, 300, LONG];
 
 #[test]
@@ -218,10 +219,10 @@ fn what_was_sealed_with_another_salt_does_not_open() {
     }
 }
 
-/// What `look` finds in a child.
+/// Returns the result of `look` in a forked child.
 fn in_a_child(look: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child of a process with threads calls only `look`, which takes no lock but
-    // malloc's, and `_exit`.
+    // SAFETY: in the child of this multi-threaded process only `look` runs, which takes no lock
+    // except malloc's, and `_exit`.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "{}", std::io::Error::last_os_error());
     if child == 0 {
@@ -315,7 +316,7 @@ fn a_long_packets_tag_can_be_made_of_its_parts() {
             changed[at] ^= 1;
             assert!(!there.open(0, 4, &mut changed, HEADER), "{at}");
         }
-        // As long as a shorter one, whose tag is another's.
+        // Truncated to a shorter length, for which another cipher computes the tag.
         assert!(!there.open(0, 4, &mut packet[..LONG - 1].to_vec(), HEADER));
     }
     let short = [0; LONG - TAG - 1];

@@ -1,7 +1,7 @@
-//! How the ranks of a job meet when a network starts, over the launcher's side channel, in two
-//! rounds. In the first each rank contributes what it says of itself and its part of the [key
-//! exchange](Exchange), or the text of its error. In the second it confirms what it has received
-//! from all, or says why it can't start. So if one rank fails all do.
+//! The meeting of a job's ranks when a network starts, over the launcher's side channel, in two
+//! rounds. In the first, each rank contributes its own data and its part of the [key
+//! exchange](Exchange), or the text of its error. In the second, each rank confirms what it has
+//! received from all, or sends the reason why it cannot start. So if one rank fails, all do.
 
 use std::fmt::Display;
 
@@ -10,7 +10,7 @@ use conduit_core::ni::Rank;
 
 use super::{Exchange, Transcript};
 
-/// A contribution begins with one of these.
+/// The first byte of a contribution is one of these.
 const READY: u8 = 1;
 const FAILED: u8 = 0;
 
@@ -18,7 +18,7 @@ const FAILED: u8 = 0;
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     /// A peer's contribution is malformed or does not fit this rank's.
-    #[error("rank {rank} can't read what rank {peer} says of itself: {reason}")]
+    #[error("rank {rank} cannot decode the contribution of rank {peer}: {reason}")]
     Contribution {
         /// This rank.
         rank: Rank,
@@ -38,15 +38,15 @@ pub enum PeerError {
 }
 
 impl Exchange {
-    /// This rank's contribution, which says `words` of it.
+    /// Returns this rank's contribution, with `words` as its own data.
     pub fn contribution(&self, words: &[u8]) -> Vec<u8> {
         let mut words = words.to_vec();
         self.append_share(&mut words);
         [&[READY], &words[..]].concat()
     }
 
-    /// Reads the contributions of all ranks, in order: `read` gets what each says of itself, and
-    /// returns its fault if there is one.
+    /// Reads the contributions of all ranks, in order. `read` gets each rank's own data and returns
+    /// a fault if it finds one.
     ///
     /// # Errors
     /// A rank has failed, or its contribution has a fault, is too short, or was not made by this
@@ -74,12 +74,12 @@ impl Exchange {
     }
 }
 
-/// Meets the other ranks, which call this together. `prepared` is this rank's own part with its
-/// [contribution](Exchange::contribution); `assemble` makes of it, and of the contributions of all
-/// ranks, what starts.
+/// Meets the other ranks; collective. `prepared` is this rank's own part with its
+/// [contribution](Exchange::contribution). `assemble` turns that part and the contributions of all
+/// ranks into what starts.
 ///
 /// # Errors
-/// Those of the side channel, of `prepared` and of `assemble`; or another rank has failed.
+/// The errors of the side channel, of `prepared` and of `assemble`; or another rank has failed.
 pub fn meet<P, T, E>(
     bootstrap: &mut dyn Bootstrap,
     prepared: Result<(P, Vec<u8>), E>,
@@ -121,7 +121,7 @@ mod tests {
     fn error(second: Vec<u8>) -> String {
         let texts = [exchange(0).contribution(b"zero"), second];
         let read = |_, words: &[u8]| match words {
-            b"" => Err("it says nothing".to_owned()),
+            b"" => Err("it is empty".to_owned()),
             _ => Ok(()),
         };
         let read = exchange(0).read_all(&texts, read);
@@ -148,9 +148,9 @@ mod tests {
 
     #[test]
     fn a_contribution_with_a_fault_is_an_error_that_names_the_rank() {
-        let fault = "rank 0 can't read what rank 1 says of itself: ";
+        let fault = "rank 0 cannot decode the contribution of rank 1: ";
         let whole = exchange(1).contribution(b"");
-        assert_eq!(error(whole.clone()), format!("{fault}it says nothing"));
+        assert_eq!(error(whole.clone()), format!("{fault}it is empty"));
         for cut in 1..whole.len() {
             let error = error(whole[..cut].to_vec());
             assert!(error.starts_with(fault), "{error}");

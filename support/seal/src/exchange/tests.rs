@@ -8,7 +8,7 @@ use super::*;
 const NET: &[u8; 3] = b"net";
 const CONTENT: &[u8] = b"a job's secret has 32 bytes, yes";
 
-/// A file with a secret, in a folder of its own.
+/// Creates a file with a secret, in its own folder.
 fn file(content: &[u8]) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("secret");
@@ -17,7 +17,7 @@ fn file(content: &[u8]) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// What a rank says.
+/// Returns a rank's contribution.
 fn words(end: &Exchange, said: &[u8]) -> Vec<u8> {
     let mut words = said.to_vec();
     end.append_share(&mut words);
@@ -25,7 +25,7 @@ fn words(end: &Exchange, said: &[u8]) -> Vec<u8> {
     words
 }
 
-/// Two ranks that have heard each other.
+/// Exchanges the contributions of two ranks.
 fn met(mut ends: [Exchange; 2]) -> [Exchange; 2] {
     let said = [words(&ends[0], b"zero"), words(&ends[1], b"")];
     for end in &mut ends {
@@ -44,15 +44,15 @@ fn both_ranks_of_a_pair_make_the_same_secret_and_no_other_does() {
     assert_eq!(first.pair_secret(1), Some(&pair), "kept");
     let [mut other, _] = met(ends());
     assert_ne!(other.pair_secret(1), Some(&pair));
-    // With itself, and with one that has said nothing.
+    // The secrets with itself, and with a rank that has contributed nothing.
     for other in [first.pair_secret(0).copied(), first.pair_secret(2).copied()] {
         assert!(other.is_some_and(|other| other != pair && other != [0; 32]));
     }
     assert_eq!(first.pair_secret(3), None, "no rank");
 }
 
-/// So that two builds of different age either agree or the wire's version has been changed on
-/// purpose. Computed by Python's `hmac` and `cryptography`.
+/// Ensures that builds of different age either agree or the wire version was changed on purpose.
+/// The values were computed by Python's `hmac` and `cryptography`.
 #[test]
 fn pairs_secrets_are_the_known_ones() {
     let (_folder, path) = file(CONTENT);
@@ -83,7 +83,7 @@ fn pairs_secrets_are_the_known_ones() {
     }
 }
 
-/// Points of small order give everybody the same product, zeros.
+/// With a share of small order, every product is zeros.
 #[test]
 fn a_share_that_is_none_makes_no_common_secret() {
     let mut one = [0; 32];
@@ -95,7 +95,7 @@ fn a_share_that_is_none_makes_no_common_secret() {
                     [0, 1].map(|rank| Exchange::new(NET, rank, 2, None).unwrap());
                 peer.share = share;
                 end.verify(1, &words(&peer, b"")).unwrap();
-                // Kept, so that it is tried once.
+                // The random secret is kept, so the product is computed once.
                 let made = *end.pair_secret(1).unwrap();
                 assert_eq!(end.pair_secret(1), Some(&made));
                 let mut pair = HMAC::new([0; 32]);
@@ -145,8 +145,8 @@ fn what_others_make_or_change_is_not_verified() {
     assert!(error.contains(SETTING), "{error}");
 }
 
-/// Whoever can change what the launcher carries can show one rank the words of an earlier job with
-/// the same secret.
+/// An attacker who can alter the launcher's messages can send one rank the contribution of an
+/// earlier job with the same secret.
 #[test]
 fn ranks_with_different_transcripts_find_out() {
     let (_folder, path) = file(CONTENT);
@@ -169,7 +169,10 @@ fn ranks_with_different_transcripts_find_out() {
     }
     let differs = |peer, said: &[u8]| {
         let error = first.check(peer, said).unwrap_err();
-        assert!(error.contains("what rank 0 was told"), "{error}");
+        assert!(
+            error.contains("transcript differs from that of rank 0"),
+            "{error}"
+        );
     };
     differs(1, &other.confirm());
     differs(2, &second.confirm());
