@@ -1,4 +1,4 @@
-//! What cargo builds.
+//! Builds with cargo.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -34,23 +34,23 @@ impl fmt::Display for Mode {
     }
 }
 
-/// The kinds of library that programs in C use.
+/// The kinds of libraries that C programs use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
     /// An archive.
     Static,
-    /// A library that is loaded when a program starts or later.
+    /// A library loaded when a program starts or later.
     Shared,
 }
 
-/// Builds the library of one of this workspace's packages in cargo's profile `dev`, once in a
+/// Builds the library of one of this workspace's packages in cargo's profile `dev`, once per
 /// process.
 ///
 /// # Errors
 /// Returns an error if cargo fails or builds no such library.
 pub fn library(package: &'static str, kind: Library) -> Result<PathBuf> {
     static BUILT: Mutex<BTreeMap<(&str, bool), PathBuf>> = Mutex::new(BTreeMap::new());
-    // Held while it is built, so that a second thread waits for the first one's library.
+    // The lock is held during the build, so that a second thread waits for the first one's library.
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (package, kind == Library::Shared);
     if let Some(library) = built.get(&key) {
@@ -75,7 +75,7 @@ pub(crate) struct Launchers {
     pub(crate) gasnetrun: PathBuf,
 }
 
-/// Of cargo's messages, the one that says what it has built.
+/// One of cargo's messages: the one that reports a built artifact.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Message {
     reason: String,
@@ -101,18 +101,18 @@ impl Cargo {
     pub(crate) fn new() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         Cargo {
-            // Set by cargo for what it runs.
+            // Cargo sets this variable for programs that it runs.
             program: std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
             root: root.ancestors().nth(2).unwrap_or(root).to_owned(),
         }
     }
 
-    /// The workspace's folder.
+    /// Returns the workspace's folder.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The static library of a threading mode.
+    /// Builds the static library of a threading mode.
     pub(crate) fn gasnet(&self, mode: Mode, profile: &str) -> Result<PathBuf> {
         let features: &[&str] = match mode {
             Mode::Seq => &[],
@@ -122,7 +122,7 @@ impl Cargo {
         self.library("pgas-gasnet", Library::Static, features, profile)
     }
 
-    /// The static library of the portable tools.
+    /// Builds the static library of the portable tools.
     pub(crate) fn tools(&self, profile: &str) -> Result<PathBuf> {
         self.library("pgas-gasnet-tools", Library::Static, &[], profile)
     }
@@ -145,12 +145,12 @@ impl Cargo {
         built(&mut command, package, extension)
     }
 
-    /// The plugin for Mercury.
+    /// Builds the plugin for Mercury.
     pub(crate) fn plugin(&self, profile: &str) -> Result<PathBuf> {
         self.library("pgas-na-plugin-conduit", Library::Shared, &[], profile)
     }
 
-    /// The launchers.
+    /// Builds the launchers.
     pub(crate) fn launchers(&self, profile: &str) -> Result<Launchers> {
         let mut command = self.command("build", profile);
         command.args(["--package", "pgas-conduit-run", "--bin", "conduit-run"]);
@@ -162,7 +162,7 @@ impl Cargo {
         })
     }
 
-    /// A package's program of the same name.
+    /// Builds the program that has the package's name.
     pub(crate) fn program(&self, package: &str, profile: &str) -> Result<PathBuf> {
         let mut command = self.command("build", profile);
         command.args(["--package", package, "--bin", package]);
@@ -178,11 +178,11 @@ impl Cargo {
         Ok(messages)
     }
 
-    /// A command of cargo's in this workspace.
+    /// Returns a cargo command in this workspace.
     pub(crate) fn task(&self, task: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.current_dir(&self.root).arg(task);
-        // `cargo fmt` is another program, which knows no lock file.
+        // `cargo fmt` is another program and has no option `--locked`.
         if task != "fmt" {
             command.arg("--locked");
         }
@@ -211,10 +211,12 @@ impl Message {
     }
 }
 
-/// The prefix of packages that are for others to use. Libraries and programs have none.
+/// The prefix of packages for use outside the workspace. Their libraries and programs do not have
+/// it.
 const PREFIX: &str = "pgas-";
 
-/// The library of a package that a command builds, by the end of its name.
+/// Runs a command that builds a package's library and returns the library, found by its file
+/// extension.
 fn built(command: &mut Command, package: &str, extension: &str) -> Result<PathBuf> {
     let name = package.strip_prefix(PREFIX).unwrap_or(package);
     let name = name.replace('-', "_");
@@ -240,7 +242,7 @@ fn messages(command: &mut Command) -> Result<Vec<Message>> {
         .lines()
         .map(|line| {
             serde_json::from_str(line)
-                .with_context(|| format!("a message of cargo is not understood: {line}"))
+                .with_context(|| format!("cannot parse a message from cargo: {line}"))
         })
         .collect()
 }

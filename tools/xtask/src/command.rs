@@ -1,30 +1,30 @@
-//! Running programs, with errors that name them.
+//! Runs programs, with errors that name them.
 
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The command line, as it would be typed where nothing needs quotes.
+/// Returns the command line as typed in a shell if no word needs quotes.
 pub(crate) fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
     words.join(" ")
 }
 
-/// Runs a command and returns what it wrote to standard output; its standard error is this process's.
+/// Runs a command and returns its standard output; its standard error is this process's.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let Output { status, stdout, .. } = command
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
-        .with_context(|| format!("`{}` can't be started", line(command)))?;
+        .with_context(|| format!("`{}` cannot be started", line(command)))?;
     if !status.success() {
         bail!("`{}` failed: {status}", line(command));
     }
-    String::from_utf8(stdout).with_context(|| format!("`{}` wrote no UTF-8", line(command)))
+    String::from_utf8(stdout).with_context(|| format!("`{}` wrote invalid UTF-8", line(command)))
 }
 
-/// Runs a command that writes nothing of interest.
+/// Runs a command and discards its standard output.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     output(command).map(drop)
 }
@@ -42,7 +42,7 @@ mod tests {
         );
         let error = run(&mut Command::new("/no/such/program")).unwrap_err();
         assert!(
-            format!("{error:#}").starts_with("`/no/such/program` can't be started: "),
+            format!("{error:#}").starts_with("`/no/such/program` cannot be started: "),
             "{error:#}"
         );
         assert_eq!(output(Command::new("echo").arg("x")).unwrap(), "x\n");

@@ -1,7 +1,9 @@
-//! Work on this workspace that cargo alone does not do, as `cargo xtask NAME`; tests call the same from here.
+//! Tasks of this workspace that cargo alone does not do, as `cargo xtask NAME`; tests call the same
+//! functions.
 //!
-//! [`Install`] builds the C library in all its variants and lays it out under a prefix: see `docs/c-interface.md`.
-//! [`Quick`], [`Full`] and [`Nightly`] are what a change has to pass: see `CONTRIBUTING.md`.
+//! [`Install`] builds the C library in all its variants and installs it under a prefix: see
+//! `docs/c-interface.md`. [`Quick`], [`Full`] and [`Nightly`] are the checks that a change has to
+//! pass: see `CONTRIBUTING.md`.
 //! [`Budgets`] counts the instructions of each hot path.
 //! [`Book`] builds the pages in `docs` as one book.
 //! [`library()`] builds a library for tests.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use xtask::{Book, Budgets, Full, Install, Nightly, Quick};
 
-/// Work on this workspace that cargo alone does not do
+/// Tasks of this workspace that cargo alone does not do
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Options {

@@ -1,7 +1,7 @@
 //! `cargo xtask budgets`: compares the instructions of each hot path with its budget.
 //!
-//! - [`table`]: counts, the tools that they depend on, and the file of both;
-//! - [`verdict`]: counts beside their budgets.
+//! - [`table`]: counts, the tools that they depend on, and the file with both;
+//! - [`verdict`]: comparison of counts with their budgets.
 
 mod table;
 mod verdict;
@@ -29,12 +29,12 @@ const PREFIX: &str = "target/prefix";
 ///
 /// Builds conduit-perf and the optimised C library, and counts with valgrind. Fails if a count is
 /// more than 2 % above its budget in tools/conduit-perf/budgets.tsv. Counts do not depend on the
-/// machine's load, but on the compilers, the C library and the processor's extensions: the
-/// tolerance is 10 % where these differ from those that the file records.
+/// machine's load, but on the compilers, the C library and the processor's extensions. Where these
+/// differ from those recorded in the file, the tolerance is 10 %.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Budgets {
-    /// Operations, by name or the first words of it; all if none is named. Without those through
-    /// the C headers (c), the C library is not built
+    /// Operations, by name or the first words of it; all if none is named. The C library is built
+    /// only if operations through the C headers (c) are included
     #[arg(conflicts_with = "write")]
     operations: Vec<String>,
 
@@ -44,11 +44,11 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// Counts, and prints each count beside its budget.
+    /// Counts instructions and prints each count beside its budget.
     ///
     /// # Errors
-    /// Returns an error if a count is above its budget, a program is missing or fails, or the file
-    /// of the budgets can't be read or written.
+    /// Returns an error if a count is above its budget, a program is missing or fails, or the
+    /// budgets' file cannot be read or written.
     pub fn run(&self) -> Result<()> {
         let cargo = Cargo::new();
         let now = self.count(&cargo)?;
@@ -70,16 +70,16 @@ impl Budgets {
         println!("{judged}");
         ensure!(
             judged.is_good(),
-            "a hot path takes more instructions than its budget"
+            "a hot path exceeds its budget of instructions"
         );
         Ok(())
     }
 
-    /// Builds what is counted, and counts.
+    /// Builds the measured programs and counts.
     fn count(&self, cargo: &Cargo) -> Result<Table> {
-        // Before minutes of building.
+        // Checked first, because building takes minutes.
         command::output(Command::new("valgrind").arg("--version"))
-            .context("instructions are counted by valgrind; install the package of that name")?;
+            .context("counting instructions needs valgrind; install the package of that name")?;
         let program = cargo.program("conduit-perf", "release")?;
         let mut counter = Command::new(program);
         counter.args(["count", "--json"]).args(&self.operations);

@@ -12,7 +12,7 @@ use crate::build::Cargo;
 use crate::command;
 use crate::install::c_compiler;
 
-/// Names and versions of what counts depend on besides the code.
+/// Names and versions of the tools that counts depend on, besides the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tools(pub(super) Vec<(String, String)>);
 
@@ -31,7 +31,7 @@ pub(super) struct Count {
 }
 
 impl Tools {
-    /// Asks this machine's tools for their versions.
+    /// Queries the versions of this machine's tools.
     pub(super) fn here(cargo: &Cargo) -> Result<Self> {
         let line = |words: &str| {
             let mut words = words.split_whitespace();
@@ -77,8 +77,9 @@ impl Tools {
     }
 }
 
-/// Returns the architecture, and the extension by which C libraries choose how to copy. Nothing
-/// else matters: valgrind reports one of a few processors to the program, whichever it runs on.
+/// Returns the architecture, and the extension by which C libraries choose how to copy. Other
+/// properties do not matter: valgrind presents the same few processors to the program on every
+/// machine.
 fn processor() -> String {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
@@ -87,14 +88,14 @@ fn processor() -> String {
     std::env::consts::ARCH.to_owned()
 }
 
-/// Whether `asked` is the operation's name or the first words of it.
+/// Returns whether `asked` is the operation's name or the first words of it.
 pub(super) fn means(asked: &str, name: &str) -> bool {
     let rest = name.strip_prefix(asked);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 impl Table {
-    /// Keeps the operations that were asked for; all if none was.
+    /// Keeps the requested operations; all if none was requested.
     pub(super) fn only(mut self, asked: &[String]) -> Self {
         let is_asked = |count: &Count| asked.iter().any(|asked| means(asked, &count.name));
         self.counts
@@ -107,7 +108,7 @@ impl Table {
 pub(super) fn read_counts(lines: &str) -> Result<Vec<Count>> {
     let count = |line: &str| {
         let mut count: Count =
-            serde_json::from_str(line).with_context(|| format!("not a count: {line}"))?;
+            serde_json::from_str(line).with_context(|| format!("invalid count: {line}"))?;
         // Rounded as in the file, so that a count equals the budget written from it.
         count.instructions = (count.instructions * 100.0).round() / 100.0;
         Ok(count)

@@ -1,4 +1,4 @@
-//! Counts beside their budgets.
+//! Comparison of counts with their budgets.
 
 use std::fmt;
 
@@ -6,14 +6,15 @@ use super::table::{Count, Table};
 
 /// Tolerance above and below a budget, in percent.
 const TOLERANCE: f64 = 2.0;
-/// Tolerance where tools differ from the budgets', because other compilers give other counts.
+/// Tolerance where the tools differ from those of the budgets, because other compilers yield other
+/// counts.
 const OTHER_TOOLS: f64 = 10.0;
 
 /// All counts beside their budgets.
 #[derive(Debug)]
 pub(super) struct Judged {
     rows: Vec<Row>,
-    /// Tools whose versions are not the budgets'.
+    /// Tools whose versions differ from those of the budgets.
     differences: Vec<String>,
     tolerance: f64,
 }
@@ -85,7 +86,7 @@ impl Judged {
         verdicts.filter(|found| *found == verdict).count()
     }
 
-    /// Whether no operation is above its budget, and every one has a budget.
+    /// Returns whether every operation has a budget and is not above it.
     pub(super) fn is_good(&self) -> bool {
         [Verdict::Above, Verdict::NoBudget, Verdict::NotCounted]
             .iter()
@@ -124,15 +125,15 @@ impl fmt::Display for Judged {
         if !self.differences.is_empty() {
             writeln!(
                 f,
-                "The budgets were counted with other tools, so {tolerance} % are allowed."
+                "The budgets were counted with other tools, so the tolerance is {tolerance} %."
             )?;
         }
         let (above, below) = (self.count(Verdict::Above), self.count(Verdict::Below));
         if above > 0 {
             writeln!(
                 f,
-                "{above} above the budget by more than {tolerance} %. If a change is worth that, raise the budget in a commit \
-                 of its own that says for what: cargo xtask budgets --write"
+                "{above} above the budget by more than {tolerance} %. If a change is worth the cost, raise the budget in a separate commit \
+                 that states the reason: cargo xtask budgets --write"
             )?;
         }
         if self.count(Verdict::NoBudget) + self.count(Verdict::NotCounted) > 0 {

@@ -1,4 +1,4 @@
-//! `cargo xtask full`: everything that a change has to pass, with a table of where the time went.
+//! `cargo xtask full`: all checks that a change has to pass, with a table of the time they took.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -17,13 +17,13 @@ use crate::build::Cargo;
 use crate::build::Mode;
 use crate::install::Install;
 
-/// Test programs at a time, and tests of each: what is more than the processors fills the time in
-/// which tests wait.
+/// The number of concurrent test programs, and of concurrent tests in each. Oversubscribing the
+/// processors fills the time in which tests wait.
 const PROGRAMS: usize = 2;
 /// See [`PROGRAMS`].
 const THREADS: usize = 2;
 
-/// These take longest, so they begin first.
+/// The longest test programs, which start first.
 const LONGEST: [&str; 5] = [
     "tests/jobs",
     "tests/conformance",
@@ -32,31 +32,31 @@ const LONGEST: [&str; 5] = [
     "examples/main",
 ];
 
-/// How many of the slowest tests are listed.
+/// The number of slowest tests that are listed.
 const SLOWEST: usize = 20;
 
-/// Everything that a change has to pass
+/// Run all checks that a change has to pass
 #[derive(Debug, Clone, Args)]
 pub struct Full {
-    /// Only these parts, with commas between
+    /// Only these parts, comma-separated
     #[arg(long, value_name = "PART", value_enum, value_delimiter = ',', default_values_t = [Part::Lints, Part::Tests, Part::Release])]
     pub only: Vec<Part>,
 
-    /// Run all conformance cases on variants of networks, all jobs of C programs and all that
-    /// show what `docs/semantics.md` promises, not a sample
+    /// Run all conformance cases on variants of networks, all jobs of C programs and all tests of
+    /// the guarantees in `docs/semantics.md`, instead of a sample
     #[arg(long)]
     pub whole: bool,
 
-    /// The seed of the sample [default: another each time]
+    /// The seed of the sample [default: a new one each time]
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 
-    /// Where the times of steps and of the slowest tests are written as JSON
+    /// The file for the times of steps and of the slowest tests, as JSON
     #[arg(long, value_name = "FILE", default_value = "target/full.json")]
     pub json: PathBuf,
 }
 
-/// A part of the full run, which can run on a machine of its own.
+/// A part of the full run, which can run on a separate machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Part {
     /// Formatting, clippy, documentation and the book.
@@ -68,10 +68,10 @@ pub enum Part {
 }
 
 impl Full {
-    /// Does the steps. Ends with the first that fails, and prints the table also then.
+    /// Runs the steps. Stops at the first failure; prints the table in either case.
     ///
     /// # Errors
-    /// Returns an error if a step fails, or the JSON can't be written.
+    /// Returns an error if a step fails or the JSON cannot be written.
     pub fn run(&self) -> Result<()> {
         let cargo = Cargo::new();
         let (mut steps, mut results) = (Steps::default(), Results::default());
@@ -100,7 +100,7 @@ impl Full {
         let seed = || self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
         let sample = (!self.whole).then(seed);
         if let Some(seed) = sample {
-            println!("the same sample again: --seed {seed}");
+            println!("to repeat this sample: --seed {seed}");
         }
         for part in [Part::Lints, Part::Tests, Part::Release] {
             if !self.only.contains(&part) {
@@ -151,7 +151,7 @@ pub(super) fn tests(
 
 pub(super) fn release(cargo: &Cargo, steps: &mut Steps, sample: Option<u64>) -> Result<()> {
     steps.command("the tour", cargo.task("run").arg("--release"))?;
-    // Where make and pkg-config find it.
+    // The prefix where make and pkg-config find the library.
     let prefix = cargo.root().join("target/prefix");
     let install = Install {
         modes: vec![Mode::Seq, Mode::Par],
@@ -171,7 +171,7 @@ pub(super) fn release(cargo: &Cargo, steps: &mut Steps, sample: Option<u64>) -> 
         .args(["-p", "pgas-credits", "--lib"])
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", cargo.root().join("target/loom"));
-    // What looks at all orders is worth optimising.
+    // Model checks visit all orders, so optimising them pays off.
     for package in [
         "loom",
         "generator",
@@ -183,7 +183,7 @@ pub(super) fn release(cargo: &Cargo, steps: &mut Steps, sample: Option<u64>) -> 
         loom.args(["--config", &optimised]);
     }
     loom.arg("loom");
-    // Either would leave a processor idle.
+    // Run both at the same time, because each alone leaves a processor idle.
     steps.step("optimised headers, model checks", || {
         thread::scope(|scope| {
             let checks = scope.spawn(|| run(&mut loom));

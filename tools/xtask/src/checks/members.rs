@@ -1,4 +1,4 @@
-//! The workspace's packages, and which depends on which.
+//! The workspace's packages and their dependencies on each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ struct Target {
 }
 
 impl Members {
-    /// Asks cargo.
+    /// Queries cargo.
     pub(super) fn read(cargo: &Cargo) -> Result<Self> {
         let mut command = cargo.task("metadata");
         let text = command::output(command.args(["--format-version", "1", "--no-deps"]))?;
@@ -69,7 +69,7 @@ impl Members {
         ))
     }
 
-    /// The package that a file belongs to.
+    /// Returns the package that a file belongs to.
     pub(super) fn of(&self, file: &Path) -> Option<&str> {
         let members = self
             .0
@@ -79,17 +79,18 @@ impl Members {
         Some(name)
     }
 
-    /// Whether there is such a package.
+    /// Returns whether there is such a package.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Whether the package has unit tests.
+    /// Returns whether the package has unit tests.
     pub(super) fn has_library(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|member| member.has_library)
     }
 
-    /// These packages and all that depend on them, directly or not, also in tests.
+    /// Returns these packages and all that depend on them, directly or indirectly, including
+    /// dependencies for tests.
     pub(super) fn with_dependents(&self, names: &BTreeSet<String>) -> BTreeSet<String> {
         let mut found = names.clone();
         loop {

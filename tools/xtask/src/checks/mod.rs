@@ -1,9 +1,9 @@
-//! The checks of a change: [`Quick`] while it is written, [`Full`] before it lands, and [`Nightly`]
+//! The checks of a change: [`Quick`] during development, [`Full`] before it lands, and [`Nightly`]
 //! for searches that take longer.
 //!
-//! - [`steps`]: commands one after the other, with their times;
-//! - [`programs`]: test programs, several at a time, each test with its time;
-//! - [`members`]: the workspace's packages, and which depends on which.
+//! - [`steps`]: commands that run in sequence, with their times;
+//! - [`programs`]: test programs, several at a time, with the time of each test;
+//! - [`members`]: the workspace's packages and their dependencies on each other.
 
 mod full;
 mod members;

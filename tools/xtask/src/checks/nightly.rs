@@ -8,7 +8,7 @@ use super::programs::Results;
 use super::steps::Steps;
 use crate::build::Cargo;
 
-/// Searches, simulations and models that take too long for each change
+/// Run searches, simulations and models that take too long for each change
 #[derive(Debug, Clone, Args)]
 pub struct Nightly {}
 
@@ -66,8 +66,9 @@ const WORK: [(&str, &str, (&str, &str)); 10] = [
     ),
 ];
 
-/// What AddressSanitizer watches: memory that is given up or goes with a killed rank, and data in
-/// pieces. Programs in C are not among them, since their compiler would need the same runtime.
+/// The tests that run under AddressSanitizer: those of memory that is given up or lost with a
+/// killed rank, and of data in pieces. C programs are excluded because their compiler would need
+/// the same runtime.
 const UNDER_ASAN: [(&str, &str); 2] = [
     (
         "AddressSanitizer: engine",
@@ -79,11 +80,11 @@ const UNDER_ASAN: [(&str, &str); 2] = [
     ),
 ];
 
-/// How cargo builds for it. A target is named so that build scripts and macros are built without
-/// it. A program exports the functions of its runtime to the libraries that it loads, such as the
-/// double of Portals 4, and nothing else: several copies of that have symbols of the same names. A
-/// library's self-test and the ends of processes leave memory on purpose, so leaks are not looked
-/// for.
+/// The environment for AddressSanitizer builds. The target is set explicitly so that build scripts
+/// and macros are built without the sanitizer. Programs export only the functions of the
+/// sanitizer's runtime to the libraries that they load, such as the double of Portals 4, because
+/// several copies of those libraries have symbols of the same names. Leak detection is off because
+/// a library's self-test and exiting processes leave memory allocated on purpose.
 const ASAN: [(&str, &str); 6] = [
     ("RUSTC_BOOTSTRAP", "1"),
     (
@@ -97,14 +98,14 @@ const ASAN: [(&str, &str); 6] = [
 ];
 
 impl Nightly {
-    /// Does all of it, also what comes after a failure.
+    /// Runs all steps, even after a failure.
     ///
     /// # Errors
     /// Returns the first failure.
     pub fn run(&self) -> Result<()> {
         let cargo = Cargo::new();
         let mut steps = Steps::default();
-        // All of what a full run draws a sample of.
+        // All tests, where a full run uses a sample.
         let mut first = full::tests(&cargo, &mut steps, None, &mut Results::default());
         first = first.and(full::release(&cargo, &mut steps, None));
         for (title, words, (name, value)) in WORK {

@@ -1,4 +1,5 @@
-//! Test programs: found as cargo builds them, and run several at a time, each test with its time.
+//! Finds the test programs that cargo has built and runs several at a time, with the time of each
+//! test.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -15,13 +16,13 @@ use serde::Serialize;
 use super::steps::processor_seconds;
 use crate::build::Message;
 
-/// The variable by which tests draw samples of large sets of cases: `tests/src/sample.rs`.
+/// The variable with which tests sample large sets of cases: `tests/src/sample.rs`.
 pub(super) const SAMPLE: &str = "CONDUIT_TEST_SAMPLE";
 
-/// The variable by which the conformance suite draws so many of its cases: `COUNT,SEED`.
+/// The variable with which the conformance suite samples its cases: `COUNT,SEED`.
 const CASES: &str = "CONDUIT_TEST_CASES";
 
-/// A program of tests.
+/// A test program.
 #[derive(Debug)]
 pub(super) struct Program {
     /// Its package and target.
@@ -53,18 +54,18 @@ enum Outcome {
 struct Run {
     tests: Vec<Test>,
     processor_seconds: f64,
-    /// If it failed.
+    /// The output, if the program failed.
     output: Option<String>,
 }
 
-/// What some programs did.
+/// The results of several programs.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     pub(super) tests: Vec<Test>,
     failed: Vec<String>,
 }
 
-/// The test programs among what cargo has built in this workspace's folder.
+/// Returns the test programs among the artifacts that cargo has built in this workspace's folder.
 pub(super) fn found(messages: &[Message], root: &Path) -> Vec<Program> {
     let program = |message: &Message| {
         let target = message.target.as_ref()?;
@@ -82,20 +83,21 @@ pub(super) fn found(messages: &[Message], root: &Path) -> Vec<Program> {
 }
 
 impl Program {
-    /// Only these tests.
+    /// Restricts the run to these tests.
     pub(super) fn only(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.arguments.push("--exact".to_owned());
         self.arguments.extend(names);
         self
     }
 
-    /// Only so many of its tests, drawn by a seed: for programs that take one name at most.
+    /// Restricts the run to `count` of the tests, sampled with a seed: for programs that accept at
+    /// most one name.
     pub(super) fn drawn(mut self, count: usize, seed: u64) -> Self {
         self.variable = Some((CASES, format!("{count},{seed}")));
         self
     }
 
-    /// The names of its tests, in the order in which they run.
+    /// Returns the names of the tests, in the order in which they run.
     pub(super) fn list(&self) -> Result<Vec<String>> {
         let output = self
             .command()
@@ -125,7 +127,7 @@ impl Program {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     fn run(&self, threads: usize, sample: Option<u64>) -> Result<Run> {
         let order = self.list()?;
         let begun = Instant::now();
@@ -140,7 +142,7 @@ impl Program {
         let mut errors = child.stderr.take().context("a pipe")?;
         let errors = thread::spawn(move || {
             let mut bytes = Vec::new();
-            // What can't be read isn't shown.
+            // Unreadable output is not shown.
             let _ = errors.read_to_end(&mut bytes);
             String::from_utf8_lossy(&bytes).into_owned()
         });
@@ -157,7 +159,8 @@ impl Program {
         let status = child.wait()?;
         let errors = errors.join().unwrap_or_default();
         let tests = timed(&self.name, &order, &ends, threads);
-        // The failures last: a log may be cut, and processes started by tests can write much.
+        // Failures come last, because a log may be truncated and processes started by tests can
+        // write much.
         let output = (!status.success()).then(|| format!("{errors}{text}{status}"));
         Ok(Run {
             tests,
@@ -167,7 +170,7 @@ impl Program {
     }
 }
 
-/// The test whose end a line of a test program tells.
+/// Returns the test whose end a line of a test program reports, and the outcome.
 fn ended(line: &str) -> Option<(&str, Outcome)> {
     let (name, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
     let outcome = match outcome.split([',', ' ']).next()? {
@@ -179,7 +182,8 @@ fn ended(line: &str) -> Option<(&str, Outcome)> {
     Some((name.trim_end_matches(" - should panic"), outcome))
 }
 
-/// Tests with their times: each begins, in the order of the list, when a thread has become free.
+/// Returns the tests with their times: each test, in the order of the list, begins when a thread
+/// becomes free.
 fn timed(
     program: &str,
     order: &[String],
@@ -203,11 +207,11 @@ fn timed(
     ends.iter().map(test).collect()
 }
 
-/// Runs programs, `at_a_time` of them, in their order, with a sample of this seed where one is
-/// drawn. Prints a line for each, and all that one wrote which failed.
+/// Runs programs in order, `at_a_time` of them concurrently, with a sample of this seed where tests
+/// support it. Prints a line for each program, and the whole output of those that failed.
 ///
 /// # Errors
-/// Returns an error if a program can't be run.
+/// Returns an error if a program cannot be run.
 pub(super) fn run(
     programs: &[Program],
     at_a_time: usize,
@@ -229,7 +233,7 @@ pub(super) fn run(
             let seconds = begun.elapsed().as_secs_f64();
             let mut results = results.lock().expect("no panic");
             println!(
-                "{seconds:8.1} s  {processor_seconds:8.1} s of processors  {} ({} tests)",
+                "{seconds:8.1} s  {processor_seconds:8.1} s of processor time  {} ({} tests)",
                 program.name,
                 tests.len()
             );
@@ -250,7 +254,7 @@ pub(super) fn run(
 }
 
 impl Results {
-    /// How many passed, failed and were ignored, as a line.
+    /// Returns the numbers of passed, failed and ignored tests, as a line.
     pub(super) fn summary(&self) -> String {
         let count = |outcome| {
             self.tests
@@ -266,7 +270,7 @@ impl Results {
         )
     }
 
-    /// The tests that took longest.
+    /// Returns the tests that took longest.
     pub(super) fn slowest(&self, count: usize) -> Vec<&Test> {
         let mut tests: Vec<&Test> = self.tests.iter().collect();
         tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));

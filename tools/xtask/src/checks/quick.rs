@@ -1,4 +1,4 @@
-//! `cargo xtask quick`: what finds most mistakes, in the time that one waits.
+//! `cargo xtask quick`: the checks that find most mistakes while a developer waits.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,38 +13,39 @@ use super::steps::Steps;
 use crate::build::Cargo;
 use crate::command;
 
-/// Cases of the conformance suite that are drawn.
+/// The number of conformance cases in the sample.
 const CASES: usize = 100;
-/// Tests that install the C library first, which takes as long as all else: drawn where it changed.
+/// Tests that install the C library first, which takes as long as all other checks: sampled only
+/// where it changed.
 const INSTALLED: [&str; 2] = ["c_interface::", "install::"];
-/// Jobs of processes that are drawn.
+/// The number of multi-process jobs in the sample.
 const JOBS: usize = 10;
 
 /// Check a change in a minute or so
 ///
-/// Formatting; clippy for the packages that changed; their unit tests and those of the packages
-/// that depend on them; a sample of the conformance cases and of the jobs of processes.
+/// Runs formatting; clippy for the packages that changed; their unit tests and those of the
+/// packages that depend on them; a sample of the conformance cases and of the multi-process jobs.
 #[derive(Debug, Clone, Args)]
 pub struct Quick {
     /// Packages that have changed [default: those of uncommitted files, else of the last commit]
     #[arg(value_name = "CRATE")]
     pub packages: Vec<String>,
 
-    /// Which sample is drawn [default: another each time]
+    /// The seed of the sample [default: a new one each time]
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 }
 
 impl Quick {
-    /// Does the checks.
+    /// Runs the checks.
     ///
     /// # Errors
-    /// Returns an error if a check fails, or there is no such package.
+    /// Returns an error if a check fails or there is no such package.
     pub fn run(&self) -> Result<()> {
         let cargo = Cargo::new();
         let members = Members::read(&cargo)?;
         for name in &self.packages {
-            ensure!(members.contains(name), "no package is called {name}");
+            ensure!(members.contains(name), "there is no package {name}");
         }
         let mut changed: BTreeSet<String> = self.packages.iter().cloned().collect();
         if changed.is_empty() {
@@ -91,7 +92,7 @@ impl Quick {
         }
         if dependents.contains("conduit-tests") {
             let seed = self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
-            println!("the sample again: --seed {seed}");
+            println!("to repeat this sample: --seed {seed}");
             let conformance = ["-p", "conduit-tests", "--test", "conformance"];
             let drawn = |program: Program| Ok(program.drawn(CASES, seed));
             run_tests(cargo, steps, "conformance", &conformance, drawn)?;
@@ -111,7 +112,7 @@ impl Quick {
     }
 }
 
-/// Builds test programs, and runs of each what `drawn` leaves.
+/// Builds test programs and runs the tests of each that `drawn` keeps.
 fn run_tests(
     cargo: &Cargo,
     steps: &mut Steps,
@@ -128,7 +129,7 @@ fn run_tests(
     })
 }
 
-/// The packages of files that aren't committed, or else of the last commit.
+/// Returns the packages of uncommitted files, or else of the last commit.
 fn changed_packages(cargo: &Cargo, members: &Members) -> Result<BTreeSet<String>> {
     let files = |arguments: &[&str]| -> Result<String> {
         let mut git = Command::new("git");

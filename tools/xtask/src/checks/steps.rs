@@ -1,4 +1,4 @@
-//! Steps with their times: commands that run one after the other and end with the first that fails.
+//! Steps with their times: commands that run in sequence and stop at the first failure.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use crate::command;
 
-/// No step takes nearly as long: a program that hangs is a failure, not a wait.
+/// The time limit in seconds, far above the time of any step: a program that hangs counts as a
+/// failure.
 const LIMIT: &str = "1800";
 
 /// The steps so far, in order.
@@ -20,13 +21,13 @@ pub(super) struct Steps(Vec<Step>);
 struct Step {
     title: &'static str,
     seconds: f64,
-    /// Of processors, by all processes that the step has started.
+    /// Processor time of all processes that the step has started.
     processor_seconds: f64,
     passed: bool,
 }
 
 impl Steps {
-    /// Does a step.
+    /// Runs a step.
     ///
     /// # Errors
     /// Returns the step's own error.
@@ -56,12 +57,12 @@ impl Steps {
     /// Runs a command as a step.
     ///
     /// # Errors
-    /// Returns an error if the command can't be started, fails or takes too long.
+    /// Returns an error if the command cannot be started, fails or exceeds the time limit.
     pub(super) fn command(&mut self, title: &'static str, command: &mut Command) -> Result<()> {
         self.step(title, || run(command))
     }
 
-    /// A table of the steps.
+    /// Returns a table of the steps.
     pub(super) fn table(&self) -> String {
         let line = |step: &Step| {
             let Step {
@@ -70,29 +71,30 @@ impl Steps {
                 processor_seconds,
                 ..
             } = step;
-            format!("{seconds:8.1} s  {processor_seconds:8.1} s of processors  {title}\n")
+            format!("{seconds:8.1} s  {processor_seconds:8.1} s of processor time  {title}\n")
         };
         self.0.iter().map(line).collect()
     }
 
-    /// The time of all steps.
+    /// Returns the time of all steps.
     pub(super) fn total(&self) -> Duration {
         Duration::from_secs_f64(self.0.iter().map(|step| step.seconds).sum())
     }
 }
 
-/// Of processors, by a process and by all that it has started and that have ended.
+/// Returns the processor time of a process and of all its descendants that have ended.
 pub(super) fn processor_seconds(process: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // After the program's name, which may hold anything: state, parent and so on. These four are
-    // the process's own and the others', in user's and in the kernel's code; see proc_pid_stat(5).
+    // The program's name may contain anything; it is followed by state, parent and other fields.
+    // The four fields read here are the process's own and its children's times, in user and kernel
+    // mode; see proc_pid_stat(5).
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let times = fields.split_ascii_whitespace().skip(11).take(4);
     let ticks: f64 = times.filter_map(|field| field.parse::<f64>().ok()).sum();
     ticks / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// Runs a command with its output shown, for as long as a step may take.
+/// Runs a command with visible output, within the time limit of a step.
 pub(super) fn run(command: &mut Command) -> Result<()> {
     let line = command::line(command);
     println!("    {line}");
@@ -103,7 +105,7 @@ pub(super) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The same command with a time limit, without standard input.
+/// Returns the same command with a time limit and no standard input.
 fn limited(command: &Command) -> Command {
     let mut limited = Command::new("timeout");
     limited

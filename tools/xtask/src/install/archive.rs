@@ -1,11 +1,12 @@
-//! From cargo's static library to libraries that show C's symbols only.
+//! Turns cargo's static library into libraries that export only C symbols.
 //!
-//! The static library that rustc writes holds the standard library and every dependency with all their symbols global: two
-//! Rust libraries in one program then collide, and a client sees thousands of names that are none of its business. So all
-//! that the C functions need is linked into one object beforehand (`ld -r`), whose other symbols become local
-//! (`objcopy`). That object is the static library, and the shared one is linked from it: optimising the whole twice, as cargo
-//! does for its own shared libraries, takes twice the time. The programs that are called are those by which any C
-//! compiler links.
+//! The static library that rustc writes contains the standard library and every dependency with all
+//! their symbols global: two Rust libraries in one program then collide, and a client sees
+//! thousands of irrelevant names. Everything that the C functions need is therefore linked into one
+//! object first (`ld -r`), and `objcopy` makes all other symbols local. That object is the static
+//! library, and the shared library is linked from it: optimising the whole twice, as cargo does for
+//! its own shared libraries, takes twice the time. Only programs that any C compiler uses for
+//! linking are called.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -18,20 +19,21 @@ use anyhow::{Context, Result, ensure};
 use super::settings::SYSTEM_LIBRARIES;
 use crate::command;
 
-/// How the names of the interface begin: GASNet's own, and those for its headers' use.
+/// The prefixes of the interface's names: GASNet's own, and those for use by its headers.
 const PUBLIC: [&str; 4] = ["gex_", "gasnet", "_gasnet", "conduit_"];
 
-/// What becomes of a shared library's debug information. A static one's is always left out: with the relocations that it
-/// has there it is nine tenths of the library, and of each program's link. Function names stay, for backtraces.
+/// The treatment of a shared library's debug information. A static library's is always removed:
+/// with its relocations it would be nine tenths of the library, and of each program's link.
+/// Function names stay, for backtraces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DebugInfo {
-    /// Left out.
+    /// Removed.
     Strip,
     /// Kept, compressed.
     Keep,
 }
 
-/// A library as one object, in a folder for files on the way.
+/// A library as one object, in a folder for temporary files.
 #[derive(Debug)]
 pub(super) struct Object {
     folder: PathBuf,
@@ -41,7 +43,8 @@ pub(super) struct Object {
 }
 
 impl Object {
-    /// Links what the interface's functions in cargo's static library need into one object.
+    /// Links everything that the interface's functions in cargo's static library need into one
+    /// object.
     pub(super) fn link(archive: &Path, folder: &Path) -> Result<Self> {
         let exports = exports(archive)?;
         ensure!(
@@ -49,7 +52,7 @@ impl Object {
             "{} has no symbols of the interface",
             archive.display()
         );
-        // A file of options: each symbol is a root of what is kept.
+        // A file of linker options: each symbol is a root for garbage collection.
         let mut roots = String::new();
         for name in &exports {
             writeln!(roots, "--undefined={name}")?;
@@ -57,8 +60,8 @@ impl Object {
         let path = folder.join("roots");
         write(&path, &roots)?;
         let linked = folder.join("linked.o");
-        // Groups (what C++ calls COMDAT) would be thrown away if another library has one of the same name, along with
-        // symbols that are local by then.
+        // The linker would discard section groups (COMDAT in C++) if another library has one of the
+        // same name, along with symbols that are local by then.
         command::run(
             Command::new("ld")
                 .args(["-r", "--gc-sections", "--force-group-allocation", "-o"])
@@ -74,17 +77,17 @@ impl Object {
         })
     }
 
-    /// Makes the static library. Symbols in `weak` give way to another library's.
+    /// Creates the static library. Symbols in `weak` yield to another library's.
     pub(super) fn make_static(&self, weak: &[String], to: &Path) -> Result<()> {
         let object = self.localised("static.o", weak, &["--strip-debug"])?;
         if to.exists() {
             fs::remove_file(to).with_context(|| format!("replacing {}", to.display()))?;
         }
-        // D: no dates or users in it, so that equal libraries are equal files.
+        // D: no dates or users in the archive, so that equal libraries are equal files.
         command::run(Command::new("ar").arg("rcsD").arg(to).arg(&object))
     }
 
-    /// Makes the shared library.
+    /// Creates the shared library.
     pub(super) fn make_shared(
         &self,
         linker: &str,
@@ -97,7 +100,7 @@ impl Object {
             DebugInfo::Keep => (&[], Some("-Wl,--compress-debug-sections=zlib")),
         };
         let object = self.localised("shared.o", &[], strip)?;
-        // The compiler may come with options of its own.
+        // The compiler's command may include options.
         let mut words = linker.split_whitespace();
         let mut command = Command::new(words.next().unwrap_or("cc"));
         command
@@ -112,27 +115,27 @@ impl Object {
         command::run(&mut command)
     }
 
-    /// The object with all but the interface's symbols local.
+    /// Creates the object in which all symbols except the interface's are local.
     fn localised(&self, name: &str, weak: &[String], options: &[&str]) -> Result<PathBuf> {
         let keep = self.folder.join("symbols");
         write(&keep, &lines(&self.exports))?;
         let object = self.folder.join(name);
         let mut objcopy = Command::new("objcopy");
         objcopy.arg(option("--keep-global-symbols=", &keep));
-        // A list without a name is an error to objcopy.
+        // An empty list is an error for objcopy.
         if !weak.is_empty() {
             let path = self.folder.join("weak");
             write(&path, &lines(weak))?;
             objcopy.arg(option("--weaken-symbols=", &path));
         }
-        // Bitcode is for rustc; linkers with a plugin for some other version of LLVM trip over it.
+        // The bitcode is for rustc; linkers with a plugin for another version of LLVM fail on it.
         objcopy.args(["--remove-section=.llvmbc", "--remove-section=.llvmcmd"]);
         command::run(objcopy.args(options).arg(&self.linked).arg(&object))?;
         Ok(object)
     }
 }
 
-/// Makes `to` of a program, without debug information.
+/// Copies a program to `to` without debug information.
 pub(super) fn strip(program: &Path, to: &Path) -> Result<()> {
     command::run(
         Command::new("objcopy")
@@ -142,7 +145,7 @@ pub(super) fn strip(program: &Path, to: &Path) -> Result<()> {
     )
 }
 
-/// The interface's symbols among those that a static library defines, in order.
+/// Returns the interface's symbols among those that a static library defines, in order.
 fn exports(archive: &Path) -> Result<Vec<String>> {
     let text = command::output(
         Command::new("readelf")
@@ -159,9 +162,10 @@ fn exports(archive: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The name in a line of readelf's, if it is one of the interface's.
+/// Returns the name in a line of readelf's output, if it belongs to the interface.
 fn exported(line: &str) -> Option<&str> {
-    // Number, value, size, type, binding, visibility, section, name. Hidden symbols are among the files of one library.
+    // Number, value, size, type, binding, visibility, section, name. Hidden symbols are shared only
+    // among the files of one library.
     let words: Vec<&str> = line.split_whitespace().collect();
     let [_, _, _, _, "GLOBAL" | "WEAK", "DEFAULT", section, name] = words[..] else {
         return None;

@@ -1,11 +1,12 @@
-//! CMake's package `GASNet`, in `lib/cmake/GASNet`: targets by the names of the modules `FindGASNet` that projects carry with them,
-//! `GASNet::<c>-<mode>`, and `GASNet::GASNet` for the one that `GASNet_CONDUIT` and `GASNet_THREADING` name.
+//! CMake's package `GASNet`, in `lib/cmake/GASNet`: targets `GASNet::<c>-<mode>`, named as in the
+//! modules `FindGASNet` that projects bundle, and `GASNet::GASNet` for the one selected by
+//! `GASNet_CONDUIT` and `GASNet_THREADING`.
 
 use super::Conduit;
 use super::settings::{SYSTEM_LIBRARIES, Variables};
 use crate::build::Mode;
 
-/// Defines what is installed: one file for each target lies beside it.
+/// The package's configuration, which includes the files of the installed targets beside it.
 pub(super) const CONFIG: &str = r#"get_filename_component(_GASNet_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 set(GASNet_CONDUITS)
 set(GASNet_THREADING_OPTS)
@@ -21,7 +22,7 @@ foreach(_GASNet_COMPONENT IN LISTS GASNet_FIND_COMPONENTS)
     set(GASNet_${_GASNet_COMPONENT}_FOUND TRUE)
   elseif(GASNet_FIND_REQUIRED_${_GASNet_COMPONENT})
     set(GASNet_FOUND FALSE)
-    set(GASNet_NOT_FOUND_MESSAGE "there is no GASNet::${_GASNet_COMPONENT} in ${_GASNet_PREFIX}")
+    set(GASNet_NOT_FOUND_MESSAGE "GASNet::${_GASNet_COMPONENT} is not installed in ${_GASNet_PREFIX}")
   endif()
 endforeach()
 
@@ -33,12 +34,13 @@ if(GASNet_CONDUIT AND GASNet_THREADING AND NOT TARGET GASNet::GASNet)
   else()
     set(GASNet_FOUND FALSE)
     set(GASNet_NOT_FOUND_MESSAGE
-      "there is no GASNet::${GASNet_CONDUIT}-${GASNet_THREADING} in ${_GASNet_PREFIX}")
+      "GASNet::${GASNet_CONDUIT}-${GASNet_THREADING} is not installed in ${_GASNet_PREFIX}")
   endif()
 endif()
 "#;
 
-/// Says whether the release that is asked for is there: releases are dates, and later ones have what earlier ones have.
+/// Returns the file that checks the requested release: releases are dates, and later ones include
+/// earlier ones.
 pub(super) fn version(release: &str) -> String {
     format!(
         r#"set(PACKAGE_VERSION "{release}")
@@ -54,14 +56,15 @@ endif()
     )
 }
 
-/// The words of a variable without their beginnings, as a list of CMake's.
+/// Returns the words of a variable without their prefixes, as a CMake list.
 fn list(words: &str, start: &str) -> String {
     let words = words.split_whitespace();
     let bare: Vec<&str> = words.filter_map(|word| word.strip_prefix(start)).collect();
     bare.join(";")
 }
 
-/// One target. The prefix is where the files lie, so it may be moved.
+/// Returns one target. It derives the prefix from its own location, so the installation may be
+/// moved.
 pub(super) fn target(conduit: Conduit, mode: Mode, variables: &Variables) -> String {
     let value = |wanted: &str| {
         let found = variables.iter().find(|(name, _)| *name == wanted);

@@ -1,4 +1,5 @@
-//! Writing under the prefix so that installing again changes nothing, and others never see half a file.
+//! Writes under the prefix such that reinstalling changes nothing and other processes never see an
+//! incomplete file.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,17 +8,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Creates a folder and those above it.
+/// Creates a folder and its parents.
 pub(super) fn folder(path: &Path) -> Result<()> {
     fs::create_dir_all(path).with_context(|| format!("creating {}", path.display()))
 }
 
-/// Writes a file that all may read. One that has these contents keeps its date, so that makefiles of clients see nothing new.
+/// Writes a file that all users may read. If the contents are unchanged, so is the file's date, so
+/// that clients' makefiles do not rebuild.
 pub(super) fn text(path: &Path, contents: &str) -> Result<()> {
     bytes(path, contents.as_bytes(), 0o644)
 }
 
-/// Copies a file; an executable one stays so.
+/// Copies a file and keeps it executable if it is.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     let contents = fs::read(from).with_context(|| format!("reading {}", from.display()))?;
     let mode = fs::metadata(from)
@@ -27,7 +29,7 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     bytes(to, &contents, if mode & 0o100 == 0 { 0o644 } else { 0o755 })
 }
 
-/// Copies the headers of a folder, and of those in it.
+/// Copies the headers of a folder and its subfolders.
 pub(super) fn copy_headers(from: &Path, to: &Path) -> Result<()> {
     folder(to)?;
     let reading = || format!("reading {}", from.display());
@@ -43,14 +45,14 @@ pub(super) fn copy_headers(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes `path` a symbolic link to `target`, which is relative, so that the prefix may be moved.
+/// Makes `path` a symbolic link to `target`, which is relative so that the prefix may be moved.
 pub(super) fn link(path: &Path, target: &str) -> Result<()> {
     let making = || format!("linking {} to {target}", path.display());
     if fs::read_link(path).is_ok_and(|old| old == Path::new(target)) {
         return Ok(());
     }
     let new = beside(path);
-    // Left behind by an install that was ended.
+    // An interrupted install may have left it.
     let _ = fs::remove_file(&new);
     symlink(target, &new).with_context(making)?;
     fs::rename(&new, path).with_context(making)
@@ -69,7 +71,7 @@ fn bytes(path: &Path, contents: &[u8], mode: u32) -> Result<()> {
     fs::rename(&new, path).with_context(writing)
 }
 
-/// A name beside `path`, to be renamed to it.
+/// Returns a temporary name beside `path`, to be renamed to it.
 fn beside(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

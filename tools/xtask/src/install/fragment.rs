@@ -2,7 +2,7 @@
 
 use super::settings::Variables;
 
-/// Flags that a user gives on make's command line, after those that are ours; GASNet's README promises them.
+/// Flags that a user passes on make's command line, appended to ours, as GASNet's README promises.
 const MANUAL: [(&str, &str); 7] = [
     ("GASNET_DEFINES", "MANUAL_DEFINES"),
     ("GASNET_CFLAGS", "MANUAL_CFLAGS"),
@@ -13,13 +13,13 @@ const MANUAL: [(&str, &str); 7] = [
     ("GASNETTOOLS_CXXFLAGS", "MANUAL_CXXFLAGS"),
 ];
 
-/// The text of a fragment that lies `depth` folders below the prefix.
+/// Returns the text of a fragment that lies `depth` folders below the prefix.
 pub(super) fn text(what: &str, depth: usize, variables: &Variables) -> String {
     let up = vec![".."; depth].join("/");
     let mut text = format!(
         "\
 # {what}, for makefiles: include this file and use the variables below.
-# The prefix is where this file lies, so it may be moved. Programs are linked with the static library, unless
+# The prefix follows from the location of this file, so it may be moved. Programs are linked with the static library, unless
 # GASNET_SHARED is set: in the makefile before the include, or as make GASNET_SHARED=1.
 
 CONDUIT_PREFIX := $(abspath $(dir $(lastword $(MAKEFILE_LIST)))/{up})

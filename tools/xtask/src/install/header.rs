@@ -1,7 +1,8 @@
-//! `include/<c>-conduit/gasnet_core.h`: the folder by which a program chooses its conduit says which it is.
+//! `include/<c>-conduit/gasnet_core.h`: the header that states the conduit of its folder, by which
+//! programs choose their conduit.
 //!
-//! Build systems look for this header to see whether a conduit is there, and some pass on the include folders only, without
-//! `GASNET_DEFINES`.
+//! Build systems look for this header to detect a conduit, and some pass on only the include
+//! folders, without `GASNET_DEFINES`.
 
 use clap::ValueEnum;
 
@@ -19,8 +20,8 @@ pub(super) fn text(conduit: Conduit, kind: VariantKind) -> String {
     let checks = kind.define().trim_start_matches("-D");
     format!(
         "\
-/* For programs that are compiled with this folder among their include folders: the conduit is {conduit}, and the library
- * beside it is {kind}, unless they say otherwise. */
+/* For programs compiled with this folder in their include path: the conduit is {conduit}, and the library
+ * beside it is {kind}, unless the program defines otherwise. */
 #ifndef CONDUIT_GASNET_CORE_H
 #define CONDUIT_GASNET_CORE_H
 

@@ -1,10 +1,11 @@
-//! `cargo xtask install`: the C library, its headers, what build systems read, its launchers, and the plugin for Mercury, under
-//! one prefix.
+//! `cargo xtask install`: installs the C library, its headers, the files for build systems, the
+//! launchers, and the plugin for Mercury under one prefix.
 //!
-//! - [`archive`]: from cargo's static library to one that shows C's symbols only;
-//! - [`variant`]: what one build (optimised or debug) lays out;
-//! - [`fragment`], [`package`], [`cmake`], [`header`]: the texts that build systems and the compiler read;
-//! - [`files`]: writing under the prefix so that installing again changes nothing.
+//! - [`archive`]: turns cargo's static library into one that exports only C symbols;
+//! - [`variant`]: the files of one build (optimised or debug);
+//! - [`fragment`], [`package`], [`cmake`], [`header`]: the texts that build systems and the
+//!   compiler read;
+//! - [`files`]: writes under the prefix such that reinstalling changes nothing.
 
 mod archive;
 mod cmake;
@@ -26,21 +27,22 @@ use variant::{Variant, VariantKind};
 
 use crate::build::{Cargo, Mode};
 
-/// Build the C library and lay it out under a prefix
+/// Build the C library and install it under a prefix
 ///
-/// PREFIX/include, lib and bin hold the optimised build, PREFIX/debug/include, lib and bin one with checks. PREFIX/lib/mercury is
-/// a folder for Mercury's NA_PLUGIN_PATH. Installing again replaces what has changed and leaves other modes and conduits alone.
+/// PREFIX/include, lib and bin hold the optimised build, PREFIX/debug/include, lib and bin one with
+/// checks. PREFIX/lib/mercury is a folder for Mercury's NA_PLUGIN_PATH. Reinstalling replaces
+/// changed files and leaves other modes and conduits alone.
 #[derive(Debug, Clone, Args)]
 pub struct Install {
-    /// Where to install. It may be moved afterwards: nothing in it holds its path
+    /// The prefix. It may be moved afterwards, because no installed file contains its path
     #[arg(long, value_name = "DIR")]
     pub prefix: PathBuf,
 
-    /// Threading modes, with commas between
+    /// Threading modes, comma-separated
     #[arg(long = "mode", value_name = "MODE", value_enum, value_delimiter = ',', default_values_t = [Mode::Seq, Mode::Parsync, Mode::Par])]
     pub modes: Vec<Mode>,
 
-    /// Conduit names, with commas between
+    /// Conduit names, comma-separated
     #[arg(long = "conduit", value_name = "NAME", value_enum, value_delimiter = ',', default_values_t = [Conduit::Smp, Conduit::Udp, Conduit::Ofi, Conduit::Conduit])]
     pub conduits: Vec<Conduit>,
 
@@ -56,21 +58,21 @@ pub struct Install {
     #[arg(long, value_name = "NAME", default_value = "release")]
     pub profile: String,
 
-    /// Cargo's profile for the debug build; it must have debug assertions
+    /// Cargo's profile for the debug build; it must enable debug assertions
     #[arg(long, value_name = "NAME", default_value = "dev")]
     pub debug_profile: String,
 
-    /// The C compiler that make fragments, pkg-config and CMake files name by its absolute path
+    /// The C compiler, which make fragments, pkg-config and CMake files name by its absolute path
     /// [default: $CC, or cc]
     #[arg(long, value_name = "PROGRAM")]
     pub cc: Option<String>,
 
-    /// The C++ compiler that they name [default: $CXX, or c++]
+    /// The C++ compiler for the same files [default: $CXX, or c++]
     #[arg(long, value_name = "PROGRAM")]
     pub cxx: Option<String>,
 }
 
-/// A conduit name that build systems know. All are the same library.
+/// A conduit name known to build systems. All conduits are the same library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Conduit {
     /// Shared memory.
@@ -79,7 +81,7 @@ pub enum Conduit {
     Udp,
     /// Libfabric.
     Ofi,
-    /// Everything, chosen at run time.
+    /// All networks, chosen at run time.
     Conduit,
 }
 
@@ -94,13 +96,13 @@ impl fmt::Display for Conduit {
     }
 }
 
-/// The command of the C compiler that installations name by default.
+/// Returns the command of the C compiler that installations name by default.
 pub(crate) fn c_compiler() -> String {
     Compilers::new(None, None).c
 }
 
 impl Install {
-    /// The defaults of the command line.
+    /// Returns the defaults of the command line.
     pub fn new(prefix: impl Into<PathBuf>) -> Self {
         Install {
             prefix: prefix.into(),
@@ -118,8 +120,8 @@ impl Install {
     /// Builds and installs.
     ///
     /// # Errors
-    /// The prefix has characters that make or pkg-config can't take, a program that is called fails (the error has its
-    /// command line), or a file can't be written.
+    /// The prefix contains characters that make or pkg-config cannot handle, a program fails (the
+    /// error contains its command line), or a file cannot be written.
     pub fn run(&self) -> Result<()> {
         let prefix = std::path::absolute(&self.prefix)
             .with_context(|| format!("--prefix {}", self.prefix.display()))?;
@@ -159,11 +161,11 @@ impl Install {
 fn check(prefix: &Path) -> Result<()> {
     let text = prefix
         .to_str()
-        .with_context(|| format!("--prefix {}: not UTF-8", prefix.display()))?;
+        .with_context(|| format!("--prefix {} is not UTF-8", prefix.display()))?;
     let odd = settings::odd_character(text);
     ensure!(
         odd.is_none(),
-        "--prefix {text:?} has the character {:?}, which make, pkg-config or the makefiles that use them can't take",
+        "--prefix {text:?} has the character {:?}, which make, pkg-config or the makefiles that use them cannot handle",
         odd.unwrap_or_default()
     );
     Ok(())

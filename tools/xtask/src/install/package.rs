@@ -3,19 +3,20 @@
 
 use super::settings::Variables;
 
-/// A package's file.
+/// The file of a pkg-config package.
 pub(super) struct Package<'a> {
     pub(super) name: &'a str,
     pub(super) description: &'a str,
     pub(super) version: &'a str,
-    /// The variables' common beginning: `GASNET` or `GASNETTOOLS`.
+    /// The variables' common prefix: `GASNET` or `GASNETTOOLS`.
     pub(super) family: &'a str,
     pub(super) variables: &'a Variables,
     pub(super) shared: bool,
 }
 
 impl Package<'_> {
-    /// Its text. The prefix is where the file lies, so it may be moved.
+    /// Returns the file's text. It derives the prefix from its own location, so the installation
+    /// may be moved.
     pub(super) fn text(&self) -> String {
         let Package {
             name,

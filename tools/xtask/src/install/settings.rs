@@ -1,4 +1,4 @@
-//! What the texts that build systems read are made of.
+//! The contents of the texts that build systems read.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,7 +11,7 @@ use super::Conduit;
 use super::variant::VariantKind;
 use crate::build::Mode;
 
-/// The release of GASNet-EX whose interface is installed, as `gasnet_config.h` has it.
+/// The release of GASNet-EX whose interface is installed, from `gasnet_config.h`.
 #[derive(Debug)]
 pub(super) struct Release {
     pub(super) version: String,
@@ -42,7 +42,7 @@ impl Release {
                         .parse::<u32>()
                         .ok()
                 })
-                .with_context(|| format!("{} has no number {name}", path.display()))
+                .with_context(|| format!("{} does not define the number {name}", path.display()))
         };
         Ok(Release {
             version: format!("{}.{}.{}", part("MAJOR")?, part("MINOR")?, part("PATCH")?),
@@ -56,7 +56,8 @@ impl Release {
 }
 
 impl Version {
-    /// What programs are bound to: the part of the version whose change may break them, which before 1.0 is two numbers.
+    /// Returns the part of the version that programs depend on because a change of it may break
+    /// them; before 1.0 this is two numbers.
     pub(super) fn abi(&self) -> String {
         match self.major {
             "0" => format!("0.{}", self.minor),
@@ -69,8 +70,8 @@ impl Version {
     }
 }
 
-/// The compilers that clients are to use, each a command with options of its own. Build systems
-/// compare them with the ones that they have found, so programs are named by absolute paths.
+/// The compilers for clients, each a command with optional arguments. Build systems compare them
+/// with the compilers they have found, so programs are named by absolute paths.
 #[derive(Debug)]
 pub(super) struct Compilers {
     pub(super) c: String,
@@ -96,8 +97,9 @@ impl Compilers {
     }
 }
 
-/// A command with the absolute path of its program, found as a shell finds it; options stay as they
-/// are. A program that is not found, or whose path makefiles can't take, keeps its name.
+/// Returns a command with the absolute path of its program, found as a shell finds it; arguments
+/// are unchanged. A program that is not found, or whose path makefiles cannot handle, keeps its
+/// name.
 fn absolute(command: &str, path: Option<&OsStr>) -> String {
     let command = command.trim();
     let (program, options) = match command.find(char::is_whitespace) {
@@ -108,7 +110,7 @@ fn absolute(command: &str, path: Option<&OsStr>) -> String {
         fs::metadata(path)
             .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
-    // A name that is a path is not searched for.
+    // A name that is a path is not looked up.
     let folders: Vec<PathBuf> = if program.contains('/') {
         vec![PathBuf::new()]
     } else {
@@ -125,21 +127,23 @@ fn absolute(command: &str, path: Option<&OsStr>) -> String {
     }
 }
 
-/// A character that values can't have: make splits them at blanks and takes `#` and `$` for itself,
-/// pkg-config and shells take quotes, and clients put the values through all three.
+/// Returns the first character of a path that values cannot contain: make splits them at blanks and
+/// interprets `#` and `$`, pkg-config and shells interpret quotes, and clients pass the values
+/// through all three.
 pub(super) fn odd_character(path: &str) -> Option<char> {
     path.chars()
         .find(|c| c.is_whitespace() || "#$%&\"'`\\;|<>()*?[]{}~:".contains(*c))
 }
 
-/// A list of names and values. Values refer to others as `${NAME}`, which make and pkg-config both understand.
+/// A list of names and values. A value may refer to other variables as `${NAME}`, which make and
+/// pkg-config both understand.
 pub(super) type Variables = Vec<(&'static str, String)>;
 
-/// System libraries that Rust's standard library needs, for systems on which they are not in the C library.
+/// System libraries that Rust's standard library needs where they are not part of the C library.
 pub(super) const SYSTEM_LIBRARIES: &str = "-lpthread -lrt -ldl -lm";
 
-/// The variables that GASNet's README documents, and those that real build systems read besides. `GASNET_INCLUDEDIR`,
-/// `GASNET_LIBDIR` and `GASNET_RPATH` have to be defined before.
+/// Returns the variables that GASNet's README documents and others that real build systems read.
+/// `GASNET_INCLUDEDIR`, `GASNET_LIBDIR` and `GASNET_RPATH` must be defined before them.
 pub(super) fn gasnet(
     kind: VariantKind,
     mode: Mode,
@@ -201,7 +205,8 @@ pub(super) fn gasnet(
             "GASNET_LDFLAGS",
             format!("{pthread} ${{CONDUIT_RPATH}}").trim().to_owned(),
         ),
-        // Makefiles ask whether it is defined, which an empty variable isn't.
+        // Makefiles test whether the variable is defined, and an empty variable counts as
+        // undefined.
         ("GASNET_LD_REQUIRES_MPI", String::new()),
         ("GASNET_LD_REQUIRES_CXX", String::new()),
         ("GASNET_LIBDIRS", "-L${CONDUIT_LIBDIR}".to_owned()),
@@ -216,7 +221,7 @@ pub(super) fn gasnet(
     ]
 }
 
-/// The same for the portable tools alone.
+/// Returns the variables of the portable tools.
 pub(super) fn tools(kind: VariantKind, mode: Mode, compilers: &Compilers) -> Variables {
     let (define, pthread) = match mode {
         Mode::Seq => ("-DGASNETT_THREAD_SINGLE", ""),
@@ -296,7 +301,7 @@ mod tests {
         assert_eq!(absolute(" cc -m64  -O1 "), format!("{first} -m64  -O1"));
         assert_eq!(absolute(&format!("{second} -g")), format!("{second} -g"));
         assert!(absolute("./Cargo.toml").starts_with("./"), "no program");
-        // Not there, or not to be written into a makefile.
+        // A program that does not exist, and one whose path cannot be written into a makefile.
         assert_eq!(absolute("no-such-cc -g"), "no-such-cc -g");
         assert_eq!(absolute("odd"), "odd");
         assert!(odd.contains(' '));

@@ -1,4 +1,4 @@
-//! What one build, optimised or debug, lays out under its prefix.
+//! The files of one build, optimised or debug, under its prefix.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::build::{Cargo, Launchers, Mode};
 /// The folder of CMake's package.
 const CMAKE: &str = "lib/cmake/GASNet";
 
-/// Which of the two builds.
+/// The kind of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum VariantKind {
     Optimised,
@@ -22,7 +22,7 @@ pub(super) enum VariantKind {
 }
 
 impl VariantKind {
-    /// What tells headers which library they are compiled for.
+    /// Returns the define that tells headers which library they are compiled for.
     pub(super) fn define(self) -> &'static str {
         match self {
             VariantKind::Optimised => "-DGASNET_NDEBUG",
@@ -30,7 +30,7 @@ impl VariantKind {
         }
     }
 
-    /// Flags for the client's own code.
+    /// Returns the flags for the client's own code.
     pub(super) fn optimisation(self) -> String {
         match self {
             VariantKind::Optimised => "-O3",
@@ -56,7 +56,7 @@ impl fmt::Display for VariantKind {
     }
 }
 
-/// A build and where it goes.
+/// A build and its destination.
 #[derive(Debug)]
 pub(super) struct Variant<'a> {
     pub(super) kind: VariantKind,
@@ -101,11 +101,12 @@ impl Variant<'_> {
         Ok(())
     }
 
-    /// One library and the names by which it is linked.
+    /// Installs one library under all the names by which it is linked. Returns its symbols.
     ///
-    /// All conduit names are one library: what differs is the name that the client's header hands to it at its start. So there
-    /// is one file; the others are symbolic links, relative ones, which survive packing and moving. All shared names have
-    /// one soname, so that parts of a program that were linked by different names share one copy.
+    /// All conduits are one library; they differ only in the name that the client's header passes
+    /// to it at start. So there is one file, and the other names are relative symbolic links, which
+    /// survive packing and moving. All shared names have the same soname, so that parts of a
+    /// program linked under different names share one copy.
     fn install_library(&self, archive: &Path, name: &str, weak: &[String]) -> Result<Vec<String>> {
         let scratch = Scratch::new(archive)?;
         let object = Object::link(archive, &scratch.0)?;
@@ -124,12 +125,13 @@ impl Variant<'_> {
         Ok(object.exports)
     }
 
-    /// The name that the dynamic linker looks for.
+    /// Returns the name that the dynamic linker looks for.
     fn soname(&self, name: &str) -> String {
         format!("lib{name}.so.{}", self.release.own.abi())
     }
 
-    /// The plugin for Mercury, alone in a folder: Mercury loads all plugins of the one that it is given.
+    /// Installs the plugin for Mercury, alone in a folder, because Mercury loads all plugins of the
+    /// folder that it is given.
     fn install_plugin(&self, plugin: &Path) -> Result<()> {
         let folder = self.prefix.join("lib/mercury");
         files::folder(&folder)?;
@@ -143,7 +145,8 @@ impl Variant<'_> {
         files::copy(&file, &folder.join(name))
     }
 
-    /// What a conduit's name has of a mode: links to the library, make fragment, packages.
+    /// Installs the files of a conduit name in one mode: links to the library, make fragment,
+    /// packages.
     fn install_name(&self, real: &str, conduit: Conduit, mode: Mode) -> Result<()> {
         let name = format!("gasnet-{conduit}-{mode}");
         if name != real {
@@ -174,7 +177,7 @@ impl Variant<'_> {
         self.install_packages(&name, &what, "GASNET", &variables)
     }
 
-    /// The portable tools: one library for all modes. Returns its symbols.
+    /// Installs the portable tools: one library for all modes. Returns its symbols.
     fn install_tools(&self, cargo: &Cargo) -> Result<Vec<String>> {
         let name = "gasnet_tools-par";
         let archive = cargo.tools(self.profile)?;
@@ -192,7 +195,7 @@ impl Variant<'_> {
                 )?;
             }
             let what = format!(
-                "GASNet's portable tools of Conduit, mode {mode}, {}",
+                "Conduit's portable GASNet tools, mode {mode}, {}",
                 self.kind
             );
             let fragment = format!("include/gasnet_tools-{mode}.mak");
@@ -235,8 +238,8 @@ impl Variant<'_> {
     }
 }
 
-/// The launchers: `conduit-run`, and one program by all of GASNet's names, which goes by the name that it is called by. The
-/// debug prefix has links to them.
+/// Installs the launchers: `conduit-run`, and one program under all of GASNet's names, which acts
+/// according to the name it is called by. The debug prefix has links to them.
 pub(super) fn install_launchers(
     prefix: &Path,
     launchers: &Launchers,
@@ -276,7 +279,7 @@ pub(super) fn install_launchers(
     Ok(())
 }
 
-/// The licences, and the page that tells of what is installed.
+/// Installs the licences and the page that describes the installation.
 pub(super) fn install_documents(prefix: &Path, root: &Path) -> Result<()> {
     let folder = prefix.join("share/doc/conduit");
     files::folder(&folder)?;
@@ -294,20 +297,20 @@ pub(super) fn install_documents(prefix: &Path, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A folder for files on the way, beside what cargo has built; removed with all that is in it.
+/// A folder for temporary files beside cargo's artifact; removed with its contents.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(beside: &Path) -> Result<Self> {
         let folder = beside.with_file_name(format!("install-{}", std::process::id()));
-        files::folder(&folder).with_context(|| "for files on the way")?;
+        files::folder(&folder).with_context(|| "creating a folder for temporary files")?;
         Ok(Scratch(folder))
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left takes room and nothing else.
+        // A leftover folder only takes space.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,11 +1,11 @@
-//! The subjects of commits have at most 72 characters, from the commit on that introduced the rule.
+//! Commit subjects have at most 72 characters, starting with the commit that introduced the rule.
 
 use crate::workspace::git;
 
 /// The last commit before the rule.
 const BASE: &str = "3738c866b3758e217beac41bdce88c1176c11bfc";
 
-/// Most characters of a subject.
+/// Maximum characters of a subject.
 const LIMIT: usize = 72;
 
 #[test]

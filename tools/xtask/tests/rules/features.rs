@@ -1,16 +1,17 @@
-//! Dependencies have the same features whichever packages are built: else building a package alone
-//! compiles again what building all of them has compiled, and all that depends on it.
+//! Dependencies have the same features whichever packages are built. Otherwise building a package
+//! alone recompiles dependencies that a build of all packages has compiled, and everything that
+//! depends on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use crate::workspace::ROOT;
 
-/// Cargo shows where packages of the workspace lie, and nothing else with a path.
+/// The path that cargo prints only for packages of the workspace.
 const ROOT_OF_MEMBERS: &str = " (/";
 
-/// The features of each dependency in a build of these packages. A dependency of procedural macros
-/// and of programs may have two sets.
+/// Returns the features of each dependency in a build of these packages. A dependency of both
+/// procedural macros and programs may have two sets.
 fn features(edges: &str, packages: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
     let mut command = Command::new(env!("CARGO"));
     command
@@ -41,11 +42,11 @@ fn features(edges: &str, packages: &[&str]) -> BTreeMap<String, BTreeSet<String>
     found
 }
 
-/// Model checkers bring a feature of their own to `sim`, and few to zerocopy; nothing that users
-/// build shares what is compiled again for that.
+/// Model checkers add a feature to `sim` and a few to zerocopy; no package that users build is
+/// recompiled because of them.
 const OTHERWISE: [&str; 3] = ["sim v", "zerocopy v", "num-traits v"];
 
-/// Built alone only for its own test, and in seconds.
+/// Built alone only for its own test, which takes seconds.
 const ALONE: &str = "record";
 
 #[test]

@@ -1,14 +1,14 @@
-//! Paths, packages and pages that pages name exist.
+//! Checks that paths, packages and pages named in pages exist.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::workspace::{ROOT, git, read};
 
-/// The page that says where things are: all of its paths begin at the workspace's folder.
+/// The page that maps subjects to files: all of its paths start at the workspace's folder.
 const OVERVIEW: &str = "docs/overview.md";
 
-/// Returns what a page has between backticks on a line each, but for its blocks of code.
+/// Returns the texts between backticks on a single line of a page, except in code blocks.
 fn quoted(text: &str) -> Vec<&str> {
     let mut fenced = false;
     let lines = text.lines().filter(|line| {
@@ -20,7 +20,7 @@ fn quoted(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Whether a quoted text is a path, and no command, pattern or address.
+/// Returns whether a quoted text is a path rather than a command, pattern or address.
 fn is_path(text: &str) -> bool {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
     text.contains('/') && !text.starts_with('/') && text.chars().all(is_part)
@@ -49,10 +49,10 @@ fn paths_that_pages_name_exist() {
         let gone = named.filter(|path| !Path::new(ROOT).join(path).exists());
         missing.extend(gone.map(|path| format!("{page}: {path}")));
     }
-    assert!(missing.is_empty(), "paths that don't exist: {missing:#?}");
+    assert!(missing.is_empty(), "paths that do not exist: {missing:#?}");
 }
 
-/// Returns the packages that commands of cargo in a text name.
+/// Returns the packages named by the cargo commands in a text.
 fn packages(text: &str) -> impl Iterator<Item = &str> {
     let commands = text.lines().filter(|line| line.contains("cargo "));
     commands.flat_map(|line| {
@@ -84,7 +84,7 @@ fn packages_that_pages_name_exist() {
     }
     assert!(
         missing.is_empty(),
-        "packages that don't exist: {missing:#?}"
+        "packages that do not exist: {missing:#?}"
     );
 }
 

@@ -1,8 +1,8 @@
-//! A message that names a setting names one that exists.
+//! Checks that the settings named in messages exist.
 
 use crate::workspace::{git, read};
 
-/// The word behind each of these begins a setting's name.
+/// The word after each of these is the beginning of a setting's name.
 const BEFORE: [&str; 2] = ["(setting ", "setting: \""];
 
 #[test]
@@ -11,7 +11,7 @@ fn settings_that_messages_name_exist() {
         return;
     };
     let documented = ["docs/settings.md", "docs/mercury.md", "docs/portals4.md"]
-        .map(|page| read(page).unwrap_or_else(|| panic!("{page} can't be read")));
+        .map(|page| read(page).unwrap_or_else(|| panic!("cannot read {page}")));
     let exists = |name: &str| documented.iter().any(|page| page.contains(name));
     let mut missing = Vec::new();
     let mut named = 0;
@@ -22,7 +22,7 @@ fn settings_that_messages_name_exist() {
                 let behind = &behind[before.len()..];
                 let end = behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
                 let name = &behind[..end.unwrap_or(behind.len())];
-                // Skips names that a format inserts, and explanations.
+                // Skips names inserted by a format, and explanations.
                 if name.contains('_') {
                     named += 1;
                     if !exists(name) {

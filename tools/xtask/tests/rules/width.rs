@@ -1,8 +1,8 @@
-//! Comments are at most 100 columns wide and pages 110. `too-wide.tsv` has the number of wider
-//! lines of each file that still has some; these numbers only fall.
+//! Comments are at most 100 columns wide and pages 110. `too-wide.tsv` lists the number of wider
+//! lines of each file that still has some; these numbers may only fall.
 //!
 //! Lines that cannot be broken are exempt: tables, link references, single long words. A comment
-//! after code on the same line is not found.
+//! after code on the same line is not checked.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use crate::workspace::{REWRITE, exceptions, git, read, rewrite};
 
 const LIST: &str = "too-wide.tsv";
 
-/// Most columns of a comment in Rust or C.
+/// Maximum columns of a comment in Rust or C.
 const COMMENT: usize = 100;
 
-/// Most columns of a page.
+/// Maximum columns of a page.
 const PAGE: usize = 110;
 
-/// Returns the numbers of a source file's lines that have too wide comments.
+/// Returns the numbers of a source file's lines with comments that are too wide.
 fn comments(text: &str) -> Vec<usize> {
     let mut in_block = false;
     let is_comment = |line: &str| {
@@ -45,7 +45,8 @@ fn prose(text: &str) -> Vec<usize> {
     wider(text, PAGE, is_prose)
 }
 
-/// Returns the numbers of the lines of a kind that are wider than `limit` and could be broken.
+/// Returns the numbers of the lines selected by `is_of_kind` that are wider than `limit` and could
+/// be broken.
 fn wider(text: &str, limit: usize, mut is_of_kind: impl FnMut(&str) -> bool) -> Vec<usize> {
     (1..)
         .zip(text.lines())
@@ -54,14 +55,14 @@ fn wider(text: &str, limit: usize, mut is_of_kind: impl FnMut(&str) -> bool) -> 
         .collect()
 }
 
-/// Could the line be broken? `false` for a table's row, a link reference and a single word.
+/// Returns whether the line could be broken: not a table's row, a link reference or a single word.
 fn can_break(line: &str) -> bool {
     let text = line.trim_start_matches(|c: char| c.is_whitespace() || "/!*-".contains(c));
     let is_reference = text.starts_with('[') && text.contains("]: ");
     !text.starts_with('|') && !is_reference && text.split_whitespace().count() > 1
 }
 
-/// Returns the numbers of the too wide lines of each file that has some.
+/// Returns, for each file with lines that are too wide, their numbers.
 fn too_wide(files: &str) -> BTreeMap<String, Vec<usize>> {
     let mut found = BTreeMap::new();
     for path in files.lines() {
@@ -98,7 +99,7 @@ fn comments_and_pages_are_narrow() {
         if lines.len() > listed {
             wrong.push(format!(
                 "{path}: {} lines are wider than {COMMENT} (comments) or {PAGE} (pages), \
-                 {listed} were before; break those that you wrote, of lines {lines:?}",
+                 {LIST} allows {listed}; break the lines that you added among {lines:?}",
                 lines.len()
             ));
         }
@@ -106,7 +107,7 @@ fn comments_and_pages_are_narrow() {
     let written = exceptions(LIST);
     for (path, listed) in written.iter().filter(|(path, n)| number(n) > count(path)) {
         wrong.push(format!(
-            "{path}: {} too wide lines, {listed} in {LIST}; lower the list: {REWRITE}",
+            "{path}: {} lines are too wide, but {LIST} has {listed}; lower the number with {REWRITE}",
             count(path)
         ));
     }

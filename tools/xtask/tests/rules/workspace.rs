@@ -8,7 +8,7 @@ pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 const LISTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rules");
 
-/// Rewrites a list of exceptions. Rows are never added, and numbers never raised.
+/// The command that rewrites a list of exceptions. It never adds rows or raises numbers.
 pub(crate) const REWRITE: &str = "CONDUIT_TEST_WRITE=1 cargo test -p xtask --test rules";
 
 /// Returns the text of a file, named relative to the workspace's folder, if it can be read.
@@ -37,7 +37,7 @@ pub(crate) fn exceptions(list: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Writes a list of exceptions, if that was asked for.
+/// Writes a list of exceptions, if requested.
 pub(crate) fn rewrite(list: &str, rows: impl IntoIterator<Item = (String, String)>) {
     if std::env::var_os("CONDUIT_TEST_WRITE").is_some() {
         let rows: Vec<_> = rows

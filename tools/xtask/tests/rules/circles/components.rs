@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 struct Search<'a> {
     edges: &'a [BTreeSet<usize>],
-    /// The order in which nodes were reached, from 1; 0 for the others.
+    /// The order in which nodes were reached, from 1; 0 for nodes not yet reached.
     reached: Vec<usize>,
     /// The first reached node on the stack that is reachable from the node's subtree.
     low: Vec<usize>,
@@ -65,9 +65,9 @@ fn circles_are_found_and_trees_are_not() {
         lists.iter().map(set).collect()
     };
     assert!(circles(&edges(&[&[1, 2], &[2], &[]])).is_empty());
-    // 0, 1 and 2 in a circle that leads to another one, of 3 and 4; 5 leads to both.
+    // 0, 1 and 2 form a cycle that leads to another one, of 3 and 4; 5 leads to both.
     let two = edges(&[&[1], &[2], &[0, 3], &[4], &[3], &[0, 4]]);
     assert_eq!(circles(&two), [vec![3, 4], vec![0, 1, 2]]);
-    // Two circles that share a node are one component.
+    // Two cycles that share a node are one component.
     assert_eq!(circles(&edges(&[&[1], &[0, 2], &[1]])), [vec![0, 1, 2]]);
 }

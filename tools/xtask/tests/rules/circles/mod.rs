@@ -1,11 +1,11 @@
-//! Imports run downwards: no file of a crate imports from one that imports from it, directly or
-//! through others. `circles.tsv` has the circles that are left, a crate and its files in each row;
-//! they only shrink.
+//! Imports run downwards: no file of a crate imports from a file that imports from it, directly or
+//! indirectly. `circles.tsv` lists the remaining import cycles, a crate and its files in each row;
+//! they may only shrink.
 //!
 //! An import is a path that a file names, in a `use` item or elsewhere, and leads to the file that
-//! defines the item: through re-exports, which are no imports themselves. Not seen are single
-//! lower-case names that come by a re-export or a glob, methods, and what macros of the crate name
-//! where they are called.
+//! defines the item. Re-exports are followed and are not imports themselves. Not detected are
+//! single lower-case names from a re-export or a glob, methods, and names inside the crate's own
+//! macros at their call sites.
 
 mod components;
 mod modules;
@@ -23,10 +23,10 @@ use modules::Modules;
 
 const LIST: &str = "circles.tsv";
 
-/// A crate, and the files of a circle in it.
+/// A crate, and the files of an import cycle in it.
 type Circle = (String, BTreeSet<String>);
 
-/// Returns the circles of a crate, from the file of its root on.
+/// Returns the import cycles of a crate, starting from the file of its root.
 fn circles(root: &str, read: &dyn Fn(&str) -> Option<String>) -> Vec<BTreeSet<String>> {
     let modules = Modules::read(root, read);
     let circles = components::circles(&modules.edges()).into_iter();
@@ -60,7 +60,7 @@ fn crates() -> Vec<(String, String)> {
     let mut crates = Vec::new();
     for package in list(&metadata["packages"]) {
         for target in list(&package["targets"]) {
-            // Libraries and programs; no tests, examples and build scripts.
+            // Only libraries and programs, not tests, examples and build scripts.
             if !["test", "example", "bench", "custom-build"].contains(&&*text(&target["kind"][0])) {
                 let file = text(&target["src_path"]);
                 let file = Path::new(&file)
@@ -90,26 +90,26 @@ fn imports_have_no_circles() {
     let new: Vec<_> = found.iter().filter(|circle| !is_known(circle)).collect();
     assert!(
         new.is_empty(),
-        "files that import each other in a circle that is new or has grown; move what they share \
-         below them: {new:#?}"
+        "import cycles that are new or have grown; move the shared items \
+         to a file below them: {new:#?}"
     );
     rewrite(LIST, found.iter().map(row));
     let mut listed = listed();
     listed.retain(|circle| !found.contains(circle));
     assert!(
         listed.is_empty(),
-        "circles that have shrunk; shorten {LIST} with {REWRITE}: {listed:#?}"
+        "import cycles that have shrunk; shorten {LIST} with {REWRITE}: {listed:#?}"
     );
 }
 
-/// Returns the circles of the list.
+/// Returns the import cycles of the list.
 fn listed() -> Vec<Circle> {
     let files = |text: String| text.split(' ').map(str::to_owned).collect();
     let rows = exceptions(LIST).into_iter();
     rows.map(|(name, text)| (name, files(text))).collect()
 }
 
-/// Returns a circle as a row of the list.
+/// Returns an import cycle as a row of the list.
 fn row((name, files): &Circle) -> (String, String) {
     let files: Vec<_> = files.iter().cloned().collect();
     (name.clone(), files.join(" "))

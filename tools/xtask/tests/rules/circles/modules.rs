@@ -1,7 +1,7 @@
 //! The modules of a crate: the file of each, its declarations, and the paths that it names.
 //!
-//! Files are read as tokens, so paths in bodies and in calls of macros count as well as `use`
-//! items. Code that only tests compile is left out.
+//! Files are read as tokens, so paths in bodies and in macro calls count as well as `use` items.
+//! Code compiled only for tests is ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ pub(super) type Path = Vec<String>;
 /// A module, inline or in a file.
 #[derive(Default)]
 pub(super) struct Module {
-    /// Number of its file in [`Modules::files`].
+    /// The number of its file in [`Modules::files`].
     pub(super) file: usize,
-    /// Number of the module that declares it; the root's own is the root.
+    /// The number of its parent module; the root is its own parent.
     pub(super) parent: usize,
     /// Its modules, by name.
     pub(super) children: BTreeMap<String, usize>,
@@ -25,7 +25,7 @@ pub(super) struct Module {
     pub(super) imports: BTreeMap<String, Path>,
     /// Paths of glob imports.
     pub(super) globs: Vec<Path>,
-    /// Names of the items that it defines itself.
+    /// Names of the items that it defines.
     pub(super) items: BTreeSet<String>,
     /// Paths of its private `use` items, and those that its other code names.
     pub(super) named: Vec<Path>,
@@ -33,7 +33,7 @@ pub(super) struct Module {
 
 /// The modules of a crate; the first is its root.
 pub(super) struct Modules<'a> {
-    /// Returns the text of a file, if there is one of this name.
+    /// Returns the text of a file, if it exists.
     read: &'a dyn Fn(&str) -> Option<String>,
     /// Names of the files.
     pub(super) files: Vec<String>,
@@ -41,7 +41,7 @@ pub(super) struct Modules<'a> {
 }
 
 impl<'a> Modules<'a> {
-    /// Reads a crate, from the file of its root on.
+    /// Reads a crate, starting from the file of its root.
     pub(super) fn read(root: &str, read: &'a dyn Fn(&str) -> Option<String>) -> Self {
         let mut all = Self {
             read,
@@ -54,7 +54,7 @@ impl<'a> Modules<'a> {
         all
     }
 
-    /// Adds the module that a file is. Its own modules are in `folder`.
+    /// Adds the module of a file. The files of its submodules are in `folder`.
     fn file(&mut self, path: &str, text: &str, folder: &str, parent: usize) -> usize {
         self.files.push(path.to_owned());
         let number = self.add(self.files.len() - 1, parent);
@@ -79,10 +79,10 @@ impl<'a> Modules<'a> {
         self.modules.len() - 1
     }
 
-    /// Adds the module `name` that is declared in a file whose modules are in `folder`.
+    /// Adds the module `name`, declared in a file whose submodules are in `folder`.
     fn declared(&mut self, name: &str, path: Option<&str>, folder: &str, parent: usize) -> usize {
         let own = format!("{folder}/{name}");
-        // A path that is given is relative to the folder of the file that declares the module.
+        // An explicit path is relative to the folder of the file that declares the module.
         let declaring = &self.files[self.modules[parent].file];
         let beside = declaring.rsplit_once('/').map_or("", |(folder, _)| folder);
         let candidates = match path {
@@ -102,7 +102,7 @@ impl<'a> Modules<'a> {
 struct Walk<'w, 'a> {
     all: &'w mut Modules<'a>,
     module: usize,
-    /// Where the files of its modules are.
+    /// The folder with the files of its submodules.
     folder: String,
 }
 
@@ -111,7 +111,7 @@ impl Walk<'_, '_> {
         &mut self.all.modules[self.module]
     }
 
-    /// Reads all tokens of a file, a module or a group. `items`: those of a file or a module.
+    /// Reads all tokens of a file, a module or a group; `items` is set for a file or a module.
     fn tokens(&mut self, input: ParseStream, items: bool) -> syn::Result<()> {
         let mut public = false;
         let mut path = None;
@@ -124,12 +124,12 @@ impl Walk<'_, '_> {
                     path = attribute.split('"').nth(1).map(str::to_owned);
                 }
             } else if input.peek(Token![pub]) {
-                // Of a field, too: the path in `pub(in path)` is no import.
+                // A field also has a visibility; the path in `pub(in path)` is not an import.
                 input.parse::<Visibility>()?;
                 public = items && input.peek(Token![use]);
             } else if input.peek(Token![use]) {
                 input.parse::<Token![use]>()?;
-                // Not `impl Trait + use<'a>`, nor what a macro makes.
+                // Excludes `impl Trait + use<'a>` and macro output.
                 if input.fork().parse::<UseTree>().is_ok() {
                     self.import(&Path::new(), &input.parse()?, !public);
                 }
@@ -182,7 +182,7 @@ impl Walk<'_, '_> {
             input.parse::<Token![::]>()?;
             path.push(input.call(Ident::parse_any)?.unraw().to_string());
         }
-        // A single word with a small first letter is a variable or a keyword, as far as is known.
+        // A single word with a small first letter is assumed to be a variable or a keyword.
         if path.len() > 1 || path[0].starts_with(char::is_uppercase) {
             self.module().named.push(path);
         }
@@ -210,8 +210,8 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Adds the names that a `use` item brings into scope. A public item is a re-export: it counts
-    /// where its names are used.
+    /// Adds the names that a `use` item brings into scope. A public item is a re-export, which
+    /// counts where its names are used.
     fn import(&mut self, before: &Path, tree: &UseTree, private: bool) {
         let with = |ident: &Ident| {
             let mut path = before.clone();
@@ -259,12 +259,12 @@ fn attribute(input: ParseStream) -> syn::Result<String> {
     Ok(text.split_whitespace().collect())
 }
 
-/// Does the attribute leave an item to tests alone?
+/// Returns whether the attribute restricts an item to tests.
 fn is_of_tests(attribute: &str) -> bool {
     attribute == "cfg(test)" || attribute.starts_with("cfg(all(test,")
 }
 
-/// Passes over an item, or a part of one that ends with a comma.
+/// Skips an item, or a part of one that ends with a comma.
 fn skip_item(input: ParseStream, items: bool) -> syn::Result<()> {
     while !input.is_empty() {
         let last =

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::modules::Modules;
 
-/// The end of a path.
+/// The target of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// A module, by number.
@@ -34,7 +34,7 @@ impl Modules<'_> {
         edges
     }
 
-    /// Returns what a path leads to that module `from` names. `passed`: the names that led here.
+    /// Resolves a path that module `from` names. `passed` has the names already followed.
     fn resolve(&self, from: usize, path: &[String], passed: &mut Vec<(usize, String)>) -> Place {
         let mut at = from;
         for (position, name) in path.iter().enumerate() {
@@ -48,14 +48,14 @@ impl Modules<'_> {
                 Some(Place::Module(module)) => at = module,
                 Some(place) => return place,
                 None if position == 0 => return Place::Elsewhere,
-                // A macro makes it, or it is a part of an item.
+                // A macro defines the name, or it is a part of an item.
                 None => return Place::Item(self.modules[at].file),
             }
         }
         Place::Module(at)
     }
 
-    /// Returns what a name means in a module.
+    /// Returns the meaning of a name in a module.
     fn lookup(&self, at: usize, name: &str, passed: &mut Vec<(usize, String)>) -> Option<Place> {
         let step = (at, name.to_owned());
         if passed.contains(&step) {
@@ -73,7 +73,7 @@ impl Modules<'_> {
             return Some(self.resolve(at, path, passed));
         }
         module.globs.iter().find_map(|glob| {
-            // The passage to the glob's module may be needed again for another name.
+            // Another name may need to pass through the glob's module again.
             match self.resolve(at, glob, &mut passed.clone()) {
                 Place::Module(of) => self.lookup(of, name, passed),
                 _ => None,

@@ -1,10 +1,10 @@
-//! Circles of small crates.
+//! Import cycles of small crates.
 
 use std::collections::BTreeMap;
 
 use super::circles;
 
-/// Returns the circles of a crate of these files, each as their names.
+/// Returns the import cycles of a crate with these files, each as the files' names.
 fn found(files: &[(&str, &str)]) -> Vec<String> {
     let files: BTreeMap<_, _> = files.iter().copied().collect();
     let read = |path: &str| files.get(path).map(|text| (*text).to_owned());
