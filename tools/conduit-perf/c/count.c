@@ -36,7 +36,7 @@ static void ping_medium(gex_Token_t token, void *data, size_t length) {
   gex_AM_ReplyMedium0(token, PONG_MEDIUM, data, length, GEX_EVENT_NOW, 0);
 }
 
-/* Keeps an operation from being merged with the next. It costs no instruction. */
+/* Prevents merging an operation with the next. Costs no instruction. */
 #define FENCE() __asm__ volatile("" ::: "memory")
 
 /* The arguments are in registers, as in a loop over an array. */
@@ -59,7 +59,7 @@ OPERATION(get, gex_RMA_GetBlocking(to, here, rank, there, 8, 0))
 OPERATION(get_value, *(volatile gex_RMA_Value_t *)(void *)here = gex_RMA_GetBlockingVal(to, rank, there, 8, 0))
 OPERATION(fetch_add, gex_Event_Wait(gex_AD_OpNB_U64(counts, (uint64_t *)(void *)here, rank, there, GEX_OP_FADD, 1, 0, 0)))
 OPERATION(add, gex_Event_Wait(gex_AD_OpNB_U64(counts, NULL, rank, there, GEX_OP_ADD, 1, 0, 0)))
-/* The arguments are read from memory each time; `_length`: the length too. */
+/* The arguments are read from memory each time; with `_length` the length as well. */
 OPERATION(put_reading, gex_RMA_PutBlocking(team, me, remote, buffer, 8, 0))
 OPERATION(put_length, gex_RMA_PutBlocking(team, me, remote, buffer, bytes, 0))
 OPERATION(get_reading, gex_RMA_GetBlocking(team, buffer, me, remote, 8, 0))
@@ -74,7 +74,7 @@ OPERATION(get_strided, gex_VIS_StridedGetBlocking(to, here, strides, rank, there
 OPERATION(put_indexed, gex_VIS_IndexedPutBlocking(to, rank, RANGES, remote_numbers, 8, RANGES, local_numbers, 8, 0))
 OPERATION(get_indexed, gex_VIS_IndexedGetBlocking(to, RANGES, local_numbers, 8, rank, RANGES, remote_numbers, 8, 0))
 
-/* Sends a request, and waits until its handler has run, or its reply's. */
+/* Sends a request and waits until its handler, or its reply's, has run. */
 #define MESSAGE(name, request) OPERATION(name, const unsigned long before = handled; request; GASNET_BLOCKUNTIL(handled != before))
 MESSAGE(am_short, gex_AM_RequestShort0(to, rank, COUNT_SHORT, 0))
 MESSAGE(am_short_round_trip, gex_AM_RequestShort0(to, rank, PING_SHORT, 0))

@@ -1,5 +1,5 @@
-/* What GASNet's calls cost, for any library that has GASNet-EX's interface: two ranks, each on a core of its own; or more, of which
- * only what they do together is measured.
+/* Measures the cost of GASNet's calls, for any library with the GASNet-EX interface: two ranks,
+ * each on its own core; or more, in which case only collective operations are measured.
  *
  * Prints "<figure> <bytes> <nanoseconds>" lines: for each figure the median over some repetitions. `gasnet SECONDS`
  * bounds the time of each figure. */
@@ -55,7 +55,7 @@ static void count_payload(gex_Token_t token, void *data, size_t length) {
   (void)length;
   counted++;
 }
-/* What handlers do that have a use for the payload. */
+/* The work of handlers that use the payload. */
 static void read_payload(gex_Token_t token, void *data, size_t length) {
   const unsigned long *const words = (const unsigned long *)data;
   unsigned long sum = 0;
@@ -78,7 +78,8 @@ static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); }
 
 /* ---- figures: `count` operations on rank 0; rank 1 serves ---- */
 
-/* What bytes are moved between is at hand, as in a loop over an array; `_reading`: it is read from memory each time. */
+/* The addresses are in registers, as in a loop over an array; with `_reading` they are read from
+ * memory each time. */
 #define TRANSFERS(name, call)                        \
   static void name(unsigned count) {                 \
     const gex_TM_t to = team;                        \
@@ -93,7 +94,7 @@ TRANSFERS(put8, gex_RMA_PutBlocking(to, rank, remote, local, 8, 0))
 TRANSFERS(put8_event, gex_Event_Wait(gex_RMA_PutNB(to, rank, remote, local, 8, GEX_EVENT_NOW, 0)))
 TRANSFERS(get8, gex_RMA_GetBlocking(to, local, rank, remote, 8, 0))
 TRANSFERS(get, gex_RMA_GetBlocking(to, local, rank, remote, length, 0))
-/* On one number: the processor's instruction where the peer is mapped, which is also done without a library. */
+/* On one number: the processor's instruction if the peer is mapped. Also measured without a library. */
 TRANSFERS(fetch_add, gex_Event_Wait(gex_AD_OpNB_U64(counts, (uint64_t *)local, rank, remote, GEX_OP_FADD, 1, 0, 0)))
 TRANSFERS(add, gex_Event_Wait(gex_AD_OpNB_U64(counts, NULL, rank, remote, GEX_OP_ADD, 1, 0, 0)))
 TRANSFERS(add_double, gex_Event_Wait(gex_AD_OpNB_DBL(sums, NULL, rank, remote, GEX_OP_ADD, 1, 0, 0)))
@@ -127,7 +128,7 @@ TRANSFERS(strided_put, gex_VIS_StridedPutBlocking(to, rank, remote, strides, loc
 TRANSFERS(strided_get, gex_VIS_StridedGetBlocking(to, local, strides, rank, remote, strides, length, strided_runs, 1, 0))
 TRANSFERS(indexed_put, gex_VIS_IndexedPutBlocking(to, rank, RUNS, remote_runs, length, RUNS, local_runs, length, 0))
 TRANSFERS(indexed_get, gex_VIS_IndexedGetBlocking(to, RUNS, local_runs, length, rank, RUNS, remote_runs, length, 0))
-/* The same without a library. */
+/* The same copies without a library. */
 static void runs_bare(unsigned count) {
   const size_t length = bytes;
   while (count--)
@@ -146,7 +147,7 @@ ROUND_TRIPS(short_round_trip, gex_AM_RequestShort0(team, peer, PING_SHORT, 0))
 ROUND_TRIPS(medium_round_trip, gex_AM_RequestMedium0(team, peer, PING_MEDIUM, buffer, bytes, GEX_EVENT_NOW, 0))
 ROUND_TRIPS(long_round_trip, gex_AM_RequestLong0(team, peer, PING_LONG, buffer, bytes, there, GEX_EVENT_NOW, 0))
 
-/* One way: over when the last has been handled. */
+/* One way: ends when the last message has been handled. */
 #define FLOOD(name, request)         \
   static void name(unsigned count) { \
     while (count--) request;         \
@@ -164,7 +165,7 @@ static int ascending(const void *left, const void *right) {
 
 static double seconds = 0.02;
 
-/* Nanoseconds of one operation: the median of repetitions that each take `seconds`. */
+/* Returns the nanoseconds of one operation: the median of repetitions that each take `seconds`. */
 static double measured(void (*operations)(unsigned)) {
   double all[REPETITIONS];
   unsigned count = 100;
@@ -202,7 +203,7 @@ static void figure(const char *name, size_t size, void (*operations)(unsigned)) 
   barrier();
 }
 
-/* A figure of what all ranks do: the median of repetitions of so many operations. */
+/* Measures an operation of all ranks: the median of repetitions of `count` operations. */
 static void together(const char *name, size_t size, void (*operations)(unsigned), unsigned count) {
   double all[REPETITIONS];
   bytes = size;
@@ -219,8 +220,8 @@ static void together(const char *name, size_t size, void (*operations)(unsigned)
   }
 }
 
-/* No library at all: a word there and one back, in lines that are taken in turn as a queue's are. What a short round trip
- * can be set beside in the same run. */
+/* A word to the peer and one back without a library, in lines used in turn like a queue's. Serves
+ * as the limit for a short round trip in the same run. */
 static void line_round_trip(unsigned count) {
   enum { LINE = 64, LINES = 64, BEHIND_THE_PUTS = SEGMENT / 2 };
   static unsigned long turn;
@@ -255,7 +256,7 @@ static void split_barriers(unsigned count) {
   }
 }
 
-/* Each rank is the root in turn, so that none runs ahead of the others for long. */
+/* Each rank is the root in turn, so that no rank runs far ahead of the others. */
 static void broadcasts(unsigned count) {
   while (count--) gex_Event_Wait(gex_Coll_BroadcastNB(team, count % ranks, here, here, bytes, 0));
 }
@@ -268,7 +269,7 @@ static void reductions_to_all(unsigned count) {
   while (count--)
     gex_Event_Wait(gex_Coll_ReduceToAllNB(team, here, buffer, GEX_DT_U64, 8, bytes / 8, GEX_OP_ADD, NULL, NULL, 0));
 }
-/* All in one again, with scratch space as the library likes it; and what that is left with. */
+/* Splits a team into one of all ranks, with the recommended scratch space, and destroys it. */
 static void splits(unsigned count) {
   gex_TM_t made;
   const size_t scratch = gex_TM_Split(&made, team, 0, (int)me, NULL, 0, GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED);
@@ -290,7 +291,7 @@ static void collectives(void) {
   together("team-split", 0, splits, 200);
 }
 
-/* Rank i on the i-th core that it may run on. */
+/* Pins rank i to the i-th core that it may use. */
 static void pin(void) {
   cpu_set_t allowed, one;
   if (sched_getaffinity(0, sizeof allowed, &allowed)) return;
@@ -337,7 +338,7 @@ int main(int argc, char **argv) {
   me = gex_TM_QueryRank(team);
   ranks = gex_TM_QuerySize(team);
   if (ranks < 2) {
-    fprintf(stderr, "gasnet: wants 2 ranks or more\n");
+    fprintf(stderr, "gasnet: needs at least 2 ranks\n");
     gasnet_exit(1);
   }
   peer = (me + 1) % ranks;

@@ -1,7 +1,9 @@
-/* What MPI's calls cost between two ranks, each on a processor of its own: `mpi PROCESSOR0 PROCESSOR1 ROUND_TRIPS BLOCKS`.
+/* Measures the cost of MPI's calls between two ranks, each on its own processor:
+ * `mpi PROCESSOR0 PROCESSOR1 ROUND_TRIPS BLOCKS`.
  *
- * Prints "<figure> <nanoseconds>" lines: the round trip of 8 bytes by MPI_Send and MPI_Recv, the time of a block of 1 MiB
- * in a stream of MPI_Isend, and in one of MPI_Put into a window, 16 blocks at a time. */
+ * Prints "<figure> <nanoseconds>" lines: the round trip of 8 bytes with MPI_Send and MPI_Recv, and
+ * the time of a block of 1 MiB in a stream of MPI_Isend, and of MPI_Put into a window, 16 blocks at
+ * a time. */
 #define _GNU_SOURCE /* processors of processes */
 #include <mpi.h>
 #include <sched.h>
@@ -26,7 +28,7 @@ static void round_trips(int count) {
   }
 }
 
-/* Ends with an empty message, by which the receiver says that it has all. */
+/* Ends with an empty message from the receiver, which confirms that all blocks have arrived. */
 static void sends(int count) {
   MPI_Request requests[UNDER_WAY];
   for (int done = 0; done < count; done += UNDER_WAY) {
@@ -40,7 +42,7 @@ static void sends(int count) {
   else MPI_Send(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD);
 }
 
-/* The other rank is inside MPI meanwhile, waiting for an empty message. */
+/* Meanwhile the other rank is inside MPI, waiting for an empty message. */
 static void puts_of_blocks(int count) {
   if (rank == 1) {
     MPI_Recv(NULL, 0, MPI_BYTE, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -62,10 +64,10 @@ static void measure(const char *name, void (*figure)(int), int count) {
   if (rank == 0) printf("%s %.1f\n", name, time * 1e9 / count);
 }
 
-/* Whether what was sent, or put, lies where it belongs. */
+/* Checks that the data sent or put has arrived. */
 static void check(const char *where, char value) {
   if (rank == 1 && (where[0] != value || where[BLOCK - 1] != value)) {
-    fprintf(stderr, "a block came wrong\n");
+    fprintf(stderr, "a block arrived corrupted\n");
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
 }

@@ -1,10 +1,10 @@
-//! Alternating rounds: limit, figure, limit, figure, limit … so that every reading of the figure lies between two of
-//! the limit, close to it in time.
+//! Alternating rounds: limit, figure, limit, figure, limit … so that every reading of the figure
+//! lies between two readings of the limit, close to it in time.
 //!
-//! The distance between two cores of a virtual machine can change from one second to the next, and with it every
-//! latency in shared memory by several times. A round in which the limit before and after differ is therefore
-//! discarded, and what counts is the median of the rounds' ratios. This module is the arithmetic, without a clock;
-//! [`crate::compare`] runs it.
+//! The distance between two cores of a virtual machine can change from one second to the next, and
+//! with it every latency in shared memory, by several times. A round in which the limit changes is
+//! therefore discarded, and the result is the median of the rounds' ratios. This module is the
+//! arithmetic, without a clock; [`crate::compare`] runs it.
 
 use std::time::Duration;
 
@@ -13,18 +13,19 @@ use serde::{Deserialize, Serialize};
 use crate::figure::Unit;
 use crate::placement::Placement;
 
-/// How long and how often to measure.
+/// The duration and number of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Good rounds wanted.
+    /// Good rounds required.
     pub good: usize,
     /// Rounds after which to stop in any case.
     pub most: usize,
-    /// The largest part by which the limits before and after a good round differ.
+    /// The largest relative difference between the limits before and after a good round.
     pub tolerance: f64,
-    /// How long one run of a limit or figure should take.
+    /// The target duration of one run of a limit or figure.
     pub time: Duration,
-    /// Runs of which a reading is the fastest: what is left when other processes took a core away in some of them.
+    /// The number of runs per reading. The reading is the fastest of them, which excludes runs in
+    /// which other processes took a core away.
     pub runs: usize,
 }
 
@@ -37,7 +38,7 @@ impl Plan {
         time: Duration::from_micros(600),
         runs: 5,
     };
-    /// A first look, in a fraction of the time.
+    /// A plan for a first impression, in a fraction of the time.
     pub const QUICK: Self = Self {
         good: 9,
         most: 30,
@@ -46,13 +47,13 @@ impl Plan {
         runs: 3,
     };
 
-    /// The quick plan or the usual one.
+    /// Returns the quick plan or the usual one.
     #[must_use]
     pub fn of(quick: bool) -> Self {
         if quick { Self::QUICK } else { Self::FULL }
     }
 
-    /// This plan's rounds shared out among so many jobs.
+    /// Returns this plan with its rounds divided among `jobs` jobs.
     #[must_use]
     pub fn shared(self, jobs: usize) -> Self {
         Self {
@@ -62,7 +63,7 @@ impl Plan {
         }
     }
 
-    /// This plan with runs that are so many times as long.
+    /// Returns this plan with runs `times` times as long.
     #[must_use]
     pub fn longer(self, times: u32) -> Self {
         Self {
@@ -71,8 +72,8 @@ impl Plan {
         }
     }
 
-    /// The plan for sides that run there: those that share cores take turns, so that more turns have to go into a run
-    /// until its start no longer counts.
+    /// Returns the plan for sides with this placement. Sides that share cores take turns, so a run
+    /// needs more turns until its start no longer matters.
     #[must_use]
     pub fn placed(self, placement: Placement) -> Self {
         match placement {
@@ -94,14 +95,14 @@ pub struct Round {
 }
 
 impl Round {
-    /// The limit beside which the figure is set.
+    /// Returns the limit for this round's figure.
     #[must_use]
     pub fn limit(&self) -> f64 {
         f64::midpoint(self.before, self.after)
     }
 
-    /// Whether the limit stayed the same: the larger is at most `1 + tolerance` times the smaller. A reading of no
-    /// time at all is never good.
+    /// Returns whether the limit stayed the same: the larger value is at most `1 + tolerance` times
+    /// the smaller. A round with a reading of zero is never good.
     #[must_use]
     pub fn good(&self, tolerance: f64) -> bool {
         let (small, large) = (self.before.min(self.after), self.before.max(self.after));
@@ -118,7 +119,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// No rounds yet.
+    /// Creates an empty tally.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         Self {
@@ -139,15 +140,15 @@ impl Tally {
         .push(round);
     }
 
-    /// Whether the plan asks for no more rounds.
+    /// Returns whether the plan requires no more rounds.
     #[must_use]
     pub fn done(&self) -> bool {
         self.good.len() >= self.plan.good
             || self.good.len() + self.discarded.len() >= self.plan.most
     }
 
-    /// What the rounds say; `None` if there was none. Without a good round, the discarded ones speak, and the
-    /// outcome's `rounds` is 0.
+    /// Returns the result of the rounds; `None` if there was none. Without a good round, the
+    /// discarded ones are used, and the outcome's `rounds` is 0.
     #[must_use]
     pub fn outcome(&self, unit: Unit) -> Option<Outcome> {
         let rounds = if self.good.is_empty() {
@@ -169,7 +170,7 @@ impl Tally {
     }
 }
 
-/// What a measurement gave.
+/// The result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Median of the figure, in seconds per operation.
@@ -186,7 +187,8 @@ pub struct Outcome {
     pub discarded: usize,
 }
 
-/// The median; `None` of nothing. Of an even number, the mean of the middle two.
+/// Returns the median; `None` without values. With an even number of values, returns the mean of
+/// the middle two.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -199,7 +201,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The median distance from `center`; `None` of nothing.
+/// Returns the median distance from `center`; `None` without values.
 #[must_use]
 pub fn median_deviation(values: &[f64], center: f64) -> Option<f64> {
     median(
@@ -210,10 +212,11 @@ pub fn median_deviation(values: &[f64], center: f64) -> Option<f64> {
     )
 }
 
-/// The number of operations to try after `count` took `time`, or `None` if that is near enough to `goal`.
+/// Returns the number of operations to try after `count` took `time`, or `None` if that is close
+/// enough to `goal`.
 #[must_use]
 pub fn next_count(count: u64, time: Duration, goal: Duration) -> Option<u64> {
-    /// More in one run would only be reached by something that takes no time at all.
+    /// Only an operation that takes no time at all would need more in one run.
     const MOST: u64 = 1 << 32;
     if count >= MOST || time >= goal / 2 {
         return None;
@@ -265,7 +268,8 @@ mod tests {
 
     #[test]
     fn near_and_far_rounds_give_one_ratio() {
-        // The figure costs 1.5 limits whether the cores are near (50) or far (250); the rounds in between say nonsense.
+        // The figure costs 1.5 limits whether the cores are near (50) or far (250); the rounds in
+        // between are meaningless.
         let mut tally = Tally::new(Plan { good: 5, ..PLAN });
         for round in [
             round(50.0, 75.0, 50.0),
@@ -304,7 +308,7 @@ mod tests {
     }
 
     proptest! {
-        /// However fast an operation is, the search for a count ends, and near the goal.
+        /// The search for a count ends near the goal, however fast an operation is.
         #[test]
         fn counts_reach_the_goal(nanos in 0.01f64..1e7, overhead in 0u64..100_000) {
             let goal = Duration::from_millis(2);
@@ -331,7 +335,7 @@ mod tests {
             prop_assert!(below <= values.len() / 2 && above <= values.len() / 2);
         }
 
-        /// The number of rounds and what became of them is what the plan says.
+        /// The number of rounds and their classification follow the plan.
         #[test]
         fn a_plan_is_kept(limits in proptest::collection::vec(1.0f64..1.6, 12)) {
             let mut tally = Tally::new(PLAN);

@@ -1,8 +1,8 @@
-//! The shared memory that a measurement works in: raw bytes that every side has mapped, each perhaps at its own
-//! address, so that only offsets mean the same everywhere.
+//! The shared memory of a measurement: raw bytes that every side has mapped, possibly at different
+//! addresses, so that only offsets mean the same everywhere.
 //!
-//! The first [`CONTROL_BYTES`] are the control block of [`crate::side::Side`], the rest is the work area that the
-//! limits and figures use one after the other.
+//! The first [`CONTROL_BYTES`] are the control block of [`crate::side::Side`]; the rest is the work
+//! area, which limits and figures use in turn.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -17,7 +17,7 @@ pub const LINE_SPACING: usize = 256;
 /// Bytes at the start of the area that belong to the control block.
 pub const CONTROL_BYTES: usize = 4096;
 
-/// Bytes of an area in which every limit of [`crate::limits::catalogue`] fits.
+/// Bytes of an area that is large enough for every limit of [`crate::limits::catalogue`].
 pub const AREA_BYTES: usize = CONTROL_BYTES + (16 << 20);
 
 /// A piece of memory shared by all sides of a measurement.
@@ -32,12 +32,13 @@ impl<'a> SharedArea<'a> {
     /// Takes `len` bytes from `base` as the area.
     ///
     /// # Errors
-    /// The base isn't a multiple of [`LINE_SPACING`], or there is less than the control block and one page of work
-    /// area.
+    /// The base is not a multiple of [`LINE_SPACING`], or the area is smaller than the control
+    /// block and one page of work area.
     ///
     /// # Safety
-    /// For `'a`, the bytes must be mapped, readable and writable, the same memory on every side, zero before the first
-    /// side joins, and touched by nobody but the sides of one measurement.
+    /// For `'a`, the bytes must be mapped, readable and writable, and the same memory on every
+    /// side. They must be zero before the first side joins, and only the sides of one measurement
+    /// may access them.
     pub unsafe fn new(base: NonNull<u8>, len: usize) -> Result<Self, Error> {
         if !base.addr().get().is_multiple_of(LINE_SPACING) {
             return Err(Error::AreaMisaligned);
@@ -56,27 +57,29 @@ impl<'a> SharedArea<'a> {
         })
     }
 
-    /// The start of the control block.
+    /// Returns the start of the control block.
     pub(crate) fn control(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Bytes of the work area.
+    /// Returns the bytes of the work area.
     #[must_use]
     pub fn work_len(&self) -> usize {
         self.len - CONTROL_BYTES
     }
 
-    /// The address, here, of `len` bytes at `offset` of the work area.
+    /// Returns the address, on this side, of `len` bytes at `offset` of the work area.
     ///
-    /// Reading and writing them is the caller's `unsafe`: the sides of a measurement must order their accesses.
+    /// Accessing them is the caller's `unsafe`: the sides of a measurement must order their
+    /// accesses.
     ///
     /// # Errors
-    /// The bytes aren't all inside the work area.
+    /// The bytes are not all inside the work area.
     pub fn work(&self, offset: usize, len: usize) -> Result<NonNull<u8>, Error> {
         let have = self.work_len();
         match offset.checked_add(len) {
-            // SAFETY: `CONTROL_BYTES + offset + len` is at most the area's length, which `new`'s caller vouches for.
+            // SAFETY: `CONTROL_BYTES + offset + len` is at most the area's length, which `new`'s
+            // caller guarantees.
             Some(need) if need <= have => Ok(unsafe { self.base.add(CONTROL_BYTES + offset) }),
             Some(need) => Err(Error::AreaTooSmall { need, have }),
             None => Err(Error::AreaTooSmall {
@@ -86,14 +89,15 @@ impl<'a> SharedArea<'a> {
         }
     }
 
-    /// The `index`-th word of the work area that has its cache lines to itself.
+    /// Returns the `index`-th word of the work area that does not share its cache lines.
     ///
     /// # Errors
-    /// The word isn't inside the work area.
+    /// The word is not inside the work area.
     pub fn word(&self, index: usize) -> Result<&AtomicU64, Error> {
         let at = self.work(index.saturating_mul(LINE_SPACING), LINE_SPACING)?;
-        // SAFETY: `work` checked the bounds, the base and the spacing are multiples of 8, any bytes are an AtomicU64,
-        // and `new`'s caller keeps the memory mapped and among the sides for `'a`.
+        // SAFETY: `work` checked the bounds, the base and the spacing are multiples of 8, any bytes
+        // are a valid AtomicU64, and `new`'s caller keeps the memory mapped and exclusive to the
+        // sides for `'a`.
         Ok(unsafe { at.cast::<AtomicU64>().as_ref() })
     }
 }

@@ -1,30 +1,30 @@
-//! Bare loops: what a library or protocol does below Conduit, between two sides.
+//! Bare loops: the operations of a library or protocol below Conduit, between two sides.
 
 use std::time::{Duration, Instant};
 
 use crate::Error;
 use crate::side::{Side, Waiting};
 
-/// One side's end of what is measured bare.
+/// One side's endpoint of a bare measurement.
 pub(crate) trait Endpoint {
-    /// What errors call it.
+    /// The name in errors.
     const NAME: &'static str;
 
-    /// Sends a message of so many bytes to the other side.
+    /// Sends a message of `size` bytes to the other side.
     fn send(&mut self, side: &Side<'_>, size: usize) -> Result<(), Error>;
 
-    /// The number of messages received.
+    /// Returns the number of messages received.
     fn received(&self) -> u64;
 
-    /// The number of operations that have begun and not ended.
+    /// Returns the number of operations that have begun and not ended.
     fn under_way(&self) -> u64 {
         0
     }
 
-    /// Makes progress once. Where this side blocks, sleeps for a while if there is nothing to do.
+    /// Makes progress once. On a blocking side, sleeps for a while if there is nothing to do.
     fn poll(&mut self) -> Result<(), Error>;
 
-    /// How this side waits.
+    /// Returns how this side waits.
     fn waiting(&self) -> Waiting {
         Waiting::Polling
     }
@@ -51,7 +51,7 @@ pub(crate) trait Endpoint {
         polled
     }
 
-    /// Sends messages of so many bytes to and fro. An operation is a full round trip.
+    /// Sends messages of `size` bytes back and forth. An operation is a full round trip.
     fn round_trips(&mut self, side: &Side<'_>, size: usize, count: u64) -> Result<Duration, Error> {
         let first = self.received();
         side.meet()?;
@@ -70,12 +70,12 @@ pub(crate) trait Endpoint {
         Ok(time)
     }
 
-    /// Makes progress on both sides until nothing is left to do on either.
+    /// Makes progress on both sides until neither has work left.
     fn rest(&mut self, _side: &Side<'_>) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Begins operations, of which at most so many are under way at once.
+    /// Begins operations, keeping at most a given number under way at once.
     fn stream(
         &mut self,
         side: &Side<'_>,
@@ -96,7 +96,7 @@ pub(crate) trait Endpoint {
     }
 }
 
-/// The end in a place, opened if this is its first use.
+/// Returns the endpoint in `place`, which is opened on first use.
 pub(crate) fn opened<E>(
     place: &mut Option<E>,
     open: impl FnOnce() -> Result<E, Error>,

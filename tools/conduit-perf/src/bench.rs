@@ -1,5 +1,5 @@
-//! A rank of a measured job: Conduit attached, with the handlers that the figures' messages run, and the memory that
-//! figures and limits share.
+//! A rank of a measured job: Conduit attached, with the handlers of the figures' messages, and the
+//! memory that figures and limits share.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -12,20 +12,21 @@ use crate::Error;
 use crate::area::{AREA_BYTES, CONTROL_BYTES, SharedArea};
 use crate::limits::queue::checksum;
 
-/// What this rank's handlers have seen. They run on the rank's only thread, so they add without a locked instruction.
+/// Counts kept by this rank's handlers. The handlers run on the rank's only thread, so they add
+/// without a locked instruction.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Seen {
     /// Requests.
     pub(crate) requests: AtomicU64,
-    /// Sum of what the requests carried.
+    /// Sum of the requests' contents.
     pub(crate) sum: AtomicU64,
-    /// Replies, and the words of [`Messages::finished`].
+    /// Replies, and messages [`Messages::finished`].
     pub(crate) answers: AtomicU64,
 }
 
 impl Seen {
-    /// Forgets everything, before a run.
+    /// Resets all counts before a run.
     pub(crate) fn reset(&self) {
         for word in [&self.requests, &self.sum, &self.answers] {
             word.store(0, Relaxed);
@@ -44,7 +45,7 @@ fn add(word: &AtomicU64, value: u64) {
     word.store(word.load(Relaxed).wrapping_add(value), Relaxed);
 }
 
-/// The handlers' names.
+/// The handlers of the figures' messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Messages {
     /// Counts its argument and replies.
@@ -57,7 +58,7 @@ pub(crate) struct Messages {
     pub(crate) echo: Medium<()>,
     /// Counts the bytes that landed; no reply.
     pub(crate) long: Long<()>,
-    /// The other rank has seen a whole flood.
+    /// Reports that the other rank has seen a whole flood.
     pub(crate) finished: Short<()>,
 }
 
@@ -70,8 +71,8 @@ impl Messages {
             let seen = see();
             move |call, (value,): (u64,)| {
                 seen.request(value);
-                // A refused reply leaves the requester waiting, and the launcher's time limit ends the job; it can't
-                // be: this is the first reply to a request.
+                // This is the first reply to a request, so it cannot be refused. If it were, the
+                // requester would wait until the launcher's time limit ends the job.
                 let _ = call.reply(pong, ());
             }
         });
@@ -81,14 +82,15 @@ impl Messages {
         });
         let medium = handlers.medium({
             let seen = see();
-            // The payload is aligned to 16 and whole words are sent; anything else is seen as a wrong sum.
+            // The payload is aligned to 16 and consists of whole words; anything else shows up as a
+            // wrong sum.
             move |_, (), bytes| seen.request(<[u64]>::ref_from_bytes(bytes).map_or(0, checksum))
         });
         let echoed = handlers.medium({
             let seen = see();
             move |_: &conduit::Call<'_>, (), _: &[u8]| add(&seen.answers, 1)
         });
-        // A request's first reply is not refused.
+        // A request's first reply is never refused.
         let echo = handlers.medium(move |call, (), bytes: &[u8]| {
             let _ = call.reply_medium(echoed, (), bytes);
         });
@@ -113,7 +115,8 @@ pub(crate) struct Bench {
     pub(crate) conduit: Conduit,
     pub(crate) seen: Arc<Seen>,
     pub(crate) messages: Messages,
-    /// The rank in whose segment the shared area lies, and at which rank 0's operations aim: the last, or one that was asked for.
+    /// The rank whose segment contains the shared area and which rank 0's operations target: the
+    /// last, unless another one is requested.
     pub(crate) home: Rank,
 }
 
@@ -121,12 +124,12 @@ impl Bench {
     /// Joins the job. Collective.
     ///
     /// # Errors
-    /// The job can't be joined, or there isn't the memory.
+    /// The job cannot be joined, or memory is insufficient.
     pub(crate) fn start() -> conduit::Result<Self> {
         Self::towards(|job| job.size() - 1)
     }
 
-    /// As [`Bench::start`], with another rank as home.
+    /// Joins the job like [`Bench::start`], with another rank as home.
     pub(crate) fn towards(home: impl FnOnce(&Job) -> Rank) -> conduit::Result<Self> {
         let job = conduit::start()?;
         let seen = Arc::<Seen>::default();
@@ -143,29 +146,30 @@ impl Bench {
         })
     }
 
-    /// The shared area: all of the home rank's segment, through this rank's own mapping of it.
+    /// Returns the shared area: all of the home rank's segment, through this rank's own mapping of
+    /// it.
     ///
     /// # Errors
-    /// This rank has no mapping of it.
+    /// This rank has no mapping of the segment.
     pub(crate) fn area(&self) -> Result<SharedArea<'_>, Error> {
         let window = self.conduit.window(self.home).map_err(failed("window"))?;
         let window = window.and_then(NonNull::new).ok_or(Error::NoWindow {
             rank: self.conduit.rank(),
             home: self.home,
         })?;
-        // SAFETY: the segment is mapped as long as the borrow of `self` lasts, zeroed by `attach`, `AREA_BYTES` long
-        // (`start`), and reached only through this and through the figures' own operations, which keep to the work area
-        // while it is theirs.
+        // SAFETY: the segment is mapped as long as the borrow of `self` lasts, zeroed by `attach`,
+        // and `AREA_BYTES` long (`start`). It is accessed only through this area and the figures'
+        // own operations, which use the work area only while they own it.
         unsafe { SharedArea::new(window, AREA_BYTES) }
     }
 
-    /// Where the work area starts in the home rank's segment.
+    /// Returns the offset of the work area in the home rank's segment.
     pub(crate) fn work(&self) -> usize {
         CONTROL_BYTES
     }
 }
 
-/// Makes a `map_err` argument for a call of Conduit in a figure.
+/// Returns a `map_err` function for a call of Conduit in a figure.
 pub(crate) fn failed(name: &'static str) -> impl Fn(conduit::Error) -> Error {
     move |source| Error::Figure {
         name,

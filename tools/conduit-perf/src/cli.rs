@@ -13,10 +13,11 @@ use crate::{
     run_all, survey, udp,
 };
 
-/// Latencies, rates and bandwidths of Conduit beside this machine's limits, measured in turn.
+/// Latencies, rates and bandwidths of Conduit compared with this machine's limits, measured
+/// alternately.
 ///
-/// Starts jobs of its own: two ranks on two cores, two on one, eight on two. As a rank of a job that a launcher has
-/// started it measures in that job.
+/// Starts its own jobs: two ranks on two cores, two on one, eight on two. If a launcher has started
+/// this process as a rank, measures in that job.
 #[derive(Debug, Parser)]
 #[command(name = "conduit-perf", version, args_conflicts_with_subcommands = true)]
 pub struct Cli {
@@ -28,7 +29,7 @@ pub struct Cli {
 
 #[derive(Debug, Args)]
 struct FigureOptions {
-    /// As a rank of a job that a launcher has started: measure its ranks 0 and 1 as a pair, while the others stand by
+    /// In a job started by a launcher: measure ranks 0 and 1 as a pair while the others stand by
     #[arg(long)]
     pair: bool,
     #[command(flatten)]
@@ -37,36 +38,42 @@ struct FigureOptions {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print the machine's bare limits alone
+    /// Print only the machine's bare limits
     Limits(LimitOptions),
     /// Count the instructions of operations, with both ends in one process (needs valgrind)
     ///
-    /// Unlike times, counts do not depend on the machine's load, so they compare versions of
-    /// Conduit. Other profilers can run the same operations:
-    /// `conduit-perf repeat rank 20000 --only put`.
+    /// Unlike times, counts do not depend on the machine's load, so they can compare versions of
+    /// Conduit. Other profilers can run the same operations: `conduit-perf repeat rank 20000 --only
+    /// put`.
     Count(count::Options),
-    /// Show whether credits go where they are needed: patterns that change, with few credits
+    /// Show whether credits move where they are needed: changing patterns, with few credits
     ///
-    /// Each job with credits that move, with the same credits shared out once, and without flow control, in turn.
+    /// Alternates jobs with dynamic credits, with the same credits distributed once, and without
+    /// flow control.
     Credits(credits::patterns::Options),
-    /// Show what flow control costs: a flood of shorts with it and without, in turn
+    /// Measure the cost of flow control: a flood of shorts with and without it, alternately
     FlowControl(credits::cost::Options),
-    /// Measure GASNet's interface in C: an installation of Conduit beside others, in turn
+    /// Measure GASNet's C interface: an installation of Conduit compared with others, alternately
     ///
-    /// One program is built with each installation's make fragment, by make and its C compiler.
+    /// The same program is built with each installation's make fragment, by make and its C
+    /// compiler.
     Gasnet(gasnet::Options),
-    /// Show what wide windows bring a pair of a large job, over UDP or libfabric, on this host
+    /// Measure the benefit of wide windows for a pair of a large job, over UDP or libfabric, on
+    /// this host
     Lanes(lanes::Options),
-    /// Measure Conduit over libfabric beside bare loops of libfabric, on this host
+    /// Measure Conduit over libfabric compared with bare loops of libfabric, on this host
     Ofi(ofi::Options),
-    /// Measure Conduit over UDP beside what distributions package, over TCP, on the loopback interface
+    /// Measure Conduit over UDP compared with packaged libraries over TCP, on the loopback
+    /// interface
     ///
-    /// Beside it run those of these that are installed (Debian's packages): UCX (ucx-utils), libfabric (libfabric-bin), Open MPI
-    /// (openmpi-bin and libopenmpi-dev, for which a program is compiled).
+    /// Compares with those of these that are installed (Debian's packages): UCX (ucx-utils),
+    /// libfabric (libfabric-bin), Open MPI (openmpi-bin and libopenmpi-dev, for which a program is
+    /// compiled).
     Peers(peers::Options),
-    /// Measure Conduit over Portals 4 beside bare loops of the libportals that CONDUIT_PORTALS4_LIBRARY names, on this host
+    /// Measure Conduit over Portals 4 compared with bare loops of the libportals in
+    /// CONDUIT_PORTALS4_LIBRARY, on this host
     Portals4(portals4::Options),
-    /// Measure what goes over UDP, on the loopback interface, beside bare UDP
+    /// Measure Conduit's operations over UDP, on the loopback interface, compared with bare UDP
     Udp(udp::Options),
     /// Repeat operations, for a profiler
     #[command(hide = true)]
@@ -75,7 +82,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct LimitOptions {
-    /// Numbers of processes: all limits with 2, the barrier also with more
+    /// Numbers of processes: all limits are measured with 2, the barrier also with more
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,8",
           value_parser = clap::value_parser!(u16).range(2..=1024))]
     ranks: Vec<u16>,
@@ -83,10 +90,10 @@ struct LimitOptions {
     choice: Choice,
 }
 
-/// Does what the command line says.
+/// Runs the command line.
 ///
 /// # Errors
-/// The measurement failed or the results can't be written.
+/// A measurement fails or the results cannot be written.
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let good = match cli.command {
         None => figures(&cli.options)?,
@@ -105,7 +112,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!good)))
 }
 
-/// Measures Conduit. False if a check failed.
+/// Measures Conduit. Returns `false` if a check failed.
 fn figures(options: &FigureOptions) -> anyhow::Result<bool> {
     let choice = &options.judged.choice;
     if !choice.measures(figures::names())? {
@@ -138,7 +145,7 @@ fn figures(options: &FigureOptions) -> anyhow::Result<bool> {
     let figures = if job::launched() {
         match job::measure_here(&asked, progress)? {
             Some(figures) => figures,
-            // Rank 0 prints them.
+            // Rank 0 prints the figures.
             None => return Ok(true),
         }
     } else if options.pair {
@@ -171,7 +178,7 @@ fn limits(options: &LimitOptions) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// A bar on standard error; nothing is drawn if that is no terminal.
+/// Creates a progress bar on standard error, hidden if that is not a terminal.
 fn bar(steps: usize) -> ProgressBar {
     let bar = ProgressBar::new(steps as u64);
     match ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}") {

@@ -9,22 +9,22 @@ use crate::limits::Limit;
 use crate::piece::Piece;
 use crate::side::Side;
 
-/// A figure and the limit to set it beside.
+/// A figure and its limit.
 pub struct Comparison<'p> {
     /// The figure's name.
     pub name: &'static str,
     /// Bytes per operation of the figure.
     pub size: usize,
-    /// The ratio to reach.
+    /// The target ratio.
     pub target: Option<Target>,
-    /// The limit; it also says in which unit both are printed and where the sides run.
+    /// The limit, which also determines the unit of both and the placement of the sides.
     pub limit: Limit,
     /// The figure's operations.
     pub figure: Box<dyn Piece + 'p>,
 }
 
 impl<'p> Comparison<'p> {
-    /// Sets `figure` beside `limit`.
+    /// Compares `figure` with `limit`.
     pub fn new(
         name: &'static str,
         size: usize,
@@ -41,7 +41,7 @@ impl<'p> Comparison<'p> {
         }
     }
 
-    /// What is measured.
+    /// Returns the description of the figure.
     #[must_use]
     pub fn subject(&self) -> Subject {
         Subject {
@@ -53,10 +53,10 @@ impl<'p> Comparison<'p> {
         }
     }
 
-    /// Measures, on every side at once. Side 0 gets the figure, the others `None`.
+    /// Measures on all sides; collective. Side 0 gets the figure, the others `None`.
     ///
     /// # Errors
-    /// Any side's error ends the measurement on all sides.
+    /// An error on any side ends the measurement on all sides.
     pub fn measure(&mut self, side: &Side<'_>, plan: Plan) -> Result<Option<Figure>, Error> {
         side.place(self.limit.placement)?;
         let tally = alternate(
@@ -71,11 +71,12 @@ impl<'p> Comparison<'p> {
     }
 }
 
-/// Measures all `comparisons`, one after the other, on every side at once, each with the plan for its unit. Side 0 gets the
-/// figures, the others nothing. Comparisons for which there are too few cores are left out.
+/// Measures all `comparisons` in sequence on all sides; collective. Each uses the plan for its
+/// unit. Side 0 gets the figures, the others nothing. Comparisons that need more cores than
+/// available are left out.
 ///
 /// # Errors
-/// Any side's error ends the measurement on all sides.
+/// An error on any side ends the measurement on all sides.
 pub fn measure_all<'p>(
     side: &Side<'_>,
     plan: impl Fn(Unit) -> Plan,
@@ -91,11 +92,11 @@ pub fn measure_all<'p>(
     Ok(figures)
 }
 
-/// Runs `limit` and `figure` in turn until side 0's tally is done. Every side must call it; the tally is side 0's to
-/// read, the other sides' clocks see only their part.
+/// Runs `limit` and `figure` alternately until side 0's tally is done. Collective. Only side 0's
+/// tally is meaningful: the other sides' clocks see only their part.
 ///
 /// # Errors
-/// Any side's error ends the rounds on all sides.
+/// An error on any side ends the rounds on all sides.
 pub fn alternate(
     side: &Side<'_>,
     plan: Plan,
@@ -121,19 +122,20 @@ pub fn alternate(
     }
 }
 
-/// Finds the number of operations that take about `goal`, undisturbed; the same on all sides.
+/// Finds the number of operations that take about `goal` when undisturbed; the same on all sides.
 ///
 /// # Errors
-/// Any side's error ends it on all sides.
+/// An error on any side ends the calibration on all sides.
 pub fn calibrate(
     side: &Side<'_>,
     piece: &mut (impl Piece + ?Sized),
     goal: Duration,
 ) -> Result<u64, Error> {
-    /// One run alone may be slow for its surroundings: a core that was taken away for a while would look like a long
-    /// operation, and so few operations be run that only their start is measured.
+    /// A single run may be slowed by other processes: after a lost time slice, operations would
+    /// seem long, and so few of them would be run that only their start is measured.
     const RUNS: usize = 3;
-    /// However long an operation takes: of a few, what is measured is mostly how a run starts and ends.
+    /// The minimum for operations of any duration: with fewer, the result is mostly the start and
+    /// end of a run.
     const LEAST: u64 = 4;
     let mut count = LEAST;
     loop {
@@ -148,10 +150,10 @@ pub fn calibrate(
     }
 }
 
-/// Runs `count` operations `runs` times and gives the seconds of one operation in the fastest run.
+/// Runs `count` operations `runs` times and returns the seconds per operation in the fastest run.
 ///
 /// # Errors
-/// Any side's error ends it on all sides.
+/// An error on any side ends the reading on all sides.
 pub fn reading(
     side: &Side<'_>,
     piece: &mut (impl Piece + ?Sized),
@@ -165,7 +167,7 @@ pub fn reading(
     Ok(fastest.as_secs_f64() / count as f64)
 }
 
-/// One run, begun together; an error is told to the other sides.
+/// Starts one run on all sides together and reports an error to the other sides.
 fn run(side: &Side<'_>, piece: &mut (impl Piece + ?Sized), count: u64) -> Result<Duration, Error> {
     side.meet()?;
     piece.run(side, count).inspect_err(|_| side.abort())
@@ -185,7 +187,7 @@ mod tests {
         runs: 2,
     };
 
-    /// Takes `nanos` per operation by a clock of its own, so that results are exact.
+    /// Takes `nanos` per operation according to its own clock, so that results are exact.
     fn takes(nanos: u64) -> impl FnMut(&Side<'_>, u64) -> Result<Duration, Error> {
         move |_, count| Ok(Duration::from_nanos(nanos * count))
     }
@@ -194,7 +196,7 @@ mod tests {
     fn all_sides_do_the_same_rounds_and_side_0_has_the_ratio() {
         let tallies = in_threads(3, |side| {
             let mut runs = Vec::new();
-            // The other sides' clocks would ask for other counts and other rounds; side 0's alone decide.
+            // The other sides' clocks would require other counts and rounds; only side 0's decides.
             let own = 1 + side.rank() as u64;
             let mut figure = |_: &Side<'_>, count: u64| {
                 runs.push(count);
@@ -220,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_changing_limit_stops_at_the_most_rounds() {
-        // A reading is one run, so that every one differs from the one before.
+        // A reading is a single run, so that each one differs from the previous one.
         let plan = Plan { runs: 1, ..PLAN };
         let tallies = in_threads(2, |side| {
             let mut run = 0u64;

@@ -1,4 +1,4 @@
-//! What can go wrong while measuring.
+//! Errors of measurements.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use std::time::Duration;
 /// [`Error::Aborted`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The shared area can't hold what a measurement needs.
-    #[error("the shared area has {have} bytes to work in, {need} are needed")]
+    /// The shared area is too small for a measurement.
+    #[error("the shared area's work area has {have} bytes, but the measurement needs {need}")]
     AreaTooSmall {
         /// Bytes needed.
         need: usize,
-        /// Bytes there are.
+        /// Bytes available.
         have: usize,
     },
     /// The shared area's base address is not aligned to [`crate::area::LINE_SPACING`].
@@ -20,10 +20,10 @@ pub enum Error {
         crate::area::LINE_SPACING
     )]
     AreaMisaligned,
-    /// The control block holds something that is no control block: the area was not zeroed.
+    /// The control block has invalid contents, because the area was not zeroed.
     #[error("the shared area was not zeroed before the sides joined it")]
     AreaNotZeroed,
-    /// More sides joined the area than were announced, or they disagree about their number.
+    /// More sides joined the area than announced, or they disagree about their number.
     #[error("side {rank} of {sides} does not fit the measurement that uses this area")]
     SideMismatch {
         /// The side that tried to join.
@@ -41,31 +41,31 @@ pub enum Error {
         /// How long it waited.
         after: Duration,
     },
-    /// Another side met an error and told so.
+    /// Another side reported an error.
     #[error("side {by} ended the measurement")]
     Aborted {
         /// The side with the error.
         by: usize,
     },
-    /// The bytes that arrived are not those that were sent.
+    /// The received bytes differ from those that were sent.
     #[error("{what}: received checksum {got:#x}, expected {expected:#x}")]
     Corrupt {
         /// The measurement.
         what: &'static str,
-        /// The checksum of what arrived.
+        /// The checksum of the received bytes.
         got: u64,
-        /// The checksum of what was sent.
+        /// The checksum of the bytes sent.
         expected: u64,
     },
-    /// The placement asks for more cores than this process may use.
-    #[error("{sides} sides on a core each need {sides} cores, this process may use {cores}")]
+    /// The placement needs more cores than this process may use.
+    #[error("{sides} sides with a core each need {sides} cores, but this process may use {cores}")]
     TooFewCores {
         /// Sides to place.
         sides: usize,
-        /// Cores there are.
+        /// Cores available.
         cores: usize,
     },
-    /// A rank's segment is not mapped in another rank, so that there is no memory for limits.
+    /// Another rank has not mapped a rank's segment, so there is no memory for limits.
     #[error(
         "rank {rank} has no mapping of rank {home}'s segment (CONDUIT_WINDOWS); networks without mappings are \
          measured by `conduit-perf udp`, `ofi` and `portals4`"
@@ -95,7 +95,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Makes a `map_err` argument for a system call.
+    /// Returns a `map_err` function for a system call.
     pub(crate) fn system<E: Into<std::io::Error>>(call: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::System {
             call,

@@ -1,20 +1,20 @@
-//! What two sides tell each other before their network works: through the memory that they share.
+//! The side channel between two sides before their network works: the memory that they share.
 
 use conduit_core::bootstrap::{Bootstrap, BootstrapError};
 
 use crate::Error;
 use crate::side::Side;
 
-/// Bytes that a side may say at once.
+/// Maximum bytes of one contribution.
 const MOST: usize = 64 << 10;
-/// Before them, their number.
+/// Bytes of the length before each contribution.
 const COUNT: usize = 8;
 
 /// The side channel of a job whose ranks are the sides.
 pub(crate) struct Exchange<'s, 'a>(pub(crate) &'s Side<'a>);
 
 impl Exchange<'_, '_> {
-    /// What each side has said, by side.
+    /// Returns the contributions of all sides, by side.
     pub(crate) fn all(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let side = self.0;
         if own.len() > MOST {
@@ -25,9 +25,10 @@ impl Exchange<'_, '_> {
         }
         let place = |rank| side.area().work(rank * (COUNT + MOST), COUNT + MOST);
         let here = place(side.rank())?;
-        // Nobody still uses these bytes for what was before.
+        // No side still uses these bytes for the previous exchange.
         side.meet()?;
-        // SAFETY: within the work area, at the place that is this side's; the others read it after they have met.
+        // SAFETY: the bytes are within the work area, at this side's place; the others read them
+        // after they have met.
         unsafe {
             here.cast::<u64>().write_unaligned(own.len() as u64);
             let bytes = here.add(COUNT);
@@ -39,7 +40,7 @@ impl Exchange<'_, '_> {
         let mut all = Vec::with_capacity(side.sides());
         for rank in 0..side.sides() {
             let there = place(rank)?;
-            // SAFETY: within the work area, and its side has written it and waits.
+            // SAFETY: the bytes are within the work area; their side has written them and waits.
             let said = unsafe {
                 let count = there.cast::<u64>().read_unaligned() as usize;
                 std::slice::from_raw_parts(there.add(COUNT).as_ptr(), count.min(MOST)).to_vec()

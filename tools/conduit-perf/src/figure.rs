@@ -1,4 +1,4 @@
-//! A figure: one number of Conduit beside the limit that was measured with it.
+//! A figure: one measured number of Conduit with the limit that was measured alongside.
 
 use std::fmt;
 
@@ -6,23 +6,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::alternate::{Outcome, Plan, Round, Tally};
 
-/// What a number counts. Measurements are times per operation; the unit says how that is printed and which way round
-/// a ratio is taken.
+/// The unit of a number. Measurements are times per operation; the unit determines how they are
+/// printed and which way round a ratio is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
-    /// Nanoseconds per operation. Ratio: time by time, 1 is as fast as the limit, 2 takes twice as long.
+    /// Nanoseconds per operation. The ratio is time by time: 1 is as fast as the limit, 2 takes
+    /// twice as long.
     #[serde(rename = "ns")]
     Nanoseconds,
-    /// Million operations per second. Ratio: rate by rate, 1 is as fast as the limit, 0.5 reaches half of it.
+    /// Million operations per second. The ratio is rate by rate: 1 is as fast as the limit, 0.5
+    /// reaches half of it.
     #[serde(rename = "M/s")]
     Millions,
-    /// Gigabytes (10⁹ bytes) per second. Ratio: as for rates.
+    /// Gigabytes (10⁹ bytes) per second. The ratio is rate by rate.
     #[serde(rename = "GB/s")]
     Gigabytes,
 }
 
 impl Unit {
-    /// The number to print for `seconds` per operation of `size` bytes.
+    /// Returns the number to print for `seconds` per operation of `size` bytes.
     #[must_use]
     pub fn value(self, seconds: f64, size: usize) -> f64 {
         match self {
@@ -32,7 +34,7 @@ impl Unit {
         }
     }
 
-    /// The ratio of two times per operation.
+    /// Returns the ratio of two times per operation.
     #[must_use]
     pub fn ratio(self, figure_seconds: f64, limit_seconds: f64) -> f64 {
         match self {
@@ -52,20 +54,20 @@ impl fmt::Display for Unit {
     }
 }
 
-/// What a figure should reach.
+/// The target of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
     /// A time at most this many times the limit's.
     AtMost(f64),
-    /// A rate at least this part of the limit's.
+    /// A rate of at least this fraction of the limit's.
     AtLeast(f64),
-    /// A time of at most this many nanoseconds, whatever the limit's.
+    /// A time of at most this many nanoseconds, independent of the limit.
     Nanoseconds(f64),
 }
 
 impl Target {
-    /// Whether a figure with this ratio and value reaches it.
+    /// Returns whether a figure with this ratio and value meets the target.
     #[must_use]
     pub fn met(self, ratio: f64, value: f64) -> bool {
         match self {
@@ -86,22 +88,22 @@ impl fmt::Display for Target {
     }
 }
 
-/// How a figure stands to its target.
+/// The result of comparing a figure with its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// The target is met.
     Within,
-    /// It isn't.
+    /// The target is missed.
     Outside,
-    /// The limit changed in every round, so that the ratio says nothing.
+    /// The limit changed in every round, so the ratio is meaningless.
     Unsettled,
 }
 
-/// One measured number beside its limit.
+/// One measured number with its limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What was measured.
+    /// The figure's name.
     pub name: String,
     /// Bytes per operation; 0 if no bytes are carried.
     pub size: usize,
@@ -111,7 +113,7 @@ pub struct Figure {
     pub value: f64,
     /// The unit of `value` and `limit`.
     pub unit: Unit,
-    /// What it was set beside.
+    /// The limit's name.
     pub limit_name: String,
     /// The limit in `unit`: the median over the good rounds.
     pub limit: f64,
@@ -119,31 +121,31 @@ pub struct Figure {
     pub ratio: f64,
     /// The median distance of the rounds' ratios from `ratio`.
     pub spread: f64,
-    /// The ratio to reach, if one is set.
+    /// The target, if any.
     pub target: Option<Target>,
-    /// Rounds that counted. With 0, all numbers are of the discarded rounds.
+    /// Rounds that counted. If 0, all numbers are from the discarded rounds.
     pub rounds: usize,
-    /// Rounds in which the limit changed under the measurement.
+    /// Rounds in which the limit changed during the measurement.
     pub discarded: usize,
 }
 
-/// What is known of a figure before it is measured.
+/// The description of a figure before it is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Subject {
-    /// What is measured.
+    /// The figure's name.
     pub name: &'static str,
     /// Bytes per operation.
     pub size: usize,
-    /// What it is set beside.
+    /// The limit's name.
     pub limit_name: &'static str,
-    /// How numbers are printed.
+    /// The unit of printed numbers.
     pub unit: Unit,
-    /// The ratio to reach.
+    /// The target, if any.
     pub target: Option<Target>,
 }
 
 impl Figure {
-    /// Puts what was measured to what was meant.
+    /// Combines the description with the measured outcome.
     #[must_use]
     pub fn new(subject: &Subject, ranks: usize, outcome: &Outcome) -> Self {
         Self {
@@ -162,7 +164,8 @@ impl Figure {
         }
     }
 
-    /// Of rounds that all count, each with the seconds of an operation and of what it is set beside; `None` without any.
+    /// Builds a figure from rounds that all count, each with the seconds of an operation and of its
+    /// limit; `None` without rounds.
     #[must_use]
     pub fn of_rounds(
         subject: &Subject,
@@ -184,7 +187,7 @@ impl Figure {
         Some(Self::new(subject, ranks, &outcome))
     }
 
-    /// How the figure stands to its target; `None` without one.
+    /// Returns the comparison with the target; `None` without one.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         let target = self.target?;
@@ -258,7 +261,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_time_to_reach_is_independent_of_the_limit() {
-        // `figure` makes 2 ns times the ratio.
+        // `figure` returns 2 ns times the ratio.
         let verdict = |ratio| figure(ratio, Some(Target::Nanoseconds(100.0)), 9).verdict();
         assert_eq!(verdict(49.0), Some(Verdict::Within));
         assert_eq!(verdict(51.0), Some(Verdict::Outside));

@@ -1,5 +1,5 @@
 //! Messages through the agents of two nodes over shared memory, from a process's request to its
-//! completion. Each node is simulated: one channel, and the requests of one process.
+//! completion. Each node is simulated, with one channel and the requests of one process.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ use super::sections::Sections;
 const SIZES: [usize; 2] = [16, 1024];
 /// Simulated time between two calls of `progress`.
 const STEP: Nanos = 1_000;
-/// Calls of `progress` after which a request that has not ended is an error; it takes a few.
+/// Calls of `progress` after which an unfinished request is an error; normally a few suffice.
 const STEPS: u32 = 100_000;
 
 /// A node's memory.
@@ -91,7 +91,7 @@ struct Agent {
     network: Network,
 }
 
-/// Two nodes, and the simulated time.
+/// Two nodes and the simulated time.
 struct Pair {
     near: Agent,
     far: Agent,
@@ -151,10 +151,10 @@ impl Pair {
                 return Ok(outcome);
             }
         }
-        bail!("a request did not end")
+        bail!("a request did not complete")
     }
 
-    /// Sends a message, waits until it is in the channel, and takes it out.
+    /// Sends a message, waits until it is in the channel, and removes it.
     fn send(&mut self, size: usize) -> anyhow::Result<()> {
         let send = Operation::Send {
             handle: 1,
@@ -179,7 +179,7 @@ impl Pair {
         self.far.node.channel.push_back(message(size));
         ensure!(
             matches!(self.ask(Operation::Get)?, Outcome::Got(_)),
-            "no message was got"
+            "the get returned no message"
         );
         Ok(())
     }
@@ -196,7 +196,7 @@ fn message(size: usize) -> Message<Bytes> {
 /// Repeats sends and gets of each size.
 ///
 /// # Errors
-/// Shared memory can't be set up, or a request fails.
+/// Shared memory cannot be set up, or a request fails.
 pub(super) fn repeat(sections: &mut Sections<'_>) -> anyhow::Result<()> {
     let mut pair = Pair::start()?;
     for size in SIZES {

@@ -15,7 +15,7 @@ pub(super) struct Program {
     pub(super) path: PathBuf,
     /// The repetitions of the sections are appended, separated by a comma.
     pub(super) arguments: Vec<String>,
-    /// The whole environment: the caller's must not change a count.
+    /// The whole environment, because the caller's must not affect a count.
     pub(super) environment: Vec<(&'static str, &'static str)>,
 }
 
@@ -44,22 +44,23 @@ impl Program {
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}: {errors}", self.path.display());
         let names = String::from_utf8(output.stdout)?;
-        let dumps = fs::read_to_string(&dumps).context("callgrind has written no dump")?;
+        let dumps = fs::read_to_string(&dumps).context("callgrind wrote no dump")?;
         pair(&names, &totals(&dumps))
             .with_context(|| format!("{} {}", self.path.display(), self.arguments.join(" ")))
     }
 }
 
-/// Finds valgrind in `PATH`, which the counted program does not get.
+/// Finds valgrind in `PATH`, which is not passed to the counted program.
 fn valgrind() -> anyhow::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .map(|folder| folder.join("valgrind"))
         .find(|file| file.is_file())
-        .context("there is no valgrind in PATH; it is in the package `valgrind` of Debian, Fedora and others")
+        .context("valgrind is not in PATH; install the package `valgrind` (Debian, Fedora and others)")
 }
 
-/// Returns the instructions of all sections, in order. The dump at the program's end is not one.
+/// Returns the instructions of all sections, in order. The dump at the program's end is not a
+/// section.
 fn totals(dumps: &str) -> Vec<u64> {
     let mut is_section = false;
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
 //! Datagrams of the protocol over UDP, without sockets: two endpoints in one process exchange
-//! packets, sealed as those of a job.
+//! packets, sealed as in a job.
 
 use anyhow::ensure;
 use conduit_core::ni::Rank;
@@ -10,14 +10,14 @@ use seal::{Protection, Sealer, Secret};
 
 use super::sections::Sections;
 
-/// Tiny fragments that are sent together.
+/// The number of tiny fragments that are sent together.
 const BUNDLE: u64 = 32;
 /// Bytes of a fragment that is sent in eight chunks.
 const CHUNKED: usize = 8 * 1400;
 /// Simulated time between two calls of `carry`.
 const STEP: Nanos = 5_000;
 
-/// Counts fragments, and copies the bytes of long ones from and to a buffer, like a put.
+/// Counts fragments, and copies the bytes of long ones to and from a buffer, like a put.
 struct Counting {
     source: Vec<u8>,
     target: Vec<u8>,
@@ -108,7 +108,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Hands all packets of one end to the other.
+    /// Passes all packets of one end to the other.
     fn carry(&mut self, from: usize) -> anyhow::Result<()> {
         self.now += STEP;
         let [a, b] = &mut self.ends;
@@ -143,7 +143,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Sends some tiny fragments together, and as many back.
+    /// Sends some tiny fragments together, and the same number back.
     fn tiny(&mut self, together: u64) -> anyhow::Result<()> {
         for from in [0, 1] {
             let before = self.ends[1 - from].handler.fragments;
@@ -152,7 +152,7 @@ impl Pair {
             }
             self.carry(from)?;
             let came = self.ends[1 - from].handler.fragments - before;
-            ensure!(came == together, "{came} of {together} fragments came");
+            ensure!(came == together, "{came} of {together} fragments arrived");
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! Counts instructions per operation. Counts do not depend on the machine's load, so they compare
-//! versions of Conduit, and `cargo xtask budgets` bounds them.
+//! Counts instructions per operation. Counts do not depend on the machine's load, so they can
+//! compare versions of Conduit, and `cargo xtask budgets` bounds them.
 //!
-//! One process drives both ends of each operation, and repeats it in two `sections`, a short and
-//! a long one. `callgrind` counts each section. The difference, divided by the additional
-//! repetitions, is the cost of one operation.
+//! One process drives both ends of each operation and repeats it in two `sections`, a short and a
+//! long one. `callgrind` counts each section. The difference divided by the additional repetitions
+//! is the cost of one operation.
 //!
 //! The operations in Rust are those of `rank`, `na`, `agent` and `datagrams`; those
 //! through the C headers are in `c/count.c`.
@@ -30,8 +30,8 @@ use callgrind::Program;
 pub use repeat::{Repeat, Subject};
 
 /// Repetitions in the two sections of an operation. The first section uses every buffer and ring
-/// once. Work that is due every 2^n operations counts exactly, because the difference is a power
-/// of two.
+/// once. Periodic work, due every 2^n operations, is counted exactly because the difference is a
+/// power of two.
 const REPETITIONS: [u64; 2] = [1 << 9, 3 << 9];
 
 /// The program in C, with the same output and sections as [`sections`].
@@ -57,7 +57,7 @@ struct Count {
     instructions: f64,
 }
 
-/// A process that is counted, and the prefix of its operations' names.
+/// A counted process and the prefix of its operations' names.
 struct Run {
     prefix: &'static str,
     program: Program,
@@ -73,7 +73,7 @@ impl Run {
         Ok(Self { prefix, program })
     }
 
-    /// Whether one of its operations may have been asked for.
+    /// Returns whether one of its operations may have been requested.
     fn is_wanted(&self, asked: &[String]) -> bool {
         let prefix = self.prefix;
         let may_mean =
@@ -92,13 +92,13 @@ impl Run {
     }
 }
 
-/// Counts and prints.
+/// Counts and prints the results.
 ///
 /// # Errors
-/// valgrind is missing, a program can't be built or fails, or a name is unknown.
+/// valgrind is missing, a program cannot be built or fails, or a name is unknown.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let asked = &options.operations;
-    // A rank reaches its own segment in any case, so only messages differ.
+    // A rank always reaches its own segment directly, so only messages differ.
     let mut unmapped = Run::of(Subject::Rank, "rust-unmapped")?;
     unmapped.program.arguments.push("--only=am".into());
     unmapped.program.environment.push(("CONDUIT_WINDOWS", "0"));
@@ -138,7 +138,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Counts every run's operations, as many runs at a time as there are processors.
+/// Counts every run's operations, with as many concurrent runs as there are processors.
 fn count_all(runs: &[Run]) -> anyhow::Result<Vec<Count>> {
     let next = AtomicUsize::new(0);
     let counted = Mutex::new(Vec::new());

@@ -13,10 +13,10 @@ use super::sections::Sections;
 /// Bytes of the messages. The last is close to the limit.
 const SIZES: [usize; 3] = [16, 1024, 4000];
 const TAG: u32 = 7;
-/// Calls of `progress` after which a message that has not arrived is an error; it takes a few.
+/// Calls of `progress` after which an undelivered message is an error; normally a few suffice.
 const STEPS: u32 = 10_000;
 
-/// A class's operations that have ended.
+/// The completed operations of a class.
 #[derive(Default)]
 struct Ended {
     count: AtomicU64,
@@ -68,7 +68,7 @@ impl End {
 /// Repeats unexpected and expected messages of each size.
 ///
 /// # Errors
-/// Shared memory can't be set up, or a message fails.
+/// Shared memory cannot be set up, or a message fails.
 pub(super) fn repeat(sections: &mut Sections<'_>) -> anyhow::Result<()> {
     let (mut from, mut to) = (End::open()?, End::open()?);
     from.peer = Some(from.class.lookup(&to.class.own().to_string())?);
@@ -84,7 +84,7 @@ pub(super) fn repeat(sections: &mut Sections<'_>) -> anyhow::Result<()> {
             })?;
         }
     }
-    // An address keeps its class.
+    // An address keeps its class alive.
     (from.peer, to.peer) = (None, None);
     from.class.leave();
     to.class.leave();
@@ -95,7 +95,7 @@ fn message(from: &mut End, to: &mut End, is_expected: bool, size: usize) -> anyh
     let wanted = [&from.ended, &to.ended].map(|ended| ended.count.load(Relaxed) + 1);
     let into = (to.buffer.as_mut_ptr(), to.buffer.len());
     let bytes = (from.buffer.as_ptr(), size);
-    // SAFETY: both buffers outlive their operations: nothing touches them until both operations
+    // SAFETY: both buffers outlive their operations: they are not touched until both operations
     // have ended, and after an error the classes are dropped first.
     unsafe {
         match is_expected {

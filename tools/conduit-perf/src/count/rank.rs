@@ -1,4 +1,4 @@
-//! Operations of one rank on itself. It handles each message before it sends the next.
+//! Operations of one rank on itself. The rank handles each message before it sends the next.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,7 +37,7 @@ pub(super) fn repeat(sections: &mut Sections<'_>) -> anyhow::Result<()> {
     let bench = Bench::start()?;
     ensure!(
         bench.conduit.size() == 1,
-        "operations are repeated in a job of one rank"
+        "repeating operations needs a job of one rank"
     );
     let mut private = [1u8; 8];
     for (name, repeat) in SMALL_OPERATIONS.iter().chain(OPERATIONS) {

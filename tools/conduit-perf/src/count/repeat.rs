@@ -8,7 +8,7 @@ use super::{agent, datagrams, na, rank};
 /// Options of `conduit-perf repeat`.
 #[derive(Clone, Debug, Args)]
 pub struct Repeat {
-    /// The process that repeats them
+    /// The process that repeats the operations
     subject: Subject,
     /// Repetitions in each section
     #[arg(value_delimiter = ',')]
@@ -47,7 +47,7 @@ impl Repeat {
     /// Repeats the operations and prints their names.
     ///
     /// # Errors
-    /// No operation has a name that was asked for, or one fails.
+    /// A requested name is not that of an operation, or an operation fails.
     pub fn run(&self) -> anyhow::Result<bool> {
         let mut sections = Sections::new(&self.counts, &self.asked);
         match self.subject {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use crate::select;
 
-/// Runs the sections of each operation that was asked for.
+/// Runs the sections of each requested operation.
 pub(super) struct Sections<'a> {
     /// Repetitions, one for each section of an operation.
     counts: &'a [u64],
@@ -23,11 +23,11 @@ impl<'a> Sections<'a> {
         }
     }
 
-    /// Prints the operation's name and runs its sections, if it was asked for. `operation` does
-    /// it as many times as its argument says.
+    /// Prints the operation's name and runs its sections, if it was requested. `operation` repeats
+    /// it as often as its argument says.
     ///
     /// # Errors
-    /// The operation fails, or stdout can't be written.
+    /// The operation fails, or writing to stdout fails.
     pub(super) fn run(
         &mut self,
         name: &str,
@@ -43,10 +43,10 @@ impl<'a> Sections<'a> {
         Ok(())
     }
 
-    /// Checks that each name that was asked for is an operation's.
+    /// Checks that each requested name is that of an operation.
     ///
     /// # Errors
-    /// The first that isn't.
+    /// The first unknown name.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
         select::check(self.asked, self.names.iter().map(String::as_str))?;
         Ok(())

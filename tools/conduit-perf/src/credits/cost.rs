@@ -1,10 +1,12 @@
-//! What flow control costs: a flood of shorts from one rank to another, with flow control and without, in pairs of jobs.
+//! The cost of flow control: a flood of shorts from one rank to another, with flow control and
+//! without, in pairs of jobs.
 //!
-//! With few credits (`--credits 200`) two things are in the figure: the bookkeeping, and that the sender can't run as far
-//! ahead as it could. With the default credits of such a small job only the first is left.
+//! With few credits (`--credits 200`) the figure includes two effects: the bookkeeping, and the
+//! shorter distance that the sender can run ahead. With the default credits of such a small job
+//! only the first remains.
 //!
-//! Two jobs cannot share their memory, and where it lies changes a rate by some percent. So there are many jobs, each
-//! short, and what counts is the median of the ratios of neighbours.
+//! Two jobs cannot share their memory, and its location changes a rate by some percent. There are
+//! therefore many short jobs, and the result is the median of the ratios of neighbouring jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,10 +22,10 @@ use crate::job::{Order, tell};
 use crate::placement::{Cores, Placement};
 use crate::report;
 
-/// The least part of the rate without flow control that is good.
+/// The minimum fraction of the rate without flow control that is acceptable.
 const LEAST: f64 = 0.97;
 
-/// What is measured.
+/// The parameters of the measurement.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
@@ -34,10 +36,10 @@ pub struct Options {
     /// Jobs of each kind
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Floods in a job; the fastest counts
+    /// Floods in a job; the fastest one counts
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     floods: u32,
-    /// Credits that each peer has at the start and at most [default: as the job's size gives]
+    /// Initial and maximum credits of each peer [default: depends on the job's size]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_535))]
     credits: Option<u32>,
     /// Shorts in a flood
@@ -45,14 +47,14 @@ pub struct Options {
     messages: u32,
 }
 
-/// What a job does.
+/// The parameters of a job.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Flood {
     floods: u32,
     messages: u32,
 }
 
-/// What a job has found.
+/// The result of a job.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Found {
     /// Shorts per second.
@@ -73,10 +75,10 @@ struct Figure {
     stalls: f64,
 }
 
-/// Measures and prints. False if a check failed.
+/// Measures and prints the results. Returns `false` if a check failed.
 ///
 /// # Errors
-/// A job failed.
+/// A job fails.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let bar = ProgressBar::new(u64::from(options.rounds) * Policy::ALL.len() as u64);
     let mut found = [const { Vec::new() }; Policy::ALL.len()];
@@ -93,7 +95,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     .collect();
     for round in 0..options.rounds {
         let mut kinds: Vec<_> = Policy::ALL.into_iter().zip(&mut found).collect();
-        // There and back again: nobody is always the first.
+        // The order alternates, so that no kind is always first.
         if round % 2 == 1 {
             kinds.reverse();
         }
@@ -146,14 +148,14 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     Ok(!options.check || figures.iter().all(|figure| figure.ratios.ratio >= LEAST))
 }
 
-/// Rank 0 sends, rank 1 handles; rank 0 tells what was found.
+/// Runs the flood: rank 0 sends, rank 1 handles; rank 0 reports the result.
 pub(crate) fn run_rank(flood: &Flood) -> anyhow::Result<()> {
     let job = conduit::start()?;
     let mut handlers = Handlers::new();
     let received = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&received);
     let count = handlers.short(move |_, (_position,): (u64,)| {
-        // One thread runs handlers: no need for a locked addition.
+        // Only one thread runs handlers, so the addition need not be locked.
         seen.store(seen.load(Relaxed) + 1, Relaxed);
     });
     let conduit = job.attach(handlers, 0)?;

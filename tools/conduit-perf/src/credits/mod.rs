@@ -1,5 +1,5 @@
-//! What flow control does for a job and what it costs: jobs with credits that move, with credits shared out once, and
-//! without flow control, in turn.
+//! The benefit and the cost of flow control: jobs with dynamic credits, with credits distributed
+//! once, and without flow control, alternately.
 
 pub mod cost;
 pub mod patterns;
@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 use crate::alternate;
 use crate::job::{Order, run_ranks};
 
-/// Flow control.
+/// The kind of flow control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// None: what the others are compared with.
+    /// None: the baseline for the others.
     Unlimited,
-    /// Credits shared out once.
+    /// Credits distributed once.
     Static,
-    /// Credits that move.
+    /// Credits that move between peers.
     Dynamic,
 }
 
@@ -39,12 +39,12 @@ impl Policy {
     }
 }
 
-/// Parts of the speeds of jobs without flow control beside which jobs have run.
+/// Ratios of jobs' speeds to those of neighbouring jobs without flow control.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Ratios {
     /// The median.
     pub(crate) ratio: f64,
-    /// What a quarter and three quarters are below.
+    /// The first and third quartile.
     pub(crate) quarter: f64,
     pub(crate) three_quarters: f64,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Ratios {
 impl Ratios {
     pub(crate) fn of(mut ratios: Vec<f64>) -> Self {
         ratios.sort_by(f64::total_cmp);
-        // Not a number of none.
+        // NaN without values.
         let quantile = |part: f64| {
             let at = (ratios.len() as f64 * part) as usize;
             ratios.get(at).copied().unwrap_or(f64::NAN)
@@ -65,7 +65,7 @@ impl Ratios {
     }
 }
 
-/// Runs one job; what its rank 0 has found.
+/// Runs one job and returns the result of its rank 0.
 fn job<F: DeserializeOwned + Send + 'static>(
     ranks: u32,
     policy: Policy,
@@ -79,10 +79,10 @@ fn job<F: DeserializeOwned + Send + 'static>(
         found = Some(word);
     })
     .with_context(|| format!("{policy:?}, {order:?}"))?;
-    found.context("rank 0 said nothing")
+    found.context("rank 0 reported nothing")
 }
 
-/// The [median](alternate::median); not a number of none.
+/// Returns the [median](alternate::median); NaN without values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     alternate::median(values).unwrap_or(f64::NAN)
 }

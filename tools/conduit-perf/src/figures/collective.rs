@@ -9,23 +9,23 @@ use crate::limits::round_trip::Lines;
 use crate::limits::{self, Limit};
 use crate::side::Side;
 
-/// Two ranks, each told by the other over a line of its own: a round trip's two halves at the same time, so half of one, and half
-/// as much again for all else.
+/// Two ranks, each signalled by the other over its own line: both halves of a round trip at the
+/// same time, so half of one, plus half as much again for everything else.
 const PAIR: Option<Target> = Some(Target::AtMost(0.75));
-/// Microseconds; a slice of the scheduler's is milliseconds.
+/// Microseconds; a time slice of the scheduler is milliseconds.
 const CROWD: Option<Target> = Some(Target::Nanoseconds(100_000.0));
 
-/// Two ranks on a core each.
+/// Compares the barrier of two ranks with a core each.
 pub(super) fn barrier(bench: &Bench, _: usize) -> Option<Comparison<'_>> {
     compare(bench, "barrier", limits::cache_line(Lines::Two), PAIR)
 }
 
-/// Two ranks on one core.
+/// Compares the barrier of two ranks on one core.
 pub(super) fn one_core_barrier(bench: &Bench, _: usize) -> Option<Comparison<'_>> {
     compare(bench, "one-core-barrier", limits::yield_round_trip(), None)
 }
 
-/// Several ranks on each core.
+/// Compares the barrier of several ranks on each core.
 pub(super) fn crowd_barrier(bench: &Bench, _: usize) -> Option<Comparison<'_>> {
     compare(bench, "crowd-barrier", limits::counter_barrier(), CROWD)
 }
@@ -36,7 +36,8 @@ fn compare<'b>(
     limit: Limit,
     target: Option<Target>,
 ) -> Option<Comparison<'b>> {
-    // All of a job's ranks have to come, and of a pair in a larger job the others don't.
+    // A barrier needs all ranks of the job, but in a pair of a larger job the others do not take
+    // part.
     if bench.home + 1 < bench.conduit.size() {
         return None;
     }

@@ -1,4 +1,5 @@
-//! Active messages from rank 0 to the home rank. Both wait as programs do, by [`conduit::Conduit::wait_until`].
+//! Active messages from rank 0 to the home rank. Both wait as programs do, with
+//! [`conduit::Conduit::wait_until`].
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -16,22 +17,23 @@ use crate::limits::{self, Limit};
 use crate::piece::Piece;
 use crate::side::Side;
 
-/// A round trip, whether ranks spin or yield.
+/// A round trip, with spinning or yielding ranks.
 const ROUND_TRIP: Option<Target> = Some(Target::AtMost(1.5));
 /// Shorts in one direction.
 const SHORT_FLOOD: Option<Target> = Some(Target::AtLeast(0.25));
-/// Mediums in one direction: the same as the bare queue within 1.3 times.
+/// Mediums in one direction: within 1.3 times the bare queue.
 const MEDIUM_FLOOD: Option<Target> = Some(Target::AtLeast(0.77));
 /// Bandwidth of longs.
 const LONG: Option<Target> = Some(Target::AtLeast(0.9));
 
-/// A short and its reply, beside one line for both directions: a short answer comes back in the slot of its request.
+/// Compares a short and its reply with one line for both directions, because a short reply returns
+/// in the slot of its request.
 pub(super) fn round_trip(bench: &Bench, _: usize) -> Option<Comparison<'_>> {
     let limit = limits::cache_line(Lines::One);
     compare_round_trip(bench, "am-short-round-trip", limit, ROUND_TRIP)
 }
 
-/// The same with both ranks on one core.
+/// Compares the same with both ranks on one core.
 pub(super) fn one_core_round_trip(bench: &Bench, _: usize) -> Option<Comparison<'_>> {
     let limit = limits::yield_round_trip();
     compare_round_trip(bench, "one-core-am-round-trip", limit, ROUND_TRIP)
@@ -47,7 +49,7 @@ fn compare_round_trip<'b>(
     Some(Comparison::new(name, 0, limit, target, piece))
 }
 
-/// Shorts and their replies, one after the other. An operation is a round trip.
+/// Sends shorts and their replies, one after the other. An operation is a round trip.
 pub(crate) fn round_trips(
     bench: &Bench,
     name: &'static str,
@@ -73,7 +75,7 @@ pub(crate) fn round_trips(
     Ok(start.elapsed())
 }
 
-/// Shorts of one 64-bit argument that are counted and not answered.
+/// Compares a flood of shorts with one 64-bit argument, which are counted without a reply.
 pub(super) fn short_flood(bench: &Bench, _: usize) -> Option<Comparison<'_>> {
     let flood = Flood {
         bench,
@@ -87,7 +89,8 @@ pub(super) fn short_flood(bench: &Bench, _: usize) -> Option<Comparison<'_>> {
     Some(flood.beside(0, limits::queue(), SHORT_FLOOD))
 }
 
-/// Mediums whose payload is read in the handler and not answered, beside a queue whose consumer reads it too.
+/// Compares a flood of mediums, whose payload the handler reads without a reply, with a queue whose
+/// consumer also reads it.
 pub(super) fn medium_flood(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
     if size > bench.conduit.max_medium() {
         return None;
@@ -110,7 +113,7 @@ pub(super) fn medium_flood(bench: &Bench, size: usize) -> Option<Comparison<'_>>
     Some(flood.beside(size, limits::payload_queue(size), MEDIUM_FLOOD))
 }
 
-/// Longs, all to the same place, as the copies that they are set beside.
+/// Compares longs with copies; both always use the same destination.
 pub(super) fn long_bandwidth(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
     if size > bench.conduit.max_long_request(bench.home).unwrap_or(0) {
         return None;
@@ -133,11 +136,12 @@ pub(super) fn long_bandwidth(bench: &Bench, size: usize) -> Option<Comparison<'_
     Some(flood.beside(size, limits::bulk_copy(Direction::In, private), LONG))
 }
 
-/// Requests in one direction; over when the last has been handled and the home rank has said so.
+/// A flood of requests in one direction; it ends when the home rank has reported that the last one
+/// has been handled.
 struct Flood<'b, E, S> {
     bench: &'b Bench,
     name: &'static str,
-    /// What the sum of so many requests is.
+    /// Returns the sum of `count` requests.
     expected: E,
     /// Sends the request with this number.
     send: S,

@@ -1,4 +1,4 @@
-//! Conduit's figures, each with the limit that it is set beside: a table of what is measured in which job.
+//! Conduit's figures, each with its limit: a table of all figures and their jobs.
 
 pub(crate) mod collective;
 pub(crate) mod messages;
@@ -10,8 +10,8 @@ use crate::bench::Bench;
 use crate::compare::Comparison;
 use crate::limits::{BULK_SIZES, MEDIUM_SIZES};
 
-/// The jobs that figures are measured in. What Conduit does while it waits depends on whether ranks share cores, and it
-/// decides that when the job starts.
+/// The jobs in which figures are measured. Conduit decides at start how to wait, depending on
+/// whether ranks share cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Job {
@@ -27,7 +27,7 @@ impl Job {
     /// All jobs, in the order in which they run.
     pub const ALL: [Self; 3] = [Self::Pair, Self::OneCore, Self::Crowd];
 
-    /// Ranks.
+    /// Returns the number of ranks.
     #[must_use]
     pub fn ranks(self) -> usize {
         match self {
@@ -36,7 +36,7 @@ impl Job {
         }
     }
 
-    /// Cores that its ranks may use; they use fewer if the machine has fewer.
+    /// Returns the number of cores that the ranks may use; they use fewer if the machine has fewer.
     #[must_use]
     pub fn cores(self) -> usize {
         match self {
@@ -46,14 +46,15 @@ impl Job {
     }
 }
 
-/// Builds a comparison for a size in bytes; `None` if the settings don't allow the size, or all ranks would have to take part and don't.
+/// Builds a comparison for a size in bytes; `None` if the settings do not allow the size, or if it
+/// needs all ranks and not all take part.
 type Build = for<'b> fn(&'b Bench, usize) -> Option<Comparison<'b>>;
 
 /// A line of the table.
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) job: Job,
-    /// Bytes per operation, a figure each.
+    /// Bytes per operation; each size is a separate figure.
     pub(crate) sizes: &'static [usize],
     pub(crate) build: Build,
 }
@@ -70,7 +71,7 @@ const fn pair(name: &'static str, sizes: &'static [usize], build: Build) -> Entr
 const WORD: &[usize] = &[8];
 const NONE: &[usize] = &[0];
 
-/// Everything that is measured, in this order.
+/// All figures, in the order of measurement.
 pub(crate) const ENTRIES: &[Entry] = &[
     pair("put", WORD, rma::put),
     pair("put-u64", WORD, rma::put_u64),
@@ -109,7 +110,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     },
 ];
 
-/// The names of all figures.
+/// Returns the names of all figures.
 pub fn names() -> impl Iterator<Item = &'static str> {
     ENTRIES.iter().map(|entry| entry.name)
 }

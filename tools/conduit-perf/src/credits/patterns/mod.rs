@@ -1,9 +1,12 @@
-//! Do credits go where they are needed? Jobs whose ranks send in patterns that change, with few credits on purpose: with
-//! credits that move, with the same credits shared out once, and without flow control, in turn.
+//! Do credits move where they are needed? Jobs whose ranks send in changing patterns, deliberately
+//! with few credits: with dynamic credits, with the same credits distributed once, and without flow
+//! control, alternately.
 //!
-//! More ranks than cores: a job's speed depends on which ranks share one. So each rank is pinned to a core, the same in all
-//! jobs; where the system places them, two jobs of the same kind differ by up to a factor of two. What is left is a tenth. A
-//! job is compared with the one without flow control of the same round, and what counts is the median of many rounds.
+//! There are more ranks than cores, so a job's speed depends on which ranks share one. Each rank is
+//! therefore pinned to a core, the same in all jobs; if the system places the ranks, two jobs of
+//! the same kind differ by up to a factor of two. The remaining difference is a tenth. A job is
+//! compared with the one without flow control of the same round, and the result is the median of
+//! many rounds.
 
 mod pattern;
 mod rank;
@@ -21,10 +24,10 @@ use super::{Policy, Ratios, job};
 use crate::job::Order;
 use crate::report;
 
-/// The least part of the speed without flow control that is good.
+/// The minimum fraction of the speed without flow control that is acceptable.
 const LEAST: f64 = 0.9;
 
-/// What is measured.
+/// The parameters of the measurement.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
@@ -46,10 +49,11 @@ pub struct Options {
     /// Credits lent to each peer at the start
     #[arg(long, default_value_t = 6)]
     credits: u32,
-    /// Credits that each rank banks; without dynamic credits they are shared out as well
+    /// Credits that each rank banks; without dynamic credits they are distributed as well
     #[arg(long, default_value_t = 640)]
     bank: u32,
-    /// Jobs of each kind, of static credits a quarter of them; the median counts [default: 9 for each rank]
+    /// Jobs of each kind, a quarter as many with static credits; the median counts [default: 9 for
+    /// each rank]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
     /// Sets of partners
@@ -64,13 +68,14 @@ pub struct Options {
     /// Full mediums of 1 KiB to each partner in a step
     #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..))]
     messages: u32,
-    /// Let the system place the ranks, instead of dealing them to the cores: single jobs then differ by a factor of two
+    /// Let the system place the ranks instead of pinning them to cores: single jobs then differ by
+    /// a factor of two
     #[arg(long)]
     unpinned: bool,
 }
 
 impl Options {
-    /// How often the jobs are run: the more ranks share a core, the more jobs differ.
+    /// Returns how often the jobs are run: the more ranks share a core, the more jobs differ.
     fn rounds(&self, ranks: u32) -> u32 {
         self.rounds.unwrap_or(9 * ranks)
     }
@@ -88,10 +93,10 @@ struct Figure {
     found: Found,
 }
 
-/// Measures and prints. False if a check failed.
+/// Measures and prints the results. Returns `false` if a check failed.
 ///
 /// # Errors
-/// A job failed.
+/// A job fails.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let kinds: Vec<(Pattern, u32)> = options
         .patterns
@@ -130,7 +135,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
                 ranks,
                 policy,
                 ratios: Ratios::of(ratios),
-                // There is a job of each kind in the first round.
+                // The first round has a job of each kind.
                 found: found.get(found.len() / 2).copied().unwrap_or_default(),
             });
         }
@@ -151,8 +156,8 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     Ok(!options.check || figures.iter().all(good))
 }
 
-/// The jobs of a round, in their order: there and back again, so that nobody is always the first. Static credits, which no
-/// limit depends on, have a job in every fourth.
+/// Returns the jobs of a round in their order, which alternates so that no kind is always first.
+/// Static credits, whose results have no threshold, have a job in every fourth round.
 fn round(at: u32) -> Vec<Policy> {
     let mut jobs = vec![Policy::Unlimited, Policy::Dynamic];
     if at.is_multiple_of(4) {
@@ -202,7 +207,7 @@ fn table(figures: &[Figure]) -> Table {
     report::table(head, rows)
 }
 
-/// While credits may move, and then.
+/// Formats the values while credits may move and afterwards.
 fn pair([first, then]: [f64; 2]) -> String {
     format!("{first:.1} {then:6.1}")
 }
@@ -229,7 +234,7 @@ fn pattern_job(
     });
     let settings = [
         ("CONDUIT_CHUNK", "1K".to_owned()),
-        // Small, so that little is added when the credits are rounded up to whole buffers.
+        // Small, so that rounding the credits up to whole buffers adds little.
         ("CONDUIT_REQUEST_BUFFER", "8K".to_owned()),
         ("GASNET_PORTAL_MAX_CRED_PER_NODE", "640".to_owned()),
         ("GASNET_PORTAL_CRED_PER_NODE", options.credits.to_string()),

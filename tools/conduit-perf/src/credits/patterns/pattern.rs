@@ -1,13 +1,13 @@
-//! Who sends to whom: the patterns of the original conduit's own credit benchmark.
+//! The communication patterns of the original conduit's own credit benchmark.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// A pattern of partners. In each rotation every sender has another set of partners.
+/// A pattern of partners. Every rotation gives each sender another set of partners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// Each rank sends to the two behind it, a gap apart that grows with the rotation.
+    /// Each rank sends to two later ranks, separated by a gap that grows with the rotation.
     Chain,
     /// Even ranks send to one odd rank each; odd ranks only poll.
     Oddpoll,
@@ -16,7 +16,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Where `rank` sends to.
+    /// Returns the ranks that `rank` sends to.
     pub fn partners(self, rank: u32, ranks: u32, rotation: u32) -> Vec<u32> {
         let mut partners = match self {
             Pattern::Chain => {
@@ -25,7 +25,8 @@ impl Pattern {
             }
             Pattern::Oddpoll if rank % 2 == 1 => Vec::new(),
             Pattern::Oddpoll => vec![(rank + 1 + 2 * rotation) % ranks],
-            // Sums of two ranks that are the same modulo an odd number pair all but one; the last rank takes that one.
+            // Pairing ranks with the same sum modulo an odd number leaves one unpaired; the last
+            // rank pairs with that one.
             Pattern::Pairs => {
                 let odd = ranks - 1;
                 let sum = rotation % odd;
@@ -44,7 +45,7 @@ impl Pattern {
         partners
     }
 
-    /// How many send to `rank`.
+    /// Returns how many ranks send to `rank`.
     pub fn senders(self, rank: u32, ranks: u32, rotation: u32) -> u64 {
         let aims = |from: &u32| self.partners(*from, ranks, rotation).contains(&rank);
         (0..ranks).filter(aims).count() as u64

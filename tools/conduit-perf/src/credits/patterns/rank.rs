@@ -12,56 +12,58 @@ use super::{Pattern, Policy};
 use crate::job::tell;
 use crate::placement::{Cores, Placement};
 
-/// What a job does.
+/// The parameters of a job.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     pub(super) pattern: Pattern,
     pub(super) policy: Policy,
     pub(super) rotations: u32,
-    /// Steps until the credits have had time to move, and then so many that are measured.
+    /// Steps in which the credits have time to move; then come `measured` steps that are measured.
     pub(super) warm: u32,
     pub(super) measured: u32,
     /// Full mediums to each partner in a step.
     pub(super) messages: u32,
-    /// Each rank stays on one core, to which it is dealt.
+    /// Whether each rank is pinned to one core.
     pub(super) pinned: bool,
 }
 
-/// What a job has found.
+/// The result of a job.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Found {
-    /// Mediums per second of all ranks together in the median of the measured steps.
+    /// Mediums per second of all ranks together, in the median of the measured steps.
     pub(super) rate: f64,
-    /// The same in the first step of the rotations.
+    /// The same in the first steps of the rotations.
     pub(super) first_rate: f64,
-    /// Credits that a rank has lent to a peer which sends to it, on average at the ends of rotations.
+    /// Credits that a rank has lent to a peer that sends to it, on average at the ends of
+    /// rotations; `None` without flow control.
     pub(super) active: Option<f64>,
-    /// And to one that does not. Neither without flow control.
+    /// The same for a peer that does not send to it.
     pub(super) idle: Option<f64>,
     /// Stalls per 1,000 requests while credits may move, and in the measured steps.
     pub(super) stalls: [f64; 2],
-    /// Credits taken back per 1,000 requests, likewise.
+    /// Credits revoked per 1,000 requests, likewise.
     pub(super) revoked: [f64; 2],
 }
 
-/// Of one rank, sent to rank 0: credits lent to peers that send to it and their number, the same of the other peers; in
-/// the steps until the credits have moved and in the measured ones: stalls and credits taken back.
+/// One rank's counts, sent to rank 0: credits lent to peers that send to it and their number, the
+/// same for the other peers; stalls and revoked credits in the steps until the credits have moved,
+/// and in the measured steps.
 type Counts = (u32, u32, u32, u32, u32, u32, u32, u32);
 
-/// Runs the pattern; rank 0 tells what was found.
+/// Runs the pattern; rank 0 reports the result.
 pub(crate) fn run(work: &Work) -> anyhow::Result<()> {
     let job = conduit::start()?;
     let mut handlers = Handlers::new();
     let received = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&received);
     let medium = handlers.medium(move |_, (), _: &[u8]| {
-        // One thread runs handlers: no need for a locked addition.
+        // Only one thread runs handlers, so the addition need not be locked.
         seen.store(seen.load(Relaxed) + 1, Relaxed);
     });
     let sums = Arc::new(std::sync::Mutex::new((0, [0u64; 8])));
     let collected = Arc::clone(&sums);
     let report = handlers.short(move |_, (a, b, c, d, e, f, g, h): Counts| {
-        // Nobody panics while the lock is held.
+        // No code panics while it holds the lock.
         if let Ok(mut sums) = collected.lock() {
             sums.0 += 1;
             for (sum, value) in sums.1.iter_mut().zip([a, b, c, d, e, f, g, h]) {
@@ -165,7 +167,7 @@ pub(crate) fn run(work: &Work) -> anyhow::Result<()> {
     })
 }
 
-/// Stalls and credits taken back so far, of all peers.
+/// Returns the stalls and the revoked credits so far, of all peers.
 fn counts(conduit: &conduit::Conduit) -> conduit::Result<(u64, u64)> {
     let mut sums = (0, 0);
     for peer in 0..conduit.size() {
@@ -175,7 +177,7 @@ fn counts(conduit: &conduit::Conduit) -> conduit::Result<(u64, u64)> {
     Ok(sums)
 }
 
-/// Adds what has been counted since `before`, which is brought up to date.
+/// Adds the counts since `before` and updates `before`.
 fn add(
     sums: &mut (u64, u64),
     before: &mut (u64, u64),
