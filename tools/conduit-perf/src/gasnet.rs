@@ -1,7 +1,7 @@
-//! GASNet's interface in C: the same program built with several installations and run in turn.
+//! GASNet's C interface: the same program built with several installations, which run alternately.
 //!
-//! The machine's cores change their distance from one second to the next, so each round runs every installation's
-//! program, and what counts is the median of the rounds' ratios.
+//! The effective distance of the machine's cores changes from one second to the next, so each round
+//! runs every installation's program, and the result is the median of the rounds' ratios.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,8 +22,9 @@ use crate::report;
 /// The program.
 const SOURCE: &str = include_str!("../c/gasnet.c");
 
-/// Builds it as GASNet's clients are built. Functions that begin at a cache line are as fast whatever is added before them, and
-/// a loop of a few instructions takes twice as long where it crosses one.
+/// Builds the program as GASNet's clients are built. Functions aligned to cache lines stay equally
+/// fast when code is added before them; a loop of a few instructions takes twice as long where it
+/// crosses a line.
 const MAKEFILE: &str = "\
 include $(FRAGMENT)
 program: program.c
@@ -31,19 +32,19 @@ program: program.c
 \t$(GASNET_LD) $(GASNET_LDFLAGS) -o program program.o $(GASNET_LIBS)
 ";
 
-/// What is measured.
+/// The parameters of the measurement.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// The installation that is measured: its prefix and conduit (smp, udp …)
+    /// The measured installation: its prefix and conduit (smp, udp …)
     #[arg(long, value_name = "PREFIX[:CONDUIT]")]
     ours: Installation,
-    /// An installation to set it beside (may be repeated)
+    /// An installation to compare with (may be repeated)
     #[arg(long, value_name = "PREFIX[:CONDUIT]")]
     peer: Vec<Installation>,
     /// Threading mode: seq, parsync or par
     #[arg(long, default_value = "seq", value_parser = ["seq", "parsync", "par"])]
     mode: String,
-    /// Ranks; with more than 2 only what all of them do together is measured
+    /// Number of ranks; with more than 2 only collective operations are measured
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
     ranks: u32,
     /// Rounds; each runs every installation's program once
@@ -74,13 +75,13 @@ impl FromStr for Installation {
     }
 }
 
-/// A program in a folder that goes with it.
+/// A program and the folder that contains it.
 pub(crate) struct Program {
     folder: TempDir,
     conduit: String,
 }
 
-/// Name and bytes of a figure, in the order of the program.
+/// Names, bytes and nanoseconds of figures, in the program's order.
 type Readings = Vec<((String, u64), f64)>;
 
 impl Installation {
@@ -91,7 +92,7 @@ impl Installation {
     pub(crate) fn build(&self, source: &str, mode: &str) -> anyhow::Result<Program> {
         let Self { prefix, conduit } = self;
         let fragment = prefix.join(format!("include/{conduit}-conduit/{conduit}-{mode}.mak"));
-        ensure!(fragment.exists(), "there is no {}", fragment.display());
+        ensure!(fragment.exists(), "{} does not exist", fragment.display());
         let folder = tempfile::tempdir()?;
         fs::write(folder.path().join("program.c"), source)?;
         fs::write(folder.path().join("Makefile"), MAKEFILE)?;
@@ -140,7 +141,7 @@ impl Program {
     }
 }
 
-/// Lines of name, bytes and nanoseconds; others are somebody else's.
+/// Parses lines of name, bytes and nanoseconds; ignores all other lines.
 fn readings(text: &str) -> anyhow::Result<Readings> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -152,11 +153,11 @@ fn readings(text: &str) -> anyhow::Result<Readings> {
             found.push(((name.to_owned(), bytes), nanoseconds));
         }
     }
-    ensure!(!found.is_empty(), "the program has printed no figure");
+    ensure!(!found.is_empty(), "the program printed no figure");
     Ok(found)
 }
 
-/// A figure beside one peer.
+/// A figure compared with one peer.
 #[derive(Clone, Debug, Serialize)]
 struct Figure {
     name: String,
@@ -165,14 +166,14 @@ struct Figure {
     value: f64,
     peer: String,
     peer_value: f64,
-    /// The figure's part of the peer's time.
+    /// The figure's time divided by the peer's.
     ratio: f64,
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 ///
 /// # Errors
-/// A program can't be built or fails.
+/// A program cannot be built or fails.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let all: Vec<_> = std::iter::once(&options.ours)
         .chain(&options.peer)

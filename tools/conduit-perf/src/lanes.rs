@@ -1,5 +1,6 @@
-//! What wide windows bring one pair of a large job: mediums and puts of rank 0 to rank 1 while all others sleep, with
-//! windows as in a job of two ranks, with the least, as beyond some 480 ranks, and with lanes beside those, in turn.
+//! The benefit of wide windows for one pair of a large job: mediums and puts from rank 0 to rank 1
+//! while all others sleep. Alternates windows as in a job of two ranks, minimum windows as beyond
+//! some 480 ranks, and the latter with lanes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,20 +18,20 @@ use crate::job::{Order, run_ranks, tell};
 use crate::placement::{Cores, Placement};
 use crate::report;
 
-/// As many as it takes that the shares of [`LEAST`] are the least.
+/// The number of ranks with which the shares of [`LEAST`] are the minimum.
 const RANKS: usize = 9;
 /// Bytes of arrivals, for the job of two ranks and for the large one.
 const MOST: &str = "64M";
 const LEAST: &str = "1M";
-/// The least part of the rate with windows for two ranks that is good with lanes.
+/// The minimum acceptable fraction, with lanes, of the rate with windows for two ranks.
 const TARGET: f64 = 0.8;
 
-/// What is measured.
+/// The parameters of the measurement.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
     format: report::Format,
-    /// Exit with 1 unless lanes reach 0.8 of the rates that windows for two ranks give
+    /// Exit with 1 unless lanes reach 0.8 of the rates with windows for two ranks
     #[arg(long)]
     check: bool,
     /// Jobs of each kind
@@ -39,7 +40,7 @@ pub struct Options {
     /// The network
     #[arg(long, value_enum, default_value = "udp")]
     network: Network,
-    /// Microseconds by which packets of UDP are delayed, each way
+    /// Delay of UDP packets in microseconds, each way
     #[arg(long, default_value_t = 20)]
     delay: u32,
     /// Bytes of a lane's window
@@ -53,7 +54,7 @@ enum Network {
     Ofi,
 }
 
-/// The windows.
+/// The kinds of windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Windows {
@@ -93,7 +94,7 @@ const STREAMS: [(Kind, usize); 4] = [
     (Kind::Put, 16 << 10),
 ];
 
-/// What a job does: streams of so many messages each.
+/// The task of a job: streams of this many messages each.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     messages: u64,
@@ -112,10 +113,10 @@ struct Figure {
     ratios: Ratios,
 }
 
-/// Measures and prints. False if a check failed.
+/// Measures and prints the results. Returns `false` if a check failed.
 ///
 /// # Errors
-/// A job failed.
+/// A job fails.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let bar = ProgressBar::new(u64::from(options.rounds) * Windows::ALL.len() as u64);
     let order = Order::Lanes(Work {
@@ -130,7 +131,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     let mut jobs = [const { Vec::new() }; Windows::ALL.len()];
     for round in 0..options.rounds {
         let mut kinds: Vec<_> = Windows::ALL.into_iter().zip(&mut jobs).collect();
-        // There and back again: nobody is always the first.
+        // The order alternates, so that no kind is always first.
         if round % 2 == 1 {
             kinds.reverse();
         }
@@ -145,7 +146,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
             run_ranks(RANKS, usize::MAX, &order, &environment, |told: Vec<f64>| {
                 rates = Some(told);
             })?;
-            jobs.push(rates.context("rank 0 said nothing")?);
+            jobs.push(rates.context("rank 0 reported nothing")?);
             bar.inc(1);
         }
     }
@@ -192,7 +193,8 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     Ok(!options.check || lanes.all(|figure| figure.ratios.ratio >= TARGET))
 }
 
-/// Rank 0 sends, rank 1 says when all has come; the others sleep. Rank 0 tells the rates.
+/// Runs the streams: rank 0 sends, rank 1 confirms the arrival of all messages, the others sleep.
+/// Rank 0 reports the rates.
 pub(crate) fn run_rank(work: &Work) -> anyhow::Result<()> {
     let job = conduit::start()?;
     let mut handlers = Handlers::new();
@@ -210,7 +212,7 @@ pub(crate) fn run_rank(work: &Work) -> anyhow::Result<()> {
     let rank = conduit.rank();
     let mut rates = Vec::new();
     if rank > 1 {
-        // Asleep, so that those that take part have the cores.
+        // Sleeps, so that the participating ranks have the cores.
         while finished.load(Relaxed) == 0 {
             thread::sleep(Duration::from_millis(10));
             conduit.poll()?;

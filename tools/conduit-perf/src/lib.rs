@@ -1,15 +1,15 @@
-//! Measures what Conduit reaches beside what this machine allows.
+//! Measures the performance of Conduit relative to this machine's limits.
 //!
-//! A number of nanoseconds says little: on a virtual machine the distance between two cores may change from one second
-//! to the next, and with it every latency several times. So each [`Figure`] is measured in
-//! [alternating rounds](alternate) with a bare [limit](limits) of the same kind, by the same processes on the same
-//! cores and in the same memory; rounds in which the limit changed are discarded, and what is reported first is the
-//! ratio.
+//! A number of nanoseconds alone says little: on a virtual machine the distance between two cores
+//! may change from one second to the next, and with it every latency, by several times. Each
+//! [`Figure`] is therefore measured in [alternating rounds](alternate) with a bare [limit](limits)
+//! of the same kind, by the same processes on the same cores and in the same memory. Rounds in
+//! which the limit changed are discarded, and the main result is the ratio.
 //!
 //! # From a program
 //!
-//! [`run_all`] starts the jobs, which are this very program again, and gives the figures; [`rank_main`] is what such a
-//! rank does, and has to come first in `main`:
+//! [`run_all`] starts the jobs, whose ranks are this same program, and returns the figures.
+//! [`rank_main`] runs such a rank and must come first in `main`:
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -25,7 +25,7 @@
 //! }
 //! ```
 //!
-//! # Which figures
+//! # The figures
 //!
 //! | figure | beside | to reach |
 //! |---|---|---|
@@ -40,21 +40,24 @@
 //! | `one-core-am-round-trip`, `one-core-barrier`: both ranks on one core | two processes that yield to each other | 1.5 × its time |
 //! | `crowd-barrier`: eight ranks on two cores | a counter that eight processes watch, yielding | 100 µs |
 //!
-//! Limits and figures work on the same bytes: those of the last rank's segment, which rank 0 has mapped. In puts, gets
-//! and atomics, as in copies, the last rank stands by; in messages and barriers all wait as programs do, by Conduit's own
-//! waits.
+//! Limits and figures work on the same bytes: those of the last rank's segment, which rank 0 has
+//! mapped. During puts, gets and atomics, as during copies, the last rank stands by. During
+//! messages and barriers all ranks wait as programs do, with Conduit's own waits.
 //!
-//! Noise: a reading is the fastest of a few runs of half a millisecond or more, a figure the median of its rounds. For
-//! numbers that do not depend on the machine's load at all, [`count`] counts instructions.
+//! Noise reduction: a reading is the fastest of a few runs of half a millisecond or more, and a
+//! figure is the median of its rounds. For numbers that do not depend on the machine's load at all,
+//! [`count`] counts instructions.
 //!
 //! # The parts, from the bottom up
 //!
-//! - [`area::SharedArea`]: the memory that the sides share, handed over by whoever mapped it;
-//! - [`side::Side`]: a process that takes part; the sides keep step through the area, and no wait is for ever;
-//! - [`piece::Piece`]: operations that all sides do together; a limit is one, and so is a closure that calls Conduit;
-//! - [`compare::Comparison`]: a figure's piece beside its limit, measured in rounds to a [`Figure`];
-//! - [`figures`]: what is measured of Conduit, in which job; [`job`]: the jobs;
-//! - [`report`]: tables, JSON lines, and whether targets are met.
+//! - [`area::SharedArea`]: the memory that the sides share, passed in by the code that mapped it;
+//! - [`side::Side`]: a participating process; the sides keep step through the area, and no wait
+//!   lasts forever;
+//! - [`piece::Piece`]: operations that all sides perform together, such as a limit or a closure
+//!   that calls Conduit;
+//! - [`compare::Comparison`]: a figure's piece and its limit, measured in rounds to a [`Figure`];
+//! - [`figures`]: Conduit's figures and their jobs; [`job`]: the jobs;
+//! - [`report`]: tables, JSON lines, and the comparison with targets.
 //!
 //! ```
 //! use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Measures Conduit beside this machine's limits; see `conduit-perf --help`.
+//! Measures Conduit relative to this machine's limits; see `conduit-perf --help`.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! A mapping of anonymous shared memory for measurements whose sides have no segment in common: handed to another process
-//! by its path, to another thread as a reference.
+//! A mapping of anonymous shared memory for measurements whose sides have no segment in common.
+//! Another process receives its path, another thread a reference.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,7 +11,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::Error;
 use crate::area::SharedArea;
 
-/// Shared memory, mapped until dropped. It has no name in any file system, so nothing is left behind.
+/// Shared memory, mapped until dropped. It has no name in any file system, so it leaves nothing
+/// behind.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -19,13 +20,14 @@ pub struct Mapping {
     memory: File,
 }
 
-// SAFETY: the mapping is only memory; it is reached through `SharedArea`, whose users order their accesses.
+// SAFETY: the mapping is only memory; it is accessed through `SharedArea`, whose users order their
+// accesses.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; a shared reference gives out no more than an owned one.
+// SAFETY: as above; a shared reference gives no more access than an owned one.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Makes `len` zero bytes and maps them.
+    /// Creates `len` zero bytes and maps them.
     ///
     /// # Errors
     /// The system refuses the memory.
@@ -36,10 +38,10 @@ impl Mapping {
         Self::map(File::from(fd), len)
     }
 
-    /// Maps the memory that another process made, by its [path](Self::path).
+    /// Maps the memory that another process created, by its [path](Self::path).
     ///
     /// # Errors
-    /// There is no such file, it has no length, or it can't be mapped.
+    /// There is no such file, it has no length, or it cannot be mapped.
     pub fn open(path: &str) -> Result<Self, Error> {
         let memory = File::options().read(true).write(true).open(path);
         let memory = memory.map_err(Error::system("opening the shared memory"))?;
@@ -48,7 +50,7 @@ impl Mapping {
     }
 
     fn map(memory: File, len: usize) -> Result<Self, Error> {
-        // SAFETY: a new mapping at an address of the system's choice disturbs no other memory.
+        // SAFETY: a new mapping at an address that the system chooses affects no other memory.
         let base = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -64,34 +66,35 @@ impl Mapping {
         Ok(Self { base, len, memory })
     }
 
-    /// Where other processes of this user find the memory, as long as this process has it.
+    /// Returns the path by which other processes of this user can open the memory while this
+    /// process has it.
     #[must_use]
     pub fn path(&self) -> String {
         let fd = self.memory.as_raw_fd();
         format!("/proc/{}/fd/{fd}", std::process::id())
     }
 
-    /// The first byte, here.
+    /// Returns the address of the first byte in this process.
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// The whole mapping as an area.
+    /// Returns the whole mapping as an area.
     ///
     /// # Errors
-    /// The mapping is too small for one.
+    /// The mapping is too small for an area.
     pub fn area(&self) -> Result<SharedArea<'_>, Error> {
-        // SAFETY: the mapping lives as long as the borrow, is fresh from the system, so zero, and only those who have
-        // this `Mapping` or its file reach it.
+        // SAFETY: the mapping lives as long as the borrow, was zeroed by the system, and can be
+        // accessed only through this `Mapping` or its file.
         unsafe { SharedArea::new(self.base, self.len) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `base` and `len` are the mapping made in `map`, and areas borrow from `self`, so none is left.
-        // An error can only mean that the mapping is gone already.
+        // SAFETY: `base` and `len` are the mapping made in `map`, and areas borrow from `self`, so
+        // none is left. An error can only mean that the mapping is already gone.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

@@ -1,23 +1,25 @@
-//! What is measured: a [`Piece`] runs the same number of operations on all sides at once and tells how long they took.
+//! The unit of measurement: a [`Piece`] performs the same number of operations on all sides at once
+//! and reports the time they took.
 
 use std::time::Duration;
 
 use crate::Error;
 use crate::side::Side;
 
-/// Something that the sides of a measurement do together: a bare limit, or the thing set beside it.
+/// Operations that the sides of a measurement perform together: a bare limit or a figure.
 ///
 /// A closure `FnMut(&Side, u64) -> Result<Duration, Error>` is a piece. One that calls Conduit captures its rank's
 /// endpoint and maps Conduit's errors to [`Error::Figure`].
 pub trait Piece {
     /// Does `count` operations and returns the time they took, by this side's clock; only side 0's is used.
     ///
-    /// All sides call it with the same count, and have [met](Side::meet) since the last piece, so that none of them is
-    /// still in that one. A piece that needs a common start meets again after its preparation. It may use the whole
-    /// work area, and must leave nothing in it that it needs in its next run.
+    /// All sides call it with the same count, and have [met](Side::meet) since the last piece, so
+    /// no side is still in that one. A piece that needs a common start meets again after its
+    /// preparation. It may use the whole work area, but must not rely on the area's contents in its
+    /// next run.
     ///
     /// # Errors
-    /// Whatever ends the measurement; the caller tells the other sides.
+    /// Any error that ends the measurement; the caller reports it to the other sides.
     fn run(&mut self, side: &Side<'_>, count: u64) -> Result<Duration, Error>;
 }
 
@@ -30,11 +32,11 @@ where
     }
 }
 
-/// Several ways to do the same, of which each run reports the fastest.
+/// Several ways to perform the same operations; each run reports the fastest.
 pub struct Fastest(Vec<Box<dyn Piece>>);
 
 impl Fastest {
-    /// Takes the ways; with none, a run takes no time at all.
+    /// Creates a piece from the ways; without any, a run takes no time.
     pub fn of<P: Piece + 'static>(ways: impl IntoIterator<Item = P>) -> Self {
         Self(
             ways.into_iter()

@@ -1,4 +1,4 @@
-//! Which core each side runs on.
+//! The placement of sides on cores.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
@@ -9,23 +9,23 @@ use crate::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// Each side on a core of its own.
+    /// Each side on its own core.
     Apart,
     /// All sides on one core.
     OneCore,
-    /// Sides dealt out over the cores, several on each if there are more sides than cores.
+    /// Sides distributed over the cores, several on each if there are more sides than cores.
     Dealt,
 }
 
-/// The cores that this process may use, as they were before anything was pinned.
+/// The cores that this process may use, as they were before any pinning.
 #[derive(Clone, Debug)]
 pub struct Cores(Vec<usize>);
 
 impl Cores {
-    /// Asks the system.
+    /// Queries the system.
     ///
     /// # Errors
-    /// The system doesn't tell.
+    /// The query fails.
     pub fn allowed() -> Result<Self, Error> {
         let set = sched_getaffinity(None).map_err(Error::system("sched_getaffinity"))?;
         Ok(Self(
@@ -35,20 +35,20 @@ impl Cores {
         ))
     }
 
-    /// At most the first `most` of these.
+    /// Restricts the set to at most the first `most` cores.
     #[must_use]
     pub fn first(mut self, most: usize) -> Self {
         self.0.truncate(most);
         self
     }
 
-    /// The number of cores.
+    /// Returns the number of cores.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The core for side `rank` of `sides`.
+    /// Returns the core for side `rank` of `sides`.
     ///
     /// # Errors
     /// [`Placement::Apart`] with more sides than cores.
@@ -65,7 +65,7 @@ impl Cores {
             .ok_or(Error::TooFewCores { sides: 1, cores })
     }
 
-    /// Lets the calling thread, and what it starts, run on these cores only.
+    /// Restricts the calling thread, and the processes it starts, to these cores.
     ///
     /// # Errors
     /// The system refuses.

@@ -1,15 +1,17 @@
-//! What several jobs say together.
+//! Combines the results of several jobs.
 //!
-//! Two connections between the same two processes differ for as long as they last, more than the rounds of one of them do. So what
-//! counts is one ratio of each job, whose connections are new, and how far these scatter.
+//! Two connections between the same two processes differ for as long as they last, and by more than
+//! the rounds of one of them. The result is therefore one ratio per job, whose connections are new,
+//! and the spread of these ratios.
 
 use crate::alternate::{median, median_deviation};
 use crate::figure::Figure;
 
-/// A figure of several jobs: that of the job in the middle.
+/// A figure of several jobs: that of the median job.
 pub(crate) struct Pooled {
     pub(crate) figure: Figure,
-    /// Between these lies the median of all jobs' ratios with a probability of at least [`SURE`]; `None`: too few jobs.
+    /// The median of all jobs' ratios lies between these with a probability of at least [`SURE`];
+    /// `None` if there are too few jobs.
     pub(crate) between: Option<(f64, f64)>,
 }
 
@@ -38,11 +40,13 @@ pub(crate) fn pool(jobs: Vec<Vec<Figure>>) -> Vec<Pooled> {
     std::iter::from_fn(next).collect()
 }
 
-/// How many of so many sorted values can be left out at each end, and the median of what they are drawn from lies between the others
-/// with the wanted probability: it is above or below each value as a coin falls. `None`: not even if none is left out.
+/// Returns how many of `count` sorted values can be left out at each end such that the median of
+/// their distribution lies between the others with probability [`SURE`]. The median is above or
+/// below each value with equal probability. Returns `None` if the probability is not reached even
+/// with all values.
 fn outermost(count: usize) -> Option<usize> {
     let mut outside = None;
-    // The probability that no more than so many values lie on one side.
+    // The probability that at most this many values lie on one side.
     let (mut tail, mut exactly) = (0.0, 0.5_f64.powi(i32::try_from(count).ok()?));
     for left_out in 0..count / 2 {
         tail += exactly;

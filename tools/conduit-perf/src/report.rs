@@ -1,4 +1,4 @@
-//! How results are shown: a table and a summary, one JSON object per line, or a record.
+//! The output of results: a table and a summary, one JSON object per line, or a record.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::figure::{Figure, Verdict};
 use crate::survey::Reading;
 
-/// How figures are printed.
+/// The output format of figures.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Format {
     /// Print JSON, one object per line
@@ -26,7 +26,7 @@ impl Format {
     /// Prints figures as JSON, or their table: alone as a record, else with a text below it.
     ///
     /// # Errors
-    /// Standard output can't be written, or the record's origin can't be found out.
+    /// Standard output cannot be written, or the record's origin cannot be determined.
     pub(crate) fn print<T: Serialize>(
         self,
         figures: &[T],
@@ -45,7 +45,7 @@ impl Format {
 /// Writes one JSON object per line.
 ///
 /// # Errors
-/// `out` can't be written.
+/// Writing to `out` fails.
 pub fn json_lines<T: Serialize>(out: &mut impl Write, items: &[T]) -> io::Result<()> {
     for item in items {
         serde_json::to_writer(&mut *out, item)?;
@@ -54,7 +54,7 @@ pub fn json_lines<T: Serialize>(out: &mut impl Write, items: &[T]) -> io::Result
     Ok(())
 }
 
-/// The figures as a table.
+/// Returns the figures as a table.
 #[must_use]
 pub fn figures(figures: &[Figure]) -> Table {
     let head = [
@@ -82,7 +82,7 @@ pub fn figures(figures: &[Figure]) -> Table {
     table(head, figures.iter().map(row))
 }
 
-/// Readings of limits as a table.
+/// Returns readings of limits as a table.
 #[must_use]
 pub fn readings(readings: &[Reading]) -> Table {
     let head = [
@@ -103,19 +103,19 @@ pub fn readings(readings: &[Reading]) -> Table {
     table(head, readings.iter().map(row))
 }
 
-/// What became of the targets.
+/// The numbers of figures by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Figures within their target.
     pub within: usize,
-    /// Figures outside.
+    /// Figures outside their target.
     pub outside: usize,
-    /// Figures of which nothing can be said because their limit never held still.
+    /// Figures without a verdict because their limit changed in every round.
     pub unsettled: usize,
 }
 
 impl Summary {
-    /// Counts verdicts; figures without a target don't count.
+    /// Counts verdicts; figures without a target do not count.
     #[must_use]
     pub fn of(figures: &[Figure]) -> Self {
         let mut summary = Self::default();
@@ -129,7 +129,7 @@ impl Summary {
         summary
     }
 
-    /// Whether every target is known to be met.
+    /// Returns whether every target is known to be met.
     #[must_use]
     pub fn all_within(self) -> bool {
         self.outside == 0 && self.unsettled == 0
@@ -155,7 +155,7 @@ impl std::fmt::Display for Summary {
     }
 }
 
-/// A table. Columns of numbers, whatever follows them, are aligned to the right.
+/// Creates a table. Columns of numbers, even with text after them, are right-aligned.
 pub(crate) fn table<const N: usize>(
     head: [&str; N],
     rows: impl Iterator<Item = [String; N]>,
@@ -182,7 +182,7 @@ fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Three or more digits that mean something.
+/// Formats a number with at least three significant digits.
 fn number(value: f64) -> String {
     match value.abs() {
         large if large >= 100.0 => format!("{value:.0}"),
@@ -191,7 +191,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A size in bytes with the binary prefix that divides it, nothing for 0.
+/// Formats a size in bytes with the binary prefix that divides it; 0 becomes an empty string.
 pub(crate) fn bytes(size: usize) -> String {
     match size {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! Which figures a user asked for, and how they are shown.
+//! The selection of figures by the user, and their output.
 
 use std::io::{self, Write};
 
@@ -13,13 +13,13 @@ use crate::report;
 pub struct Choice {
     #[command(flatten)]
     pub(crate) format: report::Format,
-    /// Only name what there is
+    /// Only list the available names
     #[arg(long)]
     list: bool,
-    /// Measure less often and more briefly
+    /// Measure fewer and shorter rounds
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Only these, by name or the first words of it ("copy" is copy-in and copy-out)
+    /// Only these, by name or its first words ("copy" is copy-in and copy-out)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) figures: Vec<String>,
 }
@@ -35,7 +35,8 @@ pub struct Judged {
 }
 
 impl Choice {
-    /// Checks what was asked for; false if names are all that is wanted, which are printed.
+    /// Checks the requested names. Returns `false` if only a list of names is requested, which it
+    /// prints.
     pub(crate) fn measures<'n>(
         &self,
         known: impl IntoIterator<Item = &'n str>,
@@ -59,7 +60,8 @@ impl Choice {
 }
 
 impl Judged {
-    /// Prints the figures. False if one that was asked for was left out or misses its target, and that is to be checked.
+    /// Prints the figures. Returns `false` if targets are to be checked and a requested figure was
+    /// left out or misses its target.
     pub(crate) fn judge(&self, figures: &[Figure], left_out: usize) -> io::Result<bool> {
         let summary = report::Summary::of(figures);
         let below = format!("{summary}\n");
@@ -68,7 +70,8 @@ impl Judged {
         Ok(!self.check || (summary.all_within() && left_out == 0))
     }
 
-    /// As [`judge`](Self::judge) where so many figures were wanted, and only too few cores are a reason to have less.
+    /// Prints figures like [`judge`](Self::judge) where `wanted` figures were requested and only a
+    /// lack of cores is a reason for fewer.
     pub(crate) fn judge_of(&self, figures: &[Figure], wanted: usize) -> io::Result<bool> {
         let left_out = wanted.saturating_sub(figures.len());
         if left_out > 0 {
@@ -78,27 +81,28 @@ impl Judged {
     }
 }
 
-/// A name on the command line that fits no figure.
+/// A name on the command line that matches no figure.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("no figure is called '{asked}'; there are: {known}")]
+#[error("no figure is called '{asked}'; available: {known}")]
 pub struct UnknownFigure {
-    /// What was asked for.
+    /// The requested name.
     pub asked: String,
-    /// The names there are.
+    /// The available names.
     pub known: String,
 }
 
-/// Whether `asked` means the figure `name`: its name, or the beginning of it up to a `-`.
+/// Returns whether `asked` refers to the figure `name`: its name, or the beginning of it up to a
+/// `-`.
 #[must_use]
 pub fn means(asked: &str, name: &str) -> bool {
     name.strip_prefix(asked)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// Checks that every name asked for fits at least one of `known`.
+/// Checks that every requested name matches at least one of `known`.
 ///
 /// # Errors
-/// The first that doesn't.
+/// The first name without a match.
 pub fn check<'n>(
     asked: &[String],
     known: impl IntoIterator<Item = &'n str>,
@@ -117,7 +121,7 @@ pub fn check<'n>(
     }
 }
 
-/// Whether the figure `name` was asked for; all are if none is named.
+/// Returns whether the figure `name` was requested; all are if none is named.
 #[must_use]
 pub fn wanted(asked: &[String], name: &str) -> bool {
     asked.is_empty() || asked.iter().any(|asked| means(asked, name))

@@ -1,8 +1,9 @@
 //! One side of a measurement: a process (or thread) that works in the shared area together with the others.
 //!
-//! The sides keep step through a control block at the start of the area: they [meet](Side::meet), side 0 tells the
-//! others what comes next ([agree](Side::agree)), and a side that meets an error tells all ([abort](Side::abort)).
-//! Nothing waits for ever: every wait has a limit on time without progress.
+//! The sides keep step through a control block at the start of the area: they [meet](Side::meet),
+//! side 0 distributes decisions to the others ([agree](Side::agree)), and a side with an error
+//! notifies all ([abort](Side::abort)). No wait lasts forever: every wait limits the time without
+//! progress.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -14,11 +15,12 @@ use crate::placement::{Cores, Placement};
 
 const MAGIC: u64 = u64::from_be_bytes(*b"CndtPrf1");
 
-/// Waits between two looks at the clock: about a millisecond of spinning, less than one of yielding.
+/// Iterations of a wait between two checks of the clock: about a millisecond of spinning, less than
+/// one of yielding.
 const SPINS_PER_CHECK: u32 = 1 << 20;
 const YIELDS_PER_CHECK: u32 = 1 << 10;
 
-/// How long a side waits for another unless told otherwise.
+/// The default time that a side waits for another.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 #[repr(C, align(256))]
@@ -34,7 +36,7 @@ struct Control {
     arrivals: Line,
     /// 0, or 1 + the side that ended the measurement.
     aborted: Line,
-    /// What side 0 said last, by the meeting's parity.
+    /// The last value of side 0, by the meeting's parity.
     said: [Line; 2],
 }
 
@@ -44,9 +46,9 @@ const _: () = assert!(align_of::<Control>() <= crate::area::LINE_SPACING);
 /// How a side waits for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// It asks again and again.
+    /// The side polls.
     Polling,
-    /// It sleeps in the system.
+    /// The side sleeps in the system.
     Blocking,
 }
 
@@ -58,17 +60,18 @@ pub struct Side<'a> {
     rank: usize,
     sides: usize,
     patience: Duration,
-    /// Meetings so far. Every side takes part in every meeting, so this is the same number on all of them.
+    /// Meetings so far. Every side takes part in every meeting, so this number is the same on all
+    /// sides.
     meetings: Cell<u64>,
-    /// Sides share cores: give the core away while waiting.
+    /// Whether sides share cores, so that waits must yield.
     crowded: Cell<bool>,
 }
 
 impl<'a> Side<'a> {
-    /// Joins the measurement in `area` as side `rank` of `sides` and waits until all have.
+    /// Joins the measurement in `area` as side `rank` of `sides` and waits until all have joined.
     ///
     /// # Errors
-    /// The area holds another measurement, or not all sides come within `patience`.
+    /// The area holds another measurement, or not all sides join within `patience`.
     pub fn join(
         area: SharedArea<'a>,
         cores: Cores,
@@ -83,7 +86,7 @@ impl<'a> Side<'a> {
             sides,
             patience,
             meetings: Cell::new(0),
-            // Until placed, nobody knows where the others run.
+            // The placement of the others is unknown until they are placed.
             crowded: Cell::new(true),
         };
         let control = side.control();
@@ -105,34 +108,34 @@ impl<'a> Side<'a> {
         Ok(side)
     }
 
-    /// This side's number; side 0 measures and decides.
+    /// Returns this side's number; side 0 measures and decides.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// The number of sides.
+    /// Returns the number of sides.
     #[must_use]
     pub fn sides(&self) -> usize {
         self.sides
     }
 
-    /// The shared memory.
+    /// Returns the shared memory.
     #[must_use]
     pub fn area(&self) -> &SharedArea<'a> {
         &self.area
     }
 
-    /// Whether [`Self::place`] has cores enough.
+    /// Returns whether there are enough cores for [`Self::place`].
     #[must_use]
     pub fn fits(&self, placement: Placement) -> bool {
         self.cores.core(placement, self.rank, self.sides).is_ok()
     }
 
-    /// Moves all sides to their cores. Every side must call it.
+    /// Moves all sides to their cores. Collective.
     ///
     /// # Errors
-    /// There are too few cores, the system refuses, or another side doesn't come.
+    /// There are too few cores, the system refuses, or another side does not arrive.
     pub fn place(&self, placement: Placement) -> Result<(), Error> {
         self.cores
             .core(placement, self.rank, self.sides)
@@ -142,28 +145,30 @@ impl<'a> Side<'a> {
         self.meet()
     }
 
-    /// Waits until every side has come here as often as this one. What a side wrote before is visible to all after.
+    /// Waits until every side has called this as often as this one. Writes of a side before the
+    /// call are visible to all sides after it.
     ///
     /// # Errors
-    /// A side doesn't come in time or has aborted.
+    /// A side does not arrive in time or has aborted.
     pub fn meet(&self) -> Result<(), Error> {
         let meeting = self.meetings.get() + 1;
         self.meetings.set(meeting);
         let arrivals = &self.control().arrivals.0;
         let all = meeting * self.sides as u64;
-        // SYNC POINT: the release half publishes this side's writes, the acquire loads below take in the others'; the
-        // additions of all sides form one release sequence.
+        // SYNC POINT: the release half publishes this side's writes, the acquire loads below read
+        // the others'; the additions of all sides form one release sequence.
         arrivals.fetch_add(1, AcqRel);
         self.wait("the other sides", || arrivals.load(Acquire) >= all)
     }
 
-    /// Tells all sides `value` of side 0 and returns it; the other sides' argument is ignored.
+    /// Distributes `value` of side 0 to all sides and returns it; the other sides' argument is
+    /// ignored.
     ///
     /// # Errors
-    /// As [`Self::meet`].
+    /// The same as for [`Self::meet`].
     pub fn agree(&self, value: u64) -> Result<u64, Error> {
-        // Two words in turn: side 0 can write a word again only after the next meeting, to which every side comes only
-        // after it has read this one.
+        // Two words alternate: side 0 can write a word again only after the next meeting, and every
+        // side has read this one before it arrives there.
         let word = &self.control().said[(self.meetings.get() & 1) as usize].0;
         if self.rank == 0 {
             word.store(value, Relaxed);
@@ -182,10 +187,10 @@ impl<'a> Side<'a> {
             .compare_exchange(0, code, AcqRel, Acquire);
     }
 
-    /// Waits for `done`, spinning if each side has a core of its own and yielding otherwise.
+    /// Waits for `done`, spinning if each side has its own core and yielding otherwise.
     ///
     /// # Errors
-    /// Not done within this side's patience, or a side has aborted.
+    /// `done` is not reached within this side's patience, or a side has aborted.
     #[inline]
     pub fn wait(&self, what: &'static str, done: impl FnMut() -> bool) -> Result<(), Error> {
         if self.crowded.get() {
@@ -195,19 +200,19 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Spins until `done`, without a pause: what counts here is the shortest time to see a change.
+    /// Spins until `done`, without a pause, to see a change as early as possible.
     ///
     /// # Errors
-    /// As [`Self::wait`].
+    /// The same as for [`Self::wait`].
     #[inline(always)]
     pub fn spin_until(&self, what: &'static str, done: impl FnMut() -> bool) -> Result<(), Error> {
         self.until(what, done, || {}, SPINS_PER_CHECK)
     }
 
-    /// Gives the core away until `done`.
+    /// Yields the core until `done`.
     ///
     /// # Errors
-    /// As [`Self::wait`].
+    /// The same as for [`Self::wait`].
     #[inline(always)]
     pub fn yield_until(&self, what: &'static str, done: impl FnMut() -> bool) -> Result<(), Error> {
         self.until(what, done, std::thread::yield_now, YIELDS_PER_CHECK)
@@ -234,10 +239,11 @@ impl<'a> Side<'a> {
         Ok(())
     }
 
-    /// A wait's look at the clock and at the other sides. `since` is the wait's first look.
+    /// Checks the clock and the other sides during a wait. `since` is the time of the wait's first
+    /// check.
     ///
     /// # Errors
-    /// As [`Self::wait`].
+    /// The same as for [`Self::wait`].
     #[cold]
     pub fn check(&self, what: &'static str, since: &mut Option<Instant>) -> Result<(), Error> {
         match self.control().aborted.0.load(Acquire) {
@@ -260,8 +266,9 @@ impl<'a> Side<'a> {
     }
 
     fn control(&self) -> &Control {
-        // SAFETY: the area starts with `CONTROL_BYTES` bytes for this, aligned to `LINE_SPACING`; a control block is
-        // only atomics, for which any bytes are valid; the area outlives `self`.
+        // SAFETY: the area starts with `CONTROL_BYTES` bytes for this, aligned to `LINE_SPACING`; a
+        // control block consists only of atomics, for which any bytes are valid; the area outlives
+        // `self`.
         unsafe { self.area.control().cast::<Control>().as_ref() }
     }
 }
@@ -325,7 +332,7 @@ mod tests {
         ));
 
         let foreign = Mapping::anonymous(AREA_BYTES).expect("mapping");
-        // SAFETY: the first bytes of a fresh mapping that nobody else uses.
+        // SAFETY: these are the first bytes of a fresh mapping without other users.
         unsafe { foreign.base().write_bytes(7, 8) };
         assert!(matches!(side_of(&foreign, 0, 1), Err(Error::AreaNotZeroed)));
     }

@@ -1,5 +1,5 @@
-//! The limits alone: every limit in turn, several times over, so that each is seen in whatever states the machine goes
-//! through meanwhile.
+//! A survey of the limits alone: measures every limit in turn, several times, so that each is seen
+//! in the different states of the machine.
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::select::{self, Choice};
 use crate::side::Side;
 use crate::{Error, job};
 
-/// What the processes of a survey are told.
+/// The task of a survey's processes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     sides: usize,
@@ -43,14 +43,14 @@ pub struct Reading {
     pub rounds: usize,
 }
 
-/// The limits with `sides` processes that were asked for.
+/// Returns the requested limits with `sides` processes.
 fn limits(sides: usize, figures: &[String]) -> Vec<Limit> {
     let mut limits = catalogue(sides);
     limits.retain(|limit| select::wanted(figures, limit.name));
     limits
 }
 
-/// Measures the limits that were asked for with so many processes.
+/// Measures the requested limits with `sides` processes.
 ///
 /// # Errors
 /// One of the processes fails.
@@ -75,7 +75,7 @@ pub(crate) fn measure(choice: &Choice, sides: usize) -> anyhow::Result<Vec<Readi
     Ok(readings)
 }
 
-/// Is one of the processes. They are ranks to the launcher only: nothing of Conduit runs in them.
+/// Runs one of the processes. They are ranks only to the launcher: nothing of Conduit runs in them.
 pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
     let rank = std::env::var("PMI_RANK").context("PMI_RANK")?.parse()?;
     let mut limits = limits(order.sides, &order.figures);
@@ -84,11 +84,11 @@ pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
     })
 }
 
-/// Reads all `limits` as often as `plan` wants good rounds. Every side must call it; side 0 gets the
-/// readings, the others nothing. Limits for which there are too few cores are taken out of the list.
+/// Reads all `limits` as often as `plan` has good rounds. Collective. Side 0 gets the readings, the
+/// others nothing. Limits that need more cores than available are removed from the list.
 ///
 /// # Errors
-/// Any side's error ends the survey on all sides.
+/// An error on any side ends the survey on all sides.
 pub fn survey(side: &Side<'_>, limits: &mut Vec<Limit>, plan: Plan) -> Result<Vec<Reading>, Error> {
     limits.retain(|limit| side.fits(limit.placement));
     let mut runs = Vec::with_capacity(limits.len());
@@ -115,7 +115,7 @@ pub fn survey(side: &Side<'_>, limits: &mut Vec<Limit>, plan: Plan) -> Result<Ve
         .collect())
 }
 
-/// The summary of a limit's readings, in seconds per operation; `None` without one.
+/// Summarises a limit's readings, in seconds per operation; returns `None` without readings.
 fn summarize(limit: &Limit, ranks: usize, times: &[f64]) -> Option<Reading> {
     let value = |seconds: f64| limit.unit.value(seconds, limit.size);
     Some(Reading {

@@ -6,7 +6,7 @@ use crate::mapping::Mapping;
 use crate::placement::Cores;
 use crate::side::{PATIENCE, Side};
 
-/// Joins `mapping` as a side that is not pinned and believes that the machine has one core, on any machine.
+/// Joins `mapping` as a side that is not pinned and assumes a machine with one core.
 pub(crate) fn side_of(mapping: &Mapping, rank: usize, sides: usize) -> Result<Side<'_>, Error> {
     Side::join(
         mapping.area()?,
@@ -17,7 +17,7 @@ pub(crate) fn side_of(mapping: &Mapping, rank: usize, sides: usize) -> Result<Si
     )
 }
 
-/// Runs `body` as each of `sides` threads over one fresh area and gives what each returned.
+/// Runs `body` on each of `sides` threads over one fresh area and returns the results.
 pub(crate) fn in_threads<T: Send>(sides: usize, body: impl Fn(&Side<'_>) -> T + Sync) -> Vec<T> {
     let mapping = Mapping::anonymous(AREA_BYTES).expect("mapping");
     std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! The program itself: processes of its own, real limits, no number asserted beyond that it is one.
+//! The program itself measures real limits with its own processes; the only assertion on numbers is
+//! that they are numbers.
 
 use record::Record;
 
@@ -6,7 +7,7 @@ use crate::support::{conduit_perf, fails, objects, text};
 
 #[test]
 fn limits_of_processes_on_one_core_and_of_a_crowd_are_json_objects() {
-    // Those that need no core to themselves, so that the test runs anywhere.
+    // Limits that need no exclusive core, so that the test runs anywhere.
     let (limits, _) = objects(
         "limits --quick --json --ranks 2,5 --figures yield,counter-barrier",
         &[],

@@ -1,4 +1,5 @@
-//! The program itself. Its jobs run one at a time, and no number is asserted beyond that it is one.
+//! The program itself. Its jobs run one at a time; the only assertion on numbers is that they are
+//! numbers.
 
 mod credits;
 mod figures;

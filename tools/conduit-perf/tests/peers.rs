@@ -1,4 +1,5 @@
-//! Conduit beside packaged peers. What there is of them is another machine's matter, so here there are none.
+//! Conduit compared with packaged peers. Installed peers depend on the machine, so these tests have
+//! none.
 
 use crate::support::{conduit_perf, objects, text};
 

@@ -1,5 +1,5 @@
-//! The family of figures over Portals 4, on the libportals for tests: its jobs run and say what they should; no number is asserted
-//! beyond that it is one.
+//! The figures over Portals 4, on the libportals for tests: their jobs run and produce the expected
+//! output; the only assertion on numbers is that they are numbers.
 
 use xtask::{Library, library};
 
@@ -35,7 +35,7 @@ fn figures_are_measured_beside_bare_loops() {
     assert_eq!(beside("am-short-round-trip"), "put-to-and-fro");
     assert_eq!(beside("put"), "put-and-acknowledgement");
     assert_eq!(beside("get"), "get-and-reply");
-    // The library takes messages of 64 KiB, so bare loops have none that are longer.
+    // The library accepts messages of up to 64 KiB, so bare loops have no longer ones.
     assert!(complaints.contains("left out"), "{complaints}");
 }
 

@@ -56,7 +56,9 @@ fn valgrind() -> anyhow::Result<PathBuf> {
     std::env::split_paths(&path)
         .map(|folder| folder.join("valgrind"))
         .find(|file| file.is_file())
-        .context("valgrind is not in PATH; install the package `valgrind` (Debian, Fedora and others)")
+        .context(
+            "valgrind is not in PATH; install the package `valgrind` (Debian, Fedora and others)",
+        )
 }
 
 /// Returns the instructions of all sections, in order. The dump at the program's end is not a

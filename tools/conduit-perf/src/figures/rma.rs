@@ -1,5 +1,6 @@
-//! Puts, gets and atomics by rank 0 on the home rank's segment, which is mapped: they are set beside what the same core
-//! does with the same bytes without Conduit. The other ranks stand by, as in the limits.
+//! Puts, gets and atomics by rank 0 on the home rank's mapped segment, compared with the same
+//! operations on the same bytes by the same core without Conduit. The other ranks stand by, as in
+//! the limits.
 
 use std::hint::black_box;
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
@@ -20,7 +21,7 @@ const SMALL: Option<Target> = Some(Target::AtMost(1.3));
 /// Bandwidth.
 const BULK: Option<Target> = Some(Target::AtLeast(0.9));
 
-/// Does an operation so many times with this private memory.
+/// Repeats an operation with this private memory.
 pub(crate) type Repeat = fn(&Bench, &mut [u8], u64) -> Result<()>;
 
 /// Operations on 8 bytes by name, for [`crate::count`].
@@ -36,7 +37,8 @@ pub(crate) const SMALL_OPERATIONS: &[(&str, Repeat)] = &[
     ("fetch-add", repeat_fetch_add),
 ];
 
-/// Rank 0 repeats the operation between its private memory and the start of the work area, as the limit's copies.
+/// Makes a piece in which rank 0 repeats the operation between its private memory and the start of
+/// the work area, as the limit's copies do.
 fn piece<'b>(
     bench: &'b Bench,
     name: &'static str,
@@ -55,7 +57,7 @@ fn piece<'b>(
     }
 }
 
-/// A figure beside the limit that is made for the same private memory.
+/// A figure and the function that makes its limit for the same private memory.
 struct Row {
     name: &'static str,
     limit: fn(Private) -> Limit,
@@ -116,19 +118,19 @@ macro_rules! rows {
 }
 
 rows! {
-    /// A blocking put whose length is known at run time only.
+    /// A blocking put whose length is known only at run time.
     put: "put", store, SMALL, repeat_put;
     /// A blocking put of a number.
     put_u64: "put-u64", store, SMALL, repeat_put_u64;
-    /// A put with a handle, waited for at once.
+    /// A put with a handle, waited for immediately.
     put_nb: "put-nb", store, None, repeat_put_nb;
-    /// An implicit put, waited for at once.
+    /// An implicit put, waited for immediately.
     put_nbi: "put-nbi", store, None, repeat_put_nbi;
-    /// Implicit puts one after the other, waited for together at the end.
+    /// Successive implicit puts, waited for together at the end.
     put_nbi_rate: "put-nbi-rate", store_rate, None, repeat_put_nbi_rate;
     /// A put of a value in a register.
     put_value: "put-value", store, None, repeat_put_value;
-    /// A blocking get whose length is known at run time only.
+    /// A blocking get whose length is known only at run time.
     get: "get", load, SMALL, repeat_get;
     /// A blocking get of a number.
     get_u64: "get-u64", load, SMALL, repeat_get_u64;
@@ -142,8 +144,8 @@ rows! {
     get_bandwidth: "get-bandwidth", bulk_out, BULK, repeat_get;
 }
 
-/// Repeats `operation(target, offset)`. Each has to happen, none may be merged with the next: the fence costs no
-/// instruction, and the limits have it too.
+/// Repeats `operation(target, offset)`. Every repetition must happen and none may be merged with
+/// the next. The fence costs no instruction, and the limits have it too.
 #[inline(always)]
 pub(crate) fn repeat(
     bench: &Bench,
@@ -189,7 +191,7 @@ fn repeat_put_nbi(bench: &Bench, private: &mut [u8], count: u64) -> Result<()> {
     })
 }
 
-/// Puts that are waited for together.
+/// Repeats puts and waits for them together.
 pub(crate) fn repeat_put_nbi_rate(bench: &Bench, private: &mut [u8], count: u64) -> Result<()> {
     let source: &[u8] = black_box(private);
     repeat(bench, count, |target, offset| {

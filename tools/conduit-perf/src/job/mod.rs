@@ -1,4 +1,4 @@
-//! Measures Conduit: jobs of this very program, one after the other, whose rank 0 tells what it has measured.
+//! Measures Conduit with successive jobs of this same program, whose rank 0 reports the results.
 
 mod rank;
 
@@ -23,25 +23,25 @@ use crate::{Mapping, credits, lanes, ofi, portals4, survey, udp};
 
 pub use rank::{launched, measure_here};
 
-/// The environment variable that makes a process a rank of a measurement. Not one of Conduit's settings, of whose
-/// prefix no other names are allowed.
+/// The environment variable that makes a process a rank of a measurement. It lacks the prefix of
+/// Conduit's settings, which is reserved for them.
 const ORDER: &str = "RANK_OF_CONDUIT_PERF";
 
-/// No job takes longer than this.
+/// The time limit of a job.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// What to measure.
+/// The figures to measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Measure less often and more briefly.
+    /// Measure fewer and shorter rounds.
     pub quick: bool,
-    /// Only these figures, by name or the first words of it; all if empty.
+    /// Only these figures, by name or its first words; all if empty.
     pub figures: Vec<String>,
-    /// In a job that a launcher has started: only its ranks 0 and 1 measure, what is made for two ranks.
+    /// In a job started by a launcher: only ranks 0 and 1 measure, and only figures for two ranks.
     pub pair: bool,
 }
 
-/// What the ranks of a job are told.
+/// The task of a job's ranks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// The figures of shared memory.
@@ -62,8 +62,9 @@ pub(crate) enum Order {
     Portals4(portals4::Order),
 }
 
-/// Does a rank's part if this process is a rank that this program has started; `None` if it is not. To be called at the start
-/// of `main` by every program that calls [`run_all`], which starts the program itself as ranks.
+/// Runs a rank's task if this program has started this process as a rank; `None` otherwise. Every
+/// program that calls [`run_all`], which starts the program itself as ranks, must call this at the
+/// start of `main`.
 #[must_use]
 pub fn rank_main() -> Option<ExitCode> {
     libfabric_vendored::provide();
@@ -90,60 +91,60 @@ fn serve(order: &str) -> anyhow::Result<()> {
     }
 }
 
-/// What happens while figures are measured.
+/// An event during the measurement of figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// A job starts; so many figures were measured or left out before, of so many.
+    /// A job starts.
     Started {
         /// The job.
         job: Job,
-        /// Figures before it.
+        /// The number of figures measured or left out before it.
         done: usize,
-        /// Figures altogether.
+        /// The total number of figures.
         of: usize,
     },
     /// A figure was measured.
     Figure(Figure),
-    /// A figure can't be measured here.
+    /// A figure cannot be measured here.
     LeftOut {
         /// Its name.
         name: String,
         /// Bytes per operation.
         size: usize,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Why there are no figures.
+/// The reason why there are no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A figure that doesn't exist was asked for.
+    /// There is no figure of this name.
     #[error(transparent)]
     Unknown(#[from] UnknownFigure),
-    /// This process can't measure.
+    /// This process cannot measure.
     #[error(transparent)]
     Here(#[from] crate::Error),
     /// A job could not be started.
     #[error("starting the ranks: {0}")]
     Launch(#[from] conduit_run::Error),
-    /// A job failed; what its ranks had to say was written to standard error.
+    /// A job failed; the output of its ranks was written to standard error.
     #[error("the job of {ranks} ranks failed: {how}")]
     Failed {
         /// Its ranks.
         ranks: usize,
-        /// How it ended.
+        /// How the job ended.
         how: How,
     },
 }
 
-/// Measures the figures that `options` ask for, in jobs of this program's own: its `main` must start with
-/// [`rank_main`]. `progress` is told of every step as it happens. What ranks write to standard error, and what isn't
-/// for this function, goes to standard error.
+/// Measures the figures requested in `options`, in jobs of this same program, whose `main` must
+/// start with [`rank_main`]. Reports every step to `progress` as it happens. The ranks' standard
+/// error, and standard output that is not for this function, goes to standard error.
 ///
 /// # Errors
-/// An unknown figure, a job that can't be started or fails.
+/// An unknown figure, or a job that cannot be started or fails.
 pub fn run_all(
     options: &Options,
     mut progress: impl FnMut(&Event),
@@ -170,8 +171,8 @@ pub fn run_all(
     Ok(figures)
 }
 
-/// Runs this program as the ranks of a job on so many cores, with this environment besides. `told` gets what rank 0
-/// [tells](tell).
+/// Runs this program as the ranks of a job on `cores` cores, with additional environment variables.
+/// `told` receives everything that rank 0 [reports](tell).
 pub(crate) fn run_ranks<T: DeserializeOwned + Send + 'static>(
     ranks: usize,
     cores: usize,
@@ -183,7 +184,7 @@ pub(crate) fn run_ranks<T: DeserializeOwned + Send + 'static>(
     let text = text.map_err(crate::Error::system("serialising"))?;
     let program = std::env::current_exe().map_err(crate::Error::system("current_exe"))?;
     let cores = Cores::allowed()?.first(cores);
-    // The threads of a libportals are a rank's, and run where it runs.
+    // A rank's libportals has threads of its own, which run on the rank's core.
     let bind = match order {
         Order::Portals4(_) => Bind::Core,
         _ => Bind::None,
@@ -197,18 +198,19 @@ pub(crate) fn run_ranks<T: DeserializeOwned + Send + 'static>(
         .quiet(true)
         .output(
             move |rank, stream, line| match (stream, serde_json::from_slice(line)) {
-                // The receiver is there as long as the job.
+                // The receiver lives as long as the job.
                 (Stream::Stdout, Ok(word)) => drop(sender.send(word)),
                 _ => eprintln!("[{rank}] {}", String::from_utf8_lossy(line)),
             },
         );
     let outcome = thread::scope(|scope| {
-        // A thread of its own, whose cores its ranks inherit: those of the caller stay as they are.
+        // A separate thread, because its ranks inherit its cores; the caller's cores stay
+        // unchanged.
         let job = scope.spawn(move || -> Result<Outcome, RunError> {
             cores.confine()?;
             Ok(launch.run()?)
         });
-        // Ends when the job has ended and with it the sender.
+        // Ends when the job, and with it the sender, has ended.
         words.iter().for_each(told);
         job.join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -222,8 +224,8 @@ pub(crate) fn run_ranks<T: DeserializeOwned + Send + 'static>(
     }
 }
 
-/// As [`run_ranks`], for ranks that are [sides](as_side) in memory of this process: its path is for `order`. Gives what
-/// rank 0 has told.
+/// Runs ranks like [`run_ranks`], as [sides](as_side) in memory of this process, whose path is
+/// passed to `order`. Returns the report of rank 0.
 pub(crate) fn run_sides<T: DeserializeOwned + Send + 'static>(
     ranks: usize,
     cores: usize,
@@ -237,7 +239,8 @@ pub(crate) fn run_sides<T: DeserializeOwned + Send + 'static>(
     Ok(told)
 }
 
-/// As rank `rank` of `ranks`: is a side in the memory at this path, and tells what `measure` gives on rank 0.
+/// Joins the memory at this path as side `rank` of `ranks`, and reports the result of `measure` on
+/// rank 0.
 pub(crate) fn as_side<T: Serialize>(
     memory: &str,
     rank: usize,
@@ -250,11 +253,11 @@ pub(crate) fn as_side<T: Serialize>(
     for one in measured.with_context(|| format!("rank {rank}"))? {
         tell(&one)?;
     }
-    // Nobody leaves before all have done their part.
+    // No side leaves before all have finished.
     Ok(side.meet()?)
 }
 
-/// What a rank has to tell the one that has started the job.
+/// Reports a value to the process that has started the job.
 pub(crate) fn tell(word: &impl Serialize) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     serde_json::to_writer(&mut out, word)?;

@@ -1,4 +1,4 @@
-//! A rank of a measured job: this very program, started again by [`super::run_all`].
+//! A rank of a measured job: this same program, started by [`super::run_all`].
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -17,7 +17,7 @@ use crate::placement::Cores;
 use crate::select;
 use crate::side::{PATIENCE, Side};
 
-/// What the ranks of such a job are told.
+/// The task of such a job's ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(super) job: Job,
@@ -29,19 +29,21 @@ pub(super) fn serve(order: &Order) -> anyhow::Result<()> {
     measure(order, Bench::start()?, &mut |event| tell(&event))
 }
 
-/// Whether a launcher has started this process as a rank of a job, and not [`super::run_all`].
+/// Returns whether a launcher, rather than [`super::run_all`], has started this process as a rank
+/// of a job.
 #[must_use]
 pub fn launched() -> bool {
-    // As PMI-1 says it.
+    // The variables of PMI-1.
     std::env::var_os("PMI_RANK").is_some() && std::env::var_os("PMI_SIZE").is_some()
 }
 
-/// As a rank of a job that a launcher has started: measures those of `options`' figures that are made for two ranks on
-/// two cores if it has two or [`Options::pair`] says so, and those for many if it has more. Collective. `progress` is called on
-/// rank 0 only; the figures are rank 0's, the others get `None`.
+/// Measures `options`' figures as a rank of a job started by a launcher. Collective. If the job has
+/// two ranks or [`Options::pair`] is set, measures the figures for two ranks on two cores,
+/// otherwise those for many ranks. `progress` is called only on rank 0; rank 0 gets the figures,
+/// the others `None`.
 ///
 /// # Errors
-/// An unknown figure, or what ends the job.
+/// An unknown figure, or an error that ends the job.
 pub fn measure_here(
     options: &Options,
     mut progress: impl FnMut(&Event),
@@ -53,7 +55,7 @@ pub fn measure_here(
     })?;
     let rank = bench.conduit.rank();
     let job = match bench.conduit.size() {
-        1 => bail!("nothing is measured with one rank: start two, or more for barriers"),
+        1 => bail!("figures need at least 2 ranks: start 2, or more for barriers"),
         2 => Job::Pair,
         _ if options.pair => Job::Pair,
         _ => Job::Crowd,
@@ -69,16 +71,16 @@ pub fn measure_here(
     Ok((rank == 0).then_some(figures))
 }
 
-/// Measures on all ranks, tells rank 0's caller, and leaves the job.
+/// Measures on all ranks, reports to rank 0's caller, and leaves the job.
 fn measure(
     order: &Order,
     bench: Bench,
     tell: &mut dyn FnMut(Event) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    // Before the sides are placed, which changes it.
+    // Read before the sides are placed, which changes it.
     let cores = Cores::allowed()?;
     let rank = bench.conduit.rank() as usize;
-    // Of a pair in a larger job, the home rank is the last that takes part.
+    // In a pair of a larger job, the home rank is the last that takes part.
     let ranks = bench.home as usize + 1;
     if rank >= ranks {
         return stand_by(bench);
@@ -91,7 +93,7 @@ fn measure(
                 tell(event)?;
             }
         }
-        // Nobody leaves before all have done their part.
+        // No side leaves before all have finished.
         Ok(side.meet()?)
     };
     in_turn().with_context(|| format!("rank {rank}"))?;
@@ -103,7 +105,7 @@ fn measure(
     Ok(bench.conduit.finish()?)
 }
 
-/// Is one of the job's ranks without taking part: asleep, so that those that do have the cores.
+/// Takes no part as a rank of the job: sleeps, so that the participating ranks have the cores.
 fn stand_by(bench: Bench) -> anyhow::Result<()> {
     const NAP: Duration = Duration::from_millis(10);
     while bench.seen.answers.load(Relaxed) == 0 {
@@ -113,7 +115,7 @@ fn stand_by(bench: Bench) -> anyhow::Result<()> {
     Ok(bench.conduit.finish()?)
 }
 
-/// One figure; rank 0 has something to tell of it.
+/// Measures one figure; rank 0 has something to report.
 fn one(
     order: &Order,
     bench: &Bench,
@@ -130,14 +132,14 @@ fn one(
     };
     let Some(mut comparison) = (entry.build)(bench, size) else {
         return Ok(left_out(
-            "the settings allow no messages of this size, or all ranks of the job would have to take part",
+            "the settings do not allow messages of this size, or the figure needs all ranks of the job",
         ));
     };
-    // Ranks that a launcher has bound see different cores.
+    // Ranks bound by a launcher see different cores.
     let fits = side.fits(comparison.limit.placement);
     if side.agree(u64::from(fits))? == 0 {
         return Ok(left_out(
-            "each rank needs a core, and rank 0 may not use as many",
+            "each rank needs its own core, but rank 0 may use fewer cores than ranks",
         ));
     }
     let figure = comparison.measure(side, order.plan)?;
@@ -153,7 +155,7 @@ impl Order {
         }
     }
 
-    /// The figures of the job that were asked for, in order, with their sizes.
+    /// Returns the requested figures of the job, in order, with their sizes.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&'static Entry, usize)> {
         ENTRIES
             .iter()

@@ -1,5 +1,5 @@
-//! What one core does alone with the mapping: copies, a store or a load of a word, an atomic addition. No put, get or remote
-//! atomic on mapped memory can beat it.
+//! The limits of a single core working on the mapping: copies, a store or a load of a word, an
+//! atomic addition. No put, get or remote atomic on mapped memory can be faster.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -11,41 +11,42 @@ use crate::Error;
 use crate::piece::Piece;
 use crate::side::Side;
 
-/// Which way bytes go, as seen by side 0.
+/// The direction of a transfer, as seen by side 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From private memory into the mapping, as a put.
+    /// From private memory into the mapping, like a put.
     In,
-    /// From the mapping into private memory, as a get.
+    /// From the mapping into private memory, like a get.
     Out,
 }
 
-/// A core's own memory, shared by a limit and the figure beside it: which cache sets and pages it lies in makes some
-/// percent of a bandwidth, steadily, so two pieces with memory of their own are not compared.
+/// A core's own memory, shared by a limit and its figure. The cache sets and pages in which it lies
+/// consistently change a bandwidth by some percent, so pieces with separate memory are not
+/// comparable.
 #[derive(Clone, Debug)]
 pub struct Private(Rc<RefCell<Vec<u8>>>);
 
 impl Private {
-    /// `size` bytes.
+    /// Allocates `size` bytes.
     #[must_use]
     pub fn new(size: usize) -> Self {
         let bytes = (0..size).map(|byte| byte as u8).collect();
         Self(Rc::new(RefCell::new(bytes)))
     }
 
-    /// Bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.0.borrow().len()
     }
 
-    /// Lets `f` use the bytes. Uses do not nest.
+    /// Calls `f` with the bytes. Calls must not nest.
     pub fn with<T>(&self, f: impl FnOnce(&mut [u8]) -> T) -> T {
         f(&mut self.0.borrow_mut())
     }
 }
 
-/// Times operations of side 0, which get their number; the other sides stand by.
+/// Measures the time of side 0's operations, which get their number; the other sides stand by.
 #[inline(always)]
 fn alone(side: &Side<'_>, count: u64, operation: impl FnMut(u64)) -> Result<Duration, Error> {
     side.meet()?;
@@ -56,13 +57,13 @@ fn alone(side: &Side<'_>, count: u64, operation: impl FnMut(u64)) -> Result<Dura
     Ok(start.elapsed())
 }
 
-/// Copies of all of `private`, always the same bytes, so hot in the core's caches as far as they fit. The size is only known
-/// at run time, as it is to a put.
+/// Copies all of `private`, always the same bytes, so they stay in the core's caches as far as they
+/// fit. The size is known only at run time, as for a put.
 pub fn copy(direction: Direction, private: Private) -> impl Piece {
     move |side: &Side<'_>, count| {
         let size = private.size();
         let mapped = side.area().work(0, size)?.as_ptr();
-        // Stays where it is: nothing changes a `Private`'s size.
+        // The bytes do not move, because a `Private`'s size never changes.
         let own = private.with(<[u8]>::as_mut_ptr);
         let (from, to) = match direction {
             Direction::In => (own.cast_const(), mapped),
@@ -70,36 +71,40 @@ pub fn copy(direction: Direction, private: Private) -> impl Piece {
         };
         let (from, to, size) = black_box((from, to, size));
         alone(side, count, |_| {
-            // SAFETY: `private` has `size` bytes of its own that nobody else borrows meanwhile, `work` checked `size` bytes
-            // of the mapping, and no other side touches the work area during this piece.
+            // SAFETY: `private` has `size` bytes of its own that are not borrowed elsewhere
+            // meanwhile, `work` checked `size` bytes of the mapping, and no other side accesses the
+            // work area during this piece.
             unsafe { std::ptr::copy_nonoverlapping(from, to, size) };
-            // Each copy has to happen, none may be merged with the next; costs no instruction.
+            // Every copy must happen and none may be merged with the next; the fence costs no
+            // instruction.
             compiler_fence(SeqCst);
         })
     }
 }
 
-/// Stores or loads of eight bytes at an address that is known at run time, always the same, so that they stay in the core's
-/// first cache. The other half of the way is a register, which is where a program has a word that it puts or has just got.
+/// Stores or loads eight bytes at an address that is known only at run time and always the same, so
+/// that they stay in the core's first cache. The other end is a register, as for a program that
+/// puts a word or has just got it.
 pub fn word(direction: Direction) -> impl Piece {
     move |side: &Side<'_>, count| {
         let mapped = side.area().work(0, size_of::<u64>())?.as_ptr();
         let mapped = black_box(mapped.cast::<u64>());
         match direction {
             Direction::In => alone(side, count, |value| {
-                // SAFETY: `work` checked the range, which begins at a page, and no other side touches the work area during
-                // this piece. Volatile: each store has to happen.
+                // SAFETY: `work` checked the range, which begins at a page, and no other side
+                // accesses the work area during this piece. Volatile, because every store must
+                // happen.
                 unsafe { mapped.write_volatile(value) };
             }),
             Direction::Out => alone(side, count, |_| {
-                // SAFETY: as above; any eight bytes are a number.
+                // SAFETY: as above; any eight bytes are a valid number.
                 let _ = unsafe { mapped.read_volatile() };
             }),
         }
     }
 }
 
-/// Atomic additions to a word that stays in the core's cache.
+/// Adds atomically to a word that stays in the core's cache.
 pub fn fetch_add(side: &Side<'_>, count: u64) -> Result<Duration, Error> {
     let word = side.area().word(0)?;
     alone(side, count, |_| {
@@ -136,7 +141,7 @@ mod tests {
             side.meet().expect("meet");
             word(Direction::Out).run(side, 3).expect("out");
             let word = side.area().work(0, 8).expect("work").as_ptr().cast::<u64>();
-            // SAFETY: in the work area, which nobody writes any more.
+            // SAFETY: the word is in the work area, and no side writes it any more.
             assert_eq!(unsafe { word.read() }, 2);
         });
     }

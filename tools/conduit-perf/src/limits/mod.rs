@@ -1,8 +1,8 @@
-//! Bare limits of this machine, a file per kind: what two processes reach in shared memory, or over UDP on loopback, without
-//! any library.
+//! Bare limits of this machine, one file per kind: the performance of two processes in shared
+//! memory, or over UDP on loopback, without any library.
 //!
-//! Each limit is a [`Piece`] over the sides' [`SharedArea`](crate::area::SharedArea), so it runs in the very ranks and
-//! memory whose figure it is set beside.
+//! Each limit is a [`Piece`] over the sides' [`SharedArea`](crate::area::SharedArea), so it runs in
+//! the same ranks and memory as the figure compared with it.
 
 pub mod alone;
 pub mod queue;
@@ -25,26 +25,26 @@ use udp::Stream;
 /// Payload sizes of medium floods, in bytes.
 pub const MEDIUM_SIZES: [usize; 4] = [512, 1 << 10, 4 << 10, 16 << 10];
 
-/// Sizes of the copies that bandwidths are set beside, in bytes.
+/// Sizes of the copies for bandwidth limits, in bytes.
 pub const BULK_SIZES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
 
-/// Bytes of the packets of streams over UDP: Ethernet's, jumbo frames', the longest.
+/// Bytes of the packets of UDP streams: Ethernet's, jumbo frames', the maximum.
 pub const STREAM_PACKETS: [usize; 3] = [1472, 8972, 65_507];
 
-/// Bytes of the packets that are sealed.
+/// Bytes of the sealed packets.
 const SEALED: [usize; 5] = [64, 256, 1472, 8972, 65_507];
 
-/// A limit with its name and what its number means.
+/// A limit with its name and the interpretation of its number.
 pub struct Limit {
-    /// Its name, the same wherever it is printed.
+    /// The name, the same wherever it is printed.
     pub name: &'static str,
     /// Bytes per operation; 0 if no bytes are carried.
     pub size: usize,
-    /// How the time per operation is printed.
+    /// The unit in which the time per operation is printed.
     pub unit: Unit,
-    /// Where its sides run.
+    /// The placement of its sides.
     pub placement: Placement,
-    /// What it does.
+    /// The operations.
     pub piece: Box<dyn Piece>,
 }
 
@@ -66,7 +66,7 @@ impl Limit {
     }
 }
 
-/// Round trip of a cache line between two cores.
+/// Returns the round trip of a cache line between two cores.
 #[must_use]
 pub fn cache_line(lines: Lines) -> Limit {
     let name = match lines {
@@ -76,7 +76,7 @@ pub fn cache_line(lines: Lines) -> Limit {
     Limit::new(name, 0, Nanoseconds, Apart, RoundTrips(lines))
 }
 
-/// Time of a store of a word to the mapping, or of a load from it.
+/// Returns the time of a store of a word to the mapping, or of a load from it.
 #[must_use]
 pub fn word(direction: Direction) -> Limit {
     let name = match direction {
@@ -86,7 +86,7 @@ pub fn word(direction: Direction) -> Limit {
     Limit::new(name, 8, Nanoseconds, Apart, alone::word(direction))
 }
 
-/// Bandwidth of copies of many private bytes.
+/// Returns the bandwidth of copies of many private bytes.
 #[must_use]
 pub fn bulk_copy(direction: Direction, private: Private) -> Limit {
     let name = match direction {
@@ -98,23 +98,24 @@ pub fn bulk_copy(direction: Direction, private: Private) -> Limit {
     Limit::new(name, size, Gigabytes, Apart, copy)
 }
 
-/// Time of an atomic addition to a word in the core's own cache.
+/// Returns the time of an atomic addition to a word in the core's own cache.
 #[must_use]
 pub fn fetch_add() -> Limit {
     let (name, piece) = ("bare-fetch-add", alone::fetch_add);
     Limit::new(name, 8, Nanoseconds, Apart, piece)
 }
 
-/// Rate of a queue of 64-byte slots, the best of three lengths: short rings fall into a step in which each slot is
-/// fetched back at once, and how short that is depends on the machine.
+/// Returns the rate of a queue of 64-byte slots, the best of three lengths: with short rings the
+/// sides fall into lockstep and fetch each slot back immediately, and how short that is depends on
+/// the machine.
 #[must_use]
 pub fn queue() -> Limit {
     let rings = [1024, 4096, 16384].map(|slots| Queue::new(slots, 0));
     Limit::new("queue", LINE, Millions, Apart, Fastest::of(rings))
 }
 
-/// Bandwidth of a queue whose messages carry `size` bytes, the best of three lengths: the shortest stays in the
-/// nearest caches, the longest lets the sides drift apart.
+/// Returns the bandwidth of a queue whose messages carry `size` bytes, the best of three lengths:
+/// the shortest stays in the nearest caches, the longest lets the sides drift apart.
 #[must_use]
 pub fn payload_queue(size: usize) -> Limit {
     let slots = |bytes: usize| (bytes / (size + LINE)).max(8) as u64;
@@ -123,21 +124,21 @@ pub fn payload_queue(size: usize) -> Limit {
     Limit::new("payload-queue", size, Gigabytes, Apart, rings)
 }
 
-/// Round trip of two processes on one core that yield to each other.
+/// Returns the round trip of two processes on one core that yield to each other.
 #[must_use]
 pub fn yield_round_trip() -> Limit {
     let (name, piece) = ("yield-round-trip", RoundTrips(Lines::Two));
     Limit::new(name, 0, Nanoseconds, OneCore, piece)
 }
 
-/// Time of a barrier of any number of processes.
+/// Returns the time of a barrier of any number of processes.
 #[must_use]
 pub fn counter_barrier() -> Limit {
     let (name, piece) = ("counter-barrier", round_trip::counter_barrier);
     Limit::new(name, 0, Nanoseconds, Dealt, piece)
 }
 
-/// Round trip of a packet over UDP on loopback, between connected sockets.
+/// Returns the round trip of a packet over UDP on loopback, between connected sockets.
 #[must_use]
 pub fn udp_round_trip(size: usize, waiting: Waiting) -> Limit {
     let name = match waiting {
@@ -148,7 +149,8 @@ pub fn udp_round_trip(size: usize, waiting: Waiting) -> Limit {
     Limit::new(name, size, Nanoseconds, Apart, piece)
 }
 
-/// Bandwidth of a stream over UDP on loopback in packets of `packet` bytes, the best with three windows.
+/// Returns the bandwidth of a UDP stream on loopback in packets of `packet` bytes, the best with
+/// three windows.
 #[must_use]
 pub fn udp_stream(packet: usize) -> Limit {
     let name = match packet {
@@ -159,7 +161,8 @@ pub fn udp_stream(packet: usize) -> Limit {
     streams(name, &[packet])
 }
 
-/// Bandwidth of a stream over UDP on loopback, the best of all of [`STREAM_PACKETS`] with three windows.
+/// Returns the bandwidth of a UDP stream on loopback, the best of all of [`STREAM_PACKETS`] with
+/// three windows.
 #[must_use]
 pub fn best_udp_stream() -> Limit {
     streams("udp-stream-best", &STREAM_PACKETS)
@@ -173,7 +176,7 @@ fn streams(name: &'static str, packets: &[usize]) -> Limit {
     Limit::new(name, udp::BLOCK, Gigabytes, Apart, Fastest::of(ways))
 }
 
-/// Time to seal a packet and to open it.
+/// Returns the time to seal a packet and to open it.
 #[must_use]
 pub fn seal_and_open(size: usize, protection: Protection) -> Limit {
     let name = match protection {
@@ -184,8 +187,8 @@ pub fn seal_and_open(size: usize, protection: Protection) -> Limit {
     Limit::new(name, size, Nanoseconds, Apart, piece)
 }
 
-/// The limits of a job with `sides` ranks: all of them with two, and of a larger job those that more than two sides
-/// take part in.
+/// Returns the limits of a job with `sides` ranks: all of them with two, and for a larger job those
+/// with more than two participating sides.
 #[must_use]
 pub fn catalogue(sides: usize) -> Vec<Limit> {
     if sides > 2 {
@@ -217,7 +220,8 @@ mod tests {
     fn every_limit_runs_in_the_standard_area() {
         in_threads(2, |side| {
             for mut limit in catalogue(2) {
-                // Unpinned threads on a busy machine: enough operations to go round, not enough to measure.
+                // Unpinned threads on a busy machine: enough operations to wrap around, not enough
+                // to measure.
                 limit
                     .piece
                     .run(side, 20)

@@ -1,9 +1,10 @@
-//! A bare single-producer single-consumer queue: the floor under a one-way flood of messages.
+//! A bare single-producer single-consumer queue: the lower bound for a one-way flood of messages.
 //!
-//! A ring of slots, each a sequence word followed by the message. The producer writes the message and then, with
-//! release, the sequence number; the consumer spins on the next slot's sequence word. The consumer tells how far it
-//! has read in a word of its own, a few times per lap, and the producer looks there only when it has run out of
-//! slots. No prefetching, no batching, no flow control but the ring itself.
+//! A ring of slots, each a sequence word followed by the message. The producer writes the message
+//! and then, with release, the sequence number; the consumer spins on the next slot's sequence
+//! word. A few times per lap the consumer publishes how far it has read in a separate word, which
+//! the producer reads only when it has run out of slots. There is no prefetching, no batching, and
+//! no flow control except the ring itself.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
@@ -16,10 +17,10 @@ use crate::side::Side;
 /// Bytes of a cache line and of the smallest slot.
 pub const LINE: usize = 64;
 
-/// Words of message in the first line of a slot, beside its sequence word.
+/// Words of the message in the first line of a slot, after its sequence word.
 const INLINE_WORDS: usize = LINE / 8 - 1;
 
-/// How often per lap the consumer tells its position.
+/// How often per lap the consumer publishes its position.
 const TELLS_PER_LAP: u64 = 4;
 
 /// Offset of the slots in the work area; the consumer's position lies before them.
@@ -33,9 +34,10 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A queue of at least `slots` slots (a power of two is made of it) whose messages are 56 bytes beside the
-    /// sequence word in one cache line and, if `payload` isn't 0, that many further bytes (rounded up to 8), which the
-    /// producer copies in and the consumer reads where they are.
+    /// Creates a queue of at least `slots` slots (rounded up to a power of two). A message has 56
+    /// bytes after the sequence word in one cache line and, if `payload` is not 0, that many
+    /// further bytes (rounded up to 8), which the producer copies in and the consumer reads in
+    /// place.
     #[must_use]
     pub fn new(slots: u64, payload: usize) -> Self {
         let words = payload.div_ceil(8) as u64;
@@ -47,7 +49,7 @@ impl Queue {
         }
     }
 
-    /// Bytes from one slot to the next.
+    /// Returns the bytes from one slot to the next.
     fn stride(&self) -> usize {
         LINE + (self.payload.len() * 8).next_multiple_of(LINE)
     }
@@ -74,8 +76,9 @@ impl Queue {
                 })?;
             }
             let slot = ring.slot(position);
-            // SAFETY: `ring` checked the bounds of all slots. The slot is the producer's: it is unused, or the
-            // consumer has told with release that it is done with it, and reads it again only after the store below.
+            // SAFETY: `ring` checked the bounds of all slots. The producer owns the slot: it is
+            // unused, or the consumer has published with release that it is done with it, and reads
+            // it again only after the store below.
             unsafe {
                 for word in 1..=INLINE_WORDS {
                     slot.add(word).write(position);
@@ -99,13 +102,14 @@ impl Queue {
         let mut sum = 0u64;
         for position in 0..count {
             let sequence = ring.sequence(position);
-            // SYNC POINT: pairs with the producer's release store: the message is there once its number is.
+            // SYNC POINT: pairs with the producer's release store: the message is visible once its
+            // number is.
             side.spin_until("the queue's producer", || {
                 sequence.load(Acquire) == position + 1
             })?;
             let slot = ring.slot(position);
-            // SAFETY: `ring` checked the bounds, and the producer writes this slot again only after `read` below has
-            // passed it.
+            // SAFETY: `ring` checked the bounds, and the producer writes this slot again only after
+            // `read` below has passed it.
             unsafe {
                 for word in 1..=INLINE_WORDS {
                     sum = sum.wrapping_add(slot.add(word).read());
@@ -160,28 +164,29 @@ pub fn checksum(payload: &[u64]) -> u64 {
     payload.iter().fold(0, |sum, word| sum.wrapping_add(*word))
 }
 
-/// The ring as one side sees it.
+/// One side's view of the ring.
 struct Ring<'s> {
     base: *mut u8,
     stride: usize,
     mask: u64,
-    /// How many messages the consumer has read.
+    /// The number of messages that the consumer has read.
     read: &'s AtomicU64,
 }
 
 impl Ring<'_> {
-    /// The words of the slot for message `position`.
+    /// Returns the words of the slot for message `position`.
     #[inline(always)]
     fn slot(&self, position: u64) -> *mut u64 {
         let index = (position & self.mask) as usize;
-        // SAFETY: `index` is less than the number of slots, all of which `Queue::ring` checked to be in the work area.
+        // SAFETY: `index` is less than the number of slots, and `Queue::ring` checked that all
+        // slots are in the work area.
         unsafe { self.base.add(index * self.stride).cast() }
     }
 
     #[inline(always)]
     fn sequence(&self, position: u64) -> &AtomicU64 {
-        // SAFETY: the first word of a slot is only used as an atomic; slots are aligned to `LINE`, and the area
-        // outlives the ring.
+        // SAFETY: the first word of a slot is only used as an atomic; slots are aligned to `LINE`,
+        // and the area outlives the ring.
         unsafe { AtomicU64::from_ptr(self.slot(position)) }
     }
 }
@@ -196,7 +201,7 @@ mod tests {
         for payload in [0, 8, 100, 4096] {
             let results = in_threads(2, |side| {
                 let mut queue = Queue::new(16, payload);
-                // Twice: a second run must not see the first one's sequence numbers.
+                // Run twice, because a second run must not see the first one's sequence numbers.
                 queue.run(side, 1000)?;
                 side.meet()?;
                 queue.run(side, 333)

@@ -1,4 +1,5 @@
-//! Two sides that answer each other, and any number that wait for each other: the floor under messages and barriers.
+//! Two sides that reply to each other, and any number that wait for each other: the lower bound for
+//! messages and barriers.
 
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
@@ -7,17 +8,17 @@ use crate::Error;
 use crate::piece::Piece;
 use crate::side::Side;
 
-/// Through how many lines the two sides talk.
+/// The number of lines through which the two sides communicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
     /// One line that both sides write: the line's owner changes once per direction.
     One,
-    /// A line per direction, as queues have: the reader's copy is taken away before each write.
+    /// A line per direction, as in queues: each write first invalidates the reader's copy.
     Two,
 }
 
-/// Round trips between sides 0 and 1, which spin, or yield where they share a core; other sides stand by. An operation is a
-/// full round trip.
+/// Round trips between sides 0 and 1, which spin, or yield if they share a core; other sides stand
+/// by. An operation is a full round trip.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundTrips(pub Lines);
 
@@ -53,8 +54,8 @@ impl Piece for RoundTrips {
     }
 }
 
-/// Barriers of all sides by one counter that all add to and then watch. An operation is one barrier. What remains for a real
-/// barrier to do beyond this is to know its name and to survive a rank that dies.
+/// Runs barriers of all sides with one counter that all increment and then watch. An operation is
+/// one barrier. A real barrier additionally checks its name and survives the death of a rank.
 pub fn counter_barrier(side: &Side<'_>, count: u64) -> Result<Duration, Error> {
     let arrivals = side.area().word(0)?;
     if side.rank() == 0 {

@@ -1,4 +1,5 @@
-//! What sealing a packet and opening it costs, on one core: the part of a network's time that safety takes.
+//! The cost of sealing and opening a packet on one core: the part of a network's time spent on
+//! security.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ pub struct SealAndOpen {
 }
 
 impl SealAndOpen {
-    /// Packets of `size` bytes, tag and all; at least 32.
+    /// Creates a limit with packets of `size` bytes, including the tag; at least 32.
     #[must_use]
     pub fn new(size: usize, protection: Protection) -> Self {
         let sealer = |rank| Sealer::new(Secret::from_bytes([7; 32]), protection, rank, vec![1, 2]);

@@ -1,5 +1,5 @@
-//! What two processes reach over UDP on the loopback interface without any library: round trips of small packets and a
-//! stream with segmentation offload.
+//! The performance of two processes over UDP on the loopback interface without any library: round
+//! trips of small packets and a stream with segmentation offload.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -16,25 +16,25 @@ use crate::side::{Side, Waiting};
 /// Bytes of one operation of a stream.
 pub const BLOCK: usize = 1 << 20;
 
-/// Tells the other side this side's port, and where the other one is.
+/// Publishes this side's port and returns the other side's address.
 pub(crate) fn meet_ports(side: &Side<'_>, port: u16) -> Result<SocketAddr, Error> {
     side.area()
         .word(side.rank())?
         .store(u64::from(port), Relaxed);
     side.meet()?;
     let other = side.area().word(1 - side.rank())?.load(Relaxed);
-    // Nobody writes the words for something else before all have read them.
+    // The words are not reused before all sides have read them.
     side.meet()?;
     Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, other as u16)))
 }
 
-/// A socket connected to the other side's. That saves the system a look for the route, and
-/// Conduit's hot peers have such sockets, too.
+/// A socket connected to the other side's. This saves the system a route lookup; Conduit's hot
+/// peers have such sockets, too.
 #[derive(Debug)]
 struct Connected {
     socket: UdpSocket,
     waiting: Waiting,
-    /// The bytes to send, then room for a packet of one byte more.
+    /// The bytes to send, then a buffer one byte larger than a packet.
     packets: [Vec<u8>; 2],
     received: u64,
 }
@@ -44,7 +44,7 @@ impl Connected {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::system("bind"))?;
         match waiting {
             Waiting::Polling => socket.set_nonblocking(true),
-            // Between two looks at whether the other side is still there.
+            // The interval at which this side checks whether the other one is still there.
             Waiting::Blocking => socket.set_read_timeout(Some(Duration::from_millis(100))),
         }
         .map_err(Error::system("socket option"))?;
@@ -94,8 +94,8 @@ impl Endpoint for Connected {
     }
 }
 
-/// Round trips of packets of `size` bytes between sides 0 and 1 over loopback. An operation is a
-/// full round trip.
+/// Returns round trips of packets of `size` bytes between sides 0 and 1 over loopback. An operation
+/// is a full round trip.
 #[must_use]
 pub fn round_trips(size: usize, waiting: Waiting) -> impl Piece {
     let mut end = None;
@@ -105,9 +105,9 @@ pub fn round_trips(size: usize, waiting: Waiting) -> impl Piece {
     }
 }
 
-/// A stream from side 0 to side 1 in packets of a given size, by segmentation offload where the system has it. Side 1 tells side 0
-/// through shared memory what has come, so that nothing overflows and nothing is lost; it does not look at the bytes. An operation
-/// is [`BLOCK`] bytes.
+/// A stream from side 0 to side 1 in packets of a given size, with segmentation offload where the
+/// system supports it. Side 1 reports the received bytes to side 0 through shared memory, so that
+/// nothing overflows or gets lost; it does not read the contents. An operation is [`BLOCK`] bytes.
 #[derive(Debug)]
 pub struct Stream {
     packet: usize,
@@ -116,7 +116,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// In packets of `packet` bytes, of which at most `window` bytes are on their way.
+    /// Creates a stream in packets of `packet` bytes, with at most `window` bytes under way.
     #[must_use]
     pub fn new(packet: usize, window: u64) -> Self {
         Self {
@@ -127,7 +127,7 @@ impl Stream {
     }
 }
 
-/// Opens a socket on loopback as Conduit would.
+/// Opens a socket on loopback with Conduit's options.
 pub(crate) fn open() -> Result<Socket, Error> {
     Socket::open(&Options {
         address: Ipv4Addr::LOCALHOST.into(),

@@ -1,5 +1,6 @@
-//! Bare libfabric between two processes: an endpoint with posted receives, and loops that read its queue until there is something,
-//! as libfabric's own `fi_pingpong` has them. Its queue has no descriptor to sleep on, which is the fastest kind.
+//! Bare libfabric between two processes: an endpoint with posted receives, and loops that poll its
+//! queue for completions, as in libfabric's own `fi_pingpong`. Its queue has no descriptor for
+//! sleeping, which is the fastest kind.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
@@ -15,14 +16,14 @@ use super::UNDER_WAY;
 use crate::bare::Endpoint;
 use crate::exchange::Exchange;
 
-/// Receives that are posted.
+/// The number of posted receives.
 const RECEIVES: usize = 16;
-/// Bytes of each.
+/// Bytes of each receive.
 const RECEIVE: usize = 8 << 10;
-/// Completions read at once.
+/// Maximum number of completions read at once.
 const BATCH: usize = 8;
 
-/// Makes an error of what has happened.
+/// Returns an error with this text.
 pub(super) fn failed(text: impl Into<String>) -> Error {
     Error::Figure {
         name: "bare libfabric",
@@ -30,28 +31,29 @@ pub(super) fn failed(text: impl Into<String>) -> Error {
     }
 }
 
-/// Whether the library locks what it shares between calls that move data and others.
+/// Whether the library locks the data shared between data-transfer calls and other calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Locks {
-    /// As it does unless it is asked for something else; so `fi_pingpong` and fabtests measure.
+    /// The library's default, which `fi_pingpong` and fabtests measure.
     Usual,
-    /// It is told that all calls come one after the other. Conduit does that, too, since libfabric 1.21 has it.
+    /// The library is told that all calls are serialised. Conduit does this, too, with libfabric
+    /// 1.21 and later.
     None,
 }
 
 /// `FI_PROGRESS_CONTROL_UNIFIED`.
 const UNIFIED: fi_progress = 3;
 
-/// When a write has ended.
+/// The point at which a write has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// When its source may be used again: `fi_write`, and nothing else is asked for.
+    /// When its source may be reused: `fi_write` without further flags.
     Sent,
     /// When the peer can see it: `fi_writemsg` with `FI_DELIVERY_COMPLETE`.
     Seen,
 }
 
-/// Memory of the peer's that can be written.
+/// The peer's memory that can be written.
 #[derive(Clone, Copy, Debug)]
 struct There {
     key: u64,
@@ -70,7 +72,7 @@ pub(super) struct Bare {
     memory: Vec<*mut fid_mr>,
     peer: fi_addr_t,
     there: There,
-    /// Of the receives, then of what is under way.
+    /// The contexts of the receives, then of the operations under way.
     contexts: Box<[fi_context2]>,
     buffers: Box<[u8]>,
     buffers_desc: *mut c_void,
@@ -78,7 +80,7 @@ pub(super) struct Bare {
     source_desc: *mut c_void,
     next: usize,
     received: u64,
-    /// Sends and writes whose completions are to come.
+    /// Sends and writes whose completions are outstanding.
     pending: u64,
 }
 
@@ -94,10 +96,12 @@ macro_rules! check {
 }
 
 impl Bare {
-    /// Opens an endpoint and meets the other side's. Peers can write `segment`; writes go out from `source`.
+    /// Opens an endpoint and connects it with the other side's. Peers can write `segment`; writes
+    /// read from `source`.
     ///
     /// # Safety
-    /// `segment` stays valid as long as this does, and holds nothing that anybody relies on.
+    /// `segment` must stay valid as long as the endpoint, and its contents must not matter to other
+    /// code.
     pub(super) unsafe fn open(
         side: &Side<'_>,
         library: Library,
@@ -129,8 +133,9 @@ impl Bare {
             received: 0,
             pending: 0,
         };
-        // SAFETY: the offer is of this library; each object is opened from those before, and `drop` closes them. The memory stays:
-        // boxes of the same structure, the private memory that it holds a part of, and the segment by the caller's promise.
+        // SAFETY: the offer is from this library; each object is opened from the previous ones, and
+        // `drop` closes them. The memory stays valid: boxes in the same structure, the private
+        // memory that it holds a share of, and the segment by the caller's guarantee.
         unsafe {
             let library = &bare.library;
             check!(
@@ -183,7 +188,7 @@ impl Bare {
                 bare.post(number)?;
             }
         }
-        // A connection is made when something is sent.
+        // The first send establishes a connection.
         side.meet()?;
         bare.send(side, 1)?;
         bare.until(side, |bare| bare.received > 0)?;
@@ -203,7 +208,7 @@ impl Bare {
     ) -> Result<*mut fid_mr, Error> {
         let access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
         let mut mr = ptr::null_mut();
-        // SAFETY: the domain is open, and the memory stays by the caller's word.
+        // SAFETY: the domain is open, and the memory stays valid by the caller's guarantee.
         unsafe {
             check!(
                 self.library,
@@ -228,11 +233,11 @@ impl Bare {
         Ok(mr)
     }
 
-    /// Tells the other side of this endpoint and hears of its.
+    /// Exchanges addresses with the other side.
     fn meet(&mut self, side: &Side<'_>, key: u64, address: u64) -> Result<(), Error> {
         let mut name = vec![0; 1024];
         let mut length = name.len();
-        // SAFETY: open, and there is as much room as `length` says.
+        // SAFETY: the endpoint is open, and the buffer has `length` bytes.
         unsafe {
             let named = fi_getname(
                 &raw mut (*self.ep).fid,
@@ -246,17 +251,17 @@ impl Bare {
         let mut all = Exchange(side).all(&card)?;
         let mut card = all.swap_remove(1 - side.rank());
         let mut name = card.split_off(card.len().min(16));
-        // Texts end in zeros.
+        // A zero terminates addresses that are strings.
         name.push(0);
         let word = |at: usize| card.get(at..at + 8).and_then(|word| word.try_into().ok());
         let (Some(key), Some(address)) = (word(0), word(8)) else {
-            return Err(failed("the other side's address makes no sense"));
+            return Err(failed("the other side's address is malformed"));
         };
         self.there = There {
             key: u64::from_le_bytes(key),
             address: u64::from_le_bytes(address),
         };
-        // SAFETY: the vector is open; the address is one of the same provider.
+        // SAFETY: the address vector is open, and the address is from the same provider.
         let count = unsafe {
             fi_av_insert(
                 self.av,
@@ -269,14 +274,14 @@ impl Bare {
         };
         match count {
             1 => Ok(()),
-            _ => Err(failed("fi_av_insert takes no address")),
+            _ => Err(failed("fi_av_insert rejected the address")),
         }
     }
 
     /// Posts a receive.
     #[inline]
     fn post(&mut self, number: usize) -> Result<(), Error> {
-        // SAFETY: a buffer that is not posted, and a context of its own.
+        // SAFETY: the buffer is not posted, and the context is its own.
         let result = unsafe {
             fi_recv(
                 self.ep,
@@ -299,14 +304,14 @@ impl Bare {
         failed(format!("fi_cq_read: {count}: {entry:?}"))
     }
 
-    /// A context for an operation; there is always one that rests.
+    /// Returns a context for an operation; one is always free.
     #[inline]
     fn context(&mut self) -> *mut c_void {
         self.next = (self.next + 1) % UNDER_WAY as usize;
         (&raw mut self.contexts[RECEIVES + self.next]).cast()
     }
 
-    /// Submits until it is taken.
+    /// Submits an operation until the provider accepts it.
     #[inline]
     fn submit(
         &mut self,
@@ -339,7 +344,7 @@ impl Bare {
     ) -> Result<(), Error> {
         let context = self.context();
         if end == End::Sent {
-            // SAFETY: the endpoint is open; the source stays until the completion.
+            // SAFETY: the endpoint is open, and the source stays valid until the completion.
             self.submit(side, |bare| unsafe {
                 fi_write(
                     bare.ep,
@@ -375,7 +380,7 @@ impl Bare {
             context,
             data: 0,
         };
-        // SAFETY: the endpoint is open; the source stays until the completion.
+        // SAFETY: the endpoint is open, and the source stays valid until the completion.
         self.submit(side, |bare| unsafe {
             fi_writemsg(bare.ep, &message, FI_DELIVERY_COMPLETE | FI_COMPLETION)
         })?;
@@ -387,12 +392,12 @@ impl Bare {
 impl Endpoint for Bare {
     const NAME: &'static str = "libfabric";
 
-    /// Injected if the bytes are few enough.
+    /// Sends `size` bytes, injected if they are few enough.
     #[inline]
     fn send(&mut self, side: &Side<'_>, size: usize) -> Result<(), Error> {
         // SAFETY: an offer has these attributes.
         let inject = unsafe { (*(*self.info).tx_attr).inject_size };
-        // SAFETY: the buffer behind the receives'.
+        // SAFETY: this is the buffer after those of the receives.
         let from = unsafe { self.buffers.as_ptr().add(RECEIVES * RECEIVE) };
         if size <= inject {
             // SAFETY: the endpoint is open; the bytes are copied.
@@ -402,7 +407,7 @@ impl Endpoint for Bare {
         }
         self.until(side, |bare| bare.pending < UNDER_WAY)?;
         let context = self.context();
-        // SAFETY: the endpoint is open; the bytes stay.
+        // SAFETY: the endpoint is open, and the bytes stay valid.
         self.submit(side, |bare| unsafe {
             fi_send(
                 bare.ep,
@@ -429,7 +434,7 @@ impl Endpoint for Bare {
     fn poll(&mut self) -> Result<(), Error> {
         const AGAIN: isize = -(FI_EAGAIN as isize);
         let mut entries = [fi_cq_data_entry::default(); BATCH];
-        // SAFETY: the queue is open, of this format, and there is room for so many.
+        // SAFETY: the queue is open and has this format, and there is space for `BATCH` entries.
         let count = unsafe { fi_cq_read(self.cq, entries.as_mut_ptr().cast(), BATCH) };
         if count == AGAIN {
             return Ok(());
@@ -461,20 +466,23 @@ impl Endpoint for Bare {
     }
 }
 
-/// The offer of this very provider on this domain.
+/// Returns the offer of exactly this provider on this domain.
 fn offer(
     library: &Library,
     provider: &str,
     domain: &str,
     locks: Locks,
 ) -> Result<*mut fi_info, Error> {
-    let name = CString::new(provider).map_err(|_| failed("a provider's name has a zero byte"))?;
-    let place = CString::new(domain).map_err(|_| failed("a domain's name has a zero byte"))?;
+    let name =
+        CString::new(provider).map_err(|_| failed("the provider's name contains a zero byte"))?;
+    let place =
+        CString::new(domain).map_err(|_| failed("the domain's name contains a zero byte"))?;
     let hints = library.allocinfo();
     if hints.is_null() {
         return Err(failed("fi_allocinfo"));
     }
-    // SAFETY: an empty offer has all of its attributes; strings are of malloc. The hints and the list end here.
+    // SAFETY: an empty offer has all its attributes; its strings are allocated with malloc. The
+    // hints and the list are freed here.
     unsafe {
         let info = &mut *hints;
         info.caps = FI_MSG | FI_RMA;
@@ -524,10 +532,10 @@ impl Drop for Bare {
             self.fabric.cast(),
         ]);
         for object in objects.filter(|object| !object.is_null()) {
-            // SAFETY: open, and what depends on it is closed.
+            // SAFETY: the object is open, and the objects that depend on it are closed.
             unsafe { fi_close(object) };
         }
-        // SAFETY: of this library, and used by nobody else.
+        // SAFETY: the offer is from this library and has no other user.
         unsafe { self.library.freeinfo(self.info) }
     }
 }

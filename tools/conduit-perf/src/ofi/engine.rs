@@ -1,4 +1,4 @@
-//! The whole engine over libfabric, on the sides' own network.
+//! The whole engine over libfabric, in a network of the two sides.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const PONG: u8 = 129;
 /// The same for mediums.
 const PING_MEDIUM: u8 = 130;
 
-/// Makes an error of what has happened.
+/// Wraps an error of the engine.
 fn failed(source: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::Figure {
         name: "conduit over libfabric",
@@ -41,12 +41,12 @@ fn failed(source: impl std::error::Error + Send + Sync + 'static) -> Error {
 /// A rank that measures.
 pub(super) struct End {
     engine: Ranks,
-    /// Requests and replies that were handled.
+    /// Requests and replies handled so far.
     seen: Arc<[AtomicU64; 2]>,
 }
 
 impl End {
-    /// Starts the engine on both sides, each with a segment of so many bytes.
+    /// Starts the engine on both sides, each with a segment of `segment` bytes.
     pub(super) fn open(side: &Side<'_>, config: &OfiConfig, segment: usize) -> Result<Self, Error> {
         let mut exchange = Exchange(side);
         let network = start::<Seq>(&mut exchange, config).map_err(failed)?;
@@ -55,7 +55,7 @@ impl End {
         let (pinged, ponged) = (Arc::clone(&seen), Arc::clone(&seen));
         let ping: Handler<Ofi<Seq>, Seq> = Handler::new(move |call: &Message<'_>| {
             add(&pinged[0]);
-            // A refused reply leaves the requester waiting, which ends in an error there.
+            // If the reply is refused, the requester waits, which ends in an error there.
             let _ = call.reply_short(PONG, &[]);
         });
         let pong: Handler<Ofi<Seq>, Seq> = Handler::new(move |_: &Message<'_>| add(&ponged[1]));
@@ -79,23 +79,23 @@ impl End {
         Ok(Self { engine, seen })
     }
 
-    /// This rank's segment.
+    /// Returns this rank's segment.
     pub(super) fn segment(&self) -> Result<(*mut u8, usize), Error> {
         self.engine.memory().segment().map_err(failed)
     }
 
-    /// What the network has counted.
+    /// Returns the network's counters.
     pub(super) fn counters(&self) -> String {
         let network = self.engine.job().network();
         network.counters(|portals, wire| format!("{wire:?} {portals:?}"))
     }
 
-    /// Says goodbye.
+    /// Leaves the network.
     pub(super) fn leave(&self) {
         self.engine.job().network().leave();
     }
 
-    /// Shorts with one word and their replies. An operation is a full round trip.
+    /// Sends shorts with one word and their replies. An operation is a full round trip.
     pub(super) fn shorts(&self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
         self.round_trips(side, count, |trip| {
             let args = [trip as u32, (trip >> 32) as u32];
@@ -107,7 +107,7 @@ impl End {
         })
     }
 
-    /// Mediums and replies with the same bytes. An operation is a full round trip.
+    /// Sends mediums and replies with the same bytes. An operation is a full round trip.
     pub(super) fn mediums(
         &self,
         side: &Side<'_>,
@@ -123,7 +123,7 @@ impl End {
         })
     }
 
-    /// Requests of side 0, each after the reply to the one before.
+    /// Sends requests from side 0, each after the reply to the previous one.
     #[inline(always)]
     fn round_trips(
         &self,
@@ -153,7 +153,8 @@ impl End {
         Ok(time)
     }
 
-    /// Puts from the same memory to the same place, [`UNDER_WAY`] at once. An operation is one.
+    /// Puts from the same memory to the same destination, [`UNDER_WAY`] at once. An operation is
+    /// one put.
     pub(super) fn puts(
         &self,
         side: &Side<'_>,
@@ -174,7 +175,7 @@ impl End {
                 {
                     self.engine.rma().wait(handle).map_err(failed)?;
                 }
-                // SAFETY: the source stays, and is written by nobody meanwhile.
+                // SAFETY: the source stays valid and is not written meanwhile.
                 let put = unsafe {
                     self.engine.rma().put_nb_bulk(
                         1,
@@ -196,7 +197,7 @@ impl End {
         Ok(time)
     }
 
-    /// Side 0 is done; the other makes progress until then.
+    /// Ends a measurement: side 1 makes progress until side 0 is done.
     fn over(&self, side: &Side<'_>) -> Result<(), Error> {
         let over = side.area().word(OVER)?;
         if side.rank() == 0 {
@@ -210,7 +211,7 @@ impl End {
     }
 }
 
-/// Handlers run on the rank's only thread.
+/// Adds 1 without a locked instruction, because handlers run on the rank's only thread.
 fn add(word: &AtomicU64) {
     word.store(word.load(Relaxed) + 1, Relaxed);
 }

@@ -1,4 +1,4 @@
-//! The bare limits: what is done with a bare endpoint.
+//! The bare limits: operations of a bare endpoint.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,12 +15,13 @@ use super::{OVER, UNDER_WAY};
 /// An endpoint that several limits use, one after the other.
 pub(super) type Shared = Rc<RefCell<Bare>>;
 
-/// Messages of so many bytes to and fro. An operation is a full round trip.
+/// Returns messages of `size` bytes back and forth. An operation is a full round trip.
 pub(super) fn ping_pong(bare: Shared, size: usize) -> impl Piece {
     move |side: &Side<'_>, count| bare.borrow_mut().round_trips(side, size, count)
 }
 
-/// Writes of so many bytes from the same memory to the same place, several under way. An operation is one.
+/// Returns writes of `size` bytes from the same memory to the same destination, several under way.
+/// An operation is one write.
 pub(super) fn writes(bare: Shared, size: usize, end: End) -> impl Piece {
     move |side: &Side<'_>, count| {
         let bare = &mut *bare.borrow_mut();
@@ -35,7 +36,8 @@ pub(super) fn writes(bare: Shared, size: usize, end: End) -> impl Piece {
                 bare.write(side, source, size, end)
             })?;
             if end == End::Sent {
-                // Behind the others on the same connection: all are there when this one is.
+                // This write follows the others on the same connection: when it has arrived, all
+                // have.
                 bare.stream(side, 1, UNDER_WAY, |bare| {
                     bare.write(side, source, 8, End::Seen)
                 })?;

@@ -1,12 +1,14 @@
-//! What Conduit reaches over libfabric beside bare loops of the same library and provider: `conduit-perf ofi`.
+//! The performance of Conduit over libfabric compared with bare loops of the same library and
+//! provider: `conduit-perf ofi`.
 //!
-//! Two processes on two cores, each with the engine and a bare endpoint. The rows, for each provider:
+//! Two processes on two cores, each with the engine and a bare endpoint. The rows, for each
+//! provider:
 //!
-//! | row | beside |
+//! | row | compared with |
 //! |---|---|
-//! | `am-round-trip`: a short request and its reply | messages of as many bytes to and fro: with the library's usual locks, as `fi_pingpong` and fabtests measure; without them, as Conduit uses it; and `fi_pingpong` itself |
-//! | `am-medium`: a medium and a reply with the same bytes | messages of as many bytes to and fro |
-//! | `put`: puts to one place, several under way | as many `fi_write`; as many `fi_writemsg` with delivery, which is what a put's end means |
+//! | `am-round-trip`: a short request and its reply | messages of the same size back and forth: with the library's usual locks, as `fi_pingpong` and fabtests measure; without them, as Conduit uses it; and `fi_pingpong` itself |
+//! | `am-medium`: a medium and a reply with the same bytes | messages of the same size back and forth |
+//! | `put`: puts to one destination, several under way | the same number of `fi_write`; the same number of `fi_writemsg` with delivery, which is the meaning of a put's completion |
 
 mod bare;
 mod engine;
@@ -41,7 +43,7 @@ use rows::{Endpoints, ROWS, Row};
 /// Jobs of each provider.
 const JOBS: usize = 9;
 const QUICK_JOBS: usize = 3;
-/// Since when a library can be told to leave out its locks.
+/// The first version of the library that can leave out its locks.
 const UNLOCKED: u32 = fi_version(1, 21);
 
 /// Writes or puts that are under way at once.
@@ -50,15 +52,15 @@ const UNDER_WAY: u64 = 8;
 /// Bytes of the segments and of the memory that puts come from.
 const SEGMENT: usize = 1 << 20;
 
-/// The word that says that side 0 is done.
+/// The word that signals that side 0 is done.
 const OVER: usize = 12;
 
-/// What to measure over libfabric.
+/// The parameters of measurements over libfabric.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
     judged: Judged,
-    /// Over these providers
+    /// The providers to measure
     #[arg(
         long,
         value_name = "LIST",
@@ -66,13 +68,14 @@ pub struct Options {
         default_value = "tcp,shm"
     )]
     provider: Vec<String>,
-    /// On this domain; unless set, tcp and udp on "lo", others on their first
+    /// The domain [default: "lo" for tcp and udp, the first one for others]
     #[arg(long)]
     domain: Option<String>,
-    /// Which libfabric: "system", "vendored" or a file; unless set the system's, or the vendored one where there is none
+    /// The libfabric to use: "system", "vendored" or a file [default: the system's, or the vendored
+    /// one if there is none]
     #[arg(long, value_name = "WHICH", default_value = "")]
     library: String,
-    /// Say on standard error what each rank's network has counted
+    /// Print the counters of each rank's network to standard error
     #[arg(long)]
     counters: bool,
 }
@@ -94,7 +97,7 @@ impl Options {
     }
 }
 
-/// What the ranks of a job are told.
+/// The task of a job's ranks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     provider: String,
@@ -102,7 +105,7 @@ pub(crate) struct Order {
     library: String,
     plan: Plan,
     figures: Vec<String>,
-    /// The library can leave out its locks.
+    /// Whether the library can leave out its locks.
     unlocked: bool,
     counters: bool,
     /// The memory that the sides share.
@@ -120,16 +123,16 @@ fn wanted(figures: &[String], unlocked: bool) -> impl Iterator<Item = Row> {
         .filter(move |row| select::wanted(figures, row.name) && (unlocked || !row.wants_no_locks()))
 }
 
-/// Measures and prints. False if a check failed.
+/// Measures and prints the results. Returns `false` if a check failed.
 ///
 /// # Errors
-/// There is no such library or provider, the measurement failed, or the results can't be written.
+/// There is no such library or provider, a measurement fails, or the results cannot be written.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let choice = &options.judged.choice;
     if !choice.measures(ROWS.iter().map(|row| row.name))? {
         return Ok(true);
     }
-    // Known before any job starts, and said once.
+    // Loaded before any job starts, and reported once.
     let library = (Which::named(&options.library).load()).map_err(anyhow::Error::msg)?;
     eprintln!("{library:?}");
     let pingpong = Program::find(&Which::named(&options.library))?;
@@ -138,7 +141,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
         let measured = provider_figures(options, &library, provider, pingpong.as_ref())
             .with_context(|| format!("provider {provider}"))?;
         let wanted = wanted(&choice.figures, is_unlocked(&library)).count();
-        // `fi_pingpong` may have given one more.
+        // `fi_pingpong` may have added one.
         wanted_of_all += wanted.max(measured.len());
         for Pooled { figure, between } in measured {
             if let Some((low, high)) = between {
@@ -172,7 +175,7 @@ fn provider_figures(
     let plan = choice.plan().shared(jobs);
     let full_name = choose(library, &options.hints(provider))
         .map(|offer| offer.provider())
-        .map_err(|(reason, offered)| anyhow::anyhow!("{reason}; there is {offered}"))?;
+        .map_err(|(reason, offered)| anyhow::anyhow!("{reason}; available: {offered}"))?;
     let mut all = Vec::new();
     for _ in 0..jobs {
         let mut figures = run_job(options, provider, is_unlocked(library), plan)?;
@@ -210,9 +213,9 @@ fn run_job(
     job::run_sides(Job::Pair.ranks(), Job::Pair.cores(), order, &[])
 }
 
-/// Is a rank of such a job.
+/// Runs a rank of such a job.
 pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
-    // The launcher's connection, which tells it that this rank has started and ended.
+    // The launcher's connection, through which it learns that this rank has started and ended.
     let job = conduit::start()?;
     let (rank, ranks) = (job.rank() as usize, job.size() as usize);
     job::as_side(&order.memory, rank, ranks, |side| measure(side, order))?;
@@ -238,7 +241,7 @@ fn measure(side: &Side<'_>, order: &Order) -> anyhow::Result<Vec<Figure>> {
     let end = End::open(side, &config, SEGMENT)?;
     let source = Private::new(SEGMENT);
     let loaded = || which.load().map_err(bare::failed);
-    // The very same offer for both.
+    // The engine and the bare endpoints use exactly the same offer.
     let offer = choose(&loaded()?, &config.hints).map_err(|(reason, _)| bare::failed(reason))?;
     if side.rank() == 0 {
         eprintln!("{offer:?}");
@@ -246,7 +249,8 @@ fn measure(side: &Side<'_>, order: &Order) -> anyhow::Result<Vec<Figure>> {
     let open = |locks| {
         let (provider, domain) = (offer.provider(), offer.domain());
         let segment = end.segment()?;
-        // SAFETY: the engine has the segment, and is gone after the endpoints; nobody relies on what is in it.
+        // SAFETY: the engine owns the segment and is dropped after the endpoints, and no code
+        // relies on the segment's contents.
         let bare = unsafe {
             Bare::open(
                 side,
@@ -272,7 +276,7 @@ fn measure(side: &Side<'_>, order: &Order) -> anyhow::Result<Vec<Figure>> {
     if order.counters {
         eprintln!("{}", end.counters());
     }
-    // Nobody closes anything before all have done their part.
+    // No side closes anything before all have finished.
     side.meet()?;
     end.leave();
     drop(endpoints);

@@ -1,5 +1,5 @@
-//! libfabric's own `fi_pingpong` beside the round trips of a job: the installed one over the system's library, over the copy in
-//! this program the one that comes with it.
+//! libfabric's own `fi_pingpong` for comparison with a job's round trips: the installed program for
+//! the system's library, the bundled one for the copy in this program.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
@@ -16,7 +16,7 @@ use super::rows::{MESSAGE, ROUND_TRIP};
 /// The environment variable that makes a process `fi_pingpong`.
 const PROGRAM: &str = "FI_PINGPONG_OF_CONDUIT_PERF";
 
-/// Messages there and back in a reading.
+/// The number of round trips in a reading.
 const ROUND_TRIPS: u32 = 20_000;
 
 /// The program, and the cores of its two processes.
@@ -27,10 +27,11 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// The one that measures this library. `None` if there are not two cores, or, with a word, if it isn't installed.
+    /// Returns the program that measures this library. Returns `None` if there are not two cores,
+    /// or, after a message, if the program is not installed.
     ///
     /// # Errors
-    /// The system does not tell of cores or of this program.
+    /// The system does not report the cores or the path of this program.
     pub(super) fn find(library: &Which) -> anyhow::Result<Option<Self>> {
         let allowed = Cores::allowed()?;
         if allowed.count() < 2 {
@@ -49,7 +50,7 @@ impl Program {
                     return Ok(None);
                 }
             },
-            // The installed one uses another.
+            // The installed program uses another library.
             Which::File(_) => return Ok(None),
         };
         let core = |rank| allowed.core(Placement::Apart, rank, 2);
@@ -61,10 +62,10 @@ impl Program {
         }))
     }
 
-    /// Seconds of a round trip with this provider.
+    /// Returns the seconds of a round trip with this provider.
     ///
     /// # Errors
-    /// It fails.
+    /// The program fails.
     pub(super) fn seconds(&self, provider: &str) -> anyhow::Result<f64> {
         let kind = [provider, "rdm"];
         let environment = &self.environment;
@@ -80,10 +81,10 @@ impl Program {
     }
 }
 
-/// A job's round trip beside a round trip of so many seconds.
+/// Compares a job's round trip with one of `seconds` seconds.
 pub(super) fn beside(ours: &Figure, seconds: f64) -> Option<Figure> {
     let subject = Subject {
-        // As many names as rows.
+        // Leaks only as many names as there are rows.
         name: ours.name.clone().leak(),
         size: ours.size,
         limit_name: "fi_pingpong",
@@ -93,10 +94,10 @@ pub(super) fn beside(ours: &Figure, seconds: f64) -> Option<Figure> {
     Figure::of_rounds(&subject, ours.ranks, [(ours.value * 1e-9, seconds)])
 }
 
-/// Becomes `fi_pingpong` if this process is to be that.
+/// Becomes `fi_pingpong` if the environment requests it.
 pub fn main_if_asked() {
     if std::env::var_os(PROGRAM).is_some() {
-        // The system's strings have no null byte.
+        // The system's strings contain no null byte.
         let arguments = std::env::args_os().filter_map(|word| CString::new(word.into_vec()).ok());
         libfabric_vendored::pingpong(arguments.collect());
     }

@@ -1,4 +1,4 @@
-//! The rows: what of the engine is set beside which bare loop.
+//! The rows: the engine's operations and the bare loops they are compared with.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,19 +17,20 @@ use super::engine::End;
 use super::loops::{Shared, ping_pong, writes};
 use super::{Order, SEGMENT};
 
-/// Bytes of a message of the bare ping-pong: those of a short request with two arguments in its frame.
+/// Bytes of a message of the bare ping-pong: the size of a short request with two arguments in its
+/// frame.
 pub(super) const MESSAGE: usize = 56;
 
 pub(super) const ROUND_TRIP: Target = Target::AtMost(1.25);
 const PUTS: Target = Target::AtLeast(0.95);
 
-/// What a row does.
+/// The operation of a row.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Shorts(Locks),
-    /// Of so many bytes.
+    /// The number of bytes.
     Mediums(usize),
-    /// Of so many bytes.
+    /// The number of bytes.
     Puts(usize, bare::End),
 }
 
@@ -45,7 +46,7 @@ const fn row(name: &'static str, kind: Kind, target: Option<Target>) -> Row {
     Row { name, kind, target }
 }
 
-/// All of them.
+/// All rows.
 pub(super) const ROWS: [Row; 8] = [
     row(
         "am-round-trip",
@@ -62,12 +63,12 @@ pub(super) const ROWS: [Row; 8] = [
 ];
 
 impl Row {
-    /// Whether a library without this can't have the row.
+    /// Returns whether the row requires a library that can leave out its locks.
     pub(super) fn wants_no_locks(&self) -> bool {
         matches!(self.kind, Kind::Shorts(Locks::None))
     }
 
-    /// What is measured, by its provider's name.
+    /// Returns the comparison, named after the provider.
     fn comparison<'p>(
         &self,
         provider: &str,
@@ -75,7 +76,7 @@ impl Row {
         source: &'p Private,
         bare: Shared,
     ) -> Comparison<'p> {
-        // As many names as rows.
+        // Leaks only as many names as there are rows.
         let name: &'static str = format!("{provider}-{}", self.name).leak();
         let ping_pong = |name, size| {
             let piece = ping_pong(Rc::clone(&bare), size);
@@ -113,7 +114,7 @@ impl Row {
     }
 }
 
-/// Bare endpoints, one of each kind that rows want.
+/// Bare endpoints, one of each kind that the rows need.
 pub(super) struct Endpoints {
     pub(super) usual: Shared,
     pub(super) unlocked: Option<Shared>,
@@ -131,9 +132,10 @@ impl Endpoints {
     }
 }
 
-/// A processor of a virtual machine is away for milliseconds now and then, and loopback's TCP is fast at one moment and slow at the
-/// next; a round in which the limit stayed the same is rare. What counts is many neighbours in time, whatever became of the limit
-/// meanwhile, each the fastest of a few runs.
+/// Returns a plan based on neighbouring rounds. A processor of a virtual machine is occasionally
+/// away for milliseconds, and the speed of loopback's TCP varies from one moment to the next, so
+/// rounds with an unchanged limit are rare. The plan therefore takes many neighbouring readings,
+/// regardless of changes of the limit, each the fastest of a few runs.
 fn of_neighbours(plan: Plan) -> Plan {
     Plan {
         good: 3 * plan.good,
@@ -143,7 +145,7 @@ fn of_neighbours(plan: Plan) -> Plan {
     }
 }
 
-/// Measures what is ordered, on both sides at once; side 0 gets the figures.
+/// Measures the ordered rows on both sides; collective. Side 0 gets the figures.
 pub(super) fn measure(
     side: &Side<'_>,
     order: &Order,

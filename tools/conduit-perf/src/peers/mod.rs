@@ -1,14 +1,16 @@
-//! Conduit over UDP beside what distributions package, over TCP: `conduit-perf peers`.
+//! Conduit over UDP compared with packaged libraries over TCP: `conduit-perf peers`.
 //!
-//! All contestants run in each round, one after the other, on the same two cores over the loopback interface, in one order
-//! and back in the next: each ratio is one of neighbours in time. What counts is the median of the rounds' ratios.
+//! All contestants run once per round, one after another, on the same two cores over the loopback
+//! interface, in an order that reverses every round. Each ratio thus compares neighbours in time.
+//! The result is the median of the rounds' ratios.
 //!
-//! | Conduit | beside |
+//! | Conduit | compared with |
 //! |---|---|
-//! | `am-round-trip`: a short and its reply | `bare-udp`; UCX's active messages, libfabric's and MPI's messages, of 8 bytes, there and back |
-//! | `put-bandwidth`: puts of 1 MiB | `bare-udp`, a stream; UCX's and MPI's puts, a stream of MPI's messages, libfabric's messages there and back, of 1 MiB |
+//! | `am-round-trip`: a short and its reply | `bare-udp`; UCX's active messages, libfabric's and MPI's messages, of 8 bytes, back and forth |
+//! | `put-bandwidth`: puts of 1 MiB | `bare-udp`, a stream; UCX's and MPI's puts, a stream of MPI's messages, libfabric's messages back and forth, of 1 MiB |
 //!
-//! What is run of each peer is in `tools`. A peer whose blocks do not go over the loopback interface has failed.
+//! The module `tools` has the programs of each peer. A peer fails if its blocks do not go over the
+//! loopback interface.
 
 mod output;
 mod process;
@@ -32,17 +34,17 @@ use tools::CANDIDATES;
 const ROUND_TRIPS: u32 = 5000;
 /// Blocks in a reading of a peer.
 const BLOCKS: u32 = 320;
-/// One reading of each of Conduit's figures, about as long as the peers'.
+/// The plan for one reading of each of Conduit's figures, about as long as the peers'.
 const OURS: Plan = Plan {
     good: 1,
     most: 1,
-    // What bare UDP did before and after is told, not judged.
+    // The readings of bare UDP before and after are reported but not judged.
     tolerance: f64::MAX,
     time: Duration::from_millis(8),
     runs: 1,
 };
 
-/// What to measure beside peers.
+/// The parameters of comparisons with peers.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
@@ -52,26 +54,27 @@ pub struct Options {
     rounds: u32,
 }
 
-/// A number of a contestant. Times are set beside Conduit's round trip, bandwidths beside its puts.
+/// A reading of a contestant. Times are compared with Conduit's round trip, bandwidths with its
+/// puts.
 #[derive(Clone, Debug, PartialEq)]
 struct Reading {
     name: &'static str,
     unit: Unit,
-    /// Of a round trip, or of a block.
+    /// The seconds of a round trip or of a block.
     seconds: f64,
 }
 
-/// What one round has given.
+/// The readings of one round.
 #[derive(Clone, Debug, Default)]
 struct Found {
     ours: Vec<Reading>,
     theirs: Vec<Reading>,
 }
 
-/// Measures and prints. False if a peer that is installed failed.
+/// Measures and prints the results. Returns `false` if an installed peer failed.
 ///
 /// # Errors
-/// There are not two cores, Conduit's own job fails, or the results can't be written.
+/// There are not two cores, Conduit's own job fails, or the results cannot be written.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let allowed = Cores::allowed()?;
     let cores = [
@@ -98,7 +101,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     let bar = ProgressBar::new(u64::from(options.rounds));
     let mut rounds = Vec::new();
     for number in 0..options.rounds {
-        // Conduit, then its peers; there and back again.
+        // Conduit and then its peers, in an order that alternates.
         let mut order: Vec<_> = iter::once(None).chain(peers.iter().map(Some)).collect();
         if number % 2 == 1 {
             order.reverse();
@@ -128,7 +131,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
 }
 
 impl Found {
-    /// Runs Conduit's job, which has bare UDP beside it.
+    /// Runs Conduit's job, which also measures bare UDP.
     fn add_ours(&mut self) -> anyhow::Result<()> {
         for figure in udp::measure_pair(OURS)? {
             let (unit, size) = (figure.unit, figure.size);
@@ -144,7 +147,7 @@ impl Found {
         Ok(())
     }
 
-    /// Conduit's reading in this unit, and beside it that of this name.
+    /// Returns Conduit's reading in this unit and the reading of this name.
     fn beside(&self, name: &str, unit: Unit) -> Option<(f64, f64)> {
         let of = |readings: &[Reading], name: &str| {
             let mut all = readings.iter();
@@ -156,7 +159,8 @@ impl Found {
     }
 }
 
-/// The seconds of an operation of which a [`Figure`] says so much: what [`Unit::value`] makes of them.
+/// Returns the seconds of an operation whose [`Figure`] has this value: the inverse of
+/// [`Unit::value`].
 fn seconds(unit: Unit, value: f64, size: usize) -> f64 {
     match unit {
         Unit::Nanoseconds => value * 1e-9,
@@ -165,7 +169,7 @@ fn seconds(unit: Unit, value: f64, size: usize) -> f64 {
     }
 }
 
-/// Which figure of Conduit's a peer's reading in `unit` is set beside.
+/// Returns Conduit's figure for comparison with a peer's reading in `unit`.
 fn subject(unit: Unit, peer: &'static str) -> Subject {
     let (name, size) = match unit {
         Unit::Nanoseconds => ("am-round-trip", 0),
@@ -180,7 +184,7 @@ fn subject(unit: Unit, peer: &'static str) -> Subject {
     }
 }
 
-/// A figure for each reading of each peer, round trips first.
+/// Returns a figure for each reading of each peer, round trips first.
 fn figures(rounds: &[Found]) -> Vec<Figure> {
     let mut figures = Vec::new();
     for unit in [Unit::Nanoseconds, Unit::Gigabytes] {
@@ -251,7 +255,8 @@ mod tests {
             found,
             [
                 ("am-round-trip", "a", [6000.0, 8000.0, 0.8], 3),
-                // Where a peer failed in a round, that round of Conduit's doesn't count either.
+                // If a peer failed in a round, Conduit's reading of that round does not count
+                // either.
                 ("put-bandwidth", "a", [6.462, 4.2, 1.5], 2),
             ]
         );

@@ -1,15 +1,16 @@
-//! What peers' programs print.
+//! Parses the output of peers' programs.
 
 use anyhow::{Context, ensure};
 
-/// Microseconds of one message one way, over the whole run: what `ucx_perftest -v` prints, names and below them values, with
-/// commas between.
+/// Returns the microseconds of one message one way, over the whole run, from the output of
+/// `ucx_perftest -v`: a line of names and a line of values below it, comma-separated.
 pub(super) fn ucx(text: &str) -> anyhow::Result<f64> {
     below(text, "overall_lat", |line| line.split(',').collect())
 }
 
-/// Microseconds of one message one way: what `fi_pingpong` prints, names and below them values, with spaces between. Of the time and
-/// the rate, both with two decimals, the larger one says more.
+/// Returns the microseconds of one message one way from the output of `fi_pingpong`: a line of
+/// names and a line of values below it, separated by spaces. Time and rate both have two decimals,
+/// so the larger one is more precise.
 pub(super) fn libfabric(text: &str) -> anyhow::Result<f64> {
     let value = |name| below(text, name, |line| line.split_whitespace().collect());
     let time = value("usec/xfer")?;
@@ -19,7 +20,7 @@ pub(super) fn libfabric(text: &str) -> anyhow::Result<f64> {
     Ok(1.0 / value("Mxfers/sec")?)
 }
 
-/// The value that stands below `name`.
+/// Returns the value below `name`.
 fn below(text: &str, name: &str, split: fn(&str) -> Vec<&str>) -> anyhow::Result<f64> {
     let mut lines = text.lines().skip_while(|line| !line.contains(name));
     let names = split(
@@ -30,14 +31,15 @@ fn below(text: &str, name: &str, split: fn(&str) -> Vec<&str>) -> anyhow::Result
     let values = split(
         lines
             .next()
-            .with_context(|| format!("nothing below:\n{text}"))?,
+            .with_context(|| format!("no line below the names:\n{text}"))?,
     );
     let place = names.iter().position(|found| found.trim() == name);
     let value = place.and_then(|place| values.get(place));
-    positive(value.with_context(|| format!("nothing below {name} in:\n{text}"))?)
+    positive(value.with_context(|| format!("no value below {name} in:\n{text}"))?)
 }
 
-/// Nanoseconds of the figure `name`: what this project's MPI program prints, lines of a name and a number.
+/// Returns the nanoseconds of the figure `name` from the output of this project's MPI program:
+/// lines of a name and a number.
 pub(super) fn mpi(text: &str, name: &str) -> anyhow::Result<f64> {
     let value = text
         .lines()
@@ -49,20 +51,21 @@ fn positive(text: &str) -> anyhow::Result<f64> {
     let value: f64 = text
         .trim()
         .parse()
-        .with_context(|| format!("'{text}' as a time"))?;
-    ensure!(value > 0.0 && value.is_finite(), "{value} as a time");
+        .with_context(|| format!("'{text}' is not a time"))?;
+    ensure!(value > 0.0 && value.is_finite(), "{value} is not a time");
     Ok(value)
 }
 
-/// The first word that looks like a version.
+/// Returns the first word that looks like a version.
 pub(super) fn version(text: &str) -> Option<&str> {
     text.split_whitespace()
         .map(|word| word.trim_start_matches('v'))
         .find(|word| word.contains('.') && word.starts_with(|first: char| first.is_ascii_digit()))
 }
 
-/// Whether a process listens at a port: `table` is the system's list of TCP sockets (`/proc/net/tcp`), whose lines have
-/// a number, the own address and port, the peer's, and the state.
+/// Returns whether a process listens on a port. `table` is the system's list of TCP sockets
+/// (`/proc/net/tcp`), whose lines have a number, the local address and port, the peer's, and the
+/// state.
 pub(super) fn listens(table: &str, port: u16) -> bool {
     const LISTEN: &str = "0A";
     let port = format!(":{port:04X}");
@@ -72,8 +75,8 @@ pub(super) fn listens(table: &str, port: u16) -> bool {
     })
 }
 
-/// Bytes that the loopback interface has moved: `table` is the system's list of interfaces (`/proc/net/dev`), whose lines
-/// have a name and the bytes received.
+/// Returns the bytes that the loopback interface has transferred. `table` is the system's list of
+/// interfaces (`/proc/net/dev`), whose lines have a name and the bytes received.
 pub(super) fn loopback_bytes(table: &str) -> Option<u64> {
     let line = table
         .lines()

@@ -1,4 +1,5 @@
-//! Runs peers' programs, each as a job of one rank: it has a time limit, and what it has started ends with it.
+//! Runs peers' programs, each as a job of one rank, which has a time limit and whose descendants
+//! end with it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,9 +16,9 @@ use rustix::process::Signal;
 use super::output::listens;
 use crate::placement::Cores;
 
-/// No program of a peer takes longer.
+/// The time limit of a peer's program.
 const LIMIT: Duration = Duration::from_secs(300);
-/// How long a server may take until it listens.
+/// The time limit for a server to start listening.
 const START: Duration = Duration::from_secs(100);
 
 /// A program to run.
@@ -49,26 +50,26 @@ impl Program {
         self
     }
 
-    /// It runs on this core alone.
+    /// Restricts the program to this core.
     pub(super) fn on(mut self, core: usize) -> Self {
         self.core = Some(core);
         self
     }
 
-    /// Runs it to its end; what it wrote to its standard output.
+    /// Runs the program to its end and returns its standard output.
     pub(super) fn run(self) -> anyhow::Result<String> {
         self.follow(|_| {})
     }
 
-    /// As [`run`](Self::run); `started` is told of the process.
+    /// Runs the program like [`run`](Self::run) and calls `started` with the job.
     fn follow(self, started: impl FnOnce(&RunningJob) + Send) -> anyhow::Result<String> {
         let Self { path, launch, core } = self;
         let (sender, lines) = mpsc::channel();
         let launch = launch.output(move |_, stream, line| {
-            // The receiver is there as long as the job.
+            // The receiver lives as long as the job.
             let _ = sender.send((stream, String::from_utf8_lossy(line).into_owned()));
         });
-        // A thread of its own, whose core the program inherits.
+        // A separate thread, whose core the program inherits.
         let outcome = thread::scope(|scope| {
             let job = scope.spawn(move || -> anyhow::Result<_> {
                 if let Some(core) = core {
@@ -97,13 +98,14 @@ impl Program {
         Ok(output)
     }
 
-    /// Runs it as a server and, when it listens at `port`, `client`; what the client wrote to its standard output.
+    /// Runs the program as a server and, once it listens on `port`, `client`. Returns the client's
+    /// standard output.
     pub(super) fn serve(self, port: u16, client: Self) -> anyhow::Result<String> {
         thread::scope(|scope| {
             let (sender, killers) = mpsc::channel();
             let server = scope.spawn(move || {
                 self.follow(|job| {
-                    // The receiver is there as long as the server.
+                    // The receiver lives as long as the server.
                     let _ = sender.send(job.killer());
                 })
             });
@@ -113,12 +115,12 @@ impl Program {
                     break client.run();
                 }
                 if server.is_finished() || Instant::now() > deadline {
-                    break Err(anyhow::anyhow!("nobody listens at port {port}"));
+                    break Err(anyhow::anyhow!("no process listens on port {port}"));
                 }
                 thread::sleep(Duration::from_millis(2));
             };
             if let (Err(_), Ok(killer)) = (&output, killers.recv()) {
-                // It may have ended by itself.
+                // The server may have ended by itself.
                 killer.kill_rank(0, Signal::KILL.as_raw());
             }
             let served = server
@@ -140,7 +142,7 @@ fn listening(port: u16) -> bool {
         .any(|table| listens(&table, port))
 }
 
-/// A port that nobody uses at the moment.
+/// Returns a port that is currently unused.
 pub(super) fn free_port() -> anyhow::Result<u16> {
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("a free port")?;
     Ok(socket.local_addr().context("a free port")?.port())
@@ -173,7 +175,7 @@ mod tests {
         let error = shell("echo no >&2; exit 1").serve(port, shell("echo never"));
         let text = format!("{:#}", error.expect_err("a failure"));
         assert!(text.contains("no\n") && text.contains("listens"), "{text}");
-        // Somebody listens, so the client is run; the server would not end by itself.
+        // A process listens on the port, so the client is run; the server would not end by itself.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen");
         let port = listener.local_addr().expect("address").port();
         let error = shell("sleep 1000").serve(port, shell("echo badly >&2; exit 1"));

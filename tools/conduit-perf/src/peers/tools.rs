@@ -1,4 +1,5 @@
-//! Peers' own programs, and one of ours in C where a peer has none: what is run, and where it is found.
+//! Peers' own programs, and a C program of ours for peers without one: their command lines and
+//! locations.
 
 use std::path::{Path, PathBuf};
 use std::{env, fmt, fs};
@@ -12,7 +13,7 @@ use super::{BLOCKS, ROUND_TRIPS, Reading};
 use crate::figure::Unit;
 use crate::limits::udp::BLOCK;
 
-/// What measures MPI.
+/// The program that measures MPI.
 const MPI_PROGRAM: &str = include_str!("../../c/mpi.c");
 
 const HERE: &str = "127.0.0.1";
@@ -23,19 +24,19 @@ const OPEN_MPI: &[(&str, &str)] = &[
     ("OMPI_MCA_btl", "tcp,self"),
     ("OMPI_MCA_btl_tcp_if_include", "lo"),
     ("OMPI_MCA_osc", "^sm,ucx"),
-    // A container's user.
+    // In containers, the user is often root.
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
 ];
 
-/// A peer that is installed.
+/// An installed peer.
 pub(super) struct Peer {
     name: &'static str,
     version: String,
     kind: Kind,
 }
 
-/// Where its programs are.
+/// The paths of a peer's programs.
 enum Kind {
     Ucx { perftest: PathBuf },
     Libfabric { pingpong: PathBuf },
@@ -45,7 +46,7 @@ enum Kind {
 /// A peer that may be installed.
 pub(super) struct Candidate {
     pub(super) name: &'static str,
-    /// Debian's packages of it.
+    /// Debian's packages for the peer.
     pub(super) packages: &'static str,
     find: fn() -> anyhow::Result<Option<(String, Kind)>>,
 }
@@ -69,10 +70,10 @@ pub(super) const CANDIDATES: [Candidate; 3] = [
 ];
 
 impl Candidate {
-    /// `None` if it isn't installed.
+    /// Returns the peer; `None` if it is not installed.
     ///
     /// # Errors
-    /// It is, but doesn't work.
+    /// The peer is installed but does not work.
     pub(super) fn find(&self) -> anyhow::Result<Option<Peer>> {
         let found = (self.find)().with_context(|| self.name)?;
         Ok(found.map(|(version, kind)| Peer {
@@ -99,7 +100,8 @@ fn libfabric_here() -> anyhow::Result<Option<(String, Kind)>> {
     Ok(Some((number(&text), Kind::Libfabric { pingpong })))
 }
 
-/// Debian's names tell which MPI it is; elsewhere the launcher does.
+/// Looks for Open MPI. Debian's file names identify the MPI implementation; elsewhere the launcher
+/// reports it.
 fn open_mpi_here() -> anyhow::Result<Option<(String, Kind)>> {
     for suffix in [".openmpi", ""] {
         let run = on_path(&format!("mpirun{suffix}"));
@@ -130,7 +132,7 @@ fn number(text: &str) -> String {
     version(text).unwrap_or("of unknown version").to_owned()
 }
 
-/// Where a program is.
+/// Returns the path of a program in `PATH`.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path)
@@ -145,11 +147,11 @@ impl fmt::Display for Peer {
 }
 
 impl Peer {
-    /// One reading of each of its figures, on these cores.
+    /// Returns one reading of each of the peer's figures, on these cores.
     ///
     /// # Errors
-    /// A program of it fails, or moves its blocks otherwise than over the loopback interface: between processes of one host
-    /// that is what most libraries do if they may.
+    /// A program fails, or does not transfer its blocks over the loopback interface: most libraries
+    /// avoid it between processes of one host if they may.
     pub(super) fn measure(&self, cores: [usize; 2]) -> anyhow::Result<Vec<Reading>> {
         let bytes = || loopback_bytes(&fs::read_to_string("/proc/net/dev").unwrap_or_default());
         let before = bytes();
@@ -161,7 +163,7 @@ impl Peer {
         if let (Some(before), Some(after)) = (before, bytes()) {
             ensure!(
                 after.saturating_sub(before) >= least,
-                "of {least} bytes {} went over the loopback interface",
+                "only {} of {least} bytes went over the loopback interface",
                 after.saturating_sub(before)
             );
         }
@@ -179,7 +181,7 @@ impl Peer {
                 let trip = ucx_perftest(perftest, cores, "ucp_am_lat", 8, ROUND_TRIPS)?;
                 let put = ucx_perftest(perftest, cores, "ucp_put_bw", BLOCK, BLOCKS)?;
                 vec![
-                    // What it calls latency is half of a round trip.
+                    // The program's latency is half of a round trip.
                     reading("ucx-am", Unit::Nanoseconds, 2e-6 * trip),
                     reading("ucx-put", Unit::Gigabytes, 1e-6 * put),
                 ]
@@ -212,7 +214,7 @@ impl Peer {
     }
 }
 
-/// Microseconds of a message one way.
+/// Returns the microseconds of a message one way.
 fn ucx_perftest(
     path: &Path,
     [here, there]: [usize; 2],
@@ -235,7 +237,7 @@ fn ucx_perftest(
     ucx(&side(there).serve(port, client)?)
 }
 
-/// Microseconds of a message one way, with this provider and kind of endpoint.
+/// Returns the microseconds of a message one way, with this provider and kind of endpoint.
 pub(crate) fn fi_pingpong(
     path: &Path,
     [here, there]: [usize; 2],
@@ -258,7 +260,7 @@ pub(crate) fn fi_pingpong(
     libfabric(&side(there, "-B").serve(port, client)?)
 }
 
-/// What this project's MPI program prints. Its ranks go to their cores by themselves.
+/// Returns the output of this project's MPI program. Its ranks pin themselves to their cores.
 fn mpirun(run: &Path, program: &Path, cores: [usize; 2]) -> anyhow::Result<String> {
     Program::new(run)
         .arguments(["-n", "2", "--host", "localhost:2", "--bind-to", "none"])

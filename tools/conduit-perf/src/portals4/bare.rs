@@ -1,5 +1,6 @@
-//! The calls of a libportals in bare loops: one interface with two table entries over the same memory, one whose messages are told
-//! to the target and one whose aren't, and a descriptor whose completions go to a queue.
+//! The calls of a libportals in bare loops: one interface with two table entries over the same
+//! memory, one with events at the target and one without, and a descriptor whose completions go to
+//! a queue.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -13,15 +14,16 @@ use crate::exchange::Exchange;
 use crate::piece::Piece;
 use crate::side::Side;
 
-/// Operations that are under way at once where several are.
+/// The number of operations under way at once where several are.
 const UNDER_WAY: u64 = 64;
-/// Events that a queue has room for: more than a run has messages while their target gets no processor.
+/// The capacity of a queue: more events than a run has messages while their target gets no
+/// processor time.
 const EVENTS: u64 = 1 << 16;
-/// The table entry whose messages are told to the target, and the one whose aren't.
+/// The table entry whose messages cause events at the target, and the one without.
 const TOLD: ptl_pt_index_t = 3;
 const SILENT: ptl_pt_index_t = 4;
 
-/// Makes an error of what has happened.
+/// Returns an error with this text.
 pub(super) fn failed(text: impl Into<String>) -> Error {
     Error::Figure {
         name: "bare libportals",
@@ -38,16 +40,16 @@ pub(super) struct Bare {
     arrivals: ptl_handle_eq_t,
     completions: ptl_handle_eq_t,
     md: ptl_handle_md_t,
-    /// What is sent, and where gets go; then the memory that peers access.
+    /// The source of puts and destination of gets; then the memory that peers access.
     memory: [Box<[u8]>; 2],
     arrived: u64,
-    /// Operations that were started and have ended, of those that tell.
+    /// Operations started and ended, of those with completion events.
     started: u64,
     ended: u64,
 }
 
 impl Bare {
-    /// Opens an interface and meets the other side's. Its memory has so many bytes.
+    /// Opens an interface with `bytes` bytes of memory and connects it with the other side's.
     pub(super) fn open(side: &Side<'_>, library: Library, bytes: usize) -> Result<Self, Error> {
         let mut bare = Self {
             library,
@@ -64,7 +66,7 @@ impl Bare {
         bare.start()?;
         bare.meet(side)?;
         bare.expose()?;
-        // Nobody is sent anything before it can take it.
+        // No messages are sent before their target is ready.
         side.meet()?;
         Ok(bare)
     }
@@ -88,10 +90,10 @@ impl Bare {
             ..ptl_ni_limits_t::default()
         };
         let mut granted = wanted;
-        // SAFETY: may be called at any time.
+        // SAFETY: this function may be called at any time.
         self.check("PtlInit", unsafe { self.library.PtlInit() })?;
         let options = PTL_NI_MATCHING | PTL_NI_LOGICAL;
-        // SAFETY: pointers to variables.
+        // SAFETY: the pointers refer to variables.
         let opened = unsafe {
             self.library.PtlNIInit(
                 PTL_IFACE_DEFAULT,
@@ -107,24 +109,24 @@ impl Bare {
         Ok(())
     }
 
-    /// Tells the library where all sides are.
+    /// Gives the library the addresses of all sides.
     fn meet(&self, side: &Side<'_>) -> Result<(), Error> {
         let mut own = ptl_process_t::from_rank(0);
-        // SAFETY: an open interface, here and below, and a variable.
+        // SAFETY: here and below, the interface is open and the pointer refers to a variable.
         let found = unsafe { self.library.PtlGetPhysId(self.ni, &mut own) };
         self.check("PtlGetPhysId", found)?;
-        // SAFETY: all bytes of it have a value, and the call gives a place.
+        // SAFETY: all bytes of it are initialised, and the call returns a physical address.
         let ptl_process_phys_t { nid, pid } = unsafe { own.phys };
         let own = [nid.to_le_bytes(), pid.to_le_bytes()];
         let mut map = Vec::new();
         for said in Exchange(side).all(own.as_flattened())? {
             let [nid, pid] = *said.as_chunks().0 else {
-                return Err(failed("a side has said no place"));
+                return Err(failed("a side reported no valid address"));
             };
             let (nid, pid) = (u32::from_le_bytes(nid), u32::from_le_bytes(pid));
             map.push(ptl_process_t::from_phys(nid, pid));
         }
-        // SAFETY: a map of this length.
+        // SAFETY: the map has this length.
         let set = unsafe {
             self.library
                 .PtlSetMap(self.ni, map.len() as u64, map.as_ptr())
@@ -132,11 +134,11 @@ impl Bare {
         self.check("PtlSetMap", set)
     }
 
-    /// Lets peers access the memory, and the library access what is sent.
+    /// Exposes the memory to peers and binds the memory to send from.
     fn expose(&mut self) -> Result<(), Error> {
         let mut queues = [PTL_EQ_NONE; 2];
         for queue in &mut queues {
-            // SAFETY: a pointer to a variable.
+            // SAFETY: the pointer refers to a variable.
             let made = unsafe { self.library.PtlEQAlloc(self.ni, EVENTS, queue) };
             self.check("PtlEQAlloc", made)?;
         }
@@ -164,11 +166,12 @@ impl Bare {
         };
         for (index, queue) in [(TOLD, self.arrivals), (SILENT, PTL_EQ_NONE)] {
             let (mut got, mut handle) = (0, PTL_INVALID_HANDLE);
-            // SAFETY: a queue of this interface, and variables.
+            // SAFETY: the queue belongs to this interface, and the pointers refer to variables.
             let made = unsafe { (self.library).PtlPTAlloc(self.ni, 0, queue, index, &mut got) };
             self.check("PtlPTAlloc", made)?;
             let (list, user) = (PTL_PRIORITY_LIST, ptr::null_mut());
-            // SAFETY: variables; the memory stays until the interface is closed, by `drop`.
+            // SAFETY: the pointers refer to variables; the memory stays valid until `drop` closes
+            // the interface.
             let made = unsafe {
                 (self.library).PtlMEAppend(self.ni, index, &entry, list, user, &mut handle)
             };
@@ -179,12 +182,12 @@ impl Bare {
         self.check("PtlMDBind", made)
     }
 
-    /// Whether messages of so many bytes can be sent.
+    /// Returns whether messages of `size` bytes can be sent.
     pub(super) fn takes(&self, size: usize) -> bool {
         size as u64 <= self.most && size <= self.memory[0].len()
     }
 
-    /// Puts the first bytes to the peer. Where `acknowledged` is wanted, it counts as started.
+    /// Puts the first `size` bytes to the peer. If `acknowledged`, the put counts as started.
     fn put(&mut self, peer: u32, index: u32, size: usize, acknowledged: bool) -> Result<(), Error> {
         let ack = if acknowledged {
             PTL_ACK_REQ
@@ -193,7 +196,7 @@ impl Bare {
         };
         let (peer, user) = (ptl_process_t::from_rank(peer), ptr::null_mut());
         let size = size as u64;
-        // SAFETY: a descriptor of this interface over memory that nobody writes but gets.
+        // SAFETY: the descriptor belongs to this interface, over memory that only gets write.
         let put =
             unsafe { (self.library).PtlPut(self.md, 0, size, ack, peer, index, 0, 0, user, 0) };
         self.check("PtlPut", put)?;
@@ -203,7 +206,7 @@ impl Bare {
 
     fn get(&mut self, peer: u32, size: usize) -> Result<(), Error> {
         let (peer, user) = (ptl_process_t::from_rank(peer), ptr::null_mut());
-        // SAFETY: as above; nobody reads the memory before the get has ended.
+        // SAFETY: as above; the memory is not read before the get has ended.
         let got =
             unsafe { (self.library).PtlGet(self.md, 0, size as u64, peer, SILENT, 0, 0, user) };
         self.check("PtlGet", got)?;
@@ -227,14 +230,14 @@ impl Endpoint for Bare {
         self.started - self.ended
     }
 
-    /// Takes the events that are there.
+    /// Takes the available events.
     fn poll(&mut self) -> Result<(), Error> {
         for (queue, count) in [
             (self.arrivals, &mut self.arrived),
             (self.completions, &mut self.ended),
         ] {
             let mut event = ptl_event_t::default();
-            // SAFETY: a queue of this interface and a variable.
+            // SAFETY: the queue belongs to this interface, and the pointer refers to a variable.
             match unsafe { self.library.PtlEQGet(queue, &mut event) } {
                 PTL_OK if event.ni_fail_type == PTL_NI_OK => *count += 1,
                 PTL_OK => {
@@ -244,7 +247,7 @@ impl Endpoint for Bare {
                 PTL_EQ_EMPTY => {}
                 code => {
                     let code = self.library.version().return_code(code);
-                    return Err(failed(format!("PtlEQGet answers {code}")));
+                    return Err(failed(format!("PtlEQGet returned {code}")));
                 }
             }
         }
@@ -254,28 +257,28 @@ impl Endpoint for Bare {
 
 impl Drop for Bare {
     fn drop(&mut self) {
-        // SAFETY: an open interface, or a handle that is none, which is refused.
+        // SAFETY: the interface is open, or the handle is invalid and is refused.
         unsafe { self.library.PtlNIFini(self.ni) };
     }
 }
 
-/// What is done with a bare interface.
+/// The operations of a bare interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loop {
-    /// Puts to and fro, each told to its target. An operation is a round trip.
+    /// Puts back and forth, each with an event at its target. An operation is a round trip.
     ToAndFro,
-    /// Puts, each after the acknowledgement of the one before.
+    /// Puts, each after the acknowledgement of the previous one.
     Put,
-    /// Gets, each after the one before.
+    /// Gets, each after the previous one.
     Get,
     /// Acknowledged puts, several under way.
     Puts,
-    /// The same, told to the target, which answers the last.
+    /// The same with events at the target, which replies to the last one.
     Stream,
 }
 
 impl Loop {
-    /// What it is called beside a figure.
+    /// Returns the name printed with a figure.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::ToAndFro => "put-to-and-fro",
@@ -286,7 +289,7 @@ impl Loop {
         }
     }
 
-    /// With messages of so many bytes.
+    /// Returns the piece with messages of `size` bytes.
     pub(super) fn piece(self, bare: &mut Bare, size: usize) -> impl Piece + '_ {
         move |side: &Side<'_>, count| self.run(bare, side, size, count)
     }
@@ -317,7 +320,7 @@ impl Loop {
             bare.drain(side)?;
         }
         if self == Self::Stream {
-            // Side 1 answers the last.
+            // Side 1 replies to the last message.
             let awaited = first + if side.rank() == 0 { 1 } else { count };
             bare.until(side, |bare| bare.arrived == awaited)?;
             if side.rank() == 1 {

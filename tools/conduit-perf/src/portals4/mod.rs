@@ -1,16 +1,18 @@
-//! What Conduit reaches over Portals 4 beside bare loops of the same libportals: `conduit-perf portals4`.
+//! The performance of Conduit over Portals 4 compared with bare loops of the same libportals:
+//! `conduit-perf portals4`.
 //!
-//! Two processes on two cores. A libportals has one interface, and its threads run also when it is idle, so Conduit and the bare
-//! loops have jobs of their own, one after the other in turn. What is measured are the figures of shared memory that a network
-//! without windows has, each beside what the library does for it at least:
+//! Two processes on two cores. A libportals has one interface, and its threads run even when it is
+//! idle, so Conduit and the bare loops run in separate jobs, which alternate. The measured figures
+//! are those of shared memory that a network without windows has, each compared with the minimum
+//! work of the library for it:
 //!
-//! | figure | beside |
+//! | figure | compared with |
 //! |---|---|
-//! | `am-short-round-trip` | puts of 8 bytes to and fro, each told to its target |
+//! | `am-short-round-trip` | puts of 8 bytes back and forth, each with an event at its target |
 //! | `put`, `put-bandwidth` | a put and its acknowledgement |
 //! | `get`, `get-bandwidth` | a get and its reply |
 //! | `put-nbi-rate` | acknowledged puts, several under way |
-//! | `am-short-flood`, `am-medium-flood`, `am-long` | the same, told to the target |
+//! | `am-short-flood`, `am-medium-flood`, `am-long` | the same, with events at the target |
 
 mod bare;
 
@@ -38,17 +40,17 @@ use bare::{Bare, Loop, failed};
 const JOBS: usize = 9;
 const QUICK_JOBS: usize = 3;
 
-/// Conduit's setting that names the library, which the bare loops take, too.
+/// Conduit's setting that names the library; the bare loops use it, too.
 const LIBRARY: &str = "CONDUIT_PORTALS4_LIBRARY";
 
-/// What to measure over Portals 4.
+/// The parameters of measurements over Portals 4.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
     judged: Judged,
 }
 
-/// A figure and what it is set beside.
+/// A figure and its bare loop.
 struct Row {
     name: &'static str,
     beside: Loop,
@@ -82,28 +84,28 @@ const ROWS: &[Row] = &[
 /// The bytes of a message without payload.
 const WORD: usize = 8;
 
-/// What the ranks of a job are told.
+/// The task of a job's ranks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// Whether Conduit isn't measured but what it is set beside.
+    /// Whether to measure the bare loops instead of Conduit.
     bare: bool,
     plan: Plan,
     figures: Vec<String>,
-    /// The memory that the sides share: their segments are not mapped in each other.
+    /// The memory that the sides share, because their segments are not mapped in each other.
     memory: String,
 }
 
-/// What a job has measured.
+/// A measured value of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Reading {
     name: String,
     size: usize,
     unit: Unit,
-    /// Of an operation.
+    /// Seconds per operation.
     seconds: f64,
 }
 
-/// The figures that were asked for, with their sizes.
+/// Returns the requested figures with their sizes.
 fn entries(asked: &[String]) -> impl Iterator<Item = (&'static Row, &'static Entry, usize)> {
     let wanted = ROWS.iter().filter(|row| select::wanted(asked, row.name));
     wanted.flat_map(|row| {
@@ -117,22 +119,22 @@ fn load() -> Result<Library, String> {
     library(path.as_deref())
 }
 
-/// Measures and prints. False if a check failed.
+/// Measures and prints the results. Returns `false` if a check failed.
 ///
 /// # Errors
-/// There is no libportals, a job failed, or the results can't be written.
+/// There is no libportals, a job fails, or the results cannot be written.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let choice = &options.judged.choice;
     if !choice.measures(ROWS.iter().map(|row| row.name))? {
         return Ok(true);
     }
-    // Known before any job starts, and said once.
+    // Loaded before any job starts, and reported once.
     eprintln!("{:?}", load().map_err(anyhow::Error::msg)?);
     let jobs = if choice.quick { QUICK_JOBS } else { JOBS };
     let bar = ProgressBar::new(2 * jobs as u64);
     let mut measured = [const { Vec::new() }; 2];
     for round in 0..jobs {
-        // There and back again: nobody is always the first.
+        // The order alternates, so that neither is always first.
         let first = round % 2 == 1;
         for bare in [first, !first] {
             let order = |memory| {
@@ -159,13 +161,13 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     let left_out = entries(&choice.figures).count() - figures.len();
     if left_out > 0 {
         eprintln!(
-            "{left_out} figures left out: the settings or the library allow no messages of these sizes"
+            "{left_out} figures left out: the settings or the library do not allow messages of these sizes"
         );
     }
     Ok(options.judged.judge(&figures, left_out)?)
 }
 
-/// The figure of what jobs with Conduit and bare ones have measured in turn.
+/// Returns the figure from alternating jobs with Conduit and bare ones.
 fn figure(row: &Row, size: usize, [conduit, bare]: &[Vec<Vec<Reading>>; 2]) -> Option<Figure> {
     fn find<'r>(job: &'r [Reading], row: &Row, size: usize) -> Option<&'r Reading> {
         let mut same = job.iter().filter(|one| one.name == row.name);
@@ -189,7 +191,7 @@ fn figure(row: &Row, size: usize, [conduit, bare]: &[Vec<Vec<Reading>>; 2]) -> O
     Figure::of_rounds(&subject, Job::Pair.ranks(), seconds)
 }
 
-/// Is a rank of such a job.
+/// Runs a rank of such a job.
 pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
     let bench = Bench::start()?;
     let (rank, ranks) = (bench.conduit.rank(), bench.conduit.size());
@@ -202,7 +204,7 @@ pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
     Ok(bench.conduit.finish()?)
 }
 
-/// One reading, on all sides; it is side 0's.
+/// Takes one reading on all sides; side 0's counts.
 fn read(
     side: &Side<'_>,
     plan: Plan,
@@ -239,7 +241,7 @@ fn measure_bare(
     let mut bare = Bare::open(side, load().map_err(failed)?, largest)?;
     let mut readings = Vec::new();
     for (row, entry, size) in entries(&order.figures) {
-        // Only for its unit.
+        // Built only for its unit.
         let Some(comparison) = (entry.build)(bench, size) else {
             continue;
         };
@@ -250,7 +252,7 @@ fn measure_bare(
             readings.extend(read(side, order.plan, what, &mut piece)?);
         }
     }
-    // Nobody closes anything before all have done their part.
+    // No side closes anything before all have finished.
     side.meet()?;
     Ok(readings)
 }

@@ -1,11 +1,12 @@
-//! What Conduit reaches over UDP beside what the loopback interface allows: `conduit-perf udp`.
+//! The performance of Conduit over UDP relative to the limits of the loopback interface:
+//! `conduit-perf udp`.
 //!
 //! Jobs of two ranks on two cores, which may use no other network. The rows, from the bottom up:
 //!
-//! | row | beside |
+//! | row | compared with |
 //! |---|---|
 //! | `wire-round-trip`: socket, seal and protocol, without portals and engine; polling and blocking | a bare UDP round trip with the same waiting |
-//! | `wire-stream`: the same, fragments of 1 MiB placed where they belong | a bare UDP stream with the same packets and offload |
+//! | `wire-stream`: the same, fragments of 1 MiB placed at their destination | a bare UDP stream with the same packets and offload |
 //! | `am-round-trip`: the whole engine; polling and blocking | the same round trip |
 //! | `put-bandwidth`: the whole engine, with packets of several sizes | the same streams; where packets are lost, the wire's without loss |
 
@@ -35,30 +36,30 @@ use crate::{Error, job};
 use Kind::{Puts, RoundTrip, WireRoundTrip, WireStream};
 use Waiting::{Blocking, Polling};
 
-/// Where the ranks' sockets are, and that shared memory is not for them.
+/// The interface of the ranks' sockets; the ranks may not use shared memory.
 const LOOPBACK: [(&str, &str); 2] = [("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")];
 
-/// Jobs of each kind, among which the rounds are shared out. A job's ratios are nearer to each other than to those of the next one,
-/// whose memory lies elsewhere.
+/// Jobs of each kind, among which the rounds are divided. A job's ratios are closer to each other
+/// than to those of the next one, whose memory lies elsewhere.
 const JOBS: usize = 3;
 
-/// What to measure over UDP.
+/// The parameters of measurements over UDP.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
     judged: Judged,
 }
 
-/// What a row does.
+/// The operation of a row.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// A short and its reply.
     RoundTrip,
     /// Puts of [`BLOCK`] bytes, waited for together.
     Puts,
-    /// Fragments of so many bytes to and fro, by the wire alone.
+    /// Fragments of this many bytes back and forth, over the wire alone.
     WireRoundTrip(usize, Waiting),
-    /// Fragments of [`BLOCK`] bytes in packets of so many, by the wire alone.
+    /// Fragments of [`BLOCK`] bytes in packets of this many bytes, over the wire alone.
     WireStream(usize),
 }
 
@@ -67,11 +68,11 @@ struct Row {
     name: &'static str,
     kind: Kind,
     limit: fn() -> Limit,
-    /// Of small packets none: what is asked for is a part of the best stream.
+    /// `None` for small packets, because the target is a fraction of the best stream.
     target: Option<Target>,
 }
 
-/// A job with settings of its own.
+/// A job with its own settings.
 struct Setup {
     environment: &'static [(&'static str, &'static str)],
     rows: &'static [Row],
@@ -79,7 +80,7 @@ struct Setup {
 
 const TRIP: Option<Target> = Some(Target::AtMost(1.3));
 const STREAM: Option<Target> = Some(Target::AtLeast(0.7));
-/// Of one packet in a hundred lost, beside what the same packets give where none is.
+/// With one packet in a hundred lost, compared with the same packets without loss.
 const LOSSY: Option<Target> = Some(Target::AtLeast(0.5));
 
 macro_rules! setups {
@@ -96,7 +97,7 @@ const SETUPS: &[Setup] = setups! {
         "am-round-trip": RoundTrip, beside udp_round_trip(8, Polling), TRIP;
         "put-bandwidth": Puts, beside best_udp_stream(), STREAM;
     }
-    // Asleep as soon as there is nothing to do, as a blocking socket is.
+    // Sleeps as soon as there is nothing to do, like a blocking socket.
     [("CONDUIT_SPIN", "0"), ("CONDUIT_YIELD", "0")] => {
         "am-round-trip-blocking": RoundTrip, beside udp_round_trip(8, Blocking), TRIP;
     }
@@ -123,20 +124,21 @@ const SETUPS: &[Setup] = setups! {
     }
 };
 
-/// The wire's stream, in sockets of its own, where nothing is lost: Conduit's own bandwidth without loss, in the same job.
+/// Returns the wire's stream, in its own sockets without loss: Conduit's own bandwidth without
+/// loss, in the same job.
 fn wire_stream(name: &'static str, packet: usize) -> Limit {
     let stream = wire::Stream::new(packet);
     Limit::new(name, BLOCK, Unit::Gigabytes, Placement::Apart, stream)
 }
 
-/// What the ranks of a job are told.
+/// The task of a job's ranks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// Which of [`SETUPS`].
+    /// The index in [`SETUPS`].
     setup: usize,
     plan: Plan,
     figures: Vec<String>,
-    /// The memory that the sides share: their segments are not mapped in each other.
+    /// The memory that the sides share, because their segments are not mapped in each other.
     memory: String,
 }
 
@@ -145,16 +147,16 @@ fn names() -> impl Iterator<Item = &'static str> {
     rows.map(|row| row.name)
 }
 
-/// The rows of a job that were asked for.
+/// Returns the requested rows of a job.
 fn rows(setup: usize, asked: &[String]) -> impl Iterator<Item = &'static Row> {
     let rows = SETUPS.get(setup).map_or(&[][..], |setup| setup.rows);
     rows.iter().filter(|row| select::wanted(asked, row.name))
 }
 
-/// Measures and prints. False if a check failed.
+/// Measures and prints the results. Returns `false` if a check failed.
 ///
 /// # Errors
-/// A job failed or the results can't be written.
+/// A job fails or the results cannot be written.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let choice = &options.judged.choice;
     if !choice.measures(names())? {
@@ -170,10 +172,10 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     Ok(options.judged.judge_of(&figures, wanted)?)
 }
 
-/// Measures, in one job, the round trip and the puts of a job without settings of its own, each with its limit.
+/// Measures, in one job without its own settings, the round trip and the puts, each with its limit.
 ///
 /// # Errors
-/// The job failed.
+/// The job fails.
 pub(crate) fn measure_pair(plan: Plan) -> anyhow::Result<Vec<Figure>> {
     run_setup(0, plan, &[])
 }
@@ -195,14 +197,14 @@ fn run_setup(setup: usize, plan: Plan, asked: &[String]) -> anyhow::Result<Vec<F
     job::run_sides(Job::Pair.ranks(), Job::Pair.cores(), order, &environment)
 }
 
-/// Is a rank of such a job.
+/// Runs a rank of such a job.
 pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
     let bench = Bench::start()?;
     let (rank, ranks) = (bench.conduit.rank(), bench.conduit.size());
     job::as_side(&order.memory, rank as usize, ranks as usize, |side| {
         let rows = rows(order.setup, &order.figures);
         let plan = |unit| match unit {
-            // So long that the way of the first and the last packet no longer counts.
+            // So long that the travel time of the first and the last packet does not matter.
             Unit::Gigabytes => order.plan.longer(5),
             _ => order.plan,
         };
@@ -216,7 +218,8 @@ pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
 }
 
 impl Kind {
-    /// What the wire does alone, and the bytes of an operation; `None` where the engine does it.
+    /// Returns the operation of the wire alone and its bytes; `None` if the engine performs the
+    /// operation.
     fn wire(self) -> Option<(usize, Box<dyn Piece>)> {
         match self {
             RoundTrip | Puts => None,
@@ -255,7 +258,8 @@ impl Row {
     }
 }
 
-/// Puts from the same memory to the same place. An operation is one; the home rank polls meanwhile.
+/// Puts from the same memory to the same destination. An operation is one put; the home rank polls
+/// meanwhile.
 fn puts(
     bench: &Bench,
     name: &'static str,

@@ -1,5 +1,5 @@
-//! Conduit's wire, without what is above it: fragments of the reliability protocol, sealed, over a
-//! socket.
+//! Conduit's wire without the layers above it: fragments of the reliability protocol, sealed, over
+//! a socket.
 
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
@@ -14,21 +14,21 @@ use crate::limits::udp::{BLOCK, meet_ports, open};
 use crate::piece::Piece;
 use crate::side::{Side, Waiting};
 
-/// Fragments of a stream that are under way at once.
+/// The number of fragments of a stream that are under way at once.
 const UNDER_WAY: u64 = 4;
-/// The most bytes of a tiny fragment here.
+/// Maximum bytes of a tiny fragment here.
 const MOST_BYTES: usize = 64;
 
-/// The memory that a stream goes from and to, and what has come.
+/// The source and destination memory of a stream, and counts of fragments.
 #[derive(Debug)]
 struct Ends {
     from: Vec<u8>,
     to: Vec<u8>,
-    /// Tiny fragments that came.
+    /// Tiny fragments received.
     tiny: u64,
-    /// Large ones that came whole.
+    /// Large fragments received completely.
     large: u64,
-    /// Large ones that have arrived at the other side.
+    /// Large fragments that have arrived at the other side.
     sent: u64,
     failure: Option<String>,
 }
@@ -98,7 +98,7 @@ impl End {
             rank,
             size: 2,
             packet,
-            // A wire rests while others are measured.
+            // A wire is idle while others are measured.
             dead_time: 600_000_000_000,
             socket_buffer: socket.buffers().receive,
             ..Config::default()
@@ -137,7 +137,7 @@ impl End {
         };
         let sent = self.wire.send(self.peer, &fragment);
         sent.map_err(|refused| failed(format!("a fragment was refused: {refused:?}")))?;
-        // At once: the other side waits for it.
+        // Flushed immediately, because the other side waits for it.
         self.wire.flush(&mut self.ends);
         Ok(())
     }
@@ -181,7 +181,7 @@ impl bare::Endpoint for End {
         settled.store(0, Relaxed);
         side.meet()?;
         self.waiting = Waiting::Polling;
-        // Long after any delayed acknowledgement.
+        // Much longer than any delayed acknowledgement.
         let until = Instant::now() + Duration::from_millis(1);
         self.until(side, |_| {
             if Instant::now() >= until {
@@ -200,7 +200,7 @@ fn failed(text: String) -> Error {
     }
 }
 
-/// Round trips of tiny fragments. An operation is a full round trip.
+/// Returns round trips of tiny fragments. An operation is a full round trip.
 pub(super) fn round_trips(size: usize, waiting: Waiting) -> impl Piece {
     let mut end = None;
     move |side: &Side<'_>, count| {
@@ -211,7 +211,7 @@ pub(super) fn round_trips(size: usize, waiting: Waiting) -> impl Piece {
 }
 
 /// A stream of fragments of [`BLOCK`] bytes, each read from memory and placed in memory. An
-/// operation is one.
+/// operation is one fragment.
 pub(super) struct Stream {
     packet: usize,
     end: Option<End>,

@@ -1,4 +1,4 @@
-//! Runs the program with a hard limit on its time.
+//! Runs the program with a hard time limit.
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// One program at a time: ranks that spin on the same cores would keep each other waiting.
+/// Allows one program at a time, because ranks that spin on the same cores would delay each other.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs the program with these words.
+/// Runs the program with these arguments.
 pub(crate) fn conduit_perf(arguments: &str) -> Output {
     conduit_perf_with(arguments, &[])
 }
@@ -36,7 +36,7 @@ pub(crate) fn conduit_perf_with(arguments: &str, environment: &[(&str, &str)]) -
             child.wait().expect("reap");
             panic!("conduit-perf {arguments:?} did not end");
         }
-        // Only so as not to take a core from what is measured.
+        // Sleeps only to avoid taking a core from the measurement.
         std::thread::sleep(Duration::from_millis(20));
     };
     let mut output = Output {
@@ -52,7 +52,8 @@ pub(crate) fn conduit_perf_with(arguments: &str, environment: &[(&str, &str)]) -
     output
 }
 
-/// Runs the program, which has to succeed: the objects that it prints, one per line, and what it says on standard error.
+/// Runs the program, which has to succeed. Returns the objects that it prints, one per line, and
+/// its standard error.
 pub(crate) fn objects(arguments: &str, environment: &[(&str, &str)]) -> (Vec<Value>, String) {
     let output = conduit_perf_with(arguments, environment);
     let complaints = text(&output.stderr).to_owned();
@@ -64,7 +65,7 @@ pub(crate) fn objects(arguments: &str, environment: &[(&str, &str)]) -> (Vec<Val
     )
 }
 
-/// Runs the program, which has to fail and to say these words.
+/// Runs the program, which has to fail with these words in its message.
 pub(crate) fn fails(arguments: &str, environment: &[(&str, &str)], words: &[&str]) {
     let output = conduit_perf_with(arguments, environment);
     let message = text(&output.stderr);
@@ -74,7 +75,7 @@ pub(crate) fn fails(arguments: &str, environment: &[(&str, &str)], words: &[&str
     }
 }
 
-/// A figure's name, when it has a value, a limit and a ratio.
+/// Returns a figure's name if the figure has a value, a limit and a ratio.
 pub(crate) fn measured(figure: &Value) -> &str {
     for number in ["value", "limit", "ratio"] {
         assert!(
@@ -85,7 +86,7 @@ pub(crate) fn measured(figure: &Value) -> &str {
     figure["name"].as_str().expect("name")
 }
 
-/// Output as text.
+/// Returns output as text.
 pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
