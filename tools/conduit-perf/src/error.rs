@@ -36,7 +36,7 @@ pub enum Error {
     Stalled {
         /// The side that waited.
         rank: usize,
-        /// What it waited for.
+        /// The event it waited for.
         what: &'static str,
         /// How long it waited.
         after: Duration,

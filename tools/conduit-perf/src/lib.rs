@@ -27,7 +27,7 @@
 //!
 //! # The figures
 //!
-//! | figure | beside | to reach |
+//! | figure | limit | target |
 //! |---|---|---|
 //! | `put`, `get`: blocking, 8 bytes, length known at run time; `put-u64`, `get-u64`: of a number | a copy (`memcpy`) through the same mapping | 1.3 × its time |
 //! | `put-nb`, `put-nbi`, `put-value`, `get-value`: started and waited for; `put-nbi-rate`: waited for at the end | the same | |
@@ -35,7 +35,7 @@
 //! | `am-short-round-trip` | a cache line's round trip, by a line per direction and by one line | 1.5 × the former |
 //! | `am-short-flood`: one way, counted in the handler, under flow control | a queue of 64-byte slots | 0.25 of its rate |
 //! | `am-medium-flood`: the same, payload read in the handler | a queue whose slots carry the payload, read too | 0.77 of its rate |
-//! | `put-bandwidth`, `get-bandwidth`, `am-long` from 64 KiB | a copy of as many bytes to the same place | 0.9 of its bandwidth |
+//! | `put-bandwidth`, `get-bandwidth`, `am-long` from 64 KiB | a copy of the same number of bytes to the same destination | 0.9 of its bandwidth |
 //! | `barrier` of two ranks | a cache line's round trip by two lines | 1.5 × its time |
 //! | `one-core-am-round-trip`, `one-core-barrier`: both ranks on one core | two processes that yield to each other | 1.5 × its time |
 //! | `crowd-barrier`: eight ranks on two cores | a counter that eight processes watch, yielding | 100 µs |
@@ -66,7 +66,7 @@
 //! use conduit_perf::placement::Cores;
 //! use conduit_perf::{Comparison, Mapping, Side, Target, area::AREA_BYTES, limits};
 //!
-//! // One side alone: a loop of stores to its stack beside stores to the mapping.
+//! // One side alone: a loop of stores to its stack compared with stores to the mapping.
 //! let mapping = Mapping::anonymous(AREA_BYTES)?;
 //! let side = Side::join(mapping.area()?, Cores::allowed()?, 0, 1, Duration::from_secs(1))?;
 //! let mut word = 0u64;

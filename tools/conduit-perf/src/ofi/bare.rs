@@ -36,7 +36,7 @@ pub(super) fn failed(text: impl Into<String>) -> Error {
 pub(super) enum Locks {
     /// The library's default, which `fi_pingpong` and fabtests measure.
     Usual,
-    /// The library is told that all calls are serialised. Conduit does this, too, with libfabric
+    /// The application promises to serialise all calls. Conduit does this, too, with libfabric
     /// 1.21 and later.
     None,
 }
@@ -321,7 +321,7 @@ impl Bare {
         const AGAIN: isize = -(FI_EAGAIN as isize);
         let mut result = operation(self);
         if result == AGAIN {
-            side.spin_until("room", || {
+            side.spin_until("space in the queue", || {
                 if self.poll().is_err() {
                     return true;
                 }

@@ -49,7 +49,7 @@ const UNLOCKED: u32 = fi_version(1, 21);
 /// Writes or puts that are under way at once.
 const UNDER_WAY: u64 = 8;
 
-/// Bytes of the segments and of the memory that puts come from.
+/// Bytes of the segments and of the puts' source memory.
 const SEGMENT: usize = 1 << 20;
 
 /// The word that signals that side 0 is done.

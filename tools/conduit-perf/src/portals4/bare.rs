@@ -74,7 +74,7 @@ impl Bare {
     fn check(&self, call: &'static str, returned: c_int) -> Result<(), Error> {
         match self.library.version().return_code(returned) {
             ReturnCode::Ok => Ok(()),
-            code => Err(failed(format!("{call} answers {code}"))),
+            code => Err(failed(format!("{call} returned {code}"))),
         }
     }
 

@@ -61,7 +61,7 @@ pub struct Full {
 pub enum Part {
     /// Formatting, clippy, documentation and the book.
     Lints,
-    /// `cargo test`, with its programs side by side.
+    /// `cargo test`, with concurrent test programs.
     Tests,
     /// The tour, the optimised C library, instruction budgets and model checks.
     Release,
