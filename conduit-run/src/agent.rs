@@ -36,8 +36,8 @@ impl Agent {
             .args(["--native", "--until-eof", "--name", name])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A terminal's signals reach the agent through the launcher, after the ranks have
-            // ended.
+            // A separate process group keeps a terminal's signals away: the launcher ends the agent
+            // after the ranks.
             .process_group(0)
             .spawn()
             .map_err(error)?;

@@ -92,7 +92,7 @@ pub enum How {
         /// Its reason, if it passed one.
         message: Option<String>,
     },
-    /// A rank broke the PMI protocol, or waits in a barrier that can't complete.
+    /// A rank broke the PMI protocol, or waits in a barrier that cannot complete.
     Protocol {
         /// The rank.
         rank: usize,

@@ -124,8 +124,8 @@ struct Row {
 const _: () = assert!(size_of::<Row>() == 88);
 
 /// The keys of one process and of its sessions, and the seal of their packets.
+///
 /// Packets identify their sender by the number that the receiver has assigned to it
-/// ([`set_name`](Self::set_name)).
 /// ([`set_name`](Self::set_name)).
 pub struct SessionSealer {
     protection: Protection,

@@ -1,8 +1,8 @@
 /* Measures the cost of GASNet's calls, for any library with the GASNet-EX interface: two ranks,
  * each on its own core; or more, in which case only collective operations are measured.
  *
- * Prints "<figure> <bytes> <nanoseconds>" lines: for each figure the median over some repetitions. `gasnet SECONDS`
- * bounds the time of each figure. */
+ * Prints "<figure> <bytes> <nanoseconds>" lines: for each figure the median over some repetitions.
+ * `gasnet SECONDS` bounds the time of each figure. */
 #define _GNU_SOURCE /* processors of threads */
 #include <gasnetex.h>
 #include <gasnet_coll.h>
@@ -94,7 +94,8 @@ TRANSFERS(put8, gex_RMA_PutBlocking(to, rank, remote, local, 8, 0))
 TRANSFERS(put8_event, gex_Event_Wait(gex_RMA_PutNB(to, rank, remote, local, 8, GEX_EVENT_NOW, 0)))
 TRANSFERS(get8, gex_RMA_GetBlocking(to, local, rank, remote, 8, 0))
 TRANSFERS(get, gex_RMA_GetBlocking(to, local, rank, remote, length, 0))
-/* On one number: the processor's instruction if the peer is mapped. Also measured without a library. */
+/* On one number: the processor's instruction if the peer is mapped, which is also measured without
+ * a library. */
 TRANSFERS(fetch_add, gex_Event_Wait(gex_AD_OpNB_U64(counts, (uint64_t *)local, rank, remote, GEX_OP_FADD, 1, 0, 0)))
 TRANSFERS(add, gex_Event_Wait(gex_AD_OpNB_U64(counts, NULL, rank, remote, GEX_OP_ADD, 1, 0, 0)))
 TRANSFERS(add_double, gex_Event_Wait(gex_AD_OpNB_DBL(sums, NULL, rank, remote, GEX_OP_ADD, 1, 0, 0)))

@@ -10,8 +10,8 @@ use std::sync::atomic::AtomicU64;
 
 use crate::Error;
 
-/// Distance in bytes between two words that different sides write: two pairs of 64-byte lines, because processors
-/// fetch lines in pairs.
+/// Distance in bytes between two words that different sides write: two pairs of 64-byte lines,
+/// because processors fetch lines in pairs.
 pub const LINE_SPACING: usize = 256;
 
 /// Bytes at the start of the area that belong to the control block.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// An error of a measurement. One side's error ends the measurement on every side: the others report
-/// [`Error::Aborted`].
+/// An error of a measurement. An error on one side ends the measurement on all sides: the others
+/// report [`Error::Aborted`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The shared area is too small for a measurement.

@@ -8,10 +8,11 @@ use crate::side::Side;
 
 /// Operations that the sides of a measurement perform together: a bare limit or a figure.
 ///
-/// A closure `FnMut(&Side, u64) -> Result<Duration, Error>` is a piece. One that calls Conduit captures its rank's
-/// endpoint and maps Conduit's errors to [`Error::Figure`].
+/// A closure `FnMut(&Side, u64) -> Result<Duration, Error>` is a piece. One that calls Conduit
+/// captures its rank's endpoint and maps Conduit's errors to [`Error::Figure`].
 pub trait Piece {
-    /// Does `count` operations and returns the time they took, by this side's clock; only side 0's is used.
+    /// Performs `count` operations and returns the time they took by this side's clock; only side
+    /// 0's is used.
     ///
     /// All sides call it with the same count, and have [met](Side::meet) since the last piece, so
     /// no side is still in that one. A piece that needs a common start meets again after its

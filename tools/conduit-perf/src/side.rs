@@ -1,4 +1,5 @@
-//! One side of a measurement: a process (or thread) that works in the shared area together with the others.
+//! One side of a measurement: a process (or thread) that works in the shared area together with the
+//! others.
 //!
 //! The sides keep step through a control block at the start of the area: they [meet](Side::meet),
 //! side 0 distributes decisions to the others ([agree](Side::agree)), and a side with an error

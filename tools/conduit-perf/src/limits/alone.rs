@@ -46,7 +46,8 @@ impl Private {
     }
 }
 
-/// Measures the time of side 0's operations, which get their number; the other sides stand by.
+/// Measures the time of side 0's operations, each of which receives its number; the other sides
+/// stand by.
 #[inline(always)]
 fn alone(side: &Side<'_>, count: u64, operation: impl FnMut(u64)) -> Result<Duration, Error> {
     side.meet()?;

@@ -158,7 +158,8 @@ impl Piece for Queue {
     }
 }
 
-/// Reads every word of a payload, as both the bare queue's consumer and the handler of a measured flood do.
+/// Reads every word of a payload, like both the bare queue's consumer and the handler of a measured
+/// flood.
 #[must_use]
 pub fn checksum(payload: &[u64]) -> u64 {
     payload.iter().fold(0, |sum, word| sum.wrapping_add(*word))

@@ -163,9 +163,7 @@ impl Piece for Stream {
             for _ in 0..count {
                 for burst in block.chunks(socket.burst(self.packet)) {
                     sent += burst.len() as u64;
-                    side.spin_until("space in the window", || {
-                        sent - come.load(Acquire) <= self.window
-                    })?;
+                    side.spin_until("window", || sent - come.load(Acquire) <= self.window)?;
                     let mut rest = burst;
                     side.spin_until("the system's buffer", || {
                         match socket.send(&peer, rest, self.packet) {

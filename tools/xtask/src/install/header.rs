@@ -20,8 +20,8 @@ pub(super) fn text(conduit: Conduit, kind: VariantKind) -> String {
     let checks = kind.define().trim_start_matches("-D");
     format!(
         "\
-/* For programs compiled with this folder in their include path: the conduit is {conduit}, and the library
- * beside it is {kind}, unless the program defines otherwise. */
+/* For programs compiled with this folder in their include path: the conduit is {conduit}, and
+ * the library beside it is {kind}, unless the program defines otherwise. */
 #ifndef CONDUIT_GASNET_CORE_H
 #define CONDUIT_GASNET_CORE_H
 

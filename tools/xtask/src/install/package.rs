@@ -1,5 +1,5 @@
-//! pkg-config files: `gasnet-<c>-<mode>.pc` and `gasnet_tools-<mode>.pc`, in `lib/pkgconfig` for the static libraries and in
-//! `lib/shared/pkgconfig` for the shared ones.
+//! pkg-config files: `gasnet-<c>-<mode>.pc` and `gasnet_tools-<mode>.pc`, in `lib/pkgconfig` for
+//! the static libraries and in `lib/shared/pkgconfig` for the shared ones.
 
 use super::settings::Variables;
 
