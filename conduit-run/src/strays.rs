@@ -74,7 +74,7 @@ pub(crate) fn peek_ended() -> Option<Pid> {
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: waitid writes at most a siginfo_t to `info`, for which all zeroes are a valid value.
-    // `si_pid` is valid in a siginfo_t that waitid filled in, and 0 in one that it did not modify.
+    // `si_pid` is valid after waitid has filled in the siginfo_t, and 0 otherwise.
     let pid = unsafe {
         if libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) != 0 {
             return None;

@@ -49,7 +49,7 @@ fn job<T: Send>(size: usize, limits: Limits, rank_main: impl Fn(Connection) -> T
 
 fn serve(launcher: &Launcher, rank: usize) {
     let mut lines = LineBuffer::new();
-    // Slurm treats the result of one read as one request and drops the rest.
+    // Slurm treats the result of one read as one request and discards all further bytes.
     let mut chunk = [0; pmi::wire::MAX_REQUEST];
     while let Ok(count @ 1..) = (&launcher.sockets[rank]).read(&mut chunk) {
         chunk[count - 1] = b'\n';

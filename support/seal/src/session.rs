@@ -5,8 +5,8 @@
 //! module computes the contents of its messages, and the session's keys:
 //!
 //! * codes under the secret, which only processes with the secret can make;
-//! * cookies: codes under a key of this process alone, by which it recognises data that it has sent
-//!   without storing anything;
+//! * cookies: codes under a key of this process alone, with which it recognises its own earlier
+//!   messages without storing them;
 //! * nonces, each of which is made once;
 //! * the session's keys: HMAC-SHA256 of the product of the shares and of everything that identifies
 //!   the session (its transcript), under the secret (HKDF, RFC 5869). Both sides contribute data

@@ -323,5 +323,5 @@ fn a_long_packets_tag_can_be_made_of_its_parts() {
     assert_eq!(here.tag_of(1, 4, [&short, &[]]), None);
     let mut encrypts = sealer(Protection::Encrypt, 0, &job);
     assert_eq!(encrypts.tag_of(1, 4, [&short, &short]), None);
-    assert_eq!(here.tag_of(9, 4, [&short, &short]), None, "nobody");
+    assert_eq!(here.tag_of(9, 4, [&short, &short]), None, "no rank");
 }

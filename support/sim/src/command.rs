@@ -17,7 +17,7 @@ pub struct Format {
 }
 
 impl Format {
-    /// Writes a result as one line of JSON if requested, else as `show` does.
+    /// Writes a result: one line of JSON if requested, otherwise the output of `show`.
     ///
     /// # Errors
     /// Writing to `out` fails.

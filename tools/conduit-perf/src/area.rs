@@ -125,7 +125,7 @@ mod tests {
     fn a_short_or_crooked_area_is_refused() {
         let mapping = Mapping::anonymous(4 * CONTROL_BYTES).expect("mapping");
         let base = mapping.base();
-        // SAFETY: both are inside the fresh mapping; neither is used.
+        // SAFETY: both pointers are inside the fresh mapping, and are not used.
         unsafe {
             assert!(matches!(
                 SharedArea::new(base, 2 * CONTROL_BYTES - 1),

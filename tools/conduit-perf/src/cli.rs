@@ -149,9 +149,7 @@ fn figures(options: &FigureOptions) -> anyhow::Result<bool> {
             None => return Ok(true),
         }
     } else if options.pair {
-        bail!(
-            "--pair is for a rank of a job that a launcher has started: conduit-run -n 3 conduit-perf --pair"
-        );
+        bail!("--pair needs a job started by a launcher: conduit-run -n 3 conduit-perf --pair");
     } else {
         run_all(&asked, progress)?
     };

@@ -33,7 +33,7 @@ pub struct Connection {
 
 impl Connection {
     /// Connects to the launcher named by the environment: `PMI_FD` with `PMI_RANK` and `PMI_SIZE`,
-    /// else `PMI_PORT` (host:port) with `PMI_ID`. Returns `None` if neither is set, or in
+    /// else `PMI_PORT` (host:port) with `PMI_ID`. Returns `None` without these variables, and in
     /// programs that [a rank has started](super::descends_from_rank), because they are jobs of
     /// their own.
     ///

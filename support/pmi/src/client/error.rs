@@ -10,7 +10,7 @@ use super::CodecError;
 #[non_exhaustive]
 pub enum Error {
     /// A `PMI_` variable of the environment is unusable.
-    #[error("{name}={value:?} is not usable: {accepted}")]
+    #[error("{name}={value:?} is not usable: expected {accepted}")]
     Variable {
         /// The variable's name.
         name: &'static str,

@@ -160,7 +160,7 @@ fn who_finalizes_hears_so_also_if_others_wait() {
 fn a_rank_that_dies_in_the_barrier_leaves_the_others_an_error() {
     let mut server = started(3);
     server.on_line(0, "cmd=barrier_in").unwrap();
-    assert_eq!(server.on_end(0), Ok(()), "nobody else waits yet");
+    assert_eq!(server.on_end(0), Ok(()), "no other rank waits yet");
     let error = broken(2, 0, Departure::Ended);
     assert_eq!(server.on_line(2, "cmd=barrier_in"), Err(error));
 }

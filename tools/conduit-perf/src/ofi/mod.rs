@@ -215,7 +215,7 @@ fn run_job(
 
 /// Runs a rank of such a job.
 pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
-    // The launcher's connection, through which it learns that this rank has started and ended.
+    // The connection tells the launcher when this rank has started and ended.
     let job = conduit::start()?;
     let (rank, ranks) = (job.rank() as usize, job.size() as usize);
     job::as_side(&order.memory, rank, ranks, |side| measure(side, order))?;

@@ -144,7 +144,7 @@ mod tests {
                      1: 0100007F:0050 0100007F:1F90 01 00000000:00000000\n";
         assert!(listens(table, 0x3458));
         assert!(!listens(table, 0x50), "connected");
-        assert!(!listens(table, 0x1f90), "somebody else's");
+        assert!(!listens(table, 0x1f90), "another port");
         assert!(!listens("", 1));
     }
 

@@ -1,4 +1,4 @@
-//! Peers' own programs, and a C program of ours for peers without one: their command lines and
+//! The programs of peers, or a C program of ours if a peer has none: their command lines and
 //! locations.
 
 use std::path::{Path, PathBuf};

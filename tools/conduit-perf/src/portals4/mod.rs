@@ -134,7 +134,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     let bar = ProgressBar::new(2 * jobs as u64);
     let mut measured = [const { Vec::new() }; 2];
     for round in 0..jobs {
-        // The order alternates, so that neither is always first.
+        // The order alternates, so that both kinds of job come first equally often.
         let first = round % 2 == 1;
         for bare in [first, !first] {
             let order = |memory| {

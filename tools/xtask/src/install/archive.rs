@@ -33,7 +33,7 @@ pub(super) enum DebugInfo {
     Keep,
 }
 
-/// A library as one object, in a folder for temporary files.
+/// A library linked into a single object, in a folder for temporary files.
 #[derive(Debug)]
 pub(super) struct Object {
     folder: PathBuf,
