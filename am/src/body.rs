@@ -2,13 +2,13 @@
 //!
 //! | part | bytes | in |
 //! |---|---|---|
-//! | arguments, if there are two or more (a single one is in the header) | 4 each, in the byte order of the ranks | all categories |
-//! | padding | up to a multiple of 16, contents of no meaning; a short may end before it | all categories |
+//! | arguments, if there are two or more (a single one is in the header) | 4 each, in the ranks' byte order | all categories |
+//! | padding | up to a multiple of 16, unspecified contents; a short may end before it | all categories |
 //! | [`Long`] | 16 | long |
 //! | payload | the rest | medium, packed long |
 //!
-//! So a payload is aligned for every type as soon as the body is (16 bytes), and the arguments are one piece, which a
-//! handler reads where they have arrived.
+//! The payload is therefore aligned for every type if the body is aligned to 16 bytes, and a
+//! handler reads the arguments in place as one slice.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -21,7 +21,8 @@ const ALIGN: usize = 16;
 pub enum Body {}
 
 impl Body {
-    /// Bytes that `nargs` arguments take in the body, with padding: a multiple of 16, 0 for 0 and 1, 64 for 16.
+    /// Returns the bytes that `nargs` arguments take in the body, with padding: a multiple of 16, 0
+    /// for 0 and 1 arguments, 64 for 16.
     #[inline]
     #[must_use]
     pub const fn args_len(nargs: usize) -> usize {
@@ -32,14 +33,15 @@ impl Body {
         }
     }
 
-    /// What a short with these arguments has as its body: the arguments themselves, without a copy.
+    /// Returns the body of a short with these arguments: the arguments themselves, without a copy.
     #[inline]
     #[must_use]
     pub fn of_short(args: &[u32]) -> &[u8] {
         if args.len() > 1 { args.as_bytes() } else { &[] }
     }
 
-    /// Where the payload of an AM with these flags and `nargs` arguments starts.
+    /// Returns the offset of the payload in the body of an AM with these flags and `nargs`
+    /// arguments.
     #[inline]
     #[must_use]
     pub const fn payload_offset(flags: Flags, nargs: usize) -> usize {
@@ -51,11 +53,11 @@ impl Body {
         Body::args_len(nargs) + long
     }
 
-    /// Writes `args` to the front of `body` and gives [`args_len`](Body::args_len), where the next part starts. Padding
-    /// is left as it was.
+    /// Writes `args` to the front of `body` and returns [`args_len`](Body::args_len), where the
+    /// next part starts. Leaves the padding unchanged.
     ///
     /// # Panics
-    /// When `body` is too short for the arguments: the caller has chosen both.
+    /// If `body` is too short for the arguments; the caller has chosen both.
     #[inline]
     pub fn write_args(args: &[u32], body: &mut [u8]) -> usize {
         let bytes = Body::of_short(args);
@@ -63,15 +65,17 @@ impl Body {
         Body::args_len(args.len())
     }
 
-    /// The `header.nargs` arguments, in place, and what comes behind them and a long's descriptor: the payload. A single
-    /// argument is in the header: `single` is where it is then found.
+    /// Returns the `header.nargs` arguments, in place, and the payload: the bytes after the
+    /// arguments and a long's descriptor. A single argument is in the header; it is copied to
+    /// `single`, and the returned slice refers to it.
     ///
-    /// In place, as an argument of 64 bits that had been put together of halves would be read as one word before the
-    /// halves have left the store buffer, and wait for all that is in front of them there.
+    /// The arguments are read in place because a 64-bit argument assembled from two halves would be
+    /// read as one word before the halves have left the store buffer, and that read waits for
+    /// everything ahead of them there.
     ///
     /// # Errors
-    /// When the header has more than [`MAX_ARGS`] arguments, the body ends before the payload would start (a short's:
-    /// before the arguments end) or isn't aligned to 4.
+    /// If the header has more than [`MAX_ARGS`] arguments, or the body ends before the payload
+    /// would start (for a short: before the arguments end) or isn't aligned to 4.
     #[inline(always)]
     pub fn read_args<'a>(
         header: &Header,
@@ -82,23 +86,23 @@ impl Body {
     }
 }
 
-/// Where the parts of a body are: what follows from an AM's flags and its number of arguments.
+/// The offsets of a body's parts, which follow from an AM's flags and argument count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     nargs: usize,
     /// Bytes of arguments in the body.
     args: usize,
-    /// Where the payload starts.
+    /// Offset of the payload.
     payload: usize,
-    /// Bytes that there are at least.
+    /// Minimum length of the body.
     needed: usize,
 }
 
 impl Layout {
-    /// The layout of bodies of AMs with this header's flags and number of arguments.
+    /// Returns the layout of the bodies of AMs with this header's flags and argument count.
     ///
     /// # Errors
-    /// When the header has more than [`MAX_ARGS`] arguments.
+    /// If the header has more than [`MAX_ARGS`] arguments.
     #[inline]
     pub const fn of(header: &Header) -> Result<Layout, HeaderError> {
         let nargs = header.nargs as usize;
@@ -118,10 +122,11 @@ impl Layout {
         })
     }
 
-    /// The arguments and the payload of a body, as [`Body::read_args`].
+    /// Returns the arguments and the payload of a body, like [`Body::read_args`].
     ///
     /// # Errors
-    /// When the body ends before the payload would start (a short's: before the arguments end) or isn't aligned to 4.
+    /// If the body ends before the payload would start (for a short: before the arguments end) or
+    /// isn't aligned to 4.
     #[inline(always)]
     pub fn read<'a>(
         &self,
@@ -134,10 +139,10 @@ impl Layout {
         Ok((self.args(body, single)?, self.payload(body)))
     }
 
-    /// Whether a body of `length` bytes is long enough.
+    /// Checks that a body of `length` bytes is long enough.
     ///
     /// # Errors
-    /// When it ends before the payload would start (a short's: before the arguments end).
+    /// If it ends before the payload would start (for a short: before the arguments end).
     #[inline]
     pub const fn check(&self, length: usize) -> Result<(), HeaderError> {
         if length < self.needed {
@@ -149,14 +154,14 @@ impl Layout {
         Ok(())
     }
 
-    /// The arguments of a body that has been found long enough ([`check`](Layout::check)). `single` is the argument where
-    /// there is one only.
+    /// Returns the arguments of a body that passed [`check`](Layout::check). `single` holds the
+    /// argument if there is only one.
     ///
     /// # Errors
-    /// When the body isn't aligned to 4.
+    /// If the body isn't aligned to 4.
     ///
     /// # Panics
-    /// When the body is too short for the arguments.
+    /// If the body is too short for the arguments.
     #[inline(always)]
     pub fn args<'a>(&self, body: &'a [u8], single: &'a u32) -> Result<&'a [u32], HeaderError> {
         if self.nargs > 1 {
@@ -166,7 +171,7 @@ impl Layout {
         }
     }
 
-    /// The descriptor in such a body of a long; `None`: it is no long's.
+    /// Returns the descriptor in the body of a long; `None` if the body is too short to hold one.
     #[inline(always)]
     #[must_use]
     pub fn long(&self, body: &[u8]) -> Option<Long> {
@@ -174,7 +179,7 @@ impl Layout {
         Some(Long::decode(front.last_chunk()?))
     }
 
-    /// The payload of such a body.
+    /// Returns the payload of a checked body.
     #[inline(always)]
     #[must_use]
     pub fn payload<'a>(&self, body: &'a [u8]) -> &'a [u8] {
@@ -182,7 +187,7 @@ impl Layout {
     }
 }
 
-/// Where a long's data goes and how much there is; in every long's body, behind the arguments.
+/// A long's destination and length; in every long's body, after the arguments.
 ///
 /// On the wire: destination, then length, each 64 bits, little endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,14 +202,14 @@ impl Long {
     /// Bytes on the wire.
     pub const LEN: usize = 16;
 
-    /// The descriptor's bytes.
+    /// Returns the descriptor's bytes.
     #[inline]
     #[must_use]
     pub const fn encode(&self) -> [u8; Long::LEN] {
         (self.dest as u128 | (self.length as u128) << 64).to_le_bytes()
     }
 
-    /// The descriptor in these bytes; any are one.
+    /// Decodes the descriptor; every bit pattern is valid.
     #[inline]
     #[must_use]
     pub const fn decode(bytes: &[u8; Long::LEN]) -> Long {
@@ -215,10 +220,11 @@ impl Long {
         }
     }
 
-    /// Writes the descriptor behind `nargs` arguments and gives the offset behind it, where the payload starts.
+    /// Writes the descriptor after `nargs` arguments and returns the offset after it, where the
+    /// payload starts.
     ///
     /// # Panics
-    /// When `body` is too short for both: the caller has chosen it.
+    /// If `body` is too short for both; the caller has chosen it.
     #[inline]
     pub fn write(&self, nargs: usize, body: &mut [u8]) -> usize {
         let start = Body::args_len(nargs);
@@ -226,12 +232,12 @@ impl Long {
         start + Long::LEN
     }
 
-    /// The descriptor in the body of a long with this header.
+    /// Returns the descriptor in the body of a long with this header.
     ///
-    /// The destination is not checked, as only the engine knows the segment.
+    /// Does not check the destination, because only the engine knows the segment.
     ///
     /// # Errors
-    /// When the body ends before the descriptor does, or a packed long's before its data does.
+    /// If the body ends before the descriptor does, or a packed long's body before its data does.
     #[inline]
     pub fn read(header: &Header, body: &[u8]) -> Result<Long, HeaderError> {
         let (_, rest) = body

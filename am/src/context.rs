@@ -1,11 +1,11 @@
-//! What a thread may do, by where it is.
+//! The operations that a thread may start in each context.
 
 use std::fmt;
 
-/// Where a thread is with respect to active messages.
+/// A thread's context with respect to active messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Context {
-    /// In no handler, with no payload prepared.
+    /// Outside handlers, with no payload prepared.
     Outside,
     /// In the handler of a request.
     RequestHandler,
@@ -13,11 +13,12 @@ pub enum Context {
     ReplyHandler,
     /// In a handler of either kind.
     Handler,
-    /// Between preparing an AM's payload and its commit or cancel; restricted as in a reply handler (GASNet-EX).
+    /// Between preparing an AM's payload and its commit or cancel; as restricted as a reply handler
+    /// (GASNet-EX).
     Prepared,
 }
 
-/// What a thread wants to do.
+/// An operation that depends on the thread's context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Send a request, or prepare one; also any put, get or remote atomic.
@@ -32,24 +33,25 @@ pub enum Operation {
     Commit,
 }
 
-/// A thread wants what it may not do where it is.
+/// A call that its thread's context does not permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {
     /// The operation is not allowed in this context.
-    #[error("not allowed {context}: {operation}")]
+    #[error("{operation} is not allowed {context}")]
     NotAllowed {
-        /// What the thread wants.
+        /// The attempted operation.
         operation: Operation,
-        /// Where it is.
+        /// The thread's context.
         context: Context,
     },
-    /// The request handler has replied before.
+    /// The request handler has already replied.
     #[error("the request has already been replied to")]
     AlreadyReplied,
 }
 
 impl Context {
-    /// May the thread send a request, put, get, or prepare a request? Only outside.
+    /// Checks that the thread may send or prepare a request, or start a put or get. Only outside
+    /// handlers.
     ///
     /// # Errors
     /// [`ContextError::NotAllowed`].
@@ -58,8 +60,8 @@ impl Context {
         self.only(Context::Outside, Operation::Request)
     }
 
-    /// May the thread reply (or prepare a reply), given whether the handler has `replied` before? Once, in a request
-    /// handler.
+    /// Checks that the thread may send or prepare a reply, given whether the handler has `replied`
+    /// before. Only once, in a request handler.
     ///
     /// # Errors
     /// [`ContextError::NotAllowed`] elsewhere, [`ContextError::AlreadyReplied`] the second time.
@@ -71,7 +73,8 @@ impl Context {
         }
     }
 
-    /// May the thread wait for an operation, a barrier or an access region? Only outside.
+    /// Checks that the thread may wait for an operation, a barrier or an access region. Only
+    /// outside handlers.
     ///
     /// # Errors
     /// [`ContextError::NotAllowed`].
@@ -80,7 +83,7 @@ impl Context {
         self.only(Context::Outside, Operation::Block)
     }
 
-    /// May the thread poll? Only outside.
+    /// Checks that the thread may poll. Only outside handlers.
     ///
     /// # Errors
     /// [`ContextError::NotAllowed`].
@@ -89,7 +92,7 @@ impl Context {
         self.only(Context::Outside, Operation::Poll)
     }
 
-    /// May the thread commit or cancel a payload? Only after preparing one.
+    /// Checks that the thread may commit or cancel a payload. Only after preparing one.
     ///
     /// # Errors
     /// [`ContextError::NotAllowed`].
@@ -114,7 +117,7 @@ impl Context {
 impl fmt::Display for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Context::Outside => "outside of a handler",
+            Context::Outside => "outside a handler",
             Context::RequestHandler => "in a request handler",
             Context::ReplyHandler => "in a reply handler",
             Context::Handler => "in a handler",
@@ -126,11 +129,11 @@ impl fmt::Display for Context {
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Operation::Request => "to request, put or get",
-            Operation::Reply => "to reply",
-            Operation::Block => "to wait",
-            Operation::Poll => "to poll",
-            Operation::Commit => "to commit or cancel a payload",
+            Operation::Request => "a request, put or get",
+            Operation::Reply => "a reply",
+            Operation::Block => "waiting",
+            Operation::Poll => "polling",
+            Operation::Commit => "commit or cancel of a payload",
         })
     }
 }
@@ -178,7 +181,7 @@ mod tests {
         let error = Context::ReplyHandler.may_reply(false).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "not allowed in a reply handler: to reply"
+            "a reply is not allowed in a reply handler"
         );
     }
 }

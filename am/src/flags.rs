@@ -2,30 +2,30 @@
 
 use std::fmt;
 
-/// What an AM carries besides its arguments.
+/// The kind of an AM, which says what it carries besides its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
     /// Nothing.
     Short,
-    /// A payload, which the handler sees in a buffer that lives as long as the handler runs.
+    /// A payload in a buffer that is valid while the handler runs.
     Medium,
-    /// A payload, which lies at an address in the target's segment when the handler runs.
+    /// A payload that is in the target's segment when the handler runs.
     Long,
 }
 
-/// Which way an AM goes.
+/// The direction of an AM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// Sent by a rank on its own account.
+    /// Starts an exchange.
     Request,
-    /// The answer to a request, to the rank that sent it; at most one.
+    /// Answers a request and goes to its sender; at most one per request.
     Reply,
 }
 
 bitflags::bitflags! {
     /// The flag byte of an AM (byte 1 of the match bits).
     ///
-    /// The first five values are those of the original conduit; the others are this project's.
+    /// The first five values are those of the original conduit; the others are new here.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Flags: u8 {
         /// A short.
@@ -34,11 +34,11 @@ bitflags::bitflags! {
         const MEDIUM = 0x02;
         /// A long.
         const LONG = 0x04;
-        /// A request; a reply without it.
+        /// A request; a reply if unset.
         const REQUEST = 0x08;
         /// A long whose data follows its arguments in the same message.
         const PACKED = 0x10;
-        /// The reply to this request need not go to a chunk; in a reply: it does not belong to one.
+        /// In a request: the reply need not go to a chunk. In a reply: it belongs to no chunk.
         const NO_CHUNK = 0x20;
         /// The implied reply: a short that runs no handler.
         const IMPLIED = 0x40;
@@ -47,7 +47,7 @@ bitflags::bitflags! {
     }
 }
 
-/// One bit per flag byte: does that byte make sense?
+/// One bit per value of the flag byte: whether that value is valid.
 const VALID: [u64; 4] = {
     let mut table = [0; 4];
     let mut bits = 0;
@@ -76,10 +76,10 @@ const fn makes_sense(bits: u8) -> bool {
 }
 
 impl Flags {
-    /// The bits of which exactly one is set.
+    /// The category bits, of which exactly one is set.
     pub const CATEGORY: Flags = Flags::SHORT.union(Flags::MEDIUM).union(Flags::LONG);
 
-    /// The flags of an AM of this category and role, without any of the others.
+    /// Returns the flags of an AM of this category and role, with no other flag set.
     #[inline]
     #[must_use]
     pub const fn of(category: Category, role: Role) -> Flags {
@@ -94,8 +94,8 @@ impl Flags {
         }
     }
 
-    /// Whether a sender that keeps the rules can have set these: one category; packed or in place only for a long and
-    /// never both; the implied reply is a short reply.
+    /// Returns whether a conforming sender can have set these flags: exactly one category; packed
+    /// or in place only for a long, never both; implied only for a short reply.
     #[inline]
     #[must_use]
     pub const fn is_valid(self) -> bool {
@@ -103,7 +103,7 @@ impl Flags {
         VALID[(bits >> 6) as usize] >> (bits & 63) & 1 != 0
     }
 
-    /// The category of [valid](Flags::is_valid) flags.
+    /// Returns the category of [valid](Flags::is_valid) flags.
     #[inline]
     #[must_use]
     pub const fn category(self) -> Category {
@@ -116,7 +116,7 @@ impl Flags {
         }
     }
 
-    /// Request or reply.
+    /// Returns the role: request or reply.
     #[inline]
     #[must_use]
     pub const fn role(self) -> Role {
@@ -127,7 +127,7 @@ impl Flags {
         }
     }
 
-    /// Whether this is a long whose data comes in a message of its own.
+    /// Returns whether this is a long whose data travels in a separate message.
     #[inline]
     #[must_use]
     pub const fn has_separate_data(self) -> bool {

@@ -1,21 +1,21 @@
-//! The handler table: 256 places, and the rules by which handlers get theirs.
+//! The handler table: 256 ids, and the rules by which handlers get theirs.
 //!
-//! | ids | whose |
+//! | ids | owner |
 //! |---|---|
-//! | 0 | nobody's; in a registration: assign one |
-//! | 1..=127 | the library's own |
-//! | 128..=255 | the client's |
+//! | 0 | none; in a registration: assign an id |
+//! | 1..=127 | the library |
+//! | 128..=255 | the client |
 
 use crate::{Category, Flags, Header, MAX_ARGS, Role};
 
 /// First id of the client's range, which ends at 255.
 pub const CLIENT_FIRST: u8 = 128;
 
-/// In a [`Registration`]: assign an id.
+/// In a [`Registration`]: assign an id automatically.
 pub const AUTOMATIC: u8 = 0;
 
 bitflags::bitflags! {
-    /// Which AMs may run a handler. Bits of both groups are needed: a category and a role.
+    /// Which AMs may run a handler. An AM needs one bit of each group: its category and its role.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Accepts: u8 {
         /// Shorts.
@@ -32,7 +32,7 @@ bitflags::bitflags! {
 }
 
 impl Accepts {
-    /// What an AM of this category and role needs.
+    /// Returns the bits that an AM of this category and role needs.
     #[inline]
     #[must_use]
     pub const fn needed(category: Category, role: Role) -> Accepts {
@@ -47,7 +47,8 @@ impl Accepts {
         })
     }
 
-    /// What an AM with these (valid) flags needs. The category bits are the same in both bytes.
+    /// Returns the bits that an AM with these (valid) flags needs. The category bits are the same
+    /// in both bytes.
     #[inline]
     const fn needed_by(flags: Flags) -> Accepts {
         let role = if flags.contains(Flags::REQUEST) {
@@ -66,18 +67,18 @@ const _: () = assert!(Accepts::LONG.bits() == Flags::LONG.bits());
 /// A registered handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry<H> {
-    /// What to run; usually a function pointer.
+    /// The handler; usually a function pointer.
     pub handler: H,
-    /// Which AMs may run it.
+    /// The AMs that may run it.
     pub accepts: Accepts,
-    /// The argument count it wants, if it insists on one.
+    /// The required argument count; `None` accepts any.
     pub nargs: Option<u8>,
-    /// Its name in messages.
+    /// The handler's name in error messages.
     pub name: Option<&'static str>,
 }
 
 impl<H> Entry<H> {
-    /// A handler for all AMs, with any argument count and without a name.
+    /// Returns an entry that accepts all AMs with any argument count and has no name.
     #[inline]
     #[must_use]
     pub const fn new(handler: H) -> Entry<H> {
@@ -89,10 +90,10 @@ impl<H> Entry<H> {
         }
     }
 
-    /// May the AM with this header run the handler?
+    /// Checks that the AM with this header may run the handler.
     ///
     /// # Errors
-    /// When its category, role or argument count is not what the handler was registered for.
+    /// If its category, role or argument count is not what the handler was registered for.
     #[inline(always)]
     pub fn check(&self, header: &Header) -> Result<(), CallError> {
         if !self.accepts.contains(Accepts::needed_by(header.flags)) {
@@ -115,7 +116,7 @@ impl<H> Entry<H> {
     }
 }
 
-/// An AM is not one that its handler was registered for.
+/// An AM that its handler was not registered for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// Wrong category or role.
@@ -131,7 +132,7 @@ pub enum CallError {
         role: Role,
     },
     /// Wrong argument count.
-    #[error("handler {handler} ({}) called with {found} arguments, it takes {expected}", name.unwrap_or("unnamed"))]
+    #[error("handler {handler} ({}) was called with {found} arguments; it takes {expected}", name.unwrap_or("unnamed"))]
     Args {
         /// The handler's id.
         handler: u8,
@@ -139,7 +140,7 @@ pub enum CallError {
         name: Option<&'static str>,
         /// The message's argument count.
         found: u8,
-        /// The handler's.
+        /// The handler's argument count.
         expected: u8,
     },
 }
@@ -147,9 +148,9 @@ pub enum CallError {
 /// A handler to be registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration<H> {
-    /// The id it shall have; [`AUTOMATIC`] is replaced by the assigned one.
+    /// The requested id; [`AUTOMATIC`] is replaced by the assigned one.
     pub id: u8,
-    /// What is entered.
+    /// The table entry.
     pub entry: Entry<H>,
 }
 
@@ -165,13 +166,13 @@ impl<H> Registration<H> {
     }
 }
 
-/// Why handlers could not be registered; none of the call's has been.
+/// The reason why a registration failed; no handler of the call is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
     /// The id is not in the range that the caller may use.
-    #[error("handler id {id} (place {index} of the list) is not in {first}..={last}")]
+    #[error("handler id {id} (entry {index} of the list) is not in {first}..={last}")]
     OutOfRange {
-        /// Place in the caller's list.
+        /// Index in the caller's list.
         index: usize,
         /// The id there.
         id: u8,
@@ -181,23 +182,25 @@ pub enum RegisterError {
         last: u8,
     },
     /// The id is taken, by an earlier call or earlier in the list.
-    #[error("handler id {id} (place {index} of the list) is already taken")]
+    #[error("handler id {id} (entry {index} of the list) is already taken")]
     Duplicate {
-        /// Place in the caller's list.
+        /// Index in the caller's list.
         index: usize,
         /// The id there.
         id: u8,
     },
-    /// The handler insists on more arguments than an AM can have.
-    #[error("handler at place {index} of the list wants {nargs} arguments, the most is {MAX_ARGS}")]
+    /// The handler requires more arguments than an AM can have.
+    #[error(
+        "handler in entry {index} of the list wants {nargs} arguments; at most {MAX_ARGS} are allowed"
+    )]
     TooManyArgs {
-        /// Place in the caller's list.
+        /// Index in the caller's list.
         index: usize,
         /// The argument count there.
         nargs: u8,
     },
-    /// More automatic ids are wanted than there are free ids.
-    #[error("{wanted} automatic handler ids wanted, {free} are free")]
+    /// The list asks for more automatic ids than are free.
+    #[error("{wanted} automatic handler ids requested; only {free} are free")]
     Full {
         /// Automatic ids in the caller's list.
         wanted: usize,
@@ -213,7 +216,7 @@ pub struct Table<H> {
 }
 
 impl<H> Table<H> {
-    /// A table without handlers.
+    /// Creates a table without handlers.
     #[must_use]
     pub fn new() -> Table<H> {
         Table {
@@ -221,7 +224,7 @@ impl<H> Table<H> {
         }
     }
 
-    /// The handler `id`, if there is one.
+    /// Returns the handler with this id, if any.
     #[inline]
     #[must_use]
     pub fn get(&self, id: u8) -> Option<&Entry<H>> {
@@ -230,11 +233,12 @@ impl<H> Table<H> {
 }
 
 impl<H: Clone> Table<H> {
-    /// Registers the client's handlers: first those with an id, then those with [`AUTOMATIC`], from 255 downwards in the
-    /// order of the list; the assigned ids are written back. May be called again for more handlers.
+    /// Registers the client's handlers: first those with an id, then those with [`AUTOMATIC`],
+    /// which get free ids from 255 downwards in the order of the list. Writes the assigned ids
+    /// back. May be called again for more handlers.
     ///
     /// # Errors
-    /// [`RegisterError`]; table and list are then unchanged.
+    /// [`RegisterError`]; leaves table and list unchanged.
     pub fn register(&mut self, list: &mut [Registration<H>]) -> Result<(), RegisterError> {
         let taken = self.check(list, CLIENT_FIRST, 255, true)?;
         let mut free = (CLIENT_FIRST..=255)
@@ -251,10 +255,11 @@ impl<H: Clone> Table<H> {
         Ok(())
     }
 
-    /// Registers handlers of the library itself, in 1..=127. Their ids are fixed, as they are part of the protocol.
+    /// Registers the library's own handlers, in 1..=127. Their ids are fixed because they are part
+    /// of the protocol.
     ///
     /// # Errors
-    /// [`RegisterError`]; the table is then unchanged.
+    /// [`RegisterError`]; leaves the table unchanged.
     pub fn register_reserved(&mut self, list: &[Registration<H>]) -> Result<(), RegisterError> {
         self.check(list, 1, CLIENT_FIRST - 1, false)?;
         list.iter()
@@ -266,7 +271,7 @@ impl<H: Clone> Table<H> {
         self.entries[usize::from(registration.id)] = Some(registration.entry.clone());
     }
 
-    /// Checks the whole list; gives the ids taken once its fixed ones are.
+    /// Checks the whole list and returns which ids are taken, including the list's fixed ones.
     fn check(
         &self,
         list: &[Registration<H>],

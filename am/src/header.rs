@@ -8,12 +8,12 @@
 //! | | 16..24 | handler |
 //! | | 24..32 | argument count |
 //! | | 32..64 | chunk |
-//! | header data | 0..32 | the argument, where there is one only |
+//! | header data | 0..32 | the argument, if there is only one |
 //! | | 32..40 | credit byte |
 //! | | 40..64 | LID |
 //!
-//! The match bits are the original conduit's; the header data gives up its second argument for the LID, so that every
-//! category uses one layout.
+//! The match bits are those of the original conduit. In the header data the LID replaces the
+//! original's second argument, so that every category uses one layout.
 
 use crate::{Category, Flags, MAX_ARGS, Role, op};
 
@@ -26,82 +26,85 @@ pub const NO_LID: u32 = 0;
 /// Width of a LID.
 pub const LID_BITS: u32 = 24;
 
-/// The bits a LID may use.
+/// The bits that a LID may use.
 pub const LID_MASK: u32 = (1 << LID_BITS) - 1;
 
-/// What goes in front of an AM on the wire.
+/// The header of an AM on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Category, role and how the data travels.
     pub flags: Flags,
-    /// The handler to run on the receiver; not looked at in an implied reply.
+    /// The handler to run on the receiver; ignored in an implied reply.
     pub handler: u8,
     /// Number of arguments, at most [`MAX_ARGS`].
     pub nargs: u8,
     /// The credit byte, as the flow control encoded it.
     pub credit: u8,
-    /// Offset of the requester's chunk, in units of 64 bytes: where the reply to this request goes, or where this reply
-    /// has gone. Without meaning ([`NO_CHUNK`] by custom) if [`Flags::NO_CHUNK`] is set.
+    /// Offset of the requester's chunk, in units of 64 bytes: the destination of the reply to this
+    /// request, or the chunk that this reply was written to. Without meaning ([`NO_CHUNK`] by
+    /// convention) if [`Flags::NO_CHUNK`] is set.
     pub chunk: u32,
-    /// The only argument; where there are several they are in the body, and this is one of them or 0 by custom.
+    /// The single argument. If there are several, they are in the body and this is one of them, or
+    /// 0 by convention.
     pub arg0: u32,
-    /// Pairs a long with its separate data: 24 bits, [`NO_LID`] if there is none.
+    /// Pairs a long with its separate data: 24 bits, [`NO_LID`] if none.
     pub lid: u32,
 }
 
 const _: () = assert!(size_of::<Header>() == 16);
 
-/// Why a message from the wire is not an AM.
+/// The reason why a message from the wire is not a valid AM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// The match bits name another operation.
-    #[error("operation {found:#x} in the match bits where {expected:#x} belongs")]
+    #[error("match bits hold operation {found:#x}, expected {expected:#x}")]
     Operation {
         /// Operation in the match bits.
         found: u8,
-        /// The one this decoder is for.
+        /// The operation that this decoder expects.
         expected: u8,
     },
-    /// The flags contradict one another.
-    #[error("flags {bits:#04x} of an active message contradict one another")]
+    /// The flags contradict each other.
+    #[error("active message with contradictory flags {bits:#04x}")]
     Flags {
         /// The flag byte.
         bits: u8,
     },
     /// More than [`MAX_ARGS`] arguments.
-    #[error("active message with {nargs} arguments, the most is {MAX_ARGS}")]
+    #[error("active message with {nargs} arguments; at most {MAX_ARGS} are allowed")]
     TooManyArgs {
         /// The argument count.
         nargs: u8,
     },
-    /// A long with separate data has no LID to pair them by.
+    /// A long with separate data lacks the LID that pairs them.
     #[error("long with separate data has no LID")]
     NoLid,
-    /// The body ends before the arguments (or a long's descriptor) do.
-    #[error("active message with a body of {length} bytes, its header asks for at least {needed}")]
+    /// The body ends before the arguments or a long's descriptor do.
+    #[error("active message with a body of {length} bytes; its header requires at least {needed}")]
     BodyTooShort {
         /// Length of the body in bytes.
         length: usize,
-        /// What argument count and category ask for.
+        /// Length that argument count and category require.
         needed: usize,
     },
-    /// The body lies at an address that is no multiple of 4: the network's fault.
-    #[error("body of an active message at an address that is no multiple of 4")]
+    /// The body is not aligned to 4, which is an error of the network.
+    #[error("active message with a body that is not aligned to 4 bytes")]
     Misaligned,
-    /// A packed long says that it carries more data than it does.
-    #[error("packed long of {length} bytes carries only {carried}")]
+    /// A packed long announces more data than it carries.
+    #[error("packed long announces {length} bytes but carries {carried}")]
     PayloadTooShort {
         /// Length in the descriptor, in bytes.
         length: u64,
-        /// Bytes behind the descriptor.
+        /// Bytes after the descriptor.
         carried: usize,
     },
 }
 
 impl Header {
-    /// Match bits and header data of this AM, for the memory descriptor that `select` names.
+    /// Returns the match bits and header data of this AM, for the memory descriptor that `select`
+    /// names.
     ///
-    /// Only the low four bits of `select` and the low 24 of the LID are used.
+    /// Uses only the low four bits of `select` and the low 24 of the LID.
     #[inline]
     #[must_use]
     pub const fn encode(&self, select: u8) -> (u64, u64) {
@@ -116,11 +119,13 @@ impl Header {
         (match_bits, hdr_data)
     }
 
-    /// The header in these words. The selector is not looked at: the network has matched it.
+    /// Decodes the header in these words. Ignores the selector, which the network has matched.
     ///
     /// # Errors
-    /// When the words are not those of an AM, its flags contradict one another, it has too many arguments or lacks a LID.
-    // Always: returned by memory, its bytes are written one by one and read back as words, and that stalls the processor.
+    /// If the words are not those of an AM, its flags contradict each other, it has too many
+    /// arguments or lacks a LID.
+    // Always inlined: a header returned through memory is written byte by byte and read back as
+    // words, which stalls the processor.
     #[inline(always)]
     pub const fn decode(match_bits: u64, hdr_data: u64) -> Result<Header, HeaderError> {
         let header = Header {
@@ -132,7 +137,7 @@ impl Header {
             credit: Header::credit_in(hdr_data),
             lid: (hdr_data >> 40) as u32,
         };
-        // One test for the good case; which rule was broken is found out off the hot path.
+        // One test for the valid case; which rule was broken is determined off the hot path.
         if op::of(match_bits) == op::AM
             && header.flags.is_valid()
             && header.nargs as usize <= MAX_ARGS
@@ -144,21 +149,21 @@ impl Header {
         }
     }
 
-    /// [`arg0`](Header::arg0) in header data.
+    /// Returns [`arg0`](Header::arg0) from header data.
     #[inline]
     #[must_use]
     pub const fn arg0_in(hdr_data: u64) -> u32 {
         hdr_data as u32
     }
 
-    /// [`chunk`](Header::chunk) in match bits.
+    /// Returns [`chunk`](Header::chunk) from match bits.
     #[inline]
     #[must_use]
     pub const fn chunk_in(match_bits: u64) -> u32 {
         (match_bits >> 32) as u32
     }
 
-    /// [`credit`](Header::credit) in header data.
+    /// Returns [`credit`](Header::credit) from header data.
     #[inline]
     #[must_use]
     pub const fn credit_in(hdr_data: u64) -> u8 {
@@ -183,14 +188,14 @@ impl Header {
         }
     }
 
-    /// Short, medium or long.
+    /// Returns the category: short, medium or long.
     #[inline]
     #[must_use]
     pub const fn category(&self) -> Category {
         self.flags.category()
     }
 
-    /// Request or reply.
+    /// Returns the role: request or reply.
     #[inline]
     #[must_use]
     pub const fn role(&self) -> Role {
@@ -198,9 +203,9 @@ impl Header {
     }
 }
 
-/// What goes in front of a long's data when that travels apart from its [`Header`].
+/// The header of a long's data that travels apart from the long's [`Header`].
 ///
-/// Same words and same places, as far as there are such fields; the others are zero.
+/// Uses the same words and fields as [`Header`], as far as they apply; all other bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
     /// Request or reply.
@@ -210,8 +215,8 @@ pub struct DataHeader {
 }
 
 impl DataHeader {
-    /// Match bits and header data, for the memory descriptor that `select` names (RARAM for requests, RARSRC for
-    /// replies).
+    /// Returns match bits and header data, for the memory descriptor that `select` names (RARAM for
+    /// requests, RARSRC for replies).
     #[inline]
     #[must_use]
     pub const fn encode(&self, select: u8) -> (u64, u64) {
@@ -222,10 +227,10 @@ impl DataHeader {
         (match_bits, (self.lid as u64) << 40)
     }
 
-    /// The header in these words.
+    /// Decodes the header in these words.
     ///
     /// # Errors
-    /// When the words are not those of a long's data or have no LID.
+    /// If the words are not those of a long's data, or lack a LID.
     #[inline]
     pub const fn decode(match_bits: u64, hdr_data: u64) -> Result<DataHeader, HeaderError> {
         let flags = Flags::from_bits_retain((match_bits >> 8) as u8);

@@ -1,14 +1,15 @@
-//! Active messages without a network: what an active message (AM) is, how it looks on the wire, which handler it runs
-//! and what that handler may do.
+//! Active messages without a network: the kinds of active message (AM), their wire format, the
+//! handlers they run, and what a handler may do.
 //!
-//! The crate does no I/O, reads no clock, starts no thread and takes no lock; after construction nothing allocates but the
-//! pairing of longs. The engine drives it:
+//! The crate does no I/O, reads no clock, starts no thread and takes no lock. After construction
+//! only the pairing of longs allocates. The engine drives it:
 //!
-//! * sending: [`Header::encode`] gives the match bits and the header data, [`Body::write_args`] (and [`Long::write`]) the
-//!   front of the body; the payload follows at [`Body::payload_offset`];
+//! * sending: [`Header::encode`] returns the match bits and the header data; [`Body::write_args`]
+//!   (and [`Long::write`]) write the front of the body; the payload follows at
+//!   [`Body::payload_offset`];
 //! * receiving: [`Header::decode`], [`Body::read_args`], [`handlers::Table::get`] and
 //!   [`check`](handlers::Entry::check), then a [`Token`] for the handler;
-//! * a long whose data travels by itself: [`lid::LidCache`] tells when both halves are there.
+//! * a long whose data travels separately: [`lid::LidCache`] reports when both halves have arrived.
 //!
 //! ```
 //! use am::handlers::{Registration, Table};
@@ -57,10 +58,10 @@
 //! # }
 //! ```
 //!
-//! Everything that comes from the wire is checked; no bit pattern panics.
+//! Everything from the wire is checked; no bit pattern causes a panic.
 //!
-//! Rules come from the GASNet Portals conduit's notes ("The Implementation of GASNet Active Messages") and the GASNet
-//! specification; where the layout is this project's own, the item says so.
+//! The rules come from the notes on the GASNet Portals conduit ("The Implementation of GASNet
+//! Active Messages") and the GASNet specification. Where the layout is our own, the item says so.
 
 #![forbid(unsafe_code)]
 
@@ -81,8 +82,9 @@ pub use flags::{Category, Flags, Role};
 pub use header::{DataHeader, Header, HeaderError, LID_BITS, LID_MASK, NO_CHUNK, NO_LID};
 pub use token::Token;
 
-/// Most arguments of an AM, each 32 bits wide (GASNet asks for at least 16 on 64-bit machines).
+/// Maximum number of arguments of an AM, each 32 bits wide (GASNet requires at least 16 on 64-bit
+/// machines).
 pub const MAX_ARGS: usize = 16;
 
-/// Number of a process in the job, from 0 (GASNet-1 says node).
+/// The number of a process in the job, from 0 (node in GASNet-1).
 pub type Rank = u32;

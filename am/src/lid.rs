@@ -1,31 +1,32 @@
 //! Pairing of a long's header with its data.
 //!
-//! A long whose data does not fit its header's message is two messages, which may arrive in either order. Both carry the
-//! sender's LID ("long id"); the half that comes first waits in the receiver's [`LidCache`] for the other.
+//! A long whose data does not fit into its header's message travels as two messages, which may
+//! arrive in either order. Both carry the sender's LID ("long id"). The half that arrives first
+//! waits in the receiver's [`LidCache`] for the other.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::{LID_MASK, NO_LID, Rank};
 
-/// A sender's LIDs: 24 bits, never [`NO_LID`], starting over after 2^24 − 1.
+/// A generator of a sender's LIDs: 24 bits, never [`NO_LID`], wrapping to 1 after 2^24 − 1.
 ///
-/// One generator serves all targets and both roles. A LID comes back only after all others have been used, far more than
-/// a sender's chunks let it have under way.
+/// One generator serves all targets and both roles. A LID is reused only after all others have been
+/// used, which is far more than the sender's chunks allow in flight.
 #[derive(Clone, Debug)]
 pub struct LidGenerator {
     last: u32,
 }
 
 impl LidGenerator {
-    /// Starts with LID 1.
+    /// Creates a generator whose first LID is 1.
     #[inline]
     #[must_use]
     pub const fn new() -> LidGenerator {
         LidGenerator { last: NO_LID }
     }
 
-    /// The next LID.
+    /// Returns the next LID.
     #[inline]
     pub const fn generate(&mut self) -> u32 {
         self.last = (self.last & LID_MASK) % LID_MASK + 1;
@@ -39,37 +40,40 @@ impl Default for LidGenerator {
     }
 }
 
-/// What the arrival of one half of a long leads to.
+/// The outcome of the arrival of one half of a long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Pairing<T> {
-    /// The other half is not there yet; this one is kept.
+    /// The other half has not arrived; this one is kept.
     Wait,
-    /// Both halves are there: run the handler with what came with the header.
+    /// Both halves have arrived: run the handler with the header's part.
     Ready(T),
-    /// No room to wait. Cannot happen if all senders keep to their credits and the capacity was chosen after them, see
-    /// [`LidCache::new`]. A header comes back to the caller.
+    /// No room to wait. Cannot happen if all senders keep to their credits and the capacity follows
+    /// from them, see [`LidCache::new`]. Returns the header's part to the caller.
     Full(Option<T>),
-    /// The same half has arrived before: a fault of the sender. A header comes back to the caller.
+    /// The same half has arrived before, which is the sender's error. Returns the header's part to
+    /// the caller.
     Duplicate(Option<T>),
 }
 
-/// The halves of longs that wait for the other half.
+/// The halves of longs that wait for their other half.
 ///
-/// A map that grows with what waits, up to its capacity: in a large job the capacity, which follows from the credits of
-/// all peers, is far more than ever waits at once.
+/// A map that grows with the number of waiting halves, up to its capacity. In a large job the
+/// capacity, which follows from the credits of all peers, far exceeds the number that ever waits at
+/// once.
 #[derive(Clone, Debug)]
 pub struct LidCache<T> {
-    /// By source and LID; the header's part if it is the header that waits.
+    /// Keyed by source and LID; the header's part if the header waits, `None` if the data does.
     waiting: HashMap<(Rank, u32), Option<T>>,
     capacity: usize,
 }
 
 impl<T> LidCache<T> {
-    /// A cache in which up to `capacity` halves can wait. No memory is taken before one does.
+    /// Creates a cache for up to `capacity` waiting halves. Allocates nothing until the first one
+    /// waits.
     ///
-    /// As each long with separate data costs its sender two credits, half of the credits lent, plus one for each chunk
-    /// that a reply may come to, is always enough.
+    /// Each long with separate data costs its sender two credits. Half of the credits lent, plus
+    /// one for each chunk that a reply may go to, is therefore always enough.
     #[must_use]
     pub fn new(capacity: usize) -> LidCache<T> {
         LidCache {
@@ -78,30 +82,31 @@ impl<T> LidCache<T> {
         }
     }
 
-    /// Most halves that can wait.
+    /// Returns the maximum number of waiting halves.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Halves that wait now.
+    /// Returns the number of waiting halves.
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether none waits.
+    /// Returns whether no half waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// The header of long `lid` from `source` has arrived; `header` is what its handler will need.
+    /// Records the arrival of the header of long `lid` from `source`; `header` is what its handler
+    /// will need.
     pub fn arrive_header(&mut self, source: Rank, lid: u32, header: T) -> Pairing<T> {
         self.arrive(source, lid, Some(header))
     }
 
-    /// The data of long `lid` from `source` has arrived.
+    /// Records the arrival of the data of long `lid` from `source`.
     pub fn arrive_data(&mut self, source: Rank, lid: u32) -> Pairing<T> {
         self.arrive(source, lid, None)
     }
@@ -124,7 +129,7 @@ impl<T> LidCache<T> {
         }
     }
 
-    /// Forgets all halves from `source`, which is known to be gone, and says how many there were.
+    /// Drops all halves from `source`, which is known to be gone, and returns their number.
     pub fn forget(&mut self, source: Rank) -> usize {
         let before = self.waiting.len();
         self.waiting.retain(|&(from, _), _| from != source);

@@ -1,33 +1,38 @@
 //! Payload limits, from the size of a chunk and the number of arguments.
 //!
-//! GASNet asks that a limit is at least 512 bytes, the same on all ranks, constant for the job, and does not grow with
-//! the argument count. All follow from the chunk size being a setting of the job.
+//! GASNet requires a limit to be at least 512 bytes, the same on all ranks, constant for the job,
+//! and not to grow with the argument count. The limits here meet this because the chunk size is a
+//! setting of the whole job.
 
 use crate::{Body, Long, MAX_ARGS};
 
-/// The least payload that GASNet promises its clients, in bytes.
+/// The smallest maximum payload that GASNet allows, in bytes.
 pub const LEAST_PAYLOAD: usize = 512;
 
-/// The smallest chunk, in bytes, that can carry the [least payload](LEAST_PAYLOAD) in every category; a multiple of 64,
-/// the unit of chunk offsets.
+/// The smallest chunk, in bytes, that can carry the [least payload](LEAST_PAYLOAD) in every
+/// category; a multiple of 64, the unit of chunk offsets.
 pub const MIN_CHUNK: usize =
     (LEAST_PAYLOAD + Body::args_len(MAX_ARGS) + Long::LEN).next_multiple_of(64);
 
-/// Most bytes of a long, whatever its argument count: its data is one put, not bound to a chunk.
+/// Maximum length of a long in bytes, whatever its argument count: its data is one put, not bound
+/// to a chunk.
 ///
-/// That of GASNet's conduits for shared memory and libfabric, and what fits the C interface's types everywhere.
+/// The same limit as in GASNet's conduits for shared memory and libfabric; it fits the C
+/// interface's types everywhere.
 pub const MAX_LONG: usize = i32::MAX as usize;
 
-/// Most payload bytes of a medium with `nargs` arguments, for chunks of `chunk` bytes.
+/// Returns the maximum payload in bytes of a medium with `nargs` arguments, for chunks of `chunk`
+/// bytes.
 ///
-/// The limit for every argument count is the one for [`MAX_ARGS`].
+/// The limit that holds for every argument count is the one for [`MAX_ARGS`].
 #[inline]
 #[must_use]
 pub const fn max_medium(chunk: usize, nargs: usize) -> usize {
     chunk.saturating_sub(Body::args_len(nargs))
 }
 
-/// Most bytes of a long with `nargs` arguments that can be packed, for chunks of `chunk` bytes.
+/// Returns the maximum length in bytes of a packed long with `nargs` arguments, for chunks of
+/// `chunk` bytes.
 #[inline]
 #[must_use]
 pub const fn max_packed_long(chunk: usize, nargs: usize) -> usize {

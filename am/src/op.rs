@@ -6,10 +6,10 @@ pub const PUT: u8 = 1;
 pub const GET: u8 = 2;
 /// An active message (its header, arguments and, unless it is a long with separate data, its payload).
 pub const AM: u8 = 4;
-/// The data of a long that travels apart from its header.
+/// The data of a long, sent apart from its header.
 pub const AM_DATA: u8 = 8;
 
-/// The operation in `match_bits`; any of 0..=15, as nothing has been checked.
+/// Returns the operation in `match_bits`: any of 0..=15, unchecked.
 #[inline]
 #[must_use]
 pub const fn of(match_bits: u64) -> u8 {

@@ -1,6 +1,6 @@
 //! The low four bits of the match bits: which memory descriptor a message is for.
 //!
-//! Match entries ignore all other bits, which are free to carry the operation.
+//! Match entries ignore all other bits (except [`BOUND`]'s), which are free to carry the operation.
 
 /// The segment, as the target of puts and gets (no events).
 pub const RAR: u8 = 0;
@@ -8,7 +8,7 @@ pub const RAR: u8 = 0;
 pub const RARAM: u8 = 1;
 /// The segment, as the local end of puts and gets and the target of a long reply's data (events in SAFE_EQ).
 pub const RARSRC: u8 = 2;
-/// The locally managed buffers that requests arrive in.
+/// The locally managed buffers in which requests arrive.
 pub const REQ_RB: u8 = 3;
 /// The catch basin behind the request buffers: matches the same messages, last in the list.
 pub const CB: u8 = REQ_RB;
@@ -17,16 +17,16 @@ pub const REQ_SB: u8 = 4;
 /// System messages.
 pub const SYS: u8 = 5;
 
-/// Memory of a rank besides its segment, as the target of puts and gets (no events). The number of the endpoint that it is bound to
-/// stands [above](BOUND_SHIFT) the selector, and is not ignored.
+/// Memory of a rank other than its segment, as the target of puts and gets (no events). The number
+/// of the endpoint to which it is bound is [above](BOUND_SHIFT) the selector and is not ignored.
 pub const BOUND: u8 = 7;
-/// Where it stands.
+/// The shift of that number.
 pub const BOUND_SHIFT: u32 = 4;
 
 /// The bits that match entries must not ignore.
 pub const MASK: u64 = 0xF;
 
-/// The selector in `match_bits`.
+/// Returns the selector in `match_bits`.
 #[inline]
 #[must_use]
 pub const fn of(match_bits: u64) -> u8 {

@@ -1,34 +1,38 @@
-//! What a handler knows about the message it runs for.
+//! A handler's knowledge of the message that runs it.
 
 use std::cell::Cell;
 
 use crate::{Context, ContextError, Flags, Header, Rank, Role};
 
-/// Made when a message arrives, handed to its handler, gone when the handler returns.
+/// The message that a handler runs for. Created on arrival, passed to the handler, dropped when the
+/// handler returns.
 ///
-/// Belongs to the thread that runs the handler (it is not `Sync`), so that `replied` costs no atomic.
+/// Belongs to the thread that runs the handler (not `Sync`), so that `replied` needs no atomic
+/// operation.
 ///
-/// In this order: a byte at a multiple of four may be read as four, and those have been written one by one just before, which
-/// the processor's store buffer can't give back together. `replied` is read by itself.
+/// The order of the fields matters: the compiler may read a byte at a multiple of four as four
+/// bytes. If those were just written one by one, the processor's store buffer can't forward them
+/// together. `replied` is read by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Token {
-    /// The rank that sent the message; the one a reply goes to.
+    /// The sender's rank, to which a reply goes.
     pub source: Rank,
     /// The requester's chunk, see [`Header::chunk`].
     pub chunk: u32,
-    /// Whether the handler has replied. If a request's handler returns without, the engine sends the implied reply.
+    /// Whether the handler has replied. If a request's handler returns without a reply, the engine
+    /// sends the implied one.
     pub replied: Cell<bool>,
-    /// The message's credit byte; a request's decides what its reply gives back.
+    /// The message's credit byte; a request's determines what its reply returns.
     pub credit: u8,
     /// The message's flags.
     pub flags: Flags,
-    /// What the message is: a request may be replied to, a reply not.
+    /// The message's role. Only a request may be replied to.
     pub role: Role,
 }
 
 impl Token {
-    /// The token for a message from `source`.
+    /// Creates the token for a message from `source`.
     #[inline]
     #[must_use]
     pub const fn new(source: Rank, header: &Header) -> Token {
@@ -42,7 +46,7 @@ impl Token {
         }
     }
 
-    /// The context that the handler runs in.
+    /// Returns the context in which the handler runs.
     #[inline]
     #[must_use]
     pub const fn context(&self) -> Context {
@@ -52,7 +56,7 @@ impl Token {
         }
     }
 
-    /// May the handler reply now?
+    /// Checks that the handler may reply now.
     ///
     /// # Errors
     /// In a reply handler, and after the first reply.
@@ -61,10 +65,10 @@ impl Token {
         self.context().may_reply(self.replied.get())
     }
 
-    /// The handler replies: the second claim fails.
+    /// Claims the handler's one reply; the second claim fails.
     ///
     /// # Errors
-    /// As [`may_reply`](Token::may_reply).
+    /// See [`may_reply`](Token::may_reply).
     #[inline]
     pub fn claim_reply(&self) -> Result<(), ContextError> {
         self.may_reply()?;
@@ -72,7 +76,8 @@ impl Token {
         Ok(())
     }
 
-    /// Whether the engine owes the requester the implied reply, once the handler has returned.
+    /// Returns whether the engine must send the requester the implied reply once the handler has
+    /// returned.
     #[inline]
     #[must_use]
     pub fn owes_reply(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Headers and bodies, the handler table, the pairing of longs.
+//! Tests of headers and bodies, the handler table and the pairing of longs.
 
 mod pairing;
 mod table;

@@ -1,4 +1,4 @@
-//! The handler table, against the rules as GASNet states them.
+//! The handler table, checked against GASNet's rules.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use am::handlers::{Accepts, CallError, Entry, RegisterError, Registration, Table
 use am::{Category, Flags, Header, MAX_ARGS, Role};
 use proptest::prelude::*;
 
-/// Registers `ids` in `reference`, or says that it cannot be done.
+/// Registers `ids` in `reference`, or fails without a change.
 fn register(reference: &mut BTreeMap<u8, usize>, ids: &mut [u8], first: usize) -> Result<(), ()> {
     let (mut table, mut list) = (reference.clone(), ids.to_vec());
     for (place, &id) in ids.iter().enumerate().filter(|&(_, &id)| id != 0) {
@@ -33,7 +33,7 @@ proptest! {
             prop::collection::vec(prop_oneof![4 => Just(0u8), 4 => 128u8..=255, 1 => 1u8..=127], 0..40),
             1..8,
         ),
-        // Few wrong ids, so that many calls succeed.
+        // Removes wrong ids, so that many calls succeed.
         clean: bool,
     ) {
         let mut table = Table::new();
@@ -134,7 +134,7 @@ fn the_reserved_range_is_the_librarys() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "handler id 127 (place 0 of the list) is not in 128..=255"
+        "handler id 127 (entry 0 of the list) is not in 128..=255"
     );
 }
 
@@ -198,7 +198,7 @@ fn a_handler_is_called_only_as_registered() {
     );
     assert_eq!(
         args.to_string(),
-        "handler 200 (unnamed) called with 2 arguments, it takes 1"
+        "handler 200 (unnamed) was called with 2 arguments; it takes 1"
     );
 }
 

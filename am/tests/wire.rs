@@ -1,4 +1,4 @@
-//! Headers and bodies: what is written is read back, and no bit pattern panics.
+//! Headers and bodies: decoding returns what was encoded, and no bit pattern causes a panic.
 
 use am::{
     Body, Category, DataHeader, Flags, Header, HeaderError, LID_MASK, Long, MAX_ARGS, NO_LID, Role,
@@ -10,7 +10,7 @@ fn role() -> impl Strategy<Value = Role> {
     prop_oneof![Just(Role::Request), Just(Role::Reply)]
 }
 
-/// Every combination of flags that a sender may use.
+/// Generates every combination of flags that a sender may use.
 fn flags() -> impl Strategy<Value = Flags> {
     let valid: Vec<_> = (0..=u8::MAX)
         .map(Flags::from_bits_retain)
@@ -33,7 +33,7 @@ prop_compose! {
     }
 }
 
-/// A whole message: match bits, header data, body.
+/// A complete message: match bits, header data, body.
 struct Message {
     match_bits: u64,
     hdr_data: u64,
@@ -94,7 +94,7 @@ proptest! {
             prop_assert_eq!(Long::read(&header, &message.body), Ok(long));
         }
 
-        // Cut anywhere in front of the payload, or within a short's arguments, it is refused.
+        // A body cut anywhere before the payload, or within a short's arguments, is refused.
         let needed = match header.category() {
             Category::Short => Body::of_short(&args).len(),
             _ => offset,
@@ -106,7 +106,7 @@ proptest! {
                 prop_assert_eq!(Long::read(&header, &message.body[..length]), Err(error));
             }
         }
-        // A packed long does not carry less data than it says.
+        // A packed long carries no less data than it announces.
         if header.flags.contains(Flags::PACKED) && !payload.is_empty() {
             let cut = &message.body[..message.body.len() - 1];
             let error = HeaderError::PayloadTooShort { length: long.length, carried: payload.len() - 1 };
@@ -118,7 +118,7 @@ proptest! {
     fn no_words_panic_and_what_is_accepted_is_what_was_sent(
         match_bits: u64,
         hdr_data: u64,
-        // Random words are rarely an AM, so make them nearly one.
+        // Random words rarely form an AM, so make them nearly one.
         nearly: bool,
         body in prop::collection::vec(any::<u8>(), 0..160),
     ) {

@@ -591,7 +591,7 @@ fn optimised() {
         [
             "poll_in_handler",
             "gasnet_AMPoll",
-            "not allowed in a handler: to poll",
+            "polling is not allowed in a handler",
         ]
         .map(str::to_owned),
     );
