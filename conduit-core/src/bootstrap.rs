@@ -1,5 +1,5 @@
-//! What a rank needs from whoever started it, before the network works: its place, an exchange, a
-//! barrier.
+//! The launcher's side channel, which a rank uses before the network works: its rank, an allgather,
+//! a barrier.
 //!
 //! The facade implements it over PMI; tests implement it in memory.
 
@@ -7,27 +7,27 @@
 #[derive(Debug, thiserror::Error)]
 #[error("{operation} failed on rank {rank}: {reason}")]
 pub struct BootstrapError {
-    /// The rank that saw the failure.
+    /// The rank that detected the failure.
     pub rank: u32,
-    /// What was being done: `allgather`, `barrier` …
+    /// The failed operation: `allgather`, `barrier` …
     pub operation: &'static str,
-    /// The launcher's or the channel's own words.
+    /// The launcher's or the channel's description of the failure.
     pub reason: String,
 }
 
 /// The collective operations of job start. All ranks call the same ones in the same order.
 pub trait Bootstrap {
-    /// This rank, `0..size`.
+    /// Returns this rank, `0..size`.
     fn rank(&self) -> u32;
-    /// The number of ranks in the job, at least 1.
+    /// Returns the number of ranks in the job, at least 1.
     fn size(&self) -> u32;
-    /// Gives every rank each rank's bytes, in rank order. Lengths may differ.
+    /// Collects every rank's bytes on all ranks, in rank order. Lengths may differ.
     fn allgather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError>;
-    /// Returns when all ranks have called it.
+    /// Blocks until all ranks have called it.
     fn barrier(&mut self) -> Result<(), BootstrapError>;
 }
 
-/// The side channel of a job of one rank.
+/// The side channel of a job with one rank.
 #[derive(Debug, Default)]
 pub struct Alone;
 

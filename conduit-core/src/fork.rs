@@ -1,12 +1,13 @@
-//! Children of a rank's process: how a network finds out that it is in one.
+//! Detection of forked children, in which a network must not be used.
 //!
-//! A child that `fork` makes has all that the rank has: its sockets, its rings in shared memory,
-//! its keys and the numbers of its next packets. What it sent would be taken for the rank's, under
-//! nonces that the rank uses too, and what it received would be lost to the rank. So it may use
-//! none of it; it may `exec`, or end by `_exit`. Whatever is looked at before the network is used
-//! lies in memory that a child finds zeroed ([`Pages`]), and zeros mean no. That costs the rank no
-//! instruction where it looks at something anyway, nor a system call. A child that shares the
-//! rank's memory until it calls `exec` (`vfork`, `posix_spawn`) wipes nothing.
+//! A child made by `fork` inherits everything that the rank has: its sockets, its rings in shared
+//! memory, its keys and the numbers of its next packets. Peers would take its packets for the
+//! rank's, sent under nonces that the rank uses too, and the rank would lose what the child
+//! receives. The child must therefore use none of it; it may `exec` or `_exit`. The words that are
+//! checked before the network is used lie in memory that a child finds zeroed ([`Pages`]), and zero
+//! means no. Where the rank checks such a word anyway, this costs no instruction and no system
+//! call. A child that shares the rank's memory until it calls `exec` (`vfork`, `posix_spawn`)
+//! zeroes nothing.
 
 mod pages;
 
@@ -20,30 +21,30 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 pub use pages::Pages;
 
-/// A table whose places are all zero in a child.
+/// A table whose elements are all zero in a child.
 pub struct Wiped<T> {
     pages: Pages,
     len: usize,
     of: PhantomData<T>,
 }
 
-// SAFETY: it owns its places, as a boxed slice does.
+// SAFETY: it owns its elements, as a boxed slice does.
 unsafe impl<T: Send> Send for Wiped<T> {}
-// SAFETY: as above: sharing it is sharing its places.
+// SAFETY: as above; sharing it shares its elements.
 unsafe impl<T: Sync> Sync for Wiped<T> {}
 
 impl<T> Wiped<T> {
-    /// Without places.
+    /// The empty table.
     pub const EMPTY: Self = Self {
         pages: Pages::none::<T>(),
         len: 0,
         of: PhantomData,
     };
 
-    /// With these. Ends the process as a vector does when the system has no memory left.
+    /// Creates a table with these elements. Aborts like a vector if the system is out of memory.
     ///
     /// # Safety
-    /// All-zero bytes are a value of `T`.
+    /// All-zero bytes are a valid `T`.
     pub unsafe fn new(places: Vec<T>) -> Self {
         const { assert!(!std::mem::needs_drop::<T>() && align_of::<T>() <= 4096) }
         if size_of_val(&*places) == 0 {
@@ -54,8 +55,8 @@ impl<T> Wiped<T> {
             len: places.len(),
             of: PhantomData,
         };
-        // SAFETY: the pages have room for all of them, are aligned as pages are, and are no part of
-        // the vector.
+        // SAFETY: the pages have room for all elements, are page-aligned, and are not part of the
+        // vector.
         unsafe {
             (table.first()).copy_from_nonoverlapping(NonNull::from(&*places).cast(), table.len)
         };
@@ -73,11 +74,11 @@ impl<T> Deref for Wiped<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: `new` has written so many places, or there are none, and `first` is aligned; the
-        // pages are there for as long as `self` is. Nothing writes them behind this reference but
-        // what makes a child: before `fork` returns there, they are zeros, which are values
-        // (`new`). A thread that has looked before and is the child's now may go by what it has
-        // seen, which is a value as well; so it is refused only from the next look on.
+        // SAFETY: `new` has written `len` elements, or there are none, and `first` is aligned; the
+        // pages live as long as `self`. Only the creation of a child writes them while this
+        // reference exists: it zeroes them before `fork` returns in the child, and zeros are valid
+        // values (`new`). A thread that read an element before the fork may go on in the child with
+        // the value it read, which is valid too; it is refused at its next read.
         unsafe { std::slice::from_raw_parts(self.first().as_ptr(), self.len) }
     }
 }
@@ -92,45 +93,45 @@ const CHILD: u8 = 0;
 const STANDS: u8 = 1;
 const FALLEN: u8 = 2;
 
-/// Whether a rank may go on, found out by one comparison: not after it has failed, and not in a
+/// Whether a rank may go on, checked by one comparison: false after a failure, and false in a
 /// child.
 #[derive(Debug)]
 pub struct Standing(Wiped<AtomicU8>);
 
 impl Standing {
-    /// It may. Takes a page.
+    /// Creates a state in which the rank may go on. Takes a page.
     #[expect(clippy::new_without_default, reason = "two are not alike")]
     pub fn new() -> Self {
-        // SAFETY: any byte is a value.
+        // SAFETY: every byte is a valid value.
         Self(unsafe { Wiped::new(vec![AtomicU8::new(STANDS)]) })
     }
 
     #[inline(always)]
     fn word(&self) -> &AtomicU8 {
-        // SAFETY: `new` makes one place, see `Wiped`.
+        // SAFETY: `new` makes one element, see `Wiped`.
         unsafe { self.0.first().as_ref() }
     }
 
-    /// Whether it may go on.
+    /// Returns whether the rank may go on.
     #[inline(always)]
     pub fn stands(&self) -> bool {
         self.word().load(Relaxed) == STANDS
     }
 
-    /// The same in the one order in which [`Standing::fall`] is seen by all.
+    /// Returns the same as [`Standing::stands`], in the single total order with [`Standing::fall`].
     #[inline(always)]
     pub fn stands_for_all(&self) -> bool {
         self.word().load(SeqCst) == STANDS
     }
 
-    /// It may not go on from here on.
+    /// Records that the rank may not go on.
     pub fn fall(&self) {
         let _ = self
             .word()
             .compare_exchange(STANDS, FALLEN, SeqCst, Relaxed);
     }
 
-    /// Whether this process is a child of the one that has made it.
+    /// Returns whether this process is a child of the one that created `self`.
     #[inline]
     pub fn is_child(&self) -> bool {
         self.word().load(Relaxed) == CHILD
@@ -141,7 +142,7 @@ impl Standing {
 mod tests {
     use super::*;
 
-    /// What `look` finds in a child, as its exit code.
+    /// Runs `look` in a child and returns its result, passed as the exit code.
     pub(super) fn in_a_child(look: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child of a process with threads calls only `look`, which loads and compares,
         // and `_exit`.

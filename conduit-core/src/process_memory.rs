@@ -1,12 +1,13 @@
-//! Memory of a process by its address, copied by the system (cross-memory attach): an address that
-//! is no memory is an error, not a fault. One copy and one system call.
+//! Access to a process's memory by address, through the system (cross-memory attach): an invalid
+//! address is an error, not a fault. Costs one copy and one system call.
 //!
-//! A process may do this to itself always, to another one as the system's rules for debuggers say.
+//! A process may always access its own memory; for other processes the system's rules for debuggers
+//! apply.
 
 use std::io;
 use std::sync::atomic::AtomicU32;
 
-/// A process's number.
+/// A process id.
 pub type Pid = libc::pid_t;
 
 /// One of the system's two calls.
@@ -19,7 +20,7 @@ type Call = unsafe extern "C" fn(
     libc::c_ulong,
 ) -> isize;
 
-/// This process.
+/// Returns this process's id.
 pub fn this() -> Pid {
     // Fits: the system's numbers are of this type.
     std::process::id().cast_signed()
@@ -28,14 +29,14 @@ pub fn this() -> Pid {
 /// Copies `len` bytes to an address of a process.
 ///
 /// # Errors
-/// The system's: the range is not memory that can be written, there is no such process, or it may
-/// not be touched. Some of the bytes may have been written.
+/// The system's: the range is not writable memory, no such process exists, or access to it is not
+/// permitted. Some of the bytes may have been written.
 ///
 /// # Safety
-/// `source` is valid for reads of `len` bytes. That nobody of this process relies on what is at the
-/// address is the word of who gave it.
+/// `source` is valid for reads of `len` bytes. The provider of the address guarantees that nothing
+/// in that process relies on the contents of the range.
 pub unsafe fn write(process: Pid, address: u64, source: *const u8, len: usize) -> io::Result<()> {
-    // SAFETY: the call only reads the local memory: the caller's promise.
+    // SAFETY: the call only reads the local memory, which the caller guarantees to be valid.
     unsafe {
         copy(
             libc::process_vm_writev,
@@ -50,18 +51,18 @@ pub unsafe fn write(process: Pid, address: u64, source: *const u8, len: usize) -
 /// Copies `len` bytes from an address of a process.
 ///
 /// # Errors
-/// As for [`write()`].
+/// See [`write()`].
 ///
 /// # Safety
 /// `destination` is valid for writes of `len` bytes.
 pub unsafe fn read(destination: *mut u8, process: Pid, address: u64, len: usize) -> io::Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { copy(libc::process_vm_readv, process, address, destination, len) }
 }
 
-/// Whether all of `[address, address + len)` can be read in this process now.
+/// Returns whether all of `[address, address + len)` is readable in this process now.
 pub fn is_readable(address: u64, len: usize) -> bool {
-    // A page is readable as a whole.
+    // A page is readable as a whole or not at all.
     const PAGE: u64 = 4096;
     let Some(last) = (len as u64)
         .checked_sub(1)
@@ -70,7 +71,7 @@ pub fn is_readable(address: u64, len: usize) -> bool {
         return len == 0;
     };
     let pages = (address / PAGE..=last / PAGE).map(|page| libc::iovec {
-        // Fits: an address of this process, or the system refuses it.
+        // Fits: it is an address of this process, or else the system refuses it.
         iov_base: std::ptr::without_provenance_mut(address.max(page * PAGE) as usize),
         iov_len: 1,
     });
@@ -84,7 +85,7 @@ pub fn is_readable(address: u64, len: usize) -> bool {
             iov_base: bytes.as_mut_ptr().cast(),
             iov_len: vectors.len(),
         };
-        // SAFETY: `here` describes as many bytes of our own as there are vectors; all live during
+        // SAFETY: `here` describes as many of our own bytes as there are vectors; all live during
         // the call.
         let read = unsafe {
             libc::process_vm_readv(
@@ -103,15 +104,16 @@ pub fn is_readable(address: u64, len: usize) -> bool {
     true
 }
 
-/// Whether the 4 bytes at an address, a multiple of 4, can be written in this process now.
+/// Returns whether the 4 bytes at an address, which is a multiple of 4, are writable in this
+/// process now.
 pub fn is_writable(address: u64) -> bool {
-    // The system adds 0 to them, atomically, and tells if it can't. Whoever waits for the word as a
-    // futex may be woken in vain, which futexes allow.
+    // The system adds 0 to them atomically and fails if it can't. A futex waiter on that word may
+    // be woken spuriously, which futexes allow.
     const ADD_NOTHING: libc::c_int = libc::FUTEX_OP_ADD << 28 | libc::FUTEX_OP_CMP_EQ << 24 | 0x7ff;
     static NOBODY: AtomicU32 = AtomicU32::new(0);
-    // Fits: an address of this process, or the system refuses it.
+    // Fits: it is an address of this process, or else the system refuses it.
     let word: *mut u32 = std::ptr::without_provenance_mut(address as usize);
-    // SAFETY: the system checks the address. What is there stays as it is.
+    // SAFETY: the system checks the address. The word's value does not change.
     let done = unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -126,11 +128,11 @@ pub fn is_writable(address: u64) -> bool {
     done >= 0
 }
 
-/// Vectors that one call takes.
+/// Maximum number of vectors per call.
 const MOST_VECTORS: usize = 256;
 
 /// # Safety
-/// `local` is valid for what `call` does with `len` bytes of it.
+/// `local` is valid for the access of `call` to `len` bytes.
 unsafe fn copy(
     call: Call,
     process: Pid,
@@ -148,8 +150,8 @@ unsafe fn copy(
             iov_base: std::ptr::without_provenance_mut((address as usize).wrapping_add(moved)),
             iov_len: len - moved,
         };
-        // SAFETY: both vectors have one element and live during the call; the local memory is the
-        // caller's promise; the system checks the remote range.
+        // SAFETY: both vectors have one element and live during the call; the caller guarantees
+        // that the local memory is valid; the system checks the remote range.
         let result = unsafe { call(process, &raw const here, 1, &raw const there, 1, 0) };
         match usize::try_from(result) {
             Ok(some) if some > 0 => moved += some,
@@ -164,10 +166,10 @@ unsafe fn copy(
     Ok(())
 }
 
-/// Puts a message's bytes at an address of this process; false if that is no memory.
+/// Copies a message's bytes to an address of this process; false if that is not writable memory.
 pub(crate) fn place(address: usize, bytes: &[u8]) -> bool {
-    // SAFETY: the bytes of a slice; what is at the address is the word of whoever has attached
-    // everything.
+    // SAFETY: the source is a slice; whoever attached everything guarantees that the address may be
+    // written.
     unsafe { write(this(), address as u64, bytes.as_ptr(), bytes.len()) }.is_ok()
 }
 
@@ -175,7 +177,7 @@ pub(crate) fn place(address: usize, bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Two pages, the second of which can't be used.
+    /// Two pages, the second of which is inaccessible.
     struct Pages(*mut u8);
 
     const PAGE: usize = 4096;
@@ -184,7 +186,7 @@ mod tests {
         fn new() -> Self {
             let (read, write) = (libc::PROT_READ, libc::PROT_WRITE);
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            // SAFETY: a new mapping at a place of the system's choice.
+            // SAFETY: a new mapping at an address of the system's choice.
             let base = unsafe {
                 let base = libc::mmap(std::ptr::null_mut(), 2 * PAGE, read | write, flags, -1, 0);
                 assert_ne!(base, libc::MAP_FAILED);
@@ -210,7 +212,7 @@ mod tests {
 
     impl Drop for Pages {
         fn drop(&mut self) {
-            // SAFETY: our own mapping, which nobody uses any more.
+            // SAFETY: our own mapping, which is no longer used.
             unsafe { libc::munmap(self.0.cast(), 2 * PAGE) };
         }
     }
@@ -220,7 +222,7 @@ mod tests {
         let pages = Pages::new();
         let ours = [7u8; 100];
         let mut back = [0u8; 100];
-        // SAFETY: both arrays have 100 bytes; the mapping is ours alone. So below.
+        // SAFETY: both arrays have 100 bytes; the mapping is ours alone. The same holds below.
         unsafe {
             write(this(), pages.at(PAGE - 100), ours.as_ptr(), 100).unwrap();
             read(back.as_mut_ptr(), this(), pages.at(PAGE - 100), 100).unwrap();
@@ -266,7 +268,7 @@ mod tests {
         assert!(!is_readable(u64::MAX, 2));
         pages.protect(libc::PROT_NONE);
         assert!(!is_readable(pages.at(0), 1));
-        // More than one call.
+        // Needs more than one call.
         let many = vec![1u8; 3 * MOST_VECTORS * PAGE];
         assert!(is_readable(
             many.as_ptr().expose_provenance() as u64,

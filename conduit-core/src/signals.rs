@@ -1,8 +1,9 @@
-//! Signals, on threads that are not the program's.
+//! Signal masks of the library's own threads.
 
-/// Blocks all signals for the calling thread: the program's handlers belong on its own threads.
+/// Blocks all signals for the calling thread, because the program's handlers belong on the
+/// program's threads.
 pub fn block() {
-    // SAFETY: fills the set, then blocks it for the calling thread; no memory is kept.
+    // SAFETY: fills the set, then blocks it for the calling thread; the system keeps no pointer.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);

@@ -1,11 +1,11 @@
-//! Lines on standard error, which the ranks of a job share.
+//! Lines on stderr, which all ranks of a job share.
 
 use std::fmt::Display;
 use std::io::Write as _;
 
-/// Writes a line in one piece. Formatted output reaches standard error piece by piece, and those of
-/// several ranks mix.
+/// Writes a line with a single write. Formatted output reaches stderr in pieces, which would mix
+/// with the pieces of other ranks.
 pub fn write_line(line: impl Display) {
-    // Nowhere to complain about a standard error that can't be written.
+    // An error of stderr can't be reported anywhere.
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -1,44 +1,45 @@
-//! The three threading modes of GASNet, chosen by type so that the sequential one pays for no lock.
+//! GASNet's three threading modes, chosen by type so that the sequential one pays for no lock.
 //!
-//! | mode | who may call | in Rust |
+//! | mode | permitted callers | in Rust |
 //! |---|---|---|
 //! | [`Seq`] | one thread only | neither `Send` nor `Sync` |
 //! | [`ParSync`] | any thread, one at a time | `Send`, not `Sync` |
 //! | [`Par`] | any number of threads at once | `Send` and `Sync` |
 //!
-//! State that a mode shares sits in the mode's [`Lock`]: a `RefCell` where one thread is inside at
-//! a time, a mutex in [`Par`]. The compiler then derives `Send` and `Sync` of everything above.
+//! State that threads share is kept in the mode's [`Lock`]: a `RefCell` where only one thread is
+//! inside at a time, a mutex in [`Par`]. The compiler then derives `Send` and `Sync` for everything
+//! above.
 
 use std::cell::{RefCell, RefMut};
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::ops::DerefMut;
 
-/// A threading mode. Sealed: the three below are all there are.
+/// A threading mode. Sealed: only the three below implement it.
 pub trait Mode: sealed::Sealed + Debug + Default + 'static {
-    /// What the mode keeps shared state in.
+    /// The lock around shared state.
     type Lock<T: Send>: Lock<T>;
-    /// How the parts of its flow control share what a rank lends ([`credits::Bank`]).
+    /// How the parts of the flow control share the credits that a rank lends ([`credits::Bank`]).
     type Bank: credits::Bank + Send;
-    /// The mode's name as GASNet spells it.
+    /// The mode's name in GASNet's spelling.
     const NAME: &'static str;
-    /// True where several threads may be inside at once.
+    /// Whether several threads may be inside at once.
     const PARALLEL: bool;
 }
 
-/// Mutual exclusion as cheap as the mode allows.
+/// Mutual exclusion at the lowest cost that the mode allows.
 pub trait Lock<T> {
-    /// Access while held.
+    /// Grants access while it lives.
     type Guard<'a>: DerefMut<Target = T>
     where
         Self: 'a;
     /// Wraps a value.
     fn new(value: T) -> Self;
-    /// Access, or `None` when it is held already: by another thread, or further up this thread's
-    /// own stack.
+    /// Locks, or returns `None` if the lock is already held by another thread or further up this
+    /// thread's own stack.
     fn try_lock(&self) -> Option<Self::Guard<'_>>;
-    /// Access, waiting for another thread if need be. Never call it where this thread may hold the
-    /// lock already.
+    /// Locks, waiting for another thread if necessary. Must not be called where this thread may
+    /// already hold the lock.
     fn lock(&self) -> Self::Guard<'_>;
 }
 
@@ -109,18 +110,20 @@ impl Mode for Par {
     const PARALLEL: bool = true;
 }
 
-/// A mode in which a handler of this type may run. In [`Seq`] every handler may, as the one thread
-/// that makes all calls runs it and drops it; in the others handlers are `Send` and `Sync`.
+/// A mode in which a handler of this type may run. [`Seq`] runs every handler, because the one
+/// thread that makes all calls runs and drops it; in the other modes handlers are `Send` and
+/// `Sync`.
 ///
 /// # Safety
-/// A mode that is `Send` or `Sync` runs only what is both. Those below are all that is needed.
+/// A mode that is `Send` or `Sync` runs only handlers that are both. The implementations below are
+/// sufficient.
 pub unsafe trait Runs<F>: Mode {}
 
 // SAFETY: neither `Send` nor `Sync`.
 unsafe impl<F> Runs<F> for Seq {}
-// SAFETY: of what is both.
+// SAFETY: runs only handlers that are both.
 unsafe impl<F: Send + Sync> Runs<F> for ParSync {}
-// SAFETY: of what is both.
+// SAFETY: runs only handlers that are both.
 unsafe impl<F: Send + Sync> Runs<F> for Par {}
 
 /// A mode in which any thread may use what is above, one at a time.

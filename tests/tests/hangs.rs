@@ -175,9 +175,9 @@ fn a_report_shows_the_stack_where_asked() {
         reports(&mut job, &[&format!("in {call} for rank"), "hangs.rs"]);
     }
     let words = [
-        "rank 0 of 3 polls, and waits in no call of Conduit",
+        "rank 0 of 3 polls, but is not waiting in a Conduit call",
         "hangs.rs",
-        "rank 2 of 3 waits in no call of Conduit; `eu-stack -p *` shows its stacks",
+        "rank 2 of 3 is not waiting in a Conduit call; `eu-stack -p *` shows its stacks",
     ];
     signalled(&["wait", "seq", "poll"], &settings[1..], &words);
 }
@@ -196,12 +196,16 @@ fn a_signal_asks_all_ranks() {
             UDP,
             "waited * s in barrier for rank 2",
         ),
-        (&["wait", "seq", "poll"], SHM, "polls, and waits in no call"),
+        (
+            &["wait", "seq", "poll"],
+            SHM,
+            "polls, but is not waiting in",
+        ),
         (&["wait", "seq", "attach"], SHM, "waited * s in attach"),
     ];
     for (program, network, words) in cases {
         let of = |rank, words| format!("conduit: rank {rank} of 3 *{words}");
-        let last = of(2, "waits in no call of Conduit");
+        let last = of(2, "is not waiting in a Conduit call");
         signalled(program, network, &[&of(0, words), &of(1, words), &last]);
     }
 }

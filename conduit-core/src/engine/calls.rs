@@ -1,5 +1,5 @@
-//! The calls of each subject, as views of the engine. They wait and so poll, which reaches all
-//! subjects; what a subject does by itself takes the kernel and is below.
+//! The calls of each subject, as views of the engine. They wait and therefore poll, which reaches
+//! all subjects; code that stays within a subject takes the kernel and is in the layers below.
 
 use std::marker::PhantomData;
 
@@ -66,37 +66,37 @@ impl<'e, N: Ni, M: Mode, S> Calls<'e, N, M, S> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Segments, and other memory that peers reach.
+    /// Returns the calls for segments, and other memory that peers reach.
     #[inline(always)]
     pub fn memory(&self) -> Calls<'_, N, M, subject::Memory> {
         Calls::of(self)
     }
 
-    /// Active messages.
+    /// Returns the calls for active messages.
     #[inline(always)]
     pub fn messages(&self) -> Calls<'_, N, M, subject::Messages> {
         Calls::of(self)
     }
 
-    /// Puts and gets.
+    /// Returns the calls for puts and gets.
     #[inline(always)]
     pub fn rma(&self) -> Calls<'_, N, M, subject::Rma> {
         Calls::of(self)
     }
 
-    /// Remote atomics.
+    /// Returns the calls for remote atomics.
     #[inline(always)]
     pub fn atomics(&self) -> Calls<'_, N, M, subject::Atomics> {
         Calls::of(self)
     }
 
-    /// Barriers of all ranks.
+    /// Returns the calls for barriers of all ranks.
     #[inline(always)]
     pub fn barriers(&self) -> Calls<'_, N, M, subject::Barriers> {
         Calls::of(self)
     }
 
-    /// Collective operations, and teams.
+    /// Returns the calls for collective operations and teams.
     #[inline(always)]
     pub fn collectives(&self) -> Calls<'_, N, M, subject::Collectives> {
         Calls::of(self)

@@ -1,4 +1,5 @@
-//! How a job ends: a rank says so to all others, and a rank that ends serves what others wait for.
+//! The end of a job: a rank announces it to all others, and serves what others wait for before it
+//! ends.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +11,10 @@ use crate::ni::Ni;
 use crate::threads::Mode;
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Tells all other ranks that the job ends with `code`, and waits until they know, at most
-    /// `timeout`. Their calls then end with [`Error::Exited`], after a grace (`CONDUIT_EXIT_GRACE`)
-    /// if the code is 0. May be called at any time, from handlers too. True: all have answered.
+    /// Announces to all other ranks that the job ends with `code`, and waits up to `timeout` until
+    /// they have answered. Their calls then fail with [`Error::Exited`], after a grace period
+    /// (`CONDUIT_EXIT_GRACE`) if the code is 0. May be called at any time, also from handlers.
+    /// Returns whether all have answered.
     pub fn announce_exit(&self, code: i32, timeout: Duration) -> bool {
         self.messages
             .credits
@@ -29,7 +31,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             if self.kernel.job.exit_code().is_some()
                 || matches!(self.kernel.job.fault(), Some(Error::PeerFailed { .. }))
             {
-                // Another rank ends the job as well, or has died: nobody is left to wait for.
+                // Another rank ends the job too, or has died: no answer to wait for.
                 break;
             }
             self.kernel.job.ni.progress();
@@ -42,12 +44,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         true
     }
 
-    /// Serves what is still waiting to go out, for at most `timeout`: answers of a rank that is
-    /// about to end.
+    /// Sends what is still pending, for at most `timeout`: the answers of a rank that is about to
+    /// end.
     pub fn drain(&self, timeout: Duration) {
         let end = Instant::now() + timeout;
         while self.messages.credits.has_retries(&self.kernel) && Instant::now() < end {
-            // Not only the outbox: where messages need send tickets, completions bring them.
+            // Not only the outbox: if messages need send tickets, completions free them.
             if self.poll_for(1) == 0 {
                 std::thread::yield_now();
             }

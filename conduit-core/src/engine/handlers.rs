@@ -1,4 +1,5 @@
-//! The handlers of clients and of the library: registered here, and run with the engine's calls.
+//! Registration of handlers, the clients' and the library's, and their execution with the engine's
+//! calls.
 
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ use crate::messages::reserve::ReplyReserve;
 use crate::ni::Ni;
 use crate::threads::Mode;
 
-/// Dropped only by a handler's panic, which ends the job: nobody may run the same message again,
-/// and threads that wait for what it should have brought must hear of it.
+/// Dropped only by a handler's panic, which ends the job: the message must not run again, and
+/// threads that wait for its effect must get an error.
 struct Panicking<'a, N: Ni, M: Mode>(&'a Engine<N, M>, u8);
 
 impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
@@ -36,7 +37,7 @@ impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
     }
 }
 
-/// A handler of the library itself, with its id, which is part of the protocol.
+/// Creates the registration of one of the library's own handlers. Its id is part of the protocol.
 pub(crate) fn library_handler<N: Ni + 'static, M: Mode>(
     id: u8,
     name: &'static str,
@@ -57,8 +58,8 @@ pub(crate) fn library_handler<N: Ni + 'static, M: Mode>(
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Registers more handlers; ids that were [`am::handlers::AUTOMATIC`] are written back. Local,
-    /// does not poll.
+    /// Registers more handlers and writes back the ids that were [`am::handlers::AUTOMATIC`].
+    /// Local, does not poll.
     pub fn register(&self, list: &mut [Registration<Handler<N, M>>]) -> Result<()>
     where
         N: 'static,
@@ -83,8 +84,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 }
 
-/// With checks each handler says where its thread is. Found out here, so that without them a call
-/// costs nothing for it.
+/// With checks, wraps each handler so that it sets the context of its thread. Decided here, so that
+/// without checks a call does not pay for it.
 fn checked<N: Ni + 'static, M: Mode>(
     list: &[Registration<Handler<N, M>>],
     checks: bool,

@@ -1,5 +1,5 @@
-//! What an engine holds at the moment, for diagnosis: after all is synchronised and answered,
-//! nothing.
+//! The resources that an engine holds, for diagnosis: none once everything is synchronised and
+//! answered.
 
 use crate::engine::Engine;
 use crate::kernel::error::Result;
@@ -7,8 +7,8 @@ use crate::kernel::job::send_tickets;
 use crate::ni::Ni;
 use crate::threads::{Lock, Mode};
 
-/// What operations and messages under way hold. What a rank always keeps ready for its next reply
-/// is not counted.
+/// The resources held by operations and messages in flight. The reserve that a rank always keeps
+/// for its next reply does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InUse {
     /// Send tickets (`GASNET_PORTAL_MSG_LIMIT`).
@@ -21,19 +21,19 @@ pub struct InUse {
     pub reply_chunks: u32,
     /// Operations that have not ended or not been synchronised (`CONDUIT_MAX_OPERATIONS`).
     pub operations: u32,
-    /// Requests without a reply yet.
+    /// Requests without a reply so far.
     pub requests: u32,
-    /// Peers that have been asked for credits and have not answered.
+    /// Peers that were asked for credits and have not answered.
     pub revokes: u32,
     /// Longs to this rank of which one half has arrived.
     pub half_longs: u32,
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// What is in use now. Reads what peers have given back; does not poll.
+    /// Returns the resources in use now. Reads the credits that peers have returned; does not poll.
     ///
     /// # Errors
-    /// A peer has given back what it never had.
+    /// A peer has returned credits that it never had.
     pub fn in_use(&self) -> Result<InUse> {
         self.messages
             .credits
@@ -67,10 +67,10 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         })
     }
 
-    /// Whether the engine holds nothing and owes nothing.
+    /// Returns whether the engine holds nothing and has nothing pending.
     ///
     /// # Errors
-    /// As [`Engine::in_use`].
+    /// See [`Engine::in_use`].
     pub fn is_quiet(&self) -> Result<bool> {
         let waits = self.messages.credits.has_retries(&self.kernel)
             || self.messages.replies.is_waiting()

@@ -1,21 +1,21 @@
-//! The engine composes the subjects, routes the events of a poll to them, and waits. It is written
-//! once, for every network.
+//! The engine composes the subjects, routes a poll's events to them, and waits. It is written once,
+//! for every network.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `calls` | the subjects' calls, as views of the engine |
-//! | `start`, `exit` | how a rank starts and ends |
-//! | `poll`, `handlers` | the poll, and where its events go; handlers, and who calls them |
-//! | `waiting`, `report` | the one wait; what a rank says that waits |
-//! | `in_use` | what it holds, for diagnosis |
+//! | `start`, `exit` | start and end of a rank |
+//! | `poll`, `handlers` | the poll and the routing of its events; registration and execution of handlers |
+//! | `waiting`, `report` | the one wait; reports of what a rank waits for |
+//! | `in_use` | the resources it holds, for diagnosis |
 //!
 //! A subject's attempts never wait: they take the [kernel](crate::kernel) and know nothing of the
-//! engine. A call that waits polls, and a poll reaches every subject: so calls are views of the
-//! engine, in their subjects' folders.
+//! engine. A call that waits must poll, and a poll reaches every subject; calls are therefore views
+//! of the engine, in their subjects' folders.
 //!
-//! Where a peer's memory is mapped, the roles that GASNet's portals-conduit gives to memory
+//! Where a peer's memory is mapped, the roles that GASNet's portals-conduit assigns to memory
 //! collapse: a put is a copy, a short or medium is one injected message, a long is a copy and a
-//! message. Where it is not, every operation goes that conduit's way: ticket, source role,
+//! message. Where it is not mapped, every operation works as in that conduit: ticket, source role,
 //! operation id, message, completion event.
 
 mod calls;
@@ -47,7 +47,7 @@ use crate::threads::{Lock, Mode};
 
 /// One rank's engine over one network.
 ///
-/// Every call may poll and run handlers, unless it says that it doesn't.
+/// Every call may poll and run handlers unless its documentation says otherwise.
 pub struct Engine<N: Ni, M: Mode> {
     pub(crate) kernel: Kernel<N, M>,
     pub(crate) memory: Memory,
@@ -61,19 +61,19 @@ pub struct Engine<N: Ni, M: Mode> {
 
 type Function<N, M> = dyn Fn(&Call<'_, N, M>);
 
-/// What a client registers: called with each message for its id, on whatever thread polls.
+/// A client's handler: called with each message for its id, on whichever thread polls.
 pub struct Handler<N: Ni, M: Mode>(pub(crate) Arc<Function<N, M>>);
 
 impl<N: Ni, M: Mode> Handler<N, M> {
-    /// A handler that may run in every mode.
+    /// Creates a handler that may run in every mode.
     pub fn new(function: impl Fn(&Call<'_, N, M>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(function))
     }
 
-    /// A handler for this mode.
+    /// Creates a handler for this mode.
     ///
     /// # Safety
-    /// The mode [runs](crate::threads::Runs) the function, or all that it holds.
+    /// The mode [runs](crate::threads::Runs) the function, or everything that it holds.
     pub unsafe fn of_mode(function: impl Fn(&Call<'_, N, M>) + 'static) -> Self {
         Self(Arc::new(function))
     }
@@ -92,12 +92,13 @@ impl<N: Ni, M: Mode> std::fmt::Debug for Handler<N, M> {
 }
 
 // SAFETY: a mode that is `Send` is not `Seq`. In the others functions are `Send` and `Sync`: `new`
-// demands it, as `of_mode` does by `Runs`, and this crate's own handlers hold nothing else.
+// requires it, as `of_mode` does through `Runs`, and this crate's own handlers capture nothing
+// else.
 unsafe impl<N: Ni, M: Mode + Send> Send for Handler<N, M> {}
 // SAFETY: as above.
 unsafe impl<N: Ni, M: Mode + Sync> Sync for Handler<N, M> {}
 
-/// A message in its handler's hands.
+/// A message passed to its handler.
 pub struct Call<'a, N: Ni, M: Mode> {
     pub(crate) engine: &'a Engine<N, M>,
     pub(crate) token: &'a am::Token,
@@ -116,32 +117,32 @@ impl<N: Ni, M: Mode> std::fmt::Debug for Call<'_, N, M> {
 }
 
 impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
-    /// The rank that sent the message.
+    /// Returns the rank that sent the message.
     #[inline]
     pub fn source(&self) -> Rank {
         self.token.source
     }
 
-    /// Its arguments, in place as a [medium's bytes](Payload::Medium).
+    /// Returns its arguments, in place like a [medium's bytes](Payload::Medium).
     #[inline]
     pub fn args(&self) -> &'a [u32] {
         self.args
     }
 
-    /// Its payload.
+    /// Returns its payload.
     #[inline]
     pub fn payload(&self) -> Payload<'a> {
         self.payload
     }
 
-    /// Whether it is a request, which may be replied to.
+    /// Returns whether it is a request, which may be replied to.
     #[inline]
     pub fn is_request(&self) -> bool {
         self.token.role == am::Role::Request
     }
 
-    /// The engine that runs the handler. What a handler may not do with it is refused with checks;
-    /// without, what polls or has to wait is.
+    /// Returns the engine that runs the handler. With checks, every call that a handler may not
+    /// make is refused; without, only those that poll or have to wait.
     #[inline]
     pub fn engine(&self) -> &'a Engine<N, M> {
         self.engine
@@ -160,7 +161,7 @@ impl<N: Ni, M: Mode> std::fmt::Debug for Engine<N, M> {
 
 impl<N: Ni, M: Mode> Drop for Engine<N, M> {
     fn drop(&mut self) {
-        // The file is the parent's.
+        // The file belongs to the parent.
         if !self.kernel.job.is_child() {
             self.messages
                 .credits
@@ -171,31 +172,31 @@ impl<N: Ni, M: Mode> Drop for Engine<N, M> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// This rank.
+    /// Returns this rank.
     #[inline]
     pub fn rank(&self) -> Rank {
         self.kernel.job.rank
     }
 
-    /// Ranks in the job.
+    /// Returns the number of ranks in the job.
     #[inline]
     pub fn size(&self) -> u32 {
         self.kernel.job.size
     }
 
-    /// The rank's job: its network, its settings and its fault.
+    /// Returns the rank's job: its network, its settings and its fault.
     #[inline]
     pub fn job(&self) -> &Job<N> {
         &self.kernel.job
     }
 
-    /// In any build: what polls, may wait, or leaves memory of the caller with the network, is not
-    /// for handlers, nor for between prepare and commit. It would leave out what is being served
-    /// already, and might go on for ever.
+    /// Refuses, in any build, calls that poll, may wait, or leave memory of the caller with the
+    /// network, if made from handlers or between prepare and commit. They would not serve what is
+    /// already being served, and might never return.
     #[inline]
     pub(crate) fn check_outside(&self, operation: &'static str, what: am::Operation) -> Result<()> {
         self.kernel.job.check_context(operation, what)?;
-        // The one thread holds what it serves, also in a function that reduces.
+        // The one thread holds the locks of what it serves, also in a reduction's function.
         let is_inside = match M::PARALLEL {
             true => polling::is_inside(),
             false => {
@@ -212,11 +213,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Err(self.kernel.job.not_allowed(operation, what, context))
     }
 
-    /// This rank has left the network: calls that would use it are refused from here on, and
-    /// nothing of it touches memory of callers any more.
+    /// Records that this rank has left the network: later calls that would use it fail, and none of
+    /// its operations accesses memory of callers any more.
     pub fn retire(&self) {
         self.kernel.job.fail(Error::Finished);
-        // Whoever calls next is told of it.
+        // The next call reports the error.
         let _ = self.abandon();
     }
 
@@ -228,12 +229,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Nothing touches memory of the program's after this: neither completions nor the network. Who
-    /// is told of an error gets the memory back that a call or an operation has been given.
+    /// Stops all access to the program's memory, by completions and by the network. A caller that
+    /// gets an error also gets back the memory that it has passed to a call or an operation.
     ///
     /// # Errors
-    /// The fault. In a child, that it is one: what that has is a copy, and threads that polled are
-    /// not in it.
+    /// The fault. In a child, [`Error::Forked`]: its memory is a copy, and the threads that polled
+    /// do not exist in it.
     #[cold]
     pub(crate) fn abandon(&self) -> Result<()> {
         self.kernel.job.check_process()?;

@@ -1,7 +1,7 @@
-//! The poll: all of SYS, some of SAFE, and AM only while what a reply needs is reserved.
+//! The poll: all of SYS, some of SAFE, and AM only while the resources for a reply are reserved.
 //!
-//! Events go to their subjects here, by queue, tag and role. Code in a network's loop is
-//! inlined by force: a call costs each message.
+//! Routes events to their subjects by queue, tag and role. Code in a network's loop is
+//! force-inlined, because a function call per message is expensive.
 
 use crate::barrier::state::receive;
 use crate::engine::Engine;
@@ -17,7 +17,7 @@ use crate::threads::Mode;
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Serves the network once: system messages, completions and replies, requests. Runs handlers.
     ///
-    /// Not in a handler.
+    /// Refused in handlers.
     #[inline]
     pub fn poll(&self) -> Result<()> {
         self.check_outside("poll", am::Operation::Poll)?;
@@ -27,8 +27,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.check_fault()
     }
 
-    /// As [`Engine::poll`], of a caller that does something else if nothing was found: whether
-    /// something was.
+    /// Polls like [`Engine::poll`], for callers that do other work if nothing was found; returns
+    /// whether something was.
     #[inline]
     pub fn poll_some(&self) -> Result<bool> {
         self.check_outside("poll", am::Operation::Poll)?;
@@ -37,8 +37,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(found)
     }
 
-    /// One poll, for so many times the requests that a setting says; the number of events. Most
-    /// polls find nothing, so that is found out first.
+    /// Polls once, for up to `times` times the configured number of requests, and returns the
+    /// number of events. Most polls find nothing, so that is checked first.
     #[inline]
     pub(crate) fn poll_for(&self, times: u32) -> u32 {
         let requests = self.kernel.job.settings.most_requests();
@@ -66,8 +66,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let _polling = M::PARALLEL.then(|| kernel.job.polling.enter());
         // After `enter`, see `Polling`.
         if !kernel.job.stands_for_all() {
-            // After a fault only system messages are served. A call that fails gives its caller's
-            // buffers back although operations on them may be under way, so no completion may touch
+            // After a fault only system messages are served. A call that fails returns its caller's
+            // buffers although operations on them may be in flight, so no completion may access
             // them any more.
             return match kernel.job.is_child() {
                 true => 0,
@@ -117,8 +117,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         kernel.job.ni.poll(kernel.queues.sys, most, on_event)
     }
 
-    /// What no event will tell of: tries again what could not be done before, and handles requests
-    /// that were held back.
+    /// Does work that no event announces: retries, and requests that were held back.
     #[cold]
     #[inline(never)]
     fn do_what_waits(&self) -> u32 {
@@ -126,7 +125,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Delivery(self).handle_held()
     }
 
-    /// May be handled at any time, as they never need what isn't there.
+    /// Handles a completion. Completions need no reply resources, so they are always processed.
     #[inline(never)]
     fn on_completion(&self, event: Event<'_>) {
         let (token, outcome, value) = match event {
@@ -138,7 +137,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 value,
                 ..
             } => (token, outcome, value),
-            // At once: another thread may be polling already, and the other buffers may be full.
+            // At once: another thread may be polling, and the other buffers may be full.
             Event::Free { tag: tag::RPL_RB } => {
                 return self.kernel.relink(index::SAFE, reply_buffer(&self.kernel));
             }

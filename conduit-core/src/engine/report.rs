@@ -1,4 +1,4 @@
-//! What a rank says when it is asked what it waits for, see
+//! The text of a rank's report of what it waits for, see
 //! [`Reports`](crate::kernel::reports::Reports).
 
 use std::backtrace::Backtrace;
@@ -15,18 +15,18 @@ use crate::ni::{Ni, Rank};
 use crate::stderr;
 use crate::threads::Mode;
 
-/// What a call waits for.
+/// The event that a call waits for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Awaits {
     /// The caller's condition.
     Condition,
     /// The end of an operation, or of a group of them.
     Operation(OpId),
-    /// The ends of this thread's operations, or of several that the caller has handles of.
+    /// The ends of this thread's operations, or of several for which the caller has handles.
     Operations,
     /// Credits of a rank.
     Credits(Rank),
-    /// That the network takes a message for a rank.
+    /// Room in the network for a message to a rank.
     Room(Rank),
     /// A send ticket.
     Ticket,
@@ -34,18 +34,18 @@ pub(crate) enum Awaits {
     Chunk,
     /// A temporary descriptor.
     Descriptor,
-    /// The answers to all requests.
+    /// The replies to all requests.
     Answers,
     /// Handlers on other threads.
     Handlers,
-    /// All ranks' arrival.
+    /// The arrival of all ranks.
     Barrier,
 }
 
-/// Most ranks that a report names in one place.
+/// Maximum number of ranks that a report names in one place.
 const MOST_NAMED: usize = 8;
 
-/// `rank 3`, or `ranks 1, 2 and 5 more`.
+/// Formats `rank 3`, or `ranks 1, 2 and 5 more`.
 fn ranks(ranks: &[Rank]) -> String {
     let named: Vec<_> = ranks.iter().take(MOST_NAMED).map(Rank::to_string).collect();
     let (word, named) = (
@@ -63,7 +63,7 @@ fn counted(count: u32, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
-/// This thread's stack, if it is asked for.
+/// Appends this thread's stack, if requested.
 fn add_stack(line: &mut String, asked: bool) {
     if asked {
         // Writing to a string does not fail.
@@ -71,7 +71,7 @@ fn add_stack(line: &mut String, asked: bool) {
     }
 }
 
-/// Describes a rank's wait and its operations under way.
+/// Describes a rank's wait and its operations in flight.
 pub(crate) struct Report<'e, N: Ni, M: Mode> {
     kernel: &'e Kernel<N, M>,
     messages: &'e Messages<M, Handler<N, M>>,
@@ -91,7 +91,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 }
 
 impl<N: Ni, M: Mode> Report<'_, N, M> {
-    /// Says what a call has waited for, for so long, and what else is under way.
+    /// Reports what a call waits for, for how long, and what else is in flight.
     #[cold]
     pub(crate) fn wait(&self, operation: &str, awaits: Awaits, waited: Duration, stack: bool) {
         let mut line = format!(
@@ -106,12 +106,12 @@ impl<N: Ni, M: Mode> Report<'_, N, M> {
         stderr::write_line(line);
     }
 
-    /// The same where a program polls by itself.
+    /// Reports a program that polls by itself.
     #[cold]
     pub(crate) fn polling(&self, stack: bool) {
         let (rank, size) = (self.kernel.job.rank, self.kernel.job.size);
         let mut line =
-            format!("conduit: rank {rank} of {size} polls, and waits in no call of Conduit");
+            format!("conduit: rank {rank} of {size} polls, but is not waiting in a Conduit call");
         self.add_under_way(&mut line);
         add_stack(&mut line, stack);
         stderr::write_line(line);
@@ -144,7 +144,7 @@ impl<N: Ni, M: Mode> Report<'_, N, M> {
                 });
                 match self.messages.credits.flow.budget_is_spent() {
                     true => format!(
-                        "for rank {peer}, as all {} requests that may be unanswered are (GASNET_PORTAL_SB_CHUNKS)",
+                        "for rank {peer}: all {} requests allowed in flight are unanswered (GASNET_PORTAL_SB_CHUNKS)",
                         settings.sb_chunks
                     ),
                     false => format!("for credits of rank {peer} ({free} free, {used} in use)"),
@@ -172,7 +172,7 @@ impl<N: Ni, M: Mode> Report<'_, N, M> {
         }
     }
 
-    /// What this rank has started that has not ended.
+    /// Lists the unfinished work of this rank.
     fn under_way(&self) -> Vec<String> {
         let mut all = Vec::new();
         let operations = self.kernel.operations.under_way(None);
@@ -188,7 +188,7 @@ impl<N: Ni, M: Mode> Report<'_, N, M> {
             all.push(format!("{word} on {} other ranks", more.len()));
         }
         let collect = |peers| self.messages.credits.collect_of(self.kernel, peers);
-        // What is wrong with a counter the next request tells.
+        // The next request reports an invalid counter.
         let _ = collect(0..self.kernel.job.size);
         let requests = self.messages.credits.flow.outstanding();
         if requests > 0 {

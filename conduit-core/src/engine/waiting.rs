@@ -1,5 +1,5 @@
-//! How a rank waits: it polls, and does in between what its
-//! [`Backoff`](crate::kernel::backoff::Backoff) says.
+//! The wait loop of a rank: it polls, and in between follows its
+//! [`Backoff`](crate::kernel::backoff::Backoff).
 
 use std::time::Instant;
 
@@ -11,8 +11,9 @@ use crate::messages::inbox::WAITING;
 use crate::ni::Ni;
 use crate::threads::Mode;
 
-/// Dropped only by a panic in a poll of a waiting call, mostly a handler's, or in a caller's
-/// function: the call is left, and its caller gets back what the operations have that it waits for.
+/// Dropped only by a panic in a waiting call's poll, usually a handler's, or in a caller's
+/// function. The call is abandoned, and its caller gets back the memory of the operations that it
+/// waits for.
 pub(crate) struct Unwinding<'a, N: Ni, M: Mode> {
     pub(crate) engine: &'a Engine<N, M>,
     pub(crate) operation: &'static str,
@@ -22,7 +23,7 @@ impl<N: Ni, M: Mode> Drop for Unwinding<'_, N, M> {
     #[cold]
     fn drop(&mut self) {
         let Self { engine, operation } = *self;
-        // A handler's panic has said more already.
+        // A handler's panic has already recorded a more specific error.
         engine.kernel.job.fail(Error::Panicked {
             operation,
             rank: engine.kernel.job.rank,
@@ -32,7 +33,7 @@ impl<N: Ni, M: Mode> Drop for Unwinding<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Polls until `ready` gives a value. Refused in handlers.
+    /// Polls until `ready` returns a value. Refused in handlers.
     #[inline]
     pub(crate) fn wait_for<T>(
         &self,
@@ -52,8 +53,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// One round of a wait: a poll and, if that found nothing, what is due then. Inlined by force,
-    /// as a call costs each message 27 instructions of 1,340.
+    /// Does one round of a wait: a poll and, if that found nothing, the next step of the back-off.
+    /// Force-inlined, because a function call costs each message 27 instructions of 1,340.
     #[inline(always)]
     fn wait_once(
         &self,
@@ -95,8 +96,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if duty != Duty::CheckPlace {
             return self.attend(waiter, operation, awaits, duty == Duty::CheckLiveness);
         }
-        // Refused like a poll. What waits may be half done, so this ends the job; what leaves
-        // memory of the caller with the network has been refused before.
+        // Refused like a poll. The caller may be half done, so this ends the job; calls that leave
+        // memory of the caller with the network were refused earlier.
         let checked = self.check_outside(operation, am::Operation::Block);
         if let Err(Error::Context { rank, reason, .. }) = checked {
             self.kernel.job.fail(Error::WaitRefused {
@@ -108,7 +109,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         checked
     }
 
-    /// Says what a wait is for, if that is wanted now, and looks for dead peers if that is.
+    /// Reports a wait if that is due, and checks liveness if requested.
     fn attend(
         &self,
         waiter: &mut Waiter,
@@ -128,19 +129,19 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(())
     }
 
-    /// One round of [`Engine::wait_until`], for loops that test their condition themselves;
-    /// `waiter` is that of the loop.
+    /// Does one round of [`Engine::wait_until`], for loops that test their condition themselves;
+    /// `waiter` belongs to the loop.
     pub fn wait_step(&self, waiter: &mut Waiter) -> Result<()> {
         self.wait_once("wait_until", Awaits::Condition, waiter)
     }
 
-    /// Polls, and waits in between, until the condition holds. For conditions that handlers or
-    /// peers' puts make true.
+    /// Polls and backs off until the condition holds. For conditions that handlers or peers' puts
+    /// make true.
     pub fn wait_until(&self, condition: impl FnMut() -> bool) -> Result<()> {
         self.wait_until_in("wait_until", condition)
     }
 
-    /// [`Engine::wait_until`] in an operation that reports and errors name.
+    /// Waits like [`Engine::wait_until`], in an operation that reports and errors name.
     pub fn wait_until_in(
         &self,
         operation: &'static str,
@@ -177,15 +178,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(())
     }
 
-    /// What a program that only polls is owed as well: now and then a look for dead peers, and a
-    /// core for the others.
+    /// Follows up an idle poll of a program that only polls: occasional liveness checks, and yields
+    /// to other ranks.
     #[inline]
     pub(crate) fn polled_idly(&self) {
         let (yields, looks) = self.kernel.backoff.polled_idly();
         if yields {
             std::thread::yield_now();
         }
-        // A child may not lock what its parent's threads do.
+        // A child must not take locks that its parent's threads use.
         if (yields || looks)
             && !self.kernel.job.is_child()
             && let Some(reports) = &self.kernel.reports

@@ -1,9 +1,10 @@
 //! Memory that a child finds zeroed.
 //!
-//! The system does that (`MADV_WIPEONFORK`), however the child is made. Where it refuses (Linux
-//! before 4.14, gVisor) a handler does it that the C library's `fork` runs in the child; a bare
-//! `clone` runs none. The handler takes no lock, since another thread may be anywhere in here when
-//! a child is made, and only looks at ranges that are never freed.
+//! The system zeroes it (`MADV_WIPEONFORK`), however the child is made. Where the system does not
+//! know this advice (Linux before 4.14, gVisor), a handler that the C library's `fork` runs in the
+//! child zeroes it; a bare `clone` does not run that handler. The handler takes no lock, because
+//! another thread may be anywhere in here when a child is made, and it only visits ranges that are
+//! never freed.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::iter;
@@ -12,14 +13,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
-/// Pages of their own, of zeros at first and in every child.
+/// Pages that are zero at first and in every child.
 pub struct Pages {
     start: NonNull<u8>,
     bytes: usize,
 }
 
 impl Pages {
-    /// None, at an address that is aligned for `T`.
+    /// Returns no pages, at an address that is aligned for `T`.
     pub(super) const fn none<T>() -> Self {
         Self {
             start: NonNull::<T>::dangling().cast(),
@@ -27,8 +28,8 @@ impl Pages {
         }
     }
 
-    /// For a value of this layout, which is not empty. Ends the process as a vector does when the
-    /// system has no memory left.
+    /// Allocates pages for a value of this layout, which is not empty. Aborts like a vector if the
+    /// system is out of memory.
     ///
     /// # Panics
     /// If the layout is empty, or aligned to more than a page.
@@ -60,13 +61,13 @@ impl Pages {
         pages
     }
 
-    /// Their first byte. They are the caller's to read and to write, for as long as this lives.
+    /// Returns the first byte. The caller may read and write the pages as long as `self` lives.
     #[inline(always)]
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// How many bytes were asked for.
+    /// Returns the number of bytes requested.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -83,21 +84,21 @@ impl Drop for Pages {
             range.start.store(ptr::null_mut(), Relaxed);
             range.bytes.store(0, Release);
         }
-        // SAFETY: the mapping made by `new`. Whoever uses it has this, as `start` demands.
+        // SAFETY: the mapping made by `new`. All users hold `self`, as `start` requires.
         unsafe { libc::munmap(start.cast(), self.bytes) };
     }
 }
 
 /// Pages that the handler zeroes.
 struct Range {
-    /// Null: none yet, or none any more.
+    /// Null: not yet set, or removed.
     start: AtomicPtr<u8>,
-    /// 0: it can be used again.
+    /// 0: the entry is free for reuse.
     bytes: AtomicUsize,
     next: Option<&'static Self>,
 }
 
-/// The newest.
+/// The newest range.
 static RANGES: AtomicPtr<Range> = AtomicPtr::new(ptr::null_mut());
 
 fn newest() -> Option<&'static Range> {
@@ -109,7 +110,7 @@ fn ranges() -> impl Iterator<Item = &'static Range> {
     iter::successors(newest(), |range| range.next)
 }
 
-/// Lets the handler zero these. `false`: there is no memory for a handler.
+/// Registers these pages with the handler. `false`: no memory for a handler.
 #[cold]
 fn is_handled(pages: &Pages) -> bool {
     static HANDLED: OnceLock<bool> = OnceLock::new();
@@ -125,8 +126,8 @@ fn is_handled(pages: &Pages) -> bool {
         taken.is_ok()
     };
     let range = ranges().find(is_taken).unwrap_or_else(|| add(pages.bytes));
-    // SYNC: Release, so that whoever sees the range sees its length. A child sees the mapping too:
-    // it was there before.
+    // SYNC: Release, so that every reader of the range's start also sees its length. A child also
+    // sees the mapping, which was made before.
     range.start.store(pages.start.as_ptr(), Release);
     true
 }
@@ -148,14 +149,14 @@ fn add(bytes: usize) -> &'static Range {
     }
 }
 
-/// In a child, before `fork` returns there.
+/// Runs in a child, before `fork` returns there.
 extern "C" fn wipe() {
     for range in ranges() {
         let start = range.start.load(Acquire);
         if !start.is_null() {
-            // SAFETY: a mapping of so many bytes: the rank enters it when it is there, and takes it
-            // out before it goes. No other thread is in this process, and this one is in `fork`.
-            // That zeros are values is what its owner has promised.
+            // SAFETY: a mapping of that many bytes: the rank enters it after it is mapped and
+            // removes it before it is unmapped. This process has no other thread, and this one is
+            // in `fork`. The owner guarantees that zeros are valid values.
             unsafe { ptr::write_bytes(start, 0, range.bytes.load(Relaxed)) };
         }
     }
@@ -167,9 +168,9 @@ mod tests {
     use super::*;
     use crate::fork::{Standing, Wiped};
 
-    /// This thread and its children are refused this advice, as by a system that doesn't know it.
+    /// Makes the system refuse this advice to this thread and its children, as an old system would.
     fn refuse_to_wipe() {
-        /// Where `seccomp_data` has the low half of the third argument.
+        /// The offset of the low half of the third argument in `seccomp_data`.
         const ADVICE: u32 = 16 + 2 * 8;
         let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
         let is = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -187,7 +188,7 @@ mod tests {
             len: filter.len() as u16,
             filter: filter.as_mut_ptr(),
         };
-        // SAFETY: both are about this thread alone; the filter is read during the call.
+        // SAFETY: both calls affect this thread alone; the filter is read during the call.
         let refused = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
                 && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) == 0
@@ -206,7 +207,7 @@ mod tests {
             let pages = [(); 3].map(|()| Pages::new(layout));
             assert!(pages.iter().all(held));
             for pages in &pages {
-                // SAFETY: so many bytes, which nobody else has.
+                // SAFETY: within the pages, which this test alone uses.
                 unsafe { pages.start().write_bytes(7, pages.bytes()) };
             }
             // SAFETY: as above; read only.
@@ -222,7 +223,11 @@ mod tests {
 
             let before = ranges().count();
             let standing = Standing::new();
-            assert_eq!(ranges().count(), before, "the second one's was free");
+            assert_eq!(
+                ranges().count(),
+                before,
+                "the second range's entry was reused"
+            );
             // SAFETY: zero is a value.
             let table = unsafe { Wiped::new(vec![5u64; 2000]) };
             assert!(in_a_child(|| {

@@ -1,83 +1,83 @@
-//! How long a rank spins, and when it yields and sleeps: rules without a clock.
+//! When a waiting rank spins, yields and sleeps: rules without a clock.
 //!
-//! Spinning is the fastest where every rank has a core of its own; where there are more ranks than
-//! cores the settings make it yield at once. Sleeping is for long waits: an arriving message wakes
-//! the rank.
+//! Spinning is fastest if every rank has a core of its own; if there are more ranks than cores, the
+//! settings make a rank yield at once. Sleeping is for long waits: an arriving message wakes the
+//! rank.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Idle polls before the first yield, unless set: about a millisecond, so that the wait for a
-/// message of some megabytes doesn't end in a sleep.
+/// Default number of idle polls before the first yield: about a millisecond, so that waiting for a
+/// message of a few megabytes doesn't end in a sleep.
 const DEFAULT_SPIN: u32 = 100_000;
 
-/// Rounds of a wait between two looks whether it is to say what it waits for, and between two looks
-/// for a dead peer. Those in which something has come count too, so that traffic of others hides
-/// neither.
+/// Rounds of a wait between two checks whether to report it, and between two liveness checks.
+/// Rounds that found something count too, so that traffic of other ranks hides neither.
 const REPORT_INTERVAL: u16 = 1 << 8;
 const LIVENESS_INTERVAL: u16 = 1 << 14;
 
-/// A shorter spin than this says that ranks share cores. A program that waits by polling then has
-/// to let others run, too: every so many idle polls.
+/// A shorter spin than this means that ranks share cores. A program that waits by polling must then
+/// let others run too: it yields every `POLLS_A_YIELD` idle polls.
 const OVERSUBSCRIBED: u32 = 64;
 const POLLS_A_YIELD: u32 = 16;
 
-/// A yield that takes so long has given the core to somebody who computes and may do so for long,
-/// where a sleeper that is woken has it at once: the rank sleeps so many times instead of yielding.
+/// A yield that takes this long has given the core to a process that computes, and which may keep
+/// it for long. A woken sleeper gets the core at once, so the rank sleeps the next `SLEEPS` times
+/// instead of yielding.
 const LONG_YIELD: Duration = Duration::from_millis(1);
 const SLEEPS: u32 = 64;
-/// After a long yield so many are timed, later one in so many: timing costs a twentieth of a yield
-/// between ranks.
+/// After a long yield the next `WARY` yields are timed, later one in `TIMED`: timing costs a
+/// twentieth of a yield between ranks.
 const WARY: u32 = 64;
 const TIMED: u32 = 8;
 
-/// Less than the pauses of networks that nothing wakes. A timer of theirs may end a sleep sooner,
+/// Less than the pauses of networks that have no wake-up. Their timers may end a sleep earlier,
 /// which costs some yields.
 const SHORT_SLEEP: Duration = Duration::from_micros(40);
-/// Longest sleep between two polls.
+/// The longest sleep between two polls.
 pub(crate) const SLEEP: Duration = Duration::from_millis(10);
 
-/// What to do after a poll that found nothing.
+/// The action after a poll that found nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pause {
     /// Poll again.
     None,
-    /// Poll again after the processor's own pause.
+    /// Poll again after the processor's pause instruction.
     Spin,
     /// Yield the core.
     Yield,
-    /// Yield the core, and tell how long that took.
+    /// Yield the core and report the time it took.
     TimedYield,
-    /// Sleep, tell how long that was, and look for dead peers.
+    /// Sleep, report the time it took, and check liveness.
     Sleep,
 }
 
-/// What a wait has to do in a round besides its poll.
+/// The work of a wait's round in addition to its poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Duty {
-    /// Find out whether a wait may be where this one is.
+    /// Check whether a wait is allowed in this context.
     CheckPlace,
-    /// Look whether it is to say what it waits for.
+    /// Check whether to report the wait.
     Report,
-    /// That, and look for dead peers.
+    /// Check whether to report the wait, and check liveness.
     CheckLiveness,
 }
 
 /// The state of one wait.
 ///
-/// 8 bytes: the C interface's headers have room for so much.
+/// 8 bytes: the C interface's headers reserve that much.
 #[derive(Debug, Default)]
 pub struct Waiter {
     idle: u32,
-    /// Rounds that have begun. Wraps.
+    /// Rounds begun. Wraps.
     rounds: u16,
-    /// Its number among the waits that last, see [`Reports`](crate::kernel::reports::Reports); 0:
-    /// none.
+    /// The wait's number among the lasting ones, see [`Reports`](crate::kernel::reports::Reports);
+    /// 0: none.
     pub(crate) number: u16,
 }
 
 impl Waiter {
-    /// A round begins: whether it has a [duty](Waiter::duty).
+    /// Begins a round and returns whether it has a [duty](Waiter::duty).
     #[inline]
     pub(crate) fn begins(&mut self) -> bool {
         let due = self.rounds.is_multiple_of(REPORT_INTERVAL);
@@ -85,7 +85,7 @@ impl Waiter {
         due
     }
 
-    /// What the round has to do that has begun with one.
+    /// Returns the duty of the round just begun.
     pub(crate) fn duty(&self) -> Duty {
         match self.rounds.wrapping_sub(1) {
             0 => Duty::CheckPlace,
@@ -94,27 +94,28 @@ impl Waiter {
         }
     }
 
-    /// A poll has found something.
+    /// Records that a poll found something.
     #[inline]
     pub(crate) fn found(&mut self) {
         self.idle = 0;
     }
 }
 
-/// The rules of a rank, and what it has learned of its core.
+/// The back-off rules of a rank, and what it has learned about its core.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     spin: u32,
     yields: u32,
-    /// Polls that found nothing, of a program that only polls.
+    /// Idle polls of a program that only polls.
     idle_polls: AtomicU32,
-    /// Yields since one took long, and times that the rank is yet to sleep instead.
+    /// Yields since the last long one, and the number of sleeps left that replace yields.
     yield_count: AtomicU32,
     sleeps: AtomicU32,
 }
 
 impl Backoff {
-    /// Idle polls before the first yield, if that is set, and yields before the first sleep.
+    /// Takes the number of idle polls before the first yield, if set, and of yields before the
+    /// first sleep.
     pub(crate) fn new(spin: Option<u32>, yields: u32) -> Self {
         Self {
             spin: spin.unwrap_or(DEFAULT_SPIN),
@@ -125,14 +126,14 @@ impl Backoff {
         }
     }
 
-    /// A poll of a wait has found nothing.
+    /// Records that a wait's poll found nothing, and returns what to do.
     #[inline]
     pub(crate) fn idle(&self, waiter: &mut Waiter) -> Pause {
         waiter.idle = waiter.idle.saturating_add(1);
         if waiter.idle > self.spin {
             return self.idle_long(waiter);
         }
-        // Without a pause at first: an answer is often only nanoseconds away.
+        // No pause at first, because a reply is often only nanoseconds away.
         match waiter.idle <= 64 {
             true => Pause::None,
             false => Pause::Spin,
@@ -154,7 +155,7 @@ impl Backoff {
         }
     }
 
-    /// A yield that was to be timed took so long.
+    /// Records the duration of a timed yield.
     pub(crate) fn yielded(&self, time: Duration) {
         if time >= LONG_YIELD {
             self.sleeps.store(SLEEPS, Relaxed);
@@ -162,10 +163,10 @@ impl Backoff {
         }
     }
 
-    /// A sleep took so long.
+    /// Records the duration of a sleep.
     pub(crate) fn slept(&self, waiter: &mut Waiter, time: Duration) {
-        // Who was woken soon is likely to be needed again soon, and yields a while before it sleeps
-        // again.
+        // A rank that was woken soon is likely to be needed again soon, and yields for a while
+        // before it sleeps again.
         let yields = match time < SHORT_SLEEP {
             true => self.yields / 2,
             false => self.yields,
@@ -173,8 +174,8 @@ impl Backoff {
         waiter.idle = self.spin.saturating_add(yields);
     }
 
-    /// What a program that only polls is owed as well: whether it is to yield now, and whether to
-    /// look for dead peers.
+    /// Counts an idle poll of a program that only polls, and returns whether it must yield now, and
+    /// whether to check liveness.
     #[inline]
     pub(crate) fn polled_idly(&self) -> (bool, bool) {
         let polls = self.idle_polls.load(Relaxed).wrapping_add(1);
@@ -188,7 +189,7 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    /// The pauses of a wait, those alike that follow each other counted.
+    /// The pauses of a wait, run-length encoded.
     fn pauses(backoff: &Backoff, waiter: &mut Waiter, count: u32) -> Vec<(Pause, u32)> {
         let mut all: Vec<(Pause, u32)> = Vec::new();
         for _ in 0..count {
@@ -267,7 +268,7 @@ mod tests {
         let looks = duties(LIVENESS_INTERVAL);
         let dead = looks.iter().filter(|duty| **duty == Duty::CheckLiveness);
         assert_eq!((looks.len(), dead.count()), (64, 1));
-        // Also when the count has wrapped, which a look is left out for.
+        // Also after the count has wrapped, for which one check is left out.
         let looks = duties(u16::MAX);
         let of = |duty| looks.iter().filter(|one| **one == duty).count();
         assert_eq!((of(Duty::CheckPlace), of(Duty::CheckLiveness)), (1, 3));

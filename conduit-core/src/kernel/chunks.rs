@@ -1,7 +1,6 @@
-//! What operations hold while they are under way: chunks of the send buffers, temporary
-//! descriptors.
+//! The resources of operations in flight: chunks of the send buffers, temporary descriptors.
 //!
-//! All are counted and limited (seed, "Recognized environment variables"); when they are used up,
+//! All are counted and limited (seed, "Recognized environment variables"); when they are exhausted,
 //! the caller polls.
 
 use crate::kernel::control::SharedPtr;
@@ -10,7 +9,7 @@ use crate::kernel::tickets::Tickets;
 use crate::ni::{MdId, Ni, Unlink};
 use crate::threads::{Lock, Mode};
 
-/// A send buffer (ReqSB or RplSB): chunks of one size in network memory, and the descriptor over
+/// A send buffer (ReqSB or RplSB): chunks of one size in network memory, with one descriptor over
 /// all of them.
 pub(crate) struct SendBuffer<M: Mode> {
     base: SharedPtr,
@@ -23,7 +22,7 @@ pub(crate) struct SendBuffer<M: Mode> {
 }
 
 impl<M: Mode> SendBuffer<M> {
-    /// Over the `count * chunk` bytes at `base`, which `md` describes.
+    /// Creates the buffer over the `count * chunk` bytes at `base`, which `md` describes.
     pub(crate) fn new(base: SharedPtr, chunk: usize, count: u32, md: MdId) -> Self {
         Self {
             base,
@@ -34,13 +33,13 @@ impl<M: Mode> SendBuffer<M> {
         }
     }
 
-    /// A free chunk, which is the caller's until it is given back.
+    /// Takes a free chunk, which the caller owns until it returns it.
     #[inline]
     pub(crate) fn take(&self) -> Option<u32> {
         self.pool.lock().take()
     }
 
-    /// As many chunks as are free, up to `most`, each handed to `taken`.
+    /// Takes up to `most` free chunks and passes each to `taken`.
     pub(crate) fn take_up_to(&self, most: u32, mut taken: impl FnMut(u32)) {
         let mut pool = self.pool.lock();
         for chunk in std::iter::from_fn(|| pool.take()).take(most as usize) {
@@ -48,53 +47,53 @@ impl<M: Mode> SendBuffer<M> {
         }
     }
 
-    /// Gives a chunk back. One that is not held ends the job.
+    /// Returns a chunk. One that is not held ends the job.
     pub(crate) fn give<N: Ni>(&self, job: &Job<N>, chunk: u32) {
         if !self.pool.lock().give(chunk) {
             job.fail_by_message(job.rank, format!("chunk {chunk} was freed twice"));
         }
     }
 
-    /// Address of a chunk.
+    /// Returns the address of a chunk.
     pub(crate) fn at(&self, chunk: u32) -> *mut u8 {
-        // In bounds: chunk numbers come from a pool of `count`, for which there is memory.
+        // In bounds: chunk numbers come from a pool of `count`, all of which have memory.
         self.base.0.wrapping_add(self.offset(chunk))
     }
 
-    /// Where a chunk begins in the buffer.
+    /// Returns the offset of a chunk in the buffer.
     pub(crate) fn offset(&self, chunk: u32) -> usize {
         chunk as usize * self.chunk
     }
 
-    /// The same in units of 64 bytes, as messages name chunks.
+    /// Returns the offset of a chunk in units of 64 bytes, by which messages name chunks.
     pub(crate) fn units(&self, chunk: u32) -> u32 {
         (self.offset(chunk) / 64) as u32
     }
 
-    /// A chunk's number from its offset in units of 64 bytes; a wrong one from a peer gives a
-    /// number that isn't held.
+    /// Returns a chunk's number from its offset in units of 64 bytes. A wrong offset from a peer
+    /// yields a number that isn't held.
     pub(crate) fn number(&self, units: u32) -> u32 {
         (units as usize * 64 / self.chunk) as u32
     }
 
-    /// Where `length` bytes at this offset are, if they lie in one chunk.
+    /// Returns the address of `length` bytes at this offset, if they lie in one chunk.
     pub(crate) fn in_chunk(&self, offset: u64, length: usize) -> Option<*const u8> {
         let offset = usize::try_from(offset).ok()?;
         let in_one = offset < self.bytes() && length <= self.chunk - offset % self.chunk;
         in_one.then(|| self.base.0.wrapping_add(offset).cast_const())
     }
 
-    /// Number of chunks.
+    /// Returns the number of chunks.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Bytes of all chunks.
+    /// Returns the size of all chunks in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.count as usize * self.chunk
     }
 
-    /// Notes where a get that bounces through a chunk is to be copied.
+    /// Records the destination of a get that bounces through a chunk.
     pub(crate) fn set_bounce(&self, chunk: u32, bounce: Bounce) {
         self.pool.lock().set_bounce(chunk, bounce);
     }
@@ -104,22 +103,22 @@ impl<M: Mode> SendBuffer<M> {
         self.pool.lock().bounce(chunk)
     }
 
-    /// No get that bounces through a chunk is copied any more.
+    /// Drops all recorded destinations, so that no bounced get is copied any more.
     pub(crate) fn forget_bounces(&self) {
         self.pool.lock().forget_bounces();
     }
 
-    /// Chunks that are not free.
+    /// Returns the number of chunks in use.
     pub(crate) fn held(&self) -> u32 {
         self.pool.lock().held()
     }
 }
 
-/// Temporary descriptors (TMPMD): tickets for them, and those whose release the network delays.
+/// Temporary descriptors (TMPMD): their tickets, and those whose release the network delays.
 #[derive(Debug)]
 pub(crate) struct Descriptors<M: Mode> {
     pub(crate) tickets: Tickets,
-    /// At most as many as there are tickets.
+    /// At most one per ticket.
     unreleased: M::Lock<Vec<MdId>>,
 }
 
@@ -131,7 +130,7 @@ impl<M: Mode> Descriptors<M> {
         }
     }
 
-    /// Releases one of which nothing is under way any more, now or with the next polls.
+    /// Releases a descriptor without operations in flight, now or at one of the next polls.
     pub(crate) fn release<N: Ni>(&self, job: &Job<N>, md: MdId) {
         if !self.is_released(job, md) {
             self.unreleased.lock().push(md);
@@ -139,7 +138,7 @@ impl<M: Mode> Descriptors<M> {
         }
     }
 
-    /// Tries again what the network has delayed.
+    /// Retries the releases that the network has delayed.
     pub(crate) fn release_delayed<N: Ni>(&self, job: &Job<N>) {
         let mut unreleased = self.unreleased.lock();
         unreleased.retain(|&md| !self.is_released(job, md));
@@ -148,7 +147,7 @@ impl<M: Mode> Descriptors<M> {
         }
     }
 
-    /// Whether none waits to be released.
+    /// Returns whether no release is pending.
     pub(crate) fn are_released(&self) -> bool {
         self.unreleased.lock().is_empty()
     }
@@ -163,14 +162,13 @@ impl<M: Mode> Descriptors<M> {
     }
 }
 
-/// The free chunks of a send buffer, last freed first used, so that a chunk is likely to be in the
-/// cache.
+/// The free chunks of a send buffer, used in LIFO order, so that a chunk is likely to be cached.
 ///
-/// A chunk is known by its number; where it lies is its buffer's business.
+/// Chunks are identified by number; only the buffer knows their addresses.
 #[derive(Debug)]
 struct ChunkPool {
     free: Vec<u32>,
-    /// Where a get that bounces through the chunk is to be copied.
+    /// The destination of a get that bounces through the chunk.
     bounce: Vec<Bounce>,
     held: Vec<bool>,
 }
@@ -190,8 +188,8 @@ impl Bounce {
     };
 }
 
-// SAFETY: the pointer is only a note; who stores it has promised (`get` is unsafe) that it stays
-// valid until the get has completed, whichever thread completes it.
+// SAFETY: the pointer is only stored. The code that stores it guarantees (`get` is unsafe) that it
+// stays valid until the get has completed, whichever thread completes it.
 unsafe impl Send for Bounce {}
 
 impl ChunkPool {
@@ -209,7 +207,7 @@ impl ChunkPool {
         Some(chunk)
     }
 
-    /// Gives a chunk back. `false`: it was not held (a peer's message named a wrong one).
+    /// Returns a chunk. `false`: it was not held (a peer's message named a wrong one).
     #[must_use]
     fn give(&mut self, chunk: u32) -> bool {
         match self.held.get_mut(chunk as usize) {
@@ -226,20 +224,20 @@ impl ChunkPool {
         self.bounce[chunk as usize] = bounce;
     }
 
-    /// Ends the get that bounces through a chunk: where its data is to be copied. [`Bounce::NONE`]
-    /// if there is no such get: the number has been at the peer, and must not lead to memory that
-    /// is the caller's again.
+    /// Ends the get that bounces through a chunk and returns the destination of its data. Returns
+    /// [`Bounce::NONE`] if there is no such get: the number comes from a peer and must not lead to
+    /// memory that the caller has got back.
     fn bounce(&mut self, chunk: u32) -> Bounce {
         let noted = self.bounce.get_mut(chunk as usize);
         noted.map_or(Bounce::NONE, |noted| std::mem::replace(noted, Bounce::NONE))
     }
 
-    /// No get that bounces through a chunk is copied any more.
+    /// Drops all recorded destinations.
     fn forget_bounces(&mut self) {
         self.bounce.fill(Bounce::NONE);
     }
 
-    /// Chunks that are not free.
+    /// Returns the number of chunks in use.
     fn held(&self) -> u32 {
         (self.held.len() - self.free.len()) as u32
     }

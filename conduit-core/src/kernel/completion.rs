@@ -1,4 +1,4 @@
-//! The ends of network operations.
+//! Completion of network operations.
 
 use super::Kernel;
 use super::error::Error;
@@ -8,9 +8,9 @@ use crate::ni::{Ni, Outcome};
 use crate::threads::Mode;
 
 impl<N: Ni, M: Mode> Kernel<N, M> {
-    /// A network operation has ended: frees what it held and tells its operation. `on_reply_sent`
-    /// gets the chunk of a reply that was sent, `no_memory` finds out whether an operation that was
-    /// refused had asked for what is no memory.
+    /// Completes a network operation: frees its resources and counts its piece off. `on_reply_sent`
+    /// receives the chunk of a reply that was sent; `no_memory` determines whether a refused
+    /// operation accessed memory that does not exist.
     pub(crate) fn complete(
         &self,
         token: u64,
@@ -21,16 +21,17 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
     ) {
         let rank = self.job.rank;
         let Some(token) = Token::from_bits(token) else {
-            let reason = "a completion with an unknown token".to_owned();
+            let reason = "completion with an unknown token".to_owned();
             return self.job.fail_by_message(rank, reason);
         };
         if outcome != Outcome::Done {
             let outcome = match outcome {
-                Outcome::NoMatch => "that nothing matched",
+                Outcome::NoMatch => "no matching entry",
                 _ => "out of range",
             };
             let refused = Error::Refused { rank, outcome };
-            // It has not ended as its caller awaits: who waits for it gets the error.
+            // The operation did not end as its caller expects, so the waiting caller gets the
+            // error.
             return self
                 .job
                 .fail(token.op.and_then(no_memory).unwrap_or(refused));
@@ -41,10 +42,10 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
             Role::BouncedPut(chunk) => self.give_chunk(chunk),
             Role::BouncedGet(chunk) => {
                 let bounce = self.chunks.bounce(chunk);
-                // SAFETY: the chunk was held by this get, which has ended, so its first `length`
-                // bytes are initialised and nobody writes them; `length` is at most a chunk; the
-                // caller of the get keeps the destination valid until the get is synchronised,
-                // which happens only after `finish` below.
+                // SAFETY: this get held the chunk and has ended, so its first `length` bytes are
+                // initialised and nothing writes them; `length` is at most a chunk; the caller of
+                // the get keeps the destination valid until the get is synchronised, which happens
+                // only after `finish` below.
                 unsafe {
                     std::ptr::copy_nonoverlapping(
                         self.chunks.at(chunk),

@@ -1,4 +1,4 @@
-//! Which handler, if any, this thread is in (with checks), and whether it has a payload prepared.
+//! The handler, if any, that this thread runs (with checks), and whether it has a payload prepared.
 
 use std::cell::Cell;
 
@@ -23,7 +23,7 @@ pub(crate) fn is_prepared() -> bool {
     CONTEXT.get() == Context::Prepared
 }
 
-/// Enters a context until dropped.
+/// A context, left when dropped.
 pub(crate) struct Entered(Context);
 
 impl Entered {

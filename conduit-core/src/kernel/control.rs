@@ -1,4 +1,4 @@
-//! Memory that several processes see.
+//! Control memory shared by several processes.
 
 use std::sync::atomic::AtomicU64;
 
@@ -7,15 +7,15 @@ use crate::ni::{NiError, Rank, Window};
 /// Memory shared with other processes, as an address that may cross threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedPtr(pub *mut u8);
-// SAFETY: only an address; whoever dereferences it argues for the access.
+// SAFETY: this is only an address; code that dereferences it must justify the access.
 unsafe impl Send for SharedPtr {}
 // SAFETY: as above.
 unsafe impl Sync for SharedPtr {}
 
-/// A rank's control region, and those of the peers that are mapped here: the barriers' cells, then
-/// for each rank the counter of what it has given back ([`crate::messages::flow::Returned`]).
+/// A rank's control region, and those of the mapped peers: the barriers' cells, then for each rank
+/// the counter of the credits it has returned ([`crate::messages::flow::Returned`]).
 ///
-/// 8 bytes a rank, and the cells.
+/// 8 bytes per rank, plus the cells.
 #[derive(Debug)]
 pub(crate) struct Control {
     own: SharedPtr,
@@ -25,7 +25,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// With `cells` barrier cells. No peer's is known yet.
+    /// Creates the region with `cells` barrier cells. No peer's region is known yet.
     pub(crate) fn new(own: SharedPtr, cells: usize, rank: Rank) -> Self {
         Self {
             own,
@@ -35,11 +35,11 @@ impl Control {
         }
     }
 
-    /// Notes where those of the peers are mapped here, as `find` says: nothing of a peer that is
-    /// not, the window or that there is none of one that is.
+    /// Records the mappings of the peers' regions. `find` returns `None` for a peer that is not
+    /// mapped, and otherwise its window, if it has one.
     ///
     /// # Errors
-    /// A peer that shows less than there must be.
+    /// A mapped peer whose region is missing or too small.
     pub(crate) fn map(
         &mut self,
         size: u32,
@@ -53,7 +53,7 @@ impl Control {
                 operation: "start",
                 rank: peer,
                 reason: format!(
-                    "shows {} bytes of control region, there must be {bytes}",
+                    "has a control region of {} bytes; at least {bytes} are needed",
                     found.map_or(0, |window| window.len)
                 ),
             }),
@@ -63,44 +63,38 @@ impl Control {
     }
 
     fn word(&self, base: SharedPtr, index: usize) -> &AtomicU64 {
-        // SAFETY: `base` is a control region, which lives as long as the network, and so as the
-        // engine that owns both it and `self`; it is only ever accessed as atomic words, `index` is
-        // one of those that `start` has made (cells + ranks), which the callers see to, and the
-        // region is page-aligned.
+        // SAFETY: `base` is a control region, which lives as long as the network, and thus as long
+        // as the engine that owns both the network and `self`. It is only accessed as atomic words.
+        // The callers ensure that `index` is one of the words that `start` created (cells + ranks).
+        // The region is page-aligned.
         unsafe { AtomicU64::from_ptr(base.0.cast::<u64>().add(index)) }
     }
 
-    /// This rank's barrier cell.
+    /// Returns this rank's barrier cell.
     pub(crate) fn cell(&self, cell: usize) -> &AtomicU64 {
-        assert!(
-            cell < self.cells,
-            "the barriers ask for their own cells only"
-        );
+        assert!(cell < self.cells, "barrier cell out of range");
         self.word(self.own, cell)
     }
 
-    /// A peer's barrier cell, if the peer is mapped.
+    /// Returns a peer's barrier cell if the peer is mapped.
     pub(crate) fn peer_cell(&self, peer: Rank, cell: usize) -> Option<&AtomicU64> {
-        assert!(
-            cell < self.cells,
-            "the barriers ask for their own cells only"
-        );
+        assert!(cell < self.cells, "barrier cell out of range");
         Some(self.word(self.peers[peer as usize]?, cell))
     }
 
-    /// What `peer` has given back to this rank.
+    /// Returns the counter of credits that `peer` has returned to this rank.
     pub(crate) fn returned_by(&self, peer: Rank) -> Option<&AtomicU64> {
         self.peers[peer as usize]?;
         Some(self.word(self.own, self.cells + peer as usize))
     }
 
-    /// What this rank has given back to `peer`.
+    /// Returns the counter of credits that this rank has returned to `peer`.
     pub(crate) fn returned_to(&self, peer: Rank) -> Option<&AtomicU64> {
         let base = self.peers[peer as usize]?;
         Some(self.word(base, self.cells + self.rank as usize))
     }
 
-    /// Number of barrier cells.
+    /// Returns the number of barrier cells.
     pub(crate) fn cells(&self) -> usize {
         self.cells
     }

@@ -1,4 +1,4 @@
-//! What the engine's calls can refuse, and what ends a job.
+//! Errors of the engine's calls, including those that end a job.
 
 use crate::bootstrap::BootstrapError;
 use crate::memory::Bound;
@@ -8,26 +8,26 @@ use crate::settings::InJobError;
 /// The result of an engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong above the network. Each names the rank or setting that it concerns,
-/// and has the operation as it is called here; its text leaves out that and the calling rank, which
-/// the layer above says in its own words.
+/// An error above the network. Each names the rank or setting concerned and the engine's name of
+/// the operation. The text omits the operation and the calling rank, which the layer above adds in
+/// its own terms.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The network refused.
+    /// An error of the network.
     #[error(transparent)]
     Network(#[from] NiError),
     /// The launcher's side channel failed.
     #[error("{0}")]
     Bootstrap(String),
-    /// A rank that the job doesn't have.
+    /// A rank that is not in the job.
     #[error("rank {rank} is not in a job of {size} ranks")]
     NoSuchRank {
         /// The call.
         operation: &'static str,
         /// The rank given.
         rank: Rank,
-        /// Ranks in the job.
+        /// The number of ranks in the job.
         size: u32,
     },
     /// A remote range that does not lie in the target's segment.
@@ -46,19 +46,19 @@ pub enum Error {
         /// The target's segment, bytes.
         segment: usize,
     },
-    /// Memory that is bound to no such number, or was not published to this rank.
+    /// Memory that is not bound to this endpoint, or not published to this rank.
     #[error("rank {rank} has published no memory bound to endpoint {index}")]
     Unbound {
         /// The call.
         operation: &'static str,
         /// The target.
         rank: Rank,
-        /// The number.
+        /// The endpoint's number.
         index: u16,
     },
-    /// A range that does not lie in the memory that is bound to this number.
+    /// A range that does not lie in the memory bound to this endpoint.
     #[error(
-        "{length} bytes at {address:#x} do not lie in what rank {rank} has bound to endpoint {}, {} bytes at {:#x}",
+        "{length} bytes at {address:#x} do not lie in the memory of rank {rank} bound to endpoint {} ({} bytes at {:#x})",
         bound.index, bound.len, bound.address
     )]
     OutOfBound {
@@ -70,10 +70,10 @@ pub enum Error {
         address: u64,
         /// Length given, bytes.
         length: usize,
-        /// What the target has bound.
+        /// The target's bound memory.
         bound: Bound,
     },
-    /// A range of memory that the target does not have, where segments are memory of processes.
+    /// A range of memory that the target does not have, if segments are process memory.
     #[error("{length} bytes at address {address:#x} of rank {rank}: {reason}")]
     NoMemory {
         /// The target.
@@ -82,17 +82,17 @@ pub enum Error {
         address: usize,
         /// Length given, bytes.
         length: usize,
-        /// The system's words.
+        /// The system's description of the error.
         reason: String,
     },
-    /// Ranges that do not go with one another.
+    /// Ranges that do not match each other.
     #[error("ranges for rank {rank}: {reason}")]
     Ranges {
         /// The call.
         operation: &'static str,
         /// The target.
         rank: Rank,
-        /// What is wrong.
+        /// The mismatch.
         reason: String,
     },
     /// An atomic's address is not a multiple of its size.
@@ -107,7 +107,7 @@ pub enum Error {
         /// The integer's size, bytes.
         size: usize,
     },
-    /// A value call with a width that no register has.
+    /// A value call with a width that does not fit a register.
     #[error("{bytes} bytes do not fit a register value (1 to 8)")]
     ValueWidth {
         /// The call.
@@ -116,7 +116,7 @@ pub enum Error {
         bytes: usize,
     },
     /// Too many arguments for an AM.
-    #[error("{count} arguments, the most is {limit}")]
+    #[error("{count} arguments; at most {limit} are allowed")]
     TooManyArgs {
         /// The call.
         operation: &'static str,
@@ -126,7 +126,7 @@ pub enum Error {
         limit: usize,
     },
     /// A payload beyond the category's limit.
-    #[error("a payload of {length} bytes to rank {rank}, the limit is {limit}")]
+    #[error("a payload of {length} bytes to rank {rank}; at most {limit} bytes are allowed")]
     PayloadTooLong {
         /// The call.
         operation: &'static str,
@@ -134,53 +134,53 @@ pub enum Error {
         rank: Rank,
         /// Bytes given.
         length: usize,
-        /// What the limit functions say.
+        /// The limit, which the limit functions return.
         limit: usize,
     },
-    /// An AM named a handler that is not registered, or not for this kind of message. Ends the job.
+    /// An AM for a handler that is not registered, or not for this kind of message. Ends the job.
     #[error("an active message from rank {source_rank}: {reason}")]
     BadMessage {
         /// The rank that received it.
         rank: Rank,
         /// The rank that sent it.
         source_rank: Rank,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// A handler panicked, in this call or on another thread. Ends the job.
-    #[error("handler {handler} has panicked")]
+    /// A handler's panic, in this call or on another thread. Ends the job.
+    #[error("handler {handler} panicked")]
     HandlerPanicked {
         /// This rank.
         rank: Rank,
         /// The handler's id, and its name if it has one.
         handler: String,
     },
-    /// Something else has panicked while a call waited. Ends the job.
-    #[error("{operation} was left by a panic")]
+    /// Another panic while a call waited. Ends the job.
+    #[error("{operation} was interrupted by a panic")]
     Panicked {
         /// The call.
         operation: &'static str,
         /// This rank.
         rank: Rank,
     },
-    /// A handler id that is reserved or a table that doesn't hold.
-    #[error("registration of handlers: {reason}")]
+    /// A handler registration that was refused.
+    #[error("handler registration: {reason}")]
     Register {
         /// This rank.
         rank: Rank,
-        /// What is wrong.
+        /// The reason.
         reason: am::handlers::RegisterError,
     },
-    /// A call that needs a segment came before attach.
-    #[error("before a segment is attached")]
+    /// A call that needs a segment, made before attach.
+    #[error("called before a segment is attached")]
     NotAttached {
         /// The call.
         operation: &'static str,
         /// This rank.
         rank: Rank,
     },
-    /// Attach was called again.
-    #[error("a segment is attached already")]
+    /// A second attach.
+    #[error("a segment is already attached")]
     AlreadyAttached {
         /// This rank.
         rank: Rank,
@@ -190,47 +190,47 @@ pub enum Error {
     SegmentSize {
         /// This rank.
         rank: Rank,
-        /// Bytes asked for.
+        /// Bytes requested.
         bytes: usize,
         /// The page size.
         page: usize,
     },
-    /// A call that is not allowed where it was made: from a handler, a second reply, … (some in
-    /// debug builds only).
+    /// A call that is not allowed in its context: from a handler, a second reply, … (some only in
+    /// debug builds).
     #[error("{reason}")]
     Context {
         /// The call.
         operation: &'static str,
         /// This rank.
         rank: Rank,
-        /// The rule.
+        /// The violated rule.
         reason: am::ContextError,
     },
-    /// A call had to wait where it may not, and was left half done. Ends the job.
-    #[error("{operation} was {reason}")]
+    /// A call that had to wait where waiting is not allowed, and was left half done. Ends the job.
+    #[error("{operation}: {reason}")]
     WaitRefused {
         /// The call that had to wait.
         operation: &'static str,
         /// This rank.
         rank: Rank,
-        /// The rule.
+        /// The violated rule.
         reason: am::ContextError,
     },
-    /// All of something are in use and waiting would not help.
-    #[error("all {limit} {what} are in use (setting {setting})")]
+    /// A resource is exhausted, and waiting would not help.
+    #[error("all {limit} {what} are in use; raise {setting}")]
     Exhausted {
         /// The call.
         operation: &'static str,
         /// This rank.
         rank: Rank,
-        /// Of what.
+        /// The kind of object.
         what: &'static str,
-        /// How many there are.
+        /// The number of objects.
         limit: u64,
-        /// The setting that holds the limit.
+        /// The setting of the limit.
         setting: &'static str,
     },
-    /// A handle that was synchronised before, or is of another kind.
+    /// A handle that is already synchronised, or of another kind.
     #[error("the handle has been synchronised already")]
     StaleHandle {
         /// The call.
@@ -245,7 +245,7 @@ pub enum Error {
         operation: &'static str,
         /// This rank.
         rank: Rank,
-        /// The rule that was broken.
+        /// The violated rule.
         rule: &'static str,
     },
     /// A barrier call out of order.
@@ -255,40 +255,40 @@ pub enum Error {
         operation: &'static str,
         /// This rank.
         rank: Rank,
-        /// The rule that was broken.
+        /// The violated rule.
         reason: String,
     },
-    /// A collective operation that there is not, or that this rank can't take part in.
+    /// An unknown collective operation, or one that this rank can't take part in.
     #[error("{reason}")]
     Collective {
         /// The call.
         operation: &'static str,
         /// This rank.
         rank: Rank,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// An operation was refused at its target although it had been checked here.
-    #[error("a target answered {outcome}")]
+    /// An operation that passed the checks here but was refused by its target.
+    #[error("a target refused an operation: {outcome}")]
     Refused {
         /// This rank.
         rank: Rank,
-        /// The network's word.
+        /// The outcome as the network reports it.
         outcome: &'static str,
     },
-    /// A peer broke the flow-control or message protocol. Ends the job.
+    /// A peer violated the flow-control or message protocol. Ends the job.
     #[error("protocol violation by rank {peer}: {reason}")]
     Protocol {
         /// This rank.
         rank: Rank,
         /// The peer.
         peer: Rank,
-        /// What it did.
+        /// The violation.
         reason: String,
     },
     /// Requests overran the receive buffers. Ends the job.
     #[error(
-        "a request of rank {peer} fell into the catch basin: receive buffers are too small \
+        "a request of rank {peer} overran the receive buffers: they are too small \
          (GASNET_PORTAL_AMRECV_SPACE) or flow control is off (GASNET_PORTAL_FLOW_CONTROL)"
     )]
     CatchBasin {
@@ -297,45 +297,45 @@ pub enum Error {
         /// The sender.
         peer: Rank,
     },
-    /// A peer died, or can't be reached any more.
+    /// A peer died or can no longer be reached.
     #[error("rank {peer} {reason}")]
     PeerFailed {
-        /// What this rank was doing.
+        /// The operation of this rank.
         operation: &'static str,
         /// This rank.
         rank: Rank,
         /// The dead rank.
         peer: Rank,
-        /// What the network knows of it.
+        /// The network's description of the failure.
         reason: String,
     },
-    /// A rank has ended the job by `exit`.
+    /// A rank ended the job by `exit`.
     #[error("rank {by} has ended the job with code {code}")]
     Exited {
-        /// Who.
+        /// The rank that ended it.
         by: Rank,
         /// The exit code.
         code: i32,
     },
-    /// The rank has left the job, in good order.
+    /// This rank has left the job normally.
     #[error("the rank has finished")]
     Finished,
-    /// A child of the rank's process (`fork`) has used what is its parent's.
+    /// A child of the rank's process (`fork`) used its parent's network.
     #[error(
-        "process {process} is a child of rank {rank} (fork) and can't use its network: it may only exec, or end by _exit"
+        "process {process} is a child of rank {rank} (fork) and can't use its network; it may only call exec or _exit"
     )]
     Forked {
-        /// The rank that its parent is.
+        /// The rank of its parent.
         rank: Rank,
-        /// Its number.
+        /// The child's process id.
         process: u32,
     },
-    /// A setting that this job can't run with.
+    /// A setting with which this job can't run.
     #[error("setting {name}: {reason}")]
     Setting {
-        /// Its name.
+        /// The setting's name.
         name: &'static str,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The names of operations: compact ids, and the handles that callers have.
+//! Names of operations: compact ids, and the handles that callers hold.
 
 /// A 24-bit id with its 8-bit generation above. Never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +11,7 @@ impl OpId {
         Self(u32::from(generation) << 24 | (index + 1))
     }
 
-    /// Its place in the table.
+    /// Returns its index in the table.
     pub(crate) fn index(self) -> usize {
         (self.0 & Self::MAX) as usize - 1
     }
@@ -29,32 +29,32 @@ impl OpId {
     }
 }
 
-/// An operation under way. Has to be synchronised: until then it keeps an operation id, and memory
-/// that it uses is not the caller's.
+/// An operation in flight. It must be synchronised: until then it keeps an operation id, and its
+/// memory still belongs to the network.
 ///
-/// Dropping it does neither harm nor good: the operation goes on, and its id stays in use.
+/// Dropping it leaks the operation id; it does not cancel the operation.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "an operation is complete only when its handle has been synchronised"]
 pub struct Handle(pub(crate) Option<OpId>);
 
 impl Handle {
-    /// The handle of an operation that has ended.
+    /// The handle of a completed operation.
     pub const DONE: Self = Self(None);
 
-    /// Whether it is the handle of an operation that had ended when it was started.
+    /// Returns whether the operation had already completed when it was started.
     #[inline]
     pub fn is_done(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The handle as a number for foreign interfaces; 0 is done.
+    /// Converts the handle to a number for foreign interfaces; 0 means done.
     pub fn into_bits(self) -> u32 {
         self.0.map_or(0, OpId::bits)
     }
 
-    /// The handle of a number from [`Handle::into_bits`], used once. Another number gives a stale
-    /// handle, which is an error when it is synchronised, or somebody else's operation, which is
-    /// then lost to its owner.
+    /// Converts a number from [`Handle::into_bits`] back to its handle; to be used once. Any other
+    /// number yields a stale handle, which fails when it is synchronised, or the handle of another
+    /// operation, whose owner then loses it.
     pub fn from_bits(bits: u32) -> Self {
         Self(OpId::from_bits(bits))
     }

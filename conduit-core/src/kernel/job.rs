@@ -1,5 +1,4 @@
-//! A rank's place in its job: the network that connects it, its settings, and whether the job goes
-//! on.
+//! A rank's view of its job: the network, the settings, and whether the job goes on.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,7 +12,7 @@ use crate::kernel::tickets::Tickets;
 use crate::ni::{Capabilities, Ni, Rank, Reach};
 use crate::settings::Settings;
 
-/// What every subject may ask, and tell of a fault.
+/// The state that every subject may read, and where it reports faults.
 pub struct Job<N: Ni> {
     pub(crate) ni: N,
     pub(crate) rank: Rank,
@@ -21,18 +20,17 @@ pub struct Job<N: Ni> {
     pub(crate) settings: Settings,
     /// Bytes of a chunk of the send buffers.
     pub(crate) chunk: usize,
-    /// By rank: requests to it need no check and go straight into a queue that is mapped here. None
-    /// does once the job has failed, with checks, or in a child. 1 byte a rank.
+    /// By rank: whether requests to it need no check and go straight into a mapped queue. All false
+    /// once the job has failed, with checks, and in a child. 1 byte per rank.
     short_cuts: Wiped<AtomicBool>,
-    /// Send tickets: for messages whose bytes are still this rank's memory's.
+    /// Send tickets: for messages whose bytes are still in this rank's memory.
     pub(crate) tickets: Tickets,
-    /// Who is inside a poll, in PAR.
+    /// The threads inside a poll, in PAR.
     pub(crate) polling: Polling,
-    /// Falls when something has gone wrong for good, which `fault` tells. Whoever calls looks at
-    /// it.
+    /// Falls at a permanent failure, which `fault` describes. Every call checks it.
     standing: Standing,
     fault: OnceLock<Error>,
-    /// The rank that ends the job, its code, and when this rank ends for it.
+    /// The rank that ends the job, the code, and when this rank ends because of it.
     exit: OnceLock<(Rank, i32, Instant)>,
     /// See [`Job::want_poll`].
     wants_poll: AtomicBool,
@@ -56,12 +54,12 @@ impl<N: Ni> Job<N> {
         }
     }
 
-    /// The network below.
+    /// Returns the network below.
     pub fn network(&self) -> &N {
         &self.ni
     }
 
-    /// What this rank was started with.
+    /// Returns the settings that this rank was started with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -79,14 +77,14 @@ impl<N: Ni> Job<N> {
         }
     }
 
-    /// Whether callers are checked. Never in optimised builds, where looking for it would cost
-    /// every call.
+    /// Returns whether calls check their context. Always false in optimised builds, where reading
+    /// the setting would cost every call.
     #[inline(always)]
     pub(crate) fn has_checks(&self) -> bool {
         cfg!(debug_assertions) && self.settings.checks
     }
 
-    /// With checks: may this thread do that where it is?
+    /// Checks that this thread may do this in its context, if checks are on.
     #[inline]
     pub(crate) fn check_context(&self, operation: &'static str, what: am::Operation) -> Result<()> {
         if self.has_checks() {
@@ -116,20 +114,21 @@ impl<N: Ni> Job<N> {
         }
     }
 
-    /// Records what ends the job; the first reason stays.
+    /// Records the error that ends the job; the first one is kept.
     #[cold]
     pub(crate) fn fail(&self, error: Error) {
         let _ = self.fault.set(error);
         self.standing.fall();
-        // Who takes a short cut does not look for a fault.
+        // Short cuts do not check for a fault.
         for short_cut in &*self.short_cuts {
             short_cut.store(false, Relaxed);
         }
     }
 
-    /// Records that another rank ends the job. After a success this one has a grace to end by
-    /// itself: the last rank to hear of a barrier may still have something to write. A launcher
-    /// that is not ours may kill the ranks at once after a failure, and so they end at once.
+    /// Records that another rank ends the job. If its code is 0, this rank has a grace period to
+    /// end by itself: the last rank that learns of a barrier may still have something to write.
+    /// After a failure it ends at once, because a launcher other than ours may kill the ranks at
+    /// once.
     #[cold]
     pub(crate) fn exited(&self, by: Rank, code: i32) {
         let grace = match code {
@@ -140,8 +139,8 @@ impl<N: Ni> Job<N> {
         self.end_when_due();
     }
 
-    /// Ends the job here when the grace after another rank's exit is over; until then each poll is
-    /// to look again.
+    /// Ends the job here once the grace period after another rank's exit is over; until then
+    /// requests another poll.
     pub(crate) fn end_when_due(&self) {
         if let Some(&(by, code, end)) = self.exit.get() {
             match Instant::now() < end {
@@ -151,13 +150,13 @@ impl<N: Ni> Job<N> {
         }
     }
 
-    /// The code with which another rank ends the job, once it has said so. From then on a peer that
-    /// is gone has not failed.
+    /// Returns the code with which another rank ends the job, once it has announced it. From then
+    /// on, a missing peer does not count as failed.
     pub fn exit_code(&self) -> Option<i32> {
         self.exit.get().map(|&(_, code, _)| code)
     }
 
-    /// Records that a message of this rank makes no sense.
+    /// Records that a message of `source_rank` is malformed.
     #[cold]
     pub fn fail_by_message(&self, source_rank: Rank, reason: String) {
         self.fail(Error::BadMessage {
@@ -167,51 +166,53 @@ impl<N: Ni> Job<N> {
         });
     }
 
-    /// Something could not be done now and no event will tell when it can: each poll is to try
-    /// again.
+    /// Requests retries by every poll: something could not be done, and no event will announce when
+    /// it can.
     #[inline]
     pub(crate) fn want_poll(&self) {
         self.wants_poll.store(true, Relaxed);
     }
 
-    /// Whether a poll has to try something again.
+    /// Returns whether a poll must retry something.
     #[inline]
     pub(crate) fn wants_poll(&self) -> bool {
         self.wants_poll.load(Relaxed)
     }
 
-    /// A poll tries all of it now. What can't be done yet, or can't be looked at now, asks for the
-    /// next one; so what another thread adds meanwhile is either found by this poll or asks for
-    /// another. Until this one is through, the flag alone does not tell whether something waits.
+    /// Begins a poll's retries. Anything that still can't be done, or that is locked at the moment,
+    /// requests the next poll; work that another thread adds meanwhile is therefore either found by
+    /// this poll or requests another. Until this poll is done, the flag alone does not show whether
+    /// something is pending.
     pub(crate) fn begin_retries(&self) {
         self.wants_poll.store(false, Relaxed);
     }
 
-    /// The reason for which this rank can't go on, if there is one.
+    /// Returns the reason why this rank can't go on, if any.
     pub fn fault(&self) -> Option<&Error> {
         self.fault.get()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no fault.
     #[inline(always)]
     pub(crate) fn stands(&self) -> bool {
         self.standing.stands()
     }
 
-    /// The same in the one order in which a fault is seen by all.
+    /// Returns the same as [`Job::stands`], in the single total order in which all threads see a
+    /// fault.
     #[inline(always)]
     pub(crate) fn stands_for_all(&self) -> bool {
         self.standing.stands_for_all()
     }
 
-    /// Whether this process is a child of the rank's, in which nothing of the network may be used:
-    /// see [`crate::fork`].
+    /// Returns whether this process is a child of the rank's, which must not use the network: see
+    /// [`crate::fork`].
     #[inline]
     pub fn is_child(&self) -> bool {
         self.standing.is_child()
     }
 
-    /// Refuses in a child, for what is done after a fault too, or without a look for one.
+    /// Fails in a child; for calls that are allowed after a fault, or that do not check for one.
     #[inline]
     pub fn check_process(&self) -> Result<()> {
         match self.is_child() {
@@ -228,7 +229,7 @@ impl<N: Ni> Job<N> {
         }
     }
 
-    /// Finds out for which ranks requests need no check and go straight into a queue.
+    /// Determines to which ranks requests need no check and go straight into a queue.
     pub(crate) fn find_short_cuts(&mut self) {
         let is_mapped = |rank| !self.has_checks() && self.is_mapped(self.ni.reach(rank));
         let short_cuts = (0..self.size).map(|rank| AtomicBool::new(is_mapped(rank)));
@@ -236,22 +237,22 @@ impl<N: Ni> Job<N> {
         self.short_cuts = unsafe { Wiped::new(short_cuts.collect()) };
     }
 
-    /// Whether requests to a rank need no check and go straight into a queue.
+    /// Returns whether requests to a rank need no check and go straight into a queue.
     #[inline(always)]
     pub(crate) fn is_short_cut(&self, target: Rank) -> bool {
         let short_cut = self.short_cuts.get(target as usize);
         short_cut.is_some_and(|short_cut| short_cut.load(Relaxed))
     }
 
-    /// Whether replies from a peer that is reached so need no chunk, and implied ones are
-    /// coalesced.
+    /// Returns whether replies from a peer with this reach need no chunk, and its implied replies
+    /// are coalesced.
     #[inline]
     pub(crate) fn is_mapped(&self, reach: &Reach) -> bool {
         reach.capabilities.contains(Capabilities::WINDOW) && reach.inject_size >= self.chunk
     }
 }
 
-/// Send tickets there are; without a limit, as many as are counted.
+/// Returns the number of send tickets; without a limit, the largest number that can be counted.
 pub(crate) fn send_tickets(settings: &Settings) -> u32 {
     match settings.msg_limit {
         0 => u32::MAX / 2,

@@ -1,4 +1,4 @@
-//! Care during a wait besides the poll: dead peers, and reports.
+//! Liveness checks and reports during a wait.
 
 use super::Kernel;
 use super::backoff::Waiter;
@@ -7,7 +7,7 @@ use crate::ni::Ni;
 use crate::threads::Mode;
 
 impl<N: Ni, M: Mode> Kernel<N, M> {
-    /// Is there a peer that has died, or that writes what makes no sense? Either ends the job.
+    /// Ends the job if a peer has died or has sent malformed messages.
     #[cold]
     pub(crate) fn check_liveness(&self, operation: &'static str) {
         let rank = self.job.rank;
@@ -22,12 +22,12 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
             });
         }
         if let Some(peer) = self.job.ni.bad_peer() {
-            let reason = "it has written messages that make no sense".to_owned();
+            let reason = "it has sent malformed messages".to_owned();
             self.job.fail(Error::Protocol { rank, peer, reason });
         }
     }
 
-    /// A wait that was looked at has ended.
+    /// Ends the tracking of a wait.
     #[cold]
     pub(crate) fn forget_wait(&self, waiter: &Waiter) {
         if let Some(reports) = &self.reports {

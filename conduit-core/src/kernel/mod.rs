@@ -1,18 +1,18 @@
-//! The foundation of all subjects: the job and the network, the resources of operations under way,
+//! The foundation of all subjects: the job and the network, the resources of operations in flight,
 //! system messages, and the rules of waiting. The kernel knows no subject.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `job`, `polling`, `context` | the network, the settings, short cuts, what ends the job; who polls; where a thread is |
+//! | `job`, `polling`, `context` | the network, the settings, short cuts, the job's fault; the threads that poll; a thread's context |
 //! | `queues`, `portal_table`, `token`, `completion` | event queues, indices and tags; how completions are recognised, and what they free |
-//! | `operations`, `handle`, `options` | operations under way, their ids and handles; how calls start them |
+//! | `operations`, `handle`, `options` | operations in flight, their ids and handles; options of the calls that start them |
 //! | `chunks`, `tickets`, `control` | chunks, descriptors, send tickets; control words of mapped peers |
 //! | `system` | system messages |
-//! | `backoff`, `reports`, `liveness` | when a rank that waits spins, yields and sleeps; when it says what it waits for; dead peers |
-//! | `error` | what calls refuse, and what ends a job |
+//! | `backoff`, `reports`, `liveness` | when a waiting rank spins, yields and sleeps; when it reports its wait; dead peers |
+//! | `error` | errors of calls, and of a job |
 //!
-//! A rank takes 9 bytes for each other one: a counter that mapped peers give credits back by, and
-//! a short cut.
+//! A rank takes 9 bytes for each other one: a counter by which mapped peers return credits, and a
+//! short cut.
 
 pub(crate) mod backoff;
 pub(crate) mod chunks;
@@ -53,20 +53,20 @@ use system::{Message, System};
 use crate::ni::{MatchEntry, Ni, PtIndex, Rank};
 use crate::threads::Mode;
 
-/// See the module.
+/// The state described in the module's documentation.
 pub(crate) struct Kernel<N: Ni, M: Mode> {
     pub(crate) job: Job<N>,
     pub(crate) queues: Queues,
     pub(crate) control: Control,
     pub(crate) system: System<M>,
-    /// ReqSB: where requests and bounced transfers lie.
+    /// ReqSB: chunks of requests and bounced transfers.
     pub(crate) chunks: SendBuffer<M>,
     pub(crate) descriptors: Descriptors<M>,
     pub(crate) operations: Operations<M>,
     pub(crate) backoff: Backoff,
-    /// Where a setting asks for them.
+    /// Present if a setting asks for reports.
     pub(crate) reports: Option<Reports>,
-    /// Tells engines of one process apart, for the state that threads keep.
+    /// Distinguishes the engines of one process, for thread-local state.
     pub(crate) identity: u64,
 }
 
@@ -86,7 +86,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         self.operations.begin_group(&self.job, operation, open)
     }
 
-    /// Ends those of the handles that are done, see [`Operations::sweep`].
+    /// Ends the completed operations among the handles, see [`Operations::sweep`].
     pub(crate) fn sweep(
         &self,
         operation: &'static str,
@@ -95,28 +95,28 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         self.operations.sweep(&self.job, operation, handles)
     }
 
-    /// One piece of an operation has ended.
+    /// Counts off one piece of an operation.
     pub(crate) fn finish(&self, op: OpId) {
         self.operations.finish(&self.job, &self.descriptors, op);
     }
 
-    /// Ends an operation if it is done, see [`Operations::take`].
+    /// Ends an operation if it has completed, see [`Operations::take`].
     pub(crate) fn take(&self, operation: &'static str, op: OpId) -> Result<Option<u64>> {
         self.operations.take(&self.job, operation, op)
     }
 
-    /// Gives a chunk back. One that is not held ends the job.
+    /// Returns a chunk. One that is not held ends the job.
     pub(crate) fn give_chunk(&self, chunk: u32) {
         self.chunks.give(&self.job, chunk);
     }
 
-    /// Sends a system message now or with a later poll.
+    /// Sends a system message now or at a later poll.
     pub(crate) fn send_system(&self, target: Rank, message: Message) {
         self.system.send(&self.job, target, message);
     }
 
-    /// Tries again what could not be done before: the end of the job, descriptors to release,
-    /// system messages. Whether all of these could be sent.
+    /// Retries pending work: the end of the job, descriptors to release, system messages. Returns
+    /// whether all system messages have been sent.
     pub(crate) fn retry(&self) -> bool {
         if self.job.is_child() {
             return false;
@@ -127,12 +127,13 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         self.system.flush(&self.job)
     }
 
-    /// Whether something waits for [`Kernel::retry`]; exact, also while another thread is at it.
+    /// Returns whether work for [`Kernel::retry`] is pending; exact even while another thread does
+    /// it.
     pub(crate) fn has_retries(&self) -> bool {
         self.job.wants_poll() || !self.system.is_empty() || !self.descriptors.are_released()
     }
 
-    /// Appends a match entry again that has been used up.
+    /// Appends a used-up match entry again.
     pub(crate) fn relink(&self, index: PtIndex, entry: MatchEntry) {
         if let Err(error) = self.job.ni.me_append(index, entry) {
             self.job.fail(error.into());

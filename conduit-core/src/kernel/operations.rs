@@ -1,12 +1,12 @@
-//! The table of operations under way: 24-bit compact ids, completion by counting.
+//! The table of operations in flight: 24-bit compact ids, completion by counting.
 //!
 //! An operation counts its outstanding pieces. It is one of three kinds:
-//! - *explicit*: ends when its pieces have ended, then waits for its handle to be synchronised;
-//! - *member*: belongs to a group, tells the group when it ends and is gone;
+//! - *explicit*: ends with its last piece, then waits for its handle to be synchronised;
+//! - *member*: belongs to a group; when it ends, it is counted off the group and removed;
 //! - *group*: a thread's implicit puts or gets, or an access region; its pieces are its members.
 //!
-//! Ids are 24 bits (seed, "The Implementation of GASNet Put and Get Operations"); the 8 bits above
-//! them are a generation that finds handles which have been synchronised already.
+//! Ids have 24 bits (seed, "The Implementation of GASNet Put and Get Operations"); the 8 bits above
+//! them are a generation that detects handles which are already synchronised.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +18,17 @@ use crate::kernel::job::Job;
 use crate::ni::{AtomicType, MdId, Ni, Rank};
 use crate::threads::{Lock, Mode};
 
-/// What an operation has of its own.
+/// A resource of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
     Nothing,
-    /// The temporary descriptor over its local memory, which is released when it ends.
+    /// The temporary descriptor over its local memory, released when it ends.
     Descriptor(MdId),
-    /// Where an atomic's old value goes, and its bytes.
+    /// The destination and type of an atomic's old value.
     Result(ResultPlace),
 }
 
-/// Where the old value of an atomic goes: memory of the caller, valid until the operation has been
+/// The destination of an atomic's old value: memory of the caller, valid until the operation is
 /// synchronised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ResultPlace {
@@ -38,11 +38,11 @@ pub(crate) struct ResultPlace {
 
 impl ResultPlace {
     /// # Safety
-    /// The operation that this is the place of has not been synchronised.
+    /// The operation that owns this destination has not been synchronised.
     pub(crate) unsafe fn write(self, value: u64) {
         let base = self.base.0;
-        // SAFETY: valid for a write of the type's size: the promise of who started the operation,
-        // which stands as it has not been synchronised. Its alignment is the caller's business.
+        // SAFETY: valid for a write of the type's size: the caller that started the operation
+        // guarantees this until the operation is synchronised. The write needs no alignment.
         unsafe {
             match self.ty.size() {
                 4 => base.cast::<u32>().write_unaligned(value as u32),
@@ -62,7 +62,8 @@ enum OperationKind {
 
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// What a fetching atomic has brought; before that, and of all others, the peer ([`NO_PEER`]).
+    /// The result of a fetching atomic; before it arrives, and for all other operations, the peer
+    /// or [`NO_PEER`].
     value: u64,
     kind: OperationKind,
     held: Held,
@@ -72,19 +73,20 @@ struct Slot {
 
 const NONE: u32 = u32::MAX;
 
-/// The value of an operation of several peers.
+/// The peer of an operation on several peers.
 const NO_PEER: u64 = u64::MAX;
 
 /// The operations of a rank.
 #[derive(Debug)]
 pub(crate) struct Operations<M: Mode> {
     table: M::Lock<Table>,
-    /// Collects operations that nobody waits for (long-async data).
+    /// Collects operations that no call waits for (the data of asynchronous longs).
     pub(crate) detached: OpId,
 }
 
 impl<M: Mode> Operations<M> {
-    /// At most `limit`, one of them the rank's own. `None`: that is none.
+    /// Creates the table for at most `limit` operations, of which the rank needs one itself.
+    /// `None`: `limit` is 0.
     pub(crate) fn new(limit: u32) -> Option<Self> {
         let mut table = Table::new(limit);
         let detached = table.begin_group(true)?;
@@ -94,8 +96,8 @@ impl<M: Mode> Operations<M> {
         })
     }
 
-    /// A new operation. It is an error if all ids are in use: they come back when their owner
-    /// synchronises them, which waiting here would not bring about. `peer` is the rank that ends
+    /// Begins an operation. Fails if all ids are in use: they are freed when their owner
+    /// synchronises them, which waiting here would not achieve. `peer` is the rank that completes
     /// it; `None`: several do.
     pub(crate) fn begin<N: Ni>(
         &self,
@@ -108,7 +110,7 @@ impl<M: Mode> Operations<M> {
         begun.ok_or_else(|| self.exhausted(job, operation))
     }
 
-    /// A new group, see [`Table::begin_group`].
+    /// Begins a group, see [`Table::begin_group`].
     pub(crate) fn begin_group<N: Ni>(
         &self,
         job: &Job<N>,
@@ -130,27 +132,27 @@ impl<M: Mode> Operations<M> {
         }
     }
 
-    /// One more piece is outstanding.
+    /// Adds an outstanding piece.
     pub(crate) fn add(&self, op: OpId) {
         self.table.lock().add(op);
     }
 
-    /// It has a temporary descriptor, which is released when it ends.
+    /// Attaches a temporary descriptor, which is released when the operation ends.
     pub(crate) fn set_md(&self, op: OpId, md: MdId) {
         self.table.lock().hold(op, Held::Descriptor(md));
     }
 
-    /// Its old value goes to memory of the caller when it comes.
+    /// Sets the destination in the caller's memory for its old value.
     pub(crate) fn set_result(&self, op: OpId, place: ResultPlace) {
         self.table.lock().hold(op, Held::Result(place));
     }
 
-    /// What a fetching atomic has brought.
+    /// Stores the result of a fetching atomic.
     pub(crate) fn set_value(&self, op: OpId, value: u64) {
         self.table.lock().set_value(op, value);
     }
 
-    /// One piece has ended.
+    /// Counts off one piece.
     pub(crate) fn finish<N: Ni>(&self, job: &Job<N>, descriptors: &Descriptors<M>, op: OpId) {
         let ended = self.table.lock().finish(op);
         if let Some(Held::Descriptor(md)) = ended {
@@ -158,19 +160,20 @@ impl<M: Mode> Operations<M> {
         }
     }
 
-    /// Gives back an operation of which nothing has been started.
+    /// Returns an operation of which nothing has been started.
     pub(crate) fn forget(&self, op: OpId) {
         let mut table = self.table.lock();
         let _ = table.finish(op);
         let _ = table.take(op);
     }
 
-    /// Whether it has ended, or has been synchronised already.
+    /// Returns whether it has ended or is already synchronised.
     pub(crate) fn has_ended(&self, op: OpId) -> bool {
         self.table.lock().is_done(op) != Some(false)
     }
 
-    /// Ends it if it is done, and gives its value (a fetching atomic's; otherwise any).
+    /// Ends it if it has completed, and returns its value (the result of a fetching atomic;
+    /// otherwise unspecified).
     pub(crate) fn take<N: Ni>(
         &self,
         job: &Job<N>,
@@ -188,8 +191,8 @@ impl<M: Mode> Operations<M> {
         }
     }
 
-    /// Ends those of the handles that are done: how many that were under way have ended, and
-    /// whether none is under way any more.
+    /// Ends the completed operations among the handles. Returns how many ended, and whether none is
+    /// in flight any more.
     pub(crate) fn sweep<N: Ni>(
         &self,
         job: &Job<N>,
@@ -224,25 +227,25 @@ impl<M: Mode> Operations<M> {
         true
     }
 
-    /// Closes an access region: it ends with its last member.
+    /// Closes an access region, which ends with its last member.
     pub(crate) fn close(&self, group: OpId) -> Handle {
         self.table.lock().close(group);
         Handle(Some(group))
     }
 
-    /// How many operations of each peer have not ended, of those of a group or all; several peers'
-    /// are `None`'s.
+    /// Returns the number of unfinished operations per peer, of one operation or group or of all;
+    /// those with several peers count under `None`.
     pub(crate) fn under_way(&self, of: Option<OpId>) -> Vec<(Option<Rank>, u32)> {
         self.table.lock().under_way(of)
     }
 
-    /// Operations and groups that exist, but for the rank's own.
+    /// Returns the number of operations and groups, except the rank's own.
     pub(crate) fn live(&self) -> u32 {
         self.table.lock().live().saturating_sub(1)
     }
 }
 
-/// See the module.
+/// The table described in the module's documentation.
 #[derive(Debug)]
 struct Table {
     slots: Vec<Slot>,
@@ -287,8 +290,8 @@ impl Table {
         Some(OpId::new(index, slot.generation))
     }
 
-    /// Starts an operation with one piece outstanding: its initiation, ended by [`Table::finish`].
-    /// `None`: all ids are in use.
+    /// Begins an operation with one piece outstanding: its initiation, which ends with
+    /// [`Table::finish`]. `None`: all ids are in use.
     fn begin(&mut self, group: Option<OpId>, peer: Option<Rank>) -> Option<OpId> {
         let kind = match group {
             Some(group) => OperationKind::Member { group },
@@ -301,7 +304,7 @@ impl Table {
         Some(op)
     }
 
-    /// Starts a group without members. An open one does not end even when it has none.
+    /// Begins a group without members. An open group does not end even if it has none.
     fn begin_group(&mut self, open: bool) -> Option<OpId> {
         self.allocate(OperationKind::Group { open }, 0, NO_PEER)
     }
@@ -312,7 +315,7 @@ impl Table {
             .then_some(slot)
     }
 
-    /// One more piece is outstanding.
+    /// Adds an outstanding piece.
     fn add(&mut self, op: OpId) {
         if let Some(slot) = self.slot(op) {
             slot.outstanding += 1;
@@ -335,7 +338,7 @@ impl Table {
         }
     }
 
-    /// A piece has ended. Gives what to free when it was the last.
+    /// Counts off a piece. After the last one, returns the resource to free.
     fn finish(&mut self, op: OpId) -> Option<Held> {
         let slot = self.slot(op)?;
         slot.outstanding = slot.outstanding.checked_sub(1)?;
@@ -359,13 +362,14 @@ impl Table {
         }
     }
 
-    /// Has it ended? `None`: the handle is stale.
+    /// Returns whether it has ended. `None`: the handle is stale.
     fn is_done(&mut self, op: OpId) -> Option<bool> {
         let slot = self.slot(op)?;
         Some(slot.outstanding == 0 && slot.kind != OperationKind::Group { open: true })
     }
 
-    /// How many operations of each peer have not ended: `of`, which may be a group, or all.
+    /// Returns the number of unfinished operations per peer: of `of`, which may be a group, or of
+    /// all.
     fn under_way(&self, of: Option<OpId>) -> Vec<(Option<Rank>, u32)> {
         let mut counts = BTreeMap::new();
         for (index, slot) in self.slots.iter().enumerate() {
@@ -376,33 +380,33 @@ impl Table {
             };
             let own = OpId::new(index as u32, slot.generation);
             if slot.outstanding > 0 && of.is_none_or(|of| of == own || group == Some(of)) {
-                // A piece is outstanding, so an atomic has not brought anything yet.
+                // A piece is outstanding, so an atomic has no result yet.
                 *counts.entry(Rank::try_from(slot.value).ok()).or_default() += 1;
             }
         }
         counts.into_iter().collect()
     }
 
-    /// Operations and groups that exist.
+    /// Returns the number of operations and groups.
     fn live(&self) -> u32 {
         let free = |slot: &&Slot| !matches!(slot.kind, OperationKind::Free { .. });
         self.slots.iter().filter(free).count() as u32
     }
 
-    /// Pieces of a group that are outstanding, 0 for a stale id.
+    /// Returns the outstanding pieces of a group, 0 for a stale id.
     fn outstanding(&mut self, op: OpId) -> u32 {
         self.slot(op).map_or(0, |slot| slot.outstanding)
     }
 
-    /// Closes an access region: it ends with its last member.
+    /// Closes an access region, which ends with its last member.
     fn close(&mut self, op: OpId) {
         if let Some(slot) = self.slot(op) {
             slot.kind = OperationKind::Group { open: false };
         }
     }
 
-    /// Forgets an operation that has ended, and gives its value. `None`: it has not, or the handle
-    /// is stale.
+    /// Removes an operation that has ended, and returns its value. `None`: it has not ended, or the
+    /// handle is stale.
     fn take(&mut self, op: OpId) -> Option<u64> {
         if self.is_done(op) != Some(true) {
             return None;
@@ -473,7 +477,7 @@ mod tests {
             table.set_value(op, value);
             table.finish(op);
             assert_eq!(words.map(u64::from_le), expected);
-            // A late value of an operation that has gone changes nothing.
+            // A late value of an operation that is gone changes nothing.
             table.set_value(op, 0);
             assert_eq!(words, expected);
         }

@@ -1,4 +1,4 @@
-//! How a call that starts something is to go about it.
+//! Options of calls that start operations.
 
 /// Whether an initiation may wait for resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -7,24 +7,24 @@ pub enum Blocking {
     #[default]
     Wait,
     /// Don't start if that would block (GASNet-EX's immediate flag). Exact for everything on mapped
-    /// memory. Where operations are messages, what is looked at is credits and send tickets; a
-    /// chunk, or a piece of a transfer that needs more pieces than there are tickets, may still be
-    /// waited for, which ends as soon as operations under way do.
+    /// memory. Where operations are messages, only credits and send tickets are checked; the call
+    /// may still wait for a chunk, or for a piece of a transfer that needs more pieces than there
+    /// are tickets, until operations in flight end.
     Immediate,
 }
 
-/// How a caller learns that an operation which it has started has ended.
+/// How a caller learns of the end of an operation that it has started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completion {
-    /// By its handle.
+    /// Through its handle.
     Handle,
-    /// With the others of this thread: it belongs to its implicit puts or gets, or to its open
-    /// access region. The handle is [`Handle::DONE`](crate::kernel::Handle::DONE).
+    /// With the other operations of this thread: it belongs to the thread's implicit puts or gets,
+    /// or to its open access region. The handle is [`Handle::DONE`](crate::kernel::Handle::DONE).
     Implicit,
 }
 
 impl Completion {
-    /// What the operation is called in errors.
+    /// Returns the operation's name in errors.
     #[inline(always)]
     pub(crate) fn name(self, handle: &'static str, implicit: &'static str) -> &'static str {
         match self {

@@ -1,27 +1,27 @@
-//! Who is inside a poll: what a failing call has to wait for.
+//! The threads inside a poll, for which a failing call has to wait.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Counts the threads that are inside a poll, in [`crate::threads::Par`].
+/// The number of threads inside a poll, in [`crate::threads::Par`].
 ///
-/// A call that fails gives its caller's buffers back, so no completion may touch them any more. A
-/// thread that polls has either seen the fault and touches none, or is counted here, and the
-/// failing call waits until it is out. (SYNC: the count goes up before the look at the fault, the
-/// fault is recorded before the look at the count, all sequentially consistent: one of the two is
-/// seen.)
+/// A call that fails returns its caller's buffers, so no completion may access them any more. A
+/// thread that polls has either seen the fault and accesses none, or is counted here, and the
+/// failing call waits until it is out. (SYNC: the count is raised before the fault is checked, and
+/// the fault is recorded before the count is checked, all sequentially consistent: at least one
+/// side sees the other.)
 #[derive(Debug, Default)]
 pub(crate) struct Polling {
     threads: AtomicU32,
 }
 
 thread_local! {
-    /// Polls of any engine that this thread is inside of: a handler may make calls that fail.
+    /// Polls of any engine that this thread is inside: a handler may make calls that fail.
     static INSIDE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Is this thread inside of one, in [`crate::threads::Par`]?
+/// Returns whether this thread is inside a poll, in [`crate::threads::Par`].
 pub(crate) fn is_inside() -> bool {
     INSIDE.get() > 0
 }

@@ -1,4 +1,4 @@
-//! The portal table of a rank: indices, regions, the names and selectors of match entries.
+//! The portal table of a rank: indices, regions, tags and selectors of match entries.
 
 use am::select;
 
@@ -17,21 +17,21 @@ pub(crate) mod index {
     pub(crate) const SYS: PtIndex = PtIndex(3);
 }
 
-/// Names of match entries, given back in their events.
+/// Tags of match entries, returned in their events.
 pub(crate) mod tag {
     pub(crate) const RAR: u64 = 0;
     pub(crate) const RARAM: u64 = 1;
     pub(crate) const CATCH_BASIN: u64 = 2;
     pub(crate) const REQ_SB: u64 = 3;
     pub(crate) const SYS: u64 = 4;
-    /// A request buffer; each has the same name, as each is appended again in the same way.
+    /// A request buffer. All share one tag, because all are appended again in the same way.
     pub(crate) const REQ_RB: u64 = 5;
     /// A reply buffer.
     pub(crate) const RPL_RB: u64 = 6;
 }
 
-/// The selector of the locally managed buffers that injected replies arrive in. GASNet's
-/// portals-conduit has no such role: its replies always go to the requester's chunk. Here that is
+/// The selector of the locally managed buffers in which injected replies arrive. GASNet's
+/// portals-conduit has no such role: its replies always go to the requester's chunk. Here they do
 /// so only where a network cannot inject.
 pub(crate) const SELECT_RPL_RB: u8 = 6;
 
@@ -39,5 +39,5 @@ pub(crate) const CONTROL: RegionId = RegionId(0);
 pub(crate) const CHUNKS: RegionId = RegionId(1);
 pub(crate) const SEGMENT: RegionId = RegionId(2);
 
-/// Match entries are selected by the low four bits; the others carry the operation.
+/// The low four bits select match entries; the others carry the operation.
 pub(crate) const IGNORE: u64 = !select::MASK;

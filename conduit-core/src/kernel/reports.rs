@@ -1,8 +1,9 @@
-//! When a rank says what it waits for: at a time limit (`CONDUIT_WAIT_REPORT`), and at a signal
+//! Reports of what a rank waits for: at a time limit (`CONDUIT_WAIT_REPORT`), and at a signal
 //! (`CONDUIT_REPORT_SIGNAL`).
 //!
-//! A wait is looked at every some hundred polls, and where it sleeps. The rules have no clock. The
-//! thread reads the signal from a socket and answers for a rank in which nothing waits.
+//! A wait is checked every few hundred polls, and after each sleep. The rules use no clock of their
+//! own. The reports thread reads the signal from a socket, and answers for a rank in which nothing
+//! waits.
 
 use std::backtrace::Backtrace;
 use std::io::Read as _;
@@ -21,45 +22,45 @@ use crate::ni::Rank;
 use crate::settings::{REPORT_SIGNALS, Settings};
 use crate::stderr;
 
-/// Waits that are known at a time, a power of two; of more than that the oldest begin anew.
+/// Maximum number of tracked waits, a power of two; beyond it, the oldest begin anew.
 const MOST_WAITS: u16 = 256;
 
-/// A wait that was not looked at for so long has ended, though nobody has said so: the caller's own
-/// loop was left.
+/// A wait that has not been checked for this long has ended without notice: the caller left its own
+/// loop.
 const GONE: Duration = Duration::from_secs(10);
 
-/// How long the thread leaves an answer to waits: all that is well looks at the state a hundred
-/// times as often.
+/// How long the reports thread leaves an answer to the waits: a healthy wait checks a hundred times
+/// as often.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A wait that has been looked at.
+/// A wait that has been checked at least once.
 #[derive(Debug, Clone, Copy)]
 struct Lasting {
-    /// Which one; its place in the list follows from that. 0: it has ended.
+    /// The wait's number, from which its index in the list follows. 0: ended.
     number: u16,
     since: Instant,
-    /// When it was last looked at.
+    /// Time of the last check.
     seen: Instant,
-    /// When it reports by itself, counted from its begin.
+    /// Duration after which it reports on its own.
     next: Option<Duration>,
-    /// The last question that it has answered, or that was over before it began.
+    /// The last request that it has answered, or that was over before it began.
     answered: u32,
 }
 
-/// Waits, and questions to them, which are numbered from 1.
+/// Waits, and requests for reports, which are numbered from 1.
 #[derive(Debug, Default)]
 struct WaitState {
     waits: Vec<Lasting>,
     last: u16,
     asked: u32,
-    /// The last question that something has answered.
+    /// The last request that was answered.
     answered: u32,
-    /// The last question that no new wait has to answer any more.
+    /// The last request that new waits need not answer any more.
     over: u32,
-    /// What this rank does where nothing polls, and since when.
+    /// The operation in which this rank waits without polling, and since when.
     elsewhere: Option<Lasting>,
     operation: &'static str,
-    /// Where it was called, if that is asked for.
+    /// The stack of its call, if stacks are on.
     stack: Option<Backtrace>,
     closed: bool,
 }
@@ -69,7 +70,7 @@ fn place(number: u16) -> usize {
 }
 
 impl WaitState {
-    /// A look at a wait: whether it is to say what it waits for, and if so how long it has lasted.
+    /// Checks a wait. Returns how long it has lasted if it must report now.
     fn look(
         &mut self,
         waiter: &mut Waiter,
@@ -92,7 +93,7 @@ impl WaitState {
         due
     }
 
-    /// The next number whose place nobody has; if there is none, the next one.
+    /// Returns the next number whose index is free, or else the next number.
     fn free_number(&mut self, now: Instant) -> u16 {
         let next = |number: u16| number.wrapping_add(1).max(1);
         let first = next(self.last);
@@ -108,7 +109,7 @@ impl WaitState {
         self.last
     }
 
-    /// A wait has ended: its place is free.
+    /// Frees the index of a wait that has ended.
     fn forget(&mut self, waiter: &Waiter) {
         if let Some(wait) = self.waits.get_mut(place(waiter.number))
             && wait.number == waiter.number
@@ -136,37 +137,37 @@ impl WaitState {
         }
         if let Some(next) = wait.next.filter(|next| waited >= *next) {
             due = true;
-            // Twice what it has waited by now, at least.
+            // At least twice as long as it has waited so far.
             wait.next = Some(waited.max(next) * 2);
         }
         due.then_some(waited)
     }
 }
 
-/// What the thread shares with the waits.
+/// The state that the reports thread shares with the waits.
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<WaitState>,
     answered: Condvar,
 }
 
-/// A rank's reports, where a setting asks for them.
+/// A rank's reports, if a setting asks for them.
 #[derive(Debug)]
 pub(crate) struct Reports {
     limit: Option<Duration>,
-    /// With the stacks of the threads that wait or poll.
+    /// Whether reports include the stacks of the threads that wait or poll.
     pub(crate) stack: bool,
     shared: Arc<Shared>,
-    /// Its other end is the thread's.
+    /// The reports thread has the other end.
     socket: UnixStream,
     signal: Option<SigId>,
     thread: Option<JoinHandle<()>>,
-    /// The process that has started it.
+    /// The process that started the thread.
     process: u32,
 }
 
 impl Reports {
-    /// `None`: no setting asks for any, and nothing is installed.
+    /// Starts the reports. `None`: no setting asks for any, and nothing is installed.
     pub(crate) fn start(settings: &Settings, rank: Rank, size: u32) -> Result<Option<Self>> {
         const SIGNAL: &str = "CONDUIT_REPORT_SIGNAL";
         let limit = settings
@@ -182,7 +183,7 @@ impl Reports {
                 Some(_) => SIGNAL,
                 None => "CONDUIT_WAIT_REPORT",
             },
-            reason: format!("it can't be done on rank {rank}: {error}"),
+            reason: format!("cannot start reports on rank {rank}: {error}"),
         };
         let (socket, mut signals) = UnixStream::pair().map_err(failed)?;
         let (shared, stack) = (Arc::new(Shared::default()), settings.report_stack);
@@ -195,7 +196,7 @@ impl Reports {
             process: std::process::id(),
             socket,
         };
-        // What waits elsewhere is looked at by the thread.
+        // The thread checks the waits that do not poll.
         signals.set_read_timeout(limit).map_err(failed)?;
         let serve = move || {
             let mut byte = [0];
@@ -221,7 +222,7 @@ impl Reports {
         Ok(Some(reports))
     }
 
-    /// A look at a wait: whether it is to say what it waits for, and if so how long it has lasted.
+    /// Checks a wait. Returns how long it has lasted if it must report now.
     pub(crate) fn look(&self, waiter: &mut Waiter) -> Option<Duration> {
         let due = self
             .shared
@@ -234,12 +235,13 @@ impl Reports {
         due
     }
 
-    /// A wait that was looked at has ended.
+    /// Removes a wait that has ended.
     pub(crate) fn forget(&self, waiter: &Waiter) {
         self.shared.state.lock().forget(waiter);
     }
 
-    /// A program that only polls was asked, and nothing has answered yet: now it has.
+    /// Returns whether a request is unanswered that a program which only polls must answer, and
+    /// marks it answered.
     pub(crate) fn answer_polling(&self) -> bool {
         let mut state = self.shared.state.lock();
         let answers = state.answered != state.asked;
@@ -250,7 +252,7 @@ impl Reports {
         answers
     }
 
-    /// Does what waits for others but does not poll.
+    /// Runs `act`, which waits for other ranks but does not poll.
     pub(crate) fn elsewhere<T>(&self, operation: &'static str, act: impl FnOnce() -> T) -> T {
         let stack = self.stack.then(Backtrace::force_capture);
         {
@@ -266,7 +268,7 @@ impl Reports {
 }
 
 impl Shared {
-    /// What the thread has to say, when it was asked or looks by itself.
+    /// Returns the line that the thread must write, after a request or at its own check.
     fn answer(&self, asked: bool, with_stack: bool) -> Option<String> {
         let mut state = self.state.lock();
         state.asked += u32::from(asked);
@@ -288,21 +290,23 @@ impl Shared {
         state.over = state.asked;
         let none = open(&mut state);
         state.answered = state.asked;
-        // Nothing may be asked of another thread's stack from within its process: it may hold the
-        // lock that a look at it needs.
+        // The stack of another thread can't be captured from within the process: the thread may
+        // hold a lock that the capture needs.
         let process = std::process::id();
         none.then(|| match with_stack {
             true => {
-                format!("waits in no call of Conduit; `eu-stack -p {process}` shows its stacks")
+                format!(
+                    "is not waiting in a Conduit call; `eu-stack -p {process}` shows its stacks"
+                )
             }
-            false => "waits in no call of Conduit".to_owned(),
+            false => "is not waiting in a Conduit call".to_owned(),
         })
     }
 }
 
 impl Drop for Reports {
     fn drop(&mut self) {
-        // A child has no such thread, and the socket is its parent's too.
+        // A child has no such thread, and shares the socket with its parent.
         if self.process != std::process::id() {
             return;
         }
@@ -311,7 +315,7 @@ impl Drop for Reports {
         }
         self.shared.state.lock().closed = true;
         self.shared.answered.notify_all();
-        // Fails only if the thread has gone.
+        // Fails only if the thread is gone.
         let _ = self.socket.shutdown(Shutdown::Both);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -337,7 +341,7 @@ mod tests {
             })
             .collect();
         assert_eq!(reports, [3, 6, 12, 24, 48, 96]);
-        // Late for some.
+        // Late checks of some.
         let mut waiter = Waiter::default();
         let reports: Vec<_> = [0, 10, 19, 20]
             .into_iter()
@@ -364,7 +368,7 @@ mod tests {
         assert!(look(&mut state, &mut other) && !look(&mut state, &mut other));
     }
 
-    /// However many other threads make meanwhile.
+    /// However many waits other threads make meanwhile.
     #[test]
     fn a_wait_outlasts_others_that_end() {
         let (mut state, begin) = (WaitState::default(), Instant::now());
@@ -377,7 +381,7 @@ mod tests {
             state.forget(&other);
         }
         assert_eq!(state.look(&mut first, limit, begin + SECOND), Some(SECOND));
-        // Nor do those count that were left without a word.
+        // Waits that were left without notice do not count either.
         let mut now = begin;
         let looks = (1..1 << 12).filter(|_| {
             now += SECOND / 4;

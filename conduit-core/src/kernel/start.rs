@@ -1,6 +1,6 @@
-//! Start of a rank: its memory, queues and descriptors, and what it has to agree on with others.
+//! Start of a rank: its memory, queues and descriptors, and the settings on which ranks must agree.
 //!
-//! Regions are created in the same order on all ranks, so their numbers are known without exchange:
+//! All ranks create the regions in the same order, so their numbers are known without an exchange:
 //! control, chunks, segment.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,16 +25,17 @@ use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiE
 use crate::settings::Settings;
 use crate::threads::Mode;
 
-/// Slots of the queue that requests arrive in, where a source has a queue of its own for each: so
-/// many wait at least.
+/// Slots of the queue in which requests arrive, if each source has a queue of its own; at least
+/// this many requests can wait.
 const AM_SLOTS: usize = 4096;
 /// Ranks up to which a network may give each source a queue of its own ([`Ni::eq_create`] leaves
-/// that to it).
+/// that to the network).
 const OWN_QUEUES: u32 = 32;
-/// Slots of the queue of replies and completions. Its room is this rank's own affair (the Ni
-/// contract), as a target that finds it full takes nothing more from this rank: so there is room
-/// for all that this rank can have under way. That is for each request a reply (at most four slots
-/// in the queue, otherwise one), for each reply sent a completion, and for each send ticket one.
+/// Returns the slots of the queue of replies and completions. Its room is this rank's
+/// responsibility (the Ni contract), because a target that finds it full takes nothing more from
+/// this rank. It therefore has room for everything that this rank can have in flight: a reply for
+/// each request (at most four slots in the queue, otherwise one), a completion for each reply sent,
+/// and one for each send ticket.
 fn safe_slots(size: u32, plan: &Plan, settings: &Settings) -> usize {
     let requests = if plan.flow_control() && size <= OWN_QUEUES {
         let most = if plan.dynamic() {
@@ -56,7 +57,7 @@ fn safe_slots(size: u32, plan: &Plan, settings: &Settings) -> usize {
 
 static IDENTITY: AtomicU64 = AtomicU64::new(0);
 
-/// A number that no other job on this host, now or earlier, is likely to have.
+/// Returns a number that no other job on this host, now or earlier, is likely to have.
 fn name() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let seconds = now.map_or(0, |now| now.as_secs());
@@ -64,8 +65,8 @@ fn name() -> u64 {
 }
 
 impl<N: Ni, M: Mode> Kernel<N, M> {
-    /// Sets up a rank's queues and memory, with so many cells for barriers. Gives the kernel, and
-    /// the send buffer for replies.
+    /// Sets up a rank's queues and memory, with `cells` barrier cells. Returns the kernel and the
+    /// send buffer for replies.
     pub(crate) fn start(
         ni: N,
         settings: &Settings,
@@ -77,7 +78,8 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         for peer in [0, size - 1] {
             let most = ni.reach(peer).max_managed;
             if chunk > most {
-                let reason = format!("chunks of {chunk} bytes, the network carries {most}");
+                let reason =
+                    format!("chunks have {chunk} bytes; the network carries at most {most}");
                 return Err(Error::Setting {
                     name: "CONDUIT_CHUNK",
                     reason,
@@ -88,8 +90,8 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         let chunks =
             ni.region_create((settings.sb_chunks + settings.rpl_chunks) as usize * chunk)?;
 
-        // From each peer at most two messages about credits, a revoke and a return, and two about
-        // the end of the job.
+        // Per peer at most two messages about credits, a revoke and a return, and two about the end
+        // of the job.
         let sys = ni.eq_create(4 * size as usize + 10)?;
         let safe = ni.eq_create(safe_slots(size, plan, settings))?;
         let am = ni.eq_create(AM_SLOTS)?;
@@ -98,8 +100,8 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         ni.pt_open(index::SAFE, Some(safe))?;
         ni.pt_open(index::SYS, Some(sys))?;
 
-        // SAFETY: the chunk region is network memory that lives as long as `ni`; chunks are
-        // accessed only by who holds them (`ChunkPool`).
+        // SAFETY: the chunk region is network memory that lives as long as `ni`; only the holder of
+        // a chunk accesses it (`ChunkPool`).
         let send_buffer = |first: u32, count: u32| unsafe {
             let base = chunks.base.add(first as usize * chunk);
             let md = ni.md_bind(base, count as usize * chunk, safe)?;
@@ -109,7 +111,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         let replies = send_buffer(settings.sb_chunks, settings.rpl_chunks)?;
 
         let Some(operations) = Operations::new(settings.max_operations) else {
-            let reason = "at least one operation is needed".to_owned();
+            let reason = "must be at least 1".to_owned();
             return Err(Error::Setting {
                 name: "CONDUIT_MAX_OPERATIONS",
                 reason,
@@ -132,8 +134,8 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         Ok((kernel, replies))
     }
 
-    /// Ranks can work together only if they agree on some settings. Also the barrier after which
-    /// all can be sent to. Gives a name for the job, which is rank 0's word.
+    /// Checks that all ranks agree on the settings that must be the same. Also acts as the barrier
+    /// after which all ranks accept messages. Returns a name for the job, chosen by rank 0.
     pub(crate) fn compare_settings(&self, bootstrap: &mut dyn Bootstrap) -> Result<u64> {
         let own = agreement(&self.job.settings);
         let mut bytes: Vec<u8> = own
@@ -151,7 +153,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
             for (at, (name, value)) in own.iter().enumerate() {
                 if theirs.get(at * 8..at * 8 + 8) != Some(&value.to_le_bytes()) {
                     let reason = format!(
-                        "{value} on rank {}, something else on rank {peer}",
+                        "{value} on rank {}, but a different value on rank {peer}",
                         self.job.rank
                     );
                     return Err(Error::Setting { name, reason });
@@ -161,7 +163,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         Ok(job)
     }
 
-    /// An entry that takes messages without a body.
+    /// Returns an entry that takes messages without a body.
     pub(crate) fn unmanaged(&self, select: u8, tag: u64) -> MatchEntry {
         MatchEntry {
             memory: MeMemory::Nothing,
@@ -174,7 +176,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         }
     }
 
-    /// An entry over a buffer that messages fill one after the other.
+    /// Returns an entry over a buffer that messages fill one after the other.
     pub(crate) fn managed(&self, bytes: usize, select: u8, tag: u64) -> MatchEntry {
         MatchEntry {
             memory: MeMemory::Managed {
@@ -190,7 +192,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         }
     }
 
-    /// Finds the control regions of the peers that are mapped here. All ranks have created theirs.
+    /// Finds the control regions of the mapped peers. All ranks have created theirs.
     pub(crate) fn map_controls(&mut self) -> Result<()> {
         let job = &self.job;
         let find = |peer| {
@@ -204,7 +206,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
     }
 }
 
-/// Settings that all ranks must have the same.
+/// Returns the settings that must be the same on all ranks.
 fn agreement(settings: &Settings) -> [(&'static str, u64); 13] {
     [
         ("CONDUIT_CHUNK", settings.chunk_bytes() as u64),
@@ -226,9 +228,9 @@ fn agreement(settings: &Settings) -> [(&'static str, u64); 13] {
             "GASNET_PORTAL_BANKED_CREDITS",
             settings.banked_credits.unwrap_or(u32::MAX).into(),
         ),
-        // What the credit byte says.
+        // It determines the meaning of the credit byte.
         ("CONDUIT_CREDIT_DOUBLING", settings.credit_doubling.into()),
-        // What a rank may send to a peer follows from its own settings: they have to be the
+        // A rank derives from its own settings what it may send to a peer, so they must equal the
         // peer's.
         (
             "GASNET_PORTAL_AMRECV_SPACE",

@@ -2,7 +2,7 @@
 //!
 //! They have no body: everything is in the match bits and the header data. Match bits: selector
 //! (bits 0..4), message (bits 8..16), argument (bits 32..64). They are handled before anything else
-//! in a poll, and never need what isn't there.
+//! in a poll, and need no reply resources.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,7 +22,7 @@ use crate::threads::{Lock, Mode};
 pub(crate) enum Message {
     /// The sender ends the job with this code.
     Exit { code: i32 },
-    /// Answer to [`Message::Exit`].
+    /// The answer to [`Message::Exit`].
     ExitSeen,
     /// A word for a barrier cell.
     BarrierCell { cell: u32, word: u64 },
@@ -71,16 +71,16 @@ impl Message {
     }
 }
 
-/// System messages on their way out, and what has been counted of those that came.
+/// Outgoing system messages, and the count of exit answers.
 pub(crate) struct System<M: Mode> {
     outbox: M::Lock<Outbox>,
     /// Ranks that have answered [`Message::Exit`].
     exit_answers: AtomicU64,
-    /// A descriptor for puts of nothing.
+    /// A descriptor for empty puts.
     md: MdId,
 }
 
-/// What could not be sent yet; every poll tries again.
+/// Messages that could not be sent yet; every poll retries.
 #[derive(Debug)]
 struct Outbox {
     messages: VecDeque<(Rank, Message)>,
@@ -88,8 +88,8 @@ struct Outbox {
 }
 
 impl<M: Mode> System<M> {
-    /// `cells`: those of the barriers. For each rank there is room for an exit message and its
-    /// answer, a revoke of credits and a return.
+    /// `cells` is the number of barrier cells. The outbox has room for an exit message and its
+    /// answer, a revoke of credits and a return per rank.
     pub(crate) fn new(size: u32, cells: usize, md: MdId) -> Self {
         Self {
             outbox: Lock::new(Outbox {
@@ -101,7 +101,7 @@ impl<M: Mode> System<M> {
         }
     }
 
-    /// Sends a message now, or puts it into the outbox.
+    /// Sends a message now, or queues it in the outbox.
     pub(crate) fn send<N: Ni>(&self, job: &Job<N>, target: Rank, message: Message) {
         let mut outbox = self.outbox.lock();
         if outbox.messages.is_empty() && self.post(job, target, message) {
@@ -120,10 +120,10 @@ impl<M: Mode> System<M> {
         }
     }
 
-    /// Tries again what waits in the outbox; is it empty now?
+    /// Retries the messages in the outbox and returns whether it is empty now.
     pub(crate) fn flush<N: Ni>(&self, job: &Job<N>) -> bool {
-        // Who has it may put something in, and has perhaps asked for a poll already: that wish was
-        // taken back by who calls this.
+        // The lock's holder may queue a message, and may already have requested a poll, but our
+        // caller has cleared that request.
         let Some(mut outbox) = self.outbox.try_lock() else {
             job.want_poll();
             return false;
@@ -138,7 +138,7 @@ impl<M: Mode> System<M> {
         true
     }
 
-    /// `false`: the network has no room now.
+    /// Posts a message. `false`: the network has no room now.
     fn post<N: Ni>(&self, job: &Job<N>, target: Rank, message: Message) -> bool {
         let (match_bits, hdr_data) = message.encode();
         let submitted = if job.ni.reach(target).inject_size > 0 {
@@ -183,17 +183,17 @@ impl<M: Mode> System<M> {
         }
     }
 
-    /// Whether nothing waits in the outbox.
+    /// Returns whether the outbox is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.outbox.lock().messages.is_empty()
     }
 
-    /// A rank has answered [`Message::Exit`].
+    /// Counts a rank's answer to [`Message::Exit`].
     pub(crate) fn count_exit_answer(&self) {
         self.exit_answers.fetch_add(1, Relaxed);
     }
 
-    /// Ranks that have.
+    /// Returns the number of ranks that have answered.
     pub(crate) fn exit_answers(&self) -> u64 {
         self.exit_answers.load(Relaxed)
     }

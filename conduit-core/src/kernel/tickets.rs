@@ -1,4 +1,4 @@
-//! Tickets: how many of something may be under way.
+//! Tickets, which limit how many operations of a kind are in flight.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

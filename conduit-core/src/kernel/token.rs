@@ -1,19 +1,19 @@
-//! The 64-bit name that an operation has on the network: what to free when its event comes, and
-//! whom to tell.
+//! The 64-bit name of an operation on the network: what to free when its event arrives, and which
+//! operation to complete.
 //!
 //! | bits | field |
 //! |---|---|
-//! | 60..64 | role: what the event ends |
+//! | 60..64 | role: what the event completes |
 //! | 32..60 | chunk number, for roles that hold one |
 //! | 0..32 | operation id with generation, 0 for none |
 
 use crate::kernel::handle::OpId;
 
-/// What the completion of a network operation frees, besides its send ticket.
+/// The resource that the completion of a network operation frees, besides its send ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Nothing: the header of an active message, sent from a chunk that its reply frees; a system
-    /// message.
+    /// Nothing: the header of an active message, sent from a chunk that its reply frees, or a
+    /// system message.
     Ticket,
     /// A put bounced through this ReqSB chunk.
     BouncedPut(u32),
@@ -51,7 +51,7 @@ impl Token {
         role << 60 | u64::from(aux & 0x0FFF_FFFF) << 32 | u64::from(self.op.map_or(0, OpId::bits))
     }
 
-    /// `None` for bits that [`Token::bits`] never made.
+    /// Decodes a token. `None` for bits that [`Token::bits`] never returns.
     pub(crate) fn from_bits(bits: u64) -> Option<Self> {
         let aux = (bits >> 32) as u32 & 0x0FFF_FFFF;
         let role = match bits >> 60 {

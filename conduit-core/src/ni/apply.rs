@@ -1,23 +1,23 @@
-//! What each [`AtomicOp`] does to a number in shared memory.
+//! The effect of each [`AtomicOp`] on a number in shared memory.
 //!
-//! A network that lets the target's processor do atomics, and the engine where the target's memory
-//! is mapped here, call the same function: both then go through the processor's own atomic
-//! instructions, so that either kind is atomic towards the other.
+//! A network whose atomics the target's processor does, and the engine where the target's memory is
+//! mapped here, call the same function. Both thus use the processor's own atomic instructions, so
+//! that either kind is atomic with respect to the other.
 
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::{AtomicOp, AtomicType};
 use crate::process_memory;
 
-/// Does `op` on the number at `ptr` as one indivisible step and gives its old value.
+/// Applies `op` to the number at `ptr` atomically and returns the old value.
 ///
-/// `operand` and `comparand` are taken modulo the type's size; a 32-bit old value comes back
+/// `operand` and `comparand` are taken modulo the type's size; a 32-bit old value is returned
 /// zero-extended. Acts as a release and an acquire ([`AtomicOp::Get`]: acquire only).
 ///
 /// # Safety
-/// `ptr` is aligned to [`AtomicType::size`] and valid for reads and writes of that many bytes;
-/// during the call it is accessed by atomic instructions of the same size only, in this and in all
-/// other processes.
+/// `ptr` is aligned to [`AtomicType::size`] and valid for reads and writes of that many bytes.
+/// During the call, this and all other processes access it only with atomic instructions of the
+/// same size.
 #[inline]
 pub unsafe fn apply_atomic(
     ptr: *mut u8,
@@ -26,11 +26,11 @@ pub unsafe fn apply_atomic(
     operand: u64,
     comparand: u64,
 ) -> u64 {
-    /// Minimum and maximum follow the sign, so each type has its own arm; the rest is the same for
-    /// all.
+    /// Minimum and maximum depend on the sign, so each type has its own arm; the rest is the same
+    /// for all.
     macro_rules! apply {
         ($atomic:ty, $int:ty, $unsigned:ty) => {{
-            // SAFETY: alignment, validity and atomic-only access are the caller's duty (see above).
+            // SAFETY: the caller guarantees alignment, validity and atomic-only access (see above).
             let cell = unsafe { <$atomic>::from_ptr(ptr.cast::<$int>()) };
             let a = operand as $int;
             let old = match op {
@@ -67,19 +67,20 @@ pub unsafe fn apply_atomic(
         AtomicType::U32 => apply!(AtomicU32, u32, u32),
         AtomicType::I64 => apply!(AtomicI64, i64, u64),
         AtomicType::U64 => apply!(AtomicU64, u64, u64),
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         AtomicType::F32 | AtomicType::F64 => unsafe {
             apply_to_float(ptr, op, ty, operand, comparand)
         },
     }
 }
 
-/// As [`apply_atomic`] on a number of this process by its address. `None`, and nothing has been
-/// done: the address is no multiple of the type's size, or no memory that can be written.
+/// Applies an atomic like [`apply_atomic`] to a number of this process by its address. Returns
+/// `None` without any effect if the address is not a multiple of the type's size or not writable
+/// memory.
 ///
 /// # Safety
-/// That the number is accessed by atomics only, and that it stays memory during the call, is the
-/// word of whoever has given the address.
+/// The provider of the address guarantees that the number is accessed by atomics only and stays
+/// mapped during the call.
 pub unsafe fn apply_atomic_at(
     address: u64,
     op: AtomicOp,
@@ -87,20 +88,20 @@ pub unsafe fn apply_atomic_at(
     operand: u64,
     comparand: u64,
 ) -> Option<u64> {
-    // The number lies within a page, so its first half tells for both.
+    // The number lies within a page, so checking its first half covers both.
     if !address.is_multiple_of(ty.size() as u64) || !process_memory::is_writable(address) {
         return None;
     }
     let number = std::ptr::with_exposed_provenance_mut(address as usize);
-    // SAFETY: aligned, and memory, as just checked; the rest is the caller's promise.
+    // SAFETY: aligned and writable, as just checked; the caller guarantees the rest.
     Some(unsafe { apply_atomic(number, op, ty, operand, comparand) })
 }
 
-/// [`apply_atomic`] of floats: arithmetic and order by compare-and-swap of the bits, the rest as of
-/// integers.
+/// Does [`apply_atomic`] for floats: arithmetic and order by compare-and-swap of the bits, the rest
+/// as for integers.
 ///
 /// # Safety
-/// As for [`apply_atomic`].
+/// See [`apply_atomic`].
 unsafe fn apply_to_float(
     ptr: *mut u8,
     op: AtomicOp,
@@ -109,7 +110,7 @@ unsafe fn apply_to_float(
     comparand: u64,
 ) -> u64 {
     if !op.is_arithmetic() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         return unsafe { apply_atomic(ptr, op, ty.bits(), operand, comparand) };
     }
     macro_rules! apply {
@@ -122,7 +123,7 @@ unsafe fn apply_to_float(
                 AtomicOp::Min => |x, a| if x < a { x } else { a },
                 _ => |x, a| if x > a { x } else { a },
             };
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let cell = unsafe { <$atomic>::from_ptr(ptr.cast::<$bits>()) };
             let old = update(
                 cell.load(Ordering::Relaxed),
@@ -138,7 +139,7 @@ unsafe fn apply_to_float(
     }
 }
 
-/// Repeats a compare-and-swap of `next(x)` for `x` until it takes.
+/// Repeats a compare-and-swap of `next(x)` for `x` until it succeeds.
 #[inline]
 fn update<T: Copy>(
     first: T,
@@ -154,7 +155,7 @@ fn update<T: Copy>(
     }
 }
 
-/// The new value of a word on which an atomic finds `old`.
+/// Returns the new value of a word in which an atomic finds `old`.
 pub fn atomic_result(op: AtomicOp, ty: AtomicType, operand: u64, comparand: u64, old: u64) -> u64 {
     let (mut short, mut long) = (old as u32, old);
     let word: *mut u8 = match ty.size() {
@@ -174,8 +175,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Floats in the arithmetic of their type, the rest in that of 128 bits: widen by the type's
-    /// sign, compute, cut.
+    /// Computes floats in the arithmetic of their type, and integers in 128 bits: extend by the
+    /// type's sign, compute, truncate.
     fn model(op: AtomicOp, ty: AtomicType, x: u64, a: u64, c: u64) -> u64 {
         if op.is_arithmetic() {
             match ty {
@@ -223,7 +224,7 @@ mod tests {
         cut(ty, new as u64)
     }
 
-    /// Sums and products of two `f32` are exact in `f64`, or rounded in a way that does no harm to
+    /// Sums and products of two `f32` are exact in `f64`, or rounded in a way that does not affect
     /// the rounding to `f32`.
     fn float(op: AtomicOp, x: f64, a: f64, narrow: fn(f64) -> u64) -> u64 {
         narrow(match op {
@@ -236,7 +237,7 @@ mod tests {
         })
     }
 
-    /// Which bits a NaN has is left open.
+    /// Compares values; the bits of a NaN are unspecified.
     fn same(ty: AtomicType, left: u64, right: u64) -> bool {
         let is_nan = |bits: u64| match ty {
             AtomicType::F32 => f32::from_bits(bits as u32).is_nan(),
@@ -254,7 +255,8 @@ mod tests {
         }
     }
 
-    /// Small values, extremes and anything: so that comparisons meet both equality and every sign.
+    /// Generates small values, extremes and arbitrary ones, so that comparisons meet equality and
+    /// every sign.
     fn value() -> impl Strategy<Value = u64> {
         prop_oneof![
             0_u64..4,
@@ -277,10 +279,10 @@ mod tests {
             a in value(),
             c in value(),
         ) {
-            // The integer lies between two others that must stay as they are.
+            // The integer lies between two others that must not change.
             let mut memory = [u64::MAX, u64::MAX, u64::MAX];
             memory[1] = if ty.size() == 4 { 0xffff_ffff_0000_0000 | cut(ty, x) } else { x };
-            // SAFETY: an aligned element of a local array, which nobody else can see.
+            // SAFETY: an aligned element of a local array that nothing else accesses.
             let old = unsafe { apply_atomic(memory.as_mut_ptr().add(1).cast(), op, ty, a, c) };
             prop_assert_eq!(old, cut(ty, x));
             let expected = model(op, ty, x, a, c);

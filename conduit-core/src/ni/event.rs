@@ -1,47 +1,47 @@
-//! What event queues deliver. An enum by kind, so that no field can be read that an event doesn't
-//! have.
+//! The events that event queues deliver. An enum by kind, so that code can't read a field that an
+//! event doesn't have.
 
 use super::{PtIndex, Rank};
 
-/// How an operation ended at its target.
+/// The outcome of an operation at its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// As asked (a cut message too: see the length).
+    /// Performed, or truncated (see the length).
     Done,
     /// No entry matched; nothing was moved.
     NoMatch,
-    /// The offset lies outside the region entry that matches otherwise, or an atomic's address is
-    /// not aligned; nothing was moved, the entry is not used up, and no other one is tried. Or it
-    /// is an address of a [process](super::MeMemory::Process) that is no memory.
+    /// The offset lies outside the region entry that would otherwise match, or an atomic's address
+    /// is not aligned. Nothing was moved, the entry is not used up, and no other entry is tried.
+    /// Also an address of a [process](super::MeMemory::Process) that is not valid memory.
     OutOfRange,
 }
 
-/// A put that an entry of this rank took.
+/// A put that matched an entry of this rank.
 #[derive(Debug, Clone, Copy)]
 pub struct PutEvent<'a> {
-    /// The index it came to.
+    /// The portal table index of the entry.
     pub index: PtIndex,
     /// The entry's name ([`super::MatchEntry::tag`]).
     pub tag: u64,
-    /// Who sent it.
+    /// The initiator.
     pub source: Rank,
-    /// As sent.
+    /// The put's match bits.
     pub match_bits: u64,
-    /// As sent.
+    /// The put's header data.
     pub hdr_data: u64,
-    /// Where it was placed within the entry's memory.
+    /// The offset of the data within the entry's memory.
     pub offset: u64,
-    /// Bytes that were placed.
+    /// The number of bytes placed.
     pub length: usize,
-    /// Bytes that were sent.
+    /// The number of bytes sent.
     pub requested: usize,
-    /// The bytes, in place: of a [`Managed`](super::MeMemory::Managed) entry only (empty
-    /// otherwise), and only during delivery. Aligned to 16.
+    /// The data in place; only for a [`Managed`](super::MeMemory::Managed) entry (otherwise empty),
+    /// and only during delivery. Aligned to 16.
     pub data: &'a [u8],
 }
 
 impl PutEvent<'_> {
-    /// The event without the bytes that it shows.
+    /// Returns the event without the data it refers to.
     #[inline]
     pub const fn without_data(self) -> PutEvent<'static> {
         PutEvent { data: &[], ..self }
@@ -53,31 +53,31 @@ impl PutEvent<'_> {
 pub enum Event<'a> {
     /// A peer's put has been placed.
     Put(PutEvent<'a>),
-    /// A peer's get has read.
+    /// A peer's get has read its data.
     Get {
         /// The entry's name.
         tag: u64,
-        /// Who asked.
+        /// The initiator.
         source: Rank,
-        /// As sent.
+        /// The get's match bits.
         match_bits: u64,
-        /// Where it read.
+        /// The offset of the data within the entry's memory.
         offset: u64,
-        /// Bytes.
+        /// The number of bytes read.
         length: usize,
     },
     /// A peer's atomic has been done.
     Atomic {
         /// The entry's name.
         tag: u64,
-        /// Who asked.
+        /// The initiator.
         source: Rank,
-        /// As sent.
+        /// The atomic's match bits.
         match_bits: u64,
-        /// Where.
+        /// The offset of the number.
         offset: u64,
     },
-    /// An entry has unlinked itself: it was used once, or it is full. Its data may still be in
+    /// An entry has unlinked itself because it was used once or is full. Its data may still be in
     /// delivery.
     Unlinked {
         /// The entry's name.
@@ -91,25 +91,25 @@ pub enum Event<'a> {
     },
     /// A put's source may be reused.
     Send {
-        /// The operation.
+        /// The operation's token.
         token: u64,
     },
     /// A put, or an atomic that doesn't fetch, has ended at its target.
     Ack {
-        /// The operation.
+        /// The operation's token.
         token: u64,
-        /// How.
+        /// The outcome at the target.
         outcome: Outcome,
-        /// Bytes placed.
+        /// The number of bytes placed.
         length: usize,
     },
     /// A get, or a fetching atomic, has brought its data.
     Reply {
-        /// The operation.
+        /// The operation's token.
         token: u64,
-        /// How.
+        /// The outcome at the target.
         outcome: Outcome,
-        /// Bytes read.
+        /// The number of bytes read.
         length: usize,
         /// The old value of a fetching atomic.
         value: u64,
@@ -117,7 +117,7 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// The event without the bytes that it shows, which live only during delivery.
+    /// Returns the event without the data it refers to, which is valid only during delivery.
     #[inline]
     pub const fn without_data(self) -> Event<'static> {
         match self {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A process of the job, `0..size`. GASNet-1 says node.
+/// The number of a process in the job, `0..size` (node in GASNet-1).
 pub type Rank = u32;
 /// An index of the portal table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,16 +24,16 @@ pub struct RegionId(pub u32);
 /// Memory of this rank that peers can reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
-    /// How peers name it.
+    /// The region's name for peers.
     pub id: RegionId,
-    /// Where it is here.
+    /// The region's first byte in this process.
     pub base: *mut u8,
-    /// Its bytes, whole pages.
+    /// The length in bytes, whole pages.
     pub len: usize,
 }
 
-// SAFETY: a region is a name for memory that lives as long as its network; the pointer gives no
-// access that `unsafe` code doesn't take on itself.
+// SAFETY: a region only names memory that lives as long as its network; every access through the
+// pointer takes its own `unsafe`.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -41,10 +41,10 @@ unsafe impl Sync for Region {}
 /// A region of a peer as it is mapped here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Its first byte in this process. Valid for reads and writes as long as the network lives;
-    /// shared with other processes, so plain references into it are never formed.
+    /// The first byte in this process. Valid for reads and writes as long as the network lives.
+    /// Shared with other processes, so no references into it are formed.
     pub base: *mut u8,
-    /// Its bytes.
+    /// The length in bytes.
     pub len: usize,
 }
 
@@ -53,38 +53,38 @@ unsafe impl Send for Window {}
 // SAFETY: as for `Region`.
 unsafe impl Sync for Window {}
 
-/// What a match entry's messages go to.
+/// The memory that a match entry's messages go to or come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MeMemory {
-    /// Space of the network's own, filled in order of arrival; the initiator's offset is ignored.
+    /// Space owned by the network, filled in order of arrival; the initiator's offset is ignored.
     /// The entry unlinks itself when fewer than `min_free` bytes are left, which is checked after
     /// each message.
     Managed {
-        /// Bytes it holds. Each message counts with its length rounded up to 64.
+        /// Capacity in bytes. Each message counts with its length rounded up to 64.
         bytes: usize,
-        /// Bytes that must be left for it to stay linked; at least the largest message expected.
+        /// The free bytes below which the entry is unlinked; at least the largest message expected.
         min_free: usize,
     },
     /// A piece of a region; the initiator's offset counts from its start.
     Region {
-        /// Which region.
+        /// The region.
         region: RegionId,
-        /// First byte within the region.
+        /// The first byte within the region.
         offset: usize,
-        /// Bytes.
+        /// The length in bytes.
         len: usize,
     },
-    /// A range of this process's memory that need not be the network's; the initiator's offset
-    /// counts from its start. The processor does its atomics. Beyond the range, and where an
-    /// address is no memory, or may not be written, the outcome is
-    /// [`OutOfRange`](super::Outcome::OutOfRange), and a part may have been moved.
+    /// A range of this process's memory that need not belong to the network; the initiator's offset
+    /// counts from its start. The processor does its atomics. Accesses beyond the range or to
+    /// invalid or unwritable memory end as [`OutOfRange`](super::Outcome::OutOfRange), possibly
+    /// after some bytes were moved.
     ///
-    /// Who appends such an entry answers for what peers write: that nothing of this process relies
-    /// on what is there.
+    /// The code that appends such an entry guarantees that nothing in this process relies on the
+    /// contents of memory that peers may write.
     Process {
-        /// Its first address.
+        /// The first address.
         base: u64,
-        /// Bytes.
+        /// The length in bytes.
         len: u64,
     },
     /// No memory: only headers arrive (the catch basin, system messages).
@@ -92,13 +92,13 @@ pub enum MeMemory {
 }
 
 impl MeMemory {
-    /// All memory of this process: offsets are addresses.
+    /// All memory of this process; offsets are addresses.
     pub const EVERYTHING: Self = Self::Process {
         base: 0,
         len: u64::MAX,
     };
 
-    /// Whether it is memory of this process that need not be the network's.
+    /// Returns whether this is memory of the process that need not belong to the network.
     #[must_use]
     pub fn is_process(self) -> bool {
         matches!(self, Self::Process { .. })
@@ -106,7 +106,7 @@ impl MeMemory {
 }
 
 bitflags::bitflags! {
-    /// What may be done to an entry, and how it ends.
+    /// The operations that an entry accepts, and how it ends.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct MeOptions: u8 {
         /// Puts match.
@@ -117,14 +117,15 @@ bitflags::bitflags! {
         const ATOMIC = 4;
         /// The entry unlinks itself after its first match.
         const USE_ONCE = 8;
-        /// A message that doesn't fit is cut; without it, such a message doesn't match.
+        /// A message that doesn't fit is truncated; without this option, it doesn't match.
         const TRUNCATE = 16;
-        /// The entry stands behind all entries without this option, whenever those were appended
-        /// (Portals 4's overflow list): the catch basin behind buffers that are linked again and
-        /// again. An initiator may be told [`NoMatch`](super::Outcome::NoMatch) of what it took.
+        /// The entry stays behind all entries without this option, in whatever order they are
+        /// appended (Portals 4's overflow list): the catch basin behind buffers that are linked
+        /// again and again. The initiator may get [`NoMatch`](super::Outcome::NoMatch) for a
+        /// message that such an entry took.
         const OVERFLOW = 32;
     }
-    /// Which events an entry raises on its index's queue.
+    /// The events that an entry raises on its index's queue.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct MeEvents: u8 {
         /// [`Event::Put`](super::Event::Put), [`Event::Get`](super::Event::Get),
@@ -137,49 +138,50 @@ bitflags::bitflags! {
 
 /// An element of a match list.
 ///
-/// A message matches when `(message.match_bits ^ match_bits) & !ignore_bits == 0`, its source is
-/// allowed, its kind is, and it fits (or may be cut). The first such entry in list order takes it.
+/// A message matches if `(message.match_bits ^ match_bits) & !ignore_bits == 0`, its source and its
+/// kind are accepted, and it fits or may be truncated. The first matching entry in list order takes
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MatchEntry {
-    /// Where messages go.
+    /// The memory that messages go to or come from.
     pub memory: MeMemory,
     /// Bits to match.
     pub match_bits: u64,
-    /// Bits that don't count.
+    /// Bits that are not compared.
     pub ignore_bits: u64,
-    /// Only messages of this rank match.
+    /// The only accepted source, if set.
     pub source: Option<Rank>,
-    /// What may be done.
+    /// The accepted operations, and how the entry ends.
     pub options: MeOptions,
-    /// What is told.
+    /// The events raised.
     pub events: MeEvents,
-    /// The owner's name for the entry, given back in its events.
+    /// The owner's name for the entry, returned in its events.
     pub tag: u64,
 }
 
-/// What networks agree by that share an entry which one message may use: the first that takes it
-/// has it.
+/// The token by which networks that share a use-once entry agree which of them uses it: the first
+/// to take it wins.
 #[derive(Debug, Clone, Default)]
 pub struct Claim(Arc<AtomicBool>);
 
 impl Claim {
-    /// Takes it. False: another network has.
+    /// Takes the claim. False: another network has it.
     pub fn take(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether anybody has taken it.
+    /// Returns whether the claim is taken.
     pub fn is_taken(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// The answer to unlinking or releasing.
+/// The result of unlinking or releasing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Unlink {
-    /// It is gone.
+    /// The object is gone.
     Done,
-    /// Operations on it are under way: ask again.
+    /// Operations on it are in flight: try again.
     InUse,
 }

@@ -1,25 +1,26 @@
-//! The Ni contract: what every network gives the engine, in Portals' words.
+//! The Ni contract: the interface, in terms of Portals, that every network offers the engine.
 //!
-//! It is the weakest contract that real networks keep, so that none has to fake what it can't do:
+//! It is the weakest contract that real networks keep, so that none has to emulate features that it
+//! lacks:
 //!
-//! - **No order** between events of different operations, also between the same two ranks.
-//! - An operation is known by its **token** alone; initiator events carry nothing else of it.
-//! - Submission may take effect at once or later; [`Submit::Again`] means *nothing happened*, poll
-//!   and ask again.
-//! - A queue's room is the **caller's** affair: an operation that will raise events at its
-//!   initiator is submitted only while the caller knows that its event queue has room for them.
-//! - Data of a locally managed entry is valid **during the event's delivery only**; the entry's
-//!   space may be given again (by another [`Ni::me_append`]) after its [`Event::Free`].
-//! - The network tells nobody of a dead peer: operations to it may stay without an event for ever.
+//! - **No order** between events of different operations, even between the same two ranks.
+//! - The **token** alone identifies an operation; initiator events carry nothing else about it.
+//! - A submission may take effect at once or later; [`Submit::Again`] means that *nothing
+//!   happened*: poll and submit again.
+//! - The **caller** accounts for the room in event queues: it submits an operation that raises
+//!   events at the initiator only if it knows that the event queue has room for them.
+//! - Data of a locally managed entry is valid **only during the event's delivery**; another
+//!   [`Ni::me_append`] may reuse the entry's space after its [`Event::Free`].
+//! - The network need not report dead peers: an operation on one may never raise its event.
 //! - Memory that peers reach belongs to the network: [`Ni::region_create`]. An initiator's own
-//!   memory may be anywhere; it is the network's to touch until the operation's event, or until
+//!   memory may be anywhere; the network may access it until the operation's event, or until
 //!   [`Ni::abandon`].
 //!
-//! Two short cuts carry the engine's speed: [`Ni::window`] (a peer's region is mapped here: put and
-//! get are stores and loads) and [`Reach`] (what a peer can be asked for, so that the engine picks
-//! the protocol).
+//! The engine's speed rests on two short cuts: [`Ni::window`] (a peer's region is mapped here, so
+//! that put and get are stores and loads) and [`Reach`] (a peer's capabilities, from which the
+//! engine picks the protocol).
 //!
-//! The suite in `tests` (`conformance`) states all of this as tests, run for every network.
+//! The conformance suite in `tests` states all of this as tests and runs for every network.
 
 mod apply;
 mod event;
@@ -38,153 +39,152 @@ pub use poll::{Closure, Ready, Sink};
 
 use std::time::Duration;
 
-/// What a call on the network can refuse. Each names its operation; nothing has happened when it is
-/// returned.
+/// An error of a call on the network. It names the operation, which has had no effect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NiError {
     /// The target is not a rank of this job.
     #[error("{operation}: rank {rank} is not in a job of {size} ranks")]
     NoSuchRank {
-        /// What was asked.
+        /// The failed operation.
         operation: &'static str,
-        /// The rank that was named.
+        /// The rank given.
         rank: Rank,
-        /// The job's size.
+        /// The number of ranks in the job.
         size: u32,
     },
-    /// An index, identifier or option that names nothing, or something of another kind.
+    /// An index, identifier or option that does not exist or is of another kind.
     #[error("{operation}: {what} {value} does not exist")]
     NoSuchObject {
-        /// What was asked.
+        /// The failed operation.
         operation: &'static str,
         /// The kind of object: "event queue", "match entry" …
         what: &'static str,
-        /// The identifier that was given.
+        /// The identifier given.
         value: u64,
     },
     /// A length or offset beyond a limit.
-    #[error("{operation}: {what} is {value}, the limit is {limit}")]
+    #[error("{operation}: {what} is {value}; at most {limit} is allowed")]
     OverLimit {
-        /// What was asked.
+        /// The failed operation.
         operation: &'static str,
-        /// Which quantity is too large.
+        /// The quantity that is too large.
         what: &'static str,
-        /// What was given.
+        /// The value given.
         value: u64,
-        /// What is allowed.
+        /// The maximum allowed.
         limit: u64,
     },
-    /// All objects of a kind are in use; `setting` names what raises the number.
-    #[error("{operation}: all {limit} {what} are in use (setting {setting})")]
+    /// All objects of a kind are in use; `setting` names the setting that raises their number.
+    #[error("{operation}: all {limit} {what} are in use; raise {setting}")]
     Exhausted {
-        /// What was asked.
+        /// The failed operation.
         operation: &'static str,
         /// The kind of object.
         what: &'static str,
-        /// How many there are.
+        /// The number of objects.
         limit: u64,
-        /// The setting that holds the limit.
+        /// The setting of the limit.
         setting: &'static str,
     },
     /// The operating system refused.
     #[error("{operation} on rank {rank}: {reason}")]
     System {
-        /// What was asked.
+        /// The failed operation.
         operation: &'static str,
         /// This rank.
         rank: Rank,
-        /// The system's words.
+        /// The system's description of the error.
         reason: String,
     },
-    /// A peer has failed: it can't be reached.
+    /// A peer has failed or can't be reached.
     #[error("{operation}: rank {rank} {reason}")]
     PeerFailed {
-        /// What was asked.
+        /// The failed operation.
         operation: &'static str,
         /// The peer.
         rank: Rank,
-        /// Where it is, and what is wrong with it.
+        /// The peer's location and failure.
         reason: String,
     },
-    /// What a peer wrote makes no sense: another version, other settings, or memory overwritten.
+    /// A peer violated the protocol: its version or settings differ, or memory was overwritten.
     #[error("{operation}: rank {rank} {reason}")]
     BadPeer {
-        /// What was being done.
+        /// The failed operation.
         operation: &'static str,
         /// The peer.
         rank: Rank,
-        /// What is wrong with it.
+        /// The violation.
         reason: String,
     },
 }
 
-/// What this network offers at all. Constant after start.
+/// The network's resources. Constant after start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Portal table indices: `0..pt_indices`.
+    /// The number of portal table indices: `0..pt_indices`.
     pub pt_indices: u8,
-    /// Event queues that can be created.
+    /// Maximum number of event queues.
     pub event_queues: u8,
-    /// Match entries that can be linked at once, over all indices.
+    /// Maximum number of linked match entries, over all indices.
     pub match_entries: u32,
-    /// Memory descriptors that can be bound at once.
+    /// Maximum number of bound memory descriptors.
     pub memory_descriptors: u32,
-    /// Regions that can be created.
+    /// Maximum number of regions.
     pub regions: u32,
-    /// Bytes that all regions of a rank can have together.
+    /// Maximum bytes of all regions of a rank together.
     pub region_bytes: usize,
 }
 
 bitflags::bitflags! {
-    /// What a peer can be asked for.
+    /// The operations that a peer supports.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Capabilities: u32 {
-        /// The peer's regions are mapped here: [`Ni::window`] gives them.
+        /// The peer's regions are mapped here: [`Ni::window`] returns them.
         const WINDOW = 1;
-        /// Some atomics on the peer's memory are done by the network, not by a processor: no
-        /// processor may do one there, also not the peer's own, for neither is atomic towards the
-        /// other. [`Ni::atomic`] does each in the way that is right. All ranks of a job have it or
-        /// none.
+        /// The network, not a processor, does some atomics on the peer's memory. No processor may
+        /// then do one there, including the peer's own, because neither kind is atomic with respect
+        /// to the other. [`Ni::atomic`] does each in the right way. Either all ranks of a job have
+        /// this capability or none.
         const NATIVE_ATOMICS = 2;
-        /// A put with [`Ack::Remote`] is acknowledged after its data can be seen at the target.
+        /// A put with [`Ack::Remote`] is acknowledged only when its data is visible at the target.
         const REMOTE_COMPLETION = 4;
-        /// Any memory of the peer's process can be read and written, see [`Ni::memory_write`].
+        /// Any memory of the peer's process is readable and writable, see [`Ni::memory_write`].
         const MEMORY = 8;
     }
 }
 
-/// How a peer is reached.
+/// The capabilities and limits of communication with a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reach {
-    /// What it can be asked for.
+    /// The operations that the peer supports.
     pub capabilities: Capabilities,
-    /// Bytes of the largest [`Ni::inject`]; 0 where the network has none.
+    /// Maximum bytes of an [`Ni::inject`]; 0 if the network has none.
     pub inject_size: usize,
-    /// Bytes of the largest put or get to a match entry.
+    /// Maximum bytes of a put or get to a match entry.
     pub max_message: usize,
-    /// Bytes of the largest put to a locally managed entry.
+    /// Maximum bytes of a put to a locally managed entry.
     pub max_managed: usize,
 }
 
-/// A network interface: one rank's end of one network.
+/// A network interface: one rank's endpoint of one network.
 ///
-/// Handles (`EqId`, `MdId` …) are small integers of this rank. Methods take `&self`: in
-/// [`crate::threads::Par`] any number of threads call them at once.
+/// Handles (`EqId`, `MdId` …) are small integers of this rank. Methods take `&self`; in
+/// [`crate::threads::Par`] any number of threads may call them at once.
 pub trait Ni {
-    /// This rank.
+    /// Returns this rank.
     fn rank(&self) -> Rank;
-    /// Ranks in the job.
+    /// Returns the number of ranks in the job.
     fn size(&self) -> u32;
-    /// What there is of everything.
+    /// Returns the limits of this network.
     fn limits(&self) -> &Limits;
-    /// How `peer` is reached; `peer < size()` is the caller's duty, a peer beyond it gives an
-    /// unreachable [`Reach`] (no capability, all sizes 0).
+    /// Returns how `peer` is reached. The caller guarantees `peer < size()`; for other peers the
+    /// result is an unreachable [`Reach`] (no capability, all sizes 0).
     fn reach(&self, peer: Rank) -> &Reach;
 
-    /// Zeroed, page-aligned memory that peers can reach, `len` rounded up to whole pages.
+    /// Allocates zeroed, page-aligned memory that peers can reach, `len` rounded up to whole pages.
     fn region_create(&self, len: usize) -> Result<Region, NiError>;
-    /// As [`Ni::region_create`], and calls `prepare` with the region's first byte and length as
-    /// soon as it is mapped here: before a network that registers memory with a device does so.
+    /// Creates a region like [`Ni::region_create`] and calls `prepare` with its first byte and
+    /// length as soon as it is mapped here, before a network registers the memory with a device.
     fn region_create_prepared(
         &self,
         len: usize,
@@ -194,9 +194,9 @@ pub trait Ni {
         prepare(region.base, region.len);
         Ok(region)
     }
-    /// Lets peers of this network reach memory that something else keeps: a region of another
-    /// network of this rank. Counts as a region of this network, numbered with those that it
-    /// creates. Not every network can.
+    /// Lets peers of this network reach memory owned by something else: a region of another network
+    /// of this rank. It counts as a region of this network and is numbered together with those that
+    /// the network creates. Not every network supports this.
     ///
     /// # Safety
     /// `[base, base + len)`, whole pages, stays valid for reads and writes as long as the network
@@ -205,25 +205,26 @@ pub trait Ni {
         Err(NiError::System {
             operation: "region_adopt",
             rank: self.rank(),
-            reason: "this network reaches only memory of its own".to_owned(),
+            reason: "this network only supports its own memory".to_owned(),
         })
     }
-    /// Where a peer's region (or one's own) is mapped here. `None`: it is not, use put and get.
-    /// What the peer created *before* some synchronisation is seen *after* it.
+    /// Returns the mapping of a peer's (or this rank's own) region. `None`: not mapped, use put and
+    /// get. Regions that the peer created *before* some synchronisation are visible *after* it.
     fn window(&self, peer: Rank, region: RegionId) -> Option<Window>;
 
-    /// A counted event queue with room for `slots` small events at least; a larger message takes
-    /// more than one slot.
+    /// Creates a counted event queue with room for at least `slots` small events; a larger message
+    /// takes more than one slot.
     fn eq_create(&self, slots: usize) -> Result<EqId, NiError>;
     /// Opens a portal table index for the match list. Without an event queue, its operations
-    /// complete unseen, in [`Ni::progress`]. Puts to an index that is not open are answered with
+    /// complete silently, in [`Ni::progress`]. Puts to an index that is not open get
     /// [`Submit::Again`] or arrive after it opens.
     fn pt_open(&self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError>;
     /// Appends an entry at the end of an index's match list.
     fn me_append(&self, index: PtIndex, entry: MatchEntry) -> Result<MeId, NiError>;
-    /// Appends an entry that is used once ([`MeOptions::USE_ONCE`]) and that other networks of this
-    /// rank have too: it takes a message only if it can take the claim. Once another has, it takes
-    /// none and raises nothing, until [`Ni::me_unlink`]. Not every network can.
+    /// Appends a use-once entry ([`MeOptions::USE_ONCE`]) that other networks of this rank have
+    /// too. It takes a message only if it can take the claim. Once another network has taken it,
+    /// the entry takes no message and raises no event, until [`Ni::me_unlink`]. Not every network
+    /// supports this.
     fn me_append_claimed(
         &self,
         _index: PtIndex,
@@ -233,56 +234,56 @@ pub trait Ni {
         Err(NiError::System {
             operation: "me_append",
             rank: self.rank(),
-            reason: "this network can't share entries that are used once".to_owned(),
+            reason: "this network does not support shared use-once entries".to_owned(),
         })
     }
-    /// Takes an entry out of its list. Raises no event.
+    /// Removes an entry from its list. Raises no event.
     fn me_unlink(&self, me: MeId) -> Result<Unlink, NiError>;
-    /// Describes memory of the initiating side: source of puts, destination of gets. Its
+    /// Binds a descriptor to memory of the initiator: source of puts, destination of gets. Its
     /// completions go to `eq`.
     ///
     /// # Safety
     /// `[base, base + len)` stays valid for reads (put) and writes (get) until [`Ni::md_release`]
     /// has returned [`Unlink::Done`], or [`Ni::abandon`] has returned.
     unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError>;
-    /// Ends a memory descriptor; [`Unlink::InUse`] while operations on it are under way.
+    /// Releases a memory descriptor; [`Unlink::InUse`] while operations on it are in flight.
     fn md_release(&self, md: MdId) -> Result<Unlink, NiError>;
 
-    /// Moves bytes of a memory descriptor to the first matching entry of the target's index.
+    /// Moves bytes from a memory descriptor to the first matching entry of the target's index.
     ///
     /// # Safety
     /// The source bytes are not written before the operation's [`Event::Send`] or [`Event::Ack`],
     /// or [`Ni::abandon`].
     unsafe fn put(&self, put: &Put) -> Result<Submit, NiError>;
-    /// A put without events at the initiator, whose bytes are copied before it returns. At most
+    /// Sends a put without events at the initiator and copies its bytes before returning. At most
     /// [`Reach::inject_size`] bytes.
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError>;
-    /// Moves bytes of the first matching entry of the target's index into a memory descriptor. Ends
+    /// Moves bytes from the first matching entry of the target's index to a memory descriptor. Ends
     /// with [`Event::Reply`].
     ///
     /// # Safety
     /// The destination is neither read nor written before the [`Event::Reply`], or [`Ni::abandon`].
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError>;
-    /// Changes one aligned integer in the first matching entry. Ends with [`Event::Reply`] carrying
-    /// the old value when it fetches, otherwise with [`Event::Ack`].
+    /// Updates one aligned integer in the first matching entry. Ends with [`Event::Reply`], which
+    /// carries the old value, if it fetches; otherwise with [`Event::Ack`].
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError>;
 
-    /// Gives up all operations of this rank, for good. When it returns, none touches memory outside
-    /// of regions any more, by whatever thread and whatever still arrives: nothing of a source is
-    /// read again, also not to send it once more, and nothing of a get is written. Only calls that
-    /// other threads are inside of may still touch what was given to them, until they return.
+    /// Gives up all operations of this rank permanently. After it returns, none of them accesses
+    /// memory outside regions, whichever thread runs and whatever still arrives: no source is read
+    /// again, not even for a retransmission, and no get writes its destination. Only calls in which
+    /// other threads still are may access the memory given to them, until they return.
     ///
-    /// A put that was under way arrives as it was or not at all. It may end with its event or
-    /// without; a get ends without. A put or get that is submitted later may be answered with
-    /// [`Submit::Again`] for ever, or never end. The rank stays a target, and goes on sending
-    /// [injects](Ni::inject) and puts without bytes, unless the network had to close itself to call
-    /// back what has access to that memory; then its peers find it gone. May be called again, by
-    /// any thread, also from within a sink.
+    /// A put in flight arrives completely or not at all, with or without its event; a get ends
+    /// without an event. A put or get submitted later may get [`Submit::Again`] for ever, or never
+    /// end. The rank remains a target, and still sends [injects](Ni::inject) and puts without
+    /// bytes, unless the network had to close itself to revoke a device's access to that memory;
+    /// its peers then see it as gone. Any thread may call this, also repeatedly and from within a
+    /// sink.
     fn abandon(&self);
 
-    /// Copies to any memory of the target's process, by its address there, and returns when it is
-    /// there. An address that the target doesn't have is an error. Only where [`Reach`] has
-    /// [`Capabilities::MEMORY`].
+    /// Copies to any memory of the target's process, by its address there, and returns when the
+    /// data is there. An address that the target doesn't have is an error. Requires
+    /// [`Capabilities::MEMORY`] in [`Reach`].
     ///
     /// # Safety
     /// `source` is valid for reads of `len` bytes.
@@ -295,7 +296,8 @@ pub trait Ni {
     ) -> Result<(), NiError> {
         Err(no_memory(self.rank(), "memory_write", target))
     }
-    /// The opposite of [`Ni::memory_write`].
+    /// Copies from any memory of the target's process, like [`Ni::memory_write`] in the other
+    /// direction.
     ///
     /// # Safety
     /// `destination` is valid for writes of `len` bytes.
@@ -309,19 +311,19 @@ pub trait Ni {
         Err(no_memory(self.rank(), "memory_read", target))
     }
 
-    /// A quick look before polling: where a poll, or [`Ni::progress`], would find something to do.
-    /// Elsewhere it would not; what is in here is not certain. If nothing is there, the network may
-    /// first let a moment pass, of less than what it is likely to take, where something is expected
-    /// that polling early would delay.
+    /// Checks quickly where a poll, or [`Ni::progress`], may find work. Elsewhere it would find
+    /// none; a hit is not certain. If nothing is ready and early polling would delay expected
+    /// messages, the network may first wait for a moment, shorter than their likely delay.
     #[inline]
     fn ready(&self) -> Ready {
         Ready::ALL
     }
-    /// Delivers up to `limit` events of a queue to `sink`, and says how many; others that are there
-    /// may be left to the next call, or for a moment so that more of them come together. A call
+    /// Delivers up to `limit` events of a queue to `sink` and returns their number. Further events
+    /// may be left for the next call, or for a moment so that more of them come together. A call
     /// from within a sink of the same queue delivers nothing.
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32;
-    /// [`Ni::poll`] for a [`Sink`], which can ask to be inlined into the network's loop.
+    /// Polls like [`Ni::poll`], for a [`Sink`], which can ask to be inlined into the network's
+    /// loop.
     #[inline]
     fn poll_into<S: Sink>(&self, eq: EqId, limit: u32, sink: &mut S) -> u32 {
         let mut events = 0;
@@ -330,43 +332,41 @@ pub trait Ni {
         }
         events
     }
-    /// Does what a network has to do unasked: answers gets, completes operations on indices without
-    /// a queue.
+    /// Does the network's background work: responds to gets, completes operations on indices
+    /// without a queue.
     fn progress(&self);
-    /// Sleeps until something may have arrived, at most `limit`. May return early.
+    /// Sleeps until something may have arrived, at most for `limit`. May return early.
     fn wait(&self, limit: Duration);
-    /// This rank is about to sleep for something else than this network alone: from here on what
-    /// arrives wakes it there, by a way that the network was given when it was made. Look at
-    /// [`Ni::ready`] once more after this. False: nothing will wake it.
+    /// Announces that this rank is about to sleep for events of more than this network. From then
+    /// on arrivals wake it in the way that the network was given at creation. Check [`Ni::ready`]
+    /// once more after this call. False: arrivals will not wake the rank.
     fn arm(&self) -> bool {
         false
     }
     /// Ends [`Ni::arm`].
     fn disarm(&self) {}
     /// Wakes a peer that sleeps in [`Ni::wait`], after stores into its window that it waits for.
-    /// Cheap, and therefore not certain: a peer that falls asleep at the same moment may be woken
-    /// by its own time limit only.
+    /// Cheap and therefore unreliable: a peer that falls asleep at the same moment may sleep until
+    /// its own time limit.
     fn notify(&self, peer: Rank);
-    /// The first peer found dead, where the network can know it (see the module's contract: it need
-    /// not).
+    /// Returns the first dead peer, if the network can detect that (by the contract, it need not).
     fn failed_peer(&self) -> Option<Rank>;
-    /// What is known of a [failed peer](Ni::failed_peer), to be said behind its name: where it is,
-    /// what is wrong.
+    /// Describes a [failed peer](Ni::failed_peer), as text to follow its name: its location and
+    /// failure.
     fn failure(&self, _peer: Rank) -> String {
         "has died".to_owned()
     }
-    /// The first peer that was found to write what makes no sense: nothing it sends is certain to
-    /// arrive any more.
+    /// Returns the first peer that violated the protocol; its messages may no longer arrive.
     fn bad_peer(&self) -> Option<Rank> {
         None
     }
 }
 
-/// The network can't do it.
+/// Returns the error for a network without this operation.
 fn no_memory(rank: Rank, operation: &'static str, target: Rank) -> NiError {
     NiError::System {
         operation,
         rank,
-        reason: format!("this network reaches only regions of rank {target}"),
+        reason: format!("this network only supports regions of rank {target}"),
     }
 }

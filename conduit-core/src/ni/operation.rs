@@ -1,25 +1,25 @@
-//! Operations and the answers to their submission.
+//! Operations and the results of their submission.
 
 use super::{MdId, PtIndex, Rank};
 
-/// The answer to a submission. Retrying is a status, not an error.
+/// The result of a submission. Retrying is a status, not an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Submit {
-    /// Taken. The events asked for will come, perhaps they are there already.
+    /// Accepted. The requested events will be raised, or already have been.
     Posted,
-    /// No room now, nothing happened: poll, then submit again.
+    /// No room, nothing happened: poll, then submit again.
     Again,
 }
 
-/// Which completion of a put is told to its initiator.
+/// The completion of a put that is reported to its initiator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ack {
-    /// [`Event::Send`](super::Event::Send): the source may be reused; nothing is known of the
+    /// [`Event::Send`](super::Event::Send): the source may be reused; says nothing about the
     /// target.
     Local,
-    /// [`Event::Ack`](super::Event::Ack): the target has it, or has refused it. Implies the source
-    /// may be reused.
+    /// [`Event::Ack`](super::Event::Ack): the target has accepted or refused the put. Implies that
+    /// the source may be reused.
     Remote,
 }
 
@@ -28,22 +28,22 @@ pub enum Ack {
 pub struct Put {
     /// The source's descriptor.
     pub md: MdId,
-    /// First byte within it.
+    /// The first byte within it.
     pub local_offset: usize,
-    /// Bytes, at most [`super::Reach::max_message`], or [`super::Reach::max_managed`] to a managed
-    /// entry.
+    /// Length in bytes, at most [`super::Reach::max_message`], or [`super::Reach::max_managed`] to
+    /// a managed entry.
     pub length: usize,
-    /// Which event tells the initiator.
+    /// The completion event at the initiator.
     pub ack: Ack,
     /// The target.
     pub target: Rank,
-    /// Its portal table index.
+    /// The target's portal table index.
     pub index: PtIndex,
-    /// Bits that select the entry and carry the rest.
+    /// Match bits, which select the entry and carry further data.
     pub match_bits: u64,
-    /// First byte within the entry's memory; ignored by managed entries.
+    /// The first byte within the entry's memory; ignored by managed entries.
     pub remote_offset: u64,
-    /// 64 bits that reach the target's event.
+    /// 64 bits that are passed to the target's event.
     pub hdr_data: u64,
     /// The initiator's name for the operation.
     pub token: u64,
@@ -51,39 +51,39 @@ pub struct Put {
 
 /// A put of bytes given in two pieces, copied before the call returns. See [`super::Ni::inject`].
 ///
-/// In this order, with the two words apart: two of eight bytes side by side are read as one of
-/// sixteen, which has to wait until both, written just before, have left the processor's store
+/// The field order keeps the two words apart: adjacent words of eight bytes are read as one of
+/// sixteen, and that read waits until both, written just before, have left the processor's store
 /// buffer.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Inject<'a> {
-    /// Bits that select the entry and carry the rest.
+    /// Match bits, which select the entry and carry further data.
     pub match_bits: u64,
-    /// First piece. A multiple of 16 bytes when the second is not empty, so that the second stays
-    /// aligned.
+    /// The first piece. Its length is a multiple of 16 bytes unless the second is empty, so that
+    /// the second stays aligned.
     pub head: &'a [u8],
-    /// 64 bits that reach the target's event.
+    /// 64 bits that are passed to the target's event.
     pub hdr_data: u64,
-    /// Second piece.
+    /// The second piece.
     pub body: &'a [u8],
     /// The target.
     pub target: Rank,
-    /// Its portal table index.
+    /// The target's portal table index.
     pub index: PtIndex,
-    /// Whether it expects a reply, or is one.
+    /// Whether the message expects a reply or is one.
     pub exchange: Exchange,
 }
 
 /// Whether a short message is a request that expects a short reply, or that reply. A network may
-/// let the two share memory. A hint: every message arrives whatever it says.
+/// let the two share memory. This is a hint: every message arrives whatever it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exchange {
-    /// Neither, as far as is known; often one of many.
+    /// Neither, as far as known; often one of many.
     OneWay,
     /// The target is likely to send a message of a few bytes, [`Self::IsReply`], while it handles
     /// this one.
     ExpectsReply,
-    /// It goes to the source of a message that is being delivered.
+    /// The message goes to the source of a message that is being delivered.
     IsReply,
 }
 
@@ -92,24 +92,24 @@ pub enum Exchange {
 pub struct Get {
     /// The destination's descriptor.
     pub md: MdId,
-    /// First byte within it.
+    /// The first byte within it.
     pub local_offset: usize,
-    /// Bytes, at most [`super::Reach::max_message`].
+    /// Length in bytes, at most [`super::Reach::max_message`].
     pub length: usize,
     /// The target.
     pub target: Rank,
-    /// Its portal table index.
+    /// The target's portal table index.
     pub index: PtIndex,
-    /// Bits that select the entry and carry the rest.
+    /// Match bits, which select the entry and carry further data.
     pub match_bits: u64,
-    /// First byte within the entry's memory.
+    /// The first byte within the entry's memory.
     pub remote_offset: u64,
     /// The initiator's name for the operation.
     pub token: u64,
 }
 
-/// The number that an atomic works on. Integers wrap; floats travel and compare for
-/// [`AtomicOp::CompareSwap`] as their bits.
+/// The type of an atomic's number. Integers wrap. Floats travel, and are compared for
+/// [`AtomicOp::CompareSwap`], as their bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AtomicType {
     /// Signed 32 bits.
@@ -127,7 +127,7 @@ pub enum AtomicType {
 }
 
 impl AtomicType {
-    /// All, each at the place that its code in messages names.
+    /// All types, indexed by their code in messages.
     pub const ALL: [Self; 6] = [
         Self::I32,
         Self::U32,
@@ -137,7 +137,7 @@ impl AtomicType {
         Self::F64,
     ];
 
-    /// Bytes of the number, which is also its alignment.
+    /// Returns the number's size in bytes, which is also its alignment.
     pub const fn size(self) -> usize {
         match self {
             Self::I32 | Self::U32 | Self::F32 => 4,
@@ -145,7 +145,7 @@ impl AtomicType {
         }
     }
 
-    /// The unsigned integer of its size.
+    /// Returns the unsigned integer type of the same size.
     pub const fn bits(self) -> Self {
         match self.size() {
             4 => Self::U32,
@@ -153,7 +153,7 @@ impl AtomicType {
         }
     }
 
-    /// A value of this type with the other sign: a subtraction is the sum with it.
+    /// Returns the negated value: subtracting is adding it.
     pub const fn negated(self, value: u64) -> u64 {
         match self {
             Self::F32 => value ^ 1 << 31,
@@ -162,13 +162,13 @@ impl AtomicType {
         }
     }
 
-    /// Whether it is a float.
+    /// Returns whether this is a float.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64)
     }
 }
 
-/// What an atomic does with the old value `x` and its operand `a`.
+/// The function of an atomic, of the old value `x` and its operand `a`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
     /// Reads `x`.
@@ -181,23 +181,23 @@ pub enum AtomicOp {
     Sub,
     /// `x * a`.
     Mult,
-    /// The smaller, by the type's sign: `x` if `x < a`, else `a` (of floats that are not ordered,
-    /// `a`).
+    /// The smaller by the type's order: `x` if `x < a`, else `a` (also `a` if floats are
+    /// unordered).
     Min,
-    /// The larger, by the type's sign: `x` if `x > a`, else `a`.
+    /// The larger by the type's order: `x` if `x > a`, else `a`.
     Max,
-    /// `x & a`; this and the next two work on a float's bits.
+    /// `x & a`; this and the next two operate on a float's bits.
     And,
     /// `x | a`.
     Or,
     /// `x ^ a`.
     Xor,
-    /// Writes `a` if `x` equals the comparand, bit by bit.
+    /// Writes `a` if `x` equals the comparand bit by bit.
     CompareSwap,
 }
 
 impl AtomicOp {
-    /// All, each at the place that its code in messages names.
+    /// All operations, indexed by their code in messages.
     pub const ALL: [Self; 11] = [
         Self::Get,
         Self::Set,
@@ -212,7 +212,7 @@ impl AtomicOp {
         Self::CompareSwap,
     ];
 
-    /// Whether it computes or compares, so that it depends on more of the type than its size.
+    /// Returns whether it computes or compares, and thus depends on more of the type than its size.
     pub const fn is_arithmetic(self) -> bool {
         matches!(
             self,
@@ -221,30 +221,30 @@ impl AtomicOp {
     }
 }
 
-/// An atomic on one integer. See [`super::Ni::atomic`].
+/// An atomic on one number. See [`super::Ni::atomic`].
 ///
 /// Values travel as `u64`; 32-bit types use the low half.
 #[derive(Debug, Clone, Copy)]
 pub struct Atomic {
-    /// What to do.
+    /// The operation.
     pub op: AtomicOp,
-    /// On what.
+    /// The number's type.
     pub ty: AtomicType,
     /// The operand `a`.
     pub operand: u64,
     /// The comparand of [`AtomicOp::CompareSwap`].
     pub comparand: u64,
-    /// Whether the old value is wanted.
+    /// Whether to return the old value.
     pub fetch: bool,
     /// The target.
     pub target: Rank,
-    /// Its portal table index.
+    /// The target's portal table index.
     pub index: PtIndex,
-    /// Bits that select the entry.
+    /// Match bits, which select the entry.
     pub match_bits: u64,
-    /// The integer's offset within the entry's memory, a multiple of its size.
+    /// The number's offset within the entry's memory, a multiple of its size.
     pub remote_offset: u64,
-    /// The queue that the event goes to.
+    /// The queue for the event.
     pub eq: super::EqId,
     /// The initiator's name for the operation.
     pub token: u64,

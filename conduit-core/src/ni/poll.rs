@@ -1,8 +1,8 @@
-//! What a poll asks of the network first, and hands its events to.
+//! The readiness check before a poll, and the sink for its events.
 
 use super::{EqId, Event, PutEvent};
 
-/// Where a poll may find something: event queues, and what [`super::Ni::progress`] does.
+/// Where a poll may find work: event queues, and [`super::Ni::progress`].
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, bytemuck::NoUninit)]
 #[repr(transparent)]
 pub struct Ready(u32);
@@ -15,7 +15,7 @@ impl Ready {
     /// [`super::Ni::progress`] only.
     pub const PROGRESS: Self = Self(1 << 31);
 
-    /// A queue only. Those beyond the thirtieth are not told apart.
+    /// Returns the set of one queue. Queues beyond the thirtieth share a bit.
     #[inline]
     #[must_use]
     pub const fn queue(eq: EqId) -> Self {
@@ -23,28 +23,28 @@ impl Ready {
         Self(1 << bit)
     }
 
-    /// Here and there.
+    /// Returns the union of both sets.
     #[inline]
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether one of the other's places is among these.
+    /// Returns whether the sets intersect.
     #[inline]
     #[must_use]
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether it is nowhere.
+    /// Returns whether the set is empty.
     #[inline]
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The numbers of its queues, of those beyond the thirtieth one.
+    /// Returns the numbers of the queues in the set; those beyond the thirtieth count as one.
     pub fn queues(self) -> impl Iterator<Item = usize> {
         let mut rest = self.without(Self::PROGRESS).0;
         std::iter::from_fn(move || {
@@ -54,7 +54,7 @@ impl Ready {
         })
     }
 
-    /// Here but not there.
+    /// Returns the set without the elements of `other`.
     #[inline]
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
@@ -62,18 +62,19 @@ impl Ready {
     }
 }
 
-/// Takes the events of a poll: what a closure is to [`super::Ni::poll`], with a say in how it is
-/// compiled.
+/// A receiver of a poll's events: like a closure for [`super::Ni::poll`], with control over how it
+/// is compiled.
 pub trait Sink {
-    /// The next event.
+    /// Receives the next event.
     fn event(&mut self, event: Event<'_>);
-    /// Whether it can take another event. If not, the poll ends as at its limit; what follows from
-    /// an event that was taken ([`Event::Unlinked`], [`Event::Free`]) may still come.
+    /// Returns whether it can take another event. If not, the poll ends as at its limit;
+    /// consequences of an event already taken ([`Event::Unlinked`], [`Event::Free`]) may still
+    /// come.
     #[inline]
     fn is_ready(&self) -> bool {
         true
     }
-    /// A put: [`Sink::event`] of an [`Event::Put`].
+    /// Receives a put: [`Sink::event`] of an [`Event::Put`].
     #[inline(always)]
     fn put(&mut self, put: PutEvent<'_>) {
         self.event(Event::Put(put));

@@ -1,4 +1,4 @@
-//! Copies from and to memory that other processes and threads see.
+//! Copies from and to memory that other processes and threads access.
 
 use std::ptr;
 
@@ -9,16 +9,16 @@ mod wide;
 
 /// Copies `len` bytes. The two ranges may overlap.
 ///
-/// 1, 2, 4 or 8 bytes are one load and one store, as they are for GASNet's clients, which hand over
-/// locks that way. The C library's copy of a length known at run time may store such a word twice:
-/// whoever sees the first store and answers it by one of its own would have that overwritten by the
-/// second.
+/// Copies 1, 2, 4 or 8 bytes with one load and one store, because GASNet's clients rely on that,
+/// for example to hand over locks. The C library's copy of a length known only at run time may
+/// store such a word twice: if another thread answers the first store by one of its own, the second
+/// would overwrite that.
 ///
 /// # Safety
 /// `from` is valid for reads of `len` bytes, `to` for writes of as many.
 #[inline(always)]
 pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's promise; the reads and writes need no alignment.
+    // SAFETY: guaranteed by the caller; the reads and writes need no alignment.
     unsafe {
         match len {
             8 => to
@@ -39,19 +39,19 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 }
 
 /// # Safety
-/// As for [`copy`]; the length is at least [`long::FROM`].
+/// See [`copy`]; the length is at least [`long::FROM`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[cold]
 unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { copy_by(long::is_there(), long::copy, from, to, len) }
 }
 
-/// Copies in a way that wants ranges without a common byte, where it is there and they are such;
-/// otherwise as the C library does.
+/// Copies with `way`, which requires disjoint ranges, if it is available and they are disjoint;
+/// otherwise with the C library's copy.
 ///
 /// # Safety
-/// As for [`copy`]; `way` copies what has no byte in common with its destination if it `is_there`.
+/// See [`copy`]; if it `is_there`, `way` copies between disjoint ranges.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 unsafe fn copy_by(
@@ -62,38 +62,38 @@ unsafe fn copy_by(
     len: usize,
 ) {
     if is_there && from.addr().abs_diff(to.addr()) >= len {
-        // SAFETY: the caller's promise, and as just seen.
+        // SAFETY: guaranteed by the caller, and the ranges are disjoint.
         unsafe { way(from, to, len) }
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { ptr::copy(from, to, len) }
     }
 }
 
-/// As [`copy`], to memory of this process alone: a get.
+/// Copies like [`copy`], to memory that only this process uses: a get.
 ///
-/// A put goes another way, since a copy by registers is the slower one by a half where another
-/// processor has read the destination's lines.
+/// Puts do not use it, because a copy through registers is slower by half where another processor
+/// has read the destination's lines.
 ///
 /// # Safety
-/// As for [`copy`].
+/// See [`copy`].
 #[inline(always)]
 pub unsafe fn load(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if wide::LENGTHS.contains(&len) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         return unsafe { load_some(from, to, len) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { copy(from, to, len) }
 }
 
 /// # Safety
-/// As for [`copy`]; the length is one of [`wide::LENGTHS`].
+/// See [`copy`]; the length is one of [`wide::LENGTHS`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(never)]
 unsafe fn load_some(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { copy_by(wide::is_there(), wide::copy, from, to, len) }
 }
 
@@ -106,8 +106,8 @@ mod tests {
 
     const ROUNDS: u64 = 200_000;
 
-    /// Copies each of these lengths between places of any alignment: all bytes have to come, and
-    /// those around to stay.
+    /// Copies each of these lengths between addresses of every alignment and checks that all bytes
+    /// arrive and the bytes around them stay.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     pub(super) fn copies_exactly(
         lengths: impl Iterator<Item = usize> + Clone,
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// Waits for a word that is, or is not, zero.
+    /// Waits until a word is, or is not, zero.
     fn wait(word: &AtomicU64, zero: bool) -> u64 {
         let mut turns = 0u8;
         loop {
@@ -168,14 +168,15 @@ mod tests {
             });
             for round in 1..=ROUNDS {
                 let from = (&raw const round).cast();
-                // SAFETY: a word each; the other thread reads and writes it as a whole.
+                // SAFETY: one word each; the other thread reads and writes it as a whole.
                 unsafe { super::copy(from, word.as_ptr().cast(), black_box(8)) };
                 wait(&word, true);
             }
             word.store(END, Release);
             answers.join().unwrap()
         });
-        // A second store of a word would come after the answer to the first, and be answered too.
+        // A second store of a word would follow the answer to the first, and would be answered as
+        // well.
         let repeated = seen
             .iter()
             .zip(&seen[1..])

@@ -1,22 +1,22 @@
-//! A copy of some KiB by the widest registers.
+//! A copy of a few KiB through the widest registers.
 //!
-//! Beyond 2 KiB or so the C library leaves a copy to one instruction of the processor. That one
-//! moves half of what the first cache could, and takes as long to begin as 1 KiB takes. It is best
-//! for many bytes, and where another processor has the destination's lines, since it need not fetch
-//! what it overwrites whole.
+//! Beyond about 2 KiB the C library leaves a copy to one instruction of the processor (`rep
+//! movsb`). That instruction reaches half the throughput of the first-level cache, and its start-up
+//! takes as long as copying 1 KiB. It is best for many bytes, and where another processor has the
+//! destination's lines, because it need not fetch lines that it overwrites completely.
 
-/// Bytes of a register.
+/// Bytes per register.
 const REGISTER: usize = 64;
-/// Bytes that a turn moves.
+/// Bytes per iteration.
 const TURN: usize = 4 * REGISTER;
-/// Lengths, in bytes, that are copied here: those at which it is ahead, also where not all is in
-/// the first cache.
+/// Lengths, in bytes, that are copied here: those at which this copy is faster, even if not
+/// everything is in the first-level cache.
 pub(super) const LENGTHS: std::ops::RangeInclusive<usize> = 2049..=8192;
 
 const _: () = assert!(*LENGTHS.start() > TURN + REGISTER);
 
-/// Whether this processor can, and does not slow down for it as the first that could did: these had
-/// no such permutations.
+/// Returns whether this processor has the registers and does not lower its clock for them, as the
+/// first processors that had them did; those lack the VBMI2 permutations.
 #[inline]
 pub(super) fn is_there() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vbmi2")
@@ -25,19 +25,18 @@ pub(super) fn is_there() -> bool {
 /// Copies `len` bytes, one of [`LENGTHS`].
 ///
 /// # Safety
-/// `from` is valid for reads of `len` bytes, `to` for writes of as many, and the ranges have no
-/// byte in common. [`is_there`] is true.
+/// `from` is valid for reads of `len` bytes, `to` for writes of as many, and the ranges do not
+/// overlap. [`is_there`] is true.
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     debug_assert!(LENGTHS.contains(&len));
-    // Up to the next place of the destination that is aligned. The first register's bytes cover the
-    // way there.
+    // The distance to the destination's next aligned address. The first register's bytes cover it.
     let lead = REGISTER - to.addr() % REGISTER;
-    // SAFETY: the length is more than a register and a turn. A register at the start and a turn at
-    // the end cover what the aligned turns between leave; these begin within the first register and
-    // at least one byte before the last turn's start, so they end within the range. Ranges without
-    // a common byte may be read and written in any order. The registers exist by the function's
-    // feature.
+    // SAFETY: the length is more than a register and an iteration. A register at the start and an
+    // iteration at the end cover the bytes that the aligned iterations between them leave; these
+    // begin within the first register and at least one byte before the start of the last one, so
+    // they end within the range. The ranges do not overlap, so any order of reads and writes is
+    // valid. The registers exist because of the function's target feature.
     unsafe {
         std::arch::asm!(
             "vmovdqu64 zmm16, [{from}]",
@@ -83,11 +82,11 @@ mod tests {
     #[test]
     fn every_length_and_alignment_is_copied_and_nothing_else() {
         if !is_there() {
-            eprintln!("this processor has no such registers: nothing was tested");
+            eprintln!("skipped: this processor lacks AVX-512");
             return;
         }
         let (first, last) = LENGTHS.into_inner();
-        // All remainders of a turn's bytes, at both ends.
+        // All remainders modulo an iteration's bytes, at both ends.
         let lengths = (first..first + 2 * TURN).chain(last - 2 * TURN..=last);
         copies_exactly(lengths, |from, to, len| {
             // SAFETY: two slices of that length; the registers are there.

@@ -153,14 +153,14 @@ fn what_does_not_exist_is_an_error() {
                 length: 101,
                 ..good
             },
-            "memory descriptor is 101, the limit is 100",
+            "memory descriptor is 101; at most 100 is allowed",
         ),
         (
             Put {
                 length: 8193,
                 ..good
             },
-            "length is 8193, the limit is 8192",
+            "length is 8193; at most 8192 is allowed",
         ),
         (
             Put {
