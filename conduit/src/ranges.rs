@@ -221,7 +221,13 @@ mod tests {
                 .unwrap_err();
             assert!(error.to_string().contains(reason), "{error}");
         };
-        says(line(1), line(2), 0, 0, "4 bytes there and 8 bytes here");
+        says(
+            line(1),
+            line(2),
+            0,
+            0,
+            "the remote ranges have 4 bytes, the local ones 8",
+        );
         says(line(5), line(5), 0, 0, "do not lie in a slice of 4");
         says(line(1), line(1), 4, 0, "1 elements from element 4 on");
         let back = Shape::Strided {

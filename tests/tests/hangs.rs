@@ -22,7 +22,7 @@ fn mismatch(ranks: u32, calls: [&str; 2], names: &str, mode: &str, network: &[(&
             };
             format!(
                 "met on {rank}: Err({call} on rank {rank}: \
-                 ranks have called {names}, which must be the same call on all)\n"
+                 ranks called {names}; all must make the same call)\n"
             )
         })
         .collect();
@@ -36,7 +36,7 @@ fn mismatch(ranks: u32, calls: [&str; 2], names: &str, mode: &str, network: &[(&
         let finished = job.ends_with(0, &words);
         let between = finished
             .stderr
-            .matches("a barrier has been notified, and seen no wait");
+            .matches("a notified barrier is not completed by barrier_wait");
         assert_eq!(between.count(), ranks as usize, "{finished:#?}");
     }
 }

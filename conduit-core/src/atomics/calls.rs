@@ -1,7 +1,7 @@
 //! Remote atomics on 32- and 64-bit numbers of a segment.
 //!
-//! On mapped memory the processor does them, which is atomic with what the network does at its
-//! owner.
+//! On mapped memory the processor does them, atomically with those that the network does at the
+//! memory's owner.
 
 use super::AtomicRequest;
 use crate::engine::report::Awaits;
@@ -18,19 +18,19 @@ use crate::ni::{Atomic, AtomicOp, AtomicType, Ni, NiError, Rank, Submit};
 use crate::rma::implicit::Class;
 use crate::threads::Mode;
 
-/// What becomes of the old value.
+/// The destination of the old value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Old {
-    /// Nobody wants it.
+    /// Discarded.
     Dropped,
-    /// It comes with the operation's end.
+    /// Returned when the operation ends.
     Kept,
-    /// It goes to memory of the caller.
+    /// Written to memory of the caller.
     To(SharedPtr),
 }
 
 impl Old {
-    /// The implicit operations that an atomic is one of.
+    /// Returns the class of implicit operations that the atomic belongs to.
     fn class(self, op: AtomicOp) -> Class {
         match (op, self) {
             (AtomicOp::Set, Self::Dropped) => Class::PUTS,
@@ -41,18 +41,18 @@ impl Old {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
-    /// Whether the processor does the atomics on mapped memory; else the network does.
+    /// Returns whether the processor does the atomics on mapped memory; otherwise the network does.
     pub fn has_processor_atomics(self) -> bool {
         self.engine.atomics.by_processor
     }
 
-    /// Does an atomic and gives the value from before it.
+    /// Does an atomic and returns the old value.
     #[inline]
     pub fn atomic_fetch(self, target: Rank, offset: usize, request: AtomicRequest) -> Result<u64> {
         self.atomic_fetch_in("atomic_fetch", target, offset, request)
     }
 
-    /// The same as a part of another call, whose name it has in errors and reports.
+    /// Does an atomic as a part of another call, which errors and reports name.
     #[inline]
     pub fn atomic_fetch_in(
         self,
@@ -65,12 +65,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         match self.atomic_start(operation, target, offset, request, old, None, wait)? {
             Started::Done(value) => Ok(value),
             Started::Going(op) => self.engine.rma().wait_op(operation, op),
-            // Only an immediate atomic is not started.
+            // Only an immediate atomic can be refused.
             Started::Refused => Ok(0),
         }
     }
 
-    /// Does an atomic and waits until it has been done.
+    /// Does an atomic and waits for its completion.
     #[inline]
     pub fn atomic(self, target: Rank, offset: usize, request: AtomicRequest) -> Result<()> {
         self.atomic_in("atomic", target, offset, request)
@@ -91,7 +91,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         }
     }
 
-    /// Starts an atomic that doesn't fetch. `None`: not started.
+    /// Starts an atomic that doesn't fetch. Returns `None` if it was not started.
     #[inline]
     pub fn atomic_nb(
         self,
@@ -113,8 +113,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         )
     }
 
-    /// Starts an atomic whose old value comes to `result`, as bytes of the type's size in this
-    /// machine's order. `None`: not started.
+    /// Starts an atomic whose old value is written to `result`, as bytes of the type's size in this
+    /// machine's order. Returns `None` if it was not started.
     ///
     /// # Safety
     /// `result` is valid for a write of that many bytes, and neither read nor written, until the
@@ -167,7 +167,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
             Started::Done(value) => {
                 if let Old::To(base) = old {
                     let ty = request.ty;
-                    // SAFETY: the promise of `atomic_fetch_nb`'s caller; the call has not returned.
+                    // SAFETY: guaranteed by the caller of `atomic_fetch_nb`, which has not
+                    // returned.
                     unsafe { ResultPlace { base, ty }.write(value) };
                 }
                 Some(Handle::DONE)
@@ -178,12 +179,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         })
     }
 
-    /// Does an atomic on this rank's own segment, also in a handler, and gives the value from
-    /// before it. Atomic with those of all ranks.
+    /// Does an atomic on this rank's own segment, also in handlers, and returns the old value.
+    /// Atomic with respect to the atomics of all ranks.
     ///
     /// # Errors
-    /// A number outside of the segment or misaligned. In a handler, where the network's own atomics
-    /// are used.
+    /// The number lies outside the segment or is misaligned. In a handler: the job uses the
+    /// network's own atomics.
     #[inline]
     pub fn atomic_own(
         self,
@@ -200,7 +201,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         Ok(unsafe { request.apply(place) })
     }
 
-    /// A number of this rank's segment, where it is in this process.
+    /// Returns the address of a number of this rank's segment in this process.
     #[inline]
     fn own_number(self, operation: &'static str, offset: usize, ty: AtomicType) -> Result<*mut u8> {
         let rank = self.job().rank;
@@ -212,10 +213,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         self.own_range(operation, offset, ty.size())
     }
 
-    /// Bytes of this rank's segment, where they are in this process.
+    /// Returns the address of a range of this rank's segment in this process.
     ///
     /// # Errors
-    /// They do not lie in the segment, or there is none that is not everything.
+    /// The range does not lie in the segment, no segment is attached, or segments are everything.
     #[inline]
     pub fn own_range(
         self,
@@ -232,20 +233,21 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         Ok(own.0.wrapping_add(offset))
     }
 
-    /// Refuses everything, of which nobody knows whether a range is memory.
+    /// Refuses segments that are everything, where no check can tell whether a range is valid
+    /// memory.
     pub(crate) fn check_segments(self, operation: &'static str) -> Result<()> {
         match self.engine.memory.is_everything() {
             false => Ok(()),
             true => Err(NiError::System {
                 operation,
                 rank: self.job().rank,
-                reason: "it needs segments that are not everything".to_owned(),
+                reason: "not supported with a segment of everything".to_owned(),
             }
             .into()),
         }
     }
 
-    /// The segment of a rank that has an aligned number there.
+    /// Returns the segment of a rank in which an aligned number lies.
     #[inline]
     pub(crate) fn remote_number(
         self,
@@ -265,7 +267,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         Ok(segment)
     }
 
-    /// `class`: the implicit operations that it belongs to; `None` if it has a handle.
+    /// Starts an atomic. `class`: the implicit operations that it belongs to; `None` if it has a
+    /// handle.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "an atomic is all of these")]
     fn atomic_start(
@@ -280,16 +283,16 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
     ) -> Result<Started> {
         let segment = self.remote_number(operation, target, offset, request.ty)?;
         if self.engine.atomics.by_processor && !segment.window.0.is_null() {
-            // SAFETY: the range lies in the window (`remote`), and is aligned: a window starts at a
-            // page, as the segment does, or is the segment. Others access it at the same time by
-            // atomics, or race by the program's own choice.
+            // SAFETY: the range lies in the window (`remote`) and is aligned: a window starts at a
+            // page, as the segment does, or is the segment. Others access the number by atomics, or
+            // race by the program's own choice.
             let old = unsafe { request.apply(segment.window.0.add(offset)) };
             return Ok(Started::Done(old));
         }
         self.atomic_by_message(operation, target, offset, request, old, class, blocking)
     }
 
-    /// An atomic on a number that is not mapped here.
+    /// Starts an atomic on a number that is not mapped here.
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "an atomic is all of these")]
     fn atomic_by_message(
@@ -310,13 +313,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
             && let Some(address) = self.engine.memory.address_at_once(remote)
         {
             let number = std::ptr::with_exposed_provenance_mut(address);
-            // SAFETY: aligned (`remote_number`). That it is memory, and accessed by atomics, is the
-            // program's word, as with a put.
+            // SAFETY: aligned (`remote_number`). The program guarantees that it is valid memory
+            // accessed by atomics, as with a put.
             let old = unsafe { request.apply(number) };
             return Ok(Started::Done(old));
         }
-        // The ids first: to have none is an error that the caller may recover from, and then
-        // nothing else may be held.
+        // The ids come first: running out of them is an error from which the caller may recover, so
+        // nothing else may be held at that point.
         let group = class
             .map(|class| self.engine.rma().implicit_group(operation, class))
             .transpose()?;
@@ -389,7 +392,7 @@ fn aligned(
     }
 }
 
-/// What became of an atomic.
+/// The outcome of starting an atomic.
 enum Started {
     Done(u64),
     Going(OpId),

@@ -1,7 +1,7 @@
 //! Remote atomics on 32- and 64-bit numbers of a segment.
 //!
-//! On mapped memory the processor does them, unless the network has its own: then all of them are
-//! the network's, as only those are atomic with each other.
+//! On mapped memory the processor does them, unless the network has its own. In that case the
+//! network does all of them, because only those are atomic with respect to each other.
 
 pub(crate) mod calls;
 
@@ -9,7 +9,7 @@ use crate::kernel::Kernel;
 use crate::ni::{AtomicOp, AtomicType, Capabilities, Ni, apply_atomic};
 use crate::threads::Mode;
 
-/// What an atomic does: see [`AtomicOp`].
+/// An atomic's operation, type and operands; see [`AtomicOp`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicRequest {
     /// The operation.
@@ -23,10 +23,10 @@ pub struct AtomicRequest {
 }
 
 impl AtomicRequest {
-    /// Does it on a number of this process, and gives the value from before it.
+    /// Applies the atomic to a number of this process and returns the old value.
     ///
     /// # Safety
-    /// As for [`apply_atomic`].
+    /// See [`apply_atomic`].
     #[inline(always)]
     pub(crate) unsafe fn apply(&self, number: *mut u8) -> u64 {
         let Self {
@@ -35,15 +35,15 @@ impl AtomicRequest {
             operand,
             comparand,
         } = *self;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { apply_atomic(number, op, ty, operand, comparand) }
     }
 }
 
-/// Who does a rank's atomics.
+/// Whether processor or network does a rank's atomics.
 #[derive(Debug)]
 pub(crate) struct Atomics {
-    /// On mapped memory the processor, not the network.
+    /// The processor, not the network, does atomics on mapped memory.
     pub(crate) by_processor: bool,
 }
 

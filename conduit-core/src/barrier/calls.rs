@@ -1,9 +1,10 @@
-//! Calls on barriers; and quiescence: barriers after which no message is under way.
+//! Calls on barriers, and quiescence: barriers after which no message is in flight.
 //!
-//! No count has to travel for it. Every request is answered once, by a reply or by credits in a
-//! counter, so its sender knows when it has been handled; and handlers send none. So none is under
-//! way once each rank has found all of its own answered and arrived at a barrier. Handlers may go
-//! on after their replies: the second barrier is arrived at outside of them.
+//! Quiescence needs no counts from other ranks. Every request is answered once, by a reply or by
+//! credits in a counter, so its sender knows when it has been handled; and handlers send no
+//! requests. Hence no message is in flight once each rank has seen all of its own requests answered
+//! and has arrived at a barrier. Handlers may continue after their replies, so a rank arrives at
+//! the second barrier outside handlers.
 
 use crate::barrier::{BarrierOutcome, Value};
 
@@ -15,8 +16,8 @@ use crate::ni::Ni;
 use crate::threads::{Lock, Mode};
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
-    /// Starts a barrier: this rank has arrived. Stores before it are seen by all ranks after their
-    /// wait.
+    /// Starts a barrier by this rank's arrival. Stores made before it are visible to all ranks
+    /// after their wait.
     pub fn barrier_notify(self, value: Value) -> Result<()> {
         self.arrive("barrier_notify", value)
     }
@@ -28,7 +29,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
         self.engine.barriers.notify(self.kernel(), operation, value)
     }
 
-    /// Waits until all ranks have arrived. `value` is compared with what they agreed on.
+    /// Waits until all ranks have arrived. Compares `value` with the value that they agreed on.
     pub fn barrier_wait(self, value: Value) -> Result<BarrierOutcome> {
         self.await_barrier("barrier_wait", value)
     }
@@ -40,14 +41,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
         })
     }
 
-    /// As [`Calls::barrier_wait`], after one poll and without waiting; `None`: not all have
-    /// arrived.
+    /// Polls once and finishes the barrier like [`Calls::barrier_wait`], without waiting. `None`:
+    /// not all ranks have arrived.
     pub fn barrier_try(self, value: Value) -> Result<Option<BarrierOutcome>> {
         self.engine.poll()?;
         self.barrier_test(value)
     }
 
-    /// As [`Calls::barrier_try`], without polling.
+    /// Does the same as [`Calls::barrier_try`], without polling.
     pub fn barrier_test(self, value: Value) -> Result<Option<BarrierOutcome>> {
         self.job().check_process()?;
         self.engine
@@ -55,27 +56,27 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
             .finish(self.kernel(), "barrier_try", value)
     }
 
-    /// Notify and wait.
+    /// Arrives at a barrier and waits for it.
     #[inline]
     pub fn barrier(self, value: Value) -> Result<BarrierOutcome> {
         self.meet("barrier", value)
     }
 
-    /// The same as a part of another call, whose name it has in errors and reports.
+    /// Does a barrier as a part of another call, which errors and reports name.
     #[inline]
     pub fn meet(self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
         self.arrive(operation, value)?;
         self.await_barrier(operation, value)
     }
 
-    /// How the last barrier ended for all ranks; `None` before the first.
+    /// Returns how the last barrier ended for all ranks; `None` before the first.
     pub fn barrier_result(self) -> Option<BarrierOutcome> {
         self.engine.barriers.last()
     }
 
     /// Starts a barrier of all ranks as a team: without ids, independent of the split-phase
-    /// barrier. Several may be under way; they end in the order in which they were started. Gives
-    /// its number, from 1.
+    /// barrier. Several may be in progress; they end in the order in which they were started.
+    /// Returns its number, from 1.
     pub fn team_barrier_start(self) -> Result<u64> {
         self.engine
             .check_outside(TEAM_BARRIER, am::Operation::Request)?;
@@ -83,13 +84,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
         self.engine.barriers.start_team(self.kernel())
     }
 
-    /// Has the team's barrier of this number ended? Does not poll.
+    /// Returns whether the team barrier with this number has ended. Does not poll.
     pub fn team_barrier_over(self, number: u64) -> Result<bool> {
         self.job().check_process()?;
         self.engine.barriers.is_team_over(self.kernel(), number)
     }
 
-    /// Waits for the team's barrier of this number.
+    /// Waits for the team barrier with this number.
     pub fn team_barrier_wait(self, number: u64) -> Result<()> {
         self.engine
             .wait_for(TEAM_BARRIER, Awaits::Barrier, |engine| {
@@ -97,25 +98,25 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
             })
     }
 
-    /// A barrier of the team, from start to end.
+    /// Starts a team barrier and waits for it.
     pub fn team_barrier(self) -> Result<()> {
         let number = self.team_barrier_start()?;
         self.team_barrier_wait(number)
     }
 
-    /// Waits until all ranks have called it and all messages sent before, by any of them, have been
-    /// handled: requests and their replies. Collective. Threads that go on sending meanwhile make
-    /// it wait for theirs too.
+    /// Waits until all ranks have called it and all messages sent before by any rank have been
+    /// handled: requests and their replies. Collective. If threads continue to send meanwhile, it
+    /// waits for their messages too.
     ///
-    /// Two [barriers](Self::barrier), so not between notify and wait; where no request is under
-    /// way nothing else. They agree with no others: where some ranks have called a barrier, or
-    /// [`Calls::finish`], all get a mismatch.
+    /// Consists of two [barriers](Self::barrier), and nothing else if no request is in flight. It
+    /// must not be called between notify and wait. The barriers match no others: if some ranks call
+    /// a barrier or [`Calls::finish`] instead, all ranks get a mismatch.
     pub fn quiesce(self) -> Result<BarrierOutcome> {
         self.quiesce_as("quiesce", Value::Quiesce)
     }
 
-    /// As [`Calls::quiesce`], and agrees with itself only: the last that the ranks do with each
-    /// other.
+    /// Does the same as [`Calls::quiesce`] but matches only itself: the last operation of the ranks
+    /// with each other.
     pub fn finish(self) -> Result<BarrierOutcome> {
         self.quiesce_as("finish", Value::Finish)
     }
@@ -123,14 +124,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
     fn quiesce_as(self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
         self.engine.check_outside(operation, am::Operation::Block)?;
         self.engine.wait_for(operation, Awaits::Answers, |engine| {
-            // In PAR another thread may be running the handler of a reply that is settled already.
+            // In PAR another thread may be running the handler of a reply that is already settled.
             let is_quiet = engine.barriers().all_answered()?
                 && engine.messages.last_reply.try_lock().is_some();
             Ok(is_quiet.then_some(()))
         })?;
         let outcome = self.meet(operation, value)?;
         if let BarrierOutcome::Mismatch(_) = outcome {
-            // On all ranks: none of them goes on to the second.
+            // All ranks get the mismatch, so none of them goes on to the second barrier.
             return Ok(outcome);
         }
         self.engine
@@ -140,7 +141,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
         self.meet(operation, value)
     }
 
-    /// Whether every request of this rank has been answered. Does not poll.
+    /// Returns whether every request of this rank has been answered. Does not poll.
     fn all_answered(self) -> Result<bool> {
         if self.engine.messages.credits.flow.outstanding() > 0 {
             self.engine

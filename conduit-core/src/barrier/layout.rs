@@ -1,29 +1,29 @@
-//! Where a rank's barrier cells lie, and who stores to them.
+//! The layout of a rank's barrier cells, and their writers.
 
-/// Words in a cache line of 64 bytes. Every round starts a line of its own, so that a waiting rank
-/// polls one line.
+/// Words per cache line of 64 bytes. Every round starts a new line, so that a waiting rank polls
+/// one line.
 const LINE_WORDS: usize = 8;
 
-/// The least radix: each round one message.
+/// The smallest radix: one message per round.
 pub const MIN_RADIX: u32 = 2;
-/// The largest radix: each round fifteen messages, whose cells fill two cache lines.
+/// The largest radix: fifteen messages per round, whose cells fill two cache lines.
 pub const MAX_RADIX: u32 = 16;
 
-/// One cell of a rank: which message of which round lands there.
+/// One cell of a rank, identified by the message that is stored there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CellIndex {
-    /// Lowest bit of the epoch.
+    /// The lowest bit of the epoch.
     pub parity: u32,
-    /// Round of the dissemination, from 0.
+    /// The round of the dissemination, from 0.
     pub round: u32,
-    /// Which sender of the round: it is `slot · radix^round` ranks behind the receiver. From 1.
+    /// The sender within the round, from 1: it is `slot · radix^round` ranks behind the receiver.
     pub slot: u32,
 }
 
-/// The shape of a dissemination among `size` ranks: its rounds, and where their cells lie.
+/// The shape of a dissemination among `size` ranks: its rounds, and the positions of their cells.
 ///
 /// Cells are ordered by parity, round, slot. A round takes `radix − 1` words, padded to whole lines
-/// of 64 bytes; the first cell has to be placed on such a line. All ranks need the same size and
+/// of 64 bytes; the first cell must be aligned to such a line. All ranks need the same size and
 /// radix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -34,7 +34,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout for `size` ranks (0 is taken as 1) and a radix, which is clamped to
+    /// Creates the layout for `size` ranks (0 counts as 1) and a radix, which is clamped to
     /// [`MIN_RADIX`]`..=`[`MAX_RADIX`].
     #[must_use]
     pub fn new(size: u32, radix: u32) -> Self {
@@ -54,31 +54,32 @@ impl Layout {
         }
     }
 
-    /// Ranks that take part.
+    /// Returns the number of ranks.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// The radix after clamping.
+    /// Returns the radix after clamping.
     #[must_use]
     pub fn radix(&self) -> u32 {
         self.radix
     }
 
-    /// Rounds of one barrier: the least `k` with `radix^k ≥ size`; none for one rank.
+    /// Returns the number of rounds of a barrier: the smallest `k` with `radix^k ≥ size`; 0 for one
+    /// rank.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.rounds
     }
 
-    /// Number of cells (words of 64 bits) that each rank provides.
+    /// Returns the number of cells (words of 64 bits) that each rank provides.
     #[must_use]
     pub fn cells(&self) -> usize {
         2 * self.rounds as usize * self.round_words
     }
 
-    /// Where a cell lies among the rank's cells.
+    /// Returns the position of a cell among the rank's cells.
     #[inline]
     #[must_use]
     pub fn position(&self, cell: CellIndex) -> usize {
@@ -86,8 +87,8 @@ impl Layout {
         line * self.round_words + cell.slot as usize - 1
     }
 
-    /// Which cell lies at a position; `None` for padding and beyond the end, where no peer has
-    /// business to store.
+    /// Returns the cell at a position; `None` for padding and beyond the end, where peers must not
+    /// store.
     #[must_use]
     pub fn at(&self, position: usize) -> Option<CellIndex> {
         if position >= self.cells() {
@@ -102,23 +103,23 @@ impl Layout {
         (cell.slot <= self.fan_out(self.distance(cell.round))).then_some(cell)
     }
 
-    /// `radix^round`: how far the nearest partner of a round is.
+    /// Returns `radix^round`: the distance to the nearest partner of a round.
     pub(super) fn distance(&self, round: u32) -> u32 {
-        // Only asked for a round that exists, whose distance is below the size; saturation is for
-        // any other.
+        // Only called for existing rounds, whose distance is below the size; saturation covers all
+        // others.
         self.radix.saturating_pow(round)
     }
 
-    /// Messages that a rank sends and gets in the round of this distance: all `j < radix` with `j ·
-    /// distance < size`.
+    /// Returns the number of messages that a rank sends and receives in the round with this
+    /// distance: all `j < radix` with `j · distance < size`.
     #[inline]
     pub(super) fn fan_out(&self, distance: u32) -> u32 {
         ((self.size - 1) / distance).min(self.radix - 1)
     }
 }
 
-/// Number of cells (words of 64 bits) that each of `size` ranks provides for barriers of this
-/// radix.
+/// Returns the number of cells (words of 64 bits) that each of `size` ranks provides for barriers
+/// of this radix.
 #[must_use]
 pub fn cell_count(size: u32, radix: u32) -> usize {
     Layout::new(size, radix).cells()

@@ -4,34 +4,33 @@
 //! Dissemination of radix *r* (Hensgen, Finkel and Manber's barrier, generalised from 2): in round
 //! *k* rank *i* sends what it knows to the ranks (*i* + *j*·*rᵏ*) mod *n* for *j* = 1 … *r* − 1
 //! while *j*·*rᵏ* < *n*, and goes on to the next round when it has the messages of its own
-//! partners. After the last round everybody knows of everybody. What is known is a [`Value`];
-//! [merging](Value::merge) is idempotent, so it does no harm that a rank's value reaches another
-//! along several ways when *n* is no power of *r*.
+//! partners. After the last round every rank knows of every other. This knowledge is a [`Value`].
+//! [Merging](Value::merge) is idempotent, so a rank's value may reach another on several paths when
+//! *n* is not a power of *r*.
 //!
 //! # Cells
-//! A message is one word of 64 bits, to be stored in one *cell* of the receiver: by the sender
-//! where the receiver's memory is mapped, else by the receiver's handler of the system message.
-//! [`Layout`] says where. The store has to be a release and the load an acquire; then everything
-//! that any rank wrote before its notify is visible to every rank after its wait, because each hop
-//! of the dissemination passes on what it acquired.
+//! A message is one word of 64 bits, stored in one *cell* of the receiver: by the sender if the
+//! receiver's memory is mapped, otherwise by the receiver's handler of the system message.
+//! [`Layout`] defines the cell. The store must be a release and the load an acquire. Then
+//! everything that any rank wrote before its notify is visible to every rank after its wait,
+//! because each hop of the dissemination passes on what it acquired.
 //!
-//! A cell counts only when the epoch in it is the machine's own, so cells are never cleared. The
-//! first epoch is 1: zeroed memory counts for nothing.
+//! A cell counts only if its epoch is the machine's own, so cells are never cleared. The first
+//! epoch is 1; zeroed memory therefore never counts.
 //!
 //! # Why two sets of cells are enough
 //! Each cell has one writer, which stores once per epoch to the set of the epoch's parity. Suppose
-//! a sender stores for epoch *e* + 2. It has been notified of *e* + 2, so it has completed *e* + 1,
-//! so the receiver has notified *e* + 1, and a rank notifies only after it completed the epoch
-//! before: the receiver has completed *e*. For that it took every cell of *e* of its own, so the
-//! store for *e* + 2 destroys nothing that is still needed, and no message of *e* to that cell can
-//! be on its way any more to arrive later. Therefore a rank in epoch *e* finds in a cell of its
-//! parity either the word of *e* or that of *e* − 2 (or zero in the first two epochs), and never
-//! another.
+//! a sender stores for epoch *e* + 2. It has notified *e* + 2, so it has completed *e* + 1, so the
+//! receiver has notified *e* + 1. A rank notifies only after it has completed the previous epoch,
+//! so the receiver has completed *e*. For that it took each of its own cells of *e*. The store for
+//! *e* + 2 therefore destroys nothing that is still needed, and no message of *e* to that cell can
+//! still be in flight and arrive later. Hence a rank in epoch *e* finds in a cell of its parity
+//! either the word of *e* or that of *e* − 2 (or zero in the first two epochs), and never another.
 //!
-//! This is also why the 24 bits of epoch may wrap: they only tell *e* from *e* − 2. The number of
-//! epochs is even, so parity goes on alternating across the wrap; and when epoch 2²⁴, whose bits
-//! are zero, comes, no cell is left that has never been written, since every epoch writes every
-//! cell of its parity.
+//! This is also why the 24 bits of epoch may wrap: they only distinguish *e* from *e* − 2. The
+//! number of epochs is even, so parity keeps alternating across the wrap. When epoch 2²⁴, whose
+//! bits are zero, begins, every cell has been written before, because every epoch writes every cell
+//! of its parity.
 
 pub(crate) mod calls;
 mod layout;
@@ -46,34 +45,37 @@ pub use value::{Calls, Value};
 /// A call that the barrier's state does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BarrierError {
-    /// Notify while the barrier notified before has not been waited for.
-    #[error("rank {rank}: barrier notify twice without a wait or a successful try between")]
+    /// Notify before the previously notified barrier has been finished.
+    #[error(
+        "rank {rank}: barrier_notify called twice without barrier_wait or a successful barrier_try"
+    )]
     NotifyTwice {
         /// The calling rank.
         rank: u32,
     },
-    /// [`Value::Quiesce`] or [`Value::Finish`] while a barrier that was notified has not been
-    /// waited for.
-    #[error("rank {rank}: a barrier has been notified, and seen no wait or successful try since")]
+    /// [`Value::Quiesce`] or [`Value::Finish`] while a notified barrier is unfinished.
+    #[error(
+        "rank {rank}: a notified barrier is not completed by barrier_wait or a successful barrier_try"
+    )]
     Between {
         /// The calling rank.
         rank: u32,
     },
-    /// Wait or try without a notify before.
-    #[error("rank {rank}: barrier wait or try without a notify before")]
+    /// Wait or try without a preceding notify.
+    #[error("rank {rank}: barrier_wait or barrier_try called without barrier_notify")]
     NoNotify {
         /// The calling rank.
         rank: u32,
     },
 }
 
-/// How a barrier ended.
+/// The outcome of a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BarrierOutcome {
-    /// All ids were the same, and this one; `None` when all ranks were anonymous.
+    /// All ids were the same, and this one; `None` if all ranks were anonymous.
     Match(Option<u32>),
-    /// Ids differed, or a rank asked for a mismatch (`GASNET_ERR_BARRIER_MISMATCH`); or calls met
-    /// that are not the same.
+    /// Ids differed, or a rank requested a mismatch (`GASNET_ERR_BARRIER_MISMATCH`), or ranks made
+    /// different calls.
     Mismatch(Calls),
 }
 
@@ -91,17 +93,17 @@ impl From<Value> for BarrierOutcome {
 enum Phase {
     /// Between a wait and the next notify.
     Idle,
-    /// Notified; messages are still missing.
+    /// Notified; messages are missing.
     Pending,
-    /// All messages are in; the caller has not yet waited.
+    /// All messages have arrived; the caller has not waited yet.
     Complete,
 }
 
 /// One rank's part in the barriers of a job. See the [module](self) for the algorithm.
 ///
-/// Call [`notify`](Self::notify); then [`advance`](Self::advance) whenever the rank polls, until it
-/// says that the barrier is complete; then [`finish`](Self::finish). The messages that `notify` and
-/// `advance` hand out must all reach their cells, each once, in any order.
+/// Call [`notify`](Self::notify), then [`advance`](Self::advance) whenever the rank polls until it
+/// returns that the barrier is complete, then [`finish`](Self::finish). The messages passed to
+/// `send` by `notify` and `advance` must all reach their cells, each once, in any order.
 #[derive(Clone, Debug)]
 pub struct Barrier {
     layout: Layout,
@@ -109,7 +111,7 @@ pub struct Barrier {
     phase: Phase,
     /// Barriers notified so far; words carry the low 24 bits.
     epoch: u64,
-    /// What is known in this epoch.
+    /// The merged value of this epoch so far.
     merged: Value,
     round: u32,
     /// `radix^round`.
@@ -120,8 +122,8 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// The machine of `rank`, one of `size`, before the first barrier. `size` and `radix` as for
-    /// [`Layout::new`].
+    /// Creates the machine of `rank`, one of `size`, before the first barrier. See [`Layout::new`]
+    /// for `size` and `radix`.
     #[must_use]
     pub fn new(rank: u32, size: u32, radix: u32) -> Self {
         let layout = Layout::new(size, radix);
@@ -138,23 +140,23 @@ impl Barrier {
         }
     }
 
-    /// The layout of the cells.
+    /// Returns the layout of the cells.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Number of cells (words of 64 bits, zero at the start) that this rank provides.
+    /// Returns the number of cells (words of 64 bits, initially zero) that this rank provides.
     #[must_use]
     pub fn cells(&self) -> usize {
         self.layout.cells()
     }
 
-    /// Starts a barrier with this rank's value. `send` gets each message: target rank, cell there,
-    /// word.
+    /// Starts a barrier with this rank's value. Passes each message to `send`: target rank, cell
+    /// there, word.
     ///
     /// # Errors
-    /// [`BarrierError::NotifyTwice`] or [`BarrierError::Between`] when the barrier before has not
+    /// [`BarrierError::NotifyTwice`] or [`BarrierError::Between`] if the previous barrier has not
     /// been [finished](Self::finish).
     #[inline]
     pub fn notify(
@@ -183,11 +185,11 @@ impl Barrier {
         Ok(())
     }
 
-    /// Takes what has arrived and moves on as many rounds as that allows. `cell` loads one of this
-    /// rank's cells (with acquire ordering); `send` is as for [`notify`](Self::notify).
+    /// Takes the messages that have arrived and advances as many rounds as they allow. `cell` loads
+    /// one of this rank's cells (with acquire ordering); `send` is as for [`notify`](Self::notify).
     ///
-    /// True when the barrier is complete and can be [finished](Self::finish); false while it is
-    /// pending, and when none has been notified.
+    /// Returns true if the barrier is complete and can be [finished](Self::finish); false while it
+    /// is pending, and if none has been notified.
     #[inline]
     pub fn advance(
         &mut self,
@@ -208,7 +210,7 @@ impl Barrier {
             if self.round == self.layout.rounds() {
                 self.complete();
             } else {
-                // Below the size, since the round exists.
+                // Below the size, because the round exists.
                 self.distance *= self.layout.radix();
                 self.slot = 1;
                 self.send_round(&mut send);
@@ -217,23 +219,23 @@ impl Barrier {
         self.phase == Phase::Complete
     }
 
-    /// True from notify until the barrier is complete: [`advance`](Self::advance) has something to
-    /// do.
+    /// Returns whether the barrier is notified but not complete, so that [`advance`](Self::advance)
+    /// has work.
     #[inline]
     #[must_use]
     pub fn is_pending(&self) -> bool {
         self.phase == Phase::Pending
     }
 
-    /// True from notify until the barrier is finished.
+    /// Returns whether the barrier is notified but not finished.
     #[inline]
     #[must_use]
     pub fn is_notified(&self) -> bool {
         self.phase != Phase::Idle
     }
 
-    /// A rank whose message is missing, while the barrier is pending. It may be late itself, or
-    /// wait for another.
+    /// Returns a rank whose message is missing, while the barrier is pending. That rank may itself
+    /// be late, or wait for another.
     #[must_use]
     pub fn waits_for(&self) -> Option<u32> {
         let behind = (self.phase == Phase::Pending).then(|| self.slot * self.distance)?;
@@ -244,15 +246,15 @@ impl Barrier {
         })
     }
 
-    /// Ends a complete barrier (the wait or try side); `None` while it is not complete.
+    /// Finishes a complete barrier (the wait or try side); `None` while it is not complete.
     ///
-    /// `value` is what the caller gives to wait. An id there must be the one all ranks agreed on,
-    /// if there is one; the caller may be anonymous in notify and named in wait, and the reverse
-    /// (GASNet-EX allows both). A mismatch of this kind is seen by this caller only, and the
-    /// barrier is over all the same.
+    /// `value` is the value passed to wait. An id there must be the one that all ranks agreed on,
+    /// if any; the caller may be anonymous in notify and named in wait, and vice versa (GASNet-EX
+    /// allows both). Only this caller sees a mismatch of this kind, and the barrier is over all the
+    /// same.
     ///
     /// # Errors
-    /// [`BarrierError::NoNotify`] when no barrier has been notified.
+    /// [`BarrierError::NoNotify`] if no barrier has been notified.
     #[inline]
     pub fn finish(&mut self, value: Value) -> Result<Option<BarrierOutcome>, BarrierError> {
         match self.phase {
@@ -262,15 +264,15 @@ impl Barrier {
                 self.phase = Phase::Idle;
                 Ok(Some(match self.merged.merge(value) {
                     Value::Mismatch(calls) => BarrierOutcome::Mismatch(calls),
-                    // Nobody else has heard of an id that only this caller's wait has.
+                    // No other rank knows an id that only this caller's wait has.
                     _ => self.merged.into(),
                 }))
             }
         }
     }
 
-    /// How the barrier completed last ended for all ranks, whatever was given to wait; `None`
-    /// before the first (`gasnet_barrier_result`).
+    /// Returns how the last completed barrier ended for all ranks, whatever was passed to wait;
+    /// `None` before the first (`gasnet_barrier_result`).
     #[must_use]
     pub fn last(&self) -> Option<BarrierOutcome> {
         self.last
@@ -290,14 +292,14 @@ impl Barrier {
         }
     }
 
-    /// The messages of the round that starts now.
+    /// Sends the messages of the current round.
     #[inline]
     fn send_round(&self, mut send: impl FnMut(u32, usize, u64)) {
         let word = self.merged.word(self.epoch);
         for slot in 1..=self.layout.fan_out(self.distance) {
             let ahead = u64::from(self.rank) + u64::from(slot * self.distance);
             let size = u64::from(self.layout.size());
-            // Both terms are below the size, so one subtraction does what a remainder would.
+            // Both terms are below the size, so one subtraction replaces a remainder.
             let target = if ahead < size { ahead } else { ahead - size };
             send(target as u32, self.layout.position(self.cell(slot)), word);
         }

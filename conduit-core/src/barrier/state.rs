@@ -1,10 +1,10 @@
 //! The barriers: machines of [`crate::barrier`] over cells in the control regions.
 //!
-//! A mapped peer's cell is stored to directly; another's is reached by a system message that stores
-//! it there.
+//! A mapped peer's cell is stored to directly; for other peers a system message carries the word.
 //!
-//! There are two, independent of each other: GASNet-1's split-phase barrier, which quiescence uses
-//! too, and that of all ranks as a team, which GASNet-EX allows to be under way at the same time.
+//! There are two independent barriers: GASNet-1's split-phase barrier, which quiescence uses too,
+//! and the barrier of all ranks as a team, which GASNet-EX allows to be in progress at the same
+//! time.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -21,21 +21,21 @@ use crate::threads::{Lock, Mode};
 struct Side<M: Mode> {
     machine: M::Lock<RepeatedBarrier>,
     running: AtomicBool,
-    /// The first of its cells.
+    /// The index of its first cell.
     cells: usize,
 }
 
-/// A barrier that runs again and again, and how many of them have been asked for (the team's, which
-/// may be several).
+/// A repeated barrier and the numbers of barriers started and ended (several team barriers may be
+/// in progress).
 struct RepeatedBarrier {
     barrier: Barrier,
     started: u64,
     ended: u64,
 }
 
-/// GASNet-1's split-phase barrier; a place in the list of [`Barriers`].
+/// Index of GASNet-1's split-phase barrier in [`Barriers`].
 const SPLIT: usize = 0;
-/// That of all ranks as a team.
+/// Index of the barrier of all ranks as a team.
 const TEAM: usize = 1;
 const BARRIERS: usize = 2;
 
@@ -66,19 +66,19 @@ impl<M: Mode> Barriers<M> {
         Self { sides, cells }
     }
 
-    /// Cells of all of them.
+    /// Returns the number of cells of all barriers.
     pub(crate) fn cells(&self) -> usize {
         self.cells
     }
 
-    /// Is one under way? Every poll moves it on then.
+    /// Returns whether one is in progress, so that polls must advance it.
     #[inline]
     pub(crate) fn any_running(&self) -> bool {
         self.sides.iter().any(|side| side.running.load(Relaxed))
     }
 
-    /// For each barrier under way a rank whose message it lacks, which may itself wait for
-    /// another's.
+    /// Returns, for each barrier in progress, a rank whose message is missing. That rank may itself
+    /// wait for another's.
     pub(crate) fn lack(&self) -> Vec<Rank> {
         let machines = self.sides.iter().map(|side| side.machine.lock());
         let mut lack: Vec<_> = machines
@@ -88,7 +88,7 @@ impl<M: Mode> Barriers<M> {
         lack
     }
 
-    /// This rank arrives at the split-phase barrier.
+    /// Records this rank's arrival at the split-phase barrier.
     pub(crate) fn notify<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -99,8 +99,8 @@ impl<M: Mode> Barriers<M> {
         side.arrive(kernel, operation, &mut side.machine.lock().barrier, value)
     }
 
-    /// Ends the split-phase barrier if all have arrived, comparing `value` with what they agreed
-    /// on.
+    /// Finishes the split-phase barrier if all have arrived, and compares `value` with the value
+    /// that they agreed on.
     pub(crate) fn finish<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -114,12 +114,12 @@ impl<M: Mode> Barriers<M> {
         outcome.map_err(|reason| error(kernel, operation, reason))
     }
 
-    /// How the last split-phase barrier ended for all ranks; `None` before the first.
+    /// Returns how the last split-phase barrier ended for all ranks; `None` before the first.
     pub(crate) fn last(&self) -> Option<BarrierOutcome> {
         self.sides[SPLIT].machine.lock().barrier.last()
     }
 
-    /// Asks for one more barrier of the team; gives its number, from 1.
+    /// Starts another team barrier and returns its number, from 1.
     pub(crate) fn start_team<N: Ni>(&self, kernel: &Kernel<N, M>) -> Result<u64> {
         let side = &self.sides[TEAM];
         let mut machine = side.machine.lock();
@@ -131,7 +131,7 @@ impl<M: Mode> Barriers<M> {
         Ok(machine.started)
     }
 
-    /// Has the team's barrier of this number ended?
+    /// Returns whether the team barrier with this number has ended.
     pub(crate) fn is_team_over<N: Ni>(&self, kernel: &Kernel<N, M>, number: u64) -> Result<bool> {
         let side = &self.sides[TEAM];
         let mut machine = side.machine.lock();
@@ -139,8 +139,8 @@ impl<M: Mode> Barriers<M> {
         Ok(machine.ended >= number)
     }
 
-    /// Moves barriers on; true when that completed one. Part of every poll, so that a rank that
-    /// only polls passes the messages of others on.
+    /// Advances the barriers; returns true if that completed one. Part of every poll, so that a
+    /// rank that only polls passes the messages of others on.
     pub(crate) fn advance<N: Ni>(&self, kernel: &Kernel<N, M>) -> bool {
         let mut ended = false;
         if kernel.job.is_child() {
@@ -165,7 +165,7 @@ impl<M: Mode> Barriers<M> {
     }
 }
 
-/// What calls on a barrier of the team are called in errors.
+/// The name of team barrier calls in errors.
 pub(crate) const TEAM_BARRIER: &str = "team_barrier";
 
 impl<M: Mode> Side<M> {
@@ -185,12 +185,12 @@ impl<M: Mode> Side<M> {
         Ok(())
     }
 
-    /// Moves a barrier on; true when that completed it.
+    /// Advances a barrier; returns true if that completed it.
     fn step<N: Ni>(&self, kernel: &Kernel<N, M>, barrier: &mut Barrier) -> bool {
         let was_pending = barrier.is_pending();
         if was_pending {
-            // SYNC: Acquire, pairs with the Release in `store` and `receive`: what a
-            // rank did before notify is seen after wait.
+            // SYNC: Acquire, pairs with the Release in `store` and `receive`: what a rank did
+            // before notify is visible after wait.
             barrier.advance(
                 |cell| kernel.control.cell(self.cells + cell).load(Acquire),
                 |target, cell, word| store(kernel, target, self.cells + cell, word),
@@ -200,8 +200,8 @@ impl<M: Mode> Side<M> {
         was_pending && !barrier.is_pending()
     }
 
-    /// Moves the team's barriers on: this rank arrives at the next one when it has left the one
-    /// before.
+    /// Advances the team's barriers: this rank arrives at the next one when it has left the
+    /// previous one.
     fn step_team<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -227,7 +227,7 @@ impl<M: Mode> Side<M> {
     }
 }
 
-/// Stores a word in a cell of a rank, directly where the rank is mapped.
+/// Stores a word in a cell of a rank, directly if the rank is mapped.
 fn store<N: Ni, M: Mode>(kernel: &Kernel<N, M>, target: Rank, cell: usize, word: u64) {
     match kernel.control.peer_cell(target, cell) {
         Some(at) => {
@@ -241,7 +241,7 @@ fn store<N: Ni, M: Mode>(kernel: &Kernel<N, M>, target: Rank, cell: usize, word:
     }
 }
 
-/// A cell's word has come as a system message.
+/// Stores a cell's word that arrived in a system message.
 pub(crate) fn receive<N: Ni, M: Mode>(kernel: &Kernel<N, M>, source: Rank, cell: u32, word: u64) {
     if (cell as usize) < kernel.control.cells() {
         kernel.control.cell(cell as usize).store(word, Release);

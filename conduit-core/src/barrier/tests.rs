@@ -1,9 +1,9 @@
-//! A world of ranks whose messages are delayed and reordered at random, and what must hold in it.
+//! Invariants of a simulated job whose messages are delayed and reordered at random.
 
 use super::*;
 use proptest::prelude::*;
 
-/// A small generator (SplitMix64), so that a schedule is its seed.
+/// A small generator (SplitMix64), so that a seed determines a schedule.
 struct Random(u64);
 
 impl Random {
@@ -30,7 +30,7 @@ struct Message {
     target: usize,
     cell: usize,
     word: u64,
-    /// The sender's epoch, which the word has only 24 bits of.
+    /// The sender's epoch, of which the word has only 24 bits.
     epoch: u64,
 }
 
@@ -103,7 +103,7 @@ impl World {
         complete
     }
 
-    /// Stores one message that is on its way, and checks that its cell was free for it.
+    /// Stores one message in flight, and checks that its cell was free for it.
     fn deliver(&mut self, index: usize) {
         let Message {
             target,
@@ -119,7 +119,7 @@ impl World {
         if epoch < self.first_epoch + 2 {
             assert_eq!(*before, 0, "stored twice in epoch {epoch}");
         } else {
-            assert_eq!(*before, epoch - 2, "the cell's turn is {epoch}");
+            assert_eq!(*before, epoch - 2, "the cell expects epoch {epoch}");
         }
         let receiver = &self.ranks[target];
         assert!(
@@ -130,7 +130,7 @@ impl World {
         self.cells[target][cell] = word;
     }
 
-    /// Delivers everything and advances everybody until nothing changes.
+    /// Delivers everything and advances all ranks until nothing changes.
     fn settle(&mut self) {
         loop {
             for rank in 0..self.ranks.len() {
@@ -146,7 +146,7 @@ impl World {
     }
 }
 
-/// Runs `epochs` barriers to their end under a random schedule, and checks every outcome.
+/// Runs `epochs` barriers to completion under a random schedule, and checks every outcome.
 fn run(size: u32, radix: u32, first_epoch: u64, epochs: usize, ids: usize, seed: u64) {
     let mut random = Random(seed);
     let mut world = World::new(size, radix, first_epoch);
@@ -158,7 +158,7 @@ fn run(size: u32, radix: u32, first_epoch: u64, epochs: usize, ids: usize, seed:
         .iter()
         .map(|row| row.iter().copied().reduce(Value::merge).unwrap().into())
         .collect();
-    // Some schedules favour delivery, some let messages pile up; one rank gets every other turn.
+    // Some schedules favour delivery, others let messages pile up; one rank gets every other turn.
     let delivery = 1 + random.below(9);
     let favourite = random.below(n);
     let mut finished = vec![0; n];
@@ -236,7 +236,7 @@ proptest! {
                 prop_assert_eq!(machine.finish(Value::Anonymous), Ok(None));
             }
         }
-        // Whom they wait for leads to the late one.
+        // Following the ranks that each waits for leads to the late one.
         let mut rank = (late + 1) % size as usize;
         for _ in 0..size {
             if rank == late {
@@ -309,7 +309,7 @@ fn the_largest_job_has_a_layout() {
         machine
             .notify(Value::Anonymous, |_, _, _| sent += 1)
             .unwrap();
-        // Every cell holds its word: the machine goes through all rounds, to partners that exist.
+        // Every cell holds its word: the machine completes all rounds, and all partners exist.
         let complete = machine.advance(
             |_| Value::Anonymous.word(7),
             |target, cell, _| {
@@ -335,7 +335,7 @@ fn calls_out_of_order_are_refused() {
     assert_eq!(machine.last(), None);
     assert!(!machine.advance(|_| 0, |_, _, _| ()));
     machine
-        .notify(Value::Named(1), |_, _, _| panic!("nobody to send to"))
+        .notify(Value::Named(1), |_, _, _| panic!("no other rank exists"))
         .unwrap();
     let twice = BarrierError::NotifyTwice { rank: 0 };
     assert_eq!(machine.notify(Value::Named(2), |_, _, _| ()), Err(twice));
@@ -381,6 +381,10 @@ fn wait_checks_its_id_against_what_was_agreed() {
             Ok(Some(outcome)),
             "{notified:?}, {waited:?}"
         );
-        assert_eq!(machine.last(), Some(notified.into()), "not what wait said");
+        assert_eq!(
+            machine.last(),
+            Some(notified.into()),
+            "independent of the value passed to wait"
+        );
     }
 }

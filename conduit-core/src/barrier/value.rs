@@ -1,4 +1,4 @@
-//! What a rank says in a barrier, how values merge, and how they travel.
+//! The value that a rank contributes to a barrier, its merging and its encoding.
 
 /// Width of the epoch in a word.
 pub(super) const EPOCH_BITS: u32 = 24;
@@ -11,19 +11,19 @@ const QUIESCE: u8 = 3;
 const FINISH: u8 = 4;
 
 bitflags::bitflags! {
-    /// Calls that meet in barriers.
+    /// Calls that may meet in a barrier.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Calls: u8 {
         /// A barrier, whatever its id.
         const BARRIER = 1;
         /// A barrier that delivers messages.
         const QUIESCE = 2;
-        /// The end of the job in good order.
+        /// The regular end of the job.
         const FINISH = 4;
     }
 }
 
-/// What is wrong where these have met.
+/// Formats the mismatch of these calls.
 impl std::fmt::Display for Calls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names = [
@@ -36,7 +36,7 @@ impl std::fmt::Display for Calls {
         match &met[..] {
             [others @ .., last] if !others.is_empty() => write!(
                 f,
-                "ranks have called {} and {last}, which must be the same call on all",
+                "ranks called {} and {last}; all must make the same call",
                 others.join(", ")
             ),
             _ => f.write_str("barrier ids do not match"),
@@ -44,36 +44,36 @@ impl std::fmt::Display for Calls {
     }
 }
 
-/// What a rank brings to a barrier, and what the ranks bring together.
+/// A rank's contribution to a barrier, or the merged contributions of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
-    /// No id: agrees with every id (`GASNET_BARRIERFLAG_ANONYMOUS`).
+    /// No id: matches every id (`GASNET_BARRIERFLAG_ANONYMOUS`).
     Anonymous,
-    /// An id; GASNet's `int` by its bits, see [`Value::named`].
+    /// An id: the bits of GASNet's `int`, see [`Value::named`].
     Named(u32),
-    /// One of the two barriers of a rank that waits until all messages have been handled: agrees
-    /// with nothing else.
+    /// One of the two barriers by which a rank waits until all messages have been handled; matches
+    /// nothing else.
     Quiesce,
-    /// The same at the job's end.
+    /// The same at the end of the job.
     Finish,
-    /// What does not agree: the calls that have met. [`Calls::BARRIER`] alone: two ids that differ,
-    /// or a rank that asked for this outcome (`GASNET_BARRIERFLAG_MISMATCH`).
+    /// A mismatch of the calls that have met. [`Calls::BARRIER`] alone: two different ids, or a
+    /// rank that requested this outcome (`GASNET_BARRIERFLAG_MISMATCH`).
     Mismatch(Calls),
 }
 
 impl Value {
-    /// A named value with GASNet's signed id.
+    /// Returns a named value with GASNet's signed id.
     #[inline]
     #[must_use]
     pub fn named(id: i32) -> Self {
         Self::Named(id.cast_unsigned())
     }
 
-    /// The join of two values: anonymous gives way to an id, others that differ are a mismatch, and
-    /// a mismatch stays and gathers what it meets.
+    /// Joins two values: an id replaces anonymous, other values that differ are a mismatch, and a
+    /// mismatch absorbs the calls that it meets.
     ///
-    /// Commutative, associative and idempotent, so that the order in which values arrive does not
-    /// matter, nor that the last round of a dissemination brings some of them twice.
+    /// Commutative, associative and idempotent, so neither the order in which values arrive
+    /// matters, nor that the last round of a dissemination brings some of them twice.
     #[inline]
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
@@ -85,7 +85,7 @@ impl Value {
         }
     }
 
-    /// The calls that it stands for.
+    /// Returns the calls that it represents.
     fn calls(self) -> Calls {
         match self {
             Self::Anonymous | Self::Named(_) => Calls::BARRIER,
@@ -95,8 +95,8 @@ impl Value {
         }
     }
 
-    /// The word that carries this value in an epoch: epoch in the upper 24 bits, then 8 bits that
-    /// say which kind of value, then 32 bits of id or, of a mismatch, calls.
+    /// Returns the word that carries this value in an epoch: epoch in the upper 24 bits, then 8
+    /// bits for the kind of value, then 32 bits for the id or, for a mismatch, the calls.
     #[inline]
     pub(super) fn word(self, epoch: u64) -> u64 {
         let (flags, id) = match self {
@@ -109,8 +109,8 @@ impl Value {
         (epoch & EPOCH_MASK) << 40 | u64::from(flags) << 32 | u64::from(id)
     }
 
-    /// The value in a word, or `None` when the word is not of this epoch. A kind that no rank sends
-    /// counts as a mismatch: that ends the barrier with an outcome that the caller sees.
+    /// Decodes the value in a word; `None` if the word is not of this epoch. An unknown kind counts
+    /// as a mismatch, which ends the barrier with an outcome that the caller sees.
     #[inline]
     pub(super) fn from_word(word: u64, epoch: u64) -> Option<Self> {
         if word >> 40 != epoch & EPOCH_MASK {
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Nobody has to know who the others are to be told which calls met.
+    /// Ranks need not know each other's calls for all of these to be reported.
     #[test]
     fn a_mismatch_names_all_calls_that_met() {
         let text = |values: &[Value]| match values.iter().copied().reduce(Value::merge) {
@@ -175,11 +175,10 @@ mod tests {
         };
         let ids = "barrier ids do not match";
         assert_eq!(text(&[Value::Named(1), Value::Named(2)]), ids);
-        let two = "ranks have called barrier and finish, which must be the same call on all";
+        let two = "ranks called barrier and finish; all must make the same call";
         assert_eq!(text(&[Value::Anonymous, Value::Finish]), two);
         assert_eq!(text(&[Value::Finish, Value::Named(1), Value::Finish]), two);
-        let all =
-            "ranks have called barrier, quiesce and finish, which must be the same call on all";
+        let all = "ranks called barrier, quiesce and finish; all must make the same call";
         assert_eq!(text(&[Value::Finish, Value::Quiesce, Value::Named(1)]), all);
         let same = Value::Quiesce.merge(Value::Quiesce);
         assert_eq!(same, Value::Quiesce);

@@ -1,6 +1,6 @@
-//! The reductions that need no function of the client's.
+//! Reductions that need no client function.
 
-/// What the elements of a reduction are, in the machine's own byte order.
+/// The type of a reduction's elements, in the machine's own byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DataType {
     /// Signed 32 bits.
@@ -18,7 +18,7 @@ pub enum DataType {
 }
 
 impl DataType {
-    /// Bytes of one element.
+    /// Returns the size of an element in bytes.
     #[must_use]
     pub const fn size(self) -> usize {
         match self {
@@ -28,16 +28,16 @@ impl DataType {
     }
 }
 
-/// What a reduction does with two elements. Integers wrap.
+/// The operation that reduces two elements. Integers wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReduceOp {
     /// The sum.
     Add,
     /// The product.
     Mult,
-    /// The smaller. Of two of which one is no number, either.
+    /// The smaller. If either is NaN, one of the two.
     Min,
-    /// The larger. Of two of which one is no number, either.
+    /// The larger. If either is NaN, one of the two.
     Max,
     /// `x & y`, of integers.
     And,
@@ -47,12 +47,12 @@ pub enum ReduceOp {
     Xor,
 }
 
-/// Reduces two vectors of as many whole elements, element by element; the result replaces the
-/// second.
+/// A function that reduces two vectors of equally many whole elements, element by element; the
+/// result replaces the second.
 pub type Fold = fn(&[u8], &mut [u8]);
 
-/// The function for an operation; `None`: it is not defined for the type (bits of floating-point
-/// numbers).
+/// Returns the function of an operation; `None` if it is not defined for the type (bit operations
+/// on floats).
 #[must_use]
 pub fn fold(ty: DataType, op: ReduceOp) -> Option<Fold> {
     macro_rules! integers {
@@ -103,8 +103,7 @@ pub fn fold(ty: DataType, op: ReduceOp) -> Option<Fold> {
                 ReduceOp::Mult => {
                     Some(|l, r| each(l, r, <$t>::from_ne_bytes, <$t>::to_ne_bytes, |x, y| x * y))
                 }
-                // One instruction of most processors, which `f32::min` with its rule for NaN is
-                // not.
+                // One instruction of most processors, unlike `f32::min` with its rule for NaN.
                 ReduceOp::Min => Some(|l, r| {
                     each(l, r, <$t>::from_ne_bytes, <$t>::to_ne_bytes, |x, y| {
                         if x < y { x } else { y }

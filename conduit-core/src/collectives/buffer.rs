@@ -1,12 +1,12 @@
-//! Memory of the machine's own, in which clients' functions can compute.
+//! Buffers of the machine, in which clients' functions compute.
 
-/// The alignment of every buffer: that of any of C's types, and of wide vectors.
+/// The alignment of every buffer, sufficient for any C type and for wide vectors.
 const ALIGN: usize = 64;
 
-/// Bytes from an aligned address, which stay there.
+/// Bytes at a fixed, aligned address.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
-    /// Never resized while in use.
+    /// Not resized while in use.
     bytes: Vec<u8>,
     start: usize,
     len: usize,
@@ -30,11 +30,11 @@ impl Buffer {
     }
 }
 
-/// Buffers that may be used again.
+/// Buffers kept for reuse.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     free: Vec<Vec<u8>>,
-    /// How many are kept, and up to what size.
+    /// Maximum number of buffers kept, and their maximum size.
     most: usize,
     largest: usize,
 }
@@ -48,7 +48,7 @@ impl Pool {
         }
     }
 
-    /// A buffer of unspecified bytes.
+    /// Returns a buffer with unspecified contents.
     pub(super) fn take(&mut self, len: usize) -> Buffer {
         Buffer::of_len(self.free.pop().unwrap_or_default(), len)
     }

@@ -1,9 +1,9 @@
 //! Collective operations: machines of [`crate::collectives`], whose messages are active messages of
 //! the library's own handlers.
 //!
-//! What arrives is given to the machine by the handlers; what it has to send goes out in every
-//! poll, as immediate requests, and stays with the machine as long as credits or the network have
-//! no room.
+//! Handlers pass arriving messages to the machine. Every poll sends the machine's outgoing
+//! messages, as immediate requests; they stay with the machine while credits or the network have no
+//! room.
 
 use am::Context;
 use am::handlers::{Accepts, Registration};
@@ -22,17 +22,17 @@ use crate::ni::Ni;
 use crate::rma::implicit::Class;
 use crate::threads::Mode;
 
-/// Data of a part: team, part, signature, offset.
+/// Data of a part. Arguments: team, part, signature, offset.
 const DATA: u8 = 1;
-/// A ready message: team, part, signature.
+/// A ready message. Arguments: team, part, signature.
 const READY: u8 = 2;
-/// The reply to data whose sender is to be told that it was taken: team, part.
+/// The reply to data whose sender needs to know that it was taken. Arguments: team, part.
 const TAKEN: u8 = 3;
 
-/// Arguments of the longest of them. A team is two.
+/// Maximum number of their arguments. A team takes two.
 pub(crate) const MOST_ARGS: usize = 5;
 
-/// The library's handlers. Their ids are part of the protocol.
+/// Returns the registrations of the library's handlers. Their ids are part of the protocol.
 pub(crate) fn handlers<N: Ni + 'static, M: Mode>() -> [Registration<Handler<N, M>>; 3] {
     [
         library_handler(
@@ -60,7 +60,7 @@ pub(crate) fn handlers<N: Ni + 'static, M: Mode>() -> [Registration<Handler<N, M
 }
 
 fn on_data<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
-    // Others do not come here: the table has checked them.
+    // Always matches, because the handler table has checked the message.
     let (&[first, count, part, signature, offset], Payload::Medium(payload)) =
         (call.args(), call.payload())
     else {
@@ -105,25 +105,26 @@ fn on_taken<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
-    /// Starts an operation that moves data and reduces none: a broadcast, where `bytes` bytes at
-    /// `source` of the root come to `result` of all ranks of a team; or one of blocks of `bytes`
-    /// bytes, with as many of them as the team has ranks on the side that has one for each: a
-    /// scatter, gather, gather to all, or an exchange. At ranks that give or get nothing the
+    /// Starts an operation that moves data and does not reduce: a broadcast, which copies `bytes`
+    /// bytes at `source` of the root to `result` of all ranks of a team; or an operation on blocks
+    /// of `bytes` bytes, with one block per rank of the team on the side that has one for each: a
+    /// scatter, gather, gather to all, or exchange. At ranks that give or receive nothing, the
     /// pointer is ignored.
     ///
-    /// `source` may be `result` where a broadcast has both. Where a gather has both, `source` may
-    /// be where its block belongs.
+    /// In a broadcast, `source` may equal `result` at a rank that has both. In a gather, `source`
+    /// may be the location of the rank's own block in `result`.
     ///
-    /// Collective: all ranks of the team start the same operations in the same order. They go on
-    /// with every poll of any rank; several may be under way. Those with [`Completion::Implicit`]
+    /// Collective: all ranks of the team start the same operations in the same order. They progress
+    /// with every poll of any rank; several may be in flight. Those with [`Completion::Implicit`]
     /// belong to this thread's implicit collectives, or to its access region.
     ///
     /// # Errors
-    /// No such team or rank; more bytes than there are; all operation ids are in use.
+    /// No such team or rank; a total size that overflows; all operation ids are in use.
     ///
     /// # Safety
-    /// Until the operation has ended, `result` is valid for writes of its bytes and `source` for
-    /// reads, and nobody else writes or, as for `result`, reads them. They overlap only as said.
+    /// Until the operation has ended, `result` is valid for writes and `source` for reads of their
+    /// bytes; nothing else writes either of them, and nothing else reads `result`. They overlap
+    /// only as described.
     #[expect(
         clippy::too_many_arguments,
         reason = "a collective operation is all of these"
@@ -140,7 +141,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
     ) -> Result<Handle> {
         let operation = completion.name("move_nb", "move_nbi");
         if kind.reduces() {
-            return Err(self.refused(operation, "a reduction has elements".to_owned()));
+            return Err(self.refused(
+                operation,
+                "this call does not support reductions".to_owned(),
+            ));
         }
         let shape = Shape {
             kind,
@@ -159,8 +163,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
 
     /// Starts a barrier of a team: it ends at no rank before all have started it.
     ///
-    /// Collective, as [`Calls::move_nb`]. The team of all ranks has a faster one, which knows
-    /// nothing of this: [`Calls::team_barrier_start`].
+    /// Collective, like [`Calls::move_nb`]. The team of all ranks has a faster, independent
+    /// barrier: [`Calls::team_barrier_start`].
     ///
     /// # Errors
     /// No such team; all operation ids are in use.
@@ -178,23 +182,23 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         }
     }
 
-    /// Starts a reduction: the elements of all ranks of a team are reduced, those of the same place
-    /// with each other. The result comes to one rank of the team, or to all (`to` is `None`).
-    /// `source` may be `result`, on all ranks that get the result or on none.
+    /// Starts a reduction: reduces the elements of all ranks of a team, those with the same index
+    /// with each other. The result goes to one rank of the team, or to all (`to` is `None`).
+    /// `source` may equal `result`, on all ranks that receive the result or on none.
     ///
-    /// Reducing the same data again gives the same bits, and all ranks get the same. Where it is in
-    /// the order of the ranks, and the result comes to one, each rank takes memory for a result
-    /// while it is under way.
+    /// Reducing the same data again yields the same bits, and all ranks receive the same. If the
+    /// reduction keeps the order of the ranks and its result goes to one, each rank allocates
+    /// memory for a result while it is in flight.
     ///
-    /// Collective, as [`Calls::move_nb`].
+    /// Collective, like [`Calls::move_nb`].
     ///
     /// # Errors
-    /// No such rank; an operation that its type does not have; elements of no or of too many bytes;
-    /// all operation ids are in use.
+    /// No such rank; an operation that is not defined for its type; elements of 0 or too many
+    /// bytes; all operation ids are in use.
     ///
     /// # Safety
-    /// As for [`Calls::move_nb`], with `count` elements of each; `result` is ignored at ranks that
-    /// get none.
+    /// See [`Calls::move_nb`], with `count` elements each; `result` is ignored at ranks that
+    /// receive none.
     #[expect(
         clippy::too_many_arguments,
         reason = "a collective operation is all of these"
@@ -213,7 +217,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         let refuse = |reason: String| self.refused(operation, reason);
         let (element, meaning, reducer, in_order) = match reduction {
             Reduction::Known(ty, op) => {
-                let fold = fold(ty, op).ok_or_else(|| refuse(format!("{ty:?} has no {op:?}")))?;
+                let fold = fold(ty, op)
+                    .ok_or_else(|| refuse(format!("{op:?} is not defined for {ty:?}")))?;
                 let meaning = 1 + (ty as u32) * 16 + op as u32;
                 (ty.size(), meaning, Reducer::Known(fold), false)
             }
@@ -224,7 +229,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             } => {
                 let checks = self.job().has_checks();
                 let function: ReduceFunction = Box::new(move |left, right| {
-                    // As a handler that may not reply: the machine is in use.
+                    // The context of a handler that may not reply, because the machine is in use.
                     let _entered = checks.then(|| context::Entered::new(Context::ReplyHandler));
                     function(left, right);
                 });
@@ -250,8 +255,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             own: Vec::new(),
         };
         if let Some(root) = to.filter(|_| in_order) {
-            // The order has a root of its own. So the result goes to all, most of which have no use
-            // for it.
+            // The order determines the root. The result therefore goes to all ranks, most of which
+            // discard it.
             let team = self.team(team)?;
             if root >= team.size {
                 return Err(refuse(format!(
@@ -264,7 +269,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             if root != team.rank {
                 let bytes = element * count;
                 let room = memory.own.try_reserve_exact(bytes);
-                room.map_err(|error| refuse(format!("{bytes} bytes for the result: {error}")))?;
+                room.map_err(|error| refuse(format!("cannot allocate {bytes} bytes: {error}")))?;
                 memory.own.resize(bytes, 0);
                 memory.result = memory.own.as_mut_ptr();
             }
@@ -293,7 +298,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
                     .implicit_group(operation, Class::COLLECTIVES)?,
             ),
         };
-        // Parts that came early are reduced at once, by the caller's function.
+        // Parts that arrived early are reduced at once, by the caller's function.
         let unwinding = Unwinding {
             engine: self.engine,
             operation,
@@ -324,8 +329,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         })
     }
 
-    /// Sends what collective operations have to send, as far as there is room; how many messages
-    /// that were.
+    /// Sends the outgoing messages of collective operations, as far as there is room. Returns the
+    /// number of messages sent.
     #[cold]
     pub(crate) fn advance_collectives(self) -> u32 {
         self.engine

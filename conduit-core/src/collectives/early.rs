@@ -1,4 +1,4 @@
-//! What has come for parts that this rank has not started.
+//! Messages for parts that this rank has not started.
 
 use std::collections::HashMap;
 
@@ -6,14 +6,14 @@ use crate::collectives::Violation;
 use crate::collectives::buffer::{Buffer, Pool};
 use crate::ni::Rank;
 
-/// A message that came early.
+/// A message that arrived early.
 #[derive(Debug)]
 pub(super) enum Early {
     /// The data of an eager part.
     Data(Buffer),
-    /// The same, which was not kept: its sender waits to be asked for it.
+    /// The data of an eager part that was not kept; its sender waits for a ready message.
     Refused,
-    /// The sender has room for the data.
+    /// A ready message: the sender of this message has room for the data.
     Ready,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Record {
     pub(super) early: Early,
 }
 
-/// Early messages by the number of their part. Both limits are [`crate::collectives::Limits`]'s.
+/// Early messages by part number. Both limits come from [`crate::collectives::Limits`].
 #[derive(Debug)]
 pub(super) struct EarlyMessages {
     parts: HashMap<u32, Vec<Record>>,
@@ -45,7 +45,7 @@ impl EarlyMessages {
         }
     }
 
-    /// Keeps data if there is room. Was it kept?
+    /// Keeps data if there is room, and returns whether it was kept.
     pub(super) fn data(
         &mut self,
         source: Rank,
@@ -84,7 +84,7 @@ impl EarlyMessages {
         if self.records >= self.most_records {
             return Err(Violation::Unexpected {
                 peer: source,
-                what: "more messages for parts that have not been started than can be under way",
+                what: "more messages for unstarted parts than can be in flight",
             });
         }
         self.records += 1;
@@ -96,7 +96,7 @@ impl EarlyMessages {
         Ok(())
     }
 
-    /// Those of a part that starts now.
+    /// Removes and returns the messages for a part that starts now.
     pub(super) fn take(&mut self, part: u32) -> Vec<Record> {
         if self.records == 0 {
             return Vec::new();
@@ -111,7 +111,7 @@ impl EarlyMessages {
         records
     }
 
-    /// Messages and payload bytes that are kept.
+    /// Returns the number of messages and of payload bytes kept.
     #[cfg(test)]
     pub(super) fn held(&self) -> (usize, usize) {
         (self.records, self.bytes)

@@ -10,22 +10,22 @@ use crate::collectives::tree::Tree;
 use crate::collectives::{CollectiveKind, Limits, Operand, Shape, Team, Violation};
 use crate::ni::Rank;
 
-/// An operation that has been started here.
+/// An operation that has been started at this rank.
 #[derive(Debug)]
 struct Operation<O> {
     shape: Shape,
     operand: O,
-    /// What is told of its end.
+    /// The name reported at its end.
     name: Option<u64>,
-    /// It begins when those before it are over.
+    /// Whether it begins only when all earlier operations are over.
     waits: bool,
-    /// Bytes of which parts have been made.
+    /// Bytes of the parts made so far.
     split: usize,
     /// Parts that have been made and are not over.
     running: usize,
 }
 
-/// What is to be sent: to whom, and where in which part.
+/// An outgoing message: its part, link and content.
 #[derive(Clone, Copy, Debug)]
 struct Transfer {
     part: u32,
@@ -42,25 +42,25 @@ enum What {
     },
 }
 
-/// A message to be sent: its words, and for data which bytes.
+/// A message to be sent: its words, and the range of its data.
 #[derive(Debug)]
-#[must_use = "whether it has been sent is told by `TeamMachine::sent`"]
+#[must_use = "report whether it was sent by `TeamMachine::sent`"]
 pub struct Outgoing {
-    /// The target, as the job counts.
+    /// The target's rank in the job.
     pub target: Rank,
     /// The part's number.
     pub part: u32,
-    /// What all ranks must agree on about the part.
+    /// The value on which all ranks must agree for the part.
     pub signature: u32,
     /// Offset and length of the data within the part, in bytes; `None`: a ready message.
     pub data: Option<(usize, usize)>,
     transfer: Transfer,
 }
 
-/// What comes next in the window.
+/// The next entry of the window.
 enum Next {
     Part(Box<Part>),
-    /// A part that this rank has nothing to do with, or no more.
+    /// A part in which this rank has nothing to do.
     Nothing {
         operation: u64,
     },
@@ -68,18 +68,19 @@ enum Next {
 
 /// One rank's side of the collective operations of a team. See the [module](super).
 ///
-/// Whenever a call has been made, hand out the [messages](Self::outgoing) and look for what [has
+/// After each call, send the [outgoing messages](Self::outgoing) and check which operations [have
 /// ended](Self::ended).
 #[derive(Debug)]
 pub struct TeamMachine<O> {
     team: Team,
     limits: Limits,
-    /// Started and not over; the first has the number `first_operation`. `None`: over.
+    /// Started operations that are not over; the first one is number `first_operation`. `None`:
+    /// over.
     operations: VecDeque<Option<Operation<O>>>,
     first_operation: u64,
     /// The operation of which the next part is made.
     splitting: u64,
-    /// The window: parts under way; the first has the number `first_part`. `None`: over, or being
+    /// The window: parts in flight; the first one is number `first_part`. `None`: over, or being
     /// handled.
     parts: VecDeque<Option<Box<Part>>>,
     first_part: u32,
@@ -87,17 +88,17 @@ pub struct TeamMachine<O> {
     outbox: VecDeque<Transfer>,
     ended: VecDeque<(u64, O)>,
     pool: Pool,
-    /// Parts that are over, for those to come; at most a window of them.
+    /// Finished parts kept for reuse; at most a window of them.
     #[expect(clippy::vec_box, reason = "it is the boxes that are kept")]
     spare: Vec<Box<Part>>,
 }
 
 impl<O: Operand> TeamMachine<O> {
-    /// The machine of a team before its first operation. All ranks need the same limits.
+    /// Creates the machine of a team before its first operation. All ranks need the same limits.
     #[must_use]
     pub fn new(team: Team, limits: Limits) -> Self {
         let limits = limits.sane();
-        // Early data has a byte at least.
+        // Early data has at least one byte.
         let records = limits.window as usize * team.size as usize + limits.early;
         Self {
             early: EarlyMessages::new(records, limits.early),
@@ -115,24 +116,24 @@ impl<O: Operand> TeamMachine<O> {
         }
     }
 
-    /// The team.
+    /// Returns the team.
     #[must_use]
     pub fn team(&self) -> &Team {
         &self.team
     }
 
-    /// Nothing is under way here.
+    /// Returns whether nothing is in flight here.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.operations.is_empty() && self.parts.is_empty() && self.ended.is_empty()
     }
 
-    /// Starts an operation; `name`, if it has one, is given back when it [has ended](Self::ended).
-    /// One that `waits` begins at this rank when those before it are over here: after a barrier,
-    /// when all ranks have come so far.
+    /// Starts an operation; `name`, if any, is returned when it [has ended](Self::ended). If it
+    /// `waits`, it begins at this rank only when all earlier operations are over here: after a
+    /// barrier, when all ranks have reached it.
     ///
     /// # Errors
-    /// What has come for it from others does not fit it.
+    /// Messages for it that have arrived do not match it.
     pub fn start(
         &mut self,
         shape: Shape,
@@ -152,25 +153,25 @@ impl<O: Operand> TeamMachine<O> {
     }
 
     /// Takes an operation that has ended: its name, and its memory, which the machine will not
-    /// touch again.
+    /// access again.
     pub fn ended(&mut self) -> Option<(u64, O)> {
         self.ended.pop_front()
     }
 
-    /// Is there anything to be sent?
+    /// Returns whether a message is waiting to be sent.
     #[must_use]
     pub fn has_outgoing(&self) -> bool {
         !self.outbox.is_empty()
     }
 
-    /// How many messages may be tried to be sent before one comes up again.
+    /// Returns how many messages can be tried before one is tried again.
     #[must_use]
     pub fn outgoing_count(&self) -> usize {
         self.outbox.len()
     }
 
-    /// The next message to be sent. It counts as being sent until [`TeamMachine::sent`]; there may
-    /// be several.
+    /// Returns the next message to be sent. It counts as being sent until [`TeamMachine::sent`];
+    /// there may be several.
     pub fn outgoing(&mut self) -> Option<Outgoing> {
         let transfer = self.outbox.pop_front()?;
         let place = self.place(transfer.part)?;
@@ -184,7 +185,7 @@ impl<O: Operand> TeamMachine<O> {
             What::Data { from } => {
                 let length = piece.min(len - from);
                 if from + length == len {
-                    // Answers may come before `sent` is called.
+                    // Answers may arrive before `sent` is called.
                     link.out = match passing {
                         Some(Passing::Eager { told: true }) => Out::Sent,
                         _ => Out::Done,
@@ -203,7 +204,7 @@ impl<O: Operand> TeamMachine<O> {
         })
     }
 
-    /// The bytes of a message that is being sent. They stay where they are, unchanged, until
+    /// Returns the bytes of a message that is being sent. They stay in place, unchanged, until
     /// [`TeamMachine::sent`].
     #[must_use]
     pub fn payload(&self, outgoing: &Outgoing) -> &[u8] {
@@ -222,10 +223,10 @@ impl<O: Operand> TeamMachine<O> {
         found.unwrap_or(&[])
     }
 
-    /// Says whether a message has been sent. If not, it comes up again.
+    /// Records whether a message has been sent. If not, it will be returned again.
     ///
     /// # Errors
-    /// As for [`TeamMachine::start`].
+    /// See [`TeamMachine::start`].
     pub fn sent(&mut self, outgoing: Outgoing, sent: bool) -> Result<(), Violation> {
         let Some(place) = self.place(outgoing.part) else {
             return Ok(());
@@ -254,11 +255,11 @@ impl<O: Operand> TeamMachine<O> {
         self.fill_window()
     }
 
-    /// Data from `source`: bytes of a part from `offset` on. True: the source is to be told that it
-    /// has been taken.
+    /// Handles data from `source`: bytes of a part from `offset` on. Returns true if the source
+    /// must be notified that the data was taken.
     ///
     /// # Errors
-    /// The message makes no sense here: another operation was started there, or the peer is faulty.
+    /// The message is invalid here: another operation was started there, or the peer is faulty.
     pub fn on_data(
         &mut self,
         source: Rank,
@@ -271,10 +272,7 @@ impl<O: Operand> TeamMachine<O> {
         let Some(place) = self.place(number) else {
             self.check_early(source, number)?;
             if offset != 0 || payload.is_empty() || payload.len() > self.limits.eager {
-                return Err(unexpected(
-                    source,
-                    "data for a part that has not been started",
-                ));
+                return Err(unexpected(source, "data for an unstarted part"));
             }
             let kept = self
                 .early
@@ -282,7 +280,7 @@ impl<O: Operand> TeamMachine<O> {
             return Ok(kept && CollectiveKind::is_told(signature));
         };
         let Some(mut part) = self.parts[place].take() else {
-            return Err(unexpected(source, "data for a part that is over"));
+            return Err(unexpected(source, "data for a finished part"));
         };
         let done = self.deliver(&mut part, source, signature, offset, payload);
         self.put_back(place, part);
@@ -291,32 +289,29 @@ impl<O: Operand> TeamMachine<O> {
         Ok(told)
     }
 
-    /// A ready message from `source`: it has room for a part's data, or wants it again.
+    /// Handles a ready message from `source`: it has room for a part's data, or requests it again.
     ///
     /// # Errors
-    /// As for [`TeamMachine::on_data`].
+    /// See [`TeamMachine::on_data`].
     pub fn on_ready(&mut self, source: Rank, number: u32, signature: u32) -> Result<(), Violation> {
         let Some(place) = self.place(number) else {
             self.check_early(source, number)?;
             return self.early.ready(source, number, signature);
         };
         let Some(mut part) = self.parts[place].take() else {
-            return Err(unexpected(
-                source,
-                "a ready message for a part that is over",
-            ));
+            return Err(unexpected(source, "a ready message for a finished part"));
         };
         let done = self.make_ready(&mut part, source, signature);
         self.put_back(place, part);
         done
     }
 
-    /// `source` has taken the data of an eager part.
+    /// Records that `source` has taken the data of an eager part.
     ///
     /// # Errors
-    /// As for [`TeamMachine::on_data`].
+    /// See [`TeamMachine::on_data`].
     pub fn on_taken(&mut self, source: Rank, number: u32) -> Result<(), Violation> {
-        let refusal = || unexpected(source, "word that data was taken which was not sent");
+        let refusal = || unexpected(source, "an acknowledgement of data that was not sent");
         let place = self.place(number).ok_or_else(refusal)?;
         let mut part = self.parts[place].take().ok_or_else(refusal)?;
         let link = part.find_receiver(source).and_then(|id| part.link(id));
@@ -334,32 +329,33 @@ impl<O: Operand> TeamMachine<O> {
         self.fill_window()
     }
 
-    /// The kind of the part that comes first of those under way, and the ranks that have still to
-    /// send something for it. For diagnosis.
+    /// Returns the kind of the oldest part in flight, and the ranks from which messages for it are
+    /// missing. For diagnosis.
     #[must_use]
     pub fn lacks(&self) -> Option<(&'static str, Vec<Rank>)> {
         let part = self.parts.iter().flatten().next()?;
         Some((CollectiveKind::name_in(part.signature), part.lacks()))
     }
 
-    /// A part's place in the window.
+    /// Returns a part's index in the window.
     fn place(&self, number: u32) -> Option<usize> {
         let place = number.wrapping_sub(self.first_part) as usize;
         (place < self.parts.len()).then_some(place)
     }
 
-    /// Numbers of parts wrap; what lies less than half their range ahead is still to come.
+    /// Checks an early message. Part numbers wrap; one that is less than half their range ahead
+    /// belongs to a future part.
     fn check_early(&self, source: Rank, number: u32) -> Result<(), Violation> {
         let next = self.first_part.wrapping_add(self.parts.len() as u32);
         if number.wrapping_sub(next) >= 1 << 31 {
-            return Err(unexpected(source, "a message for a part that is over"));
+            return Err(unexpected(source, "a message for a finished part"));
         }
         if self.team.from_job(source).is_some() {
             Ok(())
         } else {
             Err(unexpected(
                 source,
-                "a message for a team that it is no member of",
+                "a message for a team of which it is not a member",
             ))
         }
     }
@@ -374,7 +370,7 @@ impl<O: Operand> TeamMachine<O> {
         self.operations.get_mut(place)?.as_mut()
     }
 
-    /// Makes parts as long as the window has room.
+    /// Makes parts while the window has room.
     fn fill_window(&mut self) -> Result<(), Violation> {
         while self.parts.len() < self.limits.window as usize {
             let Some(next) = self.next_part() else {
@@ -394,7 +390,7 @@ impl<O: Operand> TeamMachine<O> {
         Ok(())
     }
 
-    /// The next part of the operations that have been started; `None`: all have been made.
+    /// Makes the next part of the started operations; `None`: all have been made.
     fn next_part(&mut self) -> Option<Next> {
         let number = self.first_part.wrapping_add(self.parts.len() as u32);
         let (limits, size) = (self.limits, self.team.size);
@@ -484,7 +480,8 @@ impl<O: Operand> TeamMachine<O> {
         Some(Next::Part(part))
     }
 
-    /// A new part: what this rank has to do at once, and what has come for it before.
+    /// Begins a new part: does this rank's immediate work, and handles the messages that arrived
+    /// early.
     fn begin(&mut self, mut part: Box<Part>) -> (Box<Part>, Result<(), Violation>) {
         let early = self.early.take(part.number);
         let is_leaf = part.children.is_empty();
@@ -540,8 +537,8 @@ impl<O: Operand> TeamMachine<O> {
         (part, Ok(()))
     }
 
-    /// Which neighbour has sent a message about a part? It has to be one, and mean the same
-    /// operation.
+    /// Returns the neighbour that sent a message about a part, after checking that it is one and
+    /// that both mean the same operation.
     fn check(
         &self,
         part: &Part,
@@ -557,7 +554,7 @@ impl<O: Operand> TeamMachine<O> {
             });
         }
         find(part, source)
-            .ok_or_else(|| unexpected(source, "a message that is another rank's to send"))
+            .ok_or_else(|| unexpected(source, "a message that another rank must send"))
     }
 
     fn deliver(
@@ -583,7 +580,7 @@ impl<O: Operand> TeamMachine<O> {
         Ok(told)
     }
 
-    /// Data on its way down.
+    /// Handles data on its way down.
     fn deliver_result(
         &mut self,
         part: &mut Part,
@@ -596,7 +593,7 @@ impl<O: Operand> TeamMachine<O> {
             kind => part.is_reduced || !kind.reduces(),
         };
         if !awaited || part.has_result || payload.len() > part.len - part.got {
-            return Err(unexpected(source, "a result that nobody waits for"));
+            return Err(unexpected(source, "an unexpected result"));
         }
         if let Some(operation) = self.operation_mut(part.operation) {
             operation.operand.store(part.start + offset, payload);
@@ -608,7 +605,7 @@ impl<O: Operand> TeamMachine<O> {
         Ok(())
     }
 
-    /// Data on its way up.
+    /// Handles data on its way up.
     fn deliver_operand(
         &mut self,
         part: &mut Part,
@@ -617,7 +614,7 @@ impl<O: Operand> TeamMachine<O> {
         offset: usize,
         payload: &[u8],
     ) -> Result<(), Violation> {
-        let refusal = || unexpected(source, "an operand that nobody waits for");
+        let refusal = || unexpected(source, "an unexpected operand");
         if !part.kind.reduces() || child < part.turn {
             return Err(refusal());
         }
@@ -650,7 +647,7 @@ impl<O: Operand> TeamMachine<O> {
                 .operation(part.operation)
                 .map_or(1, |operation| operation.shape.element);
             if !offset.is_multiple_of(element) || !payload.len().is_multiple_of(element) {
-                return Err(unexpected(source, "data that ends within an element"));
+                return Err(unexpected(source, "data that splits an element"));
             }
             self.reduce(part, offset, payload);
         }
@@ -667,8 +664,8 @@ impl<O: Operand> TeamMachine<O> {
         }
     }
 
-    /// A child's data has been reduced: the next one's turn, and of those after it whose data is
-    /// there already.
+    /// Advances to the next child after a child's data has been reduced, and reduces data that has
+    /// already arrived.
     fn next_turn(&mut self, part: &mut Part) {
         loop {
             part.turn += 1;
@@ -684,7 +681,7 @@ impl<O: Operand> TeamMachine<O> {
         }
     }
 
-    /// Lets the child whose turn it is send its data, if that has to be announced.
+    /// Allows the child whose turn it is to send its data, if that must be announced.
     fn ask(&mut self, part: &Part) {
         if !part.eager {
             self.send_ready(part, LinkId::Child(part.turn));
@@ -699,7 +696,7 @@ impl<O: Operand> TeamMachine<O> {
         });
     }
 
-    /// This rank's subtree is reduced.
+    /// Handles the completed reduction of this rank's subtree.
     fn reduced(&mut self, part: &mut Part) {
         part.is_reduced = true;
         if part.parent.is_some() {
@@ -729,13 +726,13 @@ impl<O: Operand> TeamMachine<O> {
         if part.kind.is_of_pairs() {
             return;
         }
-        // The largest subtree first, as it takes longest.
+        // The largest subtree first, because it takes longest.
         for child in (0..part.children.len()).rev() {
             self.offer(part, LinkId::Child(child));
         }
     }
 
-    /// Data for a neighbour is there: it goes out as soon as the neighbour allows it.
+    /// Offers data to a neighbour: it is sent as soon as the neighbour allows it.
     fn offer(&mut self, part: &mut Part, id: LinkId) {
         let Some(passing) = part.passing(id) else {
             return;
@@ -766,12 +763,12 @@ impl<O: Operand> TeamMachine<O> {
         };
         let allowed = match passing {
             Some(Passing::Announced) => true,
-            // It has been sent, and was refused.
+            // It was sent and refused.
             Some(Passing::Eager { .. }) => matches!(link.out, Out::Sent | Out::Done),
             _ => false,
         };
         if !allowed || link.ready {
-            return Err(unexpected(source, "a ready message that nobody waits for"));
+            return Err(unexpected(source, "an unexpected ready message"));
         }
         link.ready = true;
         if has_data {
@@ -780,7 +777,7 @@ impl<O: Operand> TeamMachine<O> {
         Ok(())
     }
 
-    /// Puts a part back after it has been handled, or ends it. Its place is empty.
+    /// Puts a part back after it has been handled, or ends it. Its slot is empty.
     fn put_back(&mut self, place: usize, mut part: Box<Part>) {
         if !part.is_over() {
             self.parts[place] = Some(part);
@@ -794,7 +791,7 @@ impl<O: Operand> TeamMachine<O> {
         self.part_over(operation);
     }
 
-    /// A part of an operation is over; its place is empty.
+    /// Ends a part of an operation; its slot is empty.
     fn part_over(&mut self, number: u64) {
         while let Some(None) = self.parts.front() {
             self.parts.pop_front();
@@ -821,20 +818,20 @@ impl<O: Operand> TeamMachine<O> {
         }
     }
 
-    /// Early messages and their bytes, for the tests' bounds.
+    /// Returns the number of early messages and their bytes, for the tests' bounds.
     #[cfg(test)]
     pub(super) fn early(&self) -> (usize, usize) {
         self.early.held()
     }
 
-    /// Starts with another part's number than 0, for the tests of their wrap.
+    /// Starts with a part number other than 0, for the tests of wrapping.
     #[cfg(test)]
     pub(super) fn starting_at(mut self, number: u32) -> Self {
         self.first_part = number;
         self
     }
 
-    /// Nothing is left over.
+    /// Returns whether nothing is left over.
     #[cfg(test)]
     pub(super) fn is_at_rest(&self) -> bool {
         self.operations.is_empty()

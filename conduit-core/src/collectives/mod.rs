@@ -3,52 +3,53 @@
 //! # Algorithm
 //! Data moves along a binomial tree whose root is the operation's: a broadcast down, a reduction to
 //! one rank up, a reduction to all ranks up and then down. Each rank reduces its own data with that
-//! of its children in their order, so a reduction of the same data gives the same bits every time,
-//! and all ranks get the same. One that keeps the ranks' order has the last rank for its root, and
-//! each rank's children below it: then whoever has reduced a subtree has ranks that follow one
-//! another, and the child's come before its own. Where each pair of ranks has data of its own
-//! (scatter, gather, exchange), that goes from the one to the other, step by step: `pair`.
+//! of its children in a fixed order, so a reduction of the same data yields the same bits every
+//! time, and all ranks receive the same. A reduction that keeps the ranks' order has the last rank
+//! as its root, and each rank's children are below it. A rank that has reduced a subtree thus has
+//! the data of consecutive ranks, and a child's data precedes its own. Where each pair of ranks has
+//! data of its own (scatter, gather, exchange), it goes directly from one to the other, step by
+//! step: `pair`.
 //!
 //! An operation is split into *parts* of at most [`Limits::part`] bytes (one element, if that is
-//! larger). A part is what the protocol knows: the parts of a team are numbered in the order in
-//! which all ranks start its operations, and at each rank at most [`Limits::window`] of them are
-//! under way. The others wait in their operations until the oldest part is over. Within the window
-//! parts go on independently, so a long operation fills the tree as a pipeline, and a short one
-//! behind another does not wait for it. The parts of a long reduction to all have different roots,
-//! so that ranks share the work, if the order of the ranks does not matter.
+//! larger). Parts are the units of the protocol: all ranks start a team's operations in the same
+//! order, which numbers the parts, and at each rank at most [`Limits::window`] of them are in
+//! flight. The others wait in their operations until the oldest part is over. Parts in the window
+//! progress independently, so a long operation fills the tree like a pipeline, and a short one
+//! behind it does not wait for it. If the order of the ranks does not matter, the parts of a long
+//! reduction to all have different roots, so that the ranks share the work.
 //!
-//! A rank that has started a part answers for it whenever its [`TeamMachine`] is given messages;
-//! nobody has to wait for an operation for the others to go on.
+//! A rank that has started a part responds to messages about it whenever they are passed to its
+//! [`TeamMachine`]; other ranks progress even if no thread of this rank waits for the operation.
 //!
-//! # Who may send what, and why memory is bounded
-//! A rank may be far behind its neighbours in the tree. What they send must then not pile up at it:
+//! # Flow control, and why memory is bounded
+//! A rank may be far behind its neighbours in the tree. Their messages must not pile up at it:
 //!
 //! - *Long parts are announced.* Data is sent only after a ready message from its receiver, which
-//!   has started the part and has its memory: for a broadcast the caller's, for a reduction one
-//!   buffer for the part's sum, into which children are let one by one.
+//!   has started the part and has memory for it: for a broadcast the caller's, for a reduction one
+//!   buffer for the part's sum, to which children contribute one by one.
 //! - *Short parts* (at most [`Limits::eager`] bytes) *are eager.* They are sent at once. A receiver
-//!   that has not started the part keeps the data, up to [`Limits::early`] bytes in all, and
-//!   *refuses* what is more: it remembers only that it has, and sends a ready message when it
-//!   starts the part. The sender keeps the data until it is told that it was taken (a broadcast, a
-//!   reduction to one) or has the result that it was needed for (a reduction to all).
-//! - *Results of a reduction to all* are sent without asking, as whoever has sent its operand waits
-//!   for the result.
+//!   that has not started the part keeps the data, up to [`Limits::early`] bytes in total, and
+//!   *refuses* the rest: it only records the refusal, and sends a ready message when it starts the
+//!   part. The sender keeps the data until the receiver reports that it was taken (a broadcast, a
+//!   reduction to one), or until the result has arrived (a reduction to all).
+//! - *Results of a reduction to all* are sent without announcement, because a rank that has sent
+//!   its operand waits for the result.
 //!
-//! A ready message and a refusal are each about a part that is still under way at the other side,
-//! since it is not over there before this side has answered. So a rank remembers at most `window`
-//! of them for each rank of the team (in fact: for each that is its neighbour in some tree), a few
-//! words each. With what is kept, a rank has at most
+//! Each ready message and each refusal concerns a part that is still in flight at the other side,
+//! because it can't end there before this side has answered. A rank therefore records at most
+//! `window` of them for each rank of the team (in fact, for each rank that is its neighbour in some
+//! tree), a few words each. In total, a rank keeps at most
 //!
-//! - `window` sums of `part` bytes, and as many operands being put together where one element is
-//!   larger than a message;
-//! - for each part of the window and child `eager` bytes that came before their turn;
+//! - `window` sums of `part` bytes, and as many operands being assembled if one element is larger
+//!   than a message;
+//! - `eager` bytes, received before their turn, for each part of the window and each child;
 //! - `early` bytes for parts that it has not started.
 //!
-//! # Why it ends
-//! Messages are about parts in the window of both ends or behind at one; each part needs at each
-//! rank a bounded number of messages, none of which waits for another part. The oldest part that is
-//! not over somewhere is, once all ranks have started its operation, in every rank's window or
-//! over, so its messages are answered, and it ends.
+//! # Why it terminates
+//! Every message concerns a part that is in the window of both ends, or already finished at one;
+//! each part needs a bounded number of messages at each rank, none of which waits for another part.
+//! Once all ranks have started its operation, the oldest part that is unfinished anywhere is in
+//! every rank's window or finished there, so its messages are answered, and it ends.
 
 mod arithmetic;
 mod buffer;
@@ -72,36 +73,36 @@ pub use teams::Join;
 
 use crate::ni::Rank;
 
-/// What an operation does.
+/// The kind of a collective operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CollectiveKind {
-    /// The root's data goes to all ranks.
+    /// Copies the root's data to all ranks.
     Broadcast {
-        /// Which of the team has the data.
+        /// The team rank that has the data.
         root: u32,
     },
-    /// The reduced data of all ranks goes to one.
+    /// Reduces the data of all ranks to one rank.
     ReduceToOne {
-        /// Which of the team gets it.
+        /// The team rank that receives the result.
         root: u32,
     },
-    /// The reduced data of all ranks goes to all.
+    /// Reduces the data of all ranks to all ranks.
     ReduceToAll,
-    /// One rank has a block for each, in their order.
+    /// Distributes one rank's blocks, one to each rank, in rank order.
     Scatter {
-        /// Which of the team.
+        /// The team rank that has the blocks.
         root: u32,
     },
-    /// One rank gets the blocks of all, in their order.
+    /// Collects a block from each rank at one rank, in rank order.
     Gather {
-        /// Which of the team.
+        /// The team rank that receives the blocks.
         root: u32,
     },
-    /// Every rank gets the blocks of all, in their order.
+    /// Collects a block from each rank at every rank, in rank order.
     GatherAll,
-    /// Every rank has a block for each, and gets one of each, both in their order.
+    /// Sends a block from every rank to every rank, on both sides in rank order.
     Exchange,
-    /// Ends nowhere before it has been started everywhere. One byte that says nothing is reduced.
+    /// Ends at no rank before all ranks have started it. Reduces one byte without meaning.
     #[default]
     Barrier,
 }
@@ -115,7 +116,7 @@ impl CollectiveKind {
     const GATHER_ALL: u32 = 5;
     const EXCHANGE: u32 = 6;
     const BARRIER: u32 = 7;
-    /// Bits of a signature that say it.
+    /// The bits of a signature that hold the kind.
     const MASK: u32 = 7;
 
     fn code(self) -> u32 {
@@ -131,7 +132,7 @@ impl CollectiveKind {
         }
     }
 
-    /// The rank that all have to agree on, where there is one.
+    /// Returns the root, on which all ranks must agree, if there is one.
     pub(crate) fn root(self) -> Option<u32> {
         match self {
             Self::Broadcast { root }
@@ -142,17 +143,17 @@ impl CollectiveKind {
         }
     }
 
-    /// Does all ranks' data go up a tree?
+    /// Returns whether the data of all ranks goes up a tree.
     pub(crate) fn reduces(self) -> bool {
         matches!(self, Self::ReduceToOne { .. }) || self.reduces_to_all()
     }
 
-    /// A barrier is a reduction of nothing.
+    /// Returns whether it reduces to all; a barrier is a reduction of nothing.
     fn reduces_to_all(self) -> bool {
         matches!(self, Self::ReduceToAll | Self::Barrier)
     }
 
-    /// Is the data of each pair of ranks its own? Otherwise it moves along a tree.
+    /// Returns whether each pair of ranks has data of its own. Otherwise data moves along a tree.
     fn is_of_pairs(self) -> bool {
         match self {
             Self::Broadcast { .. } | Self::ReduceToOne { .. } => false,
@@ -161,7 +162,7 @@ impl CollectiveKind {
         }
     }
 
-    /// Does whoever sends data of an eager part want to know when it has been taken?
+    /// Returns whether the sender of an eager part's data needs to know when it has been taken.
     fn is_told(signature: u32) -> bool {
         !matches!(signature & Self::MASK, Self::REDUCE_TO_ALL | Self::BARRIER)
     }
@@ -181,20 +182,21 @@ impl CollectiveKind {
     }
 }
 
-/// What all ranks must give alike.
+/// The parameters that must be the same at all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// What is done.
+    /// The kind of operation.
     pub kind: CollectiveKind,
-    /// Bytes of an element, which is never split between two calls of [`Operand::reduce`]; 1 where
-    /// nothing is reduced. At most [`Shape::MAX_ELEMENT`], not 0.
+    /// Bytes of an element, which is never split between two calls of [`Operand::reduce`]; 1
+    /// without a reduction. At most [`Shape::MAX_ELEMENT`], not 0.
     pub element: usize,
-    /// Elements of each rank; where each pair of ranks has its own, of each pair.
+    /// The number of elements of each rank; if each pair of ranks has data of its own, of each
+    /// pair.
     pub count: usize,
-    /// What the elements are and how they are reduced, as any number: only compared.
+    /// An arbitrary number for the elements' type and reduction; only compared.
     pub meaning: u32,
     /// The elements of a [reduction to all](CollectiveKind::ReduceToAll) are reduced in the order
-    /// of the ranks: those of the lower ranks are on the left. Otherwise the order is any, the same
+    /// of the ranks, those of lower ranks on the left. Otherwise in an arbitrary order, the same
     /// each time.
     pub in_order: bool,
 }
@@ -203,7 +205,7 @@ impl Shape {
     /// Offsets within a part travel in 32 bits.
     pub const MAX_ELEMENT: usize = 1 << 31;
 
-    /// That of a barrier.
+    /// The shape of a barrier.
     pub const BARRIER: Self = Self {
         kind: CollectiveKind::Barrier,
         element: 1,
@@ -216,14 +218,14 @@ impl Shape {
         self.element.saturating_mul(self.count)
     }
 
-    /// Bytes of the longer of a rank's two vectors in a team of this size; `None`: more than there
-    /// are.
+    /// Returns the size of the longer of a rank's two vectors in a team of this size; `None` if it
+    /// overflows.
     pub(crate) fn bytes_in_all(&self, size: u32) -> Option<usize> {
         let bytes = self.element.checked_mul(self.count)?;
         bytes.checked_mul(self.steps(size))
     }
 
-    /// How often the bytes go through a team of this size.
+    /// Returns how often the bytes go through a team of this size.
     fn steps(&self, size: u32) -> usize {
         match self.kind.is_of_pairs() {
             true => size as usize,
@@ -231,7 +233,7 @@ impl Shape {
         }
     }
 
-    /// What ranks have to agree on about a part: the kind, and a hash of the rest.
+    /// Returns the value on which ranks must agree for a part: the kind, and a hash of the rest.
     fn signature(&self, part: u32) -> u32 {
         let words = [
             self.kind.root().unwrap_or(0).into(),
@@ -240,7 +242,7 @@ impl Shape {
             u64::from(self.meaning) << 1 | u64::from(self.in_order),
             part.into(),
         ];
-        // Multiply and fold, as good as any here.
+        // Multiply and fold, which is sufficient here.
         let hash = words.iter().fold(0x9e37_79b9_7f4a_7c15_u64, |hash, word| {
             let product = u128::from(hash ^ word) * 0xbf58_476d_1ce4_e5b9;
             (product >> 64) as u64 ^ product as u64
@@ -249,40 +251,40 @@ impl Shape {
     }
 }
 
-/// A caller's memory and how its elements are reduced.
+/// A caller's memory, and the reduction of its elements.
 pub trait Operand {
-    /// Bytes that this rank gives. Asked for only where it gives some.
+    /// Returns bytes that this rank contributes. Only called if it contributes any.
     fn source(&self, offset: usize, len: usize) -> &[u8];
-    /// Bytes of the result, after they have been [stored](Self::store) or [copied](Self::copy).
+    /// Returns bytes of the result that have been [stored](Self::store) or [copied](Self::copy).
     fn result(&self, offset: usize, len: usize) -> &[u8];
-    /// Stores bytes of the result. Never asked for at ranks that get none.
+    /// Stores bytes of the result. Never called at ranks that receive none.
     fn store(&mut self, offset: usize, bytes: &[u8]);
-    /// Makes bytes of the source, from one offset on, bytes of the result, from another on;
-    /// nothing, where they are the same memory.
+    /// Copies bytes of the source at one offset to the result at another; does nothing if they are
+    /// the same memory.
     fn copy(&mut self, from: usize, to: usize, len: usize);
-    /// Reduces whole elements, one by one; the result replaces `right`. Both are aligned to 16
-    /// bytes, if elements are, and do not overlap.
+    /// Reduces whole elements one by one; the result replaces `right`. Both are aligned to 16 bytes
+    /// if elements are, and do not overlap.
     fn reduce(&mut self, left: &[u8], right: &mut [u8]);
 }
 
-/// Bounds of a [`TeamMachine`]; all ranks of a team need the same. See the [module](self) for what
-/// memory they allow.
+/// Limits of a [`TeamMachine`]; all ranks of a team need the same ones. See the [module](self) for
+/// the memory that they allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a part.
+    /// Maximum bytes of a part.
     pub part: usize,
-    /// Parts under way at a rank.
+    /// Maximum parts in flight at a rank.
     pub window: u32,
-    /// Bytes of a message.
+    /// Maximum bytes of a message.
     pub piece: usize,
-    /// Bytes of the largest part that is sent at once.
+    /// Maximum bytes of a part that is sent eagerly.
     pub eager: usize,
-    /// Bytes that are kept of what came early.
+    /// Maximum bytes kept of early data.
     pub early: usize,
 }
 
 impl Limits {
-    /// With messages of at most this many bytes.
+    /// Returns the default limits with messages of at most this many bytes.
     #[must_use]
     pub const fn with_messages_of(bytes: usize) -> Self {
         Self {
@@ -294,7 +296,7 @@ impl Limits {
         }
     }
 
-    /// Nothing is 0, and an eager part is one message.
+    /// Adjusts the limits so that none is 0 and an eager part is one message.
     fn sane(self) -> Self {
         let piece = self.piece.max(1);
         Self {
@@ -310,7 +312,7 @@ impl Limits {
         (self.part / shape.element * shape.element).max(shape.element)
     }
 
-    /// The largest message, and whether it is too small for an element.
+    /// Returns the size of the largest message, and whether it is too small for an element.
     fn piece_of(&self, shape: &Shape) -> (usize, bool) {
         match self.piece / shape.element {
             0 => (self.piece, true),
@@ -319,12 +321,12 @@ impl Limits {
     }
 }
 
-/// A peer's message that does not fit what this rank does.
+/// A peer's message that does not match this rank's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// The peer has started another operation in this one's place.
+    /// The peer has started a different operation.
     #[error(
-        "collective operations do not match: {theirs} there, {ours} here \
+        "collective operations do not match: {theirs} by the peer, {ours} here \
          (or roots, sizes, types or operations differ)"
     )]
     Mismatch {
@@ -332,21 +334,21 @@ pub enum Violation {
         peer: Rank,
         /// Its operation.
         theirs: &'static str,
-        /// This rank's.
+        /// This rank's operation.
         ours: &'static str,
     },
-    /// The peer breaks the protocol.
+    /// The peer violated the protocol.
     #[error("collective operation: {what}")]
     Unexpected {
         /// The peer.
         peer: Rank,
-        /// What it has sent.
+        /// The message.
         what: &'static str,
     },
 }
 
 impl Violation {
-    /// Whose message it was.
+    /// Returns the sender of the message.
     #[must_use]
     pub fn peer(&self) -> Rank {
         match *self {

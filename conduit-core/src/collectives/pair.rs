@@ -1,25 +1,25 @@
-//! Who sends what to whom in operations that give each pair of ranks data of its own.
+//! The schedule of operations that give each pair of ranks data of its own.
 //!
-//! Each takes as many steps as the team has ranks. In step *d* a rank sends at most one block, and
-//! gets at most one: where all send, to the rank *d* places on and from the one *d* places back, so
-//! that no rank is everybody's target at once; where one rank sends or gets, with the one *d*
-//! places from it. Step 0 is a rank's block for itself.
+//! Each takes as many steps as the team has ranks. In step *d* a rank sends at most one block and
+//! receives at most one. If all ranks send, it sends to the rank *d* places ahead and receives from
+//! the one *d* places behind, so that no rank is the target of all others at once. If only one rank
+//! sends or receives, its partner is *d* places ahead. Step 0 is a rank's block for itself.
 
 use crate::collectives::{CollectiveKind, Team};
 
-/// What a rank does in a step: blocks are counted by rank, in the memory that holds one for each.
+/// A rank's work in a step. Blocks are numbered by rank, in the memory that holds one for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pair {
-    /// To whom in the team, and which block of the source.
+    /// The receiver's team rank, and the block of the source that it gets.
     pub(super) to: Option<(u32, u32)>,
-    /// From whom in the team, and which block of the result.
+    /// The sender's team rank, and the block of the result that it fills.
     pub(super) from: Option<(u32, u32)>,
-    /// The block of the source that is this one of the result.
+    /// A local copy: the block of the source, and the block of the result.
     pub(super) own: Option<(u32, u32)>,
 }
 
 impl Pair {
-    /// `step` is below the team's size, as is the root.
+    /// Returns the work of a step. `step` and the root are below the team's size.
     pub(super) fn of(kind: CollectiveKind, team: &Team, step: u32) -> Self {
         let (rank, size) = (team.rank, team.size);
         let on = |from: u32| ((u64::from(from) + u64::from(step)) % u64::from(size)) as u32;
@@ -58,8 +58,8 @@ impl Pair {
 mod tests {
     use super::*;
 
-    /// Every block goes once from where it is to where it belongs, and who sends is whom the other
-    /// gets from.
+    /// Every block moves once from its source to its destination, and the sender is the rank from
+    /// which its partner receives.
     #[test]
     fn blocks_go_where_they_belong() {
         for size in 1..9 {

@@ -1,29 +1,29 @@
-//! One part of an operation at one rank: what it waits for, and what it has still to hand on.
+//! One part of an operation at one rank: what it waits for, and what it still has to pass on.
 
 use crate::collectives::CollectiveKind;
 use crate::collectives::buffer::Buffer;
 use crate::ni::Rank;
 
-/// How data gets to a neighbour.
+/// The way in which data gets to a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passing {
     /// After the receiver's ready message.
     Announced,
-    /// At once. The receiver may have to refuse it, and asks for it by a ready message later.
-    /// `told`: it tells when it has taken it, as nothing else would.
+    /// At once. The receiver may have to refuse it, and requests it by a ready message later.
+    /// `told`: the receiver reports that it has taken the data, because nothing else would show it.
     Eager { told: bool },
     /// At once: the receiver is known to wait for it.
     Expected,
 }
 
-/// Where data to a neighbour is.
+/// The state of the data for a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Out {
-    /// Not there yet, or the neighbour is not ready.
+    /// Not available yet, or the neighbour is not ready.
     Idle,
     /// Being sent.
     Queued,
-    /// Sent; the neighbour has not said that it has taken it.
+    /// Sent; the neighbour has not reported that it has taken it.
     Sent,
     /// Nothing more to do.
     Done,
@@ -34,9 +34,9 @@ pub(super) enum Out {
 pub(super) struct TreeLink {
     pub(super) peer: Rank,
     pub(super) out: Out,
-    /// Its ready message has come.
+    /// Its ready message has arrived.
     pub(super) ready: bool,
-    /// Its data, which came before its turn.
+    /// Its data, which arrived before its turn.
     pub(super) parked: Option<Buffer>,
 }
 
@@ -51,51 +51,53 @@ impl TreeLink {
     }
 }
 
-/// A link's place in its part.
+/// A link's position in its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkId {
     Parent,
     Child(usize),
 }
 
-/// See the module. The default is that of a part that is over.
+/// One part of an operation. The default is a part that is over.
 #[derive(Debug, Default)]
 pub(super) struct Part {
-    /// Its number in its team.
+    /// The part's number in its team.
     pub(super) number: u32,
-    /// Its operation's number here.
+    /// The operation's number at this rank.
     pub(super) operation: u64,
     pub(super) kind: CollectiveKind,
-    /// What all ranks must agree on, as one word.
+    /// The value on which all ranks must agree, as one word.
     pub(super) signature: u32,
-    /// First byte within the operation's vectors; of pairs, within the result.
+    /// First byte within the operation's vectors; for pairs, within the result.
     pub(super) start: usize,
-    /// Of pairs: first byte within the source.
+    /// For pairs: first byte within the source.
     pub(super) source: usize,
-    /// Bytes; not 0.
+    /// Length in bytes; not 0.
     pub(super) len: usize,
-    /// Largest message; of a reduction a multiple of its element, where a message can hold one.
+    /// Maximum bytes of a message; in a reduction a multiple of the element, if a message can hold
+    /// one.
     pub(super) piece: usize,
-    /// Pieces hold no whole elements, so the data of a child is put together before it is reduced.
+    /// Whether messages are smaller than an element, so that a child's data is assembled before it
+    /// is reduced.
     pub(super) gathers: bool,
     pub(super) eager: bool,
     pub(super) parent: Option<TreeLink>,
-    /// The smallest subtree first.
+    /// The children, smallest subtree first.
     pub(super) children: Vec<TreeLink>,
-    /// What is known of the result of a reduction; ranks without children have none.
+    /// The partial result of a reduction; `None` at ranks without children.
     pub(super) sum: Option<Buffer>,
-    /// The child whose data is reduced now, in the order of the list, so that the order is always
-    /// the same.
+    /// The child whose data is being reduced; children are taken in list order, so that the order
+    /// is always the same.
     pub(super) turn: usize,
-    /// The data of the child whose turn it is, while it is put together.
+    /// The data of that child while it is being assembled.
     pub(super) gathered: Option<Buffer>,
-    /// Bytes that have come from that child, later from the parent.
+    /// Bytes received from that child, later from the parent.
     pub(super) got: usize,
-    /// The data of this rank's subtree is reduced.
+    /// Whether the data of this rank's subtree is reduced.
     pub(super) is_reduced: bool,
-    /// The result is in its place.
+    /// Whether the result is in place.
     pub(super) has_result: bool,
-    /// Messages that have been taken to be sent.
+    /// The number of its messages that are being sent.
     pub(super) in_hand: u32,
 }
 
@@ -105,8 +107,8 @@ impl Part {
         self.children.extend(children.map(TreeLink::new));
     }
 
-    /// The link of a peer that has sent data. Of pairs, where one rank may be on both sides, data
-    /// comes from the parent.
+    /// Returns the link of a peer that has sent data. For pairs, where one rank may be on both
+    /// sides, data comes from the parent.
     pub(super) fn find_sender(&self, peer: Rank) -> Option<LinkId> {
         if self.parent.as_ref().is_some_and(|link| link.peer == peer) {
             return Some(LinkId::Parent);
@@ -117,8 +119,8 @@ impl Part {
         }
     }
 
-    /// The link of a peer that has answered, or asks for, data of this rank. Of pairs that is a
-    /// child.
+    /// Returns the link of a peer that has answered, or requests, data of this rank. For pairs it
+    /// is a child.
     pub(super) fn find_receiver(&self, peer: Rank) -> Option<LinkId> {
         match self.kind.is_of_pairs() {
             true => self.find_child(peer),
@@ -138,7 +140,7 @@ impl Part {
         }
     }
 
-    /// How this rank's data goes to a neighbour; `None`: none goes there.
+    /// Returns how this rank's data goes to a neighbour; `None`: none does.
     pub(super) fn passing(&self, to: LinkId) -> Option<Passing> {
         let told = !self.kind.reduces_to_all();
         match (self.kind, to) {
@@ -150,7 +152,7 @@ impl Part {
         }
     }
 
-    /// Whether the data for a neighbour is there.
+    /// Returns whether the data for a neighbour is available.
     pub(super) fn has_data(&self, to: LinkId) -> bool {
         match to {
             LinkId::Parent => self.is_reduced,
@@ -158,7 +160,7 @@ impl Part {
         }
     }
 
-    /// Neighbours whose data, ready message or word is awaited.
+    /// Returns the neighbours whose data, ready message or acknowledgement is awaited.
     pub(super) fn lacks(&self) -> Vec<Rank> {
         let (up, down) = match self.kind {
             CollectiveKind::ReduceToOne { .. } => (false, !self.is_reduced),
@@ -166,7 +168,7 @@ impl Part {
             _ => (!self.has_result, false),
         };
         let children = self.children.iter().enumerate().map(|(at, link)| {
-            // Reduced in the order of the list; what came before its turn is parked.
+            // Reduced in list order; data that arrived before its turn is parked.
             let data = down && at >= self.turn && link.parked.is_none();
             (LinkId::Child(at), link, data)
         });
@@ -183,7 +185,7 @@ impl Part {
             .collect()
     }
 
-    /// Whether an eager message asks to be told that it has been taken: known from its signature.
+    /// Returns whether the part is finished at this rank.
     pub(super) fn is_over(&self) -> bool {
         let done = |link: &TreeLink| link.out == Out::Done;
         let sent_up = self.parent.as_ref().is_none_or(done);

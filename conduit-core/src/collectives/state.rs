@@ -1,5 +1,5 @@
 //! The collective operations of a rank: machines of [`crate::collectives`] over callers' memory,
-//! one for each team, and who sends for them.
+//! one per team, and the sending of their messages.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,23 +14,23 @@ use crate::kernel::handle::OpId;
 use crate::ni::{Ni, Rank};
 use crate::threads::{Lock, Mode};
 
-/// How elements are reduced.
+/// A reduction of elements.
 pub enum Reduction {
-    /// By an operation that is known here.
+    /// By a predefined operation.
     Known(DataType, ReduceOp),
     /// By the caller's function.
     Custom {
-        /// Bytes of an element.
+        /// The size of an element in bytes.
         element: usize,
-        /// Associative, and commutative if not `in_order`. May be called by any thread that polls,
-        /// also where other calls are refused.
+        /// Associative, and commutative unless `in_order`. Any thread that polls may call it, also
+        /// where other calls are refused.
         function: ReduceFunction,
-        /// The elements of lower ranks are on the left.
+        /// Whether the elements of lower ranks are on the left.
         in_order: bool,
     },
 }
 
-/// Reduces whole elements one by one: the result replaces the second.
+/// A function that reduces whole elements one by one; the result replaces the second.
 pub type ReduceFunction = Box<dyn Fn(&[u8], &mut [u8]) + Send>;
 
 impl std::fmt::Debug for Reduction {
@@ -56,12 +56,12 @@ pub(crate) struct CallerMemory {
     pub(crate) source: *const u8,
     pub(crate) result: *mut u8,
     pub(crate) reducer: Reducer,
-    /// What `result` points to, where that is not the caller's.
+    /// The memory that `result` points to, if it is not the caller's.
     pub(crate) own: Vec<u8>,
 }
 
 impl CallerMemory {
-    /// That of a barrier, whose byte says nothing.
+    /// Returns the memory of a barrier, whose byte has no meaning.
     pub(crate) fn nothing() -> Self {
         Self {
             source: std::ptr::null(),
@@ -76,12 +76,12 @@ impl CallerMemory {
     }
 }
 
-/// What a barrier sends.
+/// The byte that a barrier sends.
 const NOTHING: [u8; 1] = [0];
 
 // SAFETY: the memory is the caller's, who leaves it to the operation until its end, on whatever
-// thread that runs: the contract of `broadcast_nb` and `reduce_nb`. The function may be called from
-// any thread (its type).
+// thread that runs: the contract of `move_nb` and `reduce_nb`. The function may be called from any
+// thread (its type).
 unsafe impl Send for CallerMemory {}
 
 impl Operand for CallerMemory {
@@ -89,9 +89,9 @@ impl Operand for CallerMemory {
         if self.is_nothing() {
             return &NOTHING;
         }
-        // SAFETY: asked for only where this rank gives data, within its length, and only until the
-        // operation ends; so valid and left alone by the caller. In place, results are stored where
-        // operands have been sent already.
+        // SAFETY: only called where this rank contributes data, within its length, and only until
+        // the operation ends; so the memory is valid and the caller does not change it. If `source`
+        // equals `result`, results are stored only where operands have already been sent.
         unsafe { std::slice::from_raw_parts(self.source.add(offset), len) }
     }
 
@@ -117,11 +117,11 @@ impl Operand for CallerMemory {
         if self.is_nothing() {
             return;
         }
-        // SAFETY: as above, so both lie in what the caller has given.
+        // SAFETY: as above, so both lie within the caller's memory.
         let (from, to) = unsafe { (self.source.add(from), self.result.add(to)) };
         if !std::ptr::eq(from, to) {
-            // SAFETY: as above. `copy`, as a caller may break the rule that they do not overlap
-            // otherwise.
+            // SAFETY: as above. `copy` tolerates a caller that breaks the rule against other
+            // overlaps.
             unsafe { std::ptr::copy(from, to, len) };
         }
     }
@@ -135,21 +135,20 @@ impl Operand for CallerMemory {
     }
 }
 
-/// When an operation may touch memory that is not its own rank's alone: nothing else is needed for
-/// that of one's own, which no operation touches before it has been started there, nor after it has
-/// ended there.
+/// Synchronisation of an operation's access to other ranks' memory. A rank's own memory needs none,
+/// because no operation accesses it before it has been started there, or after it has ended there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sync {
-    /// It touches no rank's memory before all ranks have started it.
+    /// Whether it accesses no rank's memory before all ranks have started it.
     pub before: bool,
-    /// It ends at no rank before it has touched all memory that it touches.
+    /// Whether it ends at no rank before all of its accesses have ended.
     pub after: bool,
 }
 
-/// What a rank does in a team.
+/// A rank's state in a team.
 struct Seat {
     machine: TeamMachine<CallerMemory>,
-    /// It is in [`Teams::sending`].
+    /// Whether it is in [`Teams::sending`].
     sends: bool,
 }
 
@@ -164,12 +163,12 @@ impl Seat {
 
 /// The teams that a rank is in.
 struct Teams {
-    /// That of all ranks, which most operations are of.
+    /// The team of all ranks, to which most operations belong.
     job: Seat,
     others: HashMap<TeamId, Seat>,
-    /// Those that have something to send.
+    /// The teams that have messages to send.
     sending: VecDeque<TeamId>,
-    /// How many names of teams this rank has given.
+    /// The number of team names that this rank has assigned.
     named: u32,
 }
 
@@ -186,10 +185,10 @@ impl Teams {
 pub(crate) struct Collectives<M: Mode> {
     teams: M::Lock<Teams>,
     limits: Limits,
-    /// Who sends holds it. In it, where other threads may give memory back, is a copy of what is
-    /// being sent.
+    /// The holder of this lock sends. It holds a copy of the bytes being sent if other threads may
+    /// give the memory back.
     sender: M::Lock<Vec<u8>>,
-    /// A machine has something to send. Changed with the machines locked.
+    /// Whether a machine has messages to send. Changed only while the machines are locked.
     outgoing: AtomicBool,
 }
 
@@ -209,21 +208,21 @@ impl<M: Mode> Collectives<M> {
         }
     }
 
-    /// Is a machine in use? Only where one thread is inside at a time: then by its function that
-    /// reduces.
+    /// Returns whether a machine is in use; only where one thread is inside at a time. In that case
+    /// the reduction's function is running.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.teams.try_lock().is_none()
     }
 
-    /// Is there something to send? Every poll tries then.
+    /// Returns whether messages are waiting to be sent, so that polls must try to send them.
     #[inline]
     pub(crate) fn has_outgoing(&self) -> bool {
         self.outgoing.load(Relaxed)
     }
 
-    /// The part that each team is at: the kind of its operation, and the ranks whose messages it
-    /// lacks.
+    /// Returns the current part of each team: the kind of its operation, and the ranks whose
+    /// messages are missing.
     pub(crate) fn lack(&self) -> Vec<(&'static str, Vec<Rank>)> {
         let teams = self.teams.try_lock();
         let seats = teams
@@ -232,7 +231,7 @@ impl<M: Mode> Collectives<M> {
         seats.filter_map(|seat| seat.machine.lacks()).collect()
     }
 
-    /// A count for the name of a team whose first member is this rank: none comes twice.
+    /// Returns a unique count for the name of a team whose first member is this rank.
     pub(crate) fn name(&self) -> u32 {
         let mut teams = self.teams.lock();
         // 0 is the count of the job's team.
@@ -240,13 +239,13 @@ impl<M: Mode> Collectives<M> {
         teams.named
     }
 
-    /// This rank is in a team from here on.
+    /// Makes this rank a member of a team.
     pub(crate) fn enter(&self, team: Team) {
         let (id, seat) = (team.id, Seat::new(team, self.limits));
         self.teams.lock().others.insert(id, seat);
     }
 
-    /// A team that this rank is in.
+    /// Returns a team of which this rank is a member.
     pub(crate) fn team<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -270,7 +269,7 @@ impl<M: Mode> Collectives<M> {
         }
     }
 
-    /// This rank leaves a team, in which nothing is under way here.
+    /// Leaves a team that has nothing in flight at this rank.
     pub(crate) fn leave<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -293,13 +292,13 @@ impl<M: Mode> Collectives<M> {
             return refuse("the team of all ranks stays");
         }
         if !seat.machine.is_idle() {
-            return refuse("operations of the team are under way");
+            return refuse("operations of the team are in flight");
         }
         teams.others.remove(&team);
         Ok(())
     }
 
-    /// Starts an operation of a team, a member of the `group` if there is one.
+    /// Starts an operation of a team, as a member of `group` if given.
     #[expect(
         clippy::too_many_arguments,
         reason = "a collective operation is all of these"
@@ -362,8 +361,8 @@ impl<M: Mode> Collectives<M> {
         Ok(op)
     }
 
-    /// Does something with the machine of a team, and then what follows from it. `None`: nothing,
-    /// as the job has failed, or fails now. `source`: whose message it is about.
+    /// Runs `act` on the machine of a team and handles the consequences. `None`: the job has
+    /// failed, before or now. `source` is the sender of the message concerned.
     pub(crate) fn with_machine<N: Ni, R>(
         &self,
         kernel: &Kernel<N, M>,
@@ -371,7 +370,7 @@ impl<M: Mode> Collectives<M> {
         source: Rank,
         act: impl FnOnce(&mut TeamMachine<CallerMemory>) -> Result<R, Violation>,
     ) -> Option<R> {
-        // Callers' memory may be touched.
+        // Callers' memory may be accessed.
         let _polling = M::PARALLEL.then(|| kernel.job.polling.enter());
         if !kernel.job.stands_for_all() {
             return None;
@@ -382,7 +381,7 @@ impl<M: Mode> Collectives<M> {
             self.teams.try_lock()
         };
         let Some(mut teams) = teams else {
-            let reason = "a function that reduces has polled".to_owned();
+            let reason = "the reduction's function has polled".to_owned();
             kernel.job.fail(Error::Collective {
                 operation: "reduce_nb",
                 rank: kernel.job.rank,
@@ -392,7 +391,7 @@ impl<M: Mode> Collectives<M> {
         };
         let Some(seat) = teams.seat(team) else {
             let TeamId { first, count } = team;
-            let reason = format!("it is about team {first}.{count}, in which this rank is not");
+            let reason = format!("this rank is not a member of team {first}.{count}");
             kernel.job.fail_by_message(source, reason);
             return None;
         };
@@ -421,8 +420,8 @@ impl<M: Mode> Collectives<M> {
         }
     }
 
-    /// The next team that has something to send; it comes up again as long as it has. Teams that
-    /// were left are passed over.
+    /// Returns the next team that has messages to send; it returns again while it has any. Teams
+    /// that were left are skipped.
     fn next_sender(&self) -> Option<TeamId> {
         let mut teams = self.teams.try_lock()?;
         while let Some(team) = teams.sending.pop_front() {
@@ -435,15 +434,16 @@ impl<M: Mode> Collectives<M> {
         None
     }
 
-    /// Sends what collective operations have to send, as far as there is room; how many messages
-    /// that were. Part of every poll.
+    /// Sends the outgoing messages of collective operations, as far as there is room. Returns the
+    /// number of messages sent. Part of every poll.
     #[cold]
     pub(crate) fn advance<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
         mut send: impl FnMut(TeamId, &Outgoing, &[u8]) -> Result<bool>,
     ) -> u32 {
-        // Somebody else sends, perhaps this thread further up: sending may poll.
+        // Another thread is sending, or this thread is further up its stack, because sending may
+        // poll.
         let Some(mut copy) = self.sender.try_lock() else {
             return 0;
         };
@@ -458,7 +458,8 @@ impl<M: Mode> Collectives<M> {
         sent
     }
 
-    /// Sends what a team has to send, as far as there is room; how many messages that were.
+    /// Sends a team's outgoing messages, as far as there is room, and returns the number of
+    /// messages sent.
     fn send_for<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -466,8 +467,8 @@ impl<M: Mode> Collectives<M> {
         copy: &mut Vec<u8>,
         send: &mut impl FnMut(TeamId, &Outgoing, &[u8]) -> Result<bool>,
     ) -> u32 {
-        // Each message is tried once; those that come up meanwhile have to wait for the next poll,
-        // so that one poll does not take for ever.
+        // Each message is tried once; messages queued meanwhile wait for the next poll, so that a
+        // poll always ends.
         let (mut left, mut last, mut sent) = (None, None, 0);
         loop {
             let taken = self.with_machine(kernel, team, kernel.job.rank, |machine| {
@@ -497,9 +498,9 @@ impl<M: Mode> Collectives<M> {
             let payload = if M::PARALLEL {
                 &copy[..]
             } else {
-                // SAFETY: the machine keeps a message's bytes in place and unchanged until it is
-                // told that they were sent. They are its own or a caller's, who is this thread and
-                // inside of a call.
+                // SAFETY: the machine keeps a message's bytes in place and unchanged until `sent`
+                // is called. They belong to the machine or to a caller, which is this thread inside
+                // a call.
                 unsafe { &*payload }
             };
             match send(team, &outgoing, payload) {
@@ -521,6 +522,6 @@ fn no_team(rank: Rank, operation: &'static str, team: TeamId) -> Error {
     Error::Collective {
         operation,
         rank,
-        reason: format!("this rank is in no team {first}.{count}"),
+        reason: format!("this rank is not a member of team {first}.{count}"),
     }
 }

@@ -1,16 +1,16 @@
-//! Teams: which ranks do collective operations together, and in what order.
+//! Teams: ordered sets of ranks that do collective operations together.
 
 use std::sync::Arc;
 
 use crate::ni::Rank;
 
-/// A team's name, the same at all its ranks and no other team's at any of them: the job's rank of
-/// its first member, and how many names that one had given before.
+/// A team's name, the same at all its ranks and different from those of all their other teams: the
+/// job rank of its first member, and the number of names that this member had assigned before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TeamId {
-    /// The job's rank of the first member.
+    /// The first member's rank in the job.
     pub first: Rank,
-    /// Its count; 0 is the team of all ranks.
+    /// The first member's count; 0 for the team of all ranks.
     pub count: u32,
 }
 
@@ -19,38 +19,38 @@ impl TeamId {
     pub const JOB: Self = Self { first: 0, count: 0 };
 }
 
-/// A set of ranks that do collective operations, in an order.
+/// An ordered set of ranks that do collective operations.
 #[derive(Clone, Debug)]
 pub struct Team {
-    /// Its name.
+    /// The team's name.
     pub id: TeamId,
-    /// This rank's place in it.
+    /// This rank's number in it.
     pub rank: u32,
-    /// How many there are.
+    /// The number of members.
     pub size: u32,
-    /// Who they are.
+    /// The members.
     pub members: Members,
 }
 
-/// The ranks of a team. 4 bytes a member, and 4 more where their order is not the job's.
+/// The ranks of a team. 4 bytes per member, and 4 more if their order is not the job's.
 #[derive(Clone, Debug)]
 pub enum Members {
-    /// All of the job, in its order.
+    /// All ranks of the job, in its order.
     All,
-    /// Some of it.
+    /// A list of ranks.
     These(Arc<These>),
 }
 
-/// The rank in the job of each in a team.
+/// The job rank of each member.
 #[derive(Debug)]
 pub struct These {
     ranks: Box<[Rank]>,
-    /// Places in the order of the ranks there; empty where that is the team's own.
+    /// Indices sorted by rank; empty if the list is sorted itself.
     by_rank: Box<[u32]>,
 }
 
 impl Members {
-    /// These ranks of the job, in this order; none twice.
+    /// Creates a list of ranks of the job, in this order; no rank may occur twice.
     #[must_use]
     pub fn these(ranks: Box<[Rank]>) -> Self {
         let mut by_rank = Vec::new();
@@ -64,7 +64,7 @@ impl Members {
 }
 
 impl Team {
-    /// The team of a whole job.
+    /// Returns the team of a whole job.
     #[must_use]
     pub fn of_job(rank: Rank, size: u32) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Team {
         }
     }
 
-    /// The job's rank for one of the team's; `None`: the team has no such rank.
+    /// Returns the job rank of a team rank; `None`: the team has no such rank.
     #[must_use]
     pub fn to_job(&self, rank: u32) -> Option<Rank> {
         match &self.members {
@@ -84,7 +84,7 @@ impl Team {
         }
     }
 
-    /// The team's rank for one of the job's; `None`: that is no member.
+    /// Returns the team rank of a job rank; `None`: not a member.
     #[must_use]
     pub fn from_job(&self, rank: Rank) -> Option<u32> {
         match &self.members {
@@ -100,7 +100,7 @@ impl Team {
         }
     }
 
-    /// The job's rank for one of the team's, which is below its size.
+    /// Returns the job rank of a team rank, which is below the team's size.
     pub(super) fn job_rank(&self, rank: u32) -> Rank {
         match &self.members {
             Members::All => rank,

@@ -1,8 +1,8 @@
-//! Teams: how they are made of others', and left.
+//! Teams: creation from the ranks of a parent team, and destruction.
 //!
-//! All ranks of the parent tell each other, by one gather to all, how they take part; from that
-//! each works out the members of its own new team, so no more has to be said. A barrier of the
-//! parent comes last: who uses a new team finds all its members in it.
+//! All ranks of the parent exchange, by one gather to all, how they take part. From that each
+//! determines the members of its own new team, so that no further messages are needed. A barrier of
+//! the parent comes last, so that all members of a new team are in it when it is used.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -16,29 +16,29 @@ use crate::threads::Mode;
 
 const OPERATION: &str = "team_create";
 
-/// How a rank takes part in the making of teams.
+/// The way in which a rank takes part in the creation of teams.
 #[derive(Clone, Copy, Debug)]
 pub enum Join<'a> {
-    /// It will be in none.
+    /// It becomes a member of no new team.
     None,
-    /// With all ranks that give the same color, in the order of keys, then of the parent.
+    /// With all ranks that pass the same color, ordered by key, then by rank in the parent.
     Color {
-        /// Which team.
+        /// The team's color.
         color: u32,
-        /// Where in it.
+        /// The rank's sort key.
         key: i32,
     },
-    /// With these ranks of the job, in this order; the caller is one of them. All of them give the
+    /// With these ranks of the job, in this order; the caller is one of them. All of them pass the
     /// same list.
     Members(&'a [Rank]),
 }
 
-/// What the ranks of the parent tell each other.
+/// A rank's entry in the exchange among the ranks of the parent.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Told {
     how: u32,
-    /// The color, or what the list of members comes down to.
+    /// The color, or the checksum of the member list.
     which: u32,
     key: i32,
     /// The count in the new team's name, if this rank is its first.
@@ -65,7 +65,7 @@ impl Told {
     }
 }
 
-/// FNV-1a: lists that differ rarely come down to the same.
+/// Returns the FNV-1a checksum, which rarely is the same for different lists.
 fn checksum(members: &[Rank]) -> u32 {
     let bytes = members.as_bytes().iter();
     bytes.fold(0x811c_9dc5, |sum, &byte| {
@@ -74,15 +74,15 @@ fn checksum(members: &[Rank]) -> u32 {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
-    /// Makes teams of the ranks of a team, at most one with this rank in it. Waits until all of the
-    /// parent have come; the new team may be used at once.
+    /// Creates teams from the ranks of a team, at most one of which contains this rank. Waits until
+    /// all ranks of the parent have called it; the new team may be used at once.
     ///
-    /// Collective over the parent. A team takes 4 bytes a member, 8 where its order is not the
-    /// job's, and some 700 bytes.
+    /// Collective over the parent. A team takes 4 bytes per member, 8 if its order is not the
+    /// job's, plus about 700 bytes.
     ///
     /// # Errors
-    /// No such parent; a list that names a rank twice, or one that is not in the parent, or not
-    /// this rank, or ranks that give another list. The others are not told.
+    /// No such parent; a list that contains a rank twice, or a rank outside the parent, or not this
+    /// rank; or ranks that passed different lists. The other ranks do not learn of the error.
     pub fn team_create(self, parent: TeamId, join: Join<'_>) -> Result<Option<Team>> {
         let from = self
             .engine
@@ -95,7 +95,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         let mut told = vec![own; from.size as usize];
         let (to, bytes) = (told.as_mut_bytes().as_mut_ptr(), size_of::<Told>());
         let source = own.as_bytes().as_ptr();
-        // SAFETY: both live until the wait below has ended it, or has given the memory up.
+        // SAFETY: both live until the wait below has completed the operation, or has abandoned it.
         let gathered = unsafe {
             self.move_nb(
                 parent,
@@ -116,7 +116,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         Ok(team)
     }
 
-    /// Which team this rank is in, of those that the parent's ranks have asked for.
+    /// Determines this rank's team among those that the parent's ranks have asked for.
     fn team_of(self, parent: &Team, join: Join<'_>, told: &[Told]) -> Result<Option<Team>> {
         let ranks: Box<[Rank]> = match join {
             Join::None => return Ok(None),
@@ -133,7 +133,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
                 for &member in members {
                     let told = self.told_by(parent, told, member)?;
                     if (told.how, told.which, told.key) != (own.how, own.which, own.key) {
-                        let reason = format!("rank {member} has not given the same members");
+                        let reason = format!("rank {member} passed different members");
                         return Err(self.refused(OPERATION, reason));
                     }
                 }
@@ -185,19 +185,19 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         }
     }
 
-    /// A team that this rank is in.
+    /// Returns a team of which this rank is a member.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// This rank is not a member of such a team.
     pub fn team(self, team: TeamId) -> Result<Team> {
         self.engine.collectives.team(self.kernel(), "team", team)
     }
 
-    /// Leaves a team, in which nothing is under way at this rank. Its other ranks do the same
-    /// sometime; nobody waits.
+    /// Leaves a team that has nothing in flight at this rank. Its other ranks do the same at any
+    /// time; the call does not wait for them.
     ///
     /// # Errors
-    /// No such team, or that of all ranks; operations are under way.
+    /// No such team, or the team of all ranks; operations are in flight.
     pub fn team_destroy(self, team: TeamId) -> Result<()> {
         self.job().check_process()?;
         self.engine
@@ -205,7 +205,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             .leave(self.kernel(), "team_destroy", team)
     }
 
-    /// A barrier of a team, from start to end, as a part of another call.
+    /// Does a barrier of a team as a part of another call.
     pub fn team_meet(self, operation: &'static str, team: TeamId) -> Result<()> {
         if team == TeamId::JOB {
             return self.engine.barriers().team_barrier();

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A small generator (SplitMix64), so that a schedule is its seed.
+/// A small generator (SplitMix64), so that a seed determines a schedule.
 struct Random(u64);
 
 impl Random {
@@ -27,8 +27,7 @@ struct Memory {
     in_order: bool,
 }
 
-/// Two functions `x -> a x + b` of numbers below 16, each in a byte, the one after the other: not
-/// the same the other way around.
+/// Composes two functions `x -> a x + b` of numbers below 16, each in one byte: not commutative.
 fn after(left: u8, right: u8) -> u8 {
     let (a, b) = (left >> 4, left & 15);
     let (c, d) = (right >> 4, right & 15);
@@ -72,8 +71,8 @@ impl Operand for Memory {
     }
 }
 
-/// An element is a number below 256, whose bytes are its rotations: whoever splits it gets another
-/// number.
+/// An element is a number below 256 whose bytes are its rotations, so that splitting it yields a
+/// different number.
 fn byte_of(value: u8, place: u32) -> u8 {
     value.rotate_left(place)
 }
@@ -114,17 +113,17 @@ struct Flying {
 
 struct World {
     ranks: Vec<TeamMachine<Memory>>,
-    /// The operations that each rank has started.
+    /// The operations started by each rank.
     started: Vec<usize>,
     flying: Vec<Flying>,
-    /// The message that a rank is sending, and whether it is on its way.
+    /// The message that a rank is sending, and whether it has been posted.
     sending: Vec<Option<(Outgoing, bool)>>,
     /// Results by rank and operation.
     results: Vec<Vec<Option<Vec<u8>>>>,
     operations: Vec<(Shape, bool)>,
     limits: Limits,
     most_early: (usize, usize),
-    /// The place of each job rank in the team, which is a permutation of it.
+    /// The team rank of each job rank, a permutation.
     team_rank: Vec<u32>,
 }
 
@@ -163,7 +162,7 @@ impl World {
         }
     }
 
-    /// What a rank gives: of pairs, what it has for each or for all.
+    /// Returns a rank's operand: for pairs, its blocks for each rank or for all.
     fn operand(&self, rank: usize, operation: usize) -> Vec<u8> {
         let (shape, _) = &self.operations[operation];
         let blocks = match shape.kind {
@@ -197,7 +196,7 @@ impl World {
                 | CollectiveKind::GatherAll => self.ranks.len(),
                 _ => 1,
             };
-            // What is not to be asked for is not there.
+            // Memory that must not be accessed is absent.
             let empty = vec![0xee; shape.bytes() * blocks];
             (
                 Some(if gives { own } else { Vec::new() }),
@@ -216,12 +215,12 @@ impl World {
         Ok(())
     }
 
-    /// Every third waits for those before it.
+    /// Every third operation waits for those before it.
     fn waits(&self, operation: usize) -> bool {
         operation % 3 == 2
     }
 
-    /// Collects what has ended and what is held at a rank.
+    /// Collects ended operations, and checks the memory held at a rank.
     fn look(&mut self, rank: usize) {
         while let Some((operation, memory)) = self.ranks[rank].ended() {
             let operation = operation as usize;
@@ -231,7 +230,7 @@ impl World {
                 "it has not waited"
             );
             let (shape, _) = &self.operations[operation];
-            // Nobody leaves a barrier that somebody has not come to.
+            // No rank leaves a barrier before all have reached it.
             assert!(
                 shape.kind != CollectiveKind::Barrier
                     || shape.bytes() == 0
@@ -245,8 +244,8 @@ impl World {
         self.most_early = (self.most_early.0.max(records), self.most_early.1.max(bytes));
     }
 
-    /// A rank takes its next message; then that goes out or finds no room; then the machine is
-    /// told. Answers to it may come between the last two.
+    /// A rank takes its next message; the message is posted or finds no room; then the result is
+    /// reported to the machine. Answers may arrive between the last two steps.
     fn send(&mut self, rank: usize, goes: bool) -> Result<(), Violation> {
         let Some((outgoing, posted)) = self.sending[rank].take() else {
             self.sending[rank] = self.ranks[rank]
@@ -278,7 +277,7 @@ impl World {
             return Ok(());
         }
         if posted {
-            // A network may still read them.
+            // A network may still read the bytes.
             let length = outgoing.data.map_or(0, |(_, length)| length);
             assert_eq!(
                 self.ranks[rank].payload(&outgoing).len(),
@@ -323,12 +322,11 @@ impl World {
         self.started[rank] < self.operations.len()
     }
 
-    /// One random step; false: there is nothing left to do.
+    /// Does one random step; returns false if nothing is left to do.
     fn step(&mut self, random: &mut Random, laggard: usize) -> Result<bool, Violation> {
         let ranks = self.ranks.len();
         for attempt in 0.. {
-            // A rank that lags behind the others starts something only when nothing else may be
-            // left.
+            // A laggard starts an operation only if nothing else may be left.
             let patient = attempt < 20 * ranks;
             let rank = random.below(ranks);
             match random.below(4) {
@@ -467,7 +465,7 @@ fn worlds() -> impl Strategy<Value = (u32, Limits, Vec<(Shape, bool)>, u64)> {
         },
     );
     (1..=40_u32, limits).prop_flat_map(|(size, limits)| {
-        // Fewer bytes where there are more ranks.
+        // Fewer bytes if there are more ranks.
         let largest = (400 / size as usize).max(8);
         let operations = prop::collection::vec(shapes(size, largest), 1..8);
         (Just(size), Just(limits), operations, any::<u64>())
@@ -482,7 +480,7 @@ fn run(size: u32, limits: Limits, operations: Vec<(Shape, bool)>, seed: u64) -> 
     world
 }
 
-/// Whom ranks wait for leads to the one that has not started the operation.
+/// Following the ranks that each waits for leads to the one that has not started the operation.
 fn run_without(late: usize, size: u32, limits: Limits, shape: Shape, seed: u64) {
     let mut world = World::new(size, limits, vec![(shape, false)], &mut Random(seed));
     let ranks = 0..size as usize;
@@ -548,7 +546,7 @@ fn memory(shape: &Shape) -> Memory {
     }
 }
 
-/// What a peer that sends anything sends: which message, source, part, signature, offset, payload.
+/// A message of an arbitrary peer: which message, source, part, signature, offset, payload.
 type Anything = (u8, Rank, u32, u32, u32, Vec<u8>);
 
 fn anything(shape: Shape) -> impl Strategy<Value = Anything> {
@@ -561,7 +559,7 @@ fn anything(shape: Shape) -> impl Strategy<Value = Anything> {
 
 fn hostile() -> impl Strategy<Value = (Shape, Vec<Anything>)> {
     shapes(5, 30).prop_flat_map(|(shape, _)| {
-        // Any bytes are an element then.
+        // Makes arbitrary bytes a valid element.
         let shape = Shape {
             element: 1,
             ..shape
@@ -631,7 +629,7 @@ fn a_rank_that_starts_something_else_is_named() {
         },
     ];
     for theirs in theirs {
-        // Whichever comes first.
+        // Whichever arrives first.
         for early in [true, false] {
             let mut machine = machine(2, limits);
             let data = vector(2, &theirs);
@@ -694,7 +692,7 @@ fn what_comes_too_early_is_refused_and_asked_for_later() {
 
 #[test]
 fn the_sum_is_the_same_in_every_order_of_arrival() {
-    // Floating-point numbers, whose sums depend on the order in which they are added.
+    // Floats, whose sums depend on the order of addition.
     #[derive(Debug)]
     struct Floats([u8; 8], [u8; 8]);
     impl Operand for Floats {

@@ -1,20 +1,20 @@
-//! The trees that data moves along.
+//! The trees along which data moves.
 
 /// A binomial tree over the ranks of a team.
 ///
-/// Ranks are counted from the root: `v = (rank - root) mod size`. A rank's parent has the lowest
-/// one of `v`'s bits replaced by a zero, so a rank has at most log₂(size) children, and that many
-/// steps at most lie between it and the root.
+/// Ranks are counted from the root: `v = (rank - root) mod size`. A rank's parent is `v` with the
+/// lowest one bit cleared, so a rank has at most log₂(size) children and is at most that many steps
+/// away from the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tree {
     size: u32,
     root: u32,
-    /// Ranks are counted down from the root.
+    /// Whether ranks are counted down from the root.
     downwards: bool,
 }
 
 impl Tree {
-    /// The tree of this `root`, which is below `size`.
+    /// Creates the tree with this `root`, which is below `size`.
     pub(super) fn new(size: u32, root: u32) -> Self {
         debug_assert!(root < size);
         let downwards = false;
@@ -25,8 +25,9 @@ impl Tree {
         }
     }
 
-    /// The one whose root is the last rank, and whose subtrees are those below, in order: that of a
-    /// rank's first child ends just below the rank, and each other one's below the one before it.
+    /// Creates the tree whose root is the last rank and whose subtrees are ranges of consecutive
+    /// ranks: the subtree of a rank's first child ends just below the rank, each further one just
+    /// below the previous one.
     pub(super) fn downwards(size: u32) -> Self {
         Self {
             downwards: true,
@@ -34,7 +35,7 @@ impl Tree {
         }
     }
 
-    /// Counted from the root.
+    /// Returns the distance from the root.
     fn distance(self, rank: u32) -> u32 {
         if self.downwards {
             return self.root - rank;
@@ -53,13 +54,13 @@ impl Tree {
         if v < left { self.root + v } else { v - left }
     }
 
-    /// Who is nearer to the root; `None` for the root.
+    /// Returns the neighbour nearer to the root; `None` for the root.
     pub(super) fn parent(self, rank: u32) -> Option<u32> {
         let v = self.distance(rank);
         (v != 0).then(|| self.rank_of(v & (v - 1)))
     }
 
-    /// Those whose parent this rank is, the smallest subtree first.
+    /// Returns the children of this rank, the smallest subtree first.
     pub(super) fn children(self, rank: u32) -> impl Iterator<Item = u32> {
         let v = self.distance(rank);
         let children = (0..v.trailing_zeros()).map(move |bit| v | 1 << bit);
@@ -104,7 +105,8 @@ mod tests {
     proptest! {
         #[test]
         fn downwards_each_subtree_is_ranks_that_follow_one_another(size in 1_u32..200) {
-            /// The lowest rank of a subtree, whose ranks are that and all up to its own.
+            /// Returns the lowest rank of a subtree, which consists of all ranks from there up to
+            /// its root.
             fn lowest(tree: &Tree, rank: u32) -> u32 {
                 let mut below = rank;
                 for child in tree.children(rank) {

@@ -1,4 +1,4 @@
-//! Attach: a rank's segment, and where the others' are.
+//! Attach: creation of a rank's segment, and location of the others'.
 
 use am::select;
 
@@ -12,7 +12,7 @@ use crate::memory::{Memory, Segment, Segments};
 use crate::ni::{EqId, MatchEntry, MdId, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
 use crate::threads::Mode;
 
-/// What a rank tells the others when it attaches.
+/// The information that ranks exchange when they attach.
 struct Announcement {
     ok: bool,
     len: u64,
@@ -41,7 +41,7 @@ impl Announcement {
 }
 
 impl Memory {
-    /// Takes part in the others' attach without a segment: all of them fail.
+    /// Takes part in the other ranks' attach without a segment, which makes it fail on all ranks.
     pub(crate) fn decline(bootstrap: &mut dyn Bootstrap) -> Result<()> {
         let declined = Announcement {
             ok: false,
@@ -52,9 +52,9 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes a segment of `bytes`, if the rank is `prepared` for one, and finds those of the
-    /// others. Completions of operations from it go to `eq`; `prepare` gets the new segment before
-    /// the others know of it. Collective, once.
+    /// Creates a segment of `bytes`, if the rank is `prepared` for one, and locates those of the
+    /// others. Completions of operations from it go to `eq`; `prepare` receives the new segment
+    /// before the others know of it. Collective, once.
     pub(crate) fn attach<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -91,7 +91,7 @@ impl Memory {
             of.push(Self::locate(kernel, peer, &announced)?);
         }
         let segments = Segments {
-            // SAFETY: zeros are a segment that is empty and not mapped.
+            // SAFETY: zeros are an empty, unmapped segment.
             of: unsafe { Wiped::new(of) },
             own: made.base.unwrap_or(SharedPtr(std::ptr::null_mut())),
             md: made.md,
@@ -154,8 +154,8 @@ impl Memory {
             ..entry
         };
         kernel.job.ni.me_append(index::AM, raram)?;
-        // SAFETY: the segment is network memory that lives as long as the network. That local code
-        // doesn't change bytes under way is the contract of the calls that use this descriptor.
+        // SAFETY: the segment is network memory that lives as long as the network. The calls that
+        // use this descriptor require that local code does not change bytes in flight.
         let md = unsafe { kernel.job.ni.md_bind(region.base, region.len, eq)? };
         Ok(Made {
             base: Some(SharedPtr(region.base)),
@@ -164,7 +164,7 @@ impl Memory {
         })
     }
 
-    /// Where a peer's segment is, from here.
+    /// Locates a peer's segment in this process.
     fn locate<N: Ni, M: Mode>(
         kernel: &Kernel<N, M>,
         peer: Rank,
@@ -177,7 +177,7 @@ impl Memory {
         {
             if found.len < len {
                 let reason = format!(
-                    "announced a segment of {len} bytes, mapped are {}",
+                    "announced a segment of {len} bytes, but only {} are mapped",
                     found.len
                 );
                 return Err(NiError::BadPeer {
@@ -197,7 +197,7 @@ impl Memory {
     }
 }
 
-/// This rank's segment, before the others know of it.
+/// This rank's segment before it is announced.
 struct Made {
     base: Option<SharedPtr>,
     len: usize,

@@ -1,5 +1,5 @@
-//! Memory of ranks besides their segments, which is theirs and not the network's: bound to a
-//! number, and known to those to whom it was published.
+//! Memory of ranks other than their segments, owned by the process and not by the network: bound to
+//! a number, and known to the ranks to which it was published.
 
 use super::bound_memory::{Known, match_bits};
 use crate::kernel::Kernel;
@@ -12,7 +12,7 @@ use crate::ni::{MatchEntry, MeEvents, MeMemory, MeOptions, Ni, Rank};
 use crate::threads::Mode;
 
 impl Memory {
-    /// Lets peers reach memory of this process; what is bound to the number 0 is its segment.
+    /// Lets peers reach memory of this process; memory bound to the number 0 becomes its segment.
     pub(crate) fn bind<N: Ni, M: Mode>(&self, kernel: &Kernel<N, M>, bound: Bound) -> Result<()> {
         if bound.index == 0 {
             return self.bind_segment(kernel, bound);
@@ -33,7 +33,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Keeps what a rank has published.
+    /// Stores memory that a rank has published.
     pub(crate) fn know<N: Ni, M: Mode>(&self, kernel: &Kernel<N, M>, rank: Rank, bound: Bound) {
         if bound.index == 0 {
             return self.know_segment(kernel, rank, bound);
@@ -46,13 +46,13 @@ impl Memory {
         of_rank.push(Known { bound, at_once });
     }
 
-    /// What a rank has published to this one.
+    /// Returns the memory that a rank has bound to this number and published to this rank.
     pub(crate) fn bound(&self, rank: Rank, index: u16) -> Option<Bound> {
         let found = self.bound.find(rank, |bound| bound.index == index);
         found.map(|known| known.bound)
     }
 
-    /// What a rank has published to this one that holds all of a range.
+    /// Returns the memory published by a rank that contains the whole range.
     pub(crate) fn bound_at(&self, rank: Rank, address: u64, len: usize) -> Option<Bound> {
         let found = self.bound.find(rank, |bound| bound.holds(address, len));
         found.map(|known| known.bound)

@@ -1,4 +1,4 @@
-//! Memory besides the segments that other ranks have published to this one.
+//! Memory other than segments that ranks have published to this one.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,15 @@ use parking_lot::RwLock;
 use super::{Bound, Remote};
 use crate::ni::Rank;
 
-/// Memory of a rank that was published here.
+/// Memory that a rank has published to this one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     pub(super) bound: Bound,
-    /// The system lets this process copy to and from it.
+    /// Whether the system lets this process copy to and from it.
     pub(super) at_once: bool,
 }
 
-/// 40 bytes for each that was published here.
+/// All published memory; 40 bytes each.
 #[derive(Debug, Default)]
 pub(super) struct BoundMemory {
     pub(super) known: RwLock<HashMap<Rank, Vec<Known>>>,
@@ -38,12 +38,13 @@ impl BoundMemory {
         self.find(remote.target, |bound| bound.index == index)
     }
 
-    /// Where the memory of a place begins at its owner.
+    /// Returns the address at which the memory starts in its owner's process.
     pub(super) fn start(&self, remote: Remote) -> u64 {
         self.known(remote).map_or(0, |known| known.bound.address)
     }
 
-    /// The address of a place in bound memory, if it can be copied to and from at once.
+    /// Returns the address of a location in bound memory, if this process can copy to and from it
+    /// directly.
     pub(super) fn address_at_once(&self, remote: Remote) -> Option<usize> {
         let known = self.known(remote)?;
         let address = known.bound.address as usize;

@@ -1,4 +1,4 @@
-//! Attaching, and where segments are.
+//! The calls that attach and locate segments.
 
 use am::handlers::Registration;
 
@@ -13,7 +13,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
     /// Registers handlers and attaches a segment of `bytes` (rounded up to whole pages).
     /// Collective, once.
     ///
-    /// A rank that cannot attach makes all ranks fail, each with an error.
+    /// If one rank cannot attach, the call fails on all ranks.
     pub fn attach(
         self,
         bootstrap: &mut dyn Bootstrap,
@@ -26,9 +26,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         self.attach_prepared(bootstrap, handlers, bytes, &mut |_, _| {})
     }
 
-    /// As [`Calls::attach`], and calls `prepare` with this rank's segment as soon as it is mapped
-    /// here: before it is registered with a device, and before other ranks can reach it. Not called
-    /// for a segment of no bytes. `prepare` must not call the engine.
+    /// Attaches like [`Calls::attach`] and calls `prepare` with this rank's segment as soon as it
+    /// is mapped here: before it is registered with a device, and before other ranks can reach it.
+    /// Not called for an empty segment. `prepare` must not call the engine.
     pub fn attach_prepared(
         self,
         bootstrap: &mut dyn Bootstrap,
@@ -42,7 +42,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         self.job().check_process()?;
         if self.engine.memory.is_attached() {
             if self.engine.memory.is_process() {
-                // What it has bound the others do not know of, who wait.
+                // The others wait for this rank, and don't know of its bound segment.
                 Memory::decline(bootstrap)?;
             }
             return Err(Error::AlreadyAttached {
@@ -62,19 +62,20 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         }
     }
 
-    /// As [`Calls::attach`] with all of every rank's memory for its segment: offsets are then
-    /// addresses of the target's process, and nothing is allocated or registered. Collective, once.
+    /// Attaches like [`Calls::attach`], with all memory of each rank's process as its segment:
+    /// offsets are addresses in the target's process, and nothing is allocated or registered.
+    /// Collective, once.
     ///
     /// # Errors
-    /// The network can't, the system does not let a process copy its own memory (then on all
-    /// ranks), or there is a segment.
+    /// The network does not support it, the system does not let a process copy its own memory (then
+    /// on all ranks), or a segment is already attached.
     ///
     /// # Safety
-    /// All calls of all ranks that write to this rank's segment write to memory of its process that
-    /// is meant for it.
+    /// All calls of all ranks that write to this rank's segment write only to memory of its process
+    /// that is meant for it.
     pub unsafe fn attach_everything(self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
         self.job().check_process()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             self.engine
                 .memory
@@ -82,21 +83,21 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         }
     }
 
-    /// Takes part in the others' attach without one of its own: all of them fail.
+    /// Takes part in the other ranks' attach without a segment, which makes it fail on all ranks.
     pub fn decline_attach(self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
         self.job().check_process()?;
         Memory::decline(bootstrap)
     }
 
-    /// This rank's segment: first byte and length.
+    /// Returns this rank's segment: first byte and length.
     pub fn segment(self) -> Result<(*mut u8, usize)> {
         self.job().check_process()?;
         let (base, len) = self.engine.memory.own(self.kernel(), "segment")?;
         Ok((base.0, len))
     }
 
-    /// A rank's segment. It stays where it is as long as the engine lives; one of no bytes may yet
-    /// become one of some, where ranks [bind](Self::bind) their own.
+    /// Returns a rank's segment. Its location does not change while the engine lives; an empty one
+    /// may still become non-empty where ranks [bind](Self::bind) their own.
     pub fn segment_of(self, rank: Rank) -> Result<Segment> {
         self.job().check_process()?;
         self.engine

@@ -1,13 +1,13 @@
-//! The description of bound memory, which errors name too.
+//! The description of bound memory, which errors use too.
 
 /// Memory that a rank has bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// The number that it is bound to; 0: it is its owner's segment.
+    /// The number that it is bound to; 0 for its owner's segment.
     pub index: u16,
-    /// Its address at its owner.
+    /// The address in its owner's process.
     pub address: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub len: usize,
 }
 

@@ -1,6 +1,6 @@
-//! The initiator's side: memory of the caller.
+//! The initiator's side of a transfer: memory of the caller.
 
-/// A payload as the engine hands it on.
+/// A payload's address and length.
 #[derive(Clone, Copy)]
 pub(crate) struct Source {
     pub(crate) base: *const u8,
@@ -18,7 +18,7 @@ impl Source {
     /// # Safety
     /// The source is valid for reads and not written while the slice lives.
     pub(crate) unsafe fn slice<'a>(self) -> &'a [u8] {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { std::slice::from_raw_parts(self.base, self.len) }
     }
 }
@@ -42,7 +42,7 @@ impl Local {
         }
     }
 
-    /// First address of the caller's memory.
+    /// Returns the first address of the caller's memory.
     pub(crate) fn base(&self) -> Option<*mut u8> {
         match *self {
             Self::Source(source) => Some(source.base.cast_mut()),

@@ -1,14 +1,14 @@
-//! Segments: where the memory of each rank is, and access to what is mapped here.
+//! Segments: the location of each rank's memory, and access to the mapped ones.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `attach`, `process`, `bound` | segments that the network makes; memory of the processes as segments; memory besides |
-//! | `segment`, `process_segments`, `bound_memory` | what a rank knows of the others' |
-//! | `local`, `remote`, `description` | the two sides of a transfer; what was bound |
+//! | `attach`, `process`, `bound` | segments created by the network; process memory as segments; other memory |
+//! | `segment`, `process_segments`, `bound_memory` | a rank's knowledge of the others' memory |
+//! | `local`, `remote`, `description` | the two sides of a transfer; the description of bound memory |
 //! | `calls`, `published` | the calls |
 //!
-//! A remote range is checked here, once, before anything else is done with it. A rank takes 24
-//! bytes for each other one, 40 where segments are memory of the processes.
+//! A remote range is checked here once, before anything else is done with it. A rank takes 24 bytes
+//! for each other one, 40 if segments are process memory.
 
 mod attach;
 mod bound;
@@ -41,22 +41,21 @@ pub(crate) use remote::Remote;
 use segment::NO_SEGMENT;
 pub use segment::Segment;
 
-/// All segments, and the descriptor of one's own. 24 bytes a rank.
+/// All segments, and the descriptor of this rank's own. 24 bytes per rank.
 #[derive(Debug)]
 pub(crate) struct Segments {
-    /// Those that were attached. Empty ones in a child. None where they are memory of the
-    /// processes.
+    /// Attached segments. Empty ones in a child. No elements if segments are process memory.
     of: Wiped<Segment>,
-    /// This rank's segment in this process, if it was attached.
+    /// The address of this rank's segment, if it was attached.
     own: SharedPtr,
-    /// RARSRC: the initiating side of this rank's segment. `None` for an empty segment.
+    /// RARSRC: the descriptor over this rank's segment. `None` for an empty segment.
     md: Option<MdId>,
-    /// They are memory of the processes, and not the network's.
+    /// The segments, if they are process memory and not the network's.
     process: Option<ProcessSegments>,
 }
 
 impl Segments {
-    /// A rank's, if the job has the rank.
+    /// Returns a rank's segment, if the rank is in the job.
     #[inline(always)]
     fn get(&self, rank: Rank) -> Option<&Segment> {
         match &self.process {
@@ -65,7 +64,7 @@ impl Segments {
         }
     }
 
-    /// This rank's: where it is in this process, and its bytes.
+    /// Returns the address and length of this rank's segment in this process.
     #[inline]
     fn own(&self, rank: Rank) -> (SharedPtr, usize) {
         let segment = self.get(rank).unwrap_or(&NO_SEGMENT);
@@ -75,8 +74,8 @@ impl Segments {
         }
     }
 
-    /// What [`Memory::remote`] finds where the segment was not attached, or is no such range. By
-    /// itself, so that the rest is small enough to be inlined.
+    /// Finds what [`Memory::remote`] finds if the segment was not attached or the range is invalid.
+    /// A separate function, so that the common case is small enough to be inlined.
     #[cold]
     #[inline(never)]
     fn remote<N: Ni, M: Mode>(
@@ -87,7 +86,7 @@ impl Segments {
         offset: usize,
         length: usize,
     ) -> Result<&Segment> {
-        // There no segment has a byte.
+        // In a child every segment is empty.
         if kernel.job.is_child() {
             return Err(kernel.job.forked());
         }
@@ -111,27 +110,27 @@ impl Segments {
     }
 }
 
-/// Why data of a message has no place at this rank, which is its sender's fault.
+/// The reason why a message's data can't be placed at this rank, which is its sender's fault.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub(crate) enum Unplaced {
-    #[error("data for a segment that this rank does not have yet")]
+    #[error("data for a segment that is not attached yet")]
     NotAttached,
     #[error("{length} bytes at offset {offset} do not lie in this rank's segment of {own} bytes")]
     OutOfSegment { offset: u64, length: u64, own: u64 },
-    #[error("{length} bytes at address {offset:#x} are no memory of this rank that can be used so")]
+    #[error("{length} bytes at address {offset:#x} are not all writable memory of this rank")]
     NoMemory { offset: usize, length: usize },
 }
 
-/// The segments of all ranks, once this one has attached.
+/// The segments of all ranks, once this rank has attached.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     segments: OnceLock<Segments>,
-    /// Memory besides the segments.
+    /// Memory other than the segments.
     bound: BoundMemory,
 }
 
 impl Memory {
-    /// Whether this rank has attached.
+    /// Returns whether this rank has attached.
     pub(crate) fn is_attached(&self) -> bool {
         self.segments.get().is_some()
     }
@@ -150,7 +149,8 @@ impl Memory {
         }
     }
 
-    /// Finds a remote range: rank in the job, attached, inside the segment.
+    /// Finds a remote range, and checks that the rank is in the job, this rank has attached, and
+    /// the range lies inside the segment.
     #[inline]
     pub(crate) fn remote<N: Ni, M: Mode>(
         &self,
@@ -167,7 +167,7 @@ impl Memory {
         }
     }
 
-    /// This rank's segment as messages find it: where it is in this process, its bytes, and
+    /// Returns this rank's segment as messages use it: its address in this process, its length, and
     /// whether it is everything.
     pub(crate) fn own_of_messages<N: Ni, M: Mode>(
         &self,
@@ -178,10 +178,10 @@ impl Memory {
         Ok((own, len, segments.is_everything()))
     }
 
-    /// This rank's segment: where it is in this process, and its bytes.
+    /// Returns the address and length of this rank's segment in this process.
     ///
     /// # Errors
-    /// There is none yet.
+    /// None is attached yet.
     pub(crate) fn own<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -197,8 +197,8 @@ impl Memory {
         }
     }
 
-    /// The descriptor of this rank's segment and the place in it, if it holds all of a range of
-    /// this process.
+    /// Returns the descriptor of this rank's segment and the offset in it, if the segment contains
+    /// the whole range of this process.
     pub(crate) fn own_descriptor(
         &self,
         rank: Rank,
@@ -212,8 +212,8 @@ impl Memory {
         segments.md.filter(|_| holds).map(|md| (md, within))
     }
 
-    /// As [`Memory::remote`], for a put, get or atomic: not in a handler (debug builds), also where
-    /// it is only a copy.
+    /// Finds a range like [`Memory::remote`], for a put, get or atomic; refused in handlers (debug
+    /// builds), even if it is only a copy.
     #[inline]
     pub(crate) fn remote_access<N: Ni, M: Mode>(
         &self,
@@ -229,8 +229,8 @@ impl Memory {
         self.remote(kernel, operation, rank, offset, length)
     }
 
-    /// Where bytes for a peer's segment are to be copied to. `None`: that is not mapped, there are
-    /// none, or they are not to go there.
+    /// Returns the address to which bytes for a peer's segment are copied. `None`: the segment is
+    /// not mapped, the range is empty, or it is not within the limits.
     #[inline(always)]
     pub(crate) fn place_for(&self, target: Rank, offset: usize, length: usize) -> Option<*mut u8> {
         let segment = self.segments.get()?.get(target)?;
@@ -242,8 +242,8 @@ impl Memory {
         fits.then(|| unsafe { segment.window.0.add(offset) })
     }
 
-    /// The payload of a long whose data is at its destination, or will be: in this rank's segment,
-    /// unless it is empty.
+    /// Checks the location of a long whose data is, or will be, at its destination: within this
+    /// rank's segment unless it is empty.
     #[inline(always)]
     pub(crate) fn placed_long<N: Ni, M: Mode>(
         &self,
@@ -266,7 +266,7 @@ impl Memory {
         Ok((offset, length))
     }
 
-    /// As [`Memory::placed_long`], for one that is packed: puts its data there.
+    /// Does the same as [`Memory::placed_long`] for a packed long, and copies its data there.
     pub(crate) fn place_packed<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -285,8 +285,8 @@ impl Memory {
             } else {
                 let to = own.0.wrapping_add(offset);
                 // SAFETY: the range lies in this rank's segment, as just checked; `data` is a
-                // message's body, which never overlaps a segment. Others may access the range at
-                // the same time: that is a race of the program's own making, as with every put.
+                // message's body, which never overlaps a segment. Concurrent accesses by others are
+                // the program's own race, as with every put.
                 unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, length) };
             }
         }

@@ -1,12 +1,13 @@
-//! Segments that are memory of the ranks' processes and not the network's: everything, which all
-//! ranks attach together, or what a rank has bound to its first endpoint. They are mapped nowhere
-//! else.
+//! Segments that are process memory and not the network's: either everything, which all ranks
+//! attach together, or the memory that a rank has bound to its first endpoint. No other process
+//! maps them.
 //!
-//! Where the network reaches a peer's memory ([`Capabilities::MEMORY`]), and the system lets it, a
-//! put or get is over when it returns. Elsewhere it goes by messages to an entry over that memory
-//! ([`MeMemory::Process`]), as to any segment, and ends later.
+//! Where the network reaches a peer's memory ([`Capabilities::MEMORY`]) and the system permits it,
+//! a put or get is complete when it returns. Elsewhere it goes by messages to an entry over that
+//! memory ([`MeMemory::Process`]), as with any segment, and completes later.
 //!
-//! Everything is GASNet's: each rank's segment is all memory of its process, offsets are addresses.
+//! Everything is GASNet's term: each rank's segment is all memory of its process, and offsets are
+//! addresses.
 
 use am::select;
 
@@ -24,10 +25,10 @@ use crate::process_memory;
 use crate::shared;
 use crate::threads::Mode;
 
-/// What is wrong with memory that the system does not let an operation use.
-const NOT_USABLE: &str = "not all of it is memory that can be used so";
+/// The reason if the system does not let an operation use memory.
+const NOT_USABLE: &str = "not all of it is accessible memory";
 
-/// What peers read to find out whether the system lets them.
+/// A byte that peers read to find out whether the system permits it.
 static PROBE: u8 = 0;
 
 impl Segments {
@@ -46,26 +47,26 @@ impl Memory {
         self.segments.get()?.process.as_ref()
     }
 
-    /// Whether segments are memory of processes.
+    /// Returns whether segments are process memory.
     pub(crate) fn is_process(&self) -> bool {
         self.process().is_some()
     }
 
-    /// Whether segments are everything.
+    /// Returns whether segments are everything.
     pub(crate) fn is_everything(&self) -> bool {
         self.process().is_some_and(|process| process.is_everything)
     }
 
-    /// Makes all of every rank's memory its segment: offsets are then addresses of the target's
+    /// Makes all memory of each rank's process its segment: offsets are addresses in the target's
     /// process, and nothing is allocated. Collective, once.
     ///
     /// # Errors
-    /// The network can't, the system does not let a process copy its own memory (then on all
-    /// ranks), or there is a segment.
+    /// The network does not support it, the system does not let a process copy its own memory (then
+    /// on all ranks), or a segment is already attached.
     ///
     /// # Safety
-    /// All calls of all ranks that write to this rank's segment write to memory of its process that
-    /// is meant for it.
+    /// All calls of all ranks that write to this rank's segment write only to memory of its process
+    /// that is meant for it.
     pub(crate) unsafe fn attach_everything<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -73,7 +74,7 @@ impl Memory {
     ) -> Result<()> {
         let probe = (&raw const PROBE).expose_provenance() as u64;
         let made = offer_memory(kernel, probe);
-        // No rank's is at 0.
+        // No rank's probe is at address 0.
         let announced = if made.is_ok() { probe } else { 0 };
         let all = bootstrap.allgather(&announced.to_le_bytes())?;
         made?;
@@ -97,7 +98,7 @@ impl Memory {
     /// Makes memory of this process its segment.
     ///
     /// # Errors
-    /// There are segments that were attached, or this rank has one already; the network can't.
+    /// Segments are attached, or this rank already has one; or the network does not support it.
     pub(super) fn bind_segment<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -117,7 +118,7 @@ impl Memory {
         let last = bound
             .address
             .wrapping_add((bound.len as u64).wrapping_sub(1));
-        // Messages are put there by this process itself.
+        // This process itself places the data of messages there.
         if bound.len == 0
             || ![bound.address, last]
                 .map(|at| at & !3)
@@ -142,7 +143,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Keeps which segment a rank has bound. What was attached is known since then.
+    /// Stores the segment that a rank has bound. Attached segments are known since attach.
     pub(super) fn know_segment<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -167,8 +168,8 @@ impl Memory {
         process.set(kernel, rank, segment, can_copy(kernel, rank, bound.address));
     }
 
-    /// The address of a place, where a transfer is over when it returns: in a segment that is
-    /// memory of a process, or in memory that was bound, if the target's memory can be reached.
+    /// Returns the address of a location to which transfers complete when they return: in a segment
+    /// that is process memory, or in bound memory, if the target's memory can be reached.
     pub(crate) fn address_at_once(&self, remote: Remote) -> Option<usize> {
         if select::of(remote.match_bits) == select::BOUND {
             return self.bound.address_at_once(remote);
@@ -178,7 +179,7 @@ impl Memory {
         known.at_once.then(|| address.wrapping_add(remote.offset))
     }
 
-    /// Keeps what an operation by messages asks for: `length` bytes at a place.
+    /// Records the target range of an operation by messages: `length` bytes at `remote`.
     pub(crate) fn note_asked(&self, op: OpId, remote: Remote, length: usize) {
         if let Some(process) = self.process() {
             let rank = remote.target;
@@ -195,8 +196,8 @@ impl Memory {
         }
     }
 
-    /// Why an operation was answered that it is out of range, where segments are memory of
-    /// processes.
+    /// Returns the error for an operation that ended as out of range, if segments are process
+    /// memory.
     #[cold]
     pub(crate) fn no_memory_asked(&self, op: OpId) -> Option<Error> {
         let process = self.process()?;
@@ -209,10 +210,12 @@ impl Memory {
         })
     }
 
-    /// A transfer that is over when it returns, to or from an [address](Memory::address_at_once).
+    /// Does a transfer that is complete on return, to or from an
+    /// [address](Memory::address_at_once).
     ///
     /// # Safety
-    /// The local memory is valid as [`Local`] says; a range of this process is memory.
+    /// The local memory is valid as described by [`Local`]; a range of this process is valid
+    /// memory.
     pub(crate) unsafe fn transfer_anywhere<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -221,7 +224,7 @@ impl Memory {
         local: Local,
     ) -> Result<()> {
         match local {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             Local::Source(source) => unsafe {
                 self.store_anywhere(kernel, target, address, source.base, source.len)
             },
@@ -252,8 +255,8 @@ impl Memory {
     /// Copies to an [address](Memory::address_at_once) of a rank.
     ///
     /// # Safety
-    /// `source` is valid for reads of `len` bytes. In this process, `address` is valid for writes
-    /// of as many.
+    /// `source` is valid for reads of `len` bytes. If the target is this process, `address` is
+    /// valid for writes of as many.
     pub(crate) unsafe fn store_anywhere<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -264,11 +267,11 @@ impl Memory {
     ) -> Result<()> {
         if target == kernel.job.rank {
             let to = std::ptr::with_exposed_provenance_mut(address);
-            // SAFETY: the caller's promise. The two may overlap.
+            // SAFETY: guaranteed by the caller. The two may overlap.
             unsafe { shared::copy(source, to, len) };
             return Ok(());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let written = unsafe {
             kernel
                 .job
@@ -278,11 +281,11 @@ impl Memory {
         written.map_err(|reason| no_memory(target, address, len, reason))
     }
 
-    /// The opposite of [`Memory::store_anywhere`].
+    /// Copies from an [address](Memory::address_at_once) of a rank.
     ///
     /// # Safety
-    /// `destination` is valid for writes of `len` bytes. In this process, `address` is valid for
-    /// reads of as many.
+    /// `destination` is valid for writes of `len` bytes. If the target is this process, `address`
+    /// is valid for reads of as many.
     unsafe fn load_anywhere<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -293,11 +296,11 @@ impl Memory {
     ) -> Result<()> {
         if target == kernel.job.rank {
             let from: *const u8 = std::ptr::with_exposed_provenance(address);
-            // SAFETY: the caller's promise. The two may overlap.
+            // SAFETY: guaranteed by the caller. The two may overlap.
             unsafe { shared::copy(from, destination, len) };
             return Ok(());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let read = unsafe {
             kernel
                 .job
@@ -338,8 +341,8 @@ fn offer<N: Ni, M: Mode>(kernel: &Kernel<N, M>, memory: MeMemory) -> Result<()> 
     Ok(())
 }
 
-/// Whether this process may copy a peer's memory, of which an address is known: the network says
-/// so, and the system has no rules against it.
+/// Returns whether this process may copy memory of a peer, of which one address is given: the
+/// network supports it and the system permits it.
 pub(super) fn can_copy<N: Ni, M: Mode>(kernel: &Kernel<N, M>, peer: Rank, probe: u64) -> bool {
     let mut byte = 0;
     let reach = kernel.job.ni.reach(peer);

@@ -1,4 +1,4 @@
-//! Known segments that are memory of the ranks' processes.
+//! Known segments that are process memory.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -11,14 +11,14 @@ use crate::kernel::control::SharedPtr;
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
 
-/// A segment that is all of a process's memory.
+/// A segment that is all memory of a process.
 pub(super) const ALL: Segment = Segment {
     window: SharedPtr(std::ptr::null_mut()),
     len: usize::MAX,
     address: 0,
 };
 
-/// What an operation asked for.
+/// The target range of an operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     pub(super) rank: Rank,
@@ -26,23 +26,23 @@ pub(super) struct Asked {
     pub(super) length: usize,
 }
 
-/// A segment that is known.
+/// A known segment.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) segment: Segment,
-    /// The system lets this process copy to and from it.
+    /// Whether the system lets this process copy to and from it.
     pub(super) at_once: bool,
 }
 
-/// Segments that are memory of processes.
+/// Segments that are process memory.
 #[derive(Debug)]
 pub(super) struct ProcessSegments {
     pub(super) is_everything: bool,
-    /// As they come to be known. 40 bytes a rank.
+    /// Filled as segments become known. 40 bytes per rank.
     pub(super) of: Box<[OnceLock<Known>]>,
-    /// What operations by messages have asked for, for the error if there is no such memory: the
-    /// completion names the operation only. By place in the table of operations, so no more than
-    /// were ever under way at once. 24 bytes each.
+    /// Target ranges of operations by messages, for the error if there is no such memory, because
+    /// the completion only names the operation. Indexed like the table of operations, so there are
+    /// never more than were in flight at once. 24 bytes each.
     pub(super) asked: Mutex<HashMap<usize, Asked>>,
 }
 
@@ -55,13 +55,13 @@ impl ProcessSegments {
         }
     }
 
-    /// A rank's segment, an empty one as long as it is not known.
+    /// Returns a rank's segment, or an empty one while it is unknown.
     pub(super) fn of(&self, rank: Rank) -> Option<&Segment> {
         let known = self.of.get(rank as usize)?.get();
         Some(known.map_or(&NO_SEGMENT, |known| &known.segment))
     }
 
-    /// The first is kept.
+    /// Stores a segment; the first one is kept.
     pub(super) fn set<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -69,7 +69,7 @@ impl ProcessSegments {
         segment: Segment,
         at_once: bool,
     ) {
-        // A rank finds its own by its addresses.
+        // A rank accesses its own segment by its addresses.
         let at_once = at_once || rank == kernel.job.rank;
         let _ = self.of[rank as usize].set(Known { segment, at_once });
     }

@@ -1,8 +1,8 @@
-//! Memory of processes besides segments that were attached: bound to a number by its owner,
-//! published to a team, put to and got from by address.
+//! Process memory other than attached segments: bound to a number by its owner, published to a
+//! team, and the target of puts and gets by address.
 //!
-//! On a host it is reached by the system's cross-memory attach, where that is allowed; else by
-//! messages to a match entry over it.
+//! On the same host the system's cross-memory attach reaches it, where that is permitted; elsewhere
+//! messages to a match entry over it do.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -18,7 +18,7 @@ use crate::threads::Mode;
 
 const PUBLISH: &str = "publish_bound";
 
-/// [`Bound`] as ranks tell it; a length of [`u64::MAX`] is none.
+/// A [`Bound`] on the wire; a length of [`u64::MAX`] means none.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Told {
@@ -27,7 +27,7 @@ struct Told {
     index: u64,
 }
 
-/// Numbers that a rank can bind memory to.
+/// Maximum number of bindings per rank.
 const MOST_BOUND: u64 = 1 << 16;
 
 impl Told {
@@ -40,28 +40,28 @@ impl Told {
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
     /// Binds memory of this process to a number, by which peers to whom it is
-    /// [published](Self::publish_bound) put to it and get from it. Once for each number.
+    /// [published](Self::publish_bound) access it with puts and gets. Once for each number.
     ///
-    /// What is bound to 0 is this rank's segment, in a job that attaches none: all that reaches
-    /// segments reaches it.
+    /// Memory bound to 0 becomes this rank's segment, in a job that attaches none: everything that
+    /// reaches segments reaches it.
     ///
     /// # Errors
-    /// The network does not reach memory that is not its own. As the segment: there is one, or it
-    /// is no memory.
+    /// The network only reaches its own memory. For number 0: the rank already has a segment, or
+    /// the range is not accessible memory.
     ///
     /// # Safety
-    /// Until the engine has been dropped, nothing of this process relies on what the memory holds
-    /// but as on memory that peers write. What is bound to 0 is memory as long. Of the rest, that
-    /// it may be no memory does no harm.
+    /// Until the engine has been dropped, this process treats the contents of the memory as
+    /// writable by peers at any time. Memory bound to 0 remains mapped for as long. Other memory
+    /// may be unmapped without harm.
     pub unsafe fn bind(self, bound: Bound) -> Result<()> {
         self.job().check_process()?;
         self.engine.memory.bind(self.kernel(), bound)
     }
 
-    /// Tells all ranks of a team what this rank has bound, and learns what they have. Waits for all
-    /// of them.
+    /// Sends all ranks of a team the memory that this rank has bound, and receives theirs. Waits
+    /// for all of them.
     ///
-    /// Collective over the team; each rank gives what it likes of what is its own.
+    /// Collective over the team; each rank passes any selection of its own bindings.
     pub fn publish_bound(self, team: TeamId, own: &[Bound]) -> Result<()> {
         let size = self.engine.collectives().team(team)?.size as usize;
         let counts = self.publish(team, &[own.len() as u64], size)?;
@@ -70,7 +70,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
                 self.engine.rank(),
                 self.engine.collectives().team(team)?.to_job(place as u32),
             );
-            let reason = format!("it has bound memory to {} numbers", counts[place]);
+            let reason = format!("it announced {} bindings of memory", counts[place]);
             let peer = peer.unwrap_or(rank);
             self.job().fail(Error::Protocol { rank, peer, reason });
             return self.engine.check_fault();
@@ -90,7 +90,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
             .enumerate()
             .filter(|(_, told)| told.len != u64::MAX)
         {
-            // There are `most` of each rank.
+            // There are `most` entries per rank.
             let rank = team.to_job((place / most) as u32);
             if let (Some(rank), Ok(index)) = (rank, u16::try_from(told.index)) {
                 let (address, len) = (told.address, told.len as usize);
@@ -105,7 +105,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         Ok(())
     }
 
-    /// Tells all `size` ranks of a team something, and returns what they tell, as much of each.
+    /// Gathers `own` from all `size` ranks of a team; each passes the same number of elements.
     fn publish<T>(self, team: TeamId, own: &[T], size: usize) -> Result<Vec<T>>
     where
         T: Clone + FromBytes + IntoBytes + Immutable,
@@ -114,7 +114,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         let (to, source) = (all.as_mut_bytes().as_mut_ptr(), own.as_bytes());
         let (kind, sync) = (CollectiveKind::GatherAll, CollectiveSync::default());
         let (source, bytes, by_handle) = (source.as_ptr(), source.len(), Completion::Handle);
-        // SAFETY: borrowed until the wait has ended it, or has given the memory up.
+        // SAFETY: borrowed until the wait has completed the operation, or has abandoned it.
         let gathered = unsafe {
             self.engine
                 .collectives()
@@ -124,25 +124,25 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         Ok(all)
     }
 
-    /// What a rank has bound to a number and published to this one.
+    /// Returns the memory that a rank has bound to a number and published to this rank.
     pub fn bound(self, rank: Rank, index: u16) -> Option<Bound> {
         self.engine.memory.bound(rank, index)
     }
 
-    /// What a rank has published to this one that holds all of a range of its addresses.
+    /// Returns the memory published by a rank that contains the whole range of its addresses.
     pub fn bound_at(self, rank: Rank, address: u64, len: usize) -> Option<Bound> {
         self.engine.memory.bound_at(rank, address, len)
     }
 
-    /// Starts a put to bound memory. `reusable`: the source may be reused on return. `None`: not
-    /// started, it would have blocked.
+    /// Starts a put to bound memory. `reusable`: the source may be reused on return. Returns `None`
+    /// if it was not started because it would have blocked.
     ///
     /// # Errors
-    /// There is no such memory that was published here, or the range does not lie in it.
+    /// The memory was not published to this rank, or the range does not lie in it.
     ///
     /// # Safety
-    /// `[source, source + len)` is valid for reads, and not written until return, or the operation
-    /// has been synchronised.
+    /// `[source, source + len)` is valid for reads, and not written until this call returns (if
+    /// `reusable`) or the operation has been synchronised.
     #[expect(clippy::too_many_arguments, reason = "a put is all of these")]
     pub unsafe fn bound_put_nb(
         self,
@@ -160,7 +160,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
             .memory
             .remote_bound(self.kernel(), operation, to, address, len)?;
         let local = Local::Source(Source { base: source, len });
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             self.engine
                 .rma()
@@ -168,10 +168,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         }
     }
 
-    /// Starts a get from bound memory. `None`: not started, it would have blocked.
+    /// Starts a get from bound memory. Returns `None` if it was not started because it would have
+    /// blocked.
     ///
     /// # Errors
-    /// As [`Calls::bound_put_nb`].
+    /// See [`Calls::bound_put_nb`].
     ///
     /// # Safety
     /// `[destination, destination + len)` is valid for writes, and neither read nor written until
@@ -194,7 +195,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
             base: destination,
             len,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             self.engine
                 .rma()

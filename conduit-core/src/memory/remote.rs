@@ -1,21 +1,21 @@
-//! The target's side: where a put or get begins there.
+//! The target's side of a transfer.
 
 use am::select;
 
 use crate::ni::Rank;
 
-/// A place in memory of a rank.
+/// A location in memory of a rank.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Remote {
     pub(crate) target: Rank,
-    /// Which of its match entries.
+    /// Match bits, which select one of its match entries.
     pub(crate) match_bits: u64,
-    /// From the entry's start.
+    /// Offset from the entry's start.
     pub(crate) offset: usize,
 }
 
 impl Remote {
-    /// In its segment.
+    /// Returns a location in a rank's segment.
     pub(crate) fn segment(target: Rank, offset: usize) -> Self {
         Self {
             target,

@@ -1,4 +1,4 @@
-//! A rank's segment as seen from here, and access to it where it is mapped.
+//! A rank's segment as known here, and access to it if it is mapped.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::fence;
@@ -6,18 +6,18 @@ use std::sync::atomic::fence;
 use crate::kernel::control::SharedPtr;
 use crate::shared;
 
-/// A rank's segment as seen from here.
+/// A rank's segment as known here.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment {
-    /// Where it is mapped here; null where it is not.
+    /// The first byte in this process; null if not mapped.
     pub window: SharedPtr,
-    /// Its bytes.
+    /// The length in bytes.
     pub len: usize,
-    /// Its address at its owner.
+    /// The address in its owner's process.
     pub address: u64,
 }
 
-/// That of a rank of which none is known.
+/// The segment of a rank that has none.
 pub(super) const NO_SEGMENT: Segment = Segment {
     window: SharedPtr(std::ptr::null_mut()),
     len: 0,
@@ -30,7 +30,7 @@ impl Segment {
         length <= self.len && offset <= self.len - length
     }
 
-    /// Stores to the segment if it is mapped here. `false`: it is not, and nothing has happened.
+    /// Stores to the segment if it is mapped here. Otherwise returns `false` and does nothing.
     ///
     /// # Safety
     /// `[offset, offset + len)` lies in the segment (`Memory::remote` has checked it) and `source`
@@ -40,21 +40,21 @@ impl Segment {
         if self.window.0.is_null() {
             return false;
         }
-        // SYNC: what this rank has put before is seen by whoever sees this, for whom it may be a
-        // flag. (The C interface's inline puts do the same. No instruction on x86-64.)
+        // SYNC: orders this rank's earlier puts before this one, which may be a flag for its
+        // reader. (The C interface's inline puts do the same. No instruction on x86-64.)
         fence(Release);
         // SAFETY: the range lies in the window, which is valid for writes as long as the network
         // lives. The source may lie in the same segment, hence `copy`. Other ranks may access the
-        // range at the same time: GASNet leaves the result of such races open; no reference to it
-        // exists here.
+        // range concurrently: GASNet leaves the result of such races undefined, and no reference to
+        // the range exists here.
         unsafe { shared::copy(source, self.window.0.add(offset), len) };
         true
     }
 
-    /// Loads from the segment if it is mapped here. `false`: it is not, and nothing has happened.
+    /// Loads from the segment if it is mapped here. Otherwise returns `false` and does nothing.
     ///
     /// # Safety
-    /// As for [`Segment::store`], with `destination` valid for writes.
+    /// See [`Segment::store`], with `destination` valid for writes.
     #[inline(always)]
     pub(crate) unsafe fn load(&self, offset: usize, destination: *mut u8, len: usize) -> bool {
         if self.window.0.is_null() {
@@ -62,7 +62,7 @@ impl Segment {
         }
         // SAFETY: as in `store`, with the window valid for reads.
         unsafe { shared::load(self.window.0.add(offset), destination, len) };
-        // SYNC: what is read later is at least as new.
+        // SYNC: later reads are at least as new.
         fence(Acquire);
         true
     }

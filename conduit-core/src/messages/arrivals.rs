@@ -1,5 +1,5 @@
-//! The queues that messages arrive in: so many requests a poll, each only with a reserve for its
-//! reply, and replies, which never need what isn't there.
+//! The queues in which messages arrive: requests, up to a limit per poll and each only with a
+//! reserve for its reply, and replies, which need no reserve.
 
 use super::deliver::{Delivery, Receiver};
 use super::inbox::{AmSide, Inbox};
@@ -12,7 +12,7 @@ use crate::kernel::portal_table::{index, tag};
 use crate::ni::{Event, Ni, PutEvent, Sink};
 use crate::threads::{Lock, Mode};
 
-/// Where the events of the queue of replies and completions go.
+/// The sink for the queue of replies and completions.
 struct ReplyEvents<'a, R, C> {
     delivery: Delivery<'a, R>,
     on_completion: C,
@@ -37,8 +37,8 @@ impl<R: Receiver, C: FnMut(Event<'_>)> Sink for ReplyEvents<'_, R, C> {
     }
 }
 
-/// Where the events of the request queue go. A type of its own, and not a closure, so that it is
-/// inlined into the network's loop.
+/// The sink for the request queue. A type and not a closure, so that it is inlined into the
+/// network's loop.
 struct RequestEvents<'a, R> {
     delivery: Delivery<'a, R>,
     last: &'a mut MessageKind,
@@ -80,7 +80,7 @@ impl<R: Receiver> Sink for RequestEvents<'_, R> {
     }
 }
 
-/// Where the events of the request queue go while requests are held back: what runs handlers is put
+/// The sink for the request queue while requests are held back: events that run handlers are set
 /// aside.
 struct HeldBack<'a, R> {
     events: RequestEvents<'a, R>,
@@ -103,12 +103,11 @@ impl<R: Receiver> Sink for HeldBack<'_, R> {
 }
 
 impl<R: Receiver> Delivery<'_, R> {
-    /// Completions and replies, up to the limit.
+    /// Polls completions and replies, up to the limit.
     #[inline]
     pub(crate) fn poll_replies(self, on_completion: impl FnMut(Event<'_>)) -> u32 {
         let most = self.kernel().job.settings.most_completions();
-        // Another thread that polls the queue has it; one that is not polled can't be polled here
-        // either.
+        // Either another thread is polling the queue, or this thread is, further up its stack.
         let Some(mut last) = self.messages().last_reply.try_lock() else {
             return 0;
         };
@@ -123,7 +122,7 @@ impl<R: Receiver> Delivery<'_, R> {
         )
     }
 
-    /// At most so many requests, each only with a reserve ready for its reply.
+    /// Polls at most `most` requests, each only with a reserve ready for its reply.
     #[inline]
     pub(crate) fn poll_requests(self, most: u32) -> u32 {
         let Some(mut side) = self.messages().arriving.try_lock() else {
@@ -157,8 +156,7 @@ impl<R: Receiver> Delivery<'_, R> {
                 },
             );
             if self.messages().replies.can_reply(reserve) {
-                // So the network has stopped by itself. Should it have left anything, the next poll
-                // gets it.
+                // The network has stopped on its own. The next poll gets anything that it has left.
                 break;
             }
         }
@@ -175,12 +173,12 @@ impl<R: Receiver> Delivery<'_, R> {
         }
     }
 
-    /// With `CONDUIT_SHUFFLE`: takes what the network has and there is room for. The rest of this
-    /// poll, and later ones, handle it.
+    /// With `CONDUIT_SHUFFLE`: takes as many messages from the network as there is room for. The
+    /// rest of this poll, and later polls, handle them.
     #[cold]
     #[inline(never)]
     fn hold_back(self, mut sink: HeldBack<'_, R>) -> u32 {
-        // A reply that the network would not take goes now if it can.
+        // Retries a reply that the network has refused.
         self.messages()
             .replies
             .fill(self.kernel(), sink.events.reserve);
@@ -195,8 +193,8 @@ impl<R: Receiver> Delivery<'_, R> {
         events
     }
 
-    /// Handles requests that have been held back for long enough. While some are held there is more
-    /// to do: who waits does not sleep then.
+    /// Handles requests that have been held back long enough. A waiting rank does not sleep while
+    /// requests are held.
     pub(crate) fn handle_held(self) -> u32 {
         if self.kernel().job.settings.shuffle.is_none() || self.kernel().job.is_child() {
             return 0;
@@ -246,8 +244,8 @@ impl<R: Receiver> Delivery<'_, R> {
             self.kernel().job.want_poll();
         }
         match can_reply {
-            // Not asleep while some are held, but not as if something had come either if nothing
-            // can be handled.
+            // Prevents sleep while requests are held, but does not report progress if none can be
+            // handled.
             true => events.max(1),
             false => events,
         }

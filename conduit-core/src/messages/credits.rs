@@ -1,4 +1,4 @@
-//! The credits of a rank, as callers may look at them.
+//! The credits of a rank as callers can query them.
 
 use credits::FlowControl;
 
@@ -10,21 +10,22 @@ use crate::threads::Mode;
 /// The credits between a rank and a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerCredits {
-    /// Those that the peer has granted this rank and that are free now.
+    /// Credits granted by the peer that are free now.
     pub send: u32,
-    /// Those that this rank has lent to the peer.
+    /// Credits that this rank has lent to the peer.
     pub lent: u32,
     /// How often a request to the peer had to wait for credits.
     pub stalls: u64,
-    /// Those that the peer has taken back from this rank.
+    /// Credits that the peer has taken back from this rank.
     pub revoked: u64,
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
-    /// The credits between this rank and `peer`. Reads what the peer has given back; does not poll.
+    /// Returns the credits between this rank and `peer`. Reads the credits that the peer has
+    /// returned; does not poll.
     ///
     /// # Errors
-    /// No such rank; a peer has given back what it never had.
+    /// No such rank, or a peer has returned credits that it never had.
     pub fn credits(self, peer: Rank) -> Result<PeerCredits> {
         self.job().check_rank("credits", peer)?;
         self.engine.messages.credits.collect(self.kernel(), peer)?;
@@ -41,7 +42,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             }))
     }
 
-    /// Credits that this rank has in its bank.
+    /// Returns the number of credits in this rank's bank.
     pub fn banked_credits(self) -> u32 {
         self.engine
             .messages

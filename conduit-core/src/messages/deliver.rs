@@ -1,4 +1,4 @@
-//! Arrival of active messages: from an event to the handler's call.
+//! Delivery of active messages: from an event to the handler's call.
 
 use am::lid::Pairing;
 use am::{Body, Category, DataHeader, Flags, Header, HeaderError, Long, Role};
@@ -19,7 +19,7 @@ use crate::threads::Mode;
 /// Match bits and header data.
 type Words = (u64, u64);
 
-/// The receiver of messages: the engine, which lends the subjects concerned and calls handlers.
+/// The receiver of messages: the engine, which lends its subjects and calls handlers.
 pub(crate) trait Receiver {
     type Ni: Ni;
     type Mode: Mode;
@@ -27,8 +27,7 @@ pub(crate) trait Receiver {
 
     fn subjects(&self) -> Subjects<'_, Self>;
 
-    /// Runs the handler of an id, of which it is known that there is one; with a reserve if it may
-    /// reply.
+    /// Runs the handler of a registered id; with a reserve if it may reply.
     fn run(
         &self,
         id: u8,
@@ -45,7 +44,7 @@ pub(crate) type Subjects<'a, R> = (
     &'a Messages<<R as Receiver>::Mode, <R as Receiver>::Handler>,
 );
 
-/// The arrival of messages at a receiver. One word, as it goes from hand to hand with each message.
+/// Delivery of messages to a receiver. One word, because it is passed along with each message.
 pub(crate) struct Delivery<'a, R>(pub(crate) &'a R);
 
 impl<R> Clone for Delivery<'_, R> {
@@ -76,7 +75,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         self.0.subjects().2
     }
 
-    /// A request in a request buffer.
+    /// Handles a request in a request buffer.
     #[inline(always)]
     pub(crate) fn on_request(
         self,
@@ -101,7 +100,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         self.run_request(kind.id, &token, args, payload, inbox, reserve);
     }
 
-    /// Runs a request's handler, and what the request is owed if that has sent no reply.
+    /// Runs a request's handler, and completes the request if the handler has sent no reply.
     #[inline(always)]
     fn run_request(
         self,
@@ -118,8 +117,8 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    /// Finds out the kind of a message, which came where only those of a role may. False: it is
-    /// none, which has ended the job.
+    /// Determines the kind of a message that arrived where only messages of `role` may. False: it
+    /// is invalid, which has ended the job.
     #[inline(never)]
     fn learn_kind(self, source: Rank, words: Words, role: Role, last: &mut MessageKind) -> bool {
         match self.find_kind(words, role) {
@@ -151,8 +150,8 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         Ok(MessageKind::of(words.0, &header)?)
     }
 
-    /// What the handler of a message is called with. The data of a long is put to its place, if the
-    /// message carries it. `None`: the message is malformed.
+    /// Returns the arguments of the handler's call. Copies the data of a long to its destination if
+    /// the message carries it. `None`: the message is malformed.
     #[inline(always)]
     fn parts<'a>(
         self,
@@ -191,7 +190,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         )?))
     }
 
-    /// What is wrong with a message that has no [parts](Self::parts).
+    /// Reports the error of a message without valid [parts](Self::parts).
     #[cold]
     fn on_malformed(self, source: Rank, words: Words, data: &[u8]) {
         let check = || {
@@ -210,13 +209,13 @@ impl<'e, R: Receiver> Delivery<'e, R> {
                 _ => Err(HeaderError::Misaligned.into()),
             }
         };
-        // A second look that finds nothing wrong has seen something else: the message is lost all
-        // the same.
+        // If the second check finds no error, the bytes have changed; the message is lost all the
+        // same.
         let found = check().err();
         self.protocol_error(source, found.unwrap_or(HeaderError::Misaligned.into()));
     }
 
-    /// The message of a long request whose data is placed by another.
+    /// Handles the message of a long request whose data travels separately.
     #[cold]
     fn on_long_header(
         self,
@@ -241,7 +240,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    /// The data of a long request has been placed.
+    /// Handles the arrival of a long request's data.
     #[cold]
     pub(crate) fn on_long_data(
         self,
@@ -257,7 +256,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    /// One half of a long request; runs the handler when it is the second.
+    /// Pairs one half of a long request; runs the handler after the second.
     fn pair(
         self,
         source: Rank,
@@ -284,8 +283,8 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    /// What a request is owed whose handler has sent no reply. In the common case it is counted,
-    /// with others of its sender.
+    /// Returns the credits of a request whose handler has sent no reply. In the common case they
+    /// are added to a counter for its sender.
     #[inline(always)]
     fn end_request(self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
         let byte = CreditByte::from_bits(token.credit);
@@ -303,7 +302,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    /// The same, whoever sent it.
+    /// Does the same for any sender.
     #[inline(never)]
     fn answer_request(self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
         let byte = CreditByte::from_bits(token.credit);
@@ -344,7 +343,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    /// A message in a reply buffer or in the chunk of its request.
+    /// Handles a message in a reply buffer, or in the chunk of its request.
     #[inline(always)]
     pub(crate) fn on_reply(self, put: &PutEvent<'_>, last: &mut MessageKind) {
         let words = (put.match_bits, put.hdr_data);
@@ -378,7 +377,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         self.kernel().job.fail_by_message(source, error.to_string());
     }
 
-    /// A put event's bytes as a body: in place, or in the chunk that it came to.
+    /// Returns a put event's bytes as a body: in place, or in the chunk they were put to.
     fn body<'p>(self, put: &PutEvent<'p>) -> Option<&'p [u8]>
     where
         'e: 'p,
@@ -388,9 +387,9 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
         let first = self.kernel().chunks.in_chunk(put.offset, put.length)?;
         // SAFETY: inside the ReqSB chunks, as just checked. The network has written these bytes
-        // before this event; the chunk belongs to the request that this reply answers and is freed
-        // after the handler, so nobody writes it while the slice lives (a peer that does breaks the
-        // protocol and the job with it).
+        // before this event. The chunk belongs to the request that this reply answers and is freed
+        // after the handler, so it is not written while the slice lives (a peer that does so breaks
+        // the protocol, and the job with it).
         Some(unsafe { std::slice::from_raw_parts(first, put.length) })
     }
 }

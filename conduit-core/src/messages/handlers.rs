@@ -1,4 +1,4 @@
-//! The handlers that are registered.
+//! The registered handlers.
 
 use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,15 +7,15 @@ use am::handlers::{Entry, RegisterError, Table};
 
 type Tables<H> = Vec<Arc<Table<H>>>;
 
-/// The table of handlers, replaced as a whole by each registration so that a call reads it without
-/// a lock.
+/// The table of handlers. Each registration replaces the whole table, so that a call reads it
+/// without a lock.
 ///
-/// Replaced tables are kept until the end, as a handler may be running out of one. A registration
-/// is a rare event (once, or a few times in GASNet-EX), a table has 256 entries.
+/// Replaced tables are kept until the end, because a handler of one may be running. Registrations
+/// are rare (once, or a few times in GASNet-EX), and a table has 256 entries.
 pub(crate) struct Handlers<H> {
     current: AtomicPtr<Table<H>>,
-    /// The owners of what `current` has ever pointed at. Not boxes: a box that is moved claims its
-    /// contents for itself alone.
+    /// The owners of all tables that `current` has ever pointed to. Not boxes, because moving a box
+    /// asserts unique access to its contents.
     all: Mutex<Tables<H>>,
 }
 
@@ -27,7 +27,7 @@ impl<H: Clone> Handlers<H> {
         }
     }
 
-    /// What is registered with an id.
+    /// Returns the entry of an id.
     #[inline(always)]
     pub(crate) fn get(&self, id: u8) -> Option<&Entry<H>> {
         let table = self.current.load(Acquire);
@@ -36,7 +36,7 @@ impl<H: Clone> Handlers<H> {
         unsafe { table.as_ref() }?.get(id)
     }
 
-    /// Replaces the table by one that more handlers have been entered in.
+    /// Replaces the table by one with more handlers.
     pub(crate) fn replace(
         &self,
         enter: impl FnOnce(&mut Table<H>) -> Result<(), RegisterError>,

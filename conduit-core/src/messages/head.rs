@@ -1,11 +1,11 @@
-//! What goes before a payload in the body of a message.
+//! The part of a message's body before the payload.
 
 use am::{Body, Long, MAX_ARGS};
 
-/// Arguments, padded, and a long's descriptor: what goes before a payload.
+/// Maximum length of padded arguments and a long's descriptor, which precede a payload.
 pub(crate) const MOST_HEAD: usize = Body::args_len(MAX_ARGS) + Long::LEN;
 
-/// What goes before a payload, put together in `space`.
+/// Assembles the part before the payload in `space`.
 #[inline(always)]
 pub(crate) fn head_in<'a>(
     space: &'a mut [u8; MOST_HEAD],

@@ -1,5 +1,5 @@
-//! What arriving requests change: the reserve for their replies, longs of which one half has come,
-//! and what their senders get back.
+//! The state that arriving requests change: the reserve for their replies, longs of which one half
+//! has arrived, and the credits to return to their senders.
 
 use std::sync::atomic::Ordering::Release;
 
@@ -14,14 +14,14 @@ use crate::messages::shuffle::Shuffle;
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
 
-/// A rank that waits takes as many times what a poll takes from the queue of requests before it
-/// looks at the others and at what it waits for.
+/// The factor by which a waiting rank's poll takes more requests before it polls the other queues
+/// and checks its condition.
 pub(crate) const WAITING: u32 = 4;
 
-/// The request side of the poll; one thread at a time has it.
+/// The request side of the poll, used by one thread at a time.
 #[derive(Debug)]
 pub(crate) struct AmSide {
-    /// That of the last request.
+    /// The kind of the last request.
     pub(crate) last: MessageKind,
     pub(crate) reserve: ReplyReserve,
     pub(crate) inbox: Inbox,
@@ -29,22 +29,22 @@ pub(crate) struct AmSide {
     pub(crate) shuffle: Option<Box<Shuffle>>,
 }
 
-/// What arriving requests change.
+/// The state that arriving requests change.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    /// Longs of which one half is still under way.
+    /// Longs of which one half is still in flight.
     pub(crate) longs: LidCache<PendingLong>,
-    /// What this rank has given back to each peer by counter, and which peers have yet to be told.
+    /// The returns to each peer by counter, and the peers whose counters are not written yet.
     returned: Box<[Returned]>,
-    /// Requests since the last look that need no reply message.
+    /// Requests that need no reply message and have not been granted yet.
     pending: PendingReturns,
     pub(crate) untold: Vec<Rank>,
     pub(crate) buffer_bytes: usize,
 }
 
 impl AmSide {
-    /// `longs`: most longs of which one half may be under way; `buffer_bytes`: the size of a
-    /// request buffer.
+    /// `longs`: maximum number of longs of which one half may be in flight; `buffer_bytes`: the
+    /// size of a request buffer.
     pub(crate) fn new(
         size: u32,
         longs: usize,
@@ -67,8 +67,8 @@ impl AmSide {
         }
     }
 
-    /// Tickets and chunks that are ready for the next replies, and longs of which one half is
-    /// there.
+    /// Returns the tickets and chunks reserved for the next replies, and the number of longs of
+    /// which one half has arrived.
     pub(crate) fn held(&self) -> (u32, u32, u32) {
         (
             self.reserve.tickets.get(),
@@ -79,8 +79,8 @@ impl AmSide {
 }
 
 impl Inbox {
-    /// Coalesces implied replies, one of which may have to tell that this rank has ended an epoch.
-    /// Told at the end of the poll.
+    /// Coalesces implied replies, one of which may have to announce that this rank has ended an
+    /// epoch. Published at the end of the poll.
     #[inline]
     pub(crate) fn give_back(&mut self, peer: Rank, ended: Returned, end_of_epoch: bool) {
         let counter = &mut self.returned[peer as usize];
@@ -93,7 +93,8 @@ impl Inbox {
         }
     }
 
-    /// A request with a plain byte of so many credits has ended; granted with others of its peer.
+    /// Counts a completed request with a plain byte of `given` credits; granted together with
+    /// others of its peer.
     #[inline(always)]
     pub(crate) fn count<N: Ni, M: Mode>(
         &mut self,
@@ -109,7 +110,7 @@ impl Inbox {
         self.pending.ended = self.pending.ended.add(1, given.into());
     }
 
-    /// Grants what was counted.
+    /// Grants the counted requests.
     #[inline(never)]
     pub(crate) fn grant_counted<N: Ni, M: Mode>(
         &mut self,
@@ -125,13 +126,13 @@ impl Inbox {
         }
     }
 
-    /// Writes the counters of coalesced returns where their peers will look.
+    /// Writes the counters of coalesced returns to the peers' control regions.
     #[inline(always)]
     pub(crate) fn tell<N: Ni, M: Mode>(&mut self, kernel: &Kernel<N, M>) {
         while let Some(peer) = self.untold.pop() {
             if let Some(word) = kernel.control.returned_to(peer) {
-                // SYNC: Release, so that a peer that sees its credits back may rely on its request
-                // being handled.
+                // SYNC: Release, so that a peer that sees its credits returned may rely on its
+                // request having been handled.
                 word.store(self.returned[peer as usize].bits(), Release);
                 kernel.job.ni.notify(peer);
             }
@@ -139,8 +140,8 @@ impl Inbox {
     }
 }
 
-/// Requests of one mapped peer with plain credit bytes, whose handlers have run and not replied,
-/// not granted yet.
+/// Requests of one mapped peer with plain credit bytes whose handlers have run without a reply, and
+/// which have not been granted yet.
 #[derive(Debug, Default)]
 struct PendingReturns {
     source: Rank,

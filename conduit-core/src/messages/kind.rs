@@ -1,30 +1,30 @@
-//! The kind of a message: what follows from its match bits but for the chunk. Found out once for
-//! messages that follow one another, as most do.
+//! The kind of a message: what its match bits, without the chunk, determine. Determined once for
+//! consecutive messages of one kind, which most are.
 
 use am::{Category, Flags, Header, HeaderError, Layout, NO_CHUNK, NO_LID, Role, Token};
 
 use crate::ni::{PutEvent, Rank};
 
-/// What holds for all messages with these match bits.
+/// The properties of all messages with these match bits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MessageKind {
     bits: u32,
     role: Role,
     pub(crate) flags: Flags,
     pub(crate) category: Category,
-    /// Its handler's.
+    /// The handler's id.
     pub(crate) id: u8,
     pub(crate) layout: Layout,
 }
 
-/// What of the match bits is the same for a kind: all but the chunk.
+/// Returns the match bits that are the same for a kind: all but the chunk.
 #[inline(always)]
 fn kind_bits(match_bits: u64) -> u32 {
     match_bits as u32
 }
 
 impl MessageKind {
-    /// Of no message: bits of 0 are no active message's.
+    /// Returns the kind of no message, because match bits of 0 are not an active message.
     pub(crate) fn none() -> Self {
         let header = Header {
             flags: Flags::SHORT,
@@ -54,7 +54,7 @@ impl MessageKind {
         self.bits == kind_bits(match_bits)
     }
 
-    /// The token of a message of this kind.
+    /// Returns the token of a message of this kind.
     #[inline(always)]
     pub(crate) fn token(&self, source: Rank, put: &PutEvent<'_>) -> Token {
         Token {

@@ -14,9 +14,9 @@ use crate::shared;
 use crate::threads::{Lock, Mode};
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
-    /// As [`Calls::request_short`], after placing the payload at `offset` of the target's segment.
-    /// The payload may be reused on return. Where it is empty, any `offset` will do: the handler
-    /// gets it as it is.
+    /// Sends a request like [`Calls::request_short`], after placing the payload at `offset` of the
+    /// target's segment. The payload may be reused on return. If it is empty, any `offset` is
+    /// valid, and the handler receives it unchanged.
     #[inline]
     pub fn request_long(
         self,
@@ -36,8 +36,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         unsafe { self.long(request, Source::of(payload), offset, true) }
     }
 
-    /// As [`Calls::request_long`], for `length` bytes that the caller has placed at `offset` of
-    /// the target's segment by itself: where that is mapped here.
+    /// Sends a request like [`Calls::request_long`], for `length` bytes that the caller itself has
+    /// placed at `offset` of the target's segment, which is mapped here.
     pub fn request_long_in_place(
         self,
         target: Rank,
@@ -59,11 +59,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         self.request(in_place(request, offset, length), Scale::SHORT_COST)
     }
 
-    /// As [`Calls::request_long`], returning before the payload has been read.
+    /// Sends a request like [`Calls::request_long`] but returns before the payload has been read.
     ///
     /// # Safety
     /// `[base, base + len)` is valid for reads and not written until the request's reply has
-    /// arrived (which its handler therefore has to send).
+    /// arrived (its handler must therefore send one).
     pub unsafe fn request_long_async(
         self,
         target: Rank,
@@ -77,12 +77,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         let mapped = self.check_request(OPERATION, target, args)?;
         let category = Category::Long;
         let request = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.long(request, Source { base, len }, offset, false) }
     }
 
     /// # Safety
-    /// The source is valid and unchanged: until return if `wait`, otherwise until the reply.
+    /// The source is valid and unchanged until return if `wait`, otherwise until the reply.
     #[inline]
     pub(crate) unsafe fn long(
         self,
@@ -99,7 +99,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         } = request;
         let placed = in_place(request, offset, source.len);
         if source.len == 0 {
-            // Places nothing, so it needs no segment: the handler gets the offset as it is.
+            // Places nothing, so it needs no segment: the handler receives the offset unchanged.
             return self.request(placed, Scale::SHORT_COST);
         }
         if source.len > limits::MAX_LONG {
@@ -115,27 +115,27 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
                 .memory
                 .remote(self.kernel(), operation, target, offset, source.len)?;
         if !segment.window.0.is_null() {
-            // The copy must not be seen before the credits are there: a request that is refused for
-            // want of them has no effect. One that may not wait and finds no room in the queue has
-            // placed its bytes all the same.
+            // The copy must not become visible before the credits are taken: a request that is
+            // refused for lack of credits has no effect. A request that may not wait and finds no
+            // room in the queue has placed its bytes nevertheless.
             let Some(byte) = self.take_credits(operation, target, Scale::SHORT_COST, blocking)?
             else {
                 return Ok(false);
             };
             // SAFETY: `remote` has checked the range against the window, which is valid for writes;
-            // the source is the caller's promise. Overlap and races are the program's own, as for a
+            // the caller guarantees the source. Overlap and races are the program's own, as for a
             // put.
             unsafe { shared::copy(source.base, segment.window.0.add(offset), source.len) };
             return self.send(placed, byte, Exchange::ExpectsReply);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.long_by_messages(placed, source, offset, wait) }
     }
 
-    /// To a segment that is not mapped.
+    /// Sends a long to a segment that is not mapped.
     ///
     /// # Safety
-    /// As for [`Calls::long`].
+    /// See [`Calls::long`].
     #[inline(never)]
     unsafe fn long_by_messages(
         self,
@@ -152,11 +152,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             ..
         } = placed;
         let packs = source.len <= limits::max_packed_long(self.job().chunk, args.len());
-        // Then there is no entry for data that travel by themselves.
+        // In that case there is no entry for data that travels separately.
         let is_process = self.engine.memory.is_process();
         if packs && (self.job().settings.packed_long || is_process) {
             let packed = Request {
-                // SAFETY: the caller's promise; the message's bytes are copied before this call
+                // SAFETY: guaranteed by the caller; the message's bytes are copied before this call
                 // returns.
                 payload: unsafe { source.slice() },
                 long: Some((long_at(offset, source.len), Flags::PACKED)),
@@ -177,13 +177,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
                     .check_outside(operation, am::Operation::Request)?;
             }
             // More than one put, or one that may find no memory: the data goes first, as a put that
-            // is waited for, and the message says that it is there.
+            // is waited for, and the message says that it is in place.
             let cost = Scale::SHORT_COST;
             let Some(byte) = self.take_credits(operation, target, cost, blocking)? else {
                 return Ok(false);
             };
-            // SAFETY: the caller's promise, and of a range of this process the program's that it is
-            // memory; the range was checked when `segment` was found.
+            // SAFETY: guaranteed by the caller; for a range of this process the program guarantees
+            // that it is valid memory. The range was checked when `segment` was found.
             let stored = unsafe {
                 match at_once {
                     Some(address) => self.engine.memory.store_anywhere(
@@ -205,15 +205,15 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             stored?;
             return self.send(placed, byte, Exchange::ExpectsReply);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.long_in_two(placed, source, offset, wait) }
     }
 
-    /// A long whose data travels by itself: a put to the target's segment and a header, paired
-    /// there by their LID.
+    /// Sends a long whose data travels separately: a put to the target's segment and a header,
+    /// which the target pairs by their LID.
     ///
     /// # Safety
-    /// As for [`Calls::long`].
+    /// See [`Calls::long`].
     unsafe fn long_in_two(
         self,
         placed: Request<'_>,
@@ -238,7 +238,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             lid,
         };
         let group = (!wait).then_some(self.kernel().operations.detached);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let op = unsafe {
             self.engine.rma().send_long_data(
                 operation,
@@ -263,7 +263,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             ..placed
         };
         if let Err(error) = self.send(request, byte, Exchange::OneWay) {
-            // The data is under way, and nobody waits for it.
+            // The data is in flight, and no call waits for it.
             self.job().fail(error.clone());
             self.engine.check_fault()?;
             return Err(error);
@@ -278,7 +278,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
     }
 }
 
-/// A long whose `length` bytes are at `offset` of the target's segment when its message comes.
+/// Returns the request for a long whose `length` bytes are at `offset` of the target's segment when
+/// its message arrives.
 #[inline(always)]
 fn in_place(request: Request<'_>, offset: usize, length: usize) -> Request<'_> {
     Request {

@@ -1,17 +1,17 @@
-//! Active messages: requests on their way out, their arrival up to the handler's call, replies, and
-//! the credits that bound them.
+//! Active messages: sending of requests, delivery up to the handler's call, replies, and the
+//! credits that limit them.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `request`, `long`, `prepared`, `reply` | the calls that send |
-//! | `replies`, `reserve` | replies on their way out, which never wait |
-//! | `arrivals`, `deliver`, `inbox`, `shuffle` | the queues of requests and replies; one message up to its handler; what requests change; requests held back |
-//! | `kind`, `head`, `payload` | parts of messages, and what can be wrong with them |
+//! | `replies`, `reserve` | outgoing replies, which never wait |
+//! | `arrivals`, `deliver`, `inbox`, `shuffle` | the queues of requests and replies; delivery of one message; the state that requests change; requests held back |
+//! | `kind`, `head`, `payload` | parts of messages, and their errors |
 //! | `handlers` | the table of handlers |
 //! | `flow` | credits, the budget of outstanding requests, returns by counter, statistics |
 //!
-//! A request takes credits, and a chunk where the target is not mapped here. A rank keeps some 20
-//! bytes for each other one.
+//! A request takes credits, and a chunk if the target is not mapped. A rank keeps about 20 bytes
+//! for each other one.
 
 pub(crate) mod arrivals;
 pub(crate) mod credits;
@@ -43,13 +43,14 @@ use replies::Replies;
 
 use crate::threads::Mode;
 
-/// The messages of a rank, whose handlers are `H`.
+/// The message state of a rank; `H` is the type of its handlers.
 pub(crate) struct Messages<M: Mode, H> {
     pub(crate) credits: Accounts<M>,
     pub(crate) replies: Replies<M>,
-    /// The request side of the poll; one thread at a time has it.
+    /// The request side of the poll, used by one thread at a time.
     pub(crate) arriving: M::Lock<AmSide>,
-    /// The kind of the last reply. Held by whoever polls the queue of replies and completions.
+    /// The kind of the last reply. Locked by the thread that polls the queue of replies and
+    /// completions.
     pub(crate) last_reply: M::Lock<MessageKind>,
     pub(crate) handlers: Handlers<H>,
     pub(crate) lids: M::Lock<am::lid::LidGenerator>,

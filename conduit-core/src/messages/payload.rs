@@ -1,4 +1,4 @@
-//! Messages that have arrived: what they carry, and what can be wrong with them.
+//! Received messages: their payloads and their errors.
 
 use am::handlers::CallError;
 use am::{Header, HeaderError, Long, MAX_ARGS};
@@ -7,28 +7,27 @@ use credits::Violation;
 use crate::memory::Unplaced;
 use crate::rma::vis::Malformed;
 
-/// What a message carries besides its arguments.
+/// The data that a message carries besides its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload<'a> {
     /// A short carries nothing.
     None,
-    /// A medium's bytes, in place, aligned to 16, only as long as the handler runs. Where the
-    /// sender's process has the same memory mapped this relies on it not to write there again
-    /// before: see "What is safe" of the crate `conduit`.
+    /// A medium's bytes, in place, aligned to 16, valid while the handler runs. If the sender's
+    /// process has the same memory mapped, this relies on it not writing there before the handler
+    /// returns: see "What is safe" in the crate `conduit`.
     Medium(&'a [u8]),
-    /// A long's bytes lie in this rank's segment. Peers may write there at any time, so they are
-    /// not lent as a slice.
+    /// A long's bytes in this rank's segment. Peers may write there at any time, so they are not
+    /// lent as a slice.
     Long {
-        /// First byte, from the segment's start. Of an empty payload what its sender has said,
-        /// which may be anything.
+        /// First byte, from the segment's start. For an empty payload the sender's value, which may
+        /// be anything.
         offset: usize,
-        /// Bytes.
+        /// Length in bytes.
         length: usize,
     },
 }
 
-/// What is wrong with a message that has arrived. All of it is the sender's fault, and ends the
-/// job.
+/// An error in a received message. All are the sender's fault and end the job.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub(crate) enum ProtocolError {
     #[error(transparent)]
@@ -43,21 +42,21 @@ pub(crate) enum ProtocolError {
     Unplaced(#[from] Unplaced),
     #[error(transparent)]
     Ranges(#[from] Malformed),
-    #[error("an answer of {bytes} bytes to a transfer that there is not")]
+    #[error("a reply of {bytes} bytes for an unknown transfer")]
     NoTransfer { bytes: usize },
-    #[error("more longs under way than its credits allow")]
+    #[error("more longs in flight than its credits allow")]
     TooManyLongs,
-    #[error("two halves of the same kind for long {lid}")]
+    #[error("the same half of long {lid} twice")]
     SameHalf { lid: u32 },
-    #[error("a request where replies arrive")]
+    #[error("a request in the reply queue")]
     RequestAmongReplies,
-    #[error("a reply where requests arrive")]
+    #[error("a reply in the request queue")]
     ReplyAmongRequests,
-    #[error("a reply outside of its request's chunk")]
+    #[error("a reply outside its request's chunk")]
     OutsideOfChunk,
 }
 
-/// A long request's header, kept until its data is there.
+/// A long request's header, kept until its data has arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingLong {
     pub(crate) header: Header,
@@ -66,7 +65,7 @@ pub(crate) struct PendingLong {
 }
 
 impl PendingLong {
-    /// Of a header that has been checked, so with no more arguments than there may be.
+    /// Takes a checked header, which has no more arguments than allowed.
     pub(crate) fn new(header: Header, args: &[u32], long: Long) -> Self {
         let mut kept = [0; MAX_ARGS];
         kept[..args.len()].copy_from_slice(args);

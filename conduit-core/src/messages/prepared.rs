@@ -1,8 +1,8 @@
 //! Negotiated payload (GASNet-EX): a medium's payload is written where it is sent from, then
 //! committed or cancelled.
 //!
-//! A request's payload lies in a ReqSB chunk, a reply's in a RplSB chunk, which a mapped peer reads
-//! in place: no copy at all. Between preparing and the end the thread is restricted as in a reply
+//! A request's payload lies in a ReqSB chunk, a reply's in a RplSB chunk; a mapped peer reads it in
+//! place, without any copy. From prepare to commit or cancel the thread is restricted as in a reply
 //! handler.
 
 use std::marker::PhantomData;
@@ -20,10 +20,10 @@ use crate::messages::reserve::ReplyReserve;
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
 
-/// Room before the payload for the arguments, whose number is known at commit only.
+/// Space before the payload for the arguments, whose number is known only at commit.
 const ROOM: usize = Body::args_len(MAX_ARGS);
 
-/// A medium request's payload being written. Dropping it cancels it.
+/// The payload of a medium request before commit. Dropping it cancels it.
 #[must_use = "a prepared payload is sent by commit"]
 pub struct Prepared<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
@@ -33,7 +33,7 @@ pub struct Prepared<'a, N: Ni, M: Mode> {
     byte: CreditByte,
     ended: bool,
     entered: Option<Entered>,
-    /// Stays on the thread that is restricted meanwhile.
+    /// Keeps it on the thread that is restricted meanwhile.
     thread: PhantomData<*const ()>,
 }
 
@@ -47,10 +47,10 @@ impl<N: Ni, M: Mode> std::fmt::Debug for Prepared<'_, N, M> {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
-    /// Prepares a medium request of at least `least` and at most `most` bytes; the size granted
-    /// lies between.
+    /// Prepares a medium request of at least `least` and at most `most` bytes; the granted size
+    /// lies in between.
     ///
-    /// `None`: it would have blocked ([`Blocking::Immediate`]).
+    /// Returns `None` if it would have blocked ([`Blocking::Immediate`]).
     pub fn prepare_medium(
         self,
         target: Rank,
@@ -61,7 +61,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         self.prepare("prepare_medium", target, least, most, blocking)
     }
 
-    /// The same as a part of another call, whose name it has in errors and reports.
+    /// Prepares a medium request as a part of another call, which errors and reports name.
     pub(crate) fn prepare(
         self,
         operation: &'static str,
@@ -114,10 +114,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
 }
 
 impl<N: Ni, M: Mode> Prepared<'_, N, M> {
-    /// Where the payload goes. Aligned to 16; what it holds before is unspecified but initialised.
+    /// Returns the buffer for the payload. Aligned to 16; its contents are unspecified but
+    /// initialised.
     pub fn payload(&mut self) -> &mut [u8] {
-        // SAFETY: the chunk is held by `self` alone and ROOM + size fit it (`max_medium`). It is
-        // zeroed network memory, so initialised; peers read it only after commit.
+        // SAFETY: only `self` holds the chunk, and ROOM + size fit it (`max_medium`). It is zeroed
+        // network memory, so initialised; peers read it only after commit.
         unsafe {
             std::slice::from_raw_parts_mut(
                 self.engine.kernel.chunks.at(self.chunk).add(ROOM),
@@ -168,7 +169,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
             arg0: args.first().copied().unwrap_or(0),
             lid: NO_LID,
         };
-        // From here on the chunk belongs to the request, whose reply frees it.
+        // From here on the chunk belongs to the request; its reply frees it.
         self.ended = true;
         engine.messages().put_request(
             OPERATION,
@@ -180,7 +181,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
         )
     }
 
-    /// Gives everything back without sending.
+    /// Returns chunk and credits without sending.
     pub fn cancel(self) {}
 }
 
@@ -197,7 +198,7 @@ impl<N: Ni, M: Mode> Drop for Prepared<'_, N, M> {
     }
 }
 
-/// The payload of a medium reply being written. Dropping it cancels it.
+/// The payload of a medium reply before commit. Dropping it cancels it.
 #[must_use = "a prepared payload is sent by commit"]
 pub struct PreparedReply<'a, N: Ni, M: Mode> {
     call: &'a Call<'a, N, M>,
@@ -217,8 +218,8 @@ impl<N: Ni, M: Mode> std::fmt::Debug for PreparedReply<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> Call<'_, N, M> {
-    /// Prepares a medium reply of at least `least` and at most `most` bytes; the size granted lies
-    /// between. It takes the chunk that is reserved for the reply, so it never waits.
+    /// Prepares a medium reply of at least `least` and at most `most` bytes; the granted size lies
+    /// in between. Uses the chunk reserved for the reply, so it never waits.
     pub fn prepare_medium_reply(
         &self,
         least: usize,
@@ -235,7 +236,7 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
                 limit,
             });
         }
-        // A second one while the first is open finds none.
+        // A second one finds no chunk while the first is open.
         let Some(chunk) = reserve.take_chunk() else {
             return Err(self.engine.messages.replies.no_chunk().into());
         };
@@ -250,11 +251,12 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
-    /// Where the payload goes. Aligned to 16; what it holds before is unspecified but initialised.
+    /// Returns the buffer for the payload. Aligned to 16; its contents are unspecified but
+    /// initialised.
     pub fn payload(&mut self) -> &mut [u8] {
         let at = self.call.engine.messages.replies.buffer.at(self.chunk);
-        // SAFETY: the chunk is held by `self` alone and ROOM + size fit it (`max_medium`). It is
-        // zeroed network memory, so initialised; peers read it only after commit.
+        // SAFETY: only `self` holds the chunk, and ROOM + size fit it (`max_medium`). It is zeroed
+        // network memory, so initialised; peers read it only after commit.
         unsafe { std::slice::from_raw_parts_mut(at.add(ROOM), self.size) }
     }
 
@@ -285,7 +287,7 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
             head,
             &self.payload()[..len],
         )? {
-            // The copy has left; dropping `self` gives the chunk back.
+            // The copy has been sent; dropping `self` returns the chunk.
             return Ok(());
         }
         let start = ROOM - head_len;
@@ -294,7 +296,7 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
             let at = engine.messages.replies.buffer.at(self.chunk).add(start);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head_len);
         }
-        // From here on the chunk belongs to the reply, whose completion frees it.
+        // From here on the chunk belongs to the reply; its completion frees it.
         self.ended = true;
         engine.messages.replies.send_in_chunk(
             &engine.kernel,
@@ -306,7 +308,7 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
         Ok(())
     }
 
-    /// Gives everything back without sending.
+    /// Returns the chunk without sending.
     pub fn cancel(self) {}
 }
 

@@ -1,4 +1,4 @@
-//! Replies on their way out: injected, or from a chunk of the RplSB; never waiting.
+//! Outgoing replies: injected, or sent from a chunk of the RplSB; they never wait.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -15,17 +15,17 @@ use crate::messages::reserve::{Deferred, MOST_RESERVED, ReplyReserve};
 use crate::ni::{Ack, Exchange, Inject, Ni, NiError, Put, Rank, Submit};
 use crate::threads::Mode;
 
-/// Bodies up to this size are injected everywhere; larger ones, to a peer that is not mapped here,
-/// are read from the replier's chunk, which its completion gives back. Up to here the copy costs
-/// less than the completion, and where a peer is mapped it always does: what is injected is copied
+/// Bodies up to this size are injected for every peer. For an unmapped peer, larger ones are read
+/// from the replier's chunk, and the completion frees the chunk. Up to this size the copy costs
+/// less than the completion. For a mapped peer injecting always costs less: the bytes are copied
 /// once, just as into a chunk.
 const INLINE: usize = MOST_HEAD + 1024;
 
 /// The replies of a rank.
 pub(crate) struct Replies<M: Mode> {
-    /// RplSB: what is not injected lies here until it has been sent.
+    /// RplSB: holds replies that are not injected until they are sent.
     pub(crate) buffer: SendBuffer<M>,
-    /// A reply that the network would not take waits in the reserve.
+    /// Whether a reply that the network refused waits in the reserve.
     waiting: AtomicBool,
 }
 
@@ -37,20 +37,20 @@ impl<M: Mode> Replies<M> {
         }
     }
 
-    /// Whether a reply waits for the network to take it.
+    /// Returns whether a reply waits for the network to accept it.
     #[inline(always)]
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.load(Relaxed)
     }
 
-    /// Whether what the next request's reply may need is reserved.
+    /// Returns whether the resources for the next request's reply are reserved.
     #[inline(always)]
     pub(crate) fn can_reply(&self, reserve: &ReplyReserve) -> bool {
         !self.waiting.load(Relaxed) && reserve.replies() > 0
     }
 
-    /// Fills the reserve as far as there are chunks and tickets; whether it can now send a reply
-    /// without waiting.
+    /// Fills the reserve as far as chunks and tickets are free. Returns whether a reply can now be
+    /// sent without waiting.
     #[inline]
     pub(crate) fn fill<N: Ni>(&self, kernel: &Kernel<N, M>, reserve: &ReplyReserve) -> bool {
         (reserve.replies() >= MOST_RESERVED && !self.waiting.load(Relaxed))
@@ -73,7 +73,7 @@ impl<M: Mode> Replies<M> {
         reserve.replies() > 0
     }
 
-    /// Sends the replies that are still in the reserve; false if the network doesn't take them yet.
+    /// Sends the deferred replies; false if the network doesn't accept them yet.
     fn send_all_deferred<N: Ni>(&self, kernel: &Kernel<N, M>, reserve: &ReplyReserve) -> bool {
         loop {
             let Some(reply) = reserve.deferred.borrow_mut().pop() else {
@@ -86,7 +86,7 @@ impl<M: Mode> Replies<M> {
         }
     }
 
-    /// The reply that a handler has not sent, to a request with these flags and this chunk.
+    /// Sends the implied reply to a request with these flags and this chunk.
     pub(crate) fn send_implied<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -110,9 +110,9 @@ impl<M: Mode> Replies<M> {
         }
     }
 
-    /// Injects a reply, or sends it from the chunk reserved, see [`INLINE`]; if the network takes
-    /// neither now, the reply waits in the chunk and no further request is looked at until it is
-    /// gone.
+    /// Injects a reply, or sends it from the reserved chunk, see [`INLINE`]. If the network accepts
+    /// neither now, the reply waits in the chunk, and no further request is handled until it has
+    /// been sent.
     #[inline(always)]
     pub(crate) fn send<N: Ni>(
         &self,
@@ -129,7 +129,7 @@ impl<M: Mode> Replies<M> {
         self.send_from_chunk(kernel, target, header, head, payload, reserve)
     }
 
-    /// Injects a reply, if it is one to inject, see [`INLINE`], and the network takes it now.
+    /// Injects a reply if its size allows it, see [`INLINE`], and the network accepts it now.
     #[inline(always)]
     pub(crate) fn inject<N: Ni>(
         &self,
@@ -168,7 +168,7 @@ impl<M: Mode> Replies<M> {
         reserve: &ReplyReserve,
     ) -> Result<()> {
         let Some(chunk) = reserve.take_chunk() else {
-            // One reply per request, and the reserve is filled before each request: this cannot be.
+            // Cannot happen: one reply per request, and the reserve is filled before each request.
             return Err(self.no_chunk().into());
         };
         let length = head.len() + payload.len();
@@ -197,7 +197,7 @@ impl<M: Mode> Replies<M> {
         }
     }
 
-    /// Sends `length` bytes from `start` of a chunk on.
+    /// Sends `length` bytes from offset `start` of a chunk.
     pub(crate) fn send_in_chunk<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -221,7 +221,7 @@ impl<M: Mode> Replies<M> {
         self.waiting.store(true, Relaxed);
     }
 
-    /// Puts a reply out of its chunk. `false`: not yet, it is in the reserve again.
+    /// Puts a reply from its chunk. `false`: not accepted yet, and deferred again.
     fn send_deferred<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -261,7 +261,7 @@ impl<M: Mode> Replies<M> {
             hdr_data,
             token: Token::new(Role::Reply(chunk), None).bits(),
         };
-        // SAFETY: the chunk is held until the put's event, and nobody writes a held RplSB chunk.
+        // SAFETY: the chunk is held until the put's event, and nothing writes a held RplSB chunk.
         match unsafe { kernel.job.ni.put(&put) } {
             Ok(Submit::Posted) => true,
             Ok(Submit::Again) => {

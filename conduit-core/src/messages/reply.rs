@@ -1,4 +1,4 @@
-//! Replies: sent with what is reserved, never waiting.
+//! Replies: sent with reserved resources, without waiting.
 
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_LID, Role as AmRole};
 
@@ -48,7 +48,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
 
     /// Replies with a long of at most
     /// [`Calls::max_long_reply`](crate::engine::Calls::max_long_reply) bytes to `offset` of the
-    /// requester's segment (any offset for an empty one: the handler gets it as it is).
+    /// requester's segment. If the payload is empty, any offset is valid, and the handler receives
+    /// it unchanged.
     pub fn reply_long(
         &self,
         handler: u8,
@@ -66,10 +67,10 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
             return self.reply_in_place(OPERATION, handler, args, long);
         }
         if let Some(place) = engine.memory.place_for(source, offset, payload.len()) {
-            // A refused reply must have no effect, so the rules come before the copy.
+            // A refused reply must have no effect, so the checks precede the copy.
             self.check_args(OPERATION, args)?;
             self.may_reply(OPERATION)?;
-            // SAFETY: there is room for the payload at `place`, see `Memory::place_for`.
+            // SAFETY: `place` has room for the payload, see `Memory::place_for`.
             unsafe { shared::copy(payload.as_ptr(), place, payload.len()) };
             return self.reply_in_place(OPERATION, handler, args, long);
         }
@@ -93,7 +94,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         };
         self.check_args(OPERATION, args)?;
         self.may_reply(OPERATION)?;
-        // SAFETY: the payload is borrowed; a range of this process is memory by the program's word.
+        // SAFETY: the payload is borrowed; the program guarantees that a range of this process is
+        // valid memory.
         unsafe {
             engine.memory.store_anywhere(
                 &engine.kernel,
@@ -106,7 +108,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.reply_in_place(OPERATION, handler, args, long)
     }
 
-    /// A reply that says that its data is in place.
+    /// Sends a reply whose data is in place.
     #[inline(always)]
     fn reply_in_place(
         &self,
@@ -119,8 +121,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.reply(operation, Category::Long, handler, args, &[], long)
     }
 
-    /// Replies with a long of `length` bytes that the caller has placed at `offset` of the
-    /// requester's segment by itself: where that is mapped here.
+    /// Replies with a long of `length` bytes that the caller itself has placed at `offset` of the
+    /// requester's segment, which is mapped here.
     pub fn reply_long_in_place(
         &self,
         handler: u8,
@@ -202,8 +204,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         )
     }
 
-    /// The header of the one reply to this request, which is on its way from here on, and what is
-    /// reserved for it. The arguments have been checked.
+    /// Claims the one reply to this request and returns its header and its reserve. The arguments
+    /// have been checked.
     #[inline(always)]
     pub(crate) fn open_reply(
         &self,
@@ -234,12 +236,12 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         Ok((header, reserve))
     }
 
-    /// What is reserved for the reply; refused where none may be sent.
+    /// Returns the reserve for the reply, or an error if none may be sent.
     #[inline]
     pub(crate) fn reserve(&self, operation: &'static str) -> Result<&'a ReplyReserve> {
         self.may_reply(operation)?;
         let rank = self.engine.kernel.job.rank;
-        // An error that is made and dropped again costs every reply.
+        // Not `ok_or`: constructing and dropping an error would cost every reply.
         match self.reserve {
             Some(reserve) => Ok(reserve),
             None => Err(Error::Context {

@@ -22,8 +22,8 @@ use crate::messages::head::{MOST_HEAD, head_in};
 use crate::ni::{Ack, Exchange, Inject, Ni, Put, Rank, Submit};
 use crate::threads::Mode;
 
-/// A request on its way out. It goes from hand to hand by value: what has to be in memory before a
-/// message can be written costs more than the message.
+/// An outgoing request. Passed by value, because a message costs less than writing what it is made
+/// of to memory first.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) operation: &'static str,
@@ -31,10 +31,10 @@ pub(crate) struct Request<'a> {
     pub(crate) target: Rank,
     pub(crate) handler: u8,
     pub(crate) args: &'a [u32],
-    /// What the message carries: a medium's bytes, or those of a long that is packed.
+    /// The payload: a medium's bytes, or those of a packed long.
     pub(crate) payload: &'a [u8],
-    /// Of a long: where its bytes are, how they get there, and what pairs them with this message if
-    /// they come by themselves.
+    /// For a long: its destination and how its bytes get there. `lid` pairs them with this message
+    /// if they travel separately.
     pub(crate) long: Option<(Long, Flags)>,
     pub(crate) lid: u32,
     /// Whether it goes straight into a queue of the target.
@@ -43,7 +43,7 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Of a category, with nothing but arguments.
+    /// Creates a request that carries only arguments.
     #[inline(always)]
     pub(crate) fn new(
         operation: &'static str,
@@ -68,7 +68,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Bytes of its message.
+    /// Returns the length of its message in bytes.
     #[inline(always)]
     pub(crate) fn length(&self) -> usize {
         let head = Body::args_len(self.args.len());
@@ -93,7 +93,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What goes before the payload.
+    /// Returns the part before the payload.
     #[inline(always)]
     fn head<'b>(&self, space: &'b mut [u8; MOST_HEAD]) -> &'b [u8]
     where
@@ -105,7 +105,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Hands it to the network as one message.
+    /// Injects it as one message.
     #[inline(always)]
     fn inject<N: Ni>(
         self,
@@ -130,12 +130,13 @@ impl<'a> Request<'a> {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
-    /// Most payload bytes of a medium with `nargs` arguments, request or reply, to any rank.
+    /// Returns the maximum payload bytes of a medium with `nargs` arguments, request or reply, to
+    /// any rank.
     pub fn max_medium(self, nargs: usize) -> usize {
         limits::max_medium(self.job().chunk, nargs)
     }
 
-    /// Refuses a medium's payload that does not leave room for all the arguments that there may be.
+    /// Checks that a medium's payload leaves room for the maximum number of arguments.
     #[inline]
     pub fn check_medium(self, target: Rank, length: usize) -> Result<()> {
         let limit = self.max_medium(MAX_ARGS);
@@ -150,18 +151,18 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         }
     }
 
-    /// Refuses a rank that the job doesn't have.
+    /// Checks that the rank is in the job.
     pub fn check_rank(self, operation: &'static str, rank: Rank) -> Result<()> {
         self.job().check_rank(operation, rank)
     }
 
-    /// Most bytes of a long request to `target`.
+    /// Returns the maximum bytes of a long request to `target`.
     pub fn max_long_request(self, _target: Rank) -> usize {
         limits::MAX_LONG
     }
 
-    /// Most bytes of a long reply to `target`: a reply may not wait, so where the requester's
-    /// memory can't be written to at once its data has to fit the message.
+    /// Returns the maximum bytes of a long reply to `target`. A reply may not wait, so if the
+    /// requester's memory can't be written directly, the data must fit the message.
     pub fn max_long_reply(self, target: Rank) -> usize {
         let at_once = match self.engine.memory.is_process() {
             true => self
@@ -178,8 +179,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         }
     }
 
-    /// Refuses a request that may not be sent; one comparison where nothing is to be refused. Gives
-    /// whether the target is mapped.
+    /// Checks that a request may be sent; one comparison in the common case. Returns whether the
+    /// target is mapped.
     #[inline(always)]
     pub(crate) fn check_request(
         self,
@@ -193,7 +194,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         }
     }
 
-    /// All checks; whether the target is mapped.
+    /// Does all checks and returns whether the target is mapped.
     #[cold]
     fn check_request_fully(
         self,
@@ -217,7 +218,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
 
     /// Runs handler `handler` at `target` with these arguments.
     ///
-    /// `false`: not sent, as that would have blocked ([`Blocking::Immediate`]).
+    /// Returns `false` if not sent because that would have blocked ([`Blocking::Immediate`]).
     #[inline]
     pub fn request_short(
         self,
@@ -233,8 +234,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         self.request(short, Scale::SHORT_COST)
     }
 
-    /// As [`Calls::request_short`], with a payload of at most [`Calls::max_medium`] bytes, which
-    /// may be reused on return.
+    /// Sends a request like [`Calls::request_short`], with a payload of at most
+    /// [`Calls::max_medium`] bytes, which may be reused on return.
     pub fn request_medium(
         self,
         target: Rank,
@@ -292,7 +293,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         self.send(request, byte, exchange)
     }
 
-    /// Takes credits for a request; `None`: there are none and it may not wait.
+    /// Takes credits for a request; `None`: none are free and it may not wait.
     #[inline]
     pub(crate) fn take_credits(
         self,
@@ -330,8 +331,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             .map(Some)
     }
 
-    /// Sends the message of a request that has its credits. An immediate one that is not taken is
-    /// given up, with its credits.
+    /// Sends the message of a request that has its credits. An immediate request that the network
+    /// refuses is dropped and its credits are returned.
     #[inline(always)]
     pub(crate) fn send(
         self,
@@ -348,7 +349,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         }
     }
 
-    /// The target's queue is full for the moment.
+    /// Sends a request whose target's queue is full at the moment.
     #[cold]
     fn send_later(self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
         if request.blocking == Blocking::Immediate {
@@ -366,8 +367,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             })
     }
 
-    /// To a peer that is not mapped: a chunk is held for the reply, and the message is sent from
-    /// there if the network does not inject so much. Waits for the network, and for a chunk.
+    /// Sends a request to an unmapped peer: holds a chunk for the reply, and sends from it if the
+    /// message is too long to be injected. Waits for the network, and for a chunk.
     #[cold]
     fn send_from_chunk(self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
         let operation = request.operation;
@@ -401,8 +402,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         }
         let mut space = [0; MOST_HEAD];
         let (head, payload) = (request.head(&mut space), request.payload);
-        // SAFETY: the chunk is held, and both fit a chunk: heads are at most `MOST_HEAD`, payloads
-        // are checked against `max_medium` and `max_packed_long`, which leave room for it.
+        // SAFETY: the chunk is held, and both fit it: heads have at most `MOST_HEAD` bytes, and
+        // payloads are checked against `max_medium` and `max_packed_long`, which leave room for
+        // them.
         unsafe {
             let at = self.kernel().chunks.at(chunk);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
@@ -414,7 +416,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         Ok(true)
     }
 
-    /// Puts a request that lies in a chunk, from `start`.
+    /// Puts a request that lies in a chunk, from offset `start`.
     pub(crate) fn put_request(
         self,
         operation: &'static str,
@@ -441,12 +443,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         self.post_put(operation, &put)
     }
 
-    /// Submits a put until the network takes it.
+    /// Submits a put until the network accepts it.
     pub(crate) fn post_put(self, operation: &'static str, put: &Put) -> Result<()> {
         self.engine
             .wait_for(operation, Awaits::Room(put.target), |engine| {
-                // SAFETY: whoever has made `put` keeps its source unchanged until the event: chunks
-                // are held until then, other memory is the caller's promise.
+                // SAFETY: the creator of `put` keeps its source unchanged until the event: chunks
+                // are held until then, and the caller guarantees it for other memory.
                 let submit = unsafe { engine.job().ni.put(put)? };
                 Ok((submit == Submit::Posted).then_some(()))
             })

@@ -1,4 +1,4 @@
-//! What replies need, taken before the requests are looked at.
+//! Resources for replies, reserved before requests are handled.
 
 use std::cell::{Cell, RefCell};
 
@@ -6,21 +6,21 @@ use am::Header;
 
 use crate::ni::Rank;
 
-/// Replies that can be sent before the reserve has to be filled again.
+/// Number of replies that can be sent before the reserve must be refilled.
 pub(crate) const MOST_RESERVED: u32 = 8;
 
-/// What handlers' replies may use: taken before the requests are looked at, so that a reply never
-/// has to wait.
+/// The resources for handlers' replies, reserved before requests are handled, so that a reply never
+/// waits.
 ///
-/// GASNet's portals-conduit asks for two send tickets, a TMPMD ticket and a RplSB chunk for each
+/// GASNet's portals-conduit requires two send tickets, a TMPMD ticket and a RplSB chunk for each
 /// request. A reply here is always one message (a long reply is a copy and a message, or packed),
-/// so it is one ticket and one chunk.
+/// so it needs one ticket and one chunk.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyReserve {
     chunks: [Cell<u32>; MOST_RESERVED as usize],
     pub(crate) count: Cell<u32>,
     pub(crate) tickets: Cell<u32>,
-    /// Replies that the network would not take yet.
+    /// Replies that the network has not accepted yet.
     pub(crate) deferred: RefCell<Vec<Deferred>>,
 }
 
@@ -32,13 +32,13 @@ impl ReplyReserve {
         }
     }
 
-    /// For how many replies there is what they need.
+    /// Returns the number of replies for which resources are reserved.
     #[inline]
     pub(crate) fn replies(&self) -> u32 {
         self.count.get().min(self.tickets.get())
     }
 
-    /// A chunk for a reply.
+    /// Takes a chunk for a reply.
     #[inline]
     pub(crate) fn take_chunk(&self) -> Option<u32> {
         let left = self.count.get().checked_sub(1)?;
@@ -52,7 +52,7 @@ impl ReplyReserve {
         self.count.set(count + 1);
     }
 
-    /// A ticket for a reply.
+    /// Takes a ticket for a reply.
     #[inline]
     pub(crate) fn take_ticket(&self) -> bool {
         let left = self.tickets.get().checked_sub(1);
@@ -60,7 +60,7 @@ impl ReplyReserve {
         left.is_some()
     }
 
-    /// A ticket that was not needed.
+    /// Returns a ticket that was not needed.
     pub(crate) fn give_ticket(&self) {
         self.tickets.set(self.tickets.get() + 1);
     }
@@ -70,13 +70,13 @@ impl ReplyReserve {
     }
 }
 
-/// A reply that lies in a chunk and waits for the network to take it.
+/// A reply in a chunk that the network has not accepted yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deferred {
     pub(crate) target: Rank,
     pub(crate) header: Header,
     pub(crate) chunk: u32,
-    /// Where in the chunk it begins.
+    /// Its offset in the chunk.
     pub(crate) start: usize,
     pub(crate) length: usize,
 }

@@ -1,25 +1,25 @@
-//! Requests in an order drawn from a seed: for tests of programs that may rely on none
-//! (`CONDUIT_SHUFFLE`).
+//! Requests in a pseudo-random order drawn from a seed: for tests of programs that must not rely on
+//! any order (`CONDUIT_SHUFFLE`).
 //!
-//! Arriving requests are copied and held back, each for a drawn number of polls. Those that are due
-//! in the same poll go in a drawn order too. A state machine without a network: what is held and
-//! when it goes follows from the seed, the arrivals and the polls.
+//! Arriving requests are copied and held back, each for a drawn number of polls. Those due in the
+//! same poll go in a drawn order too. A state machine without a network: seed, arrivals and polls
+//! determine which requests are held and when they go.
 
 use crate::ni::PutEvent;
 
-/// Requests that are held back at most; the network keeps those behind them. With the largest
+/// Maximum number of requests held back; the network keeps those behind them. With the largest
 /// chunks they take 17 MiB.
 pub(crate) const MOST_HELD: usize = 256;
-/// A request is held back for less than two to the power of this many polls. Mostly for few, so
-/// that a request that is waited for comes soon; at times for long, so that one that is sent much
-/// later overtakes it.
+/// A request is held back for less than two to the power of this many polls. Usually for few, so
+/// that a request that is waited for comes soon; occasionally for many, so that one sent much later
+/// overtakes it.
 const LONGEST: u32 = 8;
 
-/// What requests hold their bytes in: a payload has to be aligned to 16.
+/// The unit of the buffers for requests, because a payload must be aligned to 16.
 type Unit = u128;
 const _: () = assert!(align_of::<Unit>() == 16);
 
-/// The requests of a rank that are held back.
+/// The held-back requests of a rank.
 #[derive(Debug)]
 pub(crate) struct Shuffle {
     /// The state of SplitMix64.
@@ -27,17 +27,17 @@ pub(crate) struct Shuffle {
     held: Vec<Held>,
 }
 
-/// A request that is held back, or a half of a long one.
+/// A held-back request, or a half of a long one.
 #[derive(Debug)]
 pub(crate) struct Held {
     put: PutEvent<'static>,
     data: Box<[Unit]>,
-    /// Polls for which it is still held back.
+    /// The number of polls for which it is still held back.
     polls: u32,
 }
 
 impl Held {
-    /// The event as it came.
+    /// Returns the event as it arrived.
     pub(crate) fn put(&self) -> PutEvent<'_> {
         let bytes: &[u8] = bytemuck::cast_slice(&self.data);
         PutEvent {
@@ -59,12 +59,12 @@ impl Shuffle {
         self.held.is_empty()
     }
 
-    /// Whether one more can be held back.
+    /// Returns whether another request can be held back.
     pub(crate) fn has_room(&self) -> bool {
         self.held.len() < MOST_HELD
     }
 
-    /// Holds back what has arrived.
+    /// Holds back a request.
     pub(crate) fn add(&mut self, put: &PutEvent<'_>) {
         let mut data = vec![0; put.data.len().div_ceil(size_of::<Unit>())];
         bytemuck::cast_slice_mut(&mut data)[..put.data.len()].copy_from_slice(put.data);
@@ -77,14 +77,14 @@ impl Shuffle {
         });
     }
 
-    /// A poll has begun.
+    /// Counts a poll.
     pub(crate) fn count_poll(&mut self) {
         for held in &mut self.held {
             held.polls = held.polls.saturating_sub(1);
         }
     }
 
-    /// One of those that are due.
+    /// Takes one of the requests that are due.
     pub(crate) fn take(&mut self) -> Option<Held> {
         let is_due = |held: &&Held| held.polls == 0;
         let due = self.held.iter().filter(is_due).count() as u32;
@@ -97,8 +97,8 @@ impl Shuffle {
         Some(self.held.swap_remove(place))
     }
 
-    /// A number below `end`, by SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
-    /// generators, 2014).
+    /// Draws a number below `end`, by SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
+    /// number generators, 2014).
     fn draw(&mut self, end: u32) -> u32 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// The order in which so many requests go that have come together.
+    /// Returns the order in which `count` simultaneous requests go.
     fn order(seed: u32, count: u64) -> Vec<u64> {
         let mut shuffle = Shuffle::new(seed, 0);
         for number in 0..count {

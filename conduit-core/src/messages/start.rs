@@ -19,11 +19,11 @@ use crate::kernel::portal_table::{CHUNKS, SELECT_RPL_RB, index, tag};
 use crate::ni::{MatchEntry, MeMemory, MeOptions, Ni};
 use crate::threads::{Lock, Mode};
 
-/// Reply buffers that injected replies fill in turn.
+/// Number of reply buffers, which injected replies fill in turn.
 const REPLY_BUFFERS: u32 = 3;
 
 impl<M: Mode, H: Clone> Messages<M, H> {
-    /// Replaces the table of handlers by one that more have been entered in.
+    /// Replaces the table of handlers by one with more handlers.
     pub(crate) fn register<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -36,7 +36,7 @@ impl<M: Mode, H: Clone> Messages<M, H> {
         })
     }
 
-    /// `replies` are chunks for replies on their way out.
+    /// Creates the message state. `replies` holds the chunks for outgoing replies.
     pub(crate) fn new<N: Ni>(kernel: &Kernel<N, M>, plan: &Plan, replies: SendBuffer<M>) -> Self {
         let (job, settings) = (&kernel.job, &kernel.job.settings);
         let shuffle = |seed| Box::new(Shuffle::new(seed, job.rank));
@@ -75,8 +75,8 @@ impl<M: Mode, H: Clone> Messages<M, H> {
             ..kernel.unmanaged(select::CB, tag::CATCH_BASIN)
         };
         kernel.job.ni.me_append(index::AM, basin)?;
-        // A reply that finds no buffer would be lost and its requester wait for ever, so that is to
-        // be seen.
+        // A reply that finds no buffer would be lost and its requester would wait for ever, so it
+        // must be detected.
         let no_buffer = MatchEntry {
             match_bits: SELECT_RPL_RB.into(),
             ..basin
@@ -98,17 +98,17 @@ impl<M: Mode, H: Clone> Messages<M, H> {
     }
 }
 
-/// A ReqRB, as it is linked at start and again each time it has been drained.
+/// Returns a ReqRB entry, appended at start and again each time it has been drained.
 pub(crate) fn request_buffer<N: Ni, M: Mode>(kernel: &Kernel<N, M>, bytes: usize) -> MatchEntry {
     kernel.managed(bytes, select::REQ_RB, tag::REQ_RB)
 }
 
-/// A buffer for injected replies.
+/// Returns the entry of a buffer for injected replies.
 pub(crate) fn reply_buffer<N: Ni, M: Mode>(kernel: &Kernel<N, M>) -> MatchEntry {
-    // A rank has at most `sb_chunks` requests outstanding, each with one reply: mostly small
-    // ones, of which a buffer holds about as many. But drained buffers are linked again after a
-    // poll only, and a reply that finds none is lost: so one also holds the largest replies
-    // that a poll may take, and the others are there meanwhile.
+    // A rank has at most `sb_chunks` requests outstanding, each with one reply. Most replies are
+    // small, and a buffer holds about that many small ones. Drained buffers are only linked again
+    // after a poll, and a reply that finds no buffer is lost; a buffer therefore also holds the
+    // largest replies that one poll may take, and the other buffers serve meanwhile.
     let outstanding = kernel.job.settings.sb_chunks;
     let at_once = match kernel.job.settings.safe_limit {
         0 => outstanding,

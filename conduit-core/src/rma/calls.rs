@@ -1,7 +1,7 @@
-//! Puts and gets. A mapped peer's segment is stored to and loaded from here, in three steps: find
-//! the peer, check the range, copy. Everything else is in `transfer`.
+//! Puts and gets. For a mapped peer's segment they are stores and loads, in three steps: find the
+//! peer, check the range, copy. Everything else is in `transfer`.
 //!
-//! Remote places are given as offsets from the start of the target's segment.
+//! Remote locations are given as offsets from the start of the target's segment.
 
 use crate::engine::report::Awaits;
 use crate::engine::{Calls, subject};
@@ -14,14 +14,14 @@ use crate::rma::implicit::Class;
 use crate::rma::transfer::Transfer;
 use crate::threads::Mode;
 
-/// Widest value of a value call, bytes.
+/// Maximum size of a value call's value, in bytes.
 const VALUE: usize = size_of::<u64>();
 
-/// The `bytes` (1 to 8) low-order bytes of a value in this machine's order, which a put of a value
-/// takes.
+/// Returns the `bytes` (1 to 8) low-order bytes of a value in this machine's order, as a put of a
+/// value sends them.
 ///
 /// # Errors
-/// None or more than eight bytes.
+/// `bytes` is 0 or more than 8.
 #[inline]
 pub fn value_bytes<'a>(
     operation: &'static str,
@@ -40,7 +40,8 @@ pub fn value_bytes<'a>(
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
-    /// Copies `source` to `offset` of the target's segment; it is there when the call returns.
+    /// Copies `source` to `offset` of the target's segment; the data is there when the call
+    /// returns.
     #[inline(always)]
     pub fn put(self, target: Rank, offset: usize, source: &[u8]) -> Result<()> {
         let segment =
@@ -81,8 +82,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.wait_transfer("get", started)
     }
 
-    /// Starts a put whose source may be reused on return. `None`: not started, it would have
-    /// blocked.
+    /// Starts a put whose source may be reused on return. Returns `None` if it was not started
+    /// because it would have blocked.
     #[inline(always)]
     pub fn put_nb(
         self,
@@ -105,8 +106,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             return Ok(Some(Handle::DONE));
         }
         let local = Local::Source(Source::of(source));
-        // SAFETY: the source is valid during this call, which waits until the transfer does not
-        // read it any more.
+        // SAFETY: the source is valid during this call, which waits until the transfer no longer
+        // reads it.
         unsafe {
             self.start_transfer(
                 operation,
@@ -119,8 +120,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Starts a put that reads its source until it is synchronised. `None`: not started, it would
-    /// have blocked.
+    /// Starts a put that reads its source until it is synchronised. Returns `None` if it was not
+    /// started because it would have blocked.
     ///
     /// # Safety
     /// `[source, source + len)` is valid for reads and not written until the handle, or this
@@ -140,12 +141,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             self.engine
                 .memory
                 .remote_access(self.kernel(), operation, target, offset, len)?;
-        // SAFETY: range as in `put`; the source is the caller's promise.
+        // SAFETY: range as in `put`; the caller guarantees the source.
         if unsafe { segment.store(offset, source, len) } {
             return Ok(Some(Handle::DONE));
         }
         let local = Local::Source(Source { base: source, len });
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             self.start_transfer(
                 operation,
@@ -158,7 +159,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Starts a get. `None`: not started, it would have blocked.
+    /// Starts a get. Returns `None` if it was not started because it would have blocked.
     ///
     /// # Safety
     /// `[destination, destination + len)` is valid for writes and neither read nor written until
@@ -178,13 +179,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             self.engine
                 .memory
                 .remote_access(self.kernel(), operation, target, offset, len)?;
-        // SAFETY: range as in `get`; the destination is the caller's promise.
+        // SAFETY: range as in `get`; the caller guarantees the destination.
         if unsafe { segment.load(offset, destination, len) } {
             return Ok(Some(Handle::DONE));
         }
         let base = destination;
         let local = Local::Destination { base, len };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             self.start_transfer(
                 operation,
@@ -197,7 +198,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Sets `len` bytes at `offset` of the target's segment, and waits.
+    /// Sets `len` bytes at `offset` of the target's segment and waits for completion.
     pub fn memset(self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
         let (completion, blocking) = (Completion::Handle, Blocking::Wait);
         let handle =
@@ -206,7 +207,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     }
 
     /// Starts setting `len` bytes at `offset` of the target's segment, which counts as a put.
-    /// `None`: not started, it would have blocked.
+    /// Returns `None` if it was not started because it would have blocked.
     pub fn memset_nb(
         self,
         target: Rank,
@@ -220,7 +221,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.start_memset(operation, target, offset, byte, len, completion, blocking)
     }
 
-    /// Reads `bytes` (1 to 8) bytes, zero-extended, and waits.
+    /// Reads a value of `bytes` (1 to 8) bytes, zero-extended, and waits for it.
     #[inline]
     pub fn get_value(self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
         let mut value = [0; VALUE];
@@ -270,11 +271,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Starts what is no copy to or from mapped memory. `reusable`: the local memory is not used
-    /// any more on return.
+    /// Starts a transfer that is not a copy to or from mapped memory. `reusable`: the local memory
+    /// is no longer used on return.
     ///
     /// # Safety
-    /// As for [`Calls::transfer`]; where it is `reusable`, until return.
+    /// See [`Calls::transfer`]; if `reusable`, until return.
     #[inline(never)]
     pub(crate) unsafe fn start_transfer(
         self,
@@ -294,7 +295,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             Completion::Implicit => Some(self.implicit_group(operation, class)?),
         };
         let started =
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.transfer(operation, remote, local, group, blocking)? };
         if let Transfer::Started { op, copied: false } = started
             && reusable

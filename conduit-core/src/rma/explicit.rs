@@ -1,4 +1,5 @@
-//! Explicit handles: waiting for one, some or all, with and without polling.
+//! Explicit handles: waiting for one, some or all of them, or testing them, with and without
+//! polling.
 
 use crate::engine::report::Awaits;
 use crate::engine::{Calls, subject};
@@ -14,7 +15,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.wait_in("wait", handle)
     }
 
-    /// The same as a part of another call, whose name it has in errors and reports.
+    /// Waits for an operation as a part of another call, which errors and reports name.
     #[inline]
     pub fn wait_in(self, operation: &'static str, handle: Handle) -> Result<()> {
         match handle.0 {
@@ -23,8 +24,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Waits for an operation, and gives its value (a fetching atomic's; of others it means
-    /// nothing).
+    /// Waits for an operation and returns its value (the result of a fetching atomic; otherwise
+    /// unspecified).
     pub(crate) fn wait_op(self, operation: &'static str, op: OpId) -> Result<u64> {
         self.engine
             .wait_for(operation, Awaits::Operation(op), |engine| {
@@ -32,8 +33,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             })
     }
 
-    /// Ends an operation if it is done; gives the handle back if not. Polls once unless it is done
-    /// already.
+    /// Ends an operation if it has completed; otherwise returns the handle. Polls once unless it
+    /// has already completed.
     #[inline]
     pub fn try_wait(self, handle: Handle) -> Result<Option<Handle>> {
         let Some(op) = handle.0 else {
@@ -46,7 +47,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.test(Handle(Some(op)))
     }
 
-    /// As [`Calls::try_wait`], without polling (GASNet-EX's test).
+    /// Tests a handle like [`Calls::try_wait`], without polling (GASNet-EX's test).
     #[inline]
     pub fn test(self, handle: Handle) -> Result<Option<Handle>> {
         let Some(op) = handle.0 else {
@@ -59,18 +60,18 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         })
     }
 
-    /// Has the operation ended, or has its handle been synchronised already? Ends nothing, does not
-    /// poll.
+    /// Returns whether the operation has ended or its handle is already synchronised. Neither ends
+    /// it nor polls.
     ///
-    /// For parts of an operation that are done when it is (GASNet-EX's leaf events): `handle` is a
-    /// second one of the same number.
+    /// For parts of an operation that complete with it (GASNet-EX's leaf events): `handle` is a
+    /// second one with the same number.
     pub fn has_ended(self, handle: &Handle) -> bool {
         handle
             .0
             .is_none_or(|op| self.kernel().operations.has_ended(op))
     }
 
-    /// Waits for all of them; each becomes [`Handle::DONE`].
+    /// Waits for all handles; each becomes [`Handle::DONE`].
     pub fn wait_all(self, handles: &mut [Handle]) -> Result<()> {
         self.engine
             .wait_for("wait_all", Awaits::Operations, |engine| {
@@ -78,8 +79,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             })
     }
 
-    /// Waits for at least one that was under way, unless none was; those that have ended become
-    /// [`Handle::DONE`]. Gives how many have ended.
+    /// Waits until at least one operation in flight has ended, unless none is in flight. Ended ones
+    /// become [`Handle::DONE`]. Returns their number.
     pub fn wait_some(self, handles: &mut [Handle]) -> Result<usize> {
         self.engine
             .wait_for("wait_some", Awaits::Operations, |engine| {
@@ -88,13 +89,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             })
     }
 
-    /// As [`Calls::wait_all`] without waiting, after one poll: have all ended?
+    /// Polls once and returns whether all have ended, like [`Calls::wait_all`] without waiting.
     pub fn try_wait_all(self, handles: &mut [Handle]) -> Result<bool> {
         self.engine.poll()?;
         Ok(self.kernel().sweep("try_wait_all", handles)?.1)
     }
 
-    /// As [`Calls::wait_some`] without waiting, after one poll.
+    /// Polls once and returns the number that have ended, like [`Calls::wait_some`] without
+    /// waiting.
     pub fn try_wait_some(self, handles: &mut [Handle]) -> Result<usize> {
         self.engine.poll()?;
         Ok(self.kernel().sweep("try_wait_some", handles)?.0)

@@ -1,15 +1,15 @@
-//! Implicit handles: operations that belong to the thread that started them, synchronised together;
-//! access regions.
+//! Implicit handles: operations that belong to the thread that started them and are synchronised
+//! together; access regions.
 //!
-//! A thread's implicit puts, gets and atomics are a group of operations each, an access region is
-//! one more. Operations on mapped memory have ended when they return and never come here.
+//! A thread's implicit puts, gets and atomics form one group each, an access region another.
+//! Operations on mapped memory are complete when they return and never join a group.
 
 use std::cell::RefCell;
 
 use crate::kernel::handle::OpId;
 
 bitflags::bitflags! {
-    /// Which implicit operations.
+    /// Classes of implicit operations.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Class: u8 {
         /// Puts, and atomics that only set.
@@ -27,7 +27,7 @@ bitflags::bitflags! {
 pub(super) const CLASSES: usize = 4;
 
 impl Class {
-    /// The place of a single one.
+    /// Returns the index of a single class.
     pub(super) fn place(self) -> usize {
         self.bits().trailing_zeros() as usize
     }
@@ -37,7 +37,7 @@ impl Class {
 #[derive(Debug, Default)]
 pub(super) struct Implicit {
     engine: u64,
-    /// By [`Class::place`].
+    /// Indexed by [`Class::place`].
     pub(super) groups: [Option<OpId>; CLASSES],
     pub(super) region: Region,
 }
@@ -49,7 +49,7 @@ pub(super) enum Region {
     /// Open; the group exists once an operation needs it.
     Open {
         group: Option<OpId>,
-        /// Belongs to a scope, which alone may end it.
+        /// It belongs to a scope, and only the scope may end it.
         scoped: bool,
     },
 }
@@ -74,9 +74,9 @@ pub(super) fn with<R>(engine: u64, f: impl FnOnce(&mut Implicit) -> R) -> R {
     })
 }
 
-/// Forgets what this thread keeps for an engine that is gone.
+/// Drops this thread's state for an engine that is gone.
 pub(crate) fn forget(engine: u64) {
-    // A thread that is being torn down has forgotten already.
+    // In a thread that is being torn down, the state is already gone.
     let _ = IMPLICIT.try_with(|all| {
         if let Ok(mut all) = all.try_borrow_mut() {
             all.retain(|implicit| implicit.engine != engine);

@@ -1,12 +1,12 @@
-//! Puts and gets: of values, of memory in one piece or in many, with handles or implicit, and with
-//! a signal.
+//! Puts and gets: of values, of contiguous memory or many ranges, with handles or implicit, and
+//! with a signal.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `calls` | puts and gets; to mapped memory they are a copy |
+//! | `calls` | puts and gets; copies for mapped memory |
 //! | `transfer` | the others, by messages: a send ticket and a source role for each piece |
-//! | `explicit`, `implicit`, `regions` | what callers wait for, by handle or for their thread |
-//! | `signal` | a put with an atomic that is done after it |
+//! | `explicit`, `implicit`, `regions` | synchronisation by handle or by thread |
+//! | `signal` | a put followed by an atomic |
 //! | `vis` | puts and gets of many ranges |
 
 pub(crate) mod calls;
@@ -24,9 +24,9 @@ use vis::transfers::Transfers;
 
 use crate::threads::Mode;
 
-/// The puts and gets of a rank that are under way, but for what the kernel keeps of all operations.
+/// The state of a rank's puts and gets in flight that the kernel does not keep.
 pub(crate) struct Rma<M: Mode> {
-    /// Those of many ranges.
+    /// Transfers of many ranges.
     pub(crate) transfers: Transfers<M>,
 }
 

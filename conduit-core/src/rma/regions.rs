@@ -10,7 +10,7 @@ use crate::ni::Ni;
 use crate::threads::Mode;
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
-    /// The group that an implicit operation of this thread joins.
+    /// Returns the group that an implicit operation of this thread joins.
     pub(crate) fn implicit_group(self, operation: &'static str, class: Class) -> Result<OpId> {
         self.job()
             .check_context(operation, am::Operation::Request)?;
@@ -34,16 +34,16 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         Ok(group)
     }
 
-    /// From here on, this thread's implicit operations belong to the region and not to its implicit
-    /// set.
+    /// Begins an access region: from here on, this thread's implicit operations belong to the
+    /// region and not to its implicit set.
     ///
     /// Regions do not nest.
     pub fn begin_region(self) -> Result<()> {
         self.open_region("begin_region", false)
     }
 
-    /// As [`Calls::begin_region`], for a region that only [`Calls::end_scope`] ends. So its
-    /// operations can't be taken from whoever relies on having waited for them.
+    /// Begins a region like [`Calls::begin_region`] that only [`Calls::end_scope`] can end. Code
+    /// that relies on having waited for the region's operations thus can't lose them.
     pub fn begin_scope(self) -> Result<()> {
         self.open_region("begin_scope", true)
     }
@@ -64,7 +64,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         })
     }
 
-    /// Ends this thread's region and gives one handle for all its operations.
+    /// Ends this thread's region and returns one handle for all its operations.
     pub fn end_region(self) -> Result<Handle> {
         let group = with(self.kernel().identity, |implicit| match implicit.region {
             Region::Open {
@@ -76,7 +76,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             }
             Region::Open { scoped: true, .. } => Err(self.region_error(
                 "end_region",
-                "the access region that is open on this thread is that of a scope",
+                "the access region open on this thread belongs to a scope",
             )),
             Region::Closed => {
                 Err(self.region_error("end_region", "no access region is open on this thread"))
@@ -88,8 +88,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         Ok(self.kernel().operations.close(group))
     }
 
-    /// Ends this thread's region, also that of a scope, and waits for all its operations. After an
-    /// error none of them touches its local memory any more, as the job has failed.
+    /// Ends this thread's region, even a scope's, and waits for all its operations. After an error
+    /// none of them accesses its local memory any more, because the job has failed.
     pub fn end_scope(self) -> Result<()> {
         let region = with(self.kernel().identity, |implicit| {
             std::mem::take(&mut implicit.region)
@@ -101,8 +101,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             return Ok(());
         };
         let handle = self.kernel().operations.close(group);
-        // A payload that was prepared and is still open would have the wait refused. This one may
-        // not be: the caller's buffers are the network's until it is over.
+        // An open prepared payload would make the wait fail. This wait must not fail: the caller's
+        // buffers belong to the network until it is over.
         let _outside = Entered::new(am::Context::Outside);
         self.wait_in("scope", handle)
     }
@@ -115,7 +115,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// The groups that a call on implicit operations is about.
+    /// Returns the groups that a call on implicit operations concerns.
     fn implicit_groups(
         self,
         operation: &'static str,
@@ -136,8 +136,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         })
     }
 
-    /// Whether these groups have ended. If so they are gone: a thread that has synchronised holds
-    /// no operation id.
+    /// Returns whether these groups have ended, and removes them if so: a thread that has
+    /// synchronised holds no operation id.
     fn implicit_done(self, groups: [Option<OpId>; CLASSES]) -> bool {
         if !self.kernel().operations.take_groups(&groups) {
             return false;
@@ -169,13 +169,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             })
     }
 
-    /// Have this thread's implicit operations of some classes ended? Polls once.
+    /// Polls once and returns whether this thread's implicit operations of some classes have ended.
     pub fn try_implicit(self, classes: Class) -> Result<bool> {
         self.engine.poll()?;
         self.test_implicit(classes)
     }
 
-    /// As [`Calls::try_implicit`], without polling.
+    /// Does the same as [`Calls::try_implicit`], without polling.
     pub fn test_implicit(self, classes: Class) -> Result<bool> {
         Ok(self.implicit_done(self.implicit_groups("test_implicit", classes)?))
     }

@@ -1,8 +1,8 @@
-//! Put with signal: data for a segment, and an atomic there that is done once the data is in place.
+//! Put with signal: a put to a segment, followed by an atomic there once the data is in place.
 //!
-//! Where the target is mapped, a copy and a processor's atomic. Else a long to the library's own
-//! handler, which does the atomic at the target: one message if the data fits one. A network whose
-//! own atomics are used for the segment has to do this one too, after the put has ended.
+//! If the target is mapped, a copy and a processor atomic. Otherwise a long to the library's own
+//! handler, which does the atomic at the target: one message if the data fits one. If the network's
+//! own atomics are used for the segment, the network does this one too, after the put has ended.
 
 use am::Category;
 use am::handlers::{Accepts, Registration};
@@ -17,13 +17,14 @@ use crate::messages::request::Request;
 use crate::ni::{AtomicOp, AtomicType, Ni, Rank};
 use crate::threads::Mode;
 
-/// The handler: offset, operand (two words each, low half first), operation and type.
+/// The handler's id. Arguments: offset, operand (two words each, low half first), operation and
+/// type.
 const SIGNAL: u8 = 4;
 const WORDS: usize = 5;
 
 const OPERATION: &str = "put_signal";
 
-/// The library's handler. Its id is part of the protocol.
+/// Returns the registration of the library's handler. Its id is part of the protocol.
 pub(crate) fn handler<N: Ni + 'static, M: Mode>() -> Registration<Handler<N, M>> {
     let accepts = Accepts::LONG | Accepts::REQUEST;
     library_handler(SIGNAL, "signal", WORDS, accepts, on_signal)
@@ -58,19 +59,19 @@ fn on_signal<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     let reason = match done {
         Some(Ok(_)) => return,
         Some(Err(error)) => error.to_string(),
-        None => "a signal of no operation that there is".to_owned(),
+        None => "a signal with an unknown operation".to_owned(),
     };
     engine.job().fail_by_message(call.source(), reason);
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// Copies `source` to `offset` of the target's segment and then does the atomic at `signal`
-    /// there: who sees what that has written sees the data. The source may be reused on return.
-    /// When the atomic has been done is not told; where the target is not mapped it is done by a
-    /// poll of the target, as a handler runs.
+    /// there: a rank that sees the atomic's result also sees the data. The source may be reused on
+    /// return. The completion of the atomic is not reported. If the target is not mapped, the
+    /// atomic runs in a poll of the target, like a handler.
     ///
     /// # Errors
-    /// A range outside of the segment, a misaligned integer, more than [`am::limits::MAX_LONG`]
+    /// A range outside the segment, a misaligned integer, or more than [`am::limits::MAX_LONG`]
     /// bytes by message.
     pub fn put_signal(
         self,
@@ -106,10 +107,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 comparand: 0,
                 ..request
             };
-            // SAFETY: an aligned number of the same window (`remote_number`); as for an atomic by
-            // itself.
+            // SAFETY: an aligned number of the same window (`remote_number`); the same as for a
+            // plain atomic.
             unsafe { request.apply(number.window.0.add(signal)) };
-            // It waits for that, and nothing else wakes it.
+            // The target may sleep until the atomic's result, and nothing else wakes it.
             self.job().ni.notify(target);
             return Ok(());
         }

@@ -1,9 +1,9 @@
 //! Puts and gets by messages: a send ticket and a source role for each piece, one operation id for
 //! all.
 //!
-//! The local memory's role is that of GASNet's portals-conduit: RARSRC when it lies in this rank's
-//! segment, a ReqSB chunk when it fits one, a temporary descriptor (TMPMD) otherwise, or when all
-//! chunks are in use.
+//! The local memory gets the same role as in GASNet's portals-conduit: RARSRC if it lies in this
+//! rank's segment, a ReqSB chunk if it fits one, and otherwise, or when all chunks are in use, a
+//! temporary descriptor (TMPMD).
 
 use crate::engine::report::Awaits;
 use crate::engine::{Calls, subject};
@@ -17,15 +17,14 @@ use crate::memory::{Local, Remote, Source};
 use crate::ni::{Ack, Get, MdId, Ni, NiError, Put, Rank, Submit};
 use crate::threads::Mode;
 
-/// What became of a transfer.
+/// The outcome of starting a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transfer {
     /// It would have blocked.
     NotStarted,
-    /// It is under way; `copied`: its local memory is not used any more (a put from chunks).
+    /// It is in flight; `copied`: its local memory is no longer used (a put from chunks).
     Started { op: OpId, copied: bool },
-    /// It is under way as a member of a group, or was empty: nothing of it has to be waited for by
-    /// itself.
+    /// It is in flight as a member of a group, or was empty: it need not be waited for separately.
     Member,
 }
 
@@ -39,15 +38,15 @@ impl Transfer {
     }
 }
 
-/// Where one piece is sent from, or received into.
+/// The location from which a piece is sent, or into which it is received.
 enum Place {
-    /// A descriptor over the caller's memory, with the memory's offset in it.
+    /// A descriptor over the caller's memory, and the memory's offset in it.
     Direct(MdId, usize),
     Chunk(u32),
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
-    /// Starts a put, a get or a fill of a range that has been checked.
+    /// Starts a put, a get or a fill of a checked range.
     ///
     /// # Safety
     /// The local memory is valid until the operation (or its group) has been synchronised: a source
@@ -65,12 +64,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             .check_outside(operation, am::Operation::Request)?;
         self.engine.check_fault()?;
         if local.len() == 0 {
-            // Nothing to move, and a rank without a segment has no entry that would take it.
+            // Nothing to move; also, a rank without a segment has no entry that would accept it.
             return Ok(Transfer::Member);
         }
         if let Some(address) = self.engine.memory.address_at_once(remote) {
-            // SAFETY: the caller's promise. Of a range of this very process it is the program's
-            // word that it is memory.
+            // SAFETY: guaranteed by the caller. For a range of this very process, the program
+            // guarantees that it is valid memory.
             unsafe {
                 self.engine
                     .memory
@@ -84,8 +83,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         });
         let pieces = local.len().div_ceil(piece.max(1));
         if blocking == Blocking::Immediate {
-            // All its tickets at once, or all there are if it needs more: then it polls for the
-            // rest.
+            // All its tickets at once, or as many as exist if it needs more; in that case it polls
+            // for the rest.
             let needed = u32::try_from(pieces)
                 .unwrap_or(u32::MAX)
                 .min(self.most_tickets());
@@ -97,20 +96,20 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         let op = self.kernel().begin(operation, group, Some(target))?;
         self.engine.memory.note_asked(op, remote, local.len());
         let posted =
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.post_pieces(operation, remote, &local, piece, pieces, op) };
         let copied = match posted {
             Ok(copied) => copied,
             Err(error) => {
-                // Pieces are under way that the caller, who gets the error, does not wait for:
-                // nothing may touch its memory any more, which is what a fault brings about.
+                // Pieces are in flight for which the caller, who gets the error, does not wait.
+                // Nothing may access its memory any more, which the fault ensures.
                 self.job().fail(error.clone());
                 self.engine.check_fault()?;
                 return Err(error);
             }
         };
-        // The initiation itself was a piece, so that the operation could not end before all others
-        // were counted.
+        // The initiation itself counted as a piece, so that the operation could not end before all
+        // others were counted.
         self.kernel().finish(op);
         Ok(match group {
             Some(_) if copied => Transfer::Member,
@@ -118,11 +117,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         })
     }
 
-    /// All pieces of a transfer, one after the other. Says whether the local memory is not used any
-    /// more.
+    /// Posts all pieces of a transfer in order. Returns whether the local memory is no longer used.
     ///
     /// # Safety
-    /// As for [`Calls::transfer`].
+    /// See [`Calls::transfer`].
     unsafe fn post_pieces(
         self,
         operation: &'static str,
@@ -139,7 +137,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             let length = piece.min(local.len() - start);
             let place = self.place(operation, local, start, length, &mut md, op)?;
             copied &= matches!(place, Place::Chunk(_));
-            // SAFETY: the caller's promise; the piece lies within the local memory.
+            // SAFETY: guaranteed by the caller; the piece lies within the local memory.
             unsafe {
                 self.post_piece(
                     operation,
@@ -176,7 +174,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         })
     }
 
-    /// Chooses the role of a piece's local memory and takes its ticket.
+    /// Selects the role of a piece's local memory and takes its ticket.
     fn place(
         self,
         operation: &'static str,
@@ -212,9 +210,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             .wait_for(operation, Awaits::Descriptor, |engine| {
                 Ok(engine.kernel.descriptors.tickets.take(1).then_some(()))
             })?;
-        // One descriptor over all of the memory serves every piece; it ends with the operation.
-        // SAFETY: valid until the operation is synchronised (the transfer's contract), which is
-        // after its last piece; the descriptor is released at the last piece.
+        // One descriptor over all of the memory serves every piece and is released with the
+        // operation. SAFETY: valid until the operation is synchronised (the transfer's contract),
+        // which is after its last piece; the descriptor is released at the last piece.
         let bound = self
             .engine
             .wait_for(operation, Awaits::Descriptor, |engine| unsafe {
@@ -233,10 +231,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         Ok(Place::Direct(bound, start))
     }
 
-    /// Submits one piece until the network takes it.
+    /// Submits one piece until the network accepts it.
     ///
     /// # Safety
-    /// As for [`Calls::transfer`].
+    /// See [`Calls::transfer`].
     #[expect(clippy::too_many_arguments, reason = "a piece is all of these")]
     unsafe fn post_piece(
         self,
@@ -285,7 +283,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                     remote_offset: offset as u64,
                     token: Token::new(role, Some(op)).bits(),
                 };
-                // SAFETY: a held chunk, or the caller's promise.
+                // SAFETY: a held chunk, or guaranteed by the caller.
                 self.engine
                     .wait_for(operation, Awaits::Room(target), |engine| unsafe {
                         Ok((engine.job().ni.get(&get)? == Submit::Posted).then_some(()))
@@ -296,8 +294,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                     Place::Direct(..) => Role::Direct,
                     Place::Chunk(chunk) => {
                         let at = self.kernel().chunks.at(chunk);
-                        // SAFETY: the chunk is held and `length` at most a chunk; the source is the
-                        // caller's promise.
+                        // SAFETY: the chunk is held and `length` at most a chunk; the caller
+                        // guarantees the source.
                         unsafe {
                             match *local {
                                 Local::Source(source) => {
@@ -333,8 +331,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Waits for a transfer that was started without a group. Not inlined, for the sake of those
-    /// that need no wait.
+    /// Waits for a transfer that was started without a group. Not inlined, to keep calls that need
+    /// no wait small.
     #[inline(never)]
     pub(crate) fn wait_transfer(self, operation: &'static str, started: Transfer) -> Result<()> {
         match started {
@@ -343,7 +341,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// A blocking put by messages.
+    /// Puts by messages and waits.
     ///
     /// # Safety
     /// The source is valid and unchanged until return.
@@ -356,7 +354,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     ) -> Result<()> {
         self.job()
             .check_context(operation, am::Operation::Request)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let started = unsafe {
             self.transfer(
                 operation,
@@ -369,8 +367,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.wait_transfer(operation, started)
     }
 
-    /// Sends the data of a long to the target's RARAM. Ends, as an operation, when the source may
-    /// be reused.
+    /// Sends the data of a long to the target's RARAM. The operation ends when the source may be
+    /// reused.
     ///
     /// # Safety
     /// The source is valid and unchanged until the operation has ended.
@@ -390,8 +388,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         let (md, local_offset, role) = match place {
             Place::Direct(md, offset) => (md, offset, Role::Direct),
             Place::Chunk(chunk) => {
-                // SAFETY: the chunk is held, the length fits it (`place`), the source is the
-                // caller's promise.
+                // SAFETY: the chunk is held, the length fits it (`place`), and the caller
+                // guarantees the source.
                 unsafe {
                     std::ptr::copy_nonoverlapping(
                         source.base,

@@ -1,4 +1,4 @@
-//! What a job of some size makes of the settings.
+//! The values of settings in a job of a given size.
 
 use std::time::Duration;
 
@@ -7,39 +7,40 @@ use settings::{Groups as _, Value};
 
 use super::Settings;
 
-/// Chunks of a request buffer at least.
+/// Minimum number of chunks in a request buffer.
 const LEAST_CHUNKS: u32 = 8;
-/// Request buffers at most; with more credits they are larger. Networks have 4,096 match entries, and one buffer needs one.
+/// Maximum number of request buffers; with more credits they are larger. Networks have 4,096 match
+/// entries, and each buffer needs one.
 const MOST_BUFFERS: u32 = 2048;
-/// Request buffers that a given space makes at least, if it can: one of them is covered by no credits.
+/// Minimum number of request buffers in a given space, if possible: no credits cover one of them.
 const FEW_BUFFERS: usize = 8;
 
-/// The values in a job of some size of those settings that depend on it.
+/// The values, in a job of a given size, of the settings that depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InJob {
-    /// What each rank lends, banks and allocates.
+    /// The credits that each rank lends and banks, and the buffers that it allocates.
     pub plan: Plan,
     /// How long an exiting rank waits for the others.
     pub exit_wait: Duration,
 }
 
-/// A job of this size can't run with the settings, each of which is valid.
+/// Valid settings with which a job of this size can't run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("setting {name}: {reason} (in a job of {ranks} ranks)")]
 pub struct InJobError {
-    /// The variable that is wrong, or the first to look at.
+    /// The invalid variable, or the first one to check.
     pub name: &'static str,
-    /// Ranks of the job.
+    /// The number of ranks in the job.
     pub ranks: u32,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 
 impl Settings {
-    /// What they come to in a job of `ranks` ranks.
+    /// Returns the values of the settings in a job of `ranks` ranks.
     ///
     /// # Errors
-    /// As [`credit_plan`](Self::credit_plan).
+    /// See [`credit_plan`](Self::credit_plan).
     pub fn in_job(&self, ranks: u32) -> Result<InJob, InJobError> {
         Ok(InJob {
             plan: self.credit_plan(ranks)?,
@@ -47,12 +48,12 @@ impl Settings {
         })
     }
 
-    /// What each rank of a job of `ranks` ranks lends, banks and allocates. All ranks compute it from settings that are
-    /// the same everywhere.
+    /// Returns the credits and buffers of each rank in a job of `ranks` ranks. All ranks compute it
+    /// from settings that are the same everywhere.
     ///
     /// # Errors
-    /// No ranks, chunks that make no credits, or settings of credits that contradict one
-    /// another in a job of this size.
+    /// No ranks, a chunk size that yields no credits, or credit settings that contradict each other
+    /// in a job of this size.
     pub fn credit_plan(&self, ranks: u32) -> Result<Plan, InJobError> {
         let refused = |name, reason| InJobError {
             name,
@@ -63,7 +64,7 @@ impl Settings {
             .map_err(|_| "larger than 4 GiB".to_owned())
             .and_then(|chunk| Scale::for_chunk(chunk).map_err(|error| error.to_string()))
             .map_err(|reason| refused("CONDUIT_CHUNK", reason))?;
-        // No rank could send a full medium with fewer.
+        // With fewer credits no rank could send a full medium.
         let sendable = |credits: u32| credits.max(scale.full_cost().into());
         let mut overrides = Overrides {
             flow_control: self.flow_control,
@@ -75,7 +76,7 @@ impl Settings {
             dynamic: self.dynamic_credits,
             tuning: Tuning {
                 epoch: self.epoch_duration,
-                // Fit: in the table's range.
+                // Fits: in the table's range.
                 revoke_limit: self.revoke_limit as u16,
                 lender_limit: self.lender_limit as u16,
                 scavenge: self.num_scavenge,
@@ -118,32 +119,33 @@ impl Settings {
         })
     }
 
-    /// Bytes of a ReqSB or RplSB chunk: [`chunk`](Self::chunk) rounded up to whole cache lines.
+    /// Returns the size of a ReqSB or RplSB chunk in bytes: [`chunk`](Self::chunk) rounded up to
+    /// whole cache lines.
     #[must_use]
     pub fn chunk_bytes(&self) -> usize {
         self.chunk.next_multiple_of(64)
     }
 
-    /// Most requests that a poll takes.
+    /// Returns the maximum number of requests that a poll takes.
     #[inline]
     pub(crate) fn most_requests(&self) -> u32 {
         unless_zero(self.am_limit)
     }
 
-    /// Most completions and replies that a poll takes.
+    /// Returns the maximum number of completions and replies that a poll takes.
     #[inline]
     pub(crate) fn most_completions(&self) -> u32 {
         unless_zero(self.safe_limit)
     }
 
-    /// Most system messages that a poll takes.
+    /// Returns the maximum number of system messages that a poll takes.
     #[inline]
     pub(crate) fn most_system_messages(&self) -> u32 {
         unless_zero(self.sys_limit)
     }
 
-    /// Chunks of `chunk` bytes in a request buffer. Where a space is given, and no size of a buffer, small enough that it
-    /// makes several.
+    /// Returns the number of chunks of `chunk` bytes in a request buffer. If a space is given, but
+    /// no buffer size, it is small enough that the space holds several buffers.
     fn buffer_chunks(&self, chunk: u32) -> u32 {
         let bytes = match self.amrecv_space {
             Some(space) if !self.is_set("CONDUIT_REQUEST_BUFFER") => {
@@ -157,7 +159,8 @@ impl Settings {
 }
 
 impl InJob {
-    /// The value that the setting of this name has in the job; `None` where the job's size does not matter.
+    /// Returns the value that a setting has in the job; `None` if it does not depend on the job's
+    /// size.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<Value> {
         let plan = &self.plan;
@@ -168,7 +171,7 @@ impl InJob {
             "GASNET_PORTAL_AMRECV_SPACE" => {
                 Value::Bytes(u64::from(plan.buffers()).saturating_mul(plan.buffer_bytes()))
             }
-            // Whole seconds are how the setting is given; a part of one counts as one.
+            // The setting is given in whole seconds; a fraction counts as one.
             "CONDUIT_EXIT_TIMEOUT" => {
                 let seconds = self.exit_wait.as_millis().div_ceil(1000);
                 Value::Integer(u32::try_from(seconds).unwrap_or(u32::MAX))
@@ -179,7 +182,7 @@ impl InJob {
     }
 }
 
-/// A limit, of which 0 says that there is none.
+/// Returns a limit; 0 stands for no limit.
 #[inline]
 fn unless_zero(limit: u32) -> u32 {
     match limit {

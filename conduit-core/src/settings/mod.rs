@@ -1,5 +1,6 @@
-//! The engine's settings. The `GASNET_PORTAL_*` names, defaults and ranges are those of GASNet's Portals conduit ("Recognized
-//! environment variables"), and of what its source kept as constants of the credit scheme; `CONDUIT_*` are Conduit's own.
+//! The engine's settings. The `GASNET_PORTAL_*` names, defaults and ranges are those of GASNet's
+//! Portals conduit ("Recognized environment variables") and of the constants of the credit scheme
+//! in its source; `CONDUIT_*` are Conduit's own.
 
 mod in_job;
 #[cfg(test)]
@@ -12,18 +13,19 @@ use std::time::Duration;
 
 use settings::{MOST_BYTES, SettingsError, ValueKind};
 
-/// Most chunks of a send buffer: with the largest chunk they stay within the 4 GiB that match bits can name.
+/// Maximum chunks of a send buffer: with the largest chunk they stay within the 4 GiB that match
+/// bits can address.
 const MOST_CHUNKS: u32 = 32_768;
-/// A bound for counts of tickets and events, each of which costs memory.
+/// Limit for counts of tickets and events, each of which costs memory.
 const MOST_COUNT: u32 = 1 << 20;
-/// Credits of one peer are kept in 16 bits.
+/// Maximum credits of one peer, which are kept in 16 bits.
 const MOST_CREDITS: u32 = 65_535;
-/// What a full medium costs at least; with less a rank could never send one.
+/// The minimum cost of a full medium; with fewer credits a rank could never send one.
 const LEAST_CREDITS: u32 = 4;
-/// A bound for the bank and the epoch; a plan whose credits can't be counted is refused by its sum.
+/// Limit for the bank and the epoch; a plan whose credits overflow is refused by its sum.
 const MOST_BANKED: u32 = 1 << 24;
 
-/// Signals that a report may be asked for by, which launchers pass on, and their numbers.
+/// Signals that may request a report, which launchers pass on, and their numbers.
 pub(crate) const REPORT_SIGNALS: &[(&str, u32)] = &[
     ("USR1", libc::SIGUSR1.cast_unsigned()),
     ("USR2", libc::SIGUSR2.cast_unsigned()),
@@ -32,12 +34,12 @@ pub(crate) const REPORT_SIGNALS: &[(&str, u32)] = &[
 ];
 
 settings::group! {
-    /// The values of the engine's settings. The variable that sets a field is named in its documentation.
+    /// The values of the engine's settings. Each field's documentation names its variable.
     pub struct Settings, acts [all], check Settings::agree;
 
     "GASNET_PORTAL_MSG_LIMIT" msg_limit: u32 = 250,
         ValueKind::integer_or_zero(12, MOST_COUNT, "no limit"),
-        "most messages that this rank has in flight at once whose bytes are still its own memory's (send tickets); a message that is injected, as is every one to a mapped peer but a prepared one, holds none; fewer than 12 could deadlock",
+        "maximum number of this rank's messages in flight that are sent from its own memory (send tickets); injected messages, such as all but prepared ones to a mapped peer, need none; fewer than 12 could deadlock",
         acts [udp, ofi] and "shm: prepared mediums";
     "GASNET_PORTAL_NUM_TMPMD" num_tmpmd: u32 = 1024, ValueKind::integer(1, MOST_COUNT),
         "temporary memory descriptors, for puts and gets too large for a chunk whose local memory is outside the segment",
@@ -45,97 +47,96 @@ settings::group! {
     "GASNET_PORTAL_PACKED_LONG" packed_long: bool = true, ValueKind::Bool,
         "send a small long's payload in one message with its header", acts [udp, ofi];
     "GASNET_PORTAL_FLOW_CONTROL" flow_control: bool = true, ValueKind::Bool,
-        "let requests cost credits; without, a rank flooded with requests can run out of receive buffers and end the job", is SameOnAllRanks;
+        "limit requests by credits; without, a rank flooded with requests can run out of receive buffers and end the job", is SameOnAllRanks;
     "GASNET_PORTAL_DYNAMIC_CREDITS" dynamic_credits: bool = true, ValueKind::Bool,
         "let credits move to the peers that need them", is SameOnAllRanks;
     "GASNET_PORTAL_SB_CHUNKS" sb_chunks: u32 = 2048, ValueKind::integer(1, MOST_CHUNKS),
-        "chunks of the request send buffer (ReqSB), one for each request until its reply, and for bounced puts and gets; so many requests are outstanding at most, also where they need no chunk", is SameOnAllRanks;
+        "chunks of the request send buffer (ReqSB), one for each request until its reply, and for bounced puts and gets; also the maximum number of outstanding requests, even if they need no chunk", is SameOnAllRanks;
     "GASNET_PORTAL_RPL_CHUNKS" rpl_chunks: u32 = 256, ValueKind::integer(1, MOST_CHUNKS),
         "chunks of the reply send buffer (RplSB), one for each reply that is not injected until it has been sent",
         acts [udp, ofi] and "shm: while a queue is full";
     "GASNET_PORTAL_SAFE_LIMIT" safe_limit: u32 = 12, ValueKind::integer(1, MOST_COUNT),
-        "most events that one poll takes from the SAFE queue";
+        "maximum number of events that one poll takes from the SAFE queue";
     "GASNET_PORTAL_AM_LIMIT" am_limit: u32 = 8, ValueKind::integer(1, MOST_COUNT),
-        "most events that one poll takes from the AM queue; a rank that waits takes up to four times as many between two looks \
-         at the other queues";
+        "maximum number of events that one poll takes from the AM queue; a waiting rank takes up to four times as many before it polls the other queues";
     "GASNET_PORTAL_SYS_LIMIT" sys_limit: u32 = 0,
         ValueKind::integer_or_zero(1, MOST_COUNT, "no limit"),
-        "most events that one poll takes from the SYS queue";
+        "maximum number of events that one poll takes from the SYS queue";
     "GASNET_PORTAL_MAX_CRED_PER_NODE" max_cred_per_node: Option<u32> = None,
         ValueKind::integer(LEAST_CREDITS, MOST_CREDITS),
-        unset "a sixteenth of the bank, from 400 to 1024, or what each has at the start if that is more; no limit where credits are static",
-        "most credits that are lent to one peer, originally 400; fewer than a full medium costs, 4 to 8 by the chunk (5 by default), count as that many", is SameOnAllRanks;
+        unset "a sixteenth of the bank, from 400 to 1024, or each peer's initial credits if more; no limit if credits are static",
+        "maximum number of credits lent to one peer, originally 400; raised to the cost of a full medium, 4 to 8 depending on the chunk (5 by default)", is SameOnAllRanks;
     "GASNET_PORTAL_ACCEL" accel: bool = false, ValueKind::Bool,
-        warning "accelerated Portals exists on Catamount only; the setting has no effect here",
-        "accepted for old job scripts, has no meaning here", acts [none];
+        warning "accelerated Portals exists only on Catamount; the setting has no effect here",
+        "accepted for old job scripts; has no effect", acts [none];
     "GASNET_PORTAL_CREDIT_STATS" credit_stats: bool = false, ValueKind::Bool,
-        "write where the credits are to a file for each rank, at each end of an epoch; not for measurements";
+        "write the distribution of credits to a file per rank at each end of an epoch; not for measurements";
     "CONDUIT_CREDIT_STATS_DIR" credit_stats_dir: PathBuf = PathBuf::from("."), ValueKind::Path,
-        "the existing directory that credit statistics are written to";
+        "existing directory for the files of credit statistics";
     "GASNET_PORTAL_EPOCH_DURATION" epoch_duration: u32 = 1024, ValueKind::integer(1, MOST_BANKED),
         "requests that a rank receives before its credit epoch ends";
     "GASNET_PORTAL_REVOKE_LIMIT" revoke_limit: u32 = MOST_CREDITS, ValueKind::integer(1, MOST_CREDITS),
-        "credits that a rank gives back to one peer in an epoch before it refuses to; by default as many as it can have, originally 32";
+        "maximum number of credits that a rank returns to one peer on request per epoch; by default as many as it can have, originally 32";
     "GASNET_PORTAL_LENDER_LIMIT" lender_limit: u32 = MOST_CREDITS, ValueKind::integer(1, MOST_CREDITS),
-        "most credits that a rank lends to one peer in an epoch; by default as many as it may have at all, originally 32";
+        "maximum number of credits that a rank lends to one peer per epoch; by default as many as the peer may have, originally 32";
     "GASNET_PORTAL_NUM_SCAVENGE" num_scavenge: u32 = 6, ValueKind::integer(1, MOST_COUNT),
-        "peers that are asked for credits at once when the bank is low";
+        "number of peers asked for credits at once when the bank is low";
     "CONDUIT_CREDIT_DOUBLING" credit_doubling: bool = true, ValueKind::Bool,
-        "a request that had to wait for credits asks for as many as there are, so that the loan doubles; otherwise, as originally, for what it was short of", is SameOnAllRanks;
+        "let a request that had to wait for credits ask for as many as its sender has, so that the loan doubles; otherwise, as originally, for as many as it lacked", is SameOnAllRanks;
     "CONDUIT_CREDIT_HOLD" credit_hold: bool = false, ValueKind::Bool,
-        "credits that were in use in the epoch before this one are kept when a lender asks; otherwise, as originally, a quarter of them";
+        "keep the credits used in the previous epoch when a lender asks for them; otherwise, as originally, a quarter of them";
     "CONDUIT_CREDIT_REVOKES" credit_revokes: u32 = 4,
         ValueKind::integer_or_zero(1, MOST_COUNT, "no limit"),
-        "peers that a rank asks for credits in an epoch, spread over it; with such a pace it asks in good time, and only who was silent for an epoch; originally no limit";
+        "maximum number of peers that a rank asks for credits per epoch, spread over it; with a limit it asks early, and only peers that were silent for an epoch; originally no limit";
     "GASNET_PORTAL_CRED_PER_NODE" cred_per_node: Option<u32> = None,
         ValueKind::integer(LEAST_CREDITS, MOST_CREDITS),
         unset "from a table by job size",
-        "credits that each peer has at the start; fewer than a full medium costs, 4 to 8 by the chunk (5 by default), count as that many", is SameOnAllRanks;
+        "initial credits of each peer; raised to the cost of a full medium, 4 to 8 depending on the chunk (5 by default)", is SameOnAllRanks;
     "GASNET_PORTAL_BANKED_CREDITS" banked_credits: Option<u32> = None,
         ValueKind::integer(0, MOST_BANKED),
         unset "from a table by job size",
-        "credits in the bank of each rank at the start", is SameOnAllRanks;
+        "initial credits in the bank of each rank", is SameOnAllRanks;
     "GASNET_PORTAL_AMRECV_SPACE" amrecv_space: Option<usize> = None,
         ValueKind::bytes(4096, MOST_BYTES, 1),
         unset "from the credits",
-        "bytes of the request receive buffers (ReqRB), which have to hold a full medium of each rank", is SameOnAllRanks;
+        "bytes of the request receive buffers (ReqRB), which must hold a full medium of each rank", is SameOnAllRanks;
     "CONDUIT_CHUNK" chunk: usize = 17 * 1024, ValueKind::bytes(1024, 65 * 1024, 1024),
         "bytes of a ReqSB and RplSB chunk, which holds the largest medium with its header", is SameOnAllRanks;
     "CONDUIT_REQUEST_BUFFER" request_buffer: usize = 1 << 20, ValueKind::bytes(8 * 1024, 1 << 30, 1024),
-        "bytes of a request receive buffer (ReqRB), of which there are as many as the credits need; at least 8 chunks, and more where 2048 buffers would not be enough", is SameOnAllRanks;
+        "bytes of a request receive buffer (ReqRB), of which there are as many as the credits need; at least 8 chunks, and larger if 2048 buffers would not suffice", is SameOnAllRanks;
     "CONDUIT_WINDOWS" windows: bool = true, ValueKind::Bool,
-        "load and store directly where a peer's memory is mapped", is SameOnAllRanks;
+        "load and store directly if a peer's memory is mapped", is SameOnAllRanks;
     "CONDUIT_INJECT" inject: bool = true, ValueKind::Bool,
-        "let the network copy small messages at once, where it can", is SameOnAllRanks;
+        "let the network copy small messages at once, if it can", is SameOnAllRanks;
     "CONDUIT_CHECKS" checks: bool = true, ValueKind::Bool,
-        "let a debug build refuse calls from where they may not be made (a handler, an open prepared message); without, it works as an optimised build does, whose requests take short cuts";
+        "let a debug build refuse calls that are not allowed in their context (a handler, an open prepared message); without, it works like an optimised build, whose requests take short cuts";
     "CONDUIT_MAX_OPERATIONS" max_operations: u32 = 65_536,
         ValueKind::integer(1, (1 << 24) - 1),
-        "explicit operations of a rank that may be unsynchronised at once";
+        "maximum number of unsynchronised explicit operations of a rank";
     "CONDUIT_SHUFFLE" shuffle: Option<u32> = None, ValueKind::integer(0, u32::MAX),
         unset "off",
-        "a seed from which the order is drawn in which the handlers of arriving requests run, as none is promised: for tests of programs that must not rely on one; a request may be held back for up to 255 polls";
+        "seed of a random order in which the handlers of arriving requests run: for tests of programs, which must not rely on any order; a request may be held back for up to 255 polls";
     "CONDUIT_SPIN" spin: Option<u32> = None, ValueKind::integer(0, u32::MAX),
-        unset "100000, or 1 where ranks outnumber the processors of their machine",
+        unset "100000, or 1 if ranks outnumber the processors of their machine",
         "idle polls before a waiting rank begins to yield";
     "CONDUIT_YIELD" yields: u32 = 64, ValueKind::integer(0, u32::MAX),
-        "idle polls with a yield before a waiting rank sleeps; 200, unless set, where ranks outnumber the processors of their machine";
+        "idle polls with a yield before a waiting rank sleeps; 200, unless set, if ranks outnumber the processors of their machine";
     "CONDUIT_EXIT_TIMEOUT" exit_timeout: Option<u32> = None, ValueKind::integer(0, 86_400),
         unset "3 + ranks/8, at most 360",
-        "seconds that an exiting rank waits for the others";
+        "seconds for which an exiting rank waits for the others";
     "CONDUIT_EXIT_GRACE" exit_grace: u32 = 1_000, ValueKind::integer(0, 3_600_000),
-        "milliseconds that a rank keeps running after another one has ended the job with code 0";
+        "milliseconds for which a rank keeps running after another rank has ended the job with code 0";
     "CONDUIT_BARRIER_RADIX" barrier_radix: u32 = 8,
         ValueKind::integer(crate::barrier::MIN_RADIX, crate::barrier::MAX_RADIX),
-        "fan-out of the barrier: each round reaches this many times more ranks", is SameOnAllRanks;
+        "radix of the barrier: each round reaches this many times more ranks", is SameOnAllRanks;
     "CONDUIT_WAIT_REPORT" wait_report: Option<u32> = None, ValueKind::integer(1, 86_400),
         unset "never",
-        "seconds after which a call that waits says on standard error for what, and again each time that it has waited twice as long";
+        "seconds after which a waiting call reports on standard error what it waits for, and again each time that its wait has doubled";
     "CONDUIT_REPORT_SIGNAL" report_signal: Option<String> = None, ValueKind::Signal(REPORT_SIGNALS),
         unset "none",
-        "the signal at which a rank says on standard error what its calls wait for; the launcher passes it on";
+        "signal at which a rank reports on standard error what its calls wait for; the launcher passes it on";
     "CONDUIT_REPORT_STACK" report_stack: bool = false, ValueKind::Bool,
-        "these reports show the stack of the thread that waits in a call, or polls; a rank that does neither says how to see its stacks";
+        "let these reports show the stack of the thread that waits in a call, or polls; a rank that does neither reports how to see its stacks";
 }
 
 impl Settings {

@@ -1,4 +1,4 @@
-//! What the engine's settings come to, and what users get wrong.
+//! Values of the engine's settings, and errors in them.
 
 use credits::{Growth, Tuning};
 use settings::{Groups as _, Value, Warning};
@@ -16,7 +16,8 @@ fn one(name: &str, value: &str) -> Result<Settings, SettingsError> {
     read(&[(name, value)]).map(|(settings, _)| settings)
 }
 
-/// Those that credits move better with are set beside the plan: `the_knobs_of_credits_that_move_reach_the_plan`.
+/// Credit tuning settings are compared with the plan in
+/// `the_knobs_of_credits_that_move_reach_the_plan`.
 #[test]
 fn the_defaults_of_the_original() {
     let s = Settings::default();
@@ -31,7 +32,7 @@ fn the_defaults_of_the_original() {
         (s.cred_per_node, s.banked_credits, s.amrecv_space),
         (None, None, None)
     );
-    // What the plan makes of it: originally always 400, now that at least.
+    // The plan's value: originally always 400, now at least that.
     assert_eq!(s.max_cred_per_node, None);
     let most = |ranks| s.credit_plan(ranks).unwrap().max_per_peer();
     assert_eq!(
@@ -84,7 +85,7 @@ fn credits_at_the_start_stay_within_what_may_be_lent() {
 #[test]
 fn what_a_setting_implies_for_another_is_derived() {
     let plan = |name, value, ranks| one(name, value).unwrap().credit_plan(ranks).unwrap();
-    // More from the start than may be lent by default.
+    // More initial credits than may be lent by default.
     for (credits, ranks) in [("500", 2), ("5000", 1000), ("65535", 16)] {
         let plan = plan("GASNET_PORTAL_CRED_PER_NODE", credits, ranks);
         assert_eq!(plan.credits_per_peer().to_string(), credits);
@@ -97,16 +98,16 @@ fn what_a_setting_implies_for_another_is_derived() {
     ] {
         assert_eq!(plan(name, "4", 2).credits_per_peer(), 5);
     }
-    // Less than two request buffers as they are by default.
+    // Less than two request buffers of the default size.
     let space = "GASNET_PORTAL_AMRECV_SPACE";
     let small = plan(space, "1M", 8);
     let bytes = u64::from(small.buffers()) * small.buffer_bytes();
     assert!(bytes <= 1 << 20 && bytes > 900 << 10, "{bytes}");
-    // Unless somebody says how large one is.
+    // Unless a buffer size is given.
     let set = [(space, "1M"), ("CONDUIT_REQUEST_BUFFER", "1M")];
     let (settings, _) = read(&set).unwrap();
     assert_eq!(settings.credit_plan(8).unwrap_err().name, space);
-    // Who takes the space is named.
+    // The error names the setting that takes the space.
     let set = [(space, "1M"), ("GASNET_PORTAL_BANKED_CREDITS", "1000")];
     let error = read(&set).unwrap().0.credit_plan(8).unwrap_err();
     assert!(error.reason.ends_with(", by GASNET_PORTAL_BANKED_CREDITS"));

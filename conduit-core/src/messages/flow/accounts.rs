@@ -1,5 +1,5 @@
-//! The credits of a rank: flow control, the counters by which mapped peers give back, and the file
-//! that tells where they are.
+//! The credits of a rank: flow control, the counters by which mapped peers return credits, and the
+//! statistics file.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Acquire;
@@ -14,16 +14,17 @@ use crate::messages::flow::{Flow, Returned};
 use crate::ni::{Ni, Rank};
 use crate::threads::{Lock, Mode};
 
-/// See the module.
+/// The accounts described in the module's documentation.
 pub(crate) struct Accounts<M: Mode> {
     pub(crate) flow: Flow<M>,
-    /// What a message of some size costs.
+    /// The cost of a message by size.
     pub(crate) scale: Scale,
     pub(crate) statistics: Option<M::Lock<Statistics>>,
 }
 
 impl<M: Mode> Accounts<M> {
-    /// As [`Flow::take`], after a look at what the target has given back by counter.
+    /// Does the same as [`Flow::take`] after reading the credits that the target has returned by
+    /// counter.
     pub(crate) fn take_collected<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -34,8 +35,8 @@ impl<M: Mode> Accounts<M> {
         Ok(self.flow.take_collected(target, cost))
     }
 
-    /// Reads what `target` has given back by counter; all peers' counters if it is the budget that
-    /// is spent.
+    /// Reads the credits that `target` has returned by counter; reads all peers' counters if the
+    /// budget is exhausted.
     pub(crate) fn collect<N: Ni>(&self, kernel: &Kernel<N, M>, target: Rank) -> Result<()> {
         let peers = match self.flow.budget_is_spent() {
             true => 0..kernel.job.size,
@@ -44,7 +45,7 @@ impl<M: Mode> Accounts<M> {
         self.collect_of(kernel, peers)
     }
 
-    /// Reads what each of the peers has given back by counter.
+    /// Reads the credits that each of the peers has returned by counter.
     pub(crate) fn collect_of<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -61,7 +62,7 @@ impl<M: Mode> Accounts<M> {
         Ok(())
     }
 
-    /// What goes back with the reply to a request that came with these credits.
+    /// Returns the credit byte for the reply to a request with this credit byte.
     #[inline]
     pub(crate) fn grant<N: Ni>(
         &self,
@@ -76,8 +77,8 @@ impl<M: Mode> Accounts<M> {
         back
     }
 
-    /// The same for several requests with plain bytes: whether one reply has to say that this rank
-    /// has ended an epoch.
+    /// Grants several requests with plain credit bytes. Returns whether one reply must announce
+    /// that this rank has ended an epoch.
     #[inline]
     pub(crate) fn grant_plain<N: Ni>(
         &self,
@@ -92,7 +93,7 @@ impl<M: Mode> Accounts<M> {
         end_of_epoch
     }
 
-    /// The next message by which flow control asks a peer for credits, if it wants any now.
+    /// Returns the next message by which flow control asks a peer for credits, if it needs any now.
     fn next_message<N: Ni>(&self, kernel: &Kernel<N, M>) -> Option<(Rank, System)> {
         let next = self.flow.next_system();
         match &next {
@@ -103,7 +104,7 @@ impl<M: Mode> Accounts<M> {
         next
     }
 
-    /// The answer to a peer's message about credits, if it wants one.
+    /// Returns the answer to a peer's message about credits, if it needs one.
     fn on_message<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -111,7 +112,7 @@ impl<M: Mode> Accounts<M> {
         message: System,
     ) -> Result<Option<System>> {
         self.count(message, false);
-        // What has come back by counter first: a revoke takes only what is not in use.
+        // Credits returned by counter come first, because a revoke takes only unused ones.
         self.collect(kernel, source)?;
         let answer = self
             .flow
@@ -123,7 +124,7 @@ impl<M: Mode> Accounts<M> {
         Ok(answer)
     }
 
-    /// A peer's message about credits has come.
+    /// Handles a peer's message about credits.
     pub(crate) fn answer<N: Ni>(&self, kernel: &Kernel<N, M>, source: Rank, message: System) {
         match self.on_message(kernel, source, message) {
             Ok(Some(answer)) => kernel.send_system(source, Message::Credit(answer)),
@@ -132,21 +133,21 @@ impl<M: Mode> Accounts<M> {
         }
     }
 
-    /// Whether something waits for [`Accounts::retry`]; exact, also while another thread is at it.
+    /// Returns whether work for [`Accounts::retry`] is pending; exact even while another thread
+    /// does it.
     pub(crate) fn has_retries<N: Ni>(&self, kernel: &Kernel<N, M>) -> bool {
         kernel.has_retries() || self.flow.has_system()
     }
 
-    /// Tries again what could not be done before, as [`Kernel::retry`]; once that is through, asks
-    /// peers for credits.
+    /// Retries pending work like [`Kernel::retry`]; when that is done, asks peers for credits.
     pub(crate) fn retry<N: Ni>(&self, kernel: &Kernel<N, M>) {
         if kernel.retry() {
             self.ask(kernel);
         }
     }
 
-    /// Asks peers for credits, as far as flow control wants any now. The next request that is short
-    /// of credits asks again.
+    /// Asks peers for credits, as far as flow control needs any now. The next request that lacks
+    /// credits asks again.
     fn ask<N: Ni>(&self, kernel: &Kernel<N, M>) {
         while let Some((peer, message)) = self.next_message(kernel) {
             kernel.send_system(peer, Message::Credit(message));
@@ -159,10 +160,10 @@ impl<M: Mode> Accounts<M> {
         }
     }
 
-    /// Writes the state of the credits, where that is asked for.
+    /// Writes the state of the credits, if requested.
     #[inline]
     pub(crate) fn write_statistics<N: Ni>(&self, kernel: &Kernel<N, M>, when: When) {
-        // Who has it is writing.
+        // The holder of the lock is writing already.
         if let Some(statistics) = &self.statistics
             && let Some(mut statistics) = statistics.try_lock()
         {
@@ -171,7 +172,7 @@ impl<M: Mode> Accounts<M> {
     }
 }
 
-/// A peer has broken the rules of flow control.
+/// Returns the error for a peer that violated flow control.
 #[cold]
 fn violated<N: Ni, M: Mode>(kernel: &Kernel<N, M>, peer: Rank, violation: &Violation) -> Error {
     Error::Protocol {

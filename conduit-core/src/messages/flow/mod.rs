@@ -1,9 +1,9 @@
 //! Flow control of requests: credits, the budget of outstanding requests, and coalesced returns.
 //!
-//! A reply brings its request's credits back. Where a handler sends none and nothing else has to
-//! travel, the implied reply is coalesced: the target adds the credits to a counter in the
-//! requester's control region, which it alone writes, and the requester reads the counter when it
-//! runs short. The algorithm sees the same credits as with a message for each.
+//! A reply returns its request's credits. If a handler sends none and nothing else has to travel,
+//! the implied reply is coalesced: the target adds the credits to a counter in the requester's
+//! control region, which it alone writes, and the requester reads the counter when it runs short.
+//! The algorithm sees the same credits as with one message per reply.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -22,21 +22,21 @@ pub(crate) use accounts::Accounts;
 pub(crate) use returned::Returned;
 pub(crate) use statistics::{Statistics, When};
 
-/// What this rank lends its peers and they lend it.
+/// The credits that this rank lends to its peers and borrows from them.
 ///
-/// In PAR the peers are dealt out to parts with a lock each, so that threads which talk to
-/// different peers seldom meet.
+/// In PAR the peers are distributed over parts with a lock each, so that threads which talk to
+/// different peers seldom contend.
 #[derive(Debug)]
 pub(crate) struct Flow<M: Mode> {
     parts: Box<[M::Lock<Part<M>>]>,
-    /// Number of parts, a power of two, less one.
+    /// The number of parts, a power of two, minus one.
     mask: u32,
-    /// Its bits.
+    /// The number of bits in `mask`.
     shift: u32,
-    /// The part that may ask a peer for credits first: each in turn, else the peers of the last are
-    /// never asked.
+    /// The part that may ask a peer for credits first. It rotates; otherwise the peers of the last
+    /// part would never be asked.
     turn: AtomicU32,
-    /// Requests without a reply yet, to all peers.
+    /// Requests to all peers without a reply so far.
     outstanding: AtomicU32,
     limit: u32,
 }
@@ -44,45 +44,46 @@ pub(crate) struct Flow<M: Mode> {
 #[derive(Debug)]
 struct Part<M: Mode> {
     policy: Policy<M::Bank>,
-    /// What has been read from each peer's counter, by the peer's place in the part. 8 bytes per
-    /// rank.
+    /// The last value read from each peer's counter, indexed by the peer's place in the part. 8
+    /// bytes per rank.
     seen: Box<[Returned]>,
-    /// Up to how many credits in flight to a peer its counter need not be read again. 2 bytes per
-    /// rank.
+    /// The number of credits in flight to a peer up to which its counter need not be read again. 2
+    /// bytes per rank.
     trusted: Box<[u16]>,
     cache: CreditCache,
 }
 
-/// Most credits that are reserved for requests to come.
+/// Maximum number of credits reserved for future requests.
 const MOST_CACHED: u32 = 64;
 
-/// Credits for requests to the peer that the last one went to, each with its place in the budget:
-/// reserved while they are [ready](FlowControl::ready), so that a request needs no look at the
-/// rules. The rules are told how many were taken before they are asked for anything else; so they
-/// see what they would have seen.
+/// Credits for requests to the peer of the last request, each with its place in the budget. They
+/// are reserved while [ready](FlowControl::ready), so that a request need not consult the policy.
+/// The policy learns how many were taken before it is used for anything else, so its decisions are
+/// the same as without the cache.
 #[derive(Debug, Clone, Copy, Default)]
 struct CreditCache {
-    /// The last request went to `peer`, and the rules have not been asked for anything since. Only
-    /// then is another likely to follow: credits are reserved for a flood, not for requests that
+    /// Whether the last request went to `peer` and the policy has not been used since. Only then is
+    /// another request likely to follow: credits are reserved for a flood, not for requests that
     /// wait for their replies.
     again: bool,
     peer: Rank,
-    /// Not taken yet.
+    /// Reserved credits not taken yet.
     left: u32,
     reserved: u32,
     requests: u32,
-    /// The byte that tells and asks nothing and has as many credits as the last request took. While
-    /// `again`, with nothing reserved.
+    /// A plain byte with as many credits as the last request took. Valid while `again` is set and
+    /// nothing is reserved.
     last: CreditByte,
-    /// What `peer` has given back with a reply to that, and the place in the budget: kept for the
-    /// next request, as in a round trip it goes to the same peer and takes the same. The rules then
-    /// need not be told of either, for they would be where they are. Once they are asked for
-    /// anything else they are told first. Not while `again`, nor with anything reserved.
+    /// The credits that `peer` returned in the reply to that request, with the place in the budget:
+    /// kept for the next request, because in a round trip it goes to the same peer and takes the
+    /// same amount. The policy then need not learn of either, because its state would not change.
+    /// Before it is used for anything else, it learns of the return. Never set while `again` is set
+    /// or anything is reserved.
     recycled: Option<CreditByte>,
 }
 
 impl CreditCache {
-    /// A request has gone to a peer: its byte, if that tells and asks nothing.
+    /// Records a request to a peer and returns its credit byte, which is plain.
     #[inline]
     fn note_last(&mut self, peer: Rank, credits: u8) -> CreditByte {
         self.again = true;
@@ -93,10 +94,10 @@ impl CreditCache {
 }
 
 impl<M: Mode> Part<M> {
-    /// Should the peer's counter be read before these credits are taken? Without it the request
-    /// would stall, or be the most in flight of late; and that it really is shows only when the
-    /// counter has been read. While use grows, each reading is good for an eighth of what is lent:
-    /// for so much, use may be taken for higher than it is.
+    /// Returns whether the peer's counter should be read before these credits are taken: if
+    /// otherwise the request would stall, or would raise the recent maximum in flight, because only
+    /// the counter shows whether it really does. While use grows, each reading is trusted for an
+    /// eighth of the credits lent: use may be overestimated by that much.
     fn is_stale(&self, peer: Rank, place: usize, credits: u8) -> bool {
         let policy = &self.policy;
         policy.is_stale(peer, credits)
@@ -106,7 +107,8 @@ impl<M: Mode> Part<M> {
 }
 
 impl<M: Mode> Flow<M> {
-    /// `limit`: most requests outstanding to all peers.
+    /// Creates the flow control. `limit` is the maximum number of requests outstanding to all
+    /// peers.
     pub(crate) fn new(plan: &Plan, rank: Rank, limit: u32) -> Self {
         let most = if M::PARALLEL { M::Bank::MOST_PARTS } else { 1 };
         let parts = most.min(plan.ranks().next_power_of_two());
@@ -141,7 +143,7 @@ impl<M: Mode> Flow<M> {
         self.parts[number as usize].lock()
     }
 
-    /// The part that `peer` belongs to, which knows of all requests.
+    /// Locks the part of `peer`, after the policy has learned of all requests.
     #[inline(always)]
     fn part(&self, peer: Rank) -> impl std::ops::DerefMut<Target = Part<M>> {
         let mut part = self.locked(peer);
@@ -149,7 +151,7 @@ impl<M: Mode> Flow<M> {
         part
     }
 
-    /// Tells the rules what was taken of the credits that were reserved, and gives the rest back.
+    /// Reports the reserved credits that were taken to the policy, and returns the rest.
     #[inline]
     fn settle_cache(&self, part: &mut Part<M>) {
         part.cache.again = false;
@@ -159,7 +161,7 @@ impl<M: Mode> Flow<M> {
         self.settle_recycled(part);
     }
 
-    /// Tells the rules what came back with the last reply.
+    /// Reports the credits returned by the last reply to the policy.
     #[inline]
     fn settle_recycled(&self, part: &mut Part<M>) {
         if let Some(back) = part.cache.recycled.take() {
@@ -184,14 +186,14 @@ impl<M: Mode> Flow<M> {
         part.cache = CreditCache::default();
     }
 
-    /// Credits for requests that need no look at the rules, and none at the peer's counter.
+    /// Returns the credits for requests that need neither the policy nor the peer's counter.
     #[inline]
     fn ready(&self, part: &Part<M>, peer: Rank) -> u32 {
         let trusted = part.trusted[self.place(peer)];
         part.policy.ready(peer, trusted.into())
     }
 
-    /// Sets credits apart for more requests like the last one.
+    /// Reserves credits for more requests like the last one.
     #[inline(never)]
     fn reserve(&self, part: &mut Part<M>, peer: Rank) {
         let places = self.begin_requests(self.ready(part, peer).min(MOST_CACHED));
@@ -204,26 +206,26 @@ impl<M: Mode> Flow<M> {
         };
     }
 
-    /// Where a part keeps what belongs to `peer`.
+    /// Returns the index of `peer` in its part.
     #[inline]
     fn place(&self, peer: Rank) -> usize {
         (peer >> self.shift) as usize
     }
 
-    /// A place in the budget.
+    /// Takes a place in the budget.
     #[inline]
     fn begin_request(&self) -> bool {
         self.begin_requests(1) == 1
     }
 
-    /// Up to `most` places in the budget; how many.
+    /// Takes up to `most` places in the budget and returns their number.
     #[inline]
     fn begin_requests(&self, most: u32) -> u32 {
         let some = |outstanding: u32| most.min(self.limit.saturating_sub(outstanding));
         let outstanding = self.outstanding.load(Relaxed);
         if !M::PARALLEL {
-            // One thread at a time: no need for a locked operation, which would wait for all stores
-            // before it.
+            // One thread at a time: no locked instruction is needed, which would wait for all
+            // earlier stores.
             self.outstanding
                 .store(outstanding + some(outstanding), Relaxed);
             return some(outstanding);
@@ -246,14 +248,15 @@ impl<M: Mode> Flow<M> {
         }
     }
 
-    /// Credits and a place in the budget, or neither. `None` may also mean that the peer's counter
-    /// ought to be read first, see [`Flow::take_collected`].
+    /// Takes credits and a place in the budget, or neither. `None` may also mean that the peer's
+    /// counter should be read first, see [`Flow::take_collected`].
     #[inline(always)]
     pub(crate) fn take(&self, peer: Rank, credits: u8) -> Option<CreditByte> {
         self.take_noting(peer, credits, || ())
     }
 
-    /// The same, and says if requests to the peer follow one another, without replies between them.
+    /// Does the same as [`Flow::take`], and calls `flood` if requests to the peer follow one
+    /// another without replies in between.
     #[inline(always)]
     pub(crate) fn take_noting(
         &self,
@@ -280,12 +283,13 @@ impl<M: Mode> Flow<M> {
         self.take_next(&mut part, peer, credits)
     }
 
-    /// [`Self::take`] where nothing suitable is reserved.
+    /// [`Self::take`] if nothing suitable is reserved.
     #[inline(never)]
     fn take_next(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
         self.settle_recycled(part);
         if part.cache.reserved == 0 && !part.cache.again {
-            // The first after a reply, as each of a round trip is, by itself and without a call.
+            // The first request after a reply, as in a round trip: handled here, without a further
+            // call.
             if !self.begin_request() {
                 return None;
             }
@@ -321,8 +325,7 @@ impl<M: Mode> Flow<M> {
         Some(byte)
     }
 
-    /// The same, after the peer's counter has been read. A request that gets no credits has
-    /// stalled.
+    /// Takes credits after the peer's counter has been read. A request that gets none has stalled.
     #[inline]
     pub(crate) fn take_collected(&self, peer: Rank, credits: u8) -> Option<CreditByte> {
         let mut part = self.part(peer);
@@ -332,7 +335,8 @@ impl<M: Mode> Flow<M> {
         self.take_held(&mut part, peer, credits)
     }
 
-    /// Credits for a request whose place in the budget is held; without them it is given back.
+    /// Takes credits for a request that holds a place in the budget; without credits the place is
+    /// returned.
     #[inline]
     fn take_held(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
         let byte = part.policy.take(peer, credits).ok();
@@ -342,15 +346,15 @@ impl<M: Mode> Flow<M> {
         byte
     }
 
-    /// A request that has taken `byte` is not sent after all.
+    /// Returns the credits `byte` of a request that is not sent after all.
     #[cold]
     pub(crate) fn give_back(&self, peer: Rank, byte: CreditByte) {
         self.part(peer).policy.give_back(peer, byte);
         self.end_requests(1);
     }
 
-    /// A request from `peer` has been handled: the byte for its reply, and whether system messages
-    /// are to be sent.
+    /// Grants a handled request from `peer`. Returns the byte for its reply, and whether system
+    /// messages are pending.
     #[inline]
     pub(crate) fn grant(&self, peer: Rank, byte: CreditByte) -> (CreditByte, bool) {
         let mut part = self.part(peer);
@@ -358,9 +362,9 @@ impl<M: Mode> Flow<M> {
         (back, part.policy.has_system())
     }
 
-    /// As many requests from `peer`, all with plain bytes, have been handled: whether one of the
-    /// replies has to say that this rank has ended an epoch, and whether system messages are to be
-    /// sent.
+    /// Grants `requests` handled requests from `peer`, all with plain bytes. Returns whether one of
+    /// the replies must announce that this rank has ended an epoch, and whether system messages are
+    /// pending.
     #[inline]
     pub(crate) fn grant_plain(&self, peer: Rank, requests: u32) -> (bool, bool) {
         let mut part = self.part(peer);
@@ -368,13 +372,13 @@ impl<M: Mode> Flow<M> {
         (end_of_epoch, part.policy.has_system())
     }
 
-    /// A reply has come.
+    /// Settles the credits of a reply.
     #[inline(always)]
     pub(crate) fn settle(&self, peer: Rank, byte: CreditByte) -> Result<(), Violation> {
         let mut part = self.locked(peer);
         let cache = &mut part.cache;
         let to_last = cache.again && cache.reserved == 0 && cache.peer == peer;
-        // Elsewhere other parts can end an epoch meanwhile, which a request has to tell.
+        // In PAR another part may end an epoch meanwhile, which the next request must announce.
         if !M::PARALLEL && to_last && byte == cache.last {
             cache.again = false;
             cache.recycled = Some(byte);
@@ -396,14 +400,14 @@ impl<M: Mode> Flow<M> {
         Ok(())
     }
 
-    /// A peer's counter has been read.
+    /// Settles the credits in a peer's counter.
     pub(crate) fn collect(
         &self,
         peer: Rank,
         counter: impl FnOnce() -> Returned,
     ) -> Result<(), Violation> {
         let mut part = self.part(peer);
-        // Read under the lock, so that no thread brings an older value after a newer one.
+        // Read under the lock, so that an older value never replaces a newer one.
         let counter = counter();
         let place = self.place(peer);
         let since = counter.since(part.seen[place]);
@@ -419,7 +423,7 @@ impl<M: Mode> Flow<M> {
         Ok(())
     }
 
-    /// A system message about credits has come; the answer, if it needs one.
+    /// Handles a system message about credits; returns the answer, if it needs one.
     pub(crate) fn on_system(
         &self,
         peer: Rank,
@@ -428,36 +432,36 @@ impl<M: Mode> Flow<M> {
         self.part(peer).policy.on_system(peer, message)
     }
 
-    /// The next system message to send.
+    /// Returns the next system message to send.
     pub(crate) fn next_system(&self) -> Option<(Rank, System)> {
         let first = self.turn.load(Relaxed);
         (0..self.parts.len() as u32).find_map(|step| {
             let number = first.wrapping_add(step) & self.mask;
             let message = self.parts[number as usize].lock().policy.next_system()?;
-            // Two threads at once may give a part two turns, which does no harm.
+            // Two concurrent threads may give a part two turns, which is harmless.
             self.turn.store(number + 1, Relaxed);
             Some(message)
         })
     }
 
-    /// Whether there may be one.
+    /// Returns whether there may be a system message to send.
     pub(crate) fn has_system(&self) -> bool {
         self.parts
             .iter()
             .any(|part| part.lock().policy.has_system())
     }
 
-    /// Looks at the flow control that is responsible for `peer`.
+    /// Passes the policy responsible for `peer` to `look`.
     pub(crate) fn look<T>(&self, peer: Rank, look: impl FnOnce(&Policy<M::Bank>) -> T) -> T {
         look(&self.part(peer).policy)
     }
 
-    /// Is it the budget, not a peer's credits, that stands in the way?
+    /// Returns whether the budget, not a peer's credits, is exhausted.
     pub(crate) fn budget_is_spent(&self) -> bool {
         self.outstanding() >= self.limit
     }
 
-    /// Requests without a reply yet.
+    /// Returns the number of requests without a reply so far.
     pub(crate) fn outstanding(&self) -> u32 {
         for part in &self.parts {
             self.settle_cache(&mut part.lock());

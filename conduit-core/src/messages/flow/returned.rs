@@ -1,13 +1,14 @@
-//! What a peer has given back, as a count that the requester reads.
+//! The credits that a peer has returned, as a running count that the requester reads.
 
-/// A running count of what a peer has given back, in one word: credits (24 bits), requests (24),
-/// and for how many of them the reply tells that the peer has ended an epoch (16). All wrap. A rank
-/// never has as many requests outstanding, so the difference of two counts is what came between.
+/// A running count of a peer's returns in one word: credits (24 bits), requests (24), and the
+/// number of those requests whose reply announces the end of an epoch (16). All wrap. A rank never
+/// has as many requests outstanding, so the difference of two counts is what was returned in
+/// between.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Returned(u64);
 
 impl Returned {
-    /// Bits of the count of credits, and of that of requests.
+    /// Bits of the credit count, and of the request count.
     const BITS: u32 = 24;
 
     pub(crate) fn from_bits(bits: u64) -> Self {
@@ -18,27 +19,26 @@ impl Returned {
         self.0
     }
 
-    /// So many more.
+    /// Adds requests and credits.
     #[inline]
     pub(crate) fn add(self, requests: u32, credits: u32) -> Self {
         let count = u64::from(requests) << Self::BITS | u64::from(credits);
         self.and(Self(count))
     }
 
-    /// A reply tells that the peer has ended an epoch.
+    /// Adds a reply that announces the end of an epoch.
     #[inline]
     pub(crate) fn add_epoch(self) -> Self {
         self.and(Self(1 << (2 * Self::BITS)))
     }
 
-    /// Both. One sum: what a field carries into the next one, the difference of two counts takes
-    /// out again.
+    /// Returns the sum. Carries into the next field cancel out in the difference of two counts.
     #[inline]
     pub(crate) fn and(self, other: Self) -> Self {
         Self(self.0.wrapping_add(other.0))
     }
 
-    /// What was given back between `earlier` and now.
+    /// Returns what was returned between `earlier` and now.
     pub(crate) fn since(self, earlier: Self) -> Since {
         let difference = self.0.wrapping_sub(earlier.0);
         let field = |number| (difference >> (number * Self::BITS)) as u32 & ((1 << Self::BITS) - 1);
@@ -50,7 +50,7 @@ impl Returned {
     }
 }
 
-/// What was given back between two counts.
+/// The returns between two counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Since {
     pub(crate) credits: u32,

@@ -1,5 +1,5 @@
-//! Where the credits are, written to a file per rank at each end of an epoch
-//! (`GASNET_PORTAL_CREDIT_STATS`). The format is [`credits::statistics`]'s.
+//! The distribution of credits, written to a file per rank at each end of an epoch
+//! (`GASNET_PORTAL_CREDIT_STATS`). [`credits::statistics`] defines the format.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -23,20 +23,20 @@ pub(crate) enum When {
     Start,
     /// An epoch may have ended.
     Epoch,
-    /// The rank ends; nothing is written any more.
+    /// The rank ends; nothing is written after this.
     End,
 }
 
-/// A rank's file and what is counted for it.
+/// A rank's file and its counters.
 #[derive(Debug)]
 pub(crate) struct Statistics {
-    /// `None` after a failure to write.
+    /// `None` after a write error.
     file: Option<BufWriter<File>>,
     path: PathBuf,
     recorder: Recorder,
     text: String,
     start: Instant,
-    /// The last epoch that has been written.
+    /// The last epoch that was written.
     epoch: u32,
     system_sent: u64,
     system_received: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
-    /// Opens the file of `rank`; the same `job` on all ranks.
+    /// Opens the file of `rank`; `job` is the same on all ranks.
     pub(crate) fn open(settings: &Settings, plan: &Plan, rank: Rank, job: u64) -> Result<Self> {
         let header = Header {
             job: format!("{job:x}"),
@@ -79,7 +79,7 @@ impl Statistics {
         })
     }
 
-    /// A system message about credits goes out (`true`) or has come in.
+    /// Counts a system message about credits, sent (`out`) or received.
     pub(crate) fn count(&mut self, message: System, out: bool) {
         match (out, message) {
             (true, _) => self.system_sent += 1,
@@ -91,8 +91,8 @@ impl Statistics {
         }
     }
 
-    /// Writes the state of the credits; at [`When::Epoch`] if an epoch has ended since the last
-    /// time.
+    /// Writes the state of the credits; at [`When::Epoch`] only if an epoch has ended since the
+    /// last time.
     pub(crate) fn write<M: Mode>(&mut self, flow: &Flow<M>, rank: Rank, size: u32, when: When) {
         let (epoch, received, banked) = flow.look(rank, |policy| {
             let (epoch, received) = match policy.as_dynamic() {
@@ -109,7 +109,7 @@ impl Statistics {
             .map(|peer| flow.look(peer, |policy| row(policy, peer)))
             .collect();
         let row = RankRow {
-            // What comes after the last end of an epoch is a part of the next.
+            // Requests after the last end of an epoch are part of the next.
             epoch: if when == When::End { epoch + 1 } else { epoch },
             time_us: u64::try_from(self.start.elapsed().as_micros()).ok(),
             received,
@@ -127,8 +127,8 @@ impl Statistics {
         }
     }
 
-    /// Writes the rows of an epoch to the file, at once: a rank that is killed should leave what it
-    /// has seen.
+    /// Writes the rows of an epoch to the file and flushes it, so that a killed rank leaves what it
+    /// has recorded.
     fn write_rows(&mut self, rank: &RankRow, peers: impl Iterator<Item = PeerRow>) {
         let Some(file) = &mut self.file else { return };
         let written = match self.recorder.epoch(rank, peers, &mut self.text) {
@@ -139,7 +139,7 @@ impl Statistics {
         };
         self.text.clear();
         if let Err(error) = written {
-            // The job is worth more than its statistics.
+            // An error in the statistics must not end the job.
             let _ = writeln!(self.text, "conduit: {}: {error}", self.path.display());
             let _ = std::io::stderr().write_all(self.text.as_bytes());
             self.text.clear();
@@ -148,7 +148,7 @@ impl Statistics {
     }
 }
 
-/// What is between this rank and `peer`.
+/// Returns the credits between this rank and `peer`.
 fn row<B: Bank>(policy: &Policy<B>, peer: Rank) -> PeerRow {
     let state = match policy.as_dynamic() {
         Some(dynamic) => dynamic.peer_state(peer),

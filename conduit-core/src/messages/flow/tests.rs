@@ -1,4 +1,4 @@
-//! Credits set apart and kept, against the rules alone.
+//! Reserved and recycled credits, compared with the policy alone.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::messages::flow::returned::Since;
 use crate::threads::{Par, Seq};
 
-/// A small job's, with chunks of 1 KiB.
+/// The plan of a small job with chunks of 1 KiB.
 fn plan(ranks: u32, overrides: &credits::Overrides) -> Plan {
     let scale = credits::Scale::for_chunk(1024).unwrap();
     Plan::new(ranks, scale, overrides).unwrap()
@@ -23,7 +23,7 @@ fn with_short_epochs() -> credits::Overrides {
     }
 }
 
-/// Credits for a request, from the counter if need be.
+/// Takes credits for a request, reading the counter if necessary.
 fn take<M: Mode>(flow: &Flow<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
     flow.take(peer, credits)
         .or_else(|| flow.take_collected(peer, credits))
@@ -78,7 +78,7 @@ fn reserved_credits_are_neither_lost_nor_hidden<M: Mode>() {
     let plan = plan(3, &overrides);
     let flow: Flow<M> = Flow::new(&plan, 0, 200);
     let in_flight = |peer| flow.look(peer, |policy| policy.in_flight(peer));
-    // So that as many have been in use, and all are back.
+    // Raises the recent maximum in use; all credits are returned.
     for _ in 0..100 {
         let byte = take(&flow, 1, 1);
         assert!(byte.is_some());
@@ -92,7 +92,7 @@ fn reserved_credits_are_neither_lost_nor_hidden<M: Mode>() {
             assert_eq!((in_flight(1), flow.outstanding()), (taken, taken));
         }
     }
-    // Those for another peer come after what is left has been given back.
+    // Credits for another peer are taken after the rest has been returned.
     let byte = take(&flow, 2, 3);
     assert!(byte.is_some());
     assert_eq!((in_flight(1), in_flight(2)), (100, 3));
@@ -115,7 +115,7 @@ enum Step {
         credits: u8,
         times: u8,
     },
-    /// The reply to the newest or the oldest request, which may tell that an epoch has ended.
+    /// The reply to the newest or the oldest request, which may announce the end of an epoch.
     Settle {
         newest: bool,
         end_of_epoch: bool,
@@ -160,7 +160,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The flow, and the rules alone, which are told of everything at once.
+/// The flow, and the policy alone, which learns of everything at once.
 struct Both {
     flow: Flow<Seq>,
     rules: Policy,
@@ -293,12 +293,12 @@ fn peers_of_all_parts_are_asked_in_turn() {
     assert!(flow.parts.len() >= 4);
     let mut asked = Vec::new();
     for _ in 0..40 {
-        // Rank 1 has stalled: it wants what the bank does not have.
+        // Rank 1 has stalled: it needs more than the bank has.
         flow.grant(1, CreditByte::new(false, 1, 1));
         while let Some((peer, message)) = flow.next_system() {
             assert!(matches!(message, System::Revoke { .. }));
             asked.push(peer);
-            // It gives back a credit, which goes to rank 1.
+            // It returns a credit, which goes to rank 1.
             let answer = System::Return {
                 credits: 1,
                 end_of_epoch: false,
@@ -329,7 +329,7 @@ fn while_use_grows_the_counter_is_read_seldom() {
     // One for each eighth.
     assert!((7..10).contains(&readings), "{readings}");
     assert_eq!(flow.look(1, |policy| policy.in_flight(1)), 400);
-    // All have come back: what is trusted now starts from nothing.
+    // All have been returned: trust starts from zero again.
     flow.collect(1, || Returned::default().add(400, 400))
         .unwrap();
     for _ in 0..400 {
@@ -382,7 +382,7 @@ fn what_comes_back_is_kept_until_something_else_is_asked() {
         flow.settle(1, plain).unwrap();
     }
     assert_eq!(flow.outstanding(), 0);
-    // The rules are told before they are asked for another peer.
+    // The policy learns of the return before it is used for another peer.
     assert!(take().is_some());
     flow.settle(1, plain).unwrap();
     assert!(flow.take(2, 1).is_some());
@@ -390,8 +390,8 @@ fn what_comes_back_is_kept_until_something_else_is_asked() {
     assert_eq!(flow.outstanding(), 1);
 }
 
-/// The parts share the bank, so that an epoch may have ended in another one, which the next request
-/// has to tell.
+/// The parts share the bank, so an epoch may have ended in another part, which the next request
+/// must announce.
 #[test]
 fn with_several_threads_nothing_is_kept() {
     let plan = plan(3, &with_short_epochs());

@@ -1,10 +1,10 @@
-//! Puts and gets of many ranges (GASNet's vector, indexed and strided ones). To and from a mapped
-//! peer they are copies. Otherwise their pieces go together, as many as fit, in messages of the
-//! library's own handlers: a put's with their bytes, to which the answer is short, a get's as a
-//! list, to which the bytes are the answer. Large pieces go by themselves, as any put or get.
+//! Puts and gets of many ranges (GASNet's vector, indexed and strided ones). For a mapped peer they
+//! are copies. Otherwise their pieces are packed, as many as fit, into messages of the library's
+//! own handlers: a put's message carries the bytes and gets a short reply, a get's message carries
+//! a list and the reply the bytes. Large pieces are ordinary puts and gets of their own.
 //!
-//! Nothing is kept of what is put, and of a get only where the bytes go, message by message. So
-//! what is under way is bounded as messages are: by credits and chunks.
+//! Nothing is kept for a put, and for a get only the destinations of the bytes, per message.
+//! Credits and chunks therefore limit what is in flight, as for other messages.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::fence;
@@ -30,7 +30,7 @@ enum Way {
     Get,
 }
 
-/// A call: local places are addresses, remote ones offsets in the target's segment.
+/// A call: local places are addresses, remote places are offsets in the target's segment.
 #[derive(Debug, Clone, Copy)]
 struct Transfer<'a> {
     operation: &'static str,
@@ -41,7 +41,7 @@ struct Transfer<'a> {
 }
 
 impl Transfer<'_> {
-    /// The local side of a piece.
+    /// Returns the local side of a piece.
     fn local(&self, piece: &Piece) -> Local {
         let (base, len) = (
             std::ptr::with_exposed_provenance_mut(piece.local),
@@ -62,18 +62,18 @@ struct ByMessage<'a> {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
-    /// Copies ranges of this process's memory, places that are addresses, to ranges of the target's
-    /// segment, places that are offsets; it is there when the call returns. Both sides are of the
+    /// Copies ranges of this process's memory (places are addresses) to ranges of the target's
+    /// segment (places are offsets); the data is there when the call returns. Both sides have the
     /// same number of bytes, whatever their shapes.
     ///
     /// # Errors
-    /// No such rank; ranges outside of the segment; sides that differ in their bytes, or a side
-    /// whose counts do not go with its strides; in a handler; with checks, ranges that are written
-    /// and overlap. Nothing has been written then.
+    /// No such rank; ranges outside the segment; sides with different numbers of bytes, or a side
+    /// with different numbers of counts and strides; a call in a handler; with checks, overlapping
+    /// ranges that are written. Nothing has been written then.
     ///
     /// # Safety
-    /// All of `local` is valid for reads and not written until return, and has exposed its
-    /// provenance.
+    /// All of `local` is valid for reads and not written until return, and its provenance is
+    /// exposed.
     pub unsafe fn put_ranges(
         self,
         target: Rank,
@@ -87,19 +87,19 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             remote,
             local,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.move_ranges_and_wait(&transfer) }
     }
 
-    /// Copies ranges of the target's segment to ranges of this process's memory, as
-    /// [`Calls::put_ranges`] the other way.
+    /// Copies ranges of the target's segment to ranges of this process's memory, like
+    /// [`Calls::put_ranges`] in the other direction.
     ///
     /// # Errors
-    /// As for [`Calls::put_ranges`].
+    /// See [`Calls::put_ranges`].
     ///
     /// # Safety
-    /// All of `local` is valid for writes and used by nobody else until return, and has exposed its
-    /// provenance.
+    /// All of `local` is valid for writes and not otherwise accessed until return, and its
+    /// provenance is exposed.
     pub unsafe fn get_ranges(
         self,
         local: &Places<'_>,
@@ -113,20 +113,20 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             remote,
             local,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.move_ranges_and_wait(&transfer) }
     }
 
     /// Starts a put of ranges. The descriptions of the places are used only during the call.
-    /// `None`: not started, it would have blocked; one that has been started may wait for room for
-    /// what does not fit its first message.
+    /// Returns `None` if it was not started because it would have blocked. Once started, it may
+    /// wait for room for the data beyond the first message.
     ///
     /// # Errors
-    /// As for [`Calls::put_ranges`].
+    /// See [`Calls::put_ranges`].
     ///
     /// # Safety
-    /// As for [`Calls::put_ranges`], until the handle, or this thread's implicit puts (or access
-    /// region), have been synchronised.
+    /// See [`Calls::put_ranges`]; required until the handle, or this thread's implicit puts (or
+    /// access region), have been synchronised.
     pub unsafe fn put_ranges_nb(
         self,
         target: Rank,
@@ -142,18 +142,18 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             remote,
             local,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.move_ranges(&transfer, completion, blocking) }
     }
 
-    /// Starts a get of ranges, as [`Calls::put_ranges_nb`] a put.
+    /// Starts a get of ranges, like [`Calls::put_ranges_nb`] for a put.
     ///
     /// # Errors
-    /// As for [`Calls::put_ranges`].
+    /// See [`Calls::put_ranges`].
     ///
     /// # Safety
-    /// As for [`Calls::get_ranges`], until the handle, or this thread's implicit gets (or access
-    /// region), have been synchronised.
+    /// See [`Calls::get_ranges`]; required until the handle, or this thread's implicit gets (or
+    /// access region), have been synchronised.
     pub unsafe fn get_ranges_nb(
         self,
         local: &Places<'_>,
@@ -169,15 +169,15 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             remote,
             local,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.move_ranges(&transfer, completion, blocking) }
     }
 
-    /// Has `handler` of the target's client run there with these bytes, as the handler of a reply:
-    /// a medium without arguments.
+    /// Runs `handler` of the target's client with these bytes, as the handler of a reply: a medium
+    /// without arguments.
     ///
     /// # Errors
-    /// As for [`Calls::request_medium`].
+    /// See [`Calls::request_medium`].
     pub fn complete_at_peer(self, target: Rank, handler: u8, payload: &[u8]) -> Result<()> {
         self.engine
             .messages()
@@ -186,17 +186,17 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     }
 
     /// # Safety
-    /// As for [`Calls::move_ranges`], until return.
+    /// See [`Calls::move_ranges`], until return.
     unsafe fn move_ranges_and_wait(self, transfer: &Transfer<'_>) -> Result<()> {
         let (completion, blocking) = (Completion::Handle, Blocking::Wait);
-        // SAFETY: the caller's promise; the call waits.
+        // SAFETY: guaranteed by the caller; the call waits.
         let started = unsafe { self.move_ranges(transfer, completion, blocking)? };
         self.wait_in(transfer.operation, started.unwrap_or(Handle::DONE))
     }
 
     /// # Safety
-    /// The local places are valid as [`Local`] says for this way, until the operation has been
-    /// synchronised.
+    /// The local places are valid as described by [`Local`] for this direction, until the operation
+    /// has been synchronised.
     unsafe fn move_ranges(
         self,
         transfer: &Transfer<'_>,
@@ -222,15 +222,15 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
         let window = segment.window.0;
         if window.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             return unsafe { self.start_ranges(transfer, completion, blocking) };
         }
         let mapped = Places {
             origin: window.expose_provenance().wrapping_add(remote.origin),
             ..*remote
         };
-        // SAFETY: the remote ranges lie in the window, as just checked, the local ones are the
-        // caller's promise. Fences and races are as in `Segment::store` and `load`.
+        // SAFETY: the remote ranges lie in the window, as just checked; the caller guarantees the
+        // local ones. Fences and races are as in `Segment::store` and `load`.
         unsafe {
             match way {
                 Way::Put => {
@@ -246,7 +246,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         Ok(Some(Handle::DONE))
     }
 
-    /// How many bytes a transfer has, if it is one.
+    /// Returns the number of bytes of a valid transfer.
     fn check_ranges(self, transfer: &Transfer<'_>, segment: &Segment) -> Result<usize> {
         let &Transfer {
             operation, target, ..
@@ -260,14 +260,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             let count = places.bytes();
             count.ok_or_else(|| {
                 refuse(format!(
-                    "the {side} ones have no number of bytes: too many, or not as many counts as strides"
+                    "the {side} ranges have too many bytes, or different numbers of counts and strides"
                 ))
             })
         };
         let there = bytes("remote", transfer.remote)?;
         let here = bytes("local", transfer.local)?;
         if there != here {
-            let reason = format!("{there} bytes there and {here} bytes here");
+            let reason = format!("the remote ranges have {there} bytes, the local ones {here}");
             return Err(refuse(reason));
         }
         if let Err(outside) = transfer.remote.check(segment.len) {
@@ -278,14 +278,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 outside.start,
                 outside.len,
             )?;
-            // Of an array that goes around all of the address space.
-            return Err(refuse("not in the segment".to_owned()));
+            // An array that wraps around the whole address space.
+            return Err(refuse("an array extends beyond the segment".to_owned()));
         }
         Ok(there)
     }
 
-    /// Refuses to write a byte twice: which of the two would stay is not said. Of local ranges the
-    /// place is an address, of remote ones an offset.
+    /// Refuses to write a byte twice, because the result would be unspecified. The reported
+    /// location is an address for local ranges and an offset for remote ones.
     fn check_disjoint(self, transfer: &Transfer<'_>) -> Result<()> {
         let (side, written) = match transfer.way {
             Way::Put => ("remote", transfer.remote),
@@ -296,18 +296,15 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             Some(run) => Err(Error::Ranges {
                 operation: transfer.operation,
                 rank: transfer.target,
-                reason: format!(
-                    "{side} ranges that are written overlap, at {:#x}",
-                    run.start
-                ),
+                reason: format!("{side} destination ranges overlap at {:#x}", run.start),
             }),
         }
     }
 
-    /// Starts what is no copy to or from mapped memory.
+    /// Starts a transfer that is not a copy to or from mapped memory.
     ///
     /// # Safety
-    /// As for [`Calls::move_ranges`].
+    /// See [`Calls::move_ranges`].
     unsafe fn start_ranges(
         self,
         transfer: &Transfer<'_>,
@@ -332,8 +329,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             for piece in pieces {
                 let local = transfer.local(&piece);
                 let address = start.wrapping_add(piece.remote);
-                // SAFETY: the caller's promise. Of a range of this very process it is the program's
-                // word that it is memory.
+                // SAFETY: guaranteed by the caller. For a range of this very process, the program
+                // guarantees that it is valid memory.
                 unsafe {
                     self.engine
                         .memory
@@ -351,7 +348,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             Completion::Implicit => Some(self.implicit_group(operation, class)?),
         };
         if blocking == Blocking::Immediate {
-            // Credits and chunks come back by polls, and who tries again may do nothing else.
+            // Polls free credits and chunks, and a caller that retries may do nothing else.
             self.engine.poll_for(1);
         }
         let op = self.kernel().begin(operation, group, Some(target))?;
@@ -364,7 +361,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             },
         };
         let mut message = self.engine.rma.transfers.take_room();
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let posted = unsafe { self.post_ranges(&by_message, pieces, &mut message, blocking) };
         self.engine.rma.transfers.give_room(message);
         match posted {
@@ -374,14 +371,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 return Ok(None);
             }
             Err(error) => {
-                // As for a transfer in pieces: some are under way, and the caller doesn't wait for
+                // As for a transfer in pieces: some are in flight, and the caller doesn't wait for
                 // them.
                 self.job().fail(error.clone());
                 self.engine.check_fault()?;
                 return Err(error);
             }
         }
-        // The initiation itself was a piece.
+        // The initiation itself counted as a piece.
         self.kernel().finish(op);
         Ok(Some(match completion {
             Completion::Handle => Handle(Some(op)),
@@ -389,11 +386,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }))
     }
 
-    /// Sends all messages of a transfer, one after the other. `false`: the first would have had to
-    /// wait, and may not.
+    /// Sends all messages of a transfer in order. `false`: the first would have had to wait, and
+    /// may not.
     ///
     /// # Safety
-    /// As for [`Calls::move_ranges`].
+    /// See [`Calls::move_ranges`].
     unsafe fn post_ranges(
         self,
         by_message: &ByMessage<'_>,
@@ -406,7 +403,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             message.clear();
             let first = pieces.clone();
             while let Some(large) = message.fill(&mut pieces, room) {
-                // SAFETY: the caller's promise; a piece of what has been checked.
+                // SAFETY: guaranteed by the caller; the piece is part of a checked range.
                 let started = unsafe {
                     self.transfer(
                         transfer.operation,
@@ -424,7 +421,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             if message.data == 0 {
                 return Ok(true);
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             if !unsafe { self.post_message(by_message, first, message, blocking)? } {
                 return Ok(false);
             }
@@ -432,11 +429,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Sends a message, whose pieces are those from `first` on that are not large. `false`: it
-    /// would have had to wait.
+    /// Sends a message with the pieces from `first` on, except large ones. `false`: it would have
+    /// had to wait.
     ///
     /// # Safety
-    /// As for [`Calls::move_ranges`].
+    /// See [`Calls::move_ranges`].
     unsafe fn post_message(
         self,
         by_message: &ByMessage<'_>,
@@ -468,7 +465,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             }
             let to = payload[at..carried][..piece.len].as_mut_ptr();
             let from = std::ptr::with_exposed_provenance(piece.local);
-            // SAFETY: the source is the caller's promise; there is room for the piece.
+            // SAFETY: the caller guarantees the source; the payload has room for the piece.
             unsafe { crate::shared::copy(from, to, piece.len) };
             at += piece.len;
         }
@@ -478,7 +475,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             .rma
             .transfers
             .add(op, target, brought, message.local.finish());
-        // Fits: what a message carries or brings does.
+        // Fits: so does the data that a message or its reply carries.
         prepared.commit(handler, &[number, data as u32], length)?;
         Ok(true)
     }

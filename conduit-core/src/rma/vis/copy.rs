@@ -6,7 +6,7 @@ use crate::rma::vis::runs::collapse;
 use crate::rma::vis::{Pieces, Places, Shape};
 use crate::shared;
 
-/// Copies `count` runs of `len` bytes, each side's at its own distance from one another.
+/// Copies `count` runs of `len` bytes, with a separate stride for each side.
 ///
 /// # Safety
 /// Runs of `from` are valid for reads, those of `to` for writes.
@@ -17,8 +17,8 @@ pub(crate) unsafe fn copy_rows(
     len: usize,
     count: usize,
 ) {
-    // SAFETY: the caller's promise; the reads and writes need no alignment. What is wrapped around
-    // lies after the last run.
+    // SAFETY: guaranteed by the caller; the reads and writes need no alignment. Only the address
+    // after the last run may wrap around.
     unsafe {
         match len {
             1 => rows::<u8>(to, to_stride, from, from_stride, count),
@@ -40,10 +40,10 @@ pub(crate) unsafe fn copy_rows(
     }
 }
 
-/// As [`copy_rows`], for runs of the size of a type that any bytes are one of.
+/// Copies like [`copy_rows`], for runs of the size of a type for which all bytes are valid.
 ///
 /// # Safety
-/// As for [`copy_rows`].
+/// See [`copy_rows`].
 #[inline(always)]
 unsafe fn rows<T: Copy>(
     mut to: *mut u8,
@@ -53,7 +53,7 @@ unsafe fn rows<T: Copy>(
     count: usize,
 ) {
     for _ in 0..count {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             to.cast::<T>()
                 .write_unaligned(from.cast::<T>().read_unaligned())
@@ -63,7 +63,7 @@ unsafe fn rows<T: Copy>(
     }
 }
 
-/// Copies all of a transfer, between places that are addresses.
+/// Copies all ranges of a transfer between places that are addresses.
 ///
 /// # Safety
 /// All of `from` is valid for reads, all of `to` for writes; both have the same number of bytes.
@@ -96,7 +96,7 @@ pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
             unit: to.unit.cast_signed(),
             element,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         return unsafe {
             array.copy(
                 with_exposed_provenance_mut(to.origin),
@@ -104,8 +104,8 @@ pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
             )
         };
     }
-    // Ranges of one length need not be cut, and to put together those that lie side by side takes
-    // longer than to copy each.
+    // Ranges of equal length need no splitting, and merging adjacent ones takes longer than copying
+    // each.
     if let (
         Shape::Indexed { starts, len },
         Shape::Indexed {
@@ -118,7 +118,7 @@ pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
         let at = |origin: usize, start: usize| origin.wrapping_add(start.wrapping_mul(to.unit));
         let len = len.wrapping_mul(to.unit);
         for (&to_start, &from_start) in starts.iter().zip(from_starts) {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 shared::copy(
                     with_exposed_provenance(at(from.origin, from_start)),
@@ -130,7 +130,7 @@ pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
         return;
     }
     for piece in Pieces::new(to, from) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             shared::copy(
                 with_exposed_provenance(piece.remote),
@@ -153,22 +153,22 @@ struct Array<'a> {
 
 impl Array<'_> {
     /// # Safety
-    /// As for [`copy_all`].
+    /// See [`copy_all`].
     unsafe fn copy(self, to: *mut u8, from: *const u8) {
         let Some((&count, counts)) = self.counts.split_last() else {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             return unsafe { shared::copy(from, to, self.element) };
         };
         let outer = counts.len();
         let to_stride = self.to[outer].wrapping_mul(self.unit);
         let from_stride = self.from[outer].wrapping_mul(self.unit);
         if outer == 0 {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             return unsafe { copy_rows((to, to_stride), (from, from_stride), self.element, count) };
         }
         let (mut to, mut from) = (to, from);
         for _ in 0..count {
-            // SAFETY: the caller's promise: an array of a dimension less.
+            // SAFETY: guaranteed by the caller, for an array with one dimension less.
             unsafe { Self { counts, ..self }.copy(to, from) };
             to = to.wrapping_offset(to_stride);
             from = from.wrapping_offset(from_stride);

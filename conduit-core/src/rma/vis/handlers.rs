@@ -1,4 +1,4 @@
-//! The messages of ranges, and what their handlers do.
+//! The messages of transfers of ranges, and their handlers.
 
 use am::handlers::{Accepts, Registration};
 use am::{Category, Flags, Header, MAX_ARGS, NO_CHUNK, NO_LID, Role, Token};
@@ -12,19 +12,19 @@ use crate::ni::Ni;
 use crate::rma::vis::segment::{gather, scatter};
 use crate::threads::Mode;
 
-/// Bytes and where they go: the message's number, how many. The payload is the bytes and then the
-/// list.
+/// Bytes and their destinations. Arguments: the message's number, the number of bytes. Payload: the
+/// bytes, then the list.
 pub(crate) const PUT: u8 = 16;
-/// What is wanted: the message's number, how many bytes. The payload is the list.
+/// A request for bytes. Arguments: the message's number, the number of bytes. Payload: the list.
 pub(crate) const GET: u8 = 17;
-/// The reply to a put: the message's number.
+/// The reply to a put. Argument: the message's number.
 const DONE: u8 = 18;
-/// The reply to a get: the message's number. The payload is the bytes.
+/// The reply to a get. Argument: the message's number. Payload: the bytes.
 const DATA: u8 = 19;
-/// A put is complete: the client's handler that is to run with the payload.
+/// Completion of a put. Argument: the client's handler that runs with the payload.
 pub(crate) const COMPLETE: u8 = 20;
 
-/// The library's handlers. Their ids are part of the protocol.
+/// Returns the registrations of the library's handlers. Their ids are part of the protocol.
 pub(crate) fn handlers<N: Ni + 'static, M: Mode>() -> [Registration<Handler<N, M>>; 5] {
     const REQUEST: Accepts = Accepts::MEDIUM.union(Accepts::REQUEST);
     [
@@ -48,7 +48,8 @@ pub(crate) fn handlers<N: Ni + 'static, M: Mode>() -> [Registration<Handler<N, M
     ]
 }
 
-// What the table of handlers has checked is not looked at again: others do not come here.
+// Properties that the handler table has checked are not checked again: other messages do not get
+// here.
 
 fn on_put<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     let (&[number, data], Payload::Medium(payload)) = (call.args(), call.payload()) else {
@@ -73,7 +74,7 @@ fn on_get<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
         return;
     };
     let (engine, data) = (call.engine(), data as usize);
-    // `prepare_medium_reply` refuses it too, but its error doesn't blame the peer.
+    // `prepare_medium_reply` refuses it too, but its error doesn't name the peer.
     if data > engine.messages().max_medium(MAX_ARGS) {
         return engine
             .job()
@@ -108,7 +109,7 @@ fn on_answer<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     }
 }
 
-/// Runs the client's handler as that of a reply, which may not be replied to.
+/// Runs the client's handler as a reply handler, which may not reply.
 fn on_complete<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     let (&[id], payload @ Payload::Medium(_)) = (call.args(), call.payload()) else {
         return;
@@ -141,7 +142,7 @@ fn on_complete<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
-    /// A reply that cannot be sent ends the job: its requester waits for it.
+    /// Ends the job if a reply cannot be sent, because its requester waits for it.
     fn replied(self, sent: Result<()>) {
         if let Err(error) = sent {
             self.job().fail(error);

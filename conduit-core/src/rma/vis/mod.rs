@@ -1,11 +1,11 @@
-//! Puts and gets of memory that does not lie in one piece (GASNet's VIS: vector, indexed, strided),
-//! without I/O: what a caller describes, the runs of bytes that it comes to, and how runs travel in
-//! a message.
+//! Puts and gets of non-contiguous memory (GASNet's VIS: vector, indexed, strided), without I/O:
+//! the caller's description, the runs of bytes that it denotes, and the encoding of runs in a
+//! message.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `runs` | a description as contiguous runs, the two sides of a transfer as pieces that lie in one piece on both |
-//! | `plan` | which pieces go into a message |
+//! | `runs` | a description as contiguous runs, the two sides of a transfer as pieces that are contiguous on both |
+//! | `plan` | selection of the pieces for a message |
 //! | `wire` | runs in a message, as arithmetic progressions in variable-length integers |
 //! | `copy` | runs copied within mapped memory |
 
@@ -29,32 +29,32 @@ pub(crate) use wire::{Malformed, walk};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Block {
-    /// Where it begins.
+    /// The first unit.
     pub start: usize,
-    /// How long it is.
+    /// The length.
     pub len: usize,
 }
 
-/// What lies where, relative to an origin, in units.
+/// A layout of ranges relative to an origin, in units.
 #[derive(Debug, Clone, Copy)]
 pub enum Shape<'a> {
     /// Ranges of any length.
     Vector(&'a [Block]),
     /// Ranges of the same length.
     Indexed {
-        /// Where they begin.
+        /// The first unit of each range.
         starts: &'a [usize],
-        /// How long each of them is.
+        /// The length of each range.
         len: usize,
     },
-    /// An array of any number of dimensions, the fastest one first. Without dimensions it is one
-    /// element, with a count of 0 it is none.
+    /// An array of any number of dimensions, the fastest-varying one first. Without dimensions it
+    /// is one element, with a count of 0 it is empty.
     Strided {
-        /// How far the next element of each dimension is away.
+        /// The distance to the next element, per dimension.
         strides: &'a [isize],
-        /// Elements in each dimension.
+        /// The number of elements, per dimension.
         counts: &'a [usize],
-        /// How long an element is.
+        /// The length of an element.
         element: usize,
     },
 }
@@ -62,25 +62,26 @@ pub enum Shape<'a> {
 /// One side of a transfer: ranges of memory, in the order in which their bytes are transferred.
 #[derive(Debug, Clone, Copy)]
 pub struct Places<'a> {
-    /// What the shape's starts are relative to: an address, or an offset in a segment.
+    /// The origin of the shape's starts: an address, or an offset in a segment.
     pub origin: usize,
-    /// Bytes of a unit of the shape's starts, lengths and strides.
+    /// Bytes per unit of the shape's starts, lengths and strides.
     pub unit: usize,
     /// The ranges.
     pub shape: Shape<'a>,
 }
 
-/// A range that does not fit where it should: its first byte, and how many it has.
+/// A range that lies outside its limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outside {
-    /// Where it begins. Wrapped around if that is no place at all.
+    /// The first byte. Wraps around if it is not a valid location.
     pub start: usize,
-    /// Its bytes.
+    /// The length in bytes.
     pub len: usize,
 }
 
 impl<'a> Places<'a> {
-    /// All bytes; `None`: more than there can be, or as many counts as strides are wanted.
+    /// Returns the number of bytes; `None` if it overflows or the numbers of counts and strides
+    /// differ.
     pub fn bytes(&self) -> Option<usize> {
         let units = match self.shape {
             Shape::Vector(blocks) => blocks
@@ -95,7 +96,8 @@ impl<'a> Places<'a> {
                 if strides.len() != counts.len() {
                     return None;
                 }
-                // A count of 0 after ones whose product is too large is still nothing.
+                // A count of 0 makes the array empty even if the product of earlier counts
+                // overflows.
                 if counts.contains(&0) {
                     return Some(0);
                 }
@@ -107,10 +109,10 @@ impl<'a> Places<'a> {
         units?.checked_mul(self.unit)
     }
 
-    /// Finds the first range that does not lie in `[0, limit)`. Empty ones lie everywhere.
+    /// Checks that all ranges lie in `[0, limit)`. Empty ones always do.
     ///
     /// # Errors
-    /// That range.
+    /// The first range that does not.
     pub fn check(&self, limit: usize) -> Result<(), Outside> {
         match self.shape {
             Shape::Vector(blocks) => blocks
@@ -155,8 +157,8 @@ impl<'a> Places<'a> {
         if len == 0 {
             return Ok(());
         }
-        // In C, units are bytes, and an address below the origin wraps around to one that no limit
-        // holds.
+        // In C, units are bytes, and an address below the origin wraps around to one that exceeds
+        // every limit.
         let place = start
             .checked_mul(self.unit)
             .map(|start| self.origin.wrapping_add(start));
@@ -171,7 +173,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// The first unit of the lowest and of the highest element, relative to the first one.
+/// Returns the first unit of the lowest and of the highest element, relative to the first one.
 fn extent(strides: &[isize], counts: &[usize]) -> Option<(i128, i128)> {
     let mut extent = (0_i128, 0_i128);
     for (&stride, &count) in strides.iter().zip(counts) {

@@ -1,28 +1,28 @@
-//! Which pieces go into a message.
+//! Selection of the pieces for a message.
 
 use crate::rma::vis::runs::{Piece, Pieces, Run};
 use crate::rma::vis::wire::Encoder;
 
-/// What a message has room for.
+/// The capacity of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
-    /// Bytes of data, and of a request for them.
+    /// Maximum bytes of data, and of a request for them.
     pub(crate) payload: usize,
-    /// Whether data and the list of its places share the payload (a put), or the data comes in the
-    /// reply (a get).
+    /// Whether data and the list of its places share the payload (a put), or the reply carries the
+    /// data (a get).
     pub(crate) shared: bool,
 }
 
 impl Room {
-    /// Pieces of at least as many bytes are transferred by themselves: what a message costs is
-    /// little beside them, and no copy is made of them.
+    /// Returns the length from which pieces are transferred separately: a message's cost is small
+    /// compared with theirs, and they are not copied.
     pub(crate) fn large(&self) -> usize {
         (self.payload / 2).clamp(1, 1 << 14)
     }
 }
 
-/// A message being put together: the list of its places at the target, the same for this side where
-/// that is to be kept, and the bytes that they have.
+/// A message being assembled: the list of its places at the target, the list of local places if
+/// they must be kept, and the number of bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Message {
     pub(crate) remote: Encoder,
@@ -31,15 +31,15 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Starts another one.
+    /// Resets it for another message.
     pub(crate) fn clear(&mut self) {
         self.remote.clear();
         self.local.clear();
         self.data = 0;
     }
 
-    /// Takes pieces as long as there is room; gives the first that is [large](Room::large), which
-    /// the message leaves out. `None`: it is full, or there are no more.
+    /// Takes pieces while there is room. Returns the first [large](Room::large) piece, which the
+    /// message skips. `None`: the message is full, or no pieces are left.
     pub(crate) fn fill(&mut self, pieces: &mut Pieces<'_>, room: Room) -> Option<Piece> {
         loop {
             let before = pieces.clone();

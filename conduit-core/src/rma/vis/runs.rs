@@ -1,17 +1,17 @@
-//! Descriptions as contiguous runs of bytes, merged as far as they follow one another.
+//! Descriptions as contiguous runs of bytes, merged where they are adjacent.
 
 use crate::rma::vis::{Places, Shape};
 
-/// Contiguous bytes.
+/// A contiguous range of bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) start: usize,
     pub(crate) len: usize,
 }
 
-/// The runs of one side, in order. None is empty.
+/// The runs of one side, in order. Never empty ones.
 ///
-/// Of places that have been checked: their bytes fit a `usize`, and dimensions have strides.
+/// Requires checked places: their bytes fit a `usize`, and counts and strides match.
 #[derive(Debug, Clone)]
 pub(crate) struct Runs<'a> {
     origin: usize,
@@ -26,8 +26,8 @@ enum Rest<'a> {
     Rows(Rows<'a>),
 }
 
-/// An array by rows, those along its fastest dimension. Dimensions within which elements follow one
-/// another have become part of the element.
+/// An array by rows along its fastest dimension. Dimensions in which elements are adjacent have
+/// been merged into the element.
 #[derive(Debug, Clone)]
 struct Rows<'a> {
     strides: &'a [isize],
@@ -35,16 +35,16 @@ struct Rows<'a> {
     element: usize,
     /// The next element of this row, relative to the origin.
     at: usize,
-    /// Elements that are left of this row.
+    /// Elements left in this row.
     left: usize,
-    /// The next row, and how many there are.
+    /// The next row, and the number of rows.
     row: usize,
     rows: usize,
 }
 
-/// The dimensions that are left, as the number of those to leave out and the element that they
-/// make, bytes: those within which elements follow one another on each side, and those of one
-/// element.
+/// Merges the leading dimensions of one element, and those in which elements are adjacent on both
+/// sides, into the element. Returns the number of merged dimensions, and the size of the resulting
+/// element in bytes.
 pub(super) fn collapse(
     sides: [&[isize]; 2],
     counts: &[usize],
@@ -184,10 +184,10 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// Most runs that are compared with one another: beyond that nothing is looked for.
+/// Maximum number of runs that are checked for overlap; with more there is no check.
 const MOST_COMPARED: usize = 1 << 16;
 
-/// A run some bytes of which are in another one as well, if one is found.
+/// Returns a run that overlaps another one, if one is found.
 pub(crate) fn overlapping(places: &Places<'_>) -> Option<Run> {
     let runs = Runs::new(places).take(MOST_COMPARED + 1);
     let mut runs: Vec<Run> = runs.collect();
@@ -199,7 +199,7 @@ pub(crate) fn overlapping(places: &Places<'_>) -> Option<Run> {
     pairs.find_map(|pair| (pair[1].start - pair[0].start < pair[0].len).then_some(pair[1]))
 }
 
-/// Bytes that lie in one piece on both sides.
+/// A piece that is contiguous on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) local: usize,
@@ -207,12 +207,12 @@ pub(crate) struct Piece {
     pub(crate) len: usize,
 }
 
-/// A transfer's pieces, in order. Of two sides of the same number of bytes.
+/// A transfer's pieces, in order. Both sides have the same number of bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Pieces<'a> {
     local: Runs<'a>,
     remote: Runs<'a>,
-    /// What is left of the runs that the last piece was of.
+    /// The rest of the runs that contained the last piece.
     here: Run,
     there: Run,
 }

@@ -1,5 +1,5 @@
-//! Ranges of this rank's segment that a message lists: its data is put there, or what is there is
-//! taken for a reply.
+//! Ranges of this rank's segment that a message lists: its data is written there, or a reply's data
+//! is read there.
 
 use crate::kernel::Kernel;
 use crate::memory::{Memory, Unplaced};
@@ -9,7 +9,7 @@ use crate::process_memory;
 use crate::rma::vis::{copy_rows, walk};
 use crate::threads::Mode;
 
-/// Puts data to the ranges of a list.
+/// Writes data to the ranges of a list.
 pub(crate) fn scatter<N: Ni, M: Mode>(
     memory: &Memory,
     kernel: &Kernel<N, M>,
@@ -35,15 +35,15 @@ pub(crate) fn scatter<N: Ni, M: Mode>(
         }
         let to = own.0.wrapping_add(offset);
         let from = data[at..].as_ptr();
-        // SAFETY: `walk` has checked that all runs lie in this rank's segment and that the data
-        // has their bytes. It is a message's, which never overlaps a segment. Races are the
-        // program's own, as with every put.
+        // SAFETY: `walk` has checked that all runs lie in this rank's segment and that the data has
+        // as many bytes. The data belongs to a message, which never overlaps a segment. Races are
+        // the program's own, as with every put.
         unsafe { copy_rows((to, stride), (from, len as isize), len, count) };
         Ok(())
     })
 }
 
-/// Takes what is in the ranges of a list.
+/// Reads the ranges of a list.
 pub(crate) fn gather<N: Ni, M: Mode>(
     memory: &Memory,
     kernel: &Kernel<N, M>,

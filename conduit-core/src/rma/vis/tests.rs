@@ -1,4 +1,4 @@
-//! Random descriptions against their bytes one by one.
+//! Random descriptions, compared with their bytes one by one.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ struct Side {
     kind: Kind,
 }
 
-/// Bytes of the memory that sides lie in.
+/// Bytes of the memory in which sides lie.
 const MEMORY: usize = 20_000;
 
 impl Side {
@@ -78,7 +78,7 @@ impl Side {
     }
 }
 
-/// An array whose elements often follow one another, with counts of 0 and 1 among others.
+/// Generates an array whose elements are often adjacent; some counts are 0 and 1.
 fn strided() -> impl Strategy<Value = (Vec<isize>, Vec<usize>, usize)> {
     let dimension = (0..6_usize, -40..40_isize, prop::bool::weighted(0.4));
     (vec(dimension, 0..5), 0..6_usize).prop_map(|(dimensions, element)| {
@@ -98,7 +98,7 @@ fn strided() -> impl Strategy<Value = (Vec<isize>, Vec<usize>, usize)> {
     })
 }
 
-/// A side whose middle the origin is, as strides may be negative.
+/// Generates a side with its origin in the middle, because strides may be negative.
 fn side() -> impl Strategy<Value = Side> {
     let kind = prop_oneof![
         vec((0..200_usize, 0..12_usize), 0..12).prop_map(|blocks| {
@@ -115,7 +115,8 @@ fn side() -> impl Strategy<Value = Side> {
     })
 }
 
-/// Two sides of the same number of bytes: the other one by other strides, or ranges cut anywhere.
+/// Generates two sides of the same number of bytes: the second with other strides, or with ranges
+/// cut anywhere.
 fn sides() -> impl Strategy<Value = (Side, Side)> {
     (side(), any::<bool>(), vec(-50..50_isize, 5), any::<u64>()).prop_map(
         |(one, alike, strides, seed)| {
@@ -131,7 +132,7 @@ fn sides() -> impl Strategy<Value = (Side, Side)> {
     )
 }
 
-/// Ranges of so many bytes in all.
+/// Generates ranges of `bytes` bytes in total.
 fn cut(bytes: usize, mut seed: u64) -> Side {
     let mut draw = |below: usize| {
         seed = seed
@@ -163,7 +164,7 @@ fn spread(runs: impl Iterator<Item = Run>) -> Vec<usize> {
         .collect()
 }
 
-/// The bytes of a list, and how long it is.
+/// Returns the bytes of a list, and its length.
 fn listed(encoder: &mut Encoder, data: usize) -> (Vec<usize>, usize) {
     let list = encoder.finish();
     let mut all = Vec::new();
@@ -237,7 +238,7 @@ proptest! {
         prop_assert!(found == expected);
     }
 
-    /// Messages have all bytes once, in order, and none has more than its room.
+    /// Messages contain every byte once, in order, and none exceeds its room.
     #[test]
     fn messages_are_all_pieces((one, other) in sides(), payload in 300..2000_usize, shared: bool) {
         let room = Room { payload, shared };
@@ -287,7 +288,7 @@ proptest! {
         prop_assert_eq!(listed(&mut encoder, bytes.len()).0, bytes);
     }
 
-    /// Whatever a peer sends: no group lies outside, or has more bytes than there are.
+    /// For arbitrary input from a peer, no group lies outside or exceeds the data.
     #[test]
     fn any_bytes_are_a_list_or_none(list in vec(any::<u8>(), 0..60), own in 0..5000_usize, data in 0..5000_usize) {
         let mut end = 0;
@@ -304,7 +305,7 @@ proptest! {
         prop_assert!(walked.is_err() || end == data);
     }
 
-    /// The same from lists that are one but for a byte.
+    /// The same for valid lists with one changed byte.
     #[test]
     fn a_changed_list_stays_inside(side in side(), at: prop::sample::Index, bits: u8) {
         let mut encoder = Encoder::default();
@@ -346,8 +347,8 @@ fn rows_cost_a_few_bytes_whatever_their_length() {
         encoder.finish().len()
     };
     assert_eq!(list(&[8000], &[1000]), 6);
-    // Of a plane of a cube, each row is a progression of its own only where it does not go on as
-    // the one before.
+    // In a plane of a cube, a row becomes a progression of its own only where it does not continue
+    // the previous one.
     assert_eq!(list(&[64, 64_000], &[1000, 5]), 6);
     assert!(list(&[64, 70_000], &[100, 50]) <= 50 * 8);
 }
@@ -431,7 +432,7 @@ fn what_has_no_number_of_bytes_has_none() {
     assert_eq!(places(8, &[8], &[usize::MAX / 16]).bytes(), None);
     assert_eq!(places(1, &[8], &[2, 3]).bytes(), None);
     assert_eq!(places(1, &[], &[]).bytes(), Some(8));
-    // An array around all of the address space is outside, wherever it begins.
+    // An array that wraps around the whole address space is outside, wherever it begins.
     let around = places(1, &[isize::MAX, isize::MIN], &[3, 3]);
     assert!(around.check(usize::MAX).is_err());
     assert!(places(1, &[isize::MIN], &[usize::MAX]).check(1).is_err());

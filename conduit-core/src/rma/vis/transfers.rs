@@ -1,5 +1,4 @@
-//! Messages of puts and gets of many ranges that have not been answered, and where what gets bring
-//! goes.
+//! Unanswered messages of puts and gets of many ranges, and the destinations of the gets' data.
 
 use crate::kernel::handle::OpId;
 use crate::messages::payload::ProtocolError;
@@ -7,28 +6,28 @@ use crate::ni::Rank;
 use crate::rma::vis::{Malformed, Message, copy_rows, walk};
 use crate::threads::{Lock, Mode};
 
-/// The low bits of a message's number, its place in the table.
+/// The low bits of a message's number: its index in the table.
 const PLACE: u32 = 24;
 
-/// What a message waits for.
+/// An unanswered message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sent {
     op: OpId,
     target: Rank,
-    /// Bytes that a get brings. A put brings none.
+    /// The bytes that a get brings; 0 for a put.
     brings: usize,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// Counts the messages that have had this place, so that a second answer to one is found.
+    /// Counts the messages that have used this slot, so that a second answer to one is detected.
     generation: u8,
     sent: Option<Sent>,
-    /// Where what a get brings goes, as a list of addresses of this process.
+    /// The destinations of a get's data, as a list of addresses of this process.
     list: Vec<u8>,
 }
 
-/// As many places as there were messages under way at once, which what a rank may have outstanding
+/// As many slots as messages were ever in flight at once, which the limit of outstanding requests
 /// bounds.
 #[derive(Debug, Default)]
 struct Slots {
@@ -40,7 +39,7 @@ struct Slots {
 #[derive(Debug)]
 pub(crate) struct Transfers<M: Mode> {
     slots: M::Lock<Slots>,
-    /// Room to put a message together, for the next one who does.
+    /// A buffer to assemble the next message in.
     room: M::Lock<Option<Message>>,
 }
 
@@ -52,8 +51,8 @@ impl<M: Mode> Transfers<M> {
         }
     }
 
-    /// Room to put a message together. It is given [back](Self::give_room) so that its memory is
-    /// used again.
+    /// Takes a buffer to assemble a message in. [`Self::give_room`] returns it, so that its memory
+    /// is reused.
     pub(crate) fn take_room(&self) -> Message {
         self.room.lock().take().unwrap_or_default()
     }
@@ -62,8 +61,8 @@ impl<M: Mode> Transfers<M> {
         *self.room.lock() = Some(room);
     }
 
-    /// A message of an operation is about to be sent: its number. What a get brings, `brings`
-    /// bytes, goes to the places of the list.
+    /// Registers a message that is about to be sent and returns its number. For a get, the `brings`
+    /// bytes of the reply go to the places of the list.
     pub(crate) fn add(&self, op: OpId, target: Rank, brings: usize, list: &[u8]) -> u32 {
         let mut slots = self.slots.lock();
         let slots = &mut *slots;
@@ -78,8 +77,8 @@ impl<M: Mode> Transfers<M> {
         u32::from(slot.generation) << PLACE | place
     }
 
-    /// A message has been answered, with the bytes that it brings: these go to their places. Gives
-    /// the operation that it was of.
+    /// Handles the answer to a message and copies its bytes to their places. Returns the message's
+    /// operation.
     pub(crate) fn answer(
         &self,
         number: u32,
@@ -104,8 +103,8 @@ impl<M: Mode> Transfers<M> {
         walk(&slot.list, usize::MAX, data.len(), |group, at| {
             let to = std::ptr::with_exposed_provenance_mut(group.start as usize);
             let (len, count) = (group.len as usize, group.count as usize);
-            // SAFETY: places of the caller's, valid for writes until the operation has ended, which
-            // it has not; the data holds all runs of the group.
+            // SAFETY: places of the caller, valid for writes until the operation ends, which has
+            // not happened yet; the data contains all runs of the group.
             unsafe {
                 copy_rows(
                     (to, group.stride as isize),
@@ -119,7 +118,7 @@ impl<M: Mode> Transfers<M> {
         Ok(sent.op)
     }
 
-    /// Nothing touches callers' memory any more.
+    /// Drops all messages, so that nothing accesses callers' memory any more.
     pub(crate) fn forget(&self) {
         for slot in &mut self.slots.lock().all {
             slot.sent = None;

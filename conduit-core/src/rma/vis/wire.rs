@@ -1,22 +1,22 @@
-//! Runs in a message: arithmetic progressions of runs of the same length, as variable-length
-//! integers (LEB128, signed ones zigzag).
+//! Encoding of runs in a message: arithmetic progressions of runs of equal length, as
+//! variable-length integers (LEB128; signed ones zigzag).
 //!
 //! | field | when | meaning |
 //! |---|---|---|
-//! | length × 2 + repeated | always | bytes of a run; whether there are more of it |
-//! | distance, signed | always | from the end of the last run before, at first from 0, to the first run |
+//! | length × 2 + repeated | always | bytes per run; whether there are several runs |
+//! | distance, signed | always | from the end of the previous run, initially 0, to the first run |
 //! | count | repeated | runs, at least 2 |
-//! | stride, signed | repeated | from a run to the next one |
+//! | stride, signed | repeated | from one run to the next |
 //!
-//! So rows of arrays cost the same whatever their length, and scattered runs that are not far apart
-//! a few bytes each.
+//! Rows of arrays therefore cost the same whatever their length, and scattered runs that are close
+//! together a few bytes each.
 
 use crate::rma::vis::runs::Run;
 
-/// Most bytes of a group.
+/// Maximum bytes of an encoded group.
 const MOST_GROUP: usize = 4 * 10;
 
-/// Runs of the same length at the same distance.
+/// Runs of equal length at equal distances.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) start: u64,
@@ -25,18 +25,18 @@ pub(crate) struct Group {
     pub(crate) count: u64,
 }
 
-/// A message's runs make no sense.
+/// A malformed list of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
-    #[error("a list of ranges that ends within a number")]
+    #[error("range list ends within a number")]
     Cut,
-    #[error("a list of ranges with a number of more than 64 bits")]
+    #[error("range list contains a number of more than 64 bits")]
     TooWide,
-    #[error("a list of ranges with an empty one")]
+    #[error("range list contains an empty range")]
     Empty,
-    #[error("a list of ranges, some of them outside of the segment ({own} bytes)")]
+    #[error("range list exceeds the segment of {own} bytes")]
     Outside { own: usize },
-    #[error("a list of ranges that have not the {data} bytes that it is for")]
+    #[error("range list does not cover exactly {data} bytes")]
     Length { data: usize },
 }
 
@@ -48,13 +48,13 @@ fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// Writes runs; those that follow one another become one.
+/// An encoder of runs; adjacent runs are merged.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
     bytes: Vec<u8>,
-    /// The end of the last run that has been written.
+    /// The end of the last run written.
     end: u64,
-    /// The progression so far; a count of 0: none.
+    /// The current progression; none if its count is 0.
     group: Group,
     /// The last run, which may still grow.
     last: Run,
@@ -70,7 +70,7 @@ impl Encoder {
         self.bytes.clear();
     }
 
-    /// Most bytes that what has been written will have, with another run.
+    /// Returns the maximum number of bytes after another run.
     #[inline]
     pub(crate) fn most(&self) -> usize {
         self.bytes.len() + 3 * MOST_GROUP
@@ -79,7 +79,7 @@ impl Encoder {
     /// Adds a run, which is not empty.
     #[inline]
     pub(crate) fn push(&mut self, run: Run) {
-        // At first that is an empty one at 0, which one at 0 may well replace.
+        // Initially the last run is an empty one at 0, which a run at 0 may replace.
         if self.last.start.wrapping_add(self.last.len) == run.start {
             self.last.len += run.len;
             return;
@@ -88,7 +88,7 @@ impl Encoder {
         self.last = run;
     }
 
-    /// The last run is complete.
+    /// Adds the completed last run to the progression.
     #[inline]
     fn commit(&mut self) {
         let (start, len) = (self.last.start as u64, self.last.len as u64);
@@ -115,7 +115,7 @@ impl Encoder {
         };
     }
 
-    /// The progression is complete.
+    /// Writes the completed progression.
     fn write(&mut self) {
         let Group {
             start,
@@ -144,7 +144,7 @@ impl Encoder {
         self.bytes.push(value as u8);
     }
 
-    /// All that has been added.
+    /// Returns the encoding of all runs added.
     pub(crate) fn finish(&mut self) -> &[u8] {
         self.commit();
         self.write();
@@ -155,13 +155,13 @@ impl Encoder {
 }
 
 impl Group {
-    /// The end of its last run.
+    /// Returns the end of its last run.
     fn end(&self) -> u64 {
         let last = self.stride.wrapping_mul(self.count.wrapping_sub(1) as i64);
         self.start.wrapping_add_signed(last).wrapping_add(self.len)
     }
 
-    /// Whether all of its runs lie in `[0, own)`.
+    /// Returns whether all of its runs lie in `[0, own)`.
     fn is_within(&self, own: usize) -> bool {
         let within = || {
             let last = i128::from(self.stride).checked_mul(i128::from(self.count) - 1)?;
@@ -174,7 +174,7 @@ impl Group {
     }
 }
 
-/// Reads runs.
+/// A decoder of runs.
 #[derive(Debug, Clone)]
 struct Groups<'a> {
     rest: &'a [u8],
@@ -228,11 +228,11 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Reads a list of runs that lie in `[0, own)` and have `data` bytes, group by group, each with the
-/// place of its bytes in the data.
+/// Decodes a list of runs that lie in `[0, own)` and have `data` bytes, and passes each group to
+/// `each`, with the offset of its bytes in the data.
 ///
-/// Checked one by one, as a list in mapped memory may change under way: what is given to `each` has
-/// been checked itself.
+/// Groups are checked one by one, because a list in mapped memory may change meanwhile: `each`
+/// receives exactly what was checked.
 pub(crate) fn walk<E: From<Malformed>>(
     list: &[u8],
     own: usize,
