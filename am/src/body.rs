@@ -70,8 +70,8 @@ impl Body {
     /// `single`, and the returned slice refers to it.
     ///
     /// The arguments are read in place because a 64-bit argument assembled from two halves would be
-    /// read as one word before the halves have left the store buffer, and that read waits for
-    /// everything ahead of them there.
+    /// read as one word before the halves have left the store buffer, and would wait for everything
+    /// ahead of them there.
     ///
     /// # Errors
     /// If the header has more than [`MAX_ARGS`] arguments, or the body ends before the payload

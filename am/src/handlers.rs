@@ -15,7 +15,8 @@ pub const CLIENT_FIRST: u8 = 128;
 pub const AUTOMATIC: u8 = 0;
 
 bitflags::bitflags! {
-    /// Which AMs may run a handler. An AM needs one bit of each group: its category and its role.
+    /// The AMs that may run a handler. An AM needs one bit of each group: its category and its
+    /// role.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Accepts: u8 {
         /// Shorts.

@@ -46,12 +46,12 @@ impl Default for LidGenerator {
 pub enum Pairing<T> {
     /// The other half has not arrived; this one is kept.
     Wait,
-    /// Both halves have arrived: run the handler with the header's part.
+    /// Both halves have arrived: run the handler with the header's data.
     Ready(T),
     /// No room to wait. Cannot happen if all senders keep to their credits and the capacity follows
-    /// from them, see [`LidCache::new`]. Returns the header's part to the caller.
+    /// from them, see [`LidCache::new`]. Returns the header's data to the caller.
     Full(Option<T>),
-    /// The same half has arrived before, which is the sender's error. Returns the header's part to
+    /// The same half has arrived before, which is the sender's error. Returns the header's data to
     /// the caller.
     Duplicate(Option<T>),
 }
@@ -63,7 +63,8 @@ pub enum Pairing<T> {
 /// once.
 #[derive(Clone, Debug)]
 pub struct LidCache<T> {
-    /// Keyed by source and LID; the header's part if the header waits, `None` if the data does.
+    /// Keyed by source and LID; the header's data if the header waits, `None` if the long's data
+    /// does.
     waiting: HashMap<(Rank, u32), Option<T>>,
     capacity: usize,
 }

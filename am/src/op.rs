@@ -4,7 +4,8 @@
 pub const PUT: u8 = 1;
 /// A get.
 pub const GET: u8 = 2;
-/// An active message (its header, arguments and, unless it is a long with separate data, its payload).
+/// An active message: its header, arguments and, unless it is a long with separate data, its
+/// payload.
 pub const AM: u8 = 4;
 /// The data of a long, sent apart from its header.
 pub const AM_DATA: u8 = 8;

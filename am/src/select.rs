@@ -6,7 +6,8 @@
 pub const RAR: u8 = 0;
 /// The segment, as the target of a long request's data (events in AM_EQ).
 pub const RARAM: u8 = 1;
-/// The segment, as the local end of puts and gets and the target of a long reply's data (events in SAFE_EQ).
+/// The segment, as the local end of puts and gets and the target of a long reply's data (events in
+/// SAFE_EQ).
 pub const RARSRC: u8 = 2;
 /// The locally managed buffers in which requests arrive.
 pub const REQ_RB: u8 = 3;

@@ -1,4 +1,4 @@
-//! A handler's knowledge of the message that runs it.
+//! The token: the facts that a handler knows about its message.
 
 use std::cell::Cell;
 

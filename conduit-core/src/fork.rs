@@ -100,7 +100,10 @@ pub struct Standing(Wiped<AtomicU8>);
 
 impl Standing {
     /// Creates a state in which the rank may go on. Takes a page.
-    #[expect(clippy::new_without_default, reason = "two are not alike")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "instances are not interchangeable"
+    )]
     pub fn new() -> Self {
         // SAFETY: every byte is a valid value.
         Self(unsafe { Wiped::new(vec![AtomicU8::new(STANDS)]) })
@@ -118,7 +121,7 @@ impl Standing {
         self.word().load(Relaxed) == STANDS
     }
 
-    /// Returns the same as [`Standing::stands`], in the single total order with [`Standing::fall`].
+    /// Returns whether the rank may go on, sequentially consistent with [`Standing::fall`].
     #[inline(always)]
     pub fn stands_for_all(&self) -> bool {
         self.word().load(SeqCst) == STANDS

@@ -541,7 +541,8 @@ fn everything_has_an_end() {
     ] {
         let finished = ran(job(&program, 2, &[way]).env("CONDUIT_NETWORK", network));
         assert_eq!(finished.code, Some(1), "{way}: {finished:#?}");
-        let told = format!("{bytes} bytes at address 0x10 are no memory of this rank");
+        let told =
+            format!("{bytes} bytes at address 0x10 are not all accessible memory of this rank");
         assert!(finished.stderr.contains(&told), "{way}: {finished:#?}");
     }
 }

@@ -46,13 +46,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         self.engine.atomics.by_processor
     }
 
-    /// Does an atomic and returns the old value.
+    /// Performs an atomic and returns the old value.
     #[inline]
     pub fn atomic_fetch(self, target: Rank, offset: usize, request: AtomicRequest) -> Result<u64> {
         self.atomic_fetch_in("atomic_fetch", target, offset, request)
     }
 
-    /// Does an atomic as a part of another call, which errors and reports name.
+    /// Performs an atomic as a part of another call, which errors and reports name.
     #[inline]
     pub fn atomic_fetch_in(
         self,
@@ -70,7 +70,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         }
     }
 
-    /// Does an atomic and waits for its completion.
+    /// Performs an atomic and waits for its completion.
     #[inline]
     pub fn atomic(self, target: Rank, offset: usize, request: AtomicRequest) -> Result<()> {
         self.atomic_in("atomic", target, offset, request)
@@ -179,8 +179,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         })
     }
 
-    /// Does an atomic on this rank's own segment, also in handlers, and returns the old value.
-    /// Atomic with respect to the atomics of all ranks.
+    /// Performs an atomic on this rank's own segment, also in handlers, and returns the old value.
+    /// It is atomic with respect to the atomics of all ranks.
     ///
     /// # Errors
     /// The number lies outside the segment or is misaligned. In a handler: the job uses the
@@ -270,7 +270,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
     /// Starts an atomic. `class`: the implicit operations that it belongs to; `None` if it has a
     /// handle.
     #[inline]
-    #[expect(clippy::too_many_arguments, reason = "an atomic is all of these")]
+    #[expect(clippy::too_many_arguments, reason = "an atomic needs all of these")]
     fn atomic_start(
         self,
         operation: &'static str,
@@ -294,7 +294,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
 
     /// Starts an atomic on a number that is not mapped here.
     #[inline(never)]
-    #[expect(clippy::too_many_arguments, reason = "an atomic is all of these")]
+    #[expect(clippy::too_many_arguments, reason = "an atomic needs all of these")]
     fn atomic_by_message(
         self,
         operation: &'static str,

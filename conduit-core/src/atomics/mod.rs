@@ -40,10 +40,10 @@ impl AtomicRequest {
     }
 }
 
-/// Whether processor or network does a rank's atomics.
+/// The choice between processor and network for a rank's atomics.
 #[derive(Debug)]
 pub(crate) struct Atomics {
-    /// The processor, not the network, does atomics on mapped memory.
+    /// Whether the processor, not the network, does atomics on mapped memory.
     pub(crate) by_processor: bool,
 }
 

@@ -16,7 +16,7 @@ use crate::ni::Ni;
 use crate::threads::{Lock, Mode};
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
-    /// Starts a barrier by this rank's arrival. Stores made before it are visible to all ranks
+    /// Announces this rank's arrival at a barrier. Stores made before it are visible to all ranks
     /// after their wait.
     pub fn barrier_notify(self, value: Value) -> Result<()> {
         self.arrive("barrier_notify", value)
@@ -48,7 +48,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
         self.barrier_test(value)
     }
 
-    /// Does the same as [`Calls::barrier_try`], without polling.
+    /// Tests the barrier like [`Calls::barrier_try`], without polling.
     pub fn barrier_test(self, value: Value) -> Result<Option<BarrierOutcome>> {
         self.job().check_process()?;
         self.engine
@@ -62,7 +62,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
         self.meet("barrier", value)
     }
 
-    /// Does a barrier as a part of another call, which errors and reports name.
+    /// Performs a barrier as a part of another call, which errors and reports name.
     #[inline]
     pub fn meet(self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
         self.arrive(operation, value)?;
@@ -115,7 +115,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
         self.quiesce_as("quiesce", Value::Quiesce)
     }
 
-    /// Does the same as [`Calls::quiesce`] but matches only itself: the last operation of the ranks
+    /// Waits like [`Calls::quiesce`], but matches only itself: the last operation of the ranks
     /// with each other.
     pub fn finish(self) -> Result<BarrierOutcome> {
         self.quiesce_as("finish", Value::Finish)

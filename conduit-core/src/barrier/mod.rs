@@ -250,8 +250,8 @@ impl Barrier {
     ///
     /// `value` is the value passed to wait. An id there must be the one that all ranks agreed on,
     /// if any; the caller may be anonymous in notify and named in wait, and vice versa (GASNet-EX
-    /// allows both). Only this caller sees a mismatch of this kind, and the barrier is over all the
-    /// same.
+    /// allows both). Only this caller sees a mismatch of this kind, and the barrier ends
+    /// nevertheless.
     ///
     /// # Errors
     /// [`BarrierError::NoNotify`] if no barrier has been notified.

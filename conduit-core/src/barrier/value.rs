@@ -69,11 +69,11 @@ impl Value {
         Self::Named(id.cast_unsigned())
     }
 
-    /// Joins two values: an id replaces anonymous, other values that differ are a mismatch, and a
-    /// mismatch absorbs the calls that it meets.
+    /// Joins two values: an id replaces anonymous, other different values are a mismatch, and a
+    /// mismatch collects the calls of all values merged into it.
     ///
-    /// Commutative, associative and idempotent, so neither the order in which values arrive
-    /// matters, nor that the last round of a dissemination brings some of them twice.
+    /// Commutative, associative and idempotent: values may arrive in any order, and the last round
+    /// of a dissemination may bring some of them twice.
     #[inline]
     #[must_use]
     pub fn merge(self, other: Self) -> Self {

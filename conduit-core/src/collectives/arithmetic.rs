@@ -1,6 +1,6 @@
 //! Reductions that need no client function.
 
-/// The type of a reduction's elements, in the machine's own byte order.
+/// The type of a reduction's elements, in native byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DataType {
     /// Signed 32 bits.

@@ -127,7 +127,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
     /// only as described.
     #[expect(
         clippy::too_many_arguments,
-        reason = "a collective operation is all of these"
+        reason = "a collective operation needs all of these"
     )]
     pub unsafe fn move_nb(
         self,
@@ -201,7 +201,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
     /// receive none.
     #[expect(
         clippy::too_many_arguments,
-        reason = "a collective operation is all of these"
+        reason = "a collective operation needs all of these"
     )]
     pub unsafe fn reduce_nb(
         self,

@@ -44,7 +44,7 @@ enum What {
 
 /// A message to be sent: its words, and the range of its data.
 #[derive(Debug)]
-#[must_use = "report whether it was sent by `TeamMachine::sent`"]
+#[must_use = "call `TeamMachine::sent` to report whether it was sent"]
 pub struct Outgoing {
     /// The target's rank in the job.
     pub target: Rank,
@@ -89,7 +89,7 @@ pub struct TeamMachine<O> {
     ended: VecDeque<(u64, O)>,
     pool: Pool,
     /// Finished parts kept for reuse; at most a window of them.
-    #[expect(clippy::vec_box, reason = "it is the boxes that are kept")]
+    #[expect(clippy::vec_box, reason = "the boxes themselves are reused")]
     spare: Vec<Box<Part>>,
 }
 
@@ -133,7 +133,7 @@ impl<O: Operand> TeamMachine<O> {
     /// barrier, when all ranks have reached it.
     ///
     /// # Errors
-    /// Messages for it that have arrived do not match it.
+    /// Messages that have already arrived for it do not match it.
     pub fn start(
         &mut self,
         shape: Shape,

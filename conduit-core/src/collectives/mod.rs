@@ -296,7 +296,8 @@ impl Limits {
         }
     }
 
-    /// Adjusts the limits so that none is 0 and an eager part is one message.
+    /// Adjusts the limits: part, window and message size are not 0, and an eager part is one
+    /// message.
     fn sane(self) -> Self {
         let piece = self.piece.max(1);
         Self {

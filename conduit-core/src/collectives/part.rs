@@ -4,7 +4,7 @@ use crate::collectives::CollectiveKind;
 use crate::collectives::buffer::Buffer;
 use crate::ni::Rank;
 
-/// The way in which data gets to a neighbour.
+/// The protocol by which data goes to a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passing {
     /// After the receiver's ready message.

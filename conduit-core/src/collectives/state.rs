@@ -301,7 +301,7 @@ impl<M: Mode> Collectives<M> {
     /// Starts an operation of a team, as a member of `group` if given.
     #[expect(
         clippy::too_many_arguments,
-        reason = "a collective operation is all of these"
+        reason = "a collective operation needs all of these"
     )]
     pub(crate) fn start<N: Ni>(
         &self,

@@ -65,7 +65,7 @@ impl Told {
     }
 }
 
-/// Returns the FNV-1a checksum, which rarely is the same for different lists.
+/// Returns the FNV-1a checksum, which rarely coincides for different lists.
 fn checksum(members: &[Rank]) -> u32 {
     let bytes = members.as_bytes().iter();
     bytes.fold(0x811c_9dc5, |sum, &byte| {
@@ -193,7 +193,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         self.engine.collectives.team(self.kernel(), "team", team)
     }
 
-    /// Leaves a team that has nothing in flight at this rank. Its other ranks do the same at any
+    /// Leaves a team that has nothing in flight at this rank. Its other ranks may do so at any
     /// time; the call does not wait for them.
     ///
     /// # Errors
@@ -205,7 +205,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             .leave(self.kernel(), "team_destroy", team)
     }
 
-    /// Does a barrier of a team as a part of another call.
+    /// Performs a barrier of a team as a part of another call.
     pub fn team_meet(self, operation: &'static str, team: TeamId) -> Result<()> {
         if team == TeamId::JOB {
             return self.engine.barriers().team_barrier();

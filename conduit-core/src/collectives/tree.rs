@@ -2,8 +2,8 @@
 
 /// A binomial tree over the ranks of a team.
 ///
-/// Ranks are counted from the root: `v = (rank - root) mod size`. A rank's parent is `v` with the
-/// lowest one bit cleared, so a rank has at most log₂(size) children and is at most that many steps
+/// Ranks are counted from the root: `v = (rank - root) mod size`. A rank's parent is `v` with its
+/// lowest set bit cleared, so a rank has at most log₂(size) children and is at most that many steps
 /// away from the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tree {

@@ -66,9 +66,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let _polling = M::PARALLEL.then(|| kernel.job.polling.enter());
         // After `enter`, see `Polling`.
         if !kernel.job.stands_for_all() {
-            // After a fault only system messages are served. A call that fails returns its caller's
-            // buffers although operations on them may be in flight, so no completion may access
-            // them any more.
+            // After a fault only system messages are served. A call that fails gives its
+            // caller's buffers back although operations on them may be in flight, so no completion
+            // may access them any more.
             return match kernel.job.is_child() {
                 true => 0,
                 false => self.poll_system(u32::MAX),

@@ -53,7 +53,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Does one round of a wait: a poll and, if that found nothing, the next step of the back-off.
+    /// Runs one round of a wait: a poll and, if that found nothing, the next step of the back-off.
     /// Force-inlined, because a function call costs each message 27 instructions of 1,340.
     #[inline(always)]
     fn wait_once(
@@ -129,7 +129,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(())
     }
 
-    /// Does one round of [`Engine::wait_until`], for loops that test their condition themselves;
+    /// Runs one round of [`Engine::wait_until`], for loops that test their condition themselves;
     /// `waiter` belongs to the loop.
     pub fn wait_step(&self, waiter: &mut Waiter) -> Result<()> {
         self.wait_once("wait_until", Awaits::Condition, waiter)

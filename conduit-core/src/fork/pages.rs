@@ -20,7 +20,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Returns no pages, at an address that is aligned for `T`.
+    /// Returns an empty range at an address that is aligned for `T`.
     pub(super) const fn none<T>() -> Self {
         Self {
             start: NonNull::<T>::dangling().cast(),

@@ -21,8 +21,8 @@ const LIVENESS_INTERVAL: u16 = 1 << 14;
 const OVERSUBSCRIBED: u32 = 64;
 const POLLS_A_YIELD: u32 = 16;
 
-/// A yield that takes this long has given the core to a process that computes, and which may keep
-/// it for long. A woken sleeper gets the core at once, so the rank sleeps the next `SLEEPS` times
+/// A yield that takes this long has given the core to a computing process, which may keep it for
+/// long. A woken sleeper gets the core at once, so the rank sleeps the next `SLEEPS` times
 /// instead of yielding.
 const LONG_YIELD: Duration = Duration::from_millis(1);
 const SLEEPS: u32 = 64;

@@ -33,7 +33,7 @@ impl<M: Mode> SendBuffer<M> {
         }
     }
 
-    /// Takes a free chunk, which the caller owns until it returns it.
+    /// Takes a free chunk, which the caller owns until it frees it.
     #[inline]
     pub(crate) fn take(&self) -> Option<u32> {
         self.pool.lock().take()
@@ -47,7 +47,7 @@ impl<M: Mode> SendBuffer<M> {
         }
     }
 
-    /// Returns a chunk. One that is not held ends the job.
+    /// Frees a chunk. A chunk that is not held ends the job.
     pub(crate) fn give<N: Ni>(&self, job: &Job<N>, chunk: u32) {
         if !self.pool.lock().give(chunk) {
             job.fail_by_message(job.rank, format!("chunk {chunk} was freed twice"));
@@ -207,7 +207,7 @@ impl ChunkPool {
         Some(chunk)
     }
 
-    /// Returns a chunk. `false`: it was not held (a peer's message named a wrong one).
+    /// Frees a chunk. `false`: it was not held (a peer's message named a wrong one).
     #[must_use]
     fn give(&mut self, chunk: u32) -> bool {
         match self.held.get_mut(chunk as usize) {

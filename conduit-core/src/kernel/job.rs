@@ -198,8 +198,7 @@ impl<N: Ni> Job<N> {
         self.standing.stands()
     }
 
-    /// Returns the same as [`Job::stands`], in the single total order in which all threads see a
-    /// fault.
+    /// Returns whether there is no fault, sequentially consistent with the recording of a fault.
     #[inline(always)]
     pub(crate) fn stands_for_all(&self) -> bool {
         self.standing.stands_for_all()

@@ -105,7 +105,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         self.operations.take(&self.job, operation, op)
     }
 
-    /// Returns a chunk. One that is not held ends the job.
+    /// Frees a chunk. A chunk that is not held ends the job.
     pub(crate) fn give_chunk(&self, chunk: u32) {
         self.chunks.give(&self.job, chunk);
     }

@@ -160,7 +160,7 @@ impl<M: Mode> Operations<M> {
         }
     }
 
-    /// Returns an operation of which nothing has been started.
+    /// Frees an operation of which nothing has been started.
     pub(crate) fn forget(&self, op: OpId) {
         let mut table = self.table.lock();
         let _ = table.finish(op);

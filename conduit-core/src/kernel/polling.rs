@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::SeqCst;
 
 /// The number of threads inside a poll, in [`crate::threads::Par`].
 ///
-/// A call that fails returns its caller's buffers, so no completion may access them any more. A
-/// thread that polls has either seen the fault and accesses none, or is counted here, and the
+/// A call that fails gives its caller's buffers back, so no completion may access them any more.
+/// A thread that polls has either seen the fault and accesses none, or is counted here, and the
 /// failing call waits until it is out. (SYNC: the count is raised before the fault is checked, and
 /// the fault is recorded before the count is checked, all sequentially consistent: at least one
 /// side sees the other.)

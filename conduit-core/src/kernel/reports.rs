@@ -29,8 +29,8 @@ const MOST_WAITS: u16 = 256;
 /// loop.
 const GONE: Duration = Duration::from_secs(10);
 
-/// How long the reports thread leaves an answer to the waits: a healthy wait checks a hundred times
-/// as often.
+/// How long the reports thread leaves it to the waits to answer: a healthy wait checks a hundred
+/// times as often.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A wait that has been checked at least once.
@@ -240,8 +240,7 @@ impl Reports {
         self.shared.state.lock().forget(waiter);
     }
 
-    /// Returns whether a request is unanswered that a program which only polls must answer, and
-    /// marks it answered.
+    /// Answers a pending request for a program that only polls. Returns whether one was pending.
     pub(crate) fn answer_polling(&self) -> bool {
         let mut state = self.shared.state.lock();
         let answers = state.answered != state.asked;
@@ -341,7 +340,7 @@ mod tests {
             })
             .collect();
         assert_eq!(reports, [3, 6, 12, 24, 48, 96]);
-        // Late checks of some.
+        // Some are checked late.
         let mut waiter = Waiter::default();
         let reports: Vec<_> = [0, 10, 19, 20]
             .into_iter()

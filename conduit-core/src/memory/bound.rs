@@ -33,7 +33,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Stores memory that a rank has published.
+    /// Records memory that a rank has published.
     pub(crate) fn know<N: Ni, M: Mode>(&self, kernel: &Kernel<N, M>, rank: Rank, bound: Bound) {
         if bound.index == 0 {
             return self.know_segment(kernel, rank, bound);
@@ -52,7 +52,7 @@ impl Memory {
         found.map(|known| known.bound)
     }
 
-    /// Returns the memory published by a rank that contains the whole range.
+    /// Returns the memory, published by a rank to this one, that contains the whole range.
     pub(crate) fn bound_at(&self, rank: Rank, address: u64, len: usize) -> Option<Bound> {
         let found = self.bound.find(rank, |bound| bound.holds(address, len));
         found.map(|known| known.bound)

@@ -117,7 +117,7 @@ pub(crate) enum Unplaced {
     NotAttached,
     #[error("{length} bytes at offset {offset} do not lie in this rank's segment of {own} bytes")]
     OutOfSegment { offset: u64, length: u64, own: u64 },
-    #[error("{length} bytes at address {offset:#x} are not all writable memory of this rank")]
+    #[error("{length} bytes at address {offset:#x} are not all accessible memory of this rank")]
     NoMemory { offset: usize, length: usize },
 }
 
@@ -266,7 +266,7 @@ impl Memory {
         Ok((offset, length))
     }
 
-    /// Does the same as [`Memory::placed_long`] for a packed long, and copies its data there.
+    /// Checks a packed long like [`Memory::placed_long`], and copies its data there.
     pub(crate) fn place_packed<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,

@@ -143,7 +143,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Stores the segment that a rank has bound. Attached segments are known since attach.
+    /// Records the segment that a rank has bound. Attached segments are known since attach.
     pub(super) fn know_segment<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -210,7 +210,7 @@ impl Memory {
         })
     }
 
-    /// Does a transfer that is complete on return, to or from an
+    /// Performs a transfer that is complete on return, to or from an
     /// [address](Memory::address_at_once).
     ///
     /// # Safety

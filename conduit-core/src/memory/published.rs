@@ -129,7 +129,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         self.engine.memory.bound(rank, index)
     }
 
-    /// Returns the memory published by a rank that contains the whole range of its addresses.
+    /// Returns the memory, published by a rank to this one, that contains the whole address range.
     pub fn bound_at(self, rank: Rank, address: u64, len: usize) -> Option<Bound> {
         self.engine.memory.bound_at(rank, address, len)
     }
@@ -143,7 +143,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
     /// # Safety
     /// `[source, source + len)` is valid for reads, and not written until this call returns (if
     /// `reusable`) or the operation has been synchronised.
-    #[expect(clippy::too_many_arguments, reason = "a put is all of these")]
+    #[expect(clippy::too_many_arguments, reason = "a put needs all of these")]
     pub unsafe fn bound_put_nb(
         self,
         to: (Rank, u16),

@@ -62,7 +62,7 @@ impl Segment {
         }
         // SAFETY: as in `store`, with the window valid for reads.
         unsafe { shared::load(self.window.0.add(offset), destination, len) };
-        // SYNC: later reads are at least as new.
+        // SYNC: later reads see data at least as new as this.
         fence(Acquire);
         true
     }

@@ -164,7 +164,7 @@ impl<R: Receiver> Delivery<'_, R> {
         events
     }
 
-    /// What senders of requests that have been handled get back.
+    /// Gives credits back to the senders of handled requests.
     #[inline(always)]
     fn end_requests(self, inbox: &mut Inbox) {
         inbox.grant_counted(self.kernel(), &self.messages().credits);

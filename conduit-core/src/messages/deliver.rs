@@ -209,8 +209,8 @@ impl<'e, R: Receiver> Delivery<'e, R> {
                 _ => Err(HeaderError::Misaligned.into()),
             }
         };
-        // If the second check finds no error, the bytes have changed; the message is lost all the
-        // same.
+        // If the second check finds no error, the bytes have changed; the message is lost
+        // nevertheless.
         let found = check().err();
         self.protocol_error(source, found.unwrap_or(HeaderError::Misaligned.into()));
     }
@@ -283,7 +283,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    /// Returns the credits of a request whose handler has sent no reply. In the common case they
+    /// Gives back the credits of a request whose handler has sent no reply. In the common case they
     /// are added to a counter for its sender.
     #[inline(always)]
     fn end_request(self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
@@ -302,7 +302,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    /// Does the same for any sender.
+    /// Gives back the credits of any request, by counter or by the implied reply.
     #[inline(never)]
     fn answer_request(self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
         let byte = CreditByte::from_bits(token.credit);

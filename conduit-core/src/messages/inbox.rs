@@ -14,7 +14,7 @@ use crate::messages::shuffle::Shuffle;
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
 
-/// The factor by which a waiting rank's poll takes more requests before it polls the other queues
+/// How many times as many requests a waiting rank takes per poll, before it polls the other queues
 /// and checks its condition.
 pub(crate) const WAITING: u32 = 4;
 

@@ -1,5 +1,5 @@
-//! The kind of a message: what its match bits, without the chunk, determine. Determined once for
-//! consecutive messages of one kind, which most are.
+//! The kind of a message: the properties that follow from its match bits without the chunk. They
+//! are computed once for consecutive messages of the same kind, the common case.
 
 use am::{Category, Flags, Header, HeaderError, Layout, NO_CHUNK, NO_LID, Role, Token};
 

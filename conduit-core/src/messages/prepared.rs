@@ -181,7 +181,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
         )
     }
 
-    /// Returns chunk and credits without sending.
+    /// Gives chunk and credits back without sending.
     pub fn cancel(self) {}
 }
 
@@ -287,7 +287,7 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
             head,
             &self.payload()[..len],
         )? {
-            // The copy has been sent; dropping `self` returns the chunk.
+            // The copy has been sent; dropping `self` gives the chunk back.
             return Ok(());
         }
         let start = ROOM - head_len;
@@ -308,7 +308,7 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
         Ok(())
     }
 
-    /// Returns the chunk without sending.
+    /// Gives the chunk back without sending.
     pub fn cancel(self) {}
 }
 

@@ -22,8 +22,8 @@ use crate::messages::head::{MOST_HEAD, head_in};
 use crate::ni::{Ack, Exchange, Inject, Ni, Put, Rank, Submit};
 use crate::threads::Mode;
 
-/// An outgoing request. Passed by value, because a message costs less than writing what it is made
-/// of to memory first.
+/// An outgoing request. Passed by value: storing its fields in memory first would cost more than
+/// the message itself.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) operation: &'static str,
@@ -194,7 +194,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         }
     }
 
-    /// Does all checks and returns whether the target is mapped.
+    /// Performs all checks and returns whether the target is mapped.
     #[cold]
     fn check_request_fully(
         self,

@@ -60,7 +60,7 @@ impl ReplyReserve {
         left.is_some()
     }
 
-    /// Returns a ticket that was not needed.
+    /// Puts back a ticket that was not needed.
     pub(crate) fn give_ticket(&self) {
         self.tickets.set(self.tickets.get() + 1);
     }

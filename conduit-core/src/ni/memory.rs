@@ -159,8 +159,8 @@ pub struct MatchEntry {
     pub tag: u64,
 }
 
-/// The token by which networks that share a use-once entry agree which of them uses it: the first
-/// to take it wins.
+/// The arbiter of a use-once entry that several networks share: the first network to take the claim
+/// uses the entry.
 #[derive(Debug, Clone, Default)]
 pub struct Claim(Arc<AtomicBool>);
 

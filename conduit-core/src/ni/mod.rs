@@ -264,14 +264,14 @@ pub trait Ni {
     /// # Safety
     /// The destination is neither read nor written before the [`Event::Reply`], or [`Ni::abandon`].
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError>;
-    /// Updates one aligned integer in the first matching entry. Ends with [`Event::Reply`], which
+    /// Updates one aligned number in the first matching entry. Ends with [`Event::Reply`], which
     /// carries the old value, if it fetches; otherwise with [`Event::Ack`].
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError>;
 
     /// Gives up all operations of this rank permanently. After it returns, none of them accesses
     /// memory outside regions, whichever thread runs and whatever still arrives: no source is read
-    /// again, not even for a retransmission, and no get writes its destination. Only calls in which
-    /// other threads still are may access the memory given to them, until they return.
+    /// again, not even for a retransmission, and no get writes its destination. Only calls that
+    /// other threads are still executing may access the memory given to them, until they return.
     ///
     /// A put in flight arrives completely or not at all, with or without its event; a get ends
     /// without an event. A put or get submitted later may get [`Submit::Again`] for ever, or never

@@ -2,7 +2,7 @@
 
 use super::{EqId, Event, PutEvent};
 
-/// Where a poll may find work: event queues, and [`super::Ni::progress`].
+/// The places where a poll may find work: event queues, and [`super::Ni::progress`].
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, bytemuck::NoUninit)]
 #[repr(transparent)]
 pub struct Ready(u32);

@@ -175,7 +175,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.test_implicit(classes)
     }
 
-    /// Does the same as [`Calls::try_implicit`], without polling.
+    /// Tests like [`Calls::try_implicit`], without polling.
     pub fn test_implicit(self, classes: Class) -> Result<bool> {
         Ok(self.implicit_done(self.implicit_groups("test_implicit", classes)?))
     }

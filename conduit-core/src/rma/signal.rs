@@ -1,8 +1,9 @@
 //! Put with signal: a put to a segment, followed by an atomic there once the data is in place.
 //!
-//! If the target is mapped, a copy and a processor atomic. Otherwise a long to the library's own
-//! handler, which does the atomic at the target: one message if the data fits one. If the network's
-//! own atomics are used for the segment, the network does this one too, after the put has ended.
+//! If the target is mapped, it is a copy and a processor atomic; otherwise a long to the library's
+//! own handler, which does the atomic at the target: one message if the data fits one. If the
+//! network's own atomics are used for the segment, the network does this one too, after the put has
+//! ended.
 
 use am::Category;
 use am::handlers::{Accepts, Registration};

@@ -235,7 +235,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     ///
     /// # Safety
     /// See [`Calls::transfer`].
-    #[expect(clippy::too_many_arguments, reason = "a piece is all of these")]
+    #[expect(clippy::too_many_arguments, reason = "a piece needs all of these")]
     unsafe fn post_piece(
         self,
         operation: &'static str,

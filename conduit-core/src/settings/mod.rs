@@ -140,8 +140,9 @@ settings::group! {
 }
 
 impl Settings {
-    /// How long an exiting rank of a job of `ranks` waits for the others: [`exit_timeout`](Self::exit_timeout), or
-    /// the original's 3 s and 1/8 s for each rank, at most 360 s.
+    /// Returns how long an exiting rank of a job of `ranks` waits for the others:
+    /// [`exit_timeout`](Self::exit_timeout), or the original's 3 s plus 1/8 s per rank, at most
+    /// 360 s.
     #[must_use]
     pub fn exit_wait(&self, ranks: u32) -> Duration {
         match self.exit_timeout {
@@ -150,7 +151,7 @@ impl Settings {
         }
     }
 
-    /// How long a rank keeps running after another one has ended the job with code 0.
+    /// Returns how long a rank keeps running after another one has ended the job with code 0.
     pub(crate) fn exit_grace(&self) -> Duration {
         Duration::from_millis(self.exit_grace.into())
     }

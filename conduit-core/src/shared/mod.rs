@@ -11,7 +11,7 @@ mod wide;
 ///
 /// Copies 1, 2, 4 or 8 bytes with one load and one store, because GASNet's clients rely on that,
 /// for example to hand over locks. The C library's copy of a length known only at run time may
-/// store such a word twice: if another thread answers the first store by one of its own, the second
+/// store such a word twice: if another thread answers the first store with its own, the second
 /// would overwrite that.
 ///
 /// # Safety

@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn every_length_and_alignment_is_copied_and_nothing_else() {
         if !is_there() {
-            eprintln!("skipped: this processor lacks AVX-512");
+            eprintln!("skipped: this processor lacks AVX-512 VBMI2");
             return;
         }
         let (first, last) = LENGTHS.into_inner();

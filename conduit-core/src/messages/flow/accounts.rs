@@ -23,7 +23,7 @@ pub(crate) struct Accounts<M: Mode> {
 }
 
 impl<M: Mode> Accounts<M> {
-    /// Does the same as [`Flow::take`] after reading the credits that the target has returned by
+    /// Takes credits like [`Flow::take`], after reading those that the target has returned by
     /// counter.
     pub(crate) fn take_collected<N: Ni>(
         &self,

@@ -94,8 +94,8 @@ impl CreditCache {
 }
 
 impl<M: Mode> Part<M> {
-    /// Returns whether the peer's counter should be read before these credits are taken: if
-    /// otherwise the request would stall, or would raise the recent maximum in flight, because only
+    /// Returns whether the peer's counter should be read before these credits are taken. That is so
+    /// if the request would otherwise stall, or raise the recent maximum in flight, because only
     /// the counter shows whether it really does. While use grows, each reading is trusted for an
     /// eighth of the credits lent: use may be overestimated by that much.
     fn is_stale(&self, peer: Rank, place: usize, credits: u8) -> bool {
@@ -151,7 +151,7 @@ impl<M: Mode> Flow<M> {
         part
     }
 
-    /// Reports the reserved credits that were taken to the policy, and returns the rest.
+    /// Reports to the policy which reserved credits were taken, and gives the rest back.
     #[inline]
     fn settle_cache(&self, part: &mut Part<M>) {
         part.cache.again = false;
@@ -161,7 +161,7 @@ impl<M: Mode> Flow<M> {
         self.settle_recycled(part);
     }
 
-    /// Reports the credits returned by the last reply to the policy.
+    /// Reports to the policy the credits returned by the last reply.
     #[inline]
     fn settle_recycled(&self, part: &mut Part<M>) {
         if let Some(back) = part.cache.recycled.take() {
@@ -255,7 +255,7 @@ impl<M: Mode> Flow<M> {
         self.take_noting(peer, credits, || ())
     }
 
-    /// Does the same as [`Flow::take`], and calls `flood` if requests to the peer follow one
+    /// Takes credits like [`Flow::take`], and calls `flood` if requests to the peer follow one
     /// another without replies in between.
     #[inline(always)]
     pub(crate) fn take_noting(
@@ -283,7 +283,7 @@ impl<M: Mode> Flow<M> {
         self.take_next(&mut part, peer, credits)
     }
 
-    /// [`Self::take`] if nothing suitable is reserved.
+    /// Does the work of [`Self::take`] if nothing suitable is reserved.
     #[inline(never)]
     fn take_next(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
         self.settle_recycled(part);
@@ -336,7 +336,7 @@ impl<M: Mode> Flow<M> {
     }
 
     /// Takes credits for a request that holds a place in the budget; without credits the place is
-    /// returned.
+    /// given back.
     #[inline]
     fn take_held(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
         let byte = part.policy.take(peer, credits).ok();
@@ -346,7 +346,7 @@ impl<M: Mode> Flow<M> {
         byte
     }
 
-    /// Returns the credits `byte` of a request that is not sent after all.
+    /// Gives back the credits of a request that is not sent after all.
     #[cold]
     pub(crate) fn give_back(&self, peer: Rank, byte: CreditByte) {
         self.part(peer).policy.give_back(peer, byte);
