@@ -8,7 +8,7 @@
 //! | payload | the rest | medium, packed long |
 //!
 //! The payload is therefore aligned for every type if the body is aligned to 16 bytes, and a
-//! handler reads the arguments in place as one slice.
+//! handler reads the arguments in place, as a slice.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -70,8 +70,8 @@ impl Body {
     /// `single`, and the returned slice refers to it.
     ///
     /// The arguments are read in place because a 64-bit argument assembled from two halves would be
-    /// read as one word before the halves have left the store buffer, and would wait for everything
-    /// ahead of them there.
+    /// loaded whole before the halves have left the store buffer, and the load would wait for
+    /// everything ahead of them there.
     ///
     /// # Errors
     /// If the header has more than [`MAX_ARGS`] arguments, or the body ends before the payload

@@ -77,8 +77,8 @@ impl<T> Deref for Wiped<T> {
         // SAFETY: `new` has written `len` elements, or there are none, and `first` is aligned; the
         // pages live as long as `self`. Only the creation of a child writes them while this
         // reference exists: it zeroes them before `fork` returns in the child, and zeros are valid
-        // values (`new`). A thread that read an element before the fork may go on in the child with
-        // the value it read, which is valid too; it is refused at its next read.
+        // values (`new`). A thread that read an element before the fork may continue in the child
+        // with the value it read, which is valid too; it is refused at its next read.
         unsafe { std::slice::from_raw_parts(self.first().as_ptr(), self.len) }
     }
 }
@@ -93,13 +93,13 @@ const CHILD: u8 = 0;
 const STANDS: u8 = 1;
 const FALLEN: u8 = 2;
 
-/// Whether a rank may go on, checked by one comparison: false after a failure, and false in a
+/// Whether a rank may continue, checked by one comparison: false after a failure, and false in a
 /// child.
 #[derive(Debug)]
 pub struct Standing(Wiped<AtomicU8>);
 
 impl Standing {
-    /// Creates a state in which the rank may go on. Takes a page.
+    /// Creates a state in which the rank may continue. Takes a page.
     #[expect(
         clippy::new_without_default,
         reason = "instances are not interchangeable"
@@ -115,19 +115,19 @@ impl Standing {
         unsafe { self.0.first().as_ref() }
     }
 
-    /// Returns whether the rank may go on.
+    /// Returns whether the rank may continue.
     #[inline(always)]
     pub fn stands(&self) -> bool {
         self.word().load(Relaxed) == STANDS
     }
 
-    /// Returns whether the rank may go on, sequentially consistent with [`Standing::fall`].
+    /// Returns whether the rank may continue, sequentially consistent with [`Standing::fall`].
     #[inline(always)]
     pub fn stands_for_all(&self) -> bool {
         self.word().load(SeqCst) == STANDS
     }
 
-    /// Records that the rank may not go on.
+    /// Records that the rank may not continue.
     pub fn fall(&self) {
         let _ = self
             .word()

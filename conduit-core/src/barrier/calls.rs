@@ -131,7 +131,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
         })?;
         let outcome = self.meet(operation, value)?;
         if let BarrierOutcome::Mismatch(_) = outcome {
-            // All ranks get the mismatch, so none of them goes on to the second barrier.
+            // All ranks get the mismatch, so no rank enters the second barrier.
             return Ok(outcome);
         }
         self.engine

@@ -3,7 +3,7 @@
 //! # Algorithm
 //! Dissemination of radix *r* (Hensgen, Finkel and Manber's barrier, generalised from 2): in round
 //! *k* rank *i* sends what it knows to the ranks (*i* + *j*·*rᵏ*) mod *n* for *j* = 1 … *r* − 1
-//! while *j*·*rᵏ* < *n*, and goes on to the next round when it has the messages of its own
+//! while *j*·*rᵏ* < *n*, and advances to the next round when it has the messages of its own
 //! partners. After the last round every rank knows of every other. This knowledge is a [`Value`].
 //! [Merging](Value::merge) is idempotent, so a rank's value may reach another on several paths when
 //! *n* is not a power of *r*.

@@ -66,7 +66,7 @@ pub(super) struct Part {
     /// The operation's number at this rank.
     pub(super) operation: u64,
     pub(super) kind: CollectiveKind,
-    /// The value on which all ranks must agree, as one word.
+    /// The value on which all ranks must agree, in a single word.
     pub(super) signature: u32,
     /// First byte within the operation's vectors; for pairs, within the result.
     pub(super) start: usize,

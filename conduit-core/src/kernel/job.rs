@@ -1,4 +1,4 @@
-//! A rank's view of its job: the network, the settings, and whether the job goes on.
+//! A rank's view of its job: the network, the settings, and whether the job continues.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -187,7 +187,7 @@ impl<N: Ni> Job<N> {
         self.wants_poll.store(false, Relaxed);
     }
 
-    /// Returns the reason why this rank can't go on, if any.
+    /// Returns the reason why this rank can't continue, if any.
     pub fn fault(&self) -> Option<&Error> {
         self.fault.get()
     }

@@ -43,7 +43,7 @@ struct Lasting {
     seen: Instant,
     /// Duration after which it reports on its own.
     next: Option<Duration>,
-    /// The last request that it has answered, or that was over before it began.
+    /// The last request answered, or the last one that was over before this wait began.
     answered: u32,
 }
 

@@ -79,8 +79,8 @@ impl AmSide {
 }
 
 impl Inbox {
-    /// Coalesces implied replies, one of which may have to announce that this rank has ended an
-    /// epoch. Published at the end of the poll.
+    /// Coalesces implied replies; if `end_of_epoch`, one of them announces that this rank has ended
+    /// an epoch. Published at the end of the poll.
     #[inline]
     pub(crate) fn give_back(&mut self, peer: Rank, ended: Returned, end_of_epoch: bool) {
         let counter = &mut self.returned[peer as usize];

@@ -105,7 +105,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Injects it as one message.
+    /// Injects it as a single message.
     #[inline(always)]
     fn inject<N: Ni>(
         self,

@@ -75,7 +75,7 @@ impl<M: Mode, H: Clone> Messages<M, H> {
             ..kernel.unmanaged(select::CB, tag::CATCH_BASIN)
         };
         kernel.job.ni.me_append(index::AM, basin)?;
-        // A reply that finds no buffer would be lost and its requester would wait for ever, so it
+        // A reply that finds no buffer would be lost and its requester would hang, so it
         // must be detected.
         let no_buffer = MatchEntry {
             match_bits: SELECT_RPL_RB.into(),

@@ -97,8 +97,8 @@ pub unsafe fn apply_atomic_at(
     Some(unsafe { apply_atomic(number, op, ty, operand, comparand) })
 }
 
-/// Implements [`apply_atomic`] for floats: arithmetic and order by compare-and-swap of the bits, the
-/// rest as for integers.
+/// Implements [`apply_atomic`] for floats: arithmetic and order by compare-and-swap of the bits,
+/// the rest as for integers.
 ///
 /// # Safety
 /// See [`apply_atomic`].

@@ -1,7 +1,7 @@
 //! The Ni contract: the interface, in terms of Portals, that every network offers the engine.
 //!
-//! It is the weakest contract that real networks keep, so that none has to emulate features that it
-//! lacks:
+//! It is the weakest contract that real networks keep, so that no network has to emulate missing
+//! features:
 //!
 //! - **No order** between events of different operations, even between the same two ranks.
 //! - The **token** alone identifies an operation; initiator events carry nothing else about it.
@@ -274,8 +274,8 @@ pub trait Ni {
     /// other threads are still executing may access the memory given to them, until they return.
     ///
     /// A put in flight arrives completely or not at all, with or without its event; a get ends
-    /// without an event. A put or get submitted later may get [`Submit::Again`] for ever, or never
-    /// end. The rank remains a target, and still sends [injects](Ni::inject) and puts without
+    /// without an event. A put or get submitted later may get [`Submit::Again`] indefinitely, or
+    /// never end. The rank remains a target, and still sends [injects](Ni::inject) and puts without
     /// bytes, unless the network had to close itself to revoke a device's access to that memory;
     /// its peers then see it as gone. Any thread may call this, also repeatedly and from within a
     /// sink.

@@ -44,7 +44,7 @@ impl Ready {
         self.0 == 0
     }
 
-    /// Returns the numbers of the queues in the set; those beyond the thirtieth count as one.
+    /// Returns the numbers of the queues in the set; those beyond the thirtieth share a number.
     pub fn queues(self) -> impl Iterator<Item = usize> {
         let mut rest = self.without(Self::PROGRESS).0;
         std::iter::from_fn(move || {

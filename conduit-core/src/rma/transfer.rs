@@ -210,9 +210,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             .wait_for(operation, Awaits::Descriptor, |engine| {
                 Ok(engine.kernel.descriptors.tickets.take(1).then_some(()))
             })?;
-        // One descriptor over all of the memory serves every piece and is released with the
-        // operation. SAFETY: valid until the operation is synchronised (the transfer's contract),
-        // which is after its last piece; the descriptor is released at the last piece.
+        // One descriptor over all of the memory serves every piece; it ends with the operation.
+        // SAFETY: valid until the operation is synchronised (the transfer's contract), which is
+        // after its last piece; the descriptor is released at the last piece.
         let bound = self
             .engine
             .wait_for(operation, Awaits::Descriptor, |engine| unsafe {

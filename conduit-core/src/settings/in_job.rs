@@ -171,7 +171,7 @@ impl InJob {
             "GASNET_PORTAL_AMRECV_SPACE" => {
                 Value::Bytes(u64::from(plan.buffers()).saturating_mul(plan.buffer_bytes()))
             }
-            // The setting is given in whole seconds; a fraction counts as one.
+            // The setting is given in whole seconds; fractions are rounded up.
             "CONDUIT_EXIT_TIMEOUT" => {
                 let seconds = self.exit_wait.as_millis().div_ceil(1000);
                 Value::Integer(u32::try_from(seconds).unwrap_or(u32::MAX))

@@ -1,6 +1,6 @@
 //! The credits that a peer has returned, as a running count that the requester reads.
 
-/// A running count of a peer's returns in one word: credits (24 bits), requests (24), and the
+/// A running count of a peer's returns in a single word: credits (24 bits), requests (24), and the
 /// number of those requests whose reply announces the end of an epoch (16). All wrap. A rank never
 /// has as many requests outstanding, so the difference of two counts is what was returned in
 /// between.
