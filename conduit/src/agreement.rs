@@ -1,7 +1,7 @@
-//! Do all ranks have the same handlers?
+//! Checks that all ranks have registered the same handlers.
 //!
-//! A barrier whose name is a hash of them tells, in as many messages as any barrier. Only if it does not match do
-//! ranks say what they have.
+//! The ranks meet at a barrier named by a hash of their handlers, which costs as many messages as
+//! any barrier. Only if the names differ do they exchange descriptions.
 
 use conduit_core::barrier::BarrierOutcome;
 use conduit_core::barrier::Value;
@@ -12,10 +12,11 @@ use crate::{Error, Member, Result};
 
 const CALL: &str = "attach";
 
-/// Bytes of a handler's description that travel.
+/// The largest number of bytes sent of a handler's description.
 const MOST: usize = 400;
 
-/// Compares what describes this rank's handlers, in their order, with those of all others. Collective.
+/// Compares the descriptions of this rank's handlers, in order, with those of all other ranks.
+/// Collective.
 pub(crate) fn check<M: Mode>(member: &Member<M>, signatures: &[String]) -> Result<()> {
     let rank = member.engine().rank();
     let all = signatures.iter().map(|signature| hash(signature));
@@ -33,7 +34,8 @@ pub(crate) fn check<M: Mode>(member: &Member<M>, signatures: &[String]) -> Resul
         let first = all.next();
         all.any(|other| Some(other) != first)
     };
-    // There is one, as the barrier did not match: at the latest where the shortest list ends.
+    // The barrier did not match, so some place differs: at the latest that at which the shortest
+    // list ends.
     let at = (0..256).find(differs).unwrap_or(256);
     let own = signatures.get(at).map_or("none", String::as_str);
     let mut own = own.to_owned();
@@ -47,7 +49,7 @@ pub(crate) fn check<M: Mode>(member: &Member<M>, signatures: &[String]) -> Resul
     })
 }
 
-/// FNV-1a, which is the same in every build.
+/// FNV-1a, because it is the same in every build.
 fn hash_of(bytes: impl Iterator<Item = u8>) -> u32 {
     bytes.fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -58,7 +60,7 @@ fn hash(text: &str) -> u32 {
     hash_of(text.bytes())
 }
 
-/// What ranks say, each text once with the ranks that say it.
+/// Lists the ranks' texts, each text once with the ranks that gave it.
 fn by_rank(texts: &[Vec<u8>]) -> String {
     let mut groups: Vec<(&[u8], Vec<Rank>)> = Vec::new();
     for (rank, text) in (0..).zip(texts) {
@@ -73,10 +75,10 @@ fn by_rank(texts: &[Vec<u8>]) -> String {
     groups.collect::<Vec<_>>().join("; ")
 }
 
-/// Ranges of ranks that are named at most.
+/// The largest number of rank ranges shown.
 const MOST_RUNS: usize = 8;
 
-/// Ranks in ascending order, those in a row as a range.
+/// Formats ranks in ascending order, with consecutive ranks as ranges.
 fn named(ranks: &[Rank]) -> String {
     let more = ranks.chunk_by(|one, next| one + 1 == *next).count() > MOST_RUNS;
     let runs: Vec<String> = ranks

@@ -1,19 +1,20 @@
-//! Typed arguments of active messages: tuples of numbers, or a struct of them, carried in up to sixteen 32-bit words.
+//! Typed arguments of active messages: tuples of numbers, or structs of them, in up to sixteen
+//! 32-bit words.
 
-/// Words that the arguments of a message have at most.
+/// The largest number of argument words in a message.
 pub const MAX_ARG_WORDS: usize = am::MAX_ARGS;
 
-/// A number or `bool` that travels as one or two argument words.
+/// A number or `bool` that occupies one or two argument words.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a number or `bool`, so it cannot be an argument of a message",
     note = "send other data as the payload of a medium"
 )]
 pub trait Word: Copy + sealed::Sealed {
-    /// Words it takes.
+    /// The number of words that a value occupies.
     const WORDS: usize;
-    /// Writes itself to the front of `words`.
+    /// Writes the value to the front of `words`.
     fn write(self, words: &mut [u32]);
-    /// Reads itself from the front of `words`, which has at least [`Word::WORDS`].
+    /// Reads a value from the front of `words`, which holds at least [`Word::WORDS`] words.
     fn read(words: &[u32]) -> Self;
 }
 
@@ -87,7 +88,7 @@ macro_rules! two_words {
 }
 two_words!(u64, i64, f64);
 
-/// Offsets and lengths travel as 64 bits.
+/// Offsets and lengths are sent as 64 bits.
 impl Word for usize {
     const WORDS: usize = 2;
     #[inline]
@@ -101,21 +102,22 @@ impl Word for usize {
 }
 impl sealed::Sealed for usize {}
 
-/// The arguments of a handler: a tuple of [`Word`]s, or a struct of them that [`args!`](crate::args) has made. At most
-/// [`MAX_ARG_WORDS`] words together, checked when the program is compiled.
+/// The arguments of a handler: a tuple of [`Word`]s, or a struct of them defined by
+/// [`args!`](crate::args). They occupy at most [`MAX_ARG_WORDS`] words, which is checked at compile
+/// time.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the arguments of a message",
     note = "arguments are a tuple of numbers or `bool`: `(key,)` for one, `(key, value)` for two",
     note = "`conduit::args!` makes a struct of them"
 )]
 pub trait Args: Copy {
-    /// Words they take.
+    /// The number of words that the arguments occupy.
     const WORDS: usize;
-    /// Their types, as errors say them and ranks compare them.
+    /// Returns the argument types, as error texts show them and ranks compare them.
     fn types() -> String;
-    /// Writes them and gives the words used.
+    /// Writes the arguments and returns the words used.
     fn write(self, words: &mut [u32; MAX_ARG_WORDS]) -> &[u32];
-    /// Reads them from exactly [`Args::WORDS`] words.
+    /// Reads the arguments from exactly [`Args::WORDS`] words.
     fn read(words: &[u32]) -> Self;
 }
 
@@ -171,11 +173,12 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Makes a struct whose fields are [`Word`]s, and which is the arguments of a handler. It derives `Clone` and `Copy`.
+/// Defines a struct of [`Word`]s that serves as a handler's arguments. It derives `Clone` and
+/// `Copy`.
 ///
 /// ```
 /// conduit::args! {
-///     /// What to insert, and where.
+///     /// The key to insert, and its slot.
 ///     #[derive(Debug, PartialEq)]
 ///     pub struct Insert {
 ///         key: u64,

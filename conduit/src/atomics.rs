@@ -1,4 +1,4 @@
-//! Remote atomics on the numbers of a segment.
+//! Remote atomics on numbers in a segment.
 
 use conduit_core::atomics::AtomicRequest;
 use conduit_core::kernel::{Blocking, Completion};
@@ -7,18 +7,18 @@ use conduit_core::threads::Mode;
 
 use crate::{Conduit, Handle, Result};
 
-/// A number that remote atomics work on: an integer or a float of 32 or 64 bits.
+/// A number type that remote atomics support: an integer or a float of 32 or 64 bits.
 ///
-/// Integers wrap. Floats are rounded as those of the processor; [`Conduit::compare_swap`] compares their bits, so that a
-/// NaN may be expected, and 0 is not -0.
+/// Integers wrap. Floats are rounded as the processor rounds them. [`Conduit::compare_swap`]
+/// compares the bits of floats: it can expect a NaN, and 0 does not equal -0.
 pub trait Atom: Copy + sealed::Sealed {
-    /// What an atomic with one operand may do.
+    /// The atomic operations with one operand on this type.
     type Op: Copy + Into<ni::AtomicOp>;
-    /// Its type on the network.
+    /// This type's identifier on the network.
     const TYPE: AtomicType;
-    /// As it travels.
+    /// Converts the value to its bits on the network.
     fn to_bits(self) -> u64;
-    /// From how it travels.
+    /// Converts bits from the network to a value.
     fn from_bits(bits: u64) -> Self;
 }
 
@@ -54,8 +54,10 @@ atom! {
     f64, F64, FloatOp, u64, f64::to_bits, f64::from_bits;
 }
 
-/// What an atomic makes of the integer `x` and its operand `a`. What needs no operand, or two, has a method of its own:
-/// [`Conduit::atomic_get`], [`Conduit::compare_swap`].
+/// An atomic operation on an integer `x` with one operand `a`; each variant gives the new value.
+///
+/// Operations with no operand or two have methods of their own: [`Conduit::atomic_get`],
+/// [`Conduit::compare_swap`].
 ///
 /// ```compile_fail
 /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
@@ -64,7 +66,7 @@ atom! {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
-    /// `a` (fetching: swap).
+    /// `a` (with a fetch: swap).
     Set,
     /// `x + a`.
     Add,
@@ -72,9 +74,9 @@ pub enum AtomicOp {
     Sub,
     /// `x * a`.
     Mult,
-    /// The smaller, by the type's sign.
+    /// The smaller of both, compared according to the type's sign.
     Min,
-    /// The larger, by the type's sign.
+    /// The larger of both, compared according to the type's sign.
     Max,
     /// `x & a`.
     And,
@@ -101,7 +103,7 @@ impl From<AtomicOp> for ni::AtomicOp {
     }
 }
 
-/// What an atomic makes of the float `x` and its operand `a`, as [`AtomicOp`] of an integer.
+/// An atomic operation on a float `x` with one operand `a`, as [`AtomicOp`] for integers.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -116,7 +118,7 @@ impl From<AtomicOp> for ni::AtomicOp {
 /// conduit.finish()
 /// # }
 /// ```
-///
+/// Floats have no bitwise operations:
 /// Floats have no bits to set:
 ///
 /// ```compile_fail,E0308
@@ -126,7 +128,7 @@ impl From<AtomicOp> for ni::AtomicOp {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FloatOp {
-    /// `a` (fetching: swap).
+    /// `a` (with a fetch: swap).
     Set,
     /// `x + a`.
     Add,
@@ -134,9 +136,9 @@ pub enum FloatOp {
     Sub,
     /// `x * a`.
     Mult,
-    /// The smaller: `x` if `x < a`, else `a`, also where one is a NaN.
+    /// The smaller of both: `x` if `x < a`, otherwise `a`, also if one is a NaN.
     Min,
-    /// The larger: `x` if `x > a`, else `a`.
+    /// The larger of both: `x` if `x > a`, otherwise `a`, also if one is a NaN.
     Max,
 }
 
@@ -167,13 +169,15 @@ pub(crate) fn request<T: Atom>(
     }
 }
 
-/// Offsets are multiples of the number's size. Atomics of all ranks on the same number, of one type, are atomic with each
-/// other, whatever they do and however they travel. A program that waits for a change polls meanwhile
-/// ([`Conduit::wait_until`]): an atomic on mapped memory doesn't.
+/// Offsets are multiples of the number's size. Atomics of one type on the same number are atomic
+/// with respect to each other, whichever rank and network they come from. A program that waits for
+/// a change must poll meanwhile ([`Conduit::wait_until`]), because an atomic on mapped memory does
+/// not.
 ///
-/// Operations are of the type's own kind, [`AtomicOp`] of integers and [`FloatOp`] of floats.
+/// Operations are those of the type: [`AtomicOp`] for integers, [`FloatOp`] for floats.
 impl<M: Mode> Conduit<M> {
-    /// Does `op` with `operand` on the number at `offset` of `target`'s segment, and gives the value from before.
+    /// Applies `op` with `operand` to the number at `offset` of `target`'s segment, and returns the
+    /// previous value.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -229,7 +233,7 @@ impl<M: Mode> Conduit<M> {
         Ok(T::from_bits(self.done(call, old)?))
     }
 
-    /// As [`Conduit::atomic_fetch`], without the value from before.
+    /// Like [`Conduit::atomic_fetch`], without returning the previous value.
     ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].
@@ -250,7 +254,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Starts an atomic without the value from before.
+    /// Starts an atomic that does not fetch the previous value.
     ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].
@@ -271,7 +275,7 @@ impl<M: Mode> Conduit<M> {
         Ok(self.done("atomic_nb", started)?.unwrap_or(Handle::DONE))
     }
 
-    /// As [`Conduit::atomic_nb`], but `None` instead of waiting for resources.
+    /// Like [`Conduit::atomic_nb`], but returns `None` instead of waiting for resources.
     ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].
@@ -292,8 +296,8 @@ impl<M: Mode> Conduit<M> {
         self.done("atomic_nb_immediate", started)
     }
 
-    /// As [`Conduit::atomic_nb`], belonging to this thread's implicit operations: a set to its puts, all others to its
-    /// atomics ([`Conduit::wait_atomics`]).
+    /// Like [`Conduit::atomic_nb`], as one of this thread's implicit operations: a set counts as
+    /// one of its puts, all other operations as its atomics ([`Conduit::wait_atomics`]).
     ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].
@@ -314,14 +318,14 @@ impl<M: Mode> Conduit<M> {
         self.done("atomic_nbi", started).map(drop)
     }
 
-    /// Starts an atomic; the value from before is at `result` when the handle has been waited for.
-    /// [`Scope::atomic_fetch`](crate::Scope::atomic_fetch) is the safe form.
+    /// Starts an atomic. The previous value is at `result` after waiting for the handle.
+    /// [`Scope::atomic_fetch`](crate::Scope::atomic_fetch) is the safe alternative.
     ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].
     ///
     /// # Safety
-    /// `result` stays valid and is neither read nor written until then.
+    /// `result` stays valid and is neither read nor written until the handle has been waited for.
     #[inline]
     pub unsafe fn atomic_fetch_nb<T: Atom>(
         &self,
@@ -345,13 +349,14 @@ impl<M: Mode> Conduit<M> {
         }
     }
 
-    /// As [`Conduit::atomic_fetch_nb`], belonging to this thread's implicit atomics.
+    /// Like [`Conduit::atomic_fetch_nb`], as one of this thread's implicit atomics.
     ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].
     ///
     /// # Safety
-    /// As [`Conduit::atomic_fetch_nb`], until the implicit atomics, or the access region, have been waited for.
+    /// As for [`Conduit::atomic_fetch_nb`], until the implicit atomics or the access region have
+    /// been waited for.
     #[inline]
     pub unsafe fn atomic_fetch_nbi<T: Atom>(
         &self,
@@ -390,7 +395,7 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<Handle> {
         let engine = self.member.engine();
         let (result, blocking) = (result.cast(), Blocking::Wait);
-        // SAFETY: the caller's promise. The old value's bytes are those of a `T`.
+        // SAFETY: the caller's promise. The previous value's bytes are those of a `T`.
         let started = unsafe {
             engine
                 .atomics()
@@ -399,7 +404,8 @@ impl<M: Mode> Conduit<M> {
         Ok(self.done(call, started)?.unwrap_or(Handle::DONE))
     }
 
-    /// Writes `new` if the number is `expected`; gives the value from before either way.
+    /// Writes `new` if the number at `offset` of `target`'s segment equals `expected`, and returns
+    /// the previous value in either case.
     ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].

@@ -1,4 +1,4 @@
-//! A message in its handler's hands.
+//! A message as its handler receives it.
 
 use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
@@ -7,7 +7,8 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::{Args, Error, Landed, Long, Medium, Network, Payload, Result, Segment, Short};
 
-/// What a handler knows of the message that runs it and of its rank, and its chance to reply.
+/// A message as passed to its handler: its source, this rank and its segment, and the means to
+/// reply.
 #[repr(transparent)]
 pub struct Call<'a, M: Mode = Seq>(engine::Call<'a, Network<M>, M>);
 
@@ -20,7 +21,8 @@ impl<M: Mode> std::fmt::Debug for Call<'_, M> {
 impl<'a, M: Mode> Call<'a, M> {
     #[inline]
     pub(crate) fn new<'b>(call: &'b engine::Call<'a, Network<M>, M>) -> &'b Self {
-        // SAFETY: `Call` is a transparent wrapper of exactly this type, so the reference has the same layout and lifetime.
+        // SAFETY: `Call` is a transparent wrapper of exactly this type, so the reference has the
+        // same layout and lifetime.
         unsafe { &*std::ptr::from_ref(call).cast::<Self>() }
     }
 
@@ -34,26 +36,27 @@ impl<'a, M: Mode> Call<'a, M> {
         Landed::new(self.segment(), offset, length)
     }
 
-    /// Ends the job: the payload is not what its handler takes.
+    /// Ends the job because the payload's length does not match the handler's payload type.
     #[cold]
     pub(crate) fn malformed(&self, wanted: &str, length: usize) {
-        let reason = format!("a payload of {length} bytes is no {wanted}");
+        let reason =
+            format!("a payload of {length} bytes does not fit the handler's payload type {wanted}");
         self.0.engine().job().fail_by_message(self.source(), reason);
     }
 
-    /// This rank, on which the handler runs.
+    /// Returns this rank, on which the handler runs.
     #[inline]
     pub fn rank(&self) -> Rank {
         self.0.engine().rank()
     }
 
-    /// Ranks in the job.
+    /// Returns the number of ranks in the job.
     #[inline]
     pub fn size(&self) -> u32 {
         self.0.engine().size()
     }
 
-    /// This rank's segment, with the atomics and copies that a handler may do there.
+    /// Returns this rank's segment, with the atomics and copies that a handler may use there.
     #[inline]
     pub fn segment(&self) -> Segment<'a, M> {
         Segment::new(self.0.engine())
@@ -64,13 +67,14 @@ impl<'a, M: Mode> Call<'a, M> {
         result.map_err(|error| Error::of(call, self.rank(), error))
     }
 
-    /// The rank that sent the message.
+    /// Returns the rank that sent the message.
     #[inline]
     pub fn source(&self) -> Rank {
         self.0.source()
     }
 
-    /// Whether it is a request; otherwise it is a reply, and may not be replied to.
+    /// Returns whether the message is a request. Otherwise it is a reply, to which a handler may
+    /// not reply.
     #[inline]
     pub fn is_request(&self) -> bool {
         self.0.is_request()
@@ -79,7 +83,8 @@ impl<'a, M: Mode> Call<'a, M> {
     /// Replies with a short.
     ///
     /// # Errors
-    /// A second reply, a reply to a reply.
+    /// Returns [`EngineError::Context`](crate::EngineError::Context) for a second reply and for a
+    /// reply to a reply, and any [failure of the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn reply<A: Args>(&self, handler: Short<A>, args: A) -> Result<()> {
         let mut words = [0; am::MAX_ARGS];
@@ -90,7 +95,9 @@ impl<'a, M: Mode> Call<'a, M> {
     /// Replies with a medium of at most [`crate::Conduit::max_medium`] bytes.
     ///
     /// # Errors
-    /// Payload too long, second reply, reply to a reply.
+    /// As for [`Call::reply`], and
+    /// [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if the payload is too
+    /// long.
     #[inline]
     pub fn reply_medium<A: Args, P: Payload + ?Sized>(
         &self,
@@ -112,10 +119,13 @@ impl<'a, M: Mode> Call<'a, M> {
         self.done("reply_medium", sent)
     }
 
-    /// Replies with a long to `offset` of the requester's segment, of at most [`crate::Conduit::max_long_reply`] bytes.
+    /// Replies with a long to `offset` of the requester's segment. The limit is
+    /// [`crate::Conduit::max_long_reply`] bytes.
     ///
     /// # Errors
-    /// As [`Call::reply_medium`], and a destination outside of the segment.
+    /// As for [`Call::reply_medium`], and
+    /// [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if the destination is not
+    /// inside the requester's segment.
     #[inline]
     pub fn reply_long<A: Args, P: IntoBytes + Immutable + ?Sized>(
         &self,

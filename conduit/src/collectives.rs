@@ -1,4 +1,4 @@
-//! Broadcasts and reductions over all ranks. Those of teams, and the other collective operations, are in `team`.
+//! Broadcasts and reductions over all ranks. Those of teams and other collectives are in `team`.
 
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
@@ -8,9 +8,9 @@ pub use conduit_core::collectives::{DataType, ReduceOp};
 
 use crate::{Conduit, Result};
 
-/// A number that reductions know.
+/// A number type that reductions support.
 pub trait Element: Copy + FromBytes + IntoBytes + Immutable + sealed::Sealed {
-    /// Its type in a reduction.
+    /// This type's identifier in a reduction.
     const TYPE: DataType;
 }
 
@@ -35,10 +35,11 @@ element! {
     f64, F64;
 }
 
-/// Collective: all ranks make the same calls in the same order, with values of the same length. They are no barriers: a rank may
-/// return before others have called. Messages are handled meanwhile. [`Conduit::team`] has more of them.
+/// Collective: all ranks make the same calls in the same order, with values of the same length.
+/// These calls are not barriers: a rank may return before others have called. They handle messages
+/// while they wait. [`Conduit::team`] provides more collective operations.
 impl<M: Mode> Conduit<M> {
-    /// Copies `value` from the rank `root` to all others.
+    /// Copies `value` from the rank `root` to all other ranks.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -60,16 +61,17 @@ impl<M: Mode> Conduit<M> {
         self.team().broadcast(root, value)
     }
 
-    /// Reduces the `values` of all ranks, those of the same place with each other; the result replaces those of `root`. The others' stay.
+    /// Reduces the `values` of all ranks elementwise. The result replaces the values of `root`;
+    /// those of other ranks stay.
     ///
     /// # Errors
-    /// As [`Conduit::broadcast`], and an operation on bits for floating-point numbers.
+    /// As for [`Team::reduce`](crate::Team::reduce).
     pub fn reduce<T: Element>(&self, root: Rank, op: ReduceOp, values: &mut [T]) -> Result<()> {
         self.team().reduce(root, op, values)
     }
 
-    /// As [`Conduit::reduce`]; the result replaces the values of all ranks. Each gets the same bits, and the same data gives the same
-    /// bits again.
+    /// Like [`Conduit::reduce`], but the result replaces the values of all ranks. All ranks get the
+    /// same bits, and the same data always yields the same bits.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -88,8 +90,8 @@ impl<M: Mode> Conduit<M> {
         self.team().reduce_all(op, values)
     }
 
-    /// As [`Conduit::reduce_all`] by a function, which is associative and commutative. It makes no calls of this crate; any
-    /// thread that polls may call it.
+    /// Like [`Conduit::reduce_all`], with a function that is associative and commutative. The
+    /// function must not call this crate; any thread that polls may run it.
     ///
     /// # Errors
     /// As for [`Team::reduce_all_with`](crate::Team::reduce_all_with).

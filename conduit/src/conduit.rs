@@ -1,4 +1,4 @@
-//! The attached rank: what everything is called on.
+//! The attached rank and its calls.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -14,17 +14,20 @@ use crate::{Error, Member, Result, process_code};
 
 /// An attached rank of a job.
 ///
-/// Any call may poll and so run handlers. In [`crate::Par`] it can be shared between threads by reference.
+/// Any call may poll, and a poll runs handlers. In [`crate::Par`], threads share the rank by
+/// reference.
 ///
-/// When another rank ends the job ([`Conduit::exit`]), the next call that polls ends this process: with 0, as the code is the other
-/// rank's to give, which the launcher then names.
+/// When another rank ends the job ([`Conduit::exit`]), the next call that polls ends this process
+/// with exit code 0: the other rank exits with the job's code, and the launcher reports that rank.
 ///
-/// To drop it without [`finish`](Conduit::finish) leaves the others alone, which is told on standard error.
+/// Dropping it without [`finish`](Conduit::finish) abandons the other ranks and prints a warning to
+/// standard error.
 ///
-/// A child that this process makes by `fork` may only `exec`, or end by `_exit`: what it inherits of the job is the rank's. Every
-/// call that would use the network is refused there ([`conduit_core::kernel::Error::Forked`]), to drop this does nothing, and
-/// [`exit`](Conduit::exit) ends the child alone. A child that is made in a handler must not return from that either, as the poll
-/// around it would go on.
+/// A child process made by `fork` may only `exec` or `_exit`, because everything that it inherits
+/// of the job belongs to the rank. In the child, every call that would use the network returns
+/// [`conduit_core::kernel::Error::Forked`], dropping this value does nothing, and
+/// [`exit`](Conduit::exit) ends only the child. A child made in a handler must not return from the
+/// handler either, because the surrounding poll would continue.
 pub struct Conduit<M: Mode = Seq> {
     pub(crate) member: Member<M>,
     finished: AtomicBool,
@@ -47,19 +50,19 @@ impl<M: Mode> Conduit<M> {
         }
     }
 
-    /// This rank, `0..size`.
+    /// Returns this rank, in `0..size`.
     #[inline]
     pub fn rank(&self) -> Rank {
         self.member.engine().rank()
     }
 
-    /// Ranks in the job.
+    /// Returns the number of ranks in the job.
     #[inline]
     pub fn size(&self) -> u32 {
         self.member.engine().size()
     }
 
-    /// The host of a rank: hosts are numbered from 0 in the order of their first ranks.
+    /// Returns the host of `rank`. Hosts are numbered from 0 in the order of their first ranks.
     ///
     /// # Errors
     /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no such
@@ -69,8 +72,10 @@ impl<M: Mode> Conduit<M> {
         host.ok_or_else(|| self.no_such_rank("host_of", rank))
     }
 
-    /// The neighbourhood of a rank: ranks of the same one map each other's segments ([`Conduit::window`]). Numbered as
-    /// [hosts](Conduit::host_of) are.
+    /// Returns the neighbourhood of `rank`.
+    ///
+    /// Ranks of one neighbourhood map each other's segments ([`Conduit::window`]). Neighbourhoods
+    /// are numbered as [hosts](Conduit::host_of) are.
     ///
     /// # Errors
     /// As for [`Conduit::host_of`].
@@ -88,12 +93,12 @@ impl<M: Mode> Conduit<M> {
         Error::of(call, self.rank(), error)
     }
 
-    /// The settings that this rank runs with.
+    /// Returns the settings that this rank runs with.
     pub fn settings(&self) -> &Settings {
         self.member.settings()
     }
 
-    /// Translates the engine's result of a call. Where another rank has ended the job, this one ends here.
+    /// Translates an engine result. If another rank has ended the job, ends this process.
     #[inline]
     pub(crate) fn done<T>(&self, call: &'static str, result: Result<T, EngineError>) -> Result<T> {
         match result {
@@ -102,7 +107,7 @@ impl<M: Mode> Conduit<M> {
         }
     }
 
-    /// Serves the network once: completions, messages. Runs handlers. Refused in a handler.
+    /// Polls the network once: processes completions and messages, and runs handlers.
     ///
     /// # Errors
     /// Returns [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any
@@ -112,9 +117,11 @@ impl<M: Mode> Conduit<M> {
         self.done("poll", self.member.engine().poll())
     }
 
-    /// Polls until the condition holds; waits in between as is best on this host. For conditions that handlers or other
-    /// ranks' puts make true: a `bool`, or a [`Result`] whose error ends the wait. Not in a handler, where what would make it true
-    /// may wait for the handler's end.
+    /// Polls until `condition` holds, spinning, yielding or sleeping between polls.
+    ///
+    /// The condition is one that handlers or other ranks' puts make true. It returns a `bool`, or a
+    /// [`Result`] whose error ends the wait. Not allowed in a handler, because the condition may
+    /// depend on that handler's return.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -127,8 +134,8 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// Returns the error of the condition. While that does not hold, also
-    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler and any [failure of
+    /// Returns the condition's error. While the condition does not hold, also returns
+    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any [failure of
     /// the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn wait_until<C: Condition>(&self, mut condition: impl FnMut() -> C) -> Result<()> {
@@ -145,9 +152,11 @@ impl<M: Mode> Conduit<M> {
         }
     }
 
-    /// Waits until all ranks have called it. What any rank has stored, or put and synchronised, before it is there after it.
+    /// Waits until all ranks have called it. Stores, and puts that were synchronised, before the
+    /// barrier on any rank are visible after it.
     ///
-    /// It does not deliver messages: one that was sent before it may be handled after it. [`Conduit::quiesce`] does.
+    /// It does not deliver messages: a message sent before the barrier may be handled after it. Use
+    /// [`Conduit::quiesce`] to deliver them.
     ///
     /// # Errors
     /// Returns [`Error::BarrierMismatch`] on all ranks if one of them has called
@@ -164,11 +173,11 @@ impl<M: Mode> Conduit<M> {
         self.matched("barrier", outcome)
     }
 
-    /// A barrier that delivers messages: returns when all ranks have called it and every message that any of them sent before
-    /// has been handled, requests and their replies.
+    /// Waits until all ranks have called it and every message sent before has been handled, both
+    /// requests and their replies.
     ///
-    /// Costs two barriers, and nothing for each message. Where several threads of a rank send, it waits for what the others send
-    /// meanwhile too.
+    /// It costs two barriers and nothing per message. If several threads of a rank send, it also
+    /// waits for messages that other threads send meanwhile.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -192,14 +201,18 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// In a handler. A rank has failed. Another rank has called a barrier or [`Conduit::finish`] instead: then on all ranks. Between
-    /// [`Conduit::barrier_notify`] and its wait.
+    /// Returns [`Error::BarrierMismatch`] on all ranks if one of them has called
+    /// [`Conduit::barrier`] or [`Conduit::finish`] instead. Returns
+    /// [`EngineError::Barrier`](crate::EngineError::Barrier) between [`Conduit::barrier_notify`]
+    /// and its wait, [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any
+    /// [failure of the job](crate::Error#failure-of-the-job).
     pub fn quiesce(&self) -> Result<()> {
         let outcome = self.done("quiesce", self.member.engine().barriers().quiesce())?;
         self.matched("quiesce", outcome)
     }
 
-    /// A barrier with a name: an error if ranks give different ones (or one that no rank gave).
+    /// Waits at a barrier with the name `id`, and fails if ranks give different names. A rank that
+    /// gives no name matches any.
     ///
     /// # Errors
     /// As for [`Conduit::barrier`].
@@ -211,8 +224,8 @@ impl<M: Mode> Conduit<M> {
         self.matched("barrier_named", outcome)
     }
 
-    /// First half of a [barrier](Conduit::barrier), named or anonymous (`None`): this rank has arrived. Then [`Conduit::barrier_wait`] or
-    /// [`Conduit::barrier_try`].
+    /// Starts a split-phase [barrier](Conduit::barrier), named or anonymous (`None`): announces
+    /// this rank's arrival. Complete it with [`Conduit::barrier_wait`] or [`Conduit::barrier_try`].
     ///
     /// # Errors
     /// Returns [`EngineError::Barrier`](crate::EngineError::Barrier) if the barrier notified before
@@ -225,7 +238,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Second half of a barrier: waits for all others.
+    /// Completes a split-phase barrier: waits for all other ranks.
     ///
     /// # Errors
     /// Returns [`Error::BarrierMismatch`] if the ids of two ranks differ, if `id` is not the one
@@ -242,7 +255,8 @@ impl<M: Mode> Conduit<M> {
         self.matched("barrier_wait", outcome)
     }
 
-    /// As [`Conduit::barrier_wait`] without waiting: has the barrier ended?
+    /// Polls once and returns whether the barrier has completed. Otherwise like
+    /// [`Conduit::barrier_wait`].
     ///
     /// # Errors
     /// As for [`Conduit::barrier_wait`] and [`Conduit::poll`].
@@ -267,16 +281,23 @@ impl<M: Mode> Conduit<M> {
         }
     }
 
-    /// Leaves the job in good order: waits until all ranks have called it and all messages have been handled
-    /// ([`Conduit::quiesce`]), then tells the launcher. Collective, once.
+    /// Leaves the job cleanly: waits until all ranks have called it and all messages have been
+    /// handled ([`Conduit::quiesce`]), then reports the end to the launcher. Collective; called
+    /// once.
     ///
-    /// It takes a reference, so a rank that is shared or static can finish too. Later calls that would use the network are errors,
-    /// on all threads; copies to and from memory that is mapped here are still made. What other threads start while this call runs may
-    /// be lost: a program that has some ends them before.
+    /// It takes `&self`, so that a rank that is shared or static can finish too. Later calls that
+    /// would use the network fail on all threads; copies to and from memory that is mapped here
+    /// still succeed. Operations that other threads start during this call may be lost, so end such
+    /// threads first.
     ///
     /// # Errors
-    /// In a handler. A rank has failed. Another rank has called a barrier or [`Conduit::quiesce`] instead: then on all ranks, and
-    /// none has finished. Between [`Conduit::barrier_notify`] and its wait. A second call.
+    /// Returns [`Error::BarrierMismatch`] on all ranks, none of which has finished then, if one of
+    /// them has called [`Conduit::barrier`] or [`Conduit::quiesce`] instead. Returns
+    /// [`EngineError::Barrier`](crate::EngineError::Barrier) between [`Conduit::barrier_notify`]
+    /// and its wait, [`EngineError::Finished`](crate::EngineError::Finished) on a second call,
+    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any [failure of
+    /// the job](crate::Error#failure-of-the-job). Returns
+    /// [`EngineError::Bootstrap`](crate::EngineError::Bootstrap) if the launcher fails.
     pub fn finish(&self) -> Result<()> {
         const CALL: &str = "finish";
         if self.finished.swap(true, Relaxed) {
@@ -288,22 +309,24 @@ impl<M: Mode> Conduit<M> {
             self.finished.store(false, Relaxed);
         }
         quiet?;
-        // It is over here when the others' messages are in; this rank's own may still have to go out, and
-        // nobody sends them once it is gone.
+        // All messages of other ranks have arrived by now. This rank's own may still be queued, and
+        // would be lost with the process.
         let limit = self.member.settings().engine.exit_wait(self.size());
         self.member.engine().drain(limit);
         self.member.finish()
     }
 
-    /// Ends the whole job with this exit code: tells the other ranks, waits for them for a bounded time
-    /// (`CONDUIT_EXIT_TIMEOUT`), ends this process. May be called at any time, also while others compute: the launcher
-    /// ends those that do not notice.
+    /// Ends the whole job with this exit code.
+    ///
+    /// It notifies the other ranks, waits for them for a bounded time (`CONDUIT_EXIT_TIMEOUT`) and
+    /// ends this process. It may be called at any time, even while other ranks compute: the
+    /// launcher ends ranks that do not react.
     pub fn exit(&self, code: i32) -> ! {
         self.member.end(code, || ());
         std::process::exit(process_code(code))
     }
 
-    /// Credits for requests to `peer` that are free now (`gasnet_send_credits`).
+    /// Returns the credits for requests to `peer` that are available now (`gasnet_send_credits`).
     ///
     /// # Errors
     /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no such
@@ -317,7 +340,7 @@ impl<M: Mode> Conduit<M> {
         .map(|credits| credits.send)
     }
 
-    /// Credits that this rank has lent to `peer`.
+    /// Returns the credits that this rank has lent to `peer`.
     ///
     /// # Errors
     /// As for [`Conduit::send_credits`].
@@ -329,7 +352,7 @@ impl<M: Mode> Conduit<M> {
         .map(|credits| credits.lent)
     }
 
-    /// How often a request to `peer` had to wait for credits (`gasnet_credit_stalls`).
+    /// Returns how often a request to `peer` had to wait for credits (`gasnet_credit_stalls`).
     ///
     /// # Errors
     /// As for [`Conduit::send_credits`].
@@ -341,12 +364,12 @@ impl<M: Mode> Conduit<M> {
         .map(|credits| credits.stalls)
     }
 
-    /// Credits in this rank's bank (`gasnet_banked_credits`).
+    /// Returns the credits in this rank's bank (`gasnet_banked_credits`).
     pub fn banked_credits(&self) -> u32 {
         self.member.engine().messages().banked_credits()
     }
 
-    /// Credits that `peer` has taken back from this rank (`gasnet_revoked_credits`).
+    /// Returns the credits that `peer` has revoked from this rank (`gasnet_revoked_credits`).
     ///
     /// # Errors
     /// As for [`Conduit::send_credits`].
@@ -361,13 +384,13 @@ impl<M: Mode> Conduit<M> {
 
 impl<M: Mode> Drop for Conduit<M> {
     fn drop(&mut self) {
-        // A job of one leaves nobody, nor does a child; a panic or the error that ended the job has
-        // said more.
+        // No warning for a job of one rank or in a child process, which abandons no rank. After a
+        // panic or a fault of the job, that error has been reported.
         let engine = self.member.engine();
         let leaves = !self.finished.load(Relaxed) && self.size() > 1 && !engine.job().is_child();
         if leaves && !std::thread::panicking() && engine.job().fault().is_none() {
             stderr::write_line(format_args!(
-                "conduit: rank {} of {} leaves the job without Conduit::finish, and the others can't go on",
+                "conduit: rank {} of {} leaves the job without Conduit::finish; the other ranks cannot continue",
                 self.rank(),
                 self.size()
             ));
@@ -375,9 +398,9 @@ impl<M: Mode> Drop for Conduit<M> {
     }
 }
 
-/// What [`Conduit::wait_until`] waits for: `bool`, or a [`Result`] of it.
+/// The result of a condition of [`Conduit::wait_until`]: a `bool`, or a [`Result`] of one.
 pub trait Condition {
-    /// Whether it holds.
+    /// Returns whether the condition holds.
     ///
     /// # Errors
     /// Returns the error that ends the wait.

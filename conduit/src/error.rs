@@ -1,4 +1,4 @@
-//! What a call can refuse.
+//! Errors of calls, and of the job.
 
 use std::fmt;
 
@@ -12,54 +12,54 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why a call was refused or the job cannot continue. The text names the call as the program spells
 /// it, the calling rank, and the rank or setting concerned.
 ///
-/// `Debug` prints the same text, so that a `main` that returns it reports what is wrong.
+/// `Debug` prints the same text, so a `main` that returns the error reports it in readable form.
 ///
 /// An [`EngineError`] is returned as [`Error::Engine`].
 ///
 /// # Failure of the job
 /// These errors are final: all later calls that use the network return the first of them again, and
-/// the buffers of operations under way belong to the caller again. Return the error from `main`, so
-/// that the launcher ends the other ranks.
+/// the caller may reuse the buffers of operations under way. Return the error from `main`, so that
+/// the launcher ends the other ranks.
 ///
 /// - [`EngineError::PeerFailed`]: another rank has died or cannot be reached.
 /// - [`EngineError::HandlerPanicked`] and [`EngineError::Panicked`]: a handler panicked, or a
-///   function of the caller that a call ran.
+///   closure that the caller passed to a call.
 /// - [`EngineError::BadMessage`], [`EngineError::Protocol`], [`EngineError::CatchBasin`] and
 ///   [`EngineError::Refused`]: a rank violated the protocol, or collective calls did not match.
-/// - [`EngineError::WaitRefused`]: a call had to wait where it may not.
+/// - [`EngineError::WaitRefused`]: a call had to wait where waiting is not allowed.
 /// - [`EngineError::Finished`]: this rank has called [`finish`](crate::Conduit::finish).
-/// - [`EngineError::Forked`]: this process is a child of the rank's.
+/// - [`EngineError::Forked`]: this process is a child of the rank's process.
 ///
 /// The network itself may refuse an operation with [`EngineError::Network`]. If parts of the
-/// operation are under way already, that is final too.
+/// operation are already under way, this error is final too.
 ///
-/// Copies to and from mapped memory do not use the network and may still succeed.
+/// Copies to and from mapped memory do not use the network, and may still succeed.
 ///
 /// # Calls in handlers
-/// In a handler, in the function of a reduction, and while a thread holds a
+/// In a handler, in a reduction's function, and while a thread holds a
 /// [`PreparedMedium`](crate::PreparedMedium), calls that poll or wait return
 /// [`EngineError::Context`]. Debug builds also refuse puts, gets, atomics and requests that would
-/// need neither (unless `CONDUIT_CHECKS=0`). A call that turns out to need a wait when it is half
-/// done fails the job with [`EngineError::WaitRefused`].
+/// neither poll nor wait (unless `CONDUIT_CHECKS=0`). A call that has to wait after it has been
+/// carried out in part fails the job with [`EngineError::WaitRefused`].
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The engine refused an operation, or the job has failed.
     #[error("{call} on rank {rank}: {error}")]
     Engine {
-        /// The call.
+        /// The call that failed.
         call: &'static str,
         /// The calling rank.
         rank: Rank,
-        /// What is wrong.
+        /// The engine's error.
         error: EngineError,
     },
-    /// A setting is unknown or has no acceptable value.
+    /// A setting is unknown or its value is not accepted.
     #[error("{call}{}: {reason}", on(*rank))]
     Settings {
-        /// The call.
+        /// The call that failed.
         call: &'static str,
-        /// The calling rank, if the launcher says which that is.
+        /// The calling rank, if the launcher has supplied it.
         rank: Option<Rank>,
         /// The setting, what was found and what is accepted.
         reason: String,
@@ -67,101 +67,106 @@ pub enum Error {
     /// The job could not be joined.
     #[error("{call}{}: {reason}", on(*rank))]
     Start {
-        /// The call.
+        /// The call that failed.
         call: &'static str,
         /// The calling rank, if it is known.
         rank: Option<Rank>,
-        /// What failed.
+        /// The reason.
         reason: String,
     },
     /// The network could not be started.
     #[error("{call}{}: {error}", on(*rank))]
     Network {
-        /// The call.
+        /// The call that failed.
         call: &'static str,
         /// The calling rank, if it is known.
         rank: Option<Rank>,
-        /// What failed.
+        /// The network's error.
         error: networks::Error,
     },
-    /// The segment does not fit.
+    /// The segment exceeds the limit.
     #[error(
-        "attach on rank {rank}: a segment of {bytes} bytes, the most is {limit} \
+        "attach on rank {rank}: a segment of {bytes} bytes exceeds the limit of {limit} \
          (CONDUIT_MAX_SEGMENT, or 85 % of the memory available when the job started, shared by its ranks; \
          less where `ulimit -v` or `ulimit -f` leaves less)"
     )]
     SegmentTooLarge {
         /// The calling rank.
         rank: Rank,
-        /// Bytes asked for.
+        /// The number of bytes requested.
         bytes: usize,
-        /// Bytes there are.
+        /// The largest size accepted, in bytes.
         limit: usize,
     },
-    /// Elements that can't be lent or copied: not aligned for their type, or not as many bytes as there are.
+    /// Elements cannot be borrowed or copied: their offset is not aligned for their type, or their
+    /// size does not match the payload's.
     #[error("{call} on rank {rank}: {count} elements of {size} bytes at offset {offset} {problem}")]
     Local {
-        /// The call.
+        /// The call that failed.
         call: &'static str,
         /// The calling rank.
         rank: Rank,
-        /// Offset given, bytes.
+        /// The offset given, in bytes.
         offset: usize,
-        /// Elements asked for.
+        /// The number of elements requested.
         count: usize,
-        /// Bytes of an element.
+        /// The size of an element in bytes.
         size: usize,
-        /// What is wrong.
+        /// The reason.
         problem: String,
     },
-    /// A handler that can't be registered: fixed ids must lie in 128..=255 and be used once, payloads be aligned to at most 16; or an id
-    /// or a name that no handler was added for.
+    /// A handler cannot be registered, or an id or a name was given without a handler. Fixed ids
+    /// must lie in 128..=255 and be unique; payload types must not be aligned to more than 16
+    /// bytes.
     #[error("attach on rank {rank}: {problem}")]
     Handlers {
         /// The calling rank.
         rank: Rank,
-        /// The handler, by name and types, and what is wrong.
+        /// The handler, by name and types, and the reason.
         problem: String,
     },
-    /// The ranks have not registered the same handlers. All of them get this error, and none has a segment.
+    /// The ranks have registered different handlers. All ranks get this error, and none has a
+    /// segment.
     #[error("attach on rank {rank}: the ranks' handlers differ: {difference}")]
     HandlersDiffer {
         /// The calling rank.
         rank: Rank,
-        /// The first handler that differs, as each rank has it.
+        /// The first handler that differs, as registered on each rank.
         difference: String,
     },
-    /// The barrier's ids differed between ranks, or from the one given to wait; or ranks have called
-    /// [`barrier`](crate::Conduit::barrier), [`quiesce`](crate::Conduit::quiesce) and
-    /// [`finish`](crate::Conduit::finish) where all must make the same call. All ranks that did get the error.
+    /// The barrier's ids differed between ranks or from the one given to the wait, or ranks made
+    /// different calls among [`barrier`](crate::Conduit::barrier),
+    /// [`quiesce`](crate::Conduit::quiesce) and [`finish`](crate::Conduit::finish). All ranks that
+    /// made one of these calls get the error.
     #[error("{call} on rank {rank}: {calls}")]
     BarrierMismatch {
-        /// The call.
+        /// The call that failed.
         call: &'static str,
         /// The calling rank.
         rank: Rank,
-        /// Which calls have met. If barriers alone, it is their ids that differ.
+        /// The calls that met. If all of them are barriers, their ids differ.
         calls: Calls,
     },
 }
 
-/// What joins a job, unless its caller names it otherwise.
+/// The name of the call that joins a job, unless the caller gives another.
 pub(crate) const START: &str = "start";
 
-/// " on rank N" where it is known.
+/// Returns " on rank N" if the rank is known.
 fn on(rank: Option<Rank>) -> String {
     rank.map_or_else(String::new, |rank| format!(" on rank {rank}"))
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // In one piece, since this is what a `main` that returns it writes to a standard error that the ranks share.
+        // Written in one piece: a `main` that returns the error prints it to a standard error
+        // shared by all ranks.
         f.write_str(&self.to_string())
     }
 }
 
 impl Error {
-    /// The exit code with which a rank has ended the job, if that is what this error says.
+    /// Returns the job's exit code if this error says that a rank has ended the job.
     pub fn exit_code(&self) -> Option<i32> {
         match self {
             Self::Engine {
@@ -192,7 +197,7 @@ impl Error {
         }
     }
 
-    /// The same, of a start by this name that has learnt which rank this is.
+    /// Sets the name of the joining call and, if it is known by now, this rank.
     pub(crate) fn of_start(mut self, name: &'static str, of: Option<Rank>) -> Self {
         match &mut self {
             Self::Settings { call, rank, .. }

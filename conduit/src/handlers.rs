@@ -1,4 +1,4 @@
-//! Handlers: typed functions that messages run, and the typed ids that requests name them by.
+//! Handlers: typed functions that messages run, and the typed ids by which requests name them.
 
 use std::any::type_name;
 use std::marker::PhantomData;
@@ -11,9 +11,11 @@ use zerocopy::{CastError, FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{Args, Call, Landed, Network};
 
-/// What a medium may carry: bytes, numbers, slices of these, and types that derive [`zerocopy`]'s `FromBytes`, `IntoBytes`,
-/// `Immutable` and `KnownLayout`. It arrives as it lies in memory, so all ranks run on machines of the same kind. Aligned to at
-/// most 16.
+/// A type that a medium can carry: bytes, numbers, slices of these, and types that derive
+/// [`zerocopy`]'s `FromBytes`, `IntoBytes`, `Immutable` and `KnownLayout`.
+///
+/// Payloads arrive in their memory representation, so all ranks must run on the same kind of
+/// machine. The type's alignment is at most 16.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the payload of a medium",
     note = "payloads are plain data: numbers, and `#[repr(C)]` structs without padding that derive \
@@ -41,7 +43,7 @@ macro_rules! handler_id {
                 Self { id, of: PhantomData }
             }
 
-            /// The number that travels, 128 to 255.
+            /// Returns the number sent in messages, 128 to 255.
             pub fn id(self) -> u8 {
                 self.id
             }
@@ -64,27 +66,29 @@ macro_rules! handler_id {
 }
 
 handler_id! {
-    /// Names a handler of shorts with arguments `A`.
+    /// The id of a handler of shorts with arguments `A`.
     Short, [A], [A], [A], fn(A)
 }
 handler_id! {
-    /// Names a handler of mediums with arguments `A` and payload `P`.
+    /// The id of a handler of mediums with arguments `A` and payload `P`.
     Medium, [A, P: ?Sized = [u8]], [A, P: ?Sized], [A, P], fn(A, *const P)
 }
 handler_id! {
-    /// Names a handler of longs with arguments `A`.
+    /// The id of a handler of longs with arguments `A`.
     Long, [A], [A], [A], fn(A)
 }
 
-/// The handlers of a rank, to be registered by [`crate::Job::attach`].
+/// The handlers of a rank, which [`crate::Job::attach`] registers.
 ///
-/// All ranks must add the same handlers in the same order: ids are given from 255 downwards. An id that another library
-/// relies on can be fixed with [`Handlers::next_id`].
+/// All ranks must add the same handlers in the same order, because ids are assigned from 255
+/// downwards. [`Handlers::next_id`] sets an id that another library relies on.
 ///
-/// A handler runs on whichever thread polls, as part of a call into Conduit. It may reply once to a request, and must not
-/// send, put, get, poll or wait. Debug builds refuse all of that. Release builds refuse polls, barriers, and puts, gets and
-/// atomics that travel as messages; another call that would have to wait (a request without credits) ends the job with an error
-/// that names it, as it might be for what the handler itself holds up; what ends by itself is done.
+/// Handlers run on the thread that polls, inside a call into Conduit. A handler may reply once to a
+/// request. It must not send requests, put, get, poll or wait: debug builds refuse all of these.
+/// Release builds refuse polls, barriers, and puts, gets and atomics that travel as messages. Any
+/// other call that has to wait, such as a request without credits, fails the job with an error that
+/// names the call, because what it waits for may depend on the handler's return. Calls that
+/// complete without waiting are carried out.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -111,29 +115,29 @@ pub struct Handlers<M: Mode = Seq> {
     list: Vec<Added<M>>,
     next: Option<u8>,
     name: Option<&'static str>,
-    /// The first thing that was wrong.
+    /// The first problem found.
     problem: Option<String>,
 }
 
-/// A handler that has been added.
+/// A handler that was added.
 struct Added<M: Mode> {
     id: u8,
     name: Option<&'static str>,
     kind: &'static str,
     accepts: Accepts,
     words: usize,
-    /// Types of its arguments and payload.
+    /// The types of its arguments and payload.
     types: String,
     handler: Handler<Network<M>, M>,
 }
 
 impl<M: Mode> Added<M> {
-    /// What it is called in errors: its name or kind, and its types.
+    /// Returns the handler's description in errors: its name or kind, and its types.
     fn title(&self) -> String {
         format!("{} {}", self.name.unwrap_or(self.kind), self.types)
     }
 
-    /// What ranks compare.
+    /// Returns the description that ranks compare.
     fn signature(&self) -> String {
         let name = self.name.map(|name| format!(" {name:?}"));
         let name = name.unwrap_or_default();
@@ -154,11 +158,11 @@ impl<M: Mode> Default for Handlers<M> {
     }
 }
 
-/// A list as the engine takes it, and what ranks compare of each.
+/// The list as the engine takes it, and the description of each handler that ranks compare.
 pub(crate) type Checked<M> = (Vec<Registration<Handler<Network<M>, M>>>, Vec<String>);
 
 impl<M: Mode> Handlers<M> {
-    /// No handlers.
+    /// Creates an empty list of handlers.
     pub fn new() -> Self {
         Self {
             list: Vec::new(),
@@ -168,13 +172,14 @@ impl<M: Mode> Handlers<M> {
         }
     }
 
-    /// Gives the next handler this id, 128 to 255. A wrong one is reported by [`crate::Job::attach`].
+    /// Sets the id of the next handler, 128 to 255. [`crate::Job::attach`] reports an id that is
+    /// not valid.
     pub fn next_id(&mut self, id: u8) -> &mut Self {
         self.next = Some(id);
         self
     }
 
-    /// Gives the next handler a name, for errors. Ranks compare it too.
+    /// Sets the name of the next handler, for errors. Ranks compare it too.
     ///
     /// ```
     /// let mut handlers = conduit::Handlers::<conduit::Seq>::new();
@@ -191,12 +196,13 @@ impl<M: Mode> Handlers<M> {
         F: Fn(&Call<'_, M>, A) + 'static,
         M: Runs<F>,
     {
-        // SAFETY: the mode runs it.
+        // SAFETY: the mode can run it.
         unsafe { self.add_short(handler) }
     }
 
-    /// Adds a handler of mediums. The payload lies in Conduit's own buffer, aligned to 16, until the handler returns; where the sender
-    /// is on this host, in memory shared with it (see [what is safe](crate#what-is-safe)).
+    /// Adds a handler of mediums. The payload lies in Conduit's own buffer, aligned to 16, until
+    /// the handler returns. If the sender is on this host, the buffer is shared with it (see [what
+    /// is safe](crate#what-is-safe)).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -223,28 +229,28 @@ impl<M: Mode> Handlers<M> {
         F: Fn(&Call<'_, M>, A, &P) + 'static,
         M: Runs<F>,
     {
-        // SAFETY: the mode runs it.
+        // SAFETY: the mode can run it.
         unsafe { self.add_medium(handler) }
     }
 
-    /// Adds a handler of longs, whose payload has landed in this rank's segment.
+    /// Adds a handler of longs, whose payload lies in this rank's segment.
     pub fn long<A: Args, F>(&mut self, handler: F) -> Long<A>
     where
         F: Fn(&Call<'_, M>, A, Landed<'_, M>) + 'static,
         M: Runs<F>,
     {
-        // SAFETY: the mode runs it.
+        // SAFETY: the mode can run it.
         unsafe { self.add_long(handler) }
     }
 
-    /// Adds handlers where the mode is not known, as in a function generic over it: they are `Send` and `Sync`, and any mode runs
-    /// them.
+    /// Adds handlers where the mode is unknown, as in generic functions. They are `Send` and
+    /// `Sync`, so any mode can run them.
     pub fn any_mode(&mut self) -> AnyMode<'_, M> {
         AnyMode(self)
     }
 
     /// # Safety
-    /// The mode runs the handler.
+    /// The mode can run the handler.
     unsafe fn add_short<A: Args>(
         &mut self,
         handler: impl Fn(&Call<'_, M>, A) + 'static,
@@ -256,14 +262,15 @@ impl<M: Mode> Handlers<M> {
     }
 
     /// # Safety
-    /// The mode runs the handler.
+    /// The mode can run the handler.
     unsafe fn add_medium<A: Args, P: Payload + ?Sized>(
         &mut self,
         handler: impl Fn(&Call<'_, M>, A, &P) + 'static,
     ) -> Medium<A, P> {
         let (kind, payload) = ("a medium", type_name::<P>());
         let types = format!("{} with {payload}", A::types());
-        // Payloads lie at multiples of 16: this one is a multiple of no more.
+        // Payloads lie at multiples of 16. This address is a multiple of 16 and of no larger power
+        // of two.
         if let Err(CastError::Alignment(_)) = P::ref_from_bytes(&PAGE.0[16..16]) {
             self.refuse(kind, &types, "its payload is aligned to more than 16 bytes");
         }
@@ -276,13 +283,13 @@ impl<M: Mode> Handlers<M> {
                 Err(_) => call.malformed(payload, bytes.len()),
             }
         };
-        // SAFETY: the caller's promise; the function holds nothing else.
+        // SAFETY: the caller's promise; the closure captures nothing else.
         let id = unsafe { self.add::<A>(Accepts::MEDIUM, kind, types, handler) };
         Medium::new(id)
     }
 
     /// # Safety
-    /// The mode runs the handler.
+    /// The mode can run the handler.
     unsafe fn add_long<A: Args>(
         &mut self,
         handler: impl Fn(&Call<'_, M>, A, Landed<'_, M>) + 'static,
@@ -293,13 +300,13 @@ impl<M: Mode> Handlers<M> {
                 handler(call, args, call.landed(offset, length));
             }
         };
-        // SAFETY: the caller's promise; the function holds nothing else.
+        // SAFETY: the caller's promise; the closure captures nothing else.
         let id = unsafe { self.add::<A>(Accepts::LONG, kind, types, handler) };
         Long::new(id)
     }
 
     /// # Safety
-    /// The mode runs the handler.
+    /// The mode can run the handler.
     unsafe fn add<A: Args>(
         &mut self,
         category: Accepts,
@@ -315,7 +322,7 @@ impl<M: Mode> Handlers<M> {
             self.refuse(kind, &types, &problem);
             CLIENT_FIRST
         });
-        // SAFETY: the caller's promise; the function holds nothing else.
+        // SAFETY: the caller's promise; the closure captures nothing else.
         let handler =
             unsafe { Handler::of_mode(move |call| handler(Call::new(call), A::read(call.args()))) };
         self.list.push(Added {
@@ -330,7 +337,7 @@ impl<M: Mode> Handlers<M> {
         id
     }
 
-    /// Something is wrong with the handler that is being added.
+    /// Records a problem with the handler that is being added.
     fn refuse(&mut self, kind: &str, types: &str, problem: &str) {
         let name = self
             .name
@@ -341,10 +348,13 @@ impl<M: Mode> Handlers<M> {
 
     fn fixed(&self, id: u8) -> Result<u8, String> {
         if id < CLIENT_FIRST {
-            return Err(format!("its id {id} is not in 128..=255"));
+            return Err(format!("id {id} is not in 128..=255"));
         }
         match self.list.iter().find(|added| added.id == id) {
-            Some(other) => Err(format!("its id is taken by handler {}", other.signature())),
+            Some(other) => Err(format!(
+                "its id is already used by handler {}",
+                other.signature()
+            )),
             None => Ok(id),
         }
     }
@@ -353,23 +363,23 @@ impl<M: Mode> Handlers<M> {
         (CLIENT_FIRST..=u8::MAX)
             .rev()
             .find(|&id| !self.is_taken(id))
-            .ok_or_else(|| "no id is left, all of 128..=255 are taken".to_owned())
+            .ok_or_else(|| "all ids in 128..=255 are in use".to_owned())
     }
 
     fn is_taken(&self, id: u8) -> bool {
         self.list.iter().any(|added| added.id == id)
     }
 
-    /// What is registered, or which handler can't be and why.
+    /// Returns the registrations, or a description of the handler that cannot be registered.
     pub(crate) fn checked(self) -> Result<Checked<M>, String> {
         if let Some(problem) = self.problem {
             return Err(problem);
         }
         if let Some(id) = self.next {
-            return Err(format!("handler id {id} is given to no handler"));
+            return Err(format!("next_id({id}) without a handler after it"));
         }
         if let Some(name) = self.name {
-            return Err(format!("the name {name:?} is given to no handler"));
+            return Err(format!("named({name:?}) without a handler after it"));
         }
         let signatures = self.list.iter().map(Added::signature).collect();
         let registration = |added: Added<M>| Registration {
@@ -377,7 +387,7 @@ impl<M: Mode> Handlers<M> {
             entry: Entry {
                 accepts: added.accepts,
                 nargs: Some(added.words as u8),
-                // As long as the table, which is the process's.
+                // The handler table lives as long as the process, so the name may too.
                 name: Some(Box::leak(added.title().into_boxed_str())),
                 handler: added.handler,
             },
@@ -389,21 +399,21 @@ impl<M: Mode> Handlers<M> {
     }
 }
 
-/// Adds handlers that every mode runs: see [`Handlers::any_mode`].
+/// Adds handlers that every mode can run: see [`Handlers::any_mode`].
 #[derive(Debug)]
 pub struct AnyMode<'a, M: Mode>(&'a mut Handlers<M>);
 
 impl<M: Mode> AnyMode<'_, M> {
-    /// As [`Handlers::short`].
+    /// Adds a handler of shorts, like [`Handlers::short`].
     pub fn short<A: Args>(
         self,
         handler: impl Fn(&Call<'_, M>, A) + Send + Sync + 'static,
     ) -> Short<A> {
-        // SAFETY: any mode runs what is `Send` and `Sync`.
+        // SAFETY: any mode can run a function that is `Send` and `Sync`.
         unsafe { self.0.add_short(handler) }
     }
 
-    /// As [`Handlers::medium`].
+    /// Adds a handler of mediums, like [`Handlers::medium`].
     pub fn medium<A: Args, P: Payload + ?Sized>(
         self,
         handler: impl Fn(&Call<'_, M>, A, &P) + Send + Sync + 'static,
@@ -412,7 +422,7 @@ impl<M: Mode> AnyMode<'_, M> {
         unsafe { self.0.add_medium(handler) }
     }
 
-    /// As [`Handlers::long`].
+    /// Adds a handler of longs, like [`Handlers::long`].
     pub fn long<A: Args>(
         self,
         handler: impl Fn(&Call<'_, M>, A, Landed<'_, M>) + Send + Sync + 'static,
@@ -450,17 +460,14 @@ mod tests {
         let low = problem(|handlers| {
             handlers.next_id(127).short(|_, (_,): (u64,)| {});
         });
-        assert_eq!(
-            low,
-            "handler a short of (u64): its id 127 is not in 128..=255"
-        );
+        assert_eq!(low, "handler a short of (u64): id 127 is not in 128..=255");
         let taken = problem(|handlers| {
             handlers.named("one").next_id(200).short(|_, ()| {});
             handlers.named("other").next_id(200).long(|_, (), _| {});
         });
         assert_eq!(
             taken,
-            "handler \"other\", a long of (): its id is taken by handler 200 \"one\", a short of ()"
+            "handler \"other\", a long of (): its id is already used by handler 200 \"one\", a short of ()"
         );
         let many = problem(|handlers| {
             for _ in 0..129 {
@@ -469,15 +476,15 @@ mod tests {
         });
         assert_eq!(
             many,
-            "handler \"many\", a short of (): no id is left, all of 128..=255 are taken"
+            "handler \"many\", a short of (): all ids in 128..=255 are in use"
         );
         let name = problem(|handlers| {
             handlers.named("nobody");
         });
-        assert_eq!(name, "the name \"nobody\" is given to no handler");
+        assert_eq!(name, "named(\"nobody\") without a handler after it");
         let id = problem(|handlers| {
             handlers.next_id(200);
         });
-        assert_eq!(id, "handler id 200 is given to no handler");
+        assert_eq!(id, "next_id(200) without a handler after it");
     }
 }

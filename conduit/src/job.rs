@@ -1,4 +1,4 @@
-//! A rank that has joined and not attached yet.
+//! A rank that has joined its job but has not attached yet.
 
 use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
@@ -6,7 +6,7 @@ use conduit_core::threads::{Mode, Seq};
 use crate::settings::Settings;
 use crate::{Conduit, Error, Handlers, Member, Result, agreement, process_code};
 
-/// A joined job: what a rank can ask before it attaches its segment.
+/// A joined job, before its segment is attached.
 #[must_use = "attach a segment to communicate"]
 pub struct Job<M: Mode = Seq> {
     member: Member<M>,
@@ -26,34 +26,39 @@ impl<M: Mode> Job<M> {
         Self { member }
     }
 
-    /// This rank, `0..size`.
+    /// Returns this rank, in `0..size`.
     pub fn rank(&self) -> Rank {
         self.member.engine().rank()
     }
 
-    /// Ranks in the job.
+    /// Returns the number of ranks in the job.
     pub fn size(&self) -> u32 {
         self.member.engine().size()
     }
 
-    /// The settings that this rank runs with.
+    /// Returns the settings that this rank runs with.
     pub fn settings(&self) -> &Settings {
         self.member.settings()
     }
 
-    /// Bytes of the largest segment, a multiple of the page size; the same on all ranks.
+    /// Returns the size of the largest segment in bytes, a multiple of the page size and the same
+    /// on all ranks.
     pub fn max_segment(&self) -> usize {
         self.member.max_segment()
     }
 
-    /// Registers handlers and attaches a segment of `bytes`, rounded up to whole pages and zeroed. Sizes may differ
-    /// between ranks; 0 is a rank without a segment. Collective.
+    /// Registers `handlers` and attaches a segment of `bytes`, rounded up to whole pages and
+    /// zeroed. Collective.
     ///
-    /// A handler may run before this returns, as soon as another rank is through.
+    /// Sizes may differ between ranks; a rank with size 0 has no segment. As soon as another rank
+    /// has attached, handlers may run, even before this call returns.
     ///
     /// # Errors
-    /// A segment that doesn't fit, or handlers that differ between ranks by id, kind, name, arguments or payload: all ranks
-    /// then fail.
+    /// Returns [`Error::SegmentTooLarge`] if `bytes` exceeds [`Job::max_segment`],
+    /// [`Error::Handlers`] if a handler cannot be registered, and [`Error::HandlersDiffer`] on all
+    /// ranks if handlers differ between ranks by id, kind, name, arguments or payload. If one rank
+    /// fails, the others return [`EngineError::Bootstrap`](crate::EngineError::Bootstrap), which is
+    /// also the error if the launcher fails.
     pub fn attach(self, handlers: Handlers<M>, bytes: usize) -> Result<Conduit<M>> {
         let (mut list, signatures) = match handlers.checked() {
             Ok(checked) => checked,

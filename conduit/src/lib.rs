@@ -1,7 +1,8 @@
 //! Conduit: the communication layer under a PGAS language runtime.
 //!
-//! The ranks of a job each attach a *segment*; any rank puts to and gets from any segment, and sends *active messages*
-//! that run a handler on another rank. Buffers are bounded at any job size by credits.
+//! Each rank of a job attaches a *segment*. Any rank puts to and gets from any segment, and sends
+//! *active messages*, which run a handler on another rank. Credits bound the memory for buffers at
+//! any job size.
 //!
 //! # A first program
 //!
@@ -27,36 +28,45 @@
 //! }
 //! ```
 //!
-//! Started alone it is a job of one rank; `conduit-run -n 4 program` makes it four.
+//! Started directly, the program is a job of one rank; `conduit-run -n 4 program` starts four.
 //!
 //! # Where to read on
 //!
-//! - [`start`] and [`Job`]: joining a job, attaching; [`Conduit`]: everything else.
-//! - [`Handlers`], [`Call`]: active messages with typed arguments and payloads; what a handler reaches.
-//! - [`Segment`]: this rank's own memory, with atomics for handlers too.
+//! - [`start`], [`Job`]: joining a job and attaching; [`Conduit`]: all other calls.
+//! - [`Handlers`], [`Call`]: active messages with typed arguments and payloads, and the calls of a
+//!   handler.
+//! - [`Segment`]: this rank's own memory, with atomics that handlers may use too.
 //! - [`Handle`], [`Conduit::scope`]: operations that overlap.
 //! - [`threads`]: the three threading modes, chosen by type.
-//! - [`settings`]: every setting with default and meaning.
+//! - [`settings`]: every setting with its default and meaning.
 //!
 //! # What is safe
 //!
-//! Puts, gets and messages with borrowed buffers are safe calls: they return when the buffer is the caller's again, or the
-//! borrow lasts as long as the operation ([`Conduit::scope`]). Calls that leave a raw buffer with the network are `unsafe`
-//! and say until when. An error that ends the job (a dead peer, a message that makes no sense, a handler's panic) gives all of these
-//! buffers back: once a call has returned it, or a panic has left the call, nothing reads or writes any of them, on any network and
-//! whatever still arrives. Two ranks that access the same bytes of a segment at the same time, one of them writing, leave
-//! unspecified bytes there (never more harm than that): the program orders them by barriers, messages or atomics.
+//! Puts, gets and messages with borrowed buffers are safe calls. Either they return only when the
+//! caller may reuse the buffer, or the borrow lasts as long as the operation ([`Conduit::scope`]).
+//! Calls that leave a raw buffer with the network are `unsafe`, and their documentation says how
+//! long the buffer must stay valid. An error that ends the job (a dead peer, a protocol violation,
+//! a panic in a handler) releases all these buffers: once a call has returned the error, or a panic
+//! has unwound out of the call, no network reads or writes them, whatever still arrives. If two
+//! ranks access the same bytes of a segment concurrently and one of them writes, the bytes are
+//! unspecified, with no further harm; programs order such accesses by barriers, messages or
+//! atomics.
 //!
-//! **Ranks of one host trust each other with the memory that they share.** A handler's arguments and a medium's payload are lent to it
-//! where the sender has written them, in memory that both processes have mapped: a copy would cost more than all else of a short
-//! message. The sender does not write there again before the handler has returned; no safe call can make it. That the process does
-//! not do so by other means is what this library relies on for `&[u8]` to be one: ranks of a job on one host are processes of one
-//! user that run one program, and could do each other worse in any case. A rank whose memory is corrupted (by a stray pointer in
-//! `unsafe` code, or in C) may change bytes under a reader's eyes: what a handler has checked may be something else when it is used.
-//! The reader is safe from all else: what Conduit itself goes by (lengths, offsets, handlers, ranks) it takes out of the message once
-//! and checks before it is used, and what makes no sense ends the job with an error. A program that wants to be safe from
-//! this as well copies the payload first. Over networks a handler's bytes are this process's own, but for replies that lie where the
-//! replier may write.
+//! **Ranks on one host trust each other with the memory that they share.** A handler borrows its
+//! arguments and a medium's payload where the sender has written them, in memory that both
+//! processes have mapped, because a copy would cost more than the rest of a short message. The
+//! sender does not write there again before the handler has returned, and no safe call can make it
+//! do so. For `&[u8]` to be sound, Conduit relies on the sender's process not writing there by
+//! other means either. The ranks of a job on one host are processes of one user that run one
+//! program, and could harm each other more in other ways. A rank with corrupted memory (by a stray
+//! pointer in `unsafe` code, or in C) may change bytes while a handler reads them, so that a value
+//! may differ between its check and its use.
+//!
+//! The damage is limited to these bytes: Conduit reads the values that it relies on (lengths,
+//! offsets, handlers, ranks) from the message once and checks them before use, and invalid values
+//! end the job with an error. A program that needs protection from such changes too copies the
+//! payload first. Over networks, a handler's bytes are private to this process, except for replies
+//! stored where the replier may write.
 
 #![warn(clippy::missing_errors_doc)]
 

@@ -1,4 +1,5 @@
-//! This process as a member of a job: what the Rust API and interfaces to other languages stand on.
+//! This process as a member of a job: the basis of the Rust API and of interfaces to other
+//! languages.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -13,8 +14,10 @@ use crate::settings::Settings;
 use crate::start::Launcher;
 use crate::{Error, Network, Result};
 
-/// A member of a job, with the engine in reach. For interfaces to other languages, which bring their own idea of
-/// handlers, addresses and the end of a process; programs in Rust use [`crate::Job`] and [`crate::Conduit`].
+/// A member of a job, with access to its engine.
+///
+/// It serves interfaces to other languages, which define handlers, addresses and process exit in
+/// their own way. Rust programs use [`crate::Job`] and [`crate::Conduit`].
 pub struct Member<M: Mode = Seq> {
     engine: Engine<Network<M>, M>,
     settings: Settings,
@@ -31,8 +34,8 @@ impl<M: Mode> std::fmt::Debug for Member<M> {
     }
 }
 
-/// The code with which a process ends that is to end its job with `code`: the system keeps eight
-/// bits, and a failure must not look like success.
+/// Returns the process exit code for a job exit code of `code`. The system keeps only eight bits,
+/// and a failure must not look like success.
 pub fn process_code(code: i32) -> i32 {
     match code & 0xff {
         0 if code != 0 => 1,
@@ -40,16 +43,19 @@ pub fn process_code(code: i32) -> i32 {
     }
 }
 
-/// Time in which the launcher ends a rank after another has died, with its grace.
+/// Time in which the launcher ends this rank after another rank has died, including its grace
+/// period.
 const LAUNCHER_ENDS_RANKS: Duration = Duration::from_secs(3);
-/// Time in which a rank that knows why the job can't start says so and ends. A backtrace takes seconds where many share a core.
+/// Time in which a rank that cannot start the job reports the reason and ends. A backtrace takes
+/// seconds if many ranks share a core.
 const REASON_IS_TOLD: Duration = Duration::from_secs(30);
 
-/// Time for another call to let go of the launcher when this process ends.
+/// Time for which a process that ends waits for another call to release the launcher.
 const LAUNCHER_IS_BUSY: Duration = Duration::from_secs(1);
 
-/// Another rank has failed. Where the launcher reports that, as `conduit-run` does, the others needn't: it is about to end this
-/// process.
+/// Waits for the launcher to end this process after another rank has failed. A launcher that
+/// reports the failure, as `conduit-run` does, is about to do so; the other ranks need not report
+/// it too.
 fn await_launcher(limit: Duration) {
     if has_own_launcher() {
         std::thread::sleep(limit);
@@ -77,29 +83,32 @@ impl<M: Mode> Member<M> {
         }
     }
 
-    /// The engine.
+    /// Returns the engine.
     #[inline]
     pub fn engine(&self) -> &Engine<Network<M>, M> {
         &self.engine
     }
 
-    /// The settings that this rank runs with.
+    /// Returns the settings that this rank runs with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Hosts of the job.
+    /// Returns the number of hosts in the job.
     pub fn hosts(&self) -> u32 {
         self.hosts.count()
     }
 
-    /// The host of a rank, numbered from 0 in the order of the hosts' first ranks; `None`: there is no such rank.
+    /// Returns the host of `rank`, or `None` if the job has no such rank. Hosts are numbered from 0
+    /// in the order of their first ranks.
     pub fn host_of(&self, rank: Rank) -> Option<u32> {
         self.hosts.host_of(rank)
     }
 
-    /// The ranks whose memory can be mapped in each other, numbered like [hosts](Member::host_of): those of a host, or
-    /// each rank by itself where shared memory is not used between ranks.
+    /// Returns the neighbourhood of `rank`, or `None` if the job has no such rank.
+    ///
+    /// The ranks of a neighbourhood can map each other's memory: all ranks of a host, or only the
+    /// rank itself if ranks do not use shared memory. Numbered like [hosts](Member::host_of).
     pub fn neighbourhood_of(&self, rank: Rank) -> Option<u32> {
         match self.shares_memory() {
             true => self.hosts.host_of(rank),
@@ -107,7 +116,7 @@ impl<M: Mode> Member<M> {
         }
     }
 
-    /// How many [neighbourhoods](Member::neighbourhood_of) there are.
+    /// Returns the number of [neighbourhoods](Member::neighbourhood_of).
     pub fn neighbourhoods(&self) -> u32 {
         match self.shares_memory() {
             true => self.hosts.count(),
@@ -115,18 +124,19 @@ impl<M: Mode> Member<M> {
         }
     }
 
-    /// Whether the ranks of a host map each other's memory.
+    /// Returns whether the ranks of a host map each other's memory.
     fn shares_memory(&self) -> bool {
         self.settings.engine.windows && self.settings.networks.allows_network("shm")
     }
 
-    /// Bytes of the largest segment, a multiple of the page size; the same on all ranks.
+    /// Returns the size of the largest segment in bytes, a multiple of the page size and the same
+    /// on all ranks.
     pub fn max_segment(&self) -> usize {
         self.most_segment
     }
 
-    /// Attaches a segment of `bytes`, rounded up to whole pages and zeroed, after registering these handlers. Collective,
-    /// does not poll.
+    /// Registers these handlers and attaches a segment of `bytes`, rounded up to whole pages and
+    /// zeroed. Collective; does not poll.
     ///
     /// # Errors
     /// Returns [`Error::SegmentTooLarge`] if `bytes` exceeds [`Member::max_segment`],
@@ -145,9 +155,9 @@ impl<M: Mode> Member<M> {
         self.attach_prepared(handlers, bytes, &mut |_, _| {})
     }
 
-    /// As [`Member::attach`], and calls `prepare` with this rank's segment as soon as it is mapped
-    /// here: before it is registered with a device, and before other ranks can reach it. `prepare`
-    /// must not call the member.
+    /// Like [`Member::attach`], but calls `prepare` with this rank's segment as soon as it is
+    /// mapped here: before it is registered with a device and before other ranks can reach it.
+    /// `prepare` must not call the member.
     ///
     /// # Errors
     /// As for [`Member::attach`].
@@ -168,19 +178,22 @@ impl<M: Mode> Member<M> {
             .memory()
             .attach_prepared(bootstrap, handlers, bytes, prepare);
         if let Err(EngineError::Bootstrap(_)) = attached {
-            // Who knows why has the word.
+            // Leave the report to the rank that knows the cause.
             await_launcher(REASON_IS_TOLD);
         }
         attached.map_err(|error| Error::of("attach", rank, error))
     }
 
-    /// Makes all of every rank's memory its segment, see [`Calls::attach_everything`](conduit_core::engine::Calls::attach_everything). Collective, does not poll.
+    /// Makes the whole memory of every rank its segment; see
+    /// [`Calls::attach_everything`](conduit_core::engine::Calls::attach_everything). Collective;
+    /// does not poll.
     ///
     /// # Errors
-    /// Returns [`EngineError::Network`](crate::EngineError::Network) if the network cannot access
-    /// all memory or the system does not let a process copy its own (then on all ranks),
-    /// [`EngineError::AlreadyAttached`](crate::EngineError::AlreadyAttached) if there is a segment,
-    /// and [`EngineError::Bootstrap`](crate::EngineError::Bootstrap) if the launcher fails.
+    /// Returns [`EngineError::Network`](crate::EngineError::Network) on all ranks if the network
+    /// cannot access all memory or the system does not let a process copy its own memory,
+    /// [`EngineError::AlreadyAttached`](crate::EngineError::AlreadyAttached) if a segment is
+    /// attached, and [`EngineError::Bootstrap`](crate::EngineError::Bootstrap) if the launcher
+    /// fails.
     ///
     /// # Safety
     /// As for [`Calls::attach_everything`](conduit_core::engine::Calls::attach_everything).
@@ -191,7 +204,7 @@ impl<M: Mode> Member<M> {
         attached.map_err(|error| Error::of("attach", self.engine.rank(), error))
     }
 
-    /// Takes part in the others' attach, which fails for all; gives the reason back.
+    /// Takes part in the other ranks' attach so that it fails on all of them, and returns `reason`.
     pub(crate) fn decline_attach(&self, reason: Error) -> Error {
         let mut launcher = self.launcher();
         match self.engine.memory().decline_attach(launcher.bootstrap()) {
@@ -200,7 +213,7 @@ impl<M: Mode> Member<M> {
         }
     }
 
-    /// Leaves the network, as all others do, and tells the launcher that this rank ends as it should.
+    /// Leaves the network, as all other ranks do, and reports a clean end to the launcher.
     pub(crate) fn finish(&self) -> Result<()> {
         let failed = |error| Error::of("finish", self.engine.rank(), error);
         self.engine.job().check_process().map_err(failed)?;
@@ -213,7 +226,8 @@ impl<M: Mode> Member<M> {
         self.launcher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The launcher, unless another call holds it for long: a process that ends must not block.
+    /// Returns the launcher, or `None` if another call holds it for too long: a process that ends
+    /// must not block.
     fn launcher_at_end(&self) -> Option<MutexGuard<'_, Launcher>> {
         let end = Instant::now() + LAUNCHER_IS_BUSY;
         loop {
@@ -228,7 +242,7 @@ impl<M: Mode> Member<M> {
         }
     }
 
-    /// Tells the launcher that this rank ends as it should.
+    /// Reports a clean end of this rank to the launcher.
     fn finalize(&self) -> Result<(), EngineError> {
         let mut launcher = self.launcher();
         launcher.finalize()
@@ -241,17 +255,17 @@ impl<M: Mode> Member<M> {
         }
     }
 
-    /// What each rank says in this call, by rank. Collective, does not poll.
+    /// Gathers the bytes of each rank, in rank order. Collective; does not poll.
     pub(crate) fn allgather(&self, call: &'static str, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         let mut launcher = self.launcher();
         let gathered = launcher.bootstrap().allgather(bytes);
         gathered.map_err(|error| Error::of(call, self.engine.rank(), error.into()))
     }
 
-    /// Ends the job with this code: tells the others and waits for them for a bounded time, then
-    /// calls `prepare`, after which the launcher may kill this process. The caller then ends the
-    /// process with the same code. In a child of the rank's process (`fork`), and of a rank that
-    /// has finished, this does nothing.
+    /// Ends the job with this code: notifies the other ranks, waits for them for a bounded time,
+    /// then calls `prepare`, after which the launcher may kill this process. The caller must then
+    /// end the process with the same code. Does nothing in a child of the rank's process (`fork`)
+    /// or after [`finish`](crate::Conduit::finish).
     pub fn end(&self, code: i32, prepare: impl FnOnce()) {
         let engine = &self.engine;
         if engine.job().is_child() || matches!(engine.job().fault(), Some(EngineError::Finished)) {
@@ -261,10 +275,11 @@ impl<M: Mode> Member<M> {
         prepare();
         if let Some(mut launcher) = self.launcher_at_end() {
             if code == 0 && all_know {
-                // All end with the same code, each on its own; the launcher need not step in.
+                // All ranks end by themselves with the same code; the launcher need not intervene.
                 let _ = launcher.finalize();
             } else if !all_know && (code == 0 || !has_own_launcher()) {
-                // Ours ends the others when this rank exits with a code. Slurm lets them run on.
+                // `conduit-run` ends the other ranks when this rank exits with a nonzero code.
+                // Slurm lets them run on.
                 launcher.abort(code, "not all ranks have heard of its exit");
             }
         }
@@ -278,7 +293,8 @@ impl<M: Mode> Member<M> {
             .leave(self.settings.of_network());
     }
 
-    /// Leaves the job without ending it for the others. Nothing in a child of the rank's process (`fork`).
+    /// Leaves the job without ending it for the other ranks. Does nothing in a child of the rank's
+    /// process (`fork`).
     pub fn leave(&self) {
         if self.engine.job().is_child() {
             return;
@@ -287,12 +303,16 @@ impl<M: Mode> Member<M> {
         self.leave_network();
     }
 
-    /// If the error says that another rank has ended the job: its code. This process is to end now, with 0: that rank waits until
-    /// all know of it, and is the one to fail, while a failure seen earlier would have the launcher end ranks that have not been
-    /// told yet and name the wrong one. All else that a rank does at its end has been done.
+    /// Returns the job's exit code if `error` says that another rank has ended the job. This rank
+    /// has then left the network and the job, and the process must exit with code 0.
     ///
-    /// If the error says that a rank has died and a launcher is about to end this process, waits for that: it names the
-    /// rank that died first, while the one found here may have been ended by it already.
+    /// The rank that ended the job waits until all ranks know, and then exits with the code. If
+    /// this process failed earlier, the launcher would end ranks that have not been notified yet
+    /// and report the wrong rank.
+    ///
+    /// If `error` says that a rank has died and a launcher is about to end this process, waits for
+    /// the launcher. The launcher reports the rank that died first; the rank named by `error` may
+    /// be one that the launcher has ended.
     #[cold]
     pub fn ended_by(&self, error: &EngineError) -> Option<i32> {
         let code = match *error {
@@ -308,7 +328,7 @@ impl<M: Mode> Member<M> {
             }
             _ => return None,
         };
-        // The answer to the rank that ends the job may still be waiting to go out.
+        // The reply to the rank that ends the job may still be queued.
         self.engine.drain(Duration::from_millis(100));
         self.finalize_at_end();
         self.leave_network();
@@ -317,7 +337,7 @@ impl<M: Mode> Member<M> {
 }
 
 impl<M: Mode> Member<M> {
-    /// The error of a call that a rank has made. Where another rank has ended the job, this process ends here.
+    /// Translates the error of a rank's call. If another rank has ended the job, ends this process.
     #[cold]
     pub(crate) fn failed(&self, call: &'static str, error: EngineError) -> Error {
         if self.ended_by(&error).is_some() {
@@ -327,8 +347,9 @@ impl<M: Mode> Member<M> {
     }
 }
 
-/// What the engine of a [`Member`] calls with each message: see [`conduit_core::engine::Handler`].
+/// A handler that a [`Member`]'s engine calls for each message: see
+/// [`conduit_core::engine::Handler`].
 pub type Handler<M> = conduit_core::engine::Handler<Network<M>, M>;
 
-/// A message in the hands of a [`Handler`].
+/// A message as a [`Handler`] receives it.
 pub type Message<'a, M> = conduit_core::engine::Call<'a, Network<M>, M>;

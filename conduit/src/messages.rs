@@ -1,4 +1,4 @@
-//! Sending active messages.
+//! Active messages: requests and prepared mediums.
 
 use conduit_core::kernel::Blocking;
 use conduit_core::messages::Prepared;
@@ -8,17 +8,20 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::{Args, Conduit, Long, Medium, Network, Payload, Result, Short};
 
-/// Requests wait for credits, polling, if the target is behind; the `try_` forms give `false` instead.
+/// If the target is behind, requests poll until they have credits; the `try_` forms return `false`
+/// instead.
 impl<M: Mode> Conduit<M> {
-    /// Most payload bytes of a medium, request or reply, whatever its arguments: so many are accepted, and no more.
+    /// Returns the largest payload of a medium in bytes, for requests and replies with any number
+    /// of arguments. The limit is exact.
     pub fn max_medium(&self) -> usize {
         self.member.engine().messages().max_medium(am::MAX_ARGS)
     }
 
-    /// Most bytes of a long request to `target`.
+    /// Returns the largest payload of a long request to `target` in bytes.
     ///
     /// # Errors
-    /// No such rank.
+    /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no rank
+    /// `target`.
     pub fn max_long_request(&self, target: Rank) -> Result<usize> {
         const CALL: &str = "max_long_request";
         let engine = self.member.engine();
@@ -26,10 +29,11 @@ impl<M: Mode> Conduit<M> {
         Ok(engine.messages().max_long_request(target))
     }
 
-    /// Most bytes of a long reply to `target`.
+    /// Returns the largest payload of a long reply to `target` in bytes.
     ///
     /// # Errors
-    /// No such rank.
+    /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no rank
+    /// `target`.
     pub fn max_long_reply(&self, target: Rank) -> Result<usize> {
         const CALL: &str = "max_long_reply";
         let engine = self.member.engine();
@@ -37,7 +41,7 @@ impl<M: Mode> Conduit<M> {
         Ok(engine.messages().max_long_reply(target))
     }
 
-    /// Runs a handler of shorts on `target`.
+    /// Sends a short request, which runs `handler` on `target`.
     ///
     /// # Errors
     /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no rank
@@ -49,7 +53,7 @@ impl<M: Mode> Conduit<M> {
             .map(drop)
     }
 
-    /// As [`Conduit::request`] if that doesn't have to wait; was it sent?
+    /// Like [`Conduit::request`], but never waits. Returns whether the request was sent.
     ///
     /// # Errors
     /// As for [`Conduit::request`]. A lack of credits is not an error: the call returns `false`.
@@ -77,8 +81,8 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Runs a handler of mediums on `target` with this payload, at most [`Conduit::max_medium`] bytes. The payload may be
-    /// reused on return.
+    /// Sends a medium request, which runs `handler` on `target` with this payload of at most
+    /// [`Conduit::max_medium`] bytes. The payload may be reused on return.
     ///
     /// # Errors
     /// As for [`Conduit::request`], and
@@ -97,7 +101,7 @@ impl<M: Mode> Conduit<M> {
             .map(drop)
     }
 
-    /// As [`Conduit::request_medium`] if that doesn't have to wait; was it sent?
+    /// Like [`Conduit::request_medium`], but never waits. Returns whether the request was sent.
     ///
     /// # Errors
     /// As for [`Conduit::request_medium`].
@@ -136,8 +140,8 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Places the payload at `offset` of `target`'s segment, then runs a handler of longs there. The payload may be reused
-    /// on return.
+    /// Sends a long request, which stores the payload at `offset` of `target`'s segment and then
+    /// runs `handler` there. The payload may be reused on return.
     ///
     /// # Errors
     /// As for [`Conduit::request`]. Also
@@ -169,14 +173,14 @@ impl<M: Mode> Conduit<M> {
         self.done("request_long", sent).map(drop)
     }
 
-    /// As [`Conduit::request_long`], returning before the payload has been read.
+    /// Like [`Conduit::request_long`], but returns before the payload has been read.
     ///
     /// # Errors
     /// As for [`Conduit::request_long`].
     ///
     /// # Safety
-    /// `[base, base + len)` stays valid and unwritten until the request's reply has run its handler here (so the request's
-    /// handler has to send one).
+    /// `[base, base + len)` stays valid and unwritten until the handler of the request's reply has
+    /// run on this rank. The request's handler must therefore reply.
     #[inline]
     pub unsafe fn request_long_async<A: Args>(
         &self,
@@ -203,10 +207,12 @@ impl<M: Mode> Conduit<M> {
         self.done("request_long_async", sent).map(drop)
     }
 
-    /// Prepares a medium whose payload is written in place: at least `least`, at most `most` bytes.
+    /// Prepares a medium whose payload of at least `least` and at most `most` bytes is written in
+    /// place.
     ///
-    /// Until it is committed or dropped, this thread may not communicate. Debug builds refuse it, release builds only what
-    /// they refuse [handlers](crate::Handlers).
+    /// Until the medium is committed or dropped, this thread may not communicate. Debug builds
+    /// refuse all communication; release builds refuse the calls that they refuse in
+    /// [handlers](crate::Handlers).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -247,7 +253,7 @@ impl<M: Mode> Conduit<M> {
         })
     }
 
-    /// As [`Conduit::prepare_medium`] if that doesn't have to wait.
+    /// Like [`Conduit::prepare_medium`], but returns `None` instead of waiting.
     ///
     /// # Errors
     /// As for [`Conduit::prepare_medium`].
@@ -269,27 +275,27 @@ impl<M: Mode> Conduit<M> {
     }
 }
 
-/// A medium being written. Dropping it cancels it.
+/// A medium whose payload is being written. Dropping it cancels the medium.
 #[must_use = "a prepared medium is sent by commit"]
 #[derive(Debug)]
 pub struct PreparedMedium<'a, M: Mode = Seq> {
-    /// Always there: an immediate prepare that gives none never makes this.
+    /// Always `Some`: an immediate prepare that fails creates no `PreparedMedium`.
     prepared: Option<Prepared<'a, Network<M>, M>>,
     conduit: &'a Conduit<M>,
 }
 
 impl<M: Mode> PreparedMedium<'_, M> {
-    /// Where the payload is written, aligned to 16. What it holds before is unspecified.
+    /// Returns the payload's buffer, aligned to 16. Its initial content is unspecified.
     pub fn payload(&mut self) -> &mut [u8] {
         self.prepared.as_mut().map_or(&mut [], Prepared::payload)
     }
 
-    /// Sends the first `len` bytes, to a handler of bytes.
+    /// Sends the first `len` bytes to a handler of bytes.
     ///
     /// # Errors
     /// Returns [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if `len` exceeds
     /// the length of [`PreparedMedium::payload`], and any [failure of the
-    /// job](crate::Error#failure-of-the-job). Nothing is sent then.
+    /// job](crate::Error#failure-of-the-job). Nothing is sent in these cases.
     pub fn commit<A: Args>(self, handler: Medium<A>, args: A, len: usize) -> Result<()> {
         let mut words = [0; am::MAX_ARGS];
         let words = args.write(&mut words);
@@ -302,7 +308,7 @@ impl<M: Mode> PreparedMedium<'_, M> {
         }
     }
 
-    /// Gives it up.
+    /// Cancels the medium.
     pub fn cancel(self) {}
 }
 
@@ -325,7 +331,7 @@ mod tests {
         });
         let ask = handlers.short(move |call, (bytes,): (usize,)| {
             call.reply_medium(answer, (), &vec![7; bytes][..])
-                .expect("the first reply to a request");
+                .expect("first reply to a request");
         });
         let conduit = start().unwrap().attach(handlers, 0).unwrap();
         let bytes = conduit.max_medium();

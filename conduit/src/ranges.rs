@@ -1,4 +1,4 @@
-//! Puts and gets of memory that does not lie in one piece: GASNet's vector, indexed and strided ones.
+//! Puts and gets of noncontiguous memory: GASNet's vector, indexed and strided transfers.
 
 use conduit_core::kernel::{Blocking, Completion, Error};
 use conduit_core::ni::Rank;
@@ -17,7 +17,7 @@ fn remote<'a, T>(offset: usize, shape: Shape<'a>) -> Places<'a> {
     }
 }
 
-/// Ranges of a slice that begins at this address, all of which lie in it.
+/// Ranges inside a slice that begins at this address.
 fn local<'a, T>(
     operation: &'static str,
     target: Rank,
@@ -34,27 +34,29 @@ fn local<'a, T>(
         operation,
         rank: target,
         reason: format!(
-            "{} elements from element {} on do not lie in a slice of {count}",
+            "{} elements from element {} on exceed a slice of {count}",
             outside.len,
             outside.start.cast_signed()
         ),
     })?;
     Ok(Places {
-        // Within the slice, or of no elements.
+        // Within the slice, or of zero elements.
         origin: base.wrapping_add(first.wrapping_mul(size_of::<T>())),
         unit: size_of::<T>(),
         shape,
     })
 }
 
-/// The two sides of a transfer are ranges of the same number of elements in all, which a [`Shape`] each describes: they go from one side
-/// to the other in order. Shapes are in elements of `T`, relative to an element of the local slice, and to an offset in bytes in the
-/// target's segment. Ranges that are written must not overlap; those that are read may.
+/// Both sides of a transfer are ranges with the same total number of elements, each described by a
+/// [`Shape`]; elements are transferred in order. Shapes count elements of `T`. They are relative to
+/// an element of the local slice, and to a byte offset in the target's segment. Written ranges must
+/// not overlap; read ranges may.
 ///
-/// Where the target is not mapped, as many ranges as fit travel in one message.
+/// If the target is not mapped, one message carries as many ranges as fit.
 impl<M: Mode> Conduit<M> {
-    /// Copies elements of `source`, the ranges `from` relative to element `first`, to the ranges `to` relative to `offset` of
-    /// `target`'s segment. They are there when the call returns.
+    /// Copies elements of `source`, the ranges `from` relative to element `first`, to the ranges
+    /// `to` relative to `offset` of `target`'s segment. The data is at the target when the call
+    /// returns.
     ///
     /// A column of a matrix here becomes a row there:
     ///
@@ -77,8 +79,14 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// Ranges outside of the slice or of the segment; sides that differ in their elements, an array with more strides than
-    /// counts or fewer; no such rank; in a handler. Nothing has been written then.
+    /// Returns [`EngineError::Ranges`](crate::EngineError::Ranges) if a range is not inside the
+    /// slice, if the two sides differ in their number of elements, or if an array's strides and
+    /// counts differ in number. Returns
+    /// [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if a range is not inside the
+    /// target's segment, and [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job
+    /// has no rank `target`. Nothing has been written in these cases. Returns
+    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any [failure of
+    /// the job](crate::Error#failure-of-the-job).
     pub fn put_ranges<T: IntoBytes + Immutable>(
         &self,
         target: Rank,
@@ -97,8 +105,8 @@ impl<M: Mode> Conduit<M> {
         self.done(CALL, put)
     }
 
-    /// Copies the ranges `from` relative to `offset` of `target`'s segment to elements of `destination`, the ranges `to` relative
-    /// to element `first`.
+    /// Copies the ranges `from` relative to `offset` of `target`'s segment to elements of
+    /// `destination`, the ranges `to` relative to element `first`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -106,7 +114,7 @@ impl<M: Mode> Conduit<M> {
     /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
     /// let own = conduit.rank();
     /// conduit.put(own, 0, &[10u32, 11, 12, 13, 14, 15])?;
-    /// // Pairs, the last one first.
+    /// // Pairs in reverse order.
     /// let pairs = Shape::Indexed { starts: &[4, 2, 0], len: 2 };
     /// let all = Shape::Strided { strides: &[], counts: &[], element: 6 };
     /// let mut found = [0u32; 6];
@@ -141,7 +149,8 @@ impl<M: Mode> Conduit<M> {
 }
 
 impl<'scope, M: Mode> Scope<'scope, '_, M> {
-    /// Starts a put of ranges of a borrowed source, as [`Conduit::put_ranges`]. The shapes are used during the call only.
+    /// Starts a put of ranges of a borrowed source, like [`Conduit::put_ranges`]. The shapes are
+    /// used only during the call.
     ///
     /// # Errors
     /// As for [`Conduit::put_ranges`].
@@ -170,7 +179,8 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         conduit.done(CALL, started).map(drop)
     }
 
-    /// Starts a get of ranges into a borrowed destination, as [`Conduit::get_ranges`]. The shapes are used during the call only.
+    /// Starts a get of ranges into a borrowed destination, like [`Conduit::get_ranges`]. The shapes
+    /// are used only during the call.
     ///
     /// # Errors
     /// As for [`Conduit::put_ranges`].
@@ -228,7 +238,7 @@ mod tests {
             0,
             "the remote ranges have 4 bytes, the local ones 8",
         );
-        says(line(5), line(5), 0, 0, "do not lie in a slice of 4");
+        says(line(5), line(5), 0, 0, "exceed a slice of 4");
         says(line(1), line(1), 4, 0, "1 elements from element 4 on");
         let back = Shape::Strided {
             strides: &[-2],
@@ -254,7 +264,7 @@ mod tests {
         };
         says(odd, line(1), 0, 0, "strides");
         says(line(1), odd, 0, 0, "strides");
-        // Nothing lies everywhere.
+        // An empty range is valid at any offset.
         conduit
             .put_ranges::<u32>(0, usize::MAX, line(0), &[], 7, line(0))
             .unwrap();

@@ -1,7 +1,7 @@
-//! What the types refuse: each program that must not compile stands behind its twin that does, and
-//! differs from it in one place.
+//! Programs that the type system rejects. Each follows a twin that compiles and differs from it in
+//! one place.
 
-/// A request has the arguments that its handler takes.
+/// A request carries the arguments that its handler takes.
 ///
 /// ```no_run
 /// # let mut handlers = conduit::Handlers::new();
@@ -19,7 +19,7 @@
 /// ```
 struct Arguments;
 
-/// A medium goes to a handler of mediums.
+/// A medium is sent to a handler of mediums.
 ///
 /// ```no_run
 /// # let mut handlers = conduit::Handlers::new();
@@ -37,7 +37,7 @@ struct Arguments;
 /// ```
 struct Kind;
 
-/// A payload is of the type that its handler takes.
+/// A payload has the type that its handler takes.
 ///
 /// ```no_run
 /// # let mut handlers = conduit::Handlers::new();
@@ -55,7 +55,7 @@ struct Kind;
 /// ```
 struct PayloadType;
 
-/// Arguments are sixteen words at most.
+/// Arguments take at most sixteen words.
 ///
 /// ```
 /// let mut handlers = conduit::Handlers::<conduit::Seq>::new();
@@ -67,7 +67,7 @@ struct PayloadType;
 /// ```
 struct Words;
 
-/// Values that are moved between ranks have no padding, no references and no bytes that mean nothing.
+/// Values moved between ranks have no padding, no references and no invalid bit patterns.
 ///
 /// ```no_run
 /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
@@ -86,7 +86,7 @@ struct Words;
 /// ```
 struct Values;
 
-/// A handle is waited for once.
+/// A handle is waited for only once.
 ///
 /// ```no_run
 /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 8)?;
@@ -103,7 +103,7 @@ struct Values;
 /// ```
 struct Handles;
 
-/// A prepared payload is sent or cancelled once, and not written after that.
+/// A prepared payload is sent or cancelled once, and not written afterwards.
 ///
 /// ```no_run
 /// # let mut handlers = conduit::Handlers::new();
@@ -125,7 +125,7 @@ struct Handles;
 /// ```
 struct Prepared;
 
-/// A scope's buffers are its own until it ends: nobody writes a source or reads a destination.
+/// Buffers stay borrowed until their scope ends: sources are not written and destinations not read.
 ///
 /// ```no_run
 /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 64)?;
@@ -158,7 +158,7 @@ struct Prepared;
 /// ```
 struct Scopes;
 
-/// What a handler is lent ends with it.
+/// A handler's borrowed payload does not outlive the handler.
 ///
 /// ```
 /// let kept = std::rc::Rc::new(std::cell::Cell::new(0));
@@ -172,7 +172,7 @@ struct Scopes;
 /// ```
 struct Lent;
 
-/// A segment lives no longer than its rank.
+/// A segment does not outlive its rank.
 ///
 /// ```no_run
 /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 64)?;
@@ -190,7 +190,8 @@ struct Lent;
 /// ```
 struct Lives;
 
-/// A sequential rank stays on its thread, with its handlers; one that is not takes handlers that any thread may run.
+/// A sequential rank stays on its thread, with its handlers. Other modes take handlers that any
+/// thread may run.
 ///
 /// ```no_run
 /// let conduit = conduit::start_as::<conduit::Par>()?.attach(conduit::Handlers::new(), 64)?;
@@ -221,13 +222,13 @@ struct Lives;
 /// std::thread::spawn(move || drop(handlers));
 /// ```
 /// ```compile_fail,E0200
-/// // Nor can a program say of a handler of its own that any thread may run it.
+/// // Nor can a program declare its own handler type runnable by any thread.
 /// trait Mine: for<'a, 'b> Fn(&'a conduit::Call<'b, conduit::Par>, ()) {}
 /// impl conduit::threads::Runs<Box<dyn Mine>> for conduit::Par {}
 /// ```
 struct Threads;
 
-/// Reductions know numbers; those of no known operation are given a function.
+/// Built-in reductions support numbers only; other types need a function.
 ///
 /// ```no_run
 /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;

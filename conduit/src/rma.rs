@@ -9,11 +9,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::atomics::request;
 use crate::{Atom, Conduit, Result};
 
-/// Remote places are offsets in bytes from the start of the target's segment. Values are copied as they lie in memory, so
-/// all ranks run on machines of the same kind.
+/// Remote places are byte offsets from the start of the target's segment. Values are copied in
+/// their memory representation, so all ranks must run on the same kind of machine.
 impl<M: Mode> Conduit<M> {
-    /// Copies `source` (bytes, a number, a slice of numbers …) to `offset` of `target`'s segment. It is there when the call
-    /// returns.
+    /// Copies `source` (bytes, a number, a slice of numbers, …) to `offset` of `target`'s segment.
+    /// The data is at the target when the call returns.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -71,12 +71,17 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Copies `source` to `offset` of `target`'s segment and then does `op` with `operand` on the number at `signal` there: a
-    /// target that sees what that has written sees the data. One message where the target is not mapped and the data fits one.
+    /// Copies `source` to `offset` of `target`'s segment, then applies `op` with `operand` to the
+    /// number at `signal` there.
     ///
-    /// The source may be reused on return. When the signal is there is not told; [`Conduit::quiesce`] waits for it too. Where
-    /// the target is not mapped it is given as the target polls, as messages are handled, and has no more order than they: a counter
-    /// that says that two of them have come says nothing of which one came if only one has. At most 2 GiB less 1 byte then.
+    /// When the target sees the effect of `op`, it also sees the data. If the target is not mapped
+    /// and the data fits one message, both travel in one message.
+    ///
+    /// The source may be reused on return. The call does not report when the signal has been
+    /// applied; [`Conduit::quiesce`] waits for it. If the target is not mapped, the signal is
+    /// applied while the target polls, as messages are handled, and in no more order than messages:
+    /// a counter that shows one of two signals does not say which of them has arrived. The data is
+    /// then limited to 2 GiB less 1 byte.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -94,7 +99,14 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// A range or a number outside of the segment, or misaligned; no such rank; too many bytes; in a handler.
+    /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no rank
+    /// `target`, [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if the range or
+    /// the number is not inside its segment,
+    /// [`EngineError::Misaligned`](crate::EngineError::Misaligned) if `signal` is not a multiple of
+    /// the number's size, and [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong)
+    /// if the data exceeds the limit. Returns
+    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any [failure of
+    /// the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn put_signal<T: IntoBytes + Immutable + ?Sized, A: Atom>(
         &self,
@@ -115,8 +127,8 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Starts a put; the source may be reused when the call returns, the data is at the target when the handle has been
-    /// waited for.
+    /// Starts a put. The source may be reused when the call returns; the data is at the target
+    /// after waiting for the handle.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -151,7 +163,7 @@ impl<M: Mode> Conduit<M> {
         Ok(handle.unwrap_or(Handle::DONE))
     }
 
-    /// As [`Conduit::put_nb`], but `None` instead of waiting for resources.
+    /// Like [`Conduit::put_nb`], but returns `None` instead of waiting for resources.
     ///
     /// # Errors
     /// As for [`Conduit::put`].
@@ -174,13 +186,14 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Starts a put that reads its source until the handle has been waited for. [`Conduit::scope`] is the safe form.
+    /// Starts a put that reads its source until the handle has been waited for. [`Conduit::scope`]
+    /// is the safe alternative.
     ///
     /// # Errors
     /// As for [`Conduit::put`].
     ///
     /// # Safety
-    /// `[source, source + len)` stays valid and unwritten until then.
+    /// `[source, source + len)` stays valid and unwritten until the handle has been waited for.
     #[inline]
     pub unsafe fn put_nb_bulk(
         &self,
@@ -203,13 +216,14 @@ impl<M: Mode> Conduit<M> {
         Ok(handle.unwrap_or(Handle::DONE))
     }
 
-    /// Starts a get. [`Conduit::scope`] is the safe form.
+    /// Starts a get. [`Conduit::scope`] is the safe alternative.
     ///
     /// # Errors
     /// As for [`Conduit::put`].
     ///
     /// # Safety
-    /// `[destination, destination + len)` stays valid and is neither read nor written until the handle has been waited for.
+    /// `[destination, destination + len)` stays valid and is neither read nor written until the
+    /// handle has been waited for.
     #[inline]
     pub unsafe fn get_nb(
         &self,
@@ -232,7 +246,8 @@ impl<M: Mode> Conduit<M> {
         Ok(handle.unwrap_or(Handle::DONE))
     }
 
-    /// Starts a put that belongs to this thread's implicit operations; the source may be reused on return.
+    /// Starts a put as one of this thread's implicit operations. The source may be reused on
+    /// return.
     ///
     /// # Errors
     /// As for [`Conduit::put`].
@@ -256,13 +271,14 @@ impl<M: Mode> Conduit<M> {
         .map(drop)
     }
 
-    /// As [`Conduit::put_nb_bulk`], belonging to this thread's implicit operations.
+    /// Like [`Conduit::put_nb_bulk`], as one of this thread's implicit operations.
     ///
     /// # Errors
     /// As for [`Conduit::put`].
     ///
     /// # Safety
-    /// As [`Conduit::put_nb_bulk`], until the implicit puts, or the access region, have been waited for.
+    /// As for [`Conduit::put_nb_bulk`], until the implicit puts or the access region have been
+    /// waited for.
     #[inline]
     pub unsafe fn put_nbi_bulk(
         &self,
@@ -285,13 +301,14 @@ impl<M: Mode> Conduit<M> {
         .map(drop)
     }
 
-    /// As [`Conduit::get_nb`], belonging to this thread's implicit operations.
+    /// Like [`Conduit::get_nb`], as one of this thread's implicit operations.
     ///
     /// # Errors
     /// As for [`Conduit::put`].
     ///
     /// # Safety
-    /// As [`Conduit::get_nb`], until the implicit gets, or the access region, have been waited for.
+    /// As for [`Conduit::get_nb`], until the implicit gets or the access region have been waited
+    /// for.
     #[inline]
     pub unsafe fn get_nbi(
         &self,
@@ -314,7 +331,7 @@ impl<M: Mode> Conduit<M> {
         .map(drop)
     }
 
-    /// Writes the low `bytes` (1 to 8) bytes of `value`.
+    /// Writes the low `bytes` (1 to 8) bytes of `value` to `offset` of `target`'s segment.
     ///
     /// # Errors
     /// As for [`Conduit::put`], and [`EngineError::ValueWidth`](crate::EngineError::ValueWidth) if
@@ -351,7 +368,7 @@ impl<M: Mode> Conduit<M> {
         Ok(self.done(CALL, started)?.unwrap_or(Handle::DONE))
     }
 
-    /// As [`Conduit::put_value_nb`], belonging to this thread's implicit operations.
+    /// Like [`Conduit::put_value_nb`], as one of this thread's implicit operations.
     ///
     /// # Errors
     /// As for [`Conduit::put_value`].
@@ -375,7 +392,7 @@ impl<M: Mode> Conduit<M> {
         self.done(CALL, started).map(drop)
     }
 
-    /// Reads `bytes` (1 to 8) bytes, zero-extended.
+    /// Reads `bytes` (1 to 8) bytes and zero-extends them.
     ///
     /// # Errors
     /// As for [`Conduit::put_value`].
@@ -387,7 +404,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Sets `len` bytes at `offset` of `target`'s segment.
+    /// Sets `len` bytes at `offset` of `target`'s segment to `byte`.
     ///
     /// # Errors
     /// As for [`Conduit::put`].
@@ -398,7 +415,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Starts setting `len` bytes.
+    /// Starts setting `len` bytes at `offset` of `target`'s segment to `byte`.
     ///
     /// # Errors
     /// As for [`Conduit::put`].
@@ -417,7 +434,7 @@ impl<M: Mode> Conduit<M> {
         Ok(handle.unwrap_or(Handle::DONE))
     }
 
-    /// As [`Conduit::memset_nb`], belonging to this thread's implicit operations.
+    /// Like [`Conduit::memset_nb`], as one of this thread's implicit operations.
     ///
     /// # Errors
     /// As for [`Conduit::put`].
@@ -436,19 +453,19 @@ impl<M: Mode> Conduit<M> {
         .map(drop)
     }
 
-    /// Waits for an operation.
+    /// Waits for an operation to complete.
     ///
     /// # Errors
     /// Returns [`EngineError::StaleHandle`](crate::EngineError::StaleHandle) for a handle that
-    /// names no operation, which only [`Handle::from_bits`] can make. While the operation is under
-    /// way, also [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler and any
-    /// [failure of the job](crate::Error#failure-of-the-job).
+    /// names no operation, which only [`Handle::from_bits`] can create. While the operation is
+    /// under way, also returns [`EngineError::Context`](crate::Error#calls-in-handlers) in a
+    /// handler, and any [failure of the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn wait(&self, handle: Handle) -> Result<()> {
         self.done("wait", self.member.engine().rma().wait(handle))
     }
 
-    /// Polls once; gives the handle back if the operation has not ended.
+    /// Polls once, and returns the handle if the operation has not completed.
     ///
     /// # Errors
     /// As for [`Conduit::wait`].
@@ -457,16 +474,17 @@ impl<M: Mode> Conduit<M> {
         self.done("try_wait", self.member.engine().rma().try_wait(handle))
     }
 
-    /// Waits for all of them; each becomes [`Handle::DONE`].
+    /// Waits for all of the operations. Each handle becomes [`Handle::DONE`].
     ///
     /// # Errors
-    /// As for [`Conduit::wait`]. Handles of operations that had ended are [`Handle::DONE`] then.
+    /// As for [`Conduit::wait`]. Handles of operations that had completed are then
+    /// [`Handle::DONE`].
     pub fn wait_all(&self, handles: &mut [Handle]) -> Result<()> {
         self.done("wait_all", self.member.engine().rma().wait_all(handles))
     }
 
-    /// Waits until at least one of those under way has ended, if any is; gives how many have. They become
-    /// [`Handle::DONE`].
+    /// Waits until at least one of the operations under way has completed, and returns how many
+    /// have. Their handles become [`Handle::DONE`]. Returns 0 at once if none is under way.
     ///
     /// # Errors
     /// As for [`Conduit::wait_all`].
@@ -474,7 +492,7 @@ impl<M: Mode> Conduit<M> {
         self.done("wait_some", self.member.engine().rma().wait_some(handles))
     }
 
-    /// Polls once: have all ended?
+    /// Polls once and returns whether all of the operations have completed.
     ///
     /// # Errors
     /// As for [`Conduit::poll`] and [`Conduit::wait_all`].
@@ -485,7 +503,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Polls once; gives how many of those under way have ended.
+    /// Polls once and returns how many of the operations under way have completed.
     ///
     /// # Errors
     /// As for [`Conduit::poll`] and [`Conduit::wait_all`].
@@ -501,7 +519,7 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) while an access
     /// region or a scope is open on this thread, and any [failure of the
-    /// job](crate::Error#failure-of-the-job). While operations are under way, also
+    /// job](crate::Error#failure-of-the-job). While operations are under way, also returns
     /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler.
     pub fn wait_puts(&self) -> Result<()> {
         self.done(
@@ -541,7 +559,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Polls once: have this thread's implicit puts ended?
+    /// Polls once and returns whether this thread's implicit puts have completed.
     ///
     /// # Errors
     /// As for [`Conduit::poll`], and
@@ -554,7 +572,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Polls once: have this thread's implicit gets ended?
+    /// Polls once and returns whether this thread's implicit gets have completed.
     ///
     /// # Errors
     /// As for [`Conduit::try_puts`].
@@ -565,7 +583,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Polls once: have this thread's implicit atomics ended?
+    /// Polls once and returns whether this thread's implicit atomics have completed.
     ///
     /// # Errors
     /// As for [`Conduit::try_puts`].
@@ -574,7 +592,7 @@ impl<M: Mode> Conduit<M> {
         self.done("try_atomics", ended)
     }
 
-    /// Polls once: have all of this thread's implicit operations ended?
+    /// Polls once and returns whether all of this thread's implicit operations have completed.
     ///
     /// # Errors
     /// As for [`Conduit::try_puts`].
@@ -585,8 +603,8 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Opens an access region: this thread's implicit operations from here on get one handle, at its end. Regions do not
-    /// nest.
+    /// Opens an access region: one handle, returned by [`Conduit::end_region`], covers all implicit
+    /// operations that this thread starts from here on. Regions do not nest.
     ///
     /// # Errors
     /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) if an access region
@@ -595,11 +613,11 @@ impl<M: Mode> Conduit<M> {
         self.done("begin_region", self.member.engine().rma().begin_region())
     }
 
-    /// Closes the access region.
+    /// Closes the access region and returns the handle of its operations.
     ///
     /// # Errors
-    /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) if no access region
-    /// is open on this thread, or only that of a scope.
+    /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) if this thread has
+    /// no access region open, or only that of a scope.
     pub fn end_region(&self) -> Result<Handle> {
         self.done("end_region", self.member.engine().rma().end_region())
     }

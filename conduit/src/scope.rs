@@ -1,4 +1,5 @@
-//! Overlapping puts, gets and atomics on borrowed buffers, safely: all have ended when the scope does.
+//! Scopes: safe overlapping puts, gets and atomics on borrowed buffers, which complete before the
+//! scope ends.
 
 use std::marker::PhantomData;
 
@@ -11,17 +12,18 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::atomics::request;
 use crate::{Atom, Conduit, Result};
 
-/// Where operations are started that end together. See [`Conduit::scope`].
+/// A scope for operations that complete by its end. See [`Conduit::scope`].
 #[derive(Debug)]
 pub struct Scope<'scope, 'env, M: Mode> {
     pub(crate) conduit: &'env Conduit<M>,
-    /// Invariant in both, as in `std::thread::Scope`.
+    /// Invariant in both lifetimes, as in `std::thread::Scope`.
     borrows: PhantomData<(&'scope mut &'scope (), &'env mut &'env ())>,
-    /// Stays on its thread: the region is that of the thread, so another's operations would not be waited for.
+    /// Not `Send`: the access region belongs to the thread, so the scope would not wait for
+    /// operations of other threads.
     thread: PhantomData<*const ()>,
 }
 
-/// Ends the access region, also when the scope's closure panics.
+/// Ends the access region, even when the scope's closure panics.
 struct Region<'a, M: Mode> {
     conduit: &'a Conduit<M>,
     ended: bool,
@@ -38,17 +40,19 @@ impl<M: Mode> Region<'_, M> {
 impl<M: Mode> Drop for Region<'_, M> {
     fn drop(&mut self) {
         if !self.ended {
-            // Panicking already. If this fails the job has failed, and the engine doesn't touch the buffers again.
+            // Already panicking. If this fails, the job has failed and the engine no longer
+            // accesses the buffers.
             let _ = self.end();
         }
     }
 }
 
 impl<M: Mode> Conduit<M> {
-    /// Runs `f`, which starts puts, gets and atomics on borrowed buffers; returns when all of them have ended.
+    /// Runs `f`, which starts puts, gets and atomics on borrowed buffers, and returns when all of
+    /// them have completed.
     ///
-    /// A scope is an access region: scopes do not nest, and implicit operations started inside belong to it. It is its
-    /// thread's own: other threads use scopes of their own.
+    /// A scope is an access region: scopes do not nest, and implicit operations started inside
+    /// belong to the scope. It belongs to its thread; other threads open scopes of their own.
     ///
     /// ```compile_fail,E0277
     /// # fn shared(conduit: &conduit::Conduit<conduit::Par>, row: &[f64]) -> conduit::Result<()> {
@@ -97,7 +101,7 @@ impl<M: Mode> Conduit<M> {
 }
 
 impl<'scope, M: Mode> Scope<'scope, '_, M> {
-    /// Starts a put of a borrowed source.
+    /// Starts a put from a borrowed source.
     ///
     /// # Errors
     /// As for [`Conduit::put`].
@@ -143,8 +147,8 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         self.conduit.done("Scope::get", started).map(drop)
     }
 
-    /// Starts an atomic whose value from before comes to a borrowed `result`. One without is
-    /// [`Conduit::atomic_nbi`], which inside of a scope belongs to it.
+    /// Starts an atomic that stores the previous value in a borrowed `result`. To discard that
+    /// value, use [`Conduit::atomic_nbi`], which belongs to the enclosing scope.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -177,7 +181,8 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         self.fetch("Scope::atomic_fetch", result, target, offset, request)
     }
 
-    /// Starts a compare-and-swap, as [`Conduit::compare_swap`], whose value from before comes to a borrowed `result`.
+    /// Starts a compare-and-swap like [`Conduit::compare_swap`], which stores the previous value in
+    /// a borrowed `result`.
     ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].

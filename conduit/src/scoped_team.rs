@@ -1,4 +1,4 @@
-//! Collective operations that are under way together: a team in a scope.
+//! Overlapping collective operations: a team in a scope.
 
 use std::marker::PhantomData;
 
@@ -11,10 +11,12 @@ use crate::collectives::Element;
 use crate::team::{CollectiveCall, by};
 use crate::{Result, Scope, Team};
 
-/// A team in a [scope](crate::Conduit::scope): its calls only start operations, on borrowed values, which end with the scope at the latest. So
-/// several may be under way together, also of several teams, and with puts, gets and atomics.
+/// A team in a [scope](crate::Conduit::scope). Its calls only start operations on borrowed values;
+/// all of them have completed when the scope ends.
 ///
-/// All ranks of the team start the same in the same order; one that waits, outside of a scope, is in that order too.
+/// Several operations may overlap, also those of several teams, and with puts, gets and atomics.
+/// All ranks of the team start the same operations in the same order, counting calls that wait
+/// outside the scope.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -35,7 +37,7 @@ use crate::{Result, Scope, Team};
 /// # }
 /// ```
 ///
-/// What is borrowed is the operation's until the scope has ended:
+/// Values stay borrowed until the scope ends:
 ///
 /// ```compile_fail,E0502
 /// # fn early(conduit: &conduit::Conduit, all: &conduit::Team<'_>) -> conduit::Result<()> {
@@ -50,21 +52,25 @@ use crate::{Result, Scope, Team};
 #[derive(Debug)]
 pub struct ScopedTeam<'scope, 'c, M: Mode = Seq> {
     team: &'scope Team<'c, M>,
-    /// Invariant, as the scope is: what is lent for a shorter time would come back before the operation has ended.
+    /// Invariant, like the scope's lifetime: a shorter borrow could end before the operation.
     borrows: PhantomData<&'scope mut &'scope ()>,
-    /// Stays on its thread, as the scope does.
+    /// Not `Send`, like the scope.
     thread: PhantomData<*const ()>,
 }
 
 impl<'scope, 'env, M: Mode> Scope<'scope, 'env, M> {
-    /// A team, for operations that are started in this scope and end with it.
+    /// Returns `team` for operations that are started in this scope and complete with it.
     ///
     /// # Errors
-    /// The team is of another job than the scope.
+    /// Returns [`EngineError::Collective`](crate::EngineError::Collective) if the team belongs to
+    /// another job than the scope.
     pub fn team<'c>(&'scope self, team: &'scope Team<'c, M>) -> Result<ScopedTeam<'scope, 'c, M>> {
-        // The region that the scope waits for is that of its own job.
+        // The scope waits for operations of its own job only.
         if !std::ptr::eq(self.conduit, team.conduit) {
-            return team.refuse("Scope::team", "the team is of another job".to_owned());
+            return team.refuse(
+                "Scope::team",
+                "the team belongs to another job than the scope".to_owned(),
+            );
         }
         let (borrows, thread) = (PhantomData, PhantomData);
         Ok(ScopedTeam {
@@ -86,7 +92,8 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
         value: &'scope mut T,
     ) -> Result<()> {
         let call = CollectiveCall::in_scope("ScopedTeam::broadcast");
-        // SAFETY: borrowed until the scope has ended, which waits for the operation. So below.
+        // SAFETY: borrowed until the scope ends, which waits for the operation. The same holds for
+        // the calls below.
         unsafe { self.team.start_broadcast(call, root, value.as_mut_bytes()) }
     }
 
@@ -193,7 +200,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
         unsafe { self.team.start_reduction(call, None, values, how) }
     }
 
-    /// Starts a [reduction in the order of ranks](Team::reduce_all_in_order).
+    /// Starts a [reduction in rank order](Team::reduce_all_in_order).
     ///
     /// # Errors
     /// As for [`Team::reduce_all_in_order`].

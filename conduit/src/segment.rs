@@ -1,4 +1,4 @@
-//! This rank's own segment, and where the others' are.
+//! This rank's own segment, and the location of the other ranks' segments.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -14,11 +14,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::atomics::request;
 use crate::{Atom, Conduit, Error, Network, Result};
 
-/// This rank's segment, from [`Conduit::segment`] or, in a handler, from [`Call::segment`](crate::Call::segment). Offsets are in bytes
-/// from its start.
+/// This rank's segment, returned by [`Conduit::segment`] or, in a handler, by
+/// [`Call::segment`](crate::Call::segment). Offsets are in bytes from its start.
 ///
-/// Other ranks put to and get from the same memory. Where one of them writes what is copied here at the same time, the bytes are
-/// unspecified; a program orders such accesses by barriers, messages or atomics, and every call here may be made in a handler.
+/// Other ranks put to and get from the same memory. If one of them writes bytes while they are
+/// copied here, the copy's content is unspecified; programs order such accesses by barriers,
+/// messages or atomics. Handlers may make every call on a segment.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -63,17 +64,19 @@ impl<'a, M: Mode> Segment<'a, M> {
         Self { engine }
     }
 
-    /// Its bytes, whole pages; 0 in a child of the rank's process (`fork`).
+    /// Returns the segment's length in bytes, a multiple of the page size; 0 in a child of the
+    /// rank's process (`fork`).
     pub fn len(&self) -> usize {
         self.engine.memory().segment().map_or(0, |(_, len)| len)
     }
 
-    /// Whether this rank has none.
+    /// Returns whether this rank has no segment.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Its first byte, aligned to a page; null if it is empty. Valid as long as the [`Conduit`].
+    /// Returns a pointer to the first byte, aligned to a page, or null if the segment is empty. It
+    /// stays valid as long as the [`Conduit`].
     pub fn as_ptr(&self) -> *mut u8 {
         let empty = (std::ptr::null_mut(), 0);
         self.engine.memory().segment().unwrap_or(empty).0
@@ -105,7 +108,8 @@ impl<'a, M: Mode> Segment<'a, M> {
     ) -> Result<()> {
         let bytes = destination.as_mut_bytes();
         let from = self.range("Segment::get", offset, bytes.len())?;
-        // SAFETY: the range lies in the segment, which lives as long as the engine; the destination is borrowed.
+        // SAFETY: the range lies in the segment, which lives as long as the engine; the destination
+        // is borrowed.
         unsafe { shared::load(from, bytes.as_mut_ptr(), bytes.len()) };
         // SYNC: as in the engine's gets, with the Release of puts.
         fence(Acquire);
@@ -133,18 +137,23 @@ impl<'a, M: Mode> Segment<'a, M> {
         old.map_err(self.error(call))
     }
 
-    /// Does `op` with `operand` on the number at `offset`, atomically with what all ranks do there by atomics.
+    /// Applies `op` with `operand` to the number at `offset`, atomically with respect to all ranks'
+    /// atomics on it.
     ///
     /// # Errors
-    /// A number outside of the segment, or not aligned. In a handler, where a network's device does the atomics of this segment: the
-    /// processor's would not be atomic with those, and a handler may not wait for the device's.
+    /// Returns [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if the number is not
+    /// inside the segment, and [`EngineError::Misaligned`](crate::EngineError::Misaligned) if
+    /// `offset` is not a multiple of its size. If a network device performs this segment's atomics,
+    /// also returns [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler: the
+    /// processor's atomics would not be atomic with respect to the device's, and a handler may not
+    /// wait for the device.
     #[inline]
     pub fn atomic<T: Atom>(&self, offset: usize, op: T::Op, operand: T) -> Result<()> {
         self.fetch("Segment::atomic", offset, request(op, operand, operand))
             .map(drop)
     }
 
-    /// As [`Segment::atomic`], giving the value from before.
+    /// Like [`Segment::atomic`], and returns the previous value.
     ///
     /// # Errors
     /// As for [`Segment::atomic`].
@@ -158,7 +167,8 @@ impl<'a, M: Mode> Segment<'a, M> {
         Ok(T::from_bits(old))
     }
 
-    /// Reads the number at `offset` atomically: what was put before it was written by an atomic is there.
+    /// Reads the number at `offset` atomically. If an atomic has written the value, all that was
+    /// put before that atomic is visible too.
     ///
     /// # Errors
     /// As for [`Segment::atomic`].
@@ -173,7 +183,8 @@ impl<'a, M: Mode> Segment<'a, M> {
         )?))
     }
 
-    /// Writes `new` if the number at `offset` is `expected`; gives the value from before either way.
+    /// Writes `new` if the number at `offset` equals `expected`, and returns the previous value in
+    /// either case.
     ///
     /// # Errors
     /// As for [`Segment::atomic`].
@@ -187,14 +198,14 @@ impl<'a, M: Mode> Segment<'a, M> {
         )?))
     }
 
-    /// `count` elements from byte `offset` as a slice.
+    /// Returns `count` elements from byte `offset` as a slice.
     ///
     /// # Errors
     /// As for [`Segment::get`], and [`Error::Local`] if `offset` is not aligned for `T`.
     ///
     /// # Safety
-    /// While the slice lives no other rank accesses these bytes, and no other slice of them exists here. Barriers before
-    /// and after are the usual way.
+    /// While the slice lives, no other rank accesses these bytes, and this process has no other
+    /// slice of them. Programs usually ensure this by barriers before and after.
     pub unsafe fn slice<T: FromBytes + IntoBytes>(
         &self,
         offset: usize,
@@ -213,12 +224,13 @@ impl<'a, M: Mode> Segment<'a, M> {
         if count == 0 {
             return Ok(&mut []);
         }
-        // SAFETY: in bounds and aligned, as just checked (a segment starts at a page); any bytes are a `T` (FromBytes); the
-        // caller makes it exclusive; the memory lives as long as the engine.
+        // SAFETY: in bounds and aligned, as just checked (a segment starts at a page); any bytes
+        // are a `T` (FromBytes); the caller makes it exclusive; the memory lives as long as the
+        // engine.
         Ok(unsafe { std::slice::from_raw_parts_mut(base.cast::<T>(), count) })
     }
 
-    /// Where elements lie that have to be in the segment.
+    /// Returns the address of elements, which have to lie in the segment.
     fn elements<T>(&self, call: &'static str, offset: usize, count: usize) -> Result<*mut u8> {
         // A length that overflows lies in no segment.
         let bytes = count.saturating_mul(size_of::<T>());
@@ -237,11 +249,11 @@ impl<'a, M: Mode> Segment<'a, M> {
     }
 }
 
-/// Where a long's payload has landed in this rank's segment.
+/// The location of a long's payload in this rank's segment.
 pub struct Landed<'a, M: Mode = Seq> {
-    /// First byte, from the start of the segment.
+    /// The offset of the payload's first byte from the start of the segment.
     pub offset: usize,
-    /// Bytes.
+    /// The payload's length in bytes.
     pub length: usize,
     segment: Segment<'a, M>,
 }
@@ -273,14 +285,14 @@ impl<'a, M: Mode> Landed<'a, M> {
     }
 
     fn refuse<T>(&self, call: &'static str, count: usize) -> Error {
-        let problem = format!("are not the payload's {} bytes", self.length);
+        let problem = format!("do not match the payload's {} bytes", self.length);
         self.segment.refuse::<T>(call, self.offset, count, problem)
     }
 
-    /// Copies the payload, which has to be as long as `destination`.
+    /// Copies the payload to `destination`, which must have the payload's length.
     ///
     /// # Errors
-    /// It is longer or shorter.
+    /// Returns [`Error::Local`] if `destination` is longer or shorter than the payload.
     pub fn get<T: FromBytes + IntoBytes + ?Sized>(&self, destination: &mut T) -> Result<()> {
         let wanted = destination.as_mut_bytes().len();
         if wanted != self.length {
@@ -289,10 +301,11 @@ impl<'a, M: Mode> Landed<'a, M> {
         self.segment.get(destination, self.offset)
     }
 
-    /// A copy of the payload as elements.
+    /// Returns a copy of the payload as elements.
     ///
     /// # Errors
-    /// It is no whole number of them.
+    /// Returns [`Error::Local`] if the payload is not a whole number of elements, and
+    /// [`EngineError::Forked`](crate::EngineError::Forked) in a child of the rank's process.
     pub fn to_vec<T: FromBytes + IntoBytes>(&self) -> Result<Vec<T>> {
         const CALL: &str = "Landed::to_vec";
         const { assert!(size_of::<T>() > 0, "elements of no bytes") };
@@ -306,7 +319,8 @@ impl<'a, M: Mode> Landed<'a, M> {
         }
         let from = self.segment.elements::<T>(CALL, self.offset, count)?;
         let mut copy: Vec<T> = Vec::with_capacity(count);
-        // SAFETY: the range lies in the segment; the vector has room for it, and any bytes are a `T` (FromBytes).
+        // SAFETY: the range lies in the segment; the vector has room for it, and any bytes are a
+        // `T` (FromBytes).
         unsafe {
             shared::load(from, copy.as_mut_ptr().cast(), self.length);
             copy.set_len(count);
@@ -314,15 +328,15 @@ impl<'a, M: Mode> Landed<'a, M> {
         Ok(copy)
     }
 
-    /// The payload in place.
+    /// Returns the payload in place.
     ///
     /// # Errors
     /// Returns [`EngineError::Forked`](crate::EngineError::Forked) in a child of the rank's
     /// process, which has no segment.
     ///
     /// # Safety
-    /// While the slice lives nobody writes these bytes: no rank puts or sends a long there, and no mutable
-    /// [slice](Segment::slice) of them exists.
+    /// While the slice lives, these bytes are not written: no rank puts or sends a long there, and
+    /// this process has no mutable [slice](Segment::slice) of them.
     pub unsafe fn bytes(&self) -> Result<&'a [u8]> {
         if self.length == 0 {
             return Ok(&[]);
@@ -330,19 +344,20 @@ impl<'a, M: Mode> Landed<'a, M> {
         let base = self
             .segment
             .elements::<u8>("Landed::bytes", self.offset, self.length)?;
-        // SAFETY: in the segment, which lives as long as the engine; the caller's promise forbids writers.
+        // SAFETY: in the segment, which lives as long as the engine; the caller's promise forbids
+        // writers.
         Ok(unsafe { std::slice::from_raw_parts(base, self.length) })
     }
 }
 
 impl<M: Mode> Conduit<M> {
-    /// This rank's own segment.
+    /// Returns this rank's own segment.
     #[inline]
     pub fn segment(&self) -> Segment<'_, M> {
         Segment::new(self.member.engine())
     }
 
-    /// Bytes of a rank's segment.
+    /// Returns the length of `rank`'s segment in bytes.
     ///
     /// # Errors
     /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no such
@@ -353,7 +368,7 @@ impl<M: Mode> Conduit<M> {
         Ok(self.done("segment_len", segment)?.len)
     }
 
-    /// Address of a rank's segment in that rank's own process.
+    /// Returns the address of `rank`'s segment in that rank's own process.
     ///
     /// # Errors
     /// As for [`Conduit::segment_len`].
@@ -362,7 +377,8 @@ impl<M: Mode> Conduit<M> {
         Ok(self.done("segment_address", segment)?.address)
     }
 
-    /// First byte of a rank's segment as it is mapped in this process; `None` where it is not.
+    /// Returns the address at which `rank`'s segment is mapped in this process, or `None` if it is
+    /// not mapped.
     ///
     /// # Errors
     /// As for [`Conduit::segment_len`].

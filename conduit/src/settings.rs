@@ -1,4 +1,4 @@
-//! Every setting with default and meaning: the tables of all that a job is made of, as one.
+//! Every setting with its default and meaning: the settings tables of all parts of a job, in one.
 
 #[cfg(test)]
 mod tests;
@@ -15,39 +15,40 @@ settings::group! {
 
     "CONDUIT_HOST" host: Option<String> = None, ValueKind::Text("a name"),
         unset "the machine's boot, with the namespaces of its network interfaces and its name",
-        "name of the host that this rank is on: ranks with the same one share memory";
+        "name of the host that this rank runs on; ranks with the same host name share memory";
     "CONDUIT_ALONE" alone: bool = false, ValueKind::Bool,
-        "be a job of one rank also where a launcher that can't be reached has started this process as one of several";
+        "be a job of one rank even if an unreachable launcher has started this process as one of several";
     "CONDUIT_MAX_SEGMENT" max_segment: Option<usize> = None,
         ValueKind::bytes(4096, MOST_BYTES, 1),
-        unset "0.85 of the available memory, or of what the control group leaves, divided by the ranks that share it",
+        unset "0.85 of the available memory, or of the control group's remaining memory, divided by the ranks that share it",
         "largest segment of a rank, in bytes";
 }
 
 settings::compose! {
-    /// The values of all settings of a rank, in groups. The variable that sets a field is named in its documentation.
+    /// The values of all settings of a rank, in groups. The documentation of a field names its
+    /// variable.
     pub struct Settings {
-        /// The engine's.
+        /// Settings of the engine.
         engine: conduit_core::settings::Settings,
-        /// The choice of networks.
+        /// Settings for the choice of networks.
         networks: networks::settings::Settings,
-        /// Job start's.
+        /// Settings of job start.
         job: JobSettings,
-        /// Shared memory's.
+        /// Settings of shared memory.
         shm: conduit_shm::job::settings::Settings,
-        /// libfabric's.
+        /// Settings of libfabric.
         ofi: conduit_ofi::settings::Settings,
-        /// Portals 4's.
+        /// Settings of Portals 4.
         portals4: conduit_portals::portals4::settings::Settings,
-        /// UDP's.
+        /// Settings of UDP.
         udp: conduit_udp::settings::Settings,
-        /// NA's, which a job has nothing to do with, but may find in its environment.
+        /// Settings of NA, which a job does not use but may find in its environment.
         na: networks::open::OpenSettings,
     }
 }
 
 impl Settings {
-    /// Those that the network is made by.
+    /// Returns the settings that the network is built from.
     pub(crate) fn of_network(&self) -> NetworkSettings<'_> {
         NetworkSettings {
             engine: &self.engine,

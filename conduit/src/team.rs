@@ -1,4 +1,4 @@
-//! Teams: some of a job's ranks, in an order, that do collective operations among themselves.
+//! Teams: ordered groups of a job's ranks that perform collective operations among themselves.
 
 use std::fmt;
 
@@ -12,20 +12,22 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::collectives::Element;
 use crate::{Conduit, Result};
 
-/// Ranks of a job that do collective operations together: all of them ([`Conduit::team`]), or some.
+/// A group of ranks that perform collective operations together: all ranks of the job
+/// ([`Conduit::team`]), or a subset.
 ///
-/// Each call but [`Team::split`] and [`Team::create`], which are of the parent, is collective over the team: all its ranks make the
-/// same calls in the same order, with values of the same length. But for [`Team::barrier`] they are no barriers: a rank may return
-/// before others have called. Ranks in its calls are the team's. A rank may be in many teams, whose operations know nothing of each
-/// other. To drop one leaves it; nobody waits.
+/// Every call is collective over the team: all its ranks make the same calls in the same order,
+/// with values of the same length. [`Team::split`] and [`Team::create`] are collective over the
+/// parent team. Only [`Team::barrier`] is a barrier: a rank may return from any other call before
+/// others have made it. Rank arguments are ranks of the team. A rank may belong to many teams,
+/// whose operations are independent. Dropping a team leaves it without waiting.
 ///
-/// A team takes 4 bytes a member, 8 where its order is not the job's, and some 700 bytes.
+/// A team takes 4 bytes per member (8 if its order differs from the job's), plus some 700 bytes.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
 /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
 /// let all = conduit.team();
-/// // Rows of four.
+/// // One team for each row of four ranks.
 /// let row = all.split(Some(conduit.rank() / 4), 0)?.expect("this rank has a color");
 /// let mut sum = [1u64];
 /// row.reduce_all(conduit::ReduceOp::Add, &mut sum)?;
@@ -50,7 +52,7 @@ impl<M: Mode> fmt::Debug for Team<'_, M> {
 }
 
 impl<M: Mode> Conduit<M> {
-    /// The team of all ranks of the job.
+    /// Returns the team of all ranks of the job.
     pub fn team(&self) -> Team<'_, M> {
         Team {
             conduit: self,
@@ -63,48 +65,56 @@ impl<M: Mode> Drop for Team<'_, M> {
     fn drop(&mut self) {
         let id = self.members.id;
         if id != TeamId::JOB {
-            // Nothing is under way, as calls wait, and scopes; after a fault it does not matter any more.
+            // No operation is under way, because calls and scopes wait for theirs. After a fault,
+            // failure to destroy the team does not matter.
             let _ = self.conduit.member.engine().collectives().team_destroy(id);
         }
     }
 }
 
 impl<'c, M: Mode> Team<'c, M> {
-    /// This rank in the team.
+    /// Returns this rank's number in the team.
     pub fn rank(&self) -> u32 {
         self.members.rank
     }
 
-    /// Ranks of the team.
+    /// Returns the number of ranks in the team.
     pub fn size(&self) -> u32 {
         self.members.size
     }
 
-    /// The job's rank of one of the team's; `None`: the team has no such rank.
+    /// Translates a rank of the team to a rank of the job. Returns `None` if the team has no such
+    /// rank.
     pub fn to_job(&self, rank: u32) -> Option<Rank> {
         self.members.to_job(rank)
     }
 
-    /// The team's rank of one of the job's; `None`: that is no member.
+    /// Translates a rank of the job to a rank of the team. Returns `None` if it is not a member.
     pub fn from_job(&self, rank: Rank) -> Option<u32> {
         self.members.from_job(rank)
     }
 
-    /// Makes a team of all ranks that give the same color, in the order of their keys, then of this team. `None`: this rank will be in
-    /// none. Waits for all of this team.
+    /// Creates a team for each color that ranks give. Its members are the ranks with that color,
+    /// ordered by key and then by rank in this team. Returns `None` on ranks that give no color.
+    /// Waits for all ranks of this team.
     ///
     /// # Errors
-    /// In a handler; the job has failed.
+    /// Returns [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler,
+    /// [`EngineError::Exhausted`] if all operation ids are in use, and any [failure of the
+    /// job](crate::Error#failure-of-the-job).
     pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Team<'c, M>>> {
         let join = color.map_or(Join::None, |color| Join::Color { color, key });
         self.join("split", join)
     }
 
-    /// Makes teams of ranks that are named: each rank gives the members of its own new team, ranks of the job in the team's order, of
-    /// which it is one; or none, and will be in none. All members of a team give the same. Waits for all of this team.
+    /// Creates teams from lists of members. Each rank passes the members of its own new team, which
+    /// include this rank, as ranks of the job in the new team's order. All members of a team pass
+    /// the same list. A rank that passes an empty list joins no team and gets `None`. Waits for all
+    /// ranks of this team.
     ///
     /// # Errors
-    /// A rank is named twice or is not in this team, this one is not named, or another has given other members. In a handler.
+    /// As for [`Team::split`], and [`EngineError::Collective`] if `members` names a rank twice,
+    /// contains a rank outside this team, omits this rank or differs from another member's list.
     pub fn create(&self, members: &[Rank]) -> Result<Option<Team<'c, M>>> {
         let join = match members {
             [] => Join::None,
@@ -124,8 +134,8 @@ impl<'c, M: Mode> Team<'c, M> {
         Ok(members.map(|members| Team { conduit, members }))
     }
 
-    /// Returns when all ranks of the team have called. Messages that were sent before may be handled later, as with
-    /// [`Conduit::barrier`].
+    /// Returns when all ranks of the team have called it. As with [`Conduit::barrier`], messages
+    /// sent before may be handled later.
     ///
     /// # Errors
     /// Returns [`EngineError::Exhausted`](crate::EngineError::Exhausted) if all operation ids are
@@ -139,7 +149,7 @@ impl<'c, M: Mode> Team<'c, M> {
         )
     }
 
-    /// Copies `value` from the rank `root` to all others.
+    /// Copies `value` from the rank `root` to all other ranks.
     ///
     /// # Errors
     /// Returns [`EngineError::Collective`] if the team has no rank `root`
@@ -157,11 +167,12 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_broadcast(call, root, value.as_mut_bytes()) }
     }
 
-    /// Copies to each rank its share of `all` of the rank `root`: as many values as `own` has, in the order of ranks. Elsewhere `all` is
-    /// ignored.
+    /// Copies to each rank its share of the rank `root`'s `all`: as many values as `own` holds, in
+    /// rank order. Other ranks' `all` is ignored.
     ///
     /// # Errors
-    /// As [`Team::broadcast`]; `all` is not the right number of values.
+    /// As for [`Team::broadcast`], and [`EngineError::Collective`] if the length of `all` is not
+    /// that of `own` times the team's size.
     pub fn scatter<T>(&self, root: u32, all: &[T], own: &mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -170,10 +181,11 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_scatter(CollectiveCall::waiting("scatter"), root, all, own) }
     }
 
-    /// Copies `own` of each rank to its share of `all` at the rank `root`, in the order of ranks. Elsewhere `all` is ignored.
+    /// Copies `own` of each rank to its share of `all` at the rank `root`, in rank order. Other
+    /// ranks' `all` is ignored.
     ///
     /// # Errors
-    /// As [`Team::scatter`].
+    /// As for [`Team::scatter`].
     pub fn gather<T>(&self, root: u32, own: &[T], all: &mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -182,10 +194,10 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_gather(CollectiveCall::waiting("gather"), Some(root), own, all) }
     }
 
-    /// As [`Team::gather`], to all ranks.
+    /// Like [`Team::gather`], but copies to all ranks.
     ///
     /// # Errors
-    /// As [`Team::scatter`].
+    /// As for [`Team::scatter`].
     pub fn gather_all<T>(&self, own: &[T], all: &mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -194,10 +206,12 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_gather(CollectiveCall::waiting("gather_all"), None, own, all) }
     }
 
-    /// Copies to each rank its share of `source`, in the order of ranks, and from each this rank's to its share of `result`.
+    /// Sends each rank its share of `source`, in rank order, and stores the share that each rank
+    /// sends to this one in `result`, also in rank order.
     ///
     /// # Errors
-    /// As [`Team::broadcast`]; the two have not the same length, or that is no multiple of the team's size.
+    /// As for [`Team::broadcast`], and [`EngineError::Collective`] if the lengths of `source` and
+    /// `result` differ or are not a multiple of the team's size.
     pub fn exchange<T>(&self, source: &[T], result: &mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -206,19 +220,20 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_exchange(CollectiveCall::waiting("exchange"), source, result) }
     }
 
-    /// Reduces the `values` of all ranks, those of the same place with each other; the result replaces those of `root`. The others'
-    /// stay.
+    /// Reduces the `values` of all ranks elementwise. The result replaces the values of `root`;
+    /// those of other ranks stay.
     ///
     /// # Errors
-    /// As [`Team::broadcast`], and an operation on bits for floating-point numbers.
+    /// As for [`Team::broadcast`], and [`EngineError::Collective`] for a bitwise operation on
+    /// floating-point numbers.
     pub fn reduce<T: Element>(&self, root: u32, op: ReduceOp, values: &mut [T]) -> Result<()> {
         let how = Reduction::Known(T::TYPE, op);
         // SAFETY: as in `broadcast`.
         unsafe { self.start_reduction(CollectiveCall::waiting("reduce"), Some(root), values, how) }
     }
 
-    /// As [`Team::reduce`]; the result replaces the values of all ranks. Each gets the same bits, and the same data gives the same
-    /// bits again.
+    /// Like [`Team::reduce`], but the result replaces the values of all ranks. All ranks get the
+    /// same bits, and the same data always yields the same bits.
     ///
     /// # Errors
     /// As for [`Team::reduce`].
@@ -228,8 +243,8 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_reduction(CollectiveCall::waiting("reduce_all"), None, values, how) }
     }
 
-    /// As [`Team::reduce_all`] by a function, which is associative and commutative. It makes no calls of this crate; any
-    /// thread that polls may call it.
+    /// Like [`Team::reduce_all`], with a function that is associative and commutative. The function
+    /// must not call this crate; any thread that polls may run it.
     ///
     /// # Errors
     /// As for [`Team::broadcast`], and [`EngineError::Collective`](crate::EngineError::Collective)
@@ -250,12 +265,13 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_reduction(call, None, values, how) }
     }
 
-    /// As [`Team::reduce_all_with`] by a function that need not be commutative: values of lower ranks are on the left.
+    /// Like [`Team::reduce_all_with`], with a function that need not be commutative: values of
+    /// lower ranks are the left operands.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
     /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
-    /// // Functions `x -> a x + b`, one after the other: the first rank's is the outermost.
+    /// // The composition of functions `x -> a x + b`: the first rank's is the outermost.
     /// let mut line = [[2, u64::from(conduit.rank())]];
     /// conduit.team().reduce_all_in_order(&mut line, |[a, b], [c, d]: [u64; 2]| [a * c, a * d + b])?;
     /// assert_eq!(line[0][0], 1 << conduit.size());
@@ -287,7 +303,7 @@ impl<'c, M: Mode> Team<'c, M> {
             true => Ok(()),
             false => self.refuse(
                 call,
-                format!("{all} values are not {own} for each of {size} ranks"),
+                format!("{all} values given, expected {own} for each of {size} ranks"),
             ),
         }
     }
@@ -310,7 +326,7 @@ impl<'c, M: Mode> Team<'c, M> {
         value: &mut [u8],
     ) -> Result<()> {
         let (base, len) = (value.as_mut_ptr(), value.len());
-        // SAFETY: the caller's promise. Both sides of a broadcast may be the same.
+        // SAFETY: the caller's promise. Source and destination of a broadcast may be the same.
         unsafe { self.start(call, CollectiveKind::Broadcast { root }, base, base, len) }
     }
 
@@ -331,11 +347,11 @@ impl<'c, M: Mode> Team<'c, M> {
         }
         let (source, own) = (all.as_bytes().as_ptr(), own.as_mut_bytes());
         let (result, len) = (own.as_mut_ptr(), own.len());
-        // SAFETY: the caller's promise; of the length that the check has found.
+        // SAFETY: the caller's promise; the check has established the length.
         unsafe { self.start(call, CollectiveKind::Scatter { root }, result, source, len) }
     }
 
-    /// To the root, or to all.
+    /// Gathers to the root, or to all ranks.
     ///
     /// # Safety
     /// As for [`Team::start`].
@@ -381,8 +397,9 @@ impl<'c, M: Mode> Team<'c, M> {
     }
 
     /// # Safety
-    /// Both are valid for what the operation has there until it has ended, and nobody else uses them: until this returns, or, if the
-    /// call belongs to a scope, until that has ended.
+    /// Both buffers are valid for the operation's accesses and not used otherwise until the
+    /// operation has completed: until this returns, or, if the call belongs to a scope, until the
+    /// scope has ended.
     unsafe fn start(
         &self,
         call: CollectiveCall,
@@ -397,7 +414,7 @@ impl<'c, M: Mode> Team<'c, M> {
             self.members.id,
         );
         let how = call.completion;
-        // SAFETY: the caller's promise; where a wait fails the engine has given the memory up.
+        // SAFETY: the caller's promise; if a wait fails, the engine no longer accesses the memory.
         let started = unsafe {
             engine
                 .collectives()
@@ -418,7 +435,7 @@ impl<'c, M: Mode> Team<'c, M> {
         let (engine, count, team) = (self.conduit.member.engine(), values.len(), self.members.id);
         let base = values.as_mut_bytes().as_mut_ptr();
         let how = call.completion;
-        // SAFETY: as in `start`; the result is the source at all ranks that get it.
+        // SAFETY: as in `start`; the result is the source on all ranks that receive it.
         let started = unsafe {
             engine
                 .collectives()
@@ -427,7 +444,7 @@ impl<'c, M: Mode> Team<'c, M> {
         self.finish(call, started)
     }
 
-    /// Waits for what has a handle; what belongs to a scope is over as far as this goes.
+    /// Waits for the operation, unless its scope does.
     fn finish(&self, call: CollectiveCall, started: Result<Handle, EngineError>) -> Result<()> {
         let handle = self.conduit.done(call.name, started)?;
         let engine = self.conduit.member.engine();
@@ -436,7 +453,7 @@ impl<'c, M: Mode> Team<'c, M> {
     }
 }
 
-/// A reduction by a function of values.
+/// Makes a reduction by a function of values.
 pub(crate) fn by<T>(function: impl Fn(T, T) -> T + Send + 'static, in_order: bool) -> Reduction
 where
     T: Copy + FromBytes + IntoBytes + Immutable,
@@ -447,7 +464,7 @@ where
             .chunks_exact(element)
             .zip(right.chunks_exact_mut(element));
         for (left, right) in each {
-            // Both have the size of an element.
+            // Both slices have the size of an element.
             if let (Ok(one), Ok(other)) = (T::read_from_bytes(left), T::read_from_bytes(right)) {
                 right.copy_from_slice(function(one, other).as_bytes());
             }
@@ -460,7 +477,7 @@ where
     }
 }
 
-/// A collective call of a user's, and whether it waits.
+/// A collective call made by a program, and whether it waits.
 #[derive(Clone, Copy)]
 pub(crate) struct CollectiveCall {
     name: &'static str,

@@ -164,7 +164,7 @@ fn credits_that_do_not_fit_the_receive_space_are_an_error() {
 #[test]
 fn a_segment_larger_than_memory_is_an_error_on_every_rank() {
     let finished = run(3, &["too_large", "all"], &[]);
-    ends(&finished, 1, &["attach on rank", "the most is"]);
+    ends(&finished, 1, &["attach on rank", "exceeds the limit"]);
     // One rank alone: the others can't go on either. Whichever is first names the rank; the launcher ends the rest.
     let finished = run(3, &["too_large", "last"], &[]);
     ends(&finished, 1, &["attach", "rank 2"]);

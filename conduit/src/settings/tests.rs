@@ -1,4 +1,4 @@
-//! The tables against themselves, and what users get wrong.
+//! Tests of the settings tables and of invalid input.
 
 use std::collections::HashSet;
 
@@ -55,11 +55,11 @@ fn every_default_is_a_value_that_its_row_accepts() {
                 assert_eq!(self::value(&settings, row.name), Some(value));
                 assert_eq!(
                     row.unset, "",
-                    "{}: unset is for rows without a default",
+                    "{}: `unset` is only for rows without a default",
                     row.name
                 );
             }
-            None => assert_ne!(row.unset, "", "{}: what happens when unset", row.name),
+            None => assert_ne!(row.unset, "", "{}: no text for an unset value", row.name),
         }
     }
     let (settings, warnings) = read(&[]).unwrap();
@@ -96,7 +96,7 @@ fn ranges_hold_at_their_ends() {
             assert_eq!(one(row.name, text), Err(error));
         };
         let accepted = |text: &str| {
-            // Room for the one rule between two settings.
+            // Raise the other limit so that the rule between the two settings holds.
             let room = ("GASNET_PORTAL_MAX_CRED_PER_NODE", "65535");
             if let Err(error) = read(&[(row.name, text), room]) {
                 panic!("{error}");
@@ -402,7 +402,7 @@ fn meanings_are_wrapped_at_the_terminals_width() {
                 .collect::<Vec<_>>()
         };
         for row in rows() {
-            // A semicolon may stand at the last.
+            // The table may add a semicolon to the last word.
             let mut meaning = words(row.meaning);
             meaning.pop();
             let found = words(&table)
@@ -413,7 +413,8 @@ fn meanings_are_wrapped_at_the_terminals_width() {
     }
 }
 
-/// A rank that computes for longer than it may be silent is answered for in time.
+/// A rank that computes for longer than the allowed silence is served by its progress thread in
+/// time.
 #[test]
 fn a_rank_is_attended_to_long_before_it_is_dead() {
     let milliseconds = |name, value| {
@@ -427,7 +428,7 @@ fn a_rank_is_attended_to_long_before_it_is_dead() {
     assert_eq!(milliseconds("CONDUIT_UDP_DEAD_TIME", "100"), [20, 20]);
 }
 
-/// A value that the row accepts: of its range the ends, or what lies between.
+/// A value that the row accepts: one of the ends of its range, or one between them.
 fn accepted(kind: ValueKind) -> BoxedStrategy<String> {
     let range = |least: u64, most: u64| prop_oneof![Just(least), Just(most), least..=most];
     match kind {
@@ -468,14 +469,14 @@ proptest! {
         match (settings.engine.credit_plan(ranks), settings.engine.amrecv_space) {
             (Ok(plan), _) => prop_assert!(plan.buffers() <= 2048, "{name}={value}: {plan:?}"),
             (Err(error), Some(space)) => {
-                // It conflicts with the size of the job: of a small space a part is never covered.
+                // It conflicts with the size of the job: part of a small space is never covered.
                 prop_assert_eq!(error.name, name);
                 let scale = Scale::for_chunk(settings.engine.chunk as u32).unwrap();
                 let least = u64::from(ranks + 5) * u64::from(scale.full_cost())
                     * u64::from(scale.bytes_per_credit());
                 prop_assert!(least > space as u64 / 2, "{error}");
             }
-            // It conflicts with the size of the job too.
+            // This too conflicts with the size of the job.
             (Err(_), None) if u64::from(settings.engine.cred_per_node.unwrap_or(0)) * u64::from(ranks) > 1 << 31 => {}
             (Err(error), None) => prop_assert!(false, "{name}={value}: {error}"),
         }

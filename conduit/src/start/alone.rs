@@ -1,15 +1,18 @@
-//! Whether a process that no launcher of ours has started may be a job of one rank.
+//! Decides whether a process without a PMI-1 launcher may be a job of one rank.
 //!
-//! A launcher that speaks something else than PMI-1 starts several processes, each of which would be such a job and compute what
-//! the others do. What it leaves in their environment tells.
+//! A launcher with another protocol than PMI-1 may have started several processes. Each would
+//! become a job of its own and compute the same as the others. The variables that such a launcher
+//! sets reveal this.
 
 use crate::settings::{Groups as _, Settings};
 use crate::{Error, Result};
 
-/// The variables by which a launcher tells a process how many it has started, and which of them it is.
+/// The variables by which launchers state how many processes they have started, and the number of
+/// this one.
 ///
-/// Slurm's `SLURM_NTASKS` and `SLURM_PROCID` are in batch scripts too, where they tell of what may be started; those of a step are
-/// in what `srun` starts alone. PALS tells the number by `PMI_SIZE`.
+/// Slurm also sets `SLURM_NTASKS` and `SLURM_PROCID` in batch scripts, where they describe what the
+/// script may start; only `srun` sets the variables of a step. PALS states the number in
+/// `PMI_SIZE`.
 const SIZES: [(&str, &str); 4] = [
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     ("PMI_SIZE", "PMI_RANK"),
@@ -17,11 +20,12 @@ const SIZES: [(&str, &str); 4] = [
     ("FLUX_JOB_SIZE", "FLUX_TASK_RANK"),
 ];
 
-/// What a launcher leaves that doesn't tell how many processes it has started.
+/// Variables of a launcher that do not state how many processes it has started.
 struct Unsized {
     rank: &'static str,
     job: &'static str,
-    /// By the begin of the job's name: the variable in which what lies above that launcher tells the number.
+    /// The variable in which the resource manager above the launcher states the number, by prefix
+    /// of the job's name.
     sizes: &'static [(&'static str, &'static str)],
 }
 
@@ -41,40 +45,44 @@ const UNSIZED: [Unsized; 2] = [
     },
 ];
 
-/// Refuses where the environment says that this process is one of several, unless `CONDUIT_ALONE` says that it is meant to be a job
-/// of its own. For a process that a PMI-1 launcher has not started, before it joins or starts a job.
+/// Fails if the environment says that this process is one of several, unless `CONDUIT_ALONE`
+/// declares it a job of its own.
+///
+/// A process that no PMI-1 launcher has started calls it before it joins or starts a job.
 ///
 /// # Errors
-/// What was found and what to type; a setting that is wrong.
+/// Returns [`Error::Start`] with the variables found and the commands to use instead, and
+/// [`Error::Settings`] if a setting is unknown or its value is not accepted.
 pub fn check_alone() -> Result<()> {
     let (settings, _) = Settings::from_env().map_err(Error::settings)?;
     check(&settings)
 }
 
-/// Whether a PMI-1 launcher has started this process as a rank. A rank's children are not ranks.
+/// Returns whether a PMI-1 launcher has started this process as a rank. A rank's children are not
+/// ranks.
 pub fn has_launcher() -> bool {
     let is_set = |name| std::env::var_os(name).is_some();
     ["PMI_FD", "PMI_PORT"].into_iter().any(is_set) && !pmi::client::descends_from_rank()
 }
 
 pub(super) fn check(settings: &Settings) -> Result<()> {
-    // The variables belong to the rank that has started this process.
+    // The variables belong to the rank from which this process descends.
     if pmi::client::descends_from_rank() {
         return Ok(());
     }
     let variable = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
     match found(variable) {
         Some(found) if !settings.job.alone => Err(Error::start(format_args!(
-            "{found} in the environment: another launcher has started this process as one of several, but not so that it reaches \
-             the others (PMI_FD or PMI_PORT, as PMI-1 has it), and each would be a job of one rank. Start it by \
-             `conduit-run -n N PROGRAM` on one host, by `srun --mpi=pmi2`, `flux run -o pmi=simple` or MPICH's `mpiexec` on \
-             several; or set CONDUIT_ALONE=1 if each is meant to be a job of its own"
+            "{found} in the environment: another launcher has started this process as one of several without a PMI-1 \
+             connection to the others (PMI_FD or PMI_PORT), so each would be a job of one rank. Start it by \
+             `conduit-run -n N PROGRAM` on one host, or by `srun --mpi=pmi2`, `flux run -o pmi=simple` or MPICH's `mpiexec` \
+             on several; set CONDUIT_ALONE=1 if each process is meant to be a job of its own"
         ))),
         _ => Ok(()),
     }
 }
 
-/// What says that this process is one of several.
+/// Returns the variables that show this process to be one of several.
 fn found(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let number = |name: &str| variable(name)?.trim().parse::<u64>().ok();
     let tell = |names: [&str; 2]| {
@@ -167,7 +175,7 @@ mod tests {
             "SLURM_NTASKS=1 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 PMIX_RANK=0 PMIX_NAMESPACE=slurm.pmix.7.0",
             "PALS_RANKID=0 PALS_APID=ab PMI_SIZE=1 PMI_RANK=0",
             "FLUX_JOB_SIZE=1 FLUX_TASK_RANK=0",
-            // What isn't a number tells nothing.
+            // A value that is not a number is ignored.
             "PMI_SIZE=many PMI_RANK=0",
         ] {
             assert_eq!(says(variables), None, "{variables}");

@@ -1,10 +1,11 @@
-//! Which ranks share a host, and which share a machine: its processors and its memory.
+//! Determines which ranks share a host, and which share a machine with its processors and memory.
 //!
-//! A host is what can share memory: one boot of one machine, and on it one namespace of network
-//! interfaces and of host names, within which ranks find each other. `CONDUIT_HOST` overrides that.
+//! A host is a set of ranks that can share memory: one boot of one machine and, on it, one
+//! namespace of network interfaces and host names, within which ranks find each other.
+//! `CONDUIT_HOST` overrides this.
 //!
-//! Several hosts may be on one machine, which is known by its boot. Ranks that spin there take each
-//! other's processor, whether they share memory or not.
+//! A machine may run several hosts; its boot identifies it. Ranks that spin on the same machine
+//! compete for its processors, whether or not they share memory.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,39 +20,41 @@ use networks::{Hosts, Room};
 use crate::settings::{Groups as _, Settings};
 use crate::{Error, Result};
 
-/// What a job may assume of its hosts.
+/// The ranks' reports about their hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Survey {
     pub(super) hosts: Hosts,
-    /// Processors that any of the ranks of this rank's machine may run on.
+    /// The number of processors on this rank's machine that any of its ranks may run on.
     processors: u32,
-    /// Those ranks.
+    /// The number of ranks on this rank's machine.
     machine_ranks: u32,
-    /// The least share of a rank in the memory of its machine, bytes; the same on every rank.
+    /// The smallest share that any rank has in its machine's memory, in bytes; the same on every
+    /// rank.
     share: usize,
-    /// The most bytes of shared memory that each rank can have and all of its host can map; the
-    /// same on every rank.
+    /// The bytes of shared memory that every rank can have so that all of its host can map them;
+    /// the same on every rank.
     mappable: usize,
 }
 
-/// Idle polls before a rank yields if processors are oversubscribed: the rank that it waits for
-/// can't run while it spins.
+/// Idle polls before a rank yields if processors are oversubscribed: a spinning rank keeps the rank
+/// that it waits for from running.
 const OVERSUBSCRIBED_SPIN: u32 = 1;
-/// Yields before it sleeps then: a few rounds through all ranks of an oversubscribed processor.
+/// Yields before a rank sleeps in that case: a few rounds through all ranks of an oversubscribed
+/// processor.
 const OVERSUBSCRIBED_YIELDS: u32 = 200;
-/// Of the available memory, what segments may take together (GASNet's default for its largest
-/// segment).
+/// The share of available memory that all segments together may take (GASNet's default for its
+/// largest segment).
 const SEGMENT_SHARE: f64 = 0.85;
-/// Of the addresses that a process can map, what shared memory may take.
+/// The share of a process's mappable addresses that shared memory may take.
 const SHARED_ADDRESSES: f64 = 0.75;
-/// What a rank needs besides: its queues, buffers, and the program.
+/// Memory that a rank needs besides its segment: queues, buffers, and the program.
 const NO_SEGMENT: usize = 64 << 20;
-/// Bytes of the mask of processors; those with higher numbers are left out.
+/// The size of the processor mask in bytes; higher processor numbers are ignored.
 const MASK_BYTES: usize = 128;
 
-/// A rank's message about its host. Its encoding: a mask of processors, five numbers
-/// of 8 bytes, the names of machine and host after their lengths in 4 bytes, then settings that
-/// have to be the same; little-endian.
+/// A rank's message about its host. It is encoded as a mask of processors, five 8-byte numbers, the
+/// names of machine and host after their 4-byte lengths, then the settings that must agree; all
+/// little-endian.
 struct HostInfo {
     mask: [u8; MASK_BYTES],
     memory: u64,
@@ -102,7 +105,7 @@ impl HostInfo {
     }
 }
 
-/// Reads a name, and what is behind it.
+/// Reads a name, and returns it with the remaining bytes.
 fn name(bytes: &[u8]) -> Option<(String, &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (name, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
@@ -110,16 +113,17 @@ fn name(bytes: &[u8]) -> Option<(String, &[u8])> {
 }
 
 impl Survey {
-    /// Collective.
+    /// Exchanges the ranks' information. Collective.
     ///
     /// # Errors
-    /// The launcher's; a host that can't be named; ranks that may use different networks.
+    /// Fails if the launcher fails, if a host's name cannot be determined, or if ranks may use
+    /// different networks.
     pub(super) fn take(bootstrap: &mut dyn Bootstrap, settings: &Settings) -> Result<Self> {
         let name = match &settings.job.host {
             Some(name) => Ok(name.clone()),
             None => identity().map_err(|error| {
                 Error::start(format_args!(
-                    "this rank's host can't be told ({error}): name it by CONDUIT_HOST"
+                    "cannot determine the name of this rank's host ({error}); set CONDUIT_HOST"
                 ))
             }),
         };
@@ -131,11 +135,11 @@ impl Survey {
             group_memory: memory.group.available,
             addresses: memory.addresses,
             file: memory.file,
-            // Where the boot has no name, what shares memory is what shares processors.
+            // Without a boot id, assume that ranks that share memory also share processors.
             machine: boot()
                 .or_else(|_| name.clone().map_err(drop))
                 .unwrap_or_default(),
-            // All ranks learn of each, and fail together below.
+            // All ranks learn each rank's name, so that all fail together below.
             host: name.clone().unwrap_or_default(),
             settings: settings.of_network().agreement(),
         };
@@ -146,12 +150,12 @@ impl Survey {
         for (peer, bytes) in (0..).zip(&all) {
             let info = HostInfo::decode(bytes).ok_or_else(|| {
                 Error::start(format_args!(
-                    "rank {peer} says nothing sensible of its host"
+                    "rank {peer} sent malformed information about its host"
                 ))
             })?;
             if info.host.is_empty() {
                 return Err(Error::start(format_args!(
-                    "rank {peer} can't tell its host"
+                    "rank {peer} cannot determine the name of its host; set CONDUIT_HOST"
                 )));
             }
             for (ours, theirs) in own.settings.lines().zip(info.settings.lines()) {
@@ -196,7 +200,7 @@ impl Survey {
         for info in infos {
             *neighbours.entry(&info.host).or_default() += 1;
         }
-        // A rank maps the memory of all on its host.
+        // A rank maps the memory of all ranks on its host.
         let mappable = infos.iter().map(|info| {
             let shared = (info.addresses as f64 * SHARED_ADDRESSES) as u64;
             info.file.min(shared / neighbours[&*info.host])
@@ -211,7 +215,7 @@ impl Survey {
         }
     }
 
-    /// Fills in the settings that were left to the machine.
+    /// Fills in settings left to be derived from the machine.
     pub(super) fn adapt(&self, settings: &mut Settings) {
         if self.machine_ranks * self.polling_threads(settings) > self.processors {
             settings.engine.spin.get_or_insert(OVERSUBSCRIBED_SPIN);
@@ -221,7 +225,8 @@ impl Survey {
         }
     }
 
-    /// Threads of a rank that poll while it waits: its own, and one of libportals, without which nothing arrives.
+    /// The polling threads of a waiting rank: its own, and one of libportals, without which nothing
+    /// arrives.
     fn polling_threads(&self, settings: &Settings) -> u32 {
         let networks = &settings.networks;
         let named = networks.networks.is_some() && networks.allows_network("portals4");
@@ -229,7 +234,7 @@ impl Survey {
         1 + u32::from(named && needed)
     }
 
-    /// The room for segments and queues.
+    /// Returns the memory available for segments and queues.
     pub(super) fn room(&self, settings: &Settings, size: u32) -> Room {
         let share = self.share - NO_SEGMENT.min(self.share / 2);
         let share = (share as f64 * SEGMENT_SHARE) as usize;
@@ -244,16 +249,16 @@ fn page() -> usize {
     rustix::param::page_size()
 }
 
-/// A name for the machine of this process since it was started, the same in all its containers.
+/// Returns a name for this machine since its boot, which is the same in all its containers.
 fn boot() -> io::Result<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     Ok(boot.trim().to_owned())
 }
 
-/// A name for the host of this process.
+/// Returns a name for this process's host.
 fn identity() -> io::Result<String> {
     let boot = boot()?;
-    // The number of the namespace is the file's own, not that of the link to it.
+    // The namespace's number is that of the file, not of the link to it.
     let namespace = fs::metadata("/proc/self/ns/net")?;
     let name = rustix::system::uname();
     Ok(format!(
@@ -317,7 +322,7 @@ mod tests {
         assert_eq!(settings.engine.spin, Some(5));
     }
 
-    /// Unless all ranks share memory.
+    /// Except if all ranks share memory.
     #[test]
     fn threads_of_libportals_take_processors() {
         let crowded = |networks: &[&str], processors| {
@@ -363,8 +368,8 @@ mod tests {
         assert_eq!(room(1 << 20, u64::MAX).segment, 0);
     }
 
-    /// Processors count on each host, the segment's limit is that of the host with least memory for
-    /// each rank.
+    /// Processors count separately on each host; the host with the least memory per rank limits the
+    /// segment.
     #[test]
     fn each_host_has_its_own_processors_and_memory() {
         let infos = [
@@ -381,7 +386,7 @@ mod tests {
         }
     }
 
-    /// A limit holds for the ranks of one control group; each may have its own.
+    /// A limit applies to the ranks of one control group; each rank may have its own.
     #[test]
     fn the_narrowest_memory_decides() {
         let mut infos: Vec<_> = (0..4).map(|_| info("a", 1, 8 << 30)).collect();
@@ -394,7 +399,7 @@ mod tests {
         assert_eq!(Survey::of(0, &infos).share, 1 << 29);
     }
 
-    /// Containers of one machine take each other's processors and memory.
+    /// Containers on one machine compete for its processors and memory.
     #[test]
     fn hosts_on_one_machine_share_it() {
         let mut infos = [

@@ -1,4 +1,4 @@
-//! Joining a job: settings, place, host, network, engine.
+//! Joining a job: settings, launcher, host, network, engine.
 
 mod alone;
 mod host;
@@ -33,19 +33,23 @@ pub fn start() -> Result<Job<Seq>> {
     Ok(Job::new(join_by(START, |_, _| ())?))
 }
 
-/// Joins the job that this process was started in, in threading mode `M`. Collective, once per process.
+/// Joins the job that this process was started in, in threading mode `M`. Collective, once per
+/// process.
 ///
-/// The launcher is found by PMI-1's environment variables (`conduit-run`, MPICH's hydra, Slurm); without them this is a
-/// job of one rank, unless the environment says that another launcher has started this process as one of several.
+/// The launcher is found by PMI-1's environment variables (`conduit-run`, MPICH's hydra, Slurm).
+/// Without them the process is a job of one rank, unless the environment says that another launcher
+/// has started it as one of several.
 ///
 /// # Errors
-/// A setting that is unknown or out of range, a network that can't be used, a launcher that fails or can't be reached.
+/// Returns [`Error::Settings`] if a setting is unknown or its value is not accepted,
+/// [`Error::Network`] if a network cannot be used, [`Error::Start`] if the launcher fails or cannot
+/// be reached, and [`Error::Engine`] if the engine cannot start.
 pub fn start_as<M: Mode>() -> Result<Job<M>> {
     Ok(Job::new(join_by("start_as", |_, _| ())?))
 }
 
-/// As [`start_as`], for interfaces to other languages. `adjust` sees the settings and the number of ranks
-/// before they are used.
+/// Like [`start_as`], for interfaces to other languages. `adjust` can change the settings before
+/// they are used, and receives the number of ranks.
 ///
 /// # Errors
 /// As for [`start_as`].
@@ -53,7 +57,7 @@ pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M
     join_by(START, adjust)
 }
 
-/// As [`join`], in a call of this name.
+/// Like [`join`], under this call's name.
 fn join_by<M: Mode>(
     call: &'static str,
     adjust: impl FnOnce(&mut Settings, u32),
@@ -103,7 +107,7 @@ fn start_on<M: Mode>(
     ))
 }
 
-/// Whoever started this process.
+/// The launcher of this process.
 #[derive(Debug)]
 pub(crate) enum Launcher {
     Pmi(pmi::Pmi),
@@ -126,7 +130,7 @@ impl Launcher {
         }
     }
 
-    /// Tells the launcher that this rank ends as it should.
+    /// Reports a clean end of this rank to the launcher.
     pub(crate) fn finalize(&mut self) -> Result<(), EngineError> {
         match self {
             Self::Pmi(pmi) => pmi.finalize(),

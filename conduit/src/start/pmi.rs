@@ -1,4 +1,4 @@
-//! The launcher's side channel by PMI-1.
+//! The launcher's side channel over PMI-1.
 
 use conduit_core::bootstrap::{Bootstrap, BootstrapError};
 use conduit_core::kernel::Error as EngineError;
@@ -10,12 +10,12 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct Pmi {
     connection: Connection,
-    /// Allgathers so far: each needs keys of its own.
+    /// The number of allgathers so far: each needs keys of its own.
     rounds: u32,
 }
 
 impl Pmi {
-    /// `None`: this process was not started by a PMI launcher.
+    /// Connects to the launcher; `None` if no PMI launcher has started this process.
     pub(crate) fn from_env() -> Result<Option<Self>> {
         let connection = Connection::from_env().map_err(Error::start)?;
         Ok(connection.map(|connection| Self {
@@ -30,7 +30,7 @@ impl Pmi {
     }
 
     pub(crate) fn abort(&mut self, code: i32, reason: &str) {
-        // A launcher that doesn't hear of it is gone, and the job with it.
+        // A launcher that cannot be reached has gone, and the job with it.
         let _ = self.connection.abort(code, reason);
     }
 
