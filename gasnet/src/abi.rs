@@ -1,5 +1,5 @@
-//! Types and constants as C sees them. They are those of `gasnet_fwd.h`, with which a test compares
-//! them; what structures look like, programs in `tests/c/gex` show.
+//! Types and constants as C sees them. A test compares them with `gasnet_fwd.h`; programs in
+//! `tests/c/gex` check the layout of structures.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -15,18 +15,18 @@ pub(crate) const BAD_ARG: c_int = 10003;
 pub(crate) const NOT_READY: c_int = 10004;
 pub(crate) const BARRIER_MISMATCH: c_int = 10005;
 
-/// What a call with [`Flags::IMMEDIATE`] returns that has done nothing.
+/// The result of a call with [`Flags::IMMEDIATE`] that has done nothing.
 pub(crate) const NO_OP: c_int = 1;
 
 bitflags::bitflags! {
-    /// `gex_Flags_t` of calls that communicate.
+    /// `gex_Flags_t` of communication calls.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[repr(transparent)]
     pub(crate) struct Flags: u32 {
         const IMMEDIATE = 1 << 0;
         const PREPARE_LEAST_CLIENT = 1 << 11;
         const PREPARE_LEAST_ALLOC = 1 << 12;
-        /// Not GASNet's: the caller is a call of GASNet-1 that returns error codes.
+        /// Internal: the caller is a GASNet-1 call that returns error codes.
         const RETURN_ERRORS = 1 << 31;
         const _ = !0;
     }
@@ -46,7 +46,7 @@ impl Flags {
 pub(crate) mod events {
     pub(crate) const INVALID: usize = 0;
     pub(crate) const NO_OP: usize = 1;
-    /// `GEX_EVENT_NOW`, `_DEFER`, `_GROUP`: pointers to an event that are none.
+    /// `GEX_EVENT_NOW`, `_DEFER`, `_GROUP`: constants passed instead of a pointer to an event.
     pub(crate) const NOW: usize = 1;
     pub(crate) const DEFER: usize = 2;
     pub(crate) const GROUP: usize = 3;
@@ -81,7 +81,7 @@ bitflags::bitflags! {
 }
 
 impl HandlerFlags {
-    /// GASNet-1's handlers have no flags and take everything.
+    /// Returns the accepted message kinds. GASNet-1's handlers have no flags and accept all.
     pub(crate) fn accepts(self) -> Accepts {
         let known = Accepts::from_bits_truncate(self.bits() as u8);
         let or_all = |group: Accepts| {
@@ -93,7 +93,7 @@ impl HandlerFlags {
     }
 }
 
-/// `gex_AM_Fn_t`: a handler, before it is called as what it is.
+/// `gex_AM_Fn_t`: a handler, before it is cast to its actual type.
 pub(crate) type HandlerFn = unsafe extern "C" fn();
 
 /// `gex_AM_Entry_t`.
@@ -108,7 +108,7 @@ pub(crate) struct Entry {
     pub(crate) name: *const c_char,
 }
 
-/// The count of a handler of GASNet-1, which doesn't say: `CONDUIT_GEX_ANY_NARGS`.
+/// The argument count of a GASNet-1 handler, which does not declare one: `CONDUIT_GEX_ANY_NARGS`.
 pub(crate) const ANY_NARGS: c_uint = c_uint::MAX;
 
 /// `gasnet_handlerentry_t`.
@@ -148,14 +148,14 @@ pub(crate) struct Memvec {
     pub(crate) bytes: usize,
 }
 
-/// `gex_MK_Create_args_t`, as far as it is read.
+/// `gex_MK_Create_args_t`, limited to the fields that are read.
 #[repr(C)]
 pub(crate) struct KindArguments {
     pub(crate) flags: u64,
     pub(crate) class: c_uint,
 }
 
-// SAFETY: the address is the client's word, which is only given back to it.
+// SAFETY: the library never dereferences the client's address; it only returns it to the client.
 unsafe impl Send for Memvec {}
 // SAFETY: as above.
 unsafe impl Sync for Memvec {}
@@ -196,7 +196,7 @@ pub(crate) struct RankInfo {
     pub(crate) rank: Rank,
 }
 
-/// `GEX_FLAG_DEFER_THREADS`, of the client.
+/// The client flag `GEX_FLAG_DEFER_THREADS`.
 pub(crate) const DEFER_THREADS: u32 = 1 << 21;
 
 /// `gex_ProgressThreadInfo_t`.
@@ -220,14 +220,14 @@ pub(crate) struct SegmentInfo {
 pub(crate) struct NodeInfo {
     pub(crate) host: Rank,
     pub(crate) supernode: Rank,
-    /// Added to an address in that node's segment it is the address here.
+    /// The number to add to an address in that node's segment to get its address in this process.
     pub(crate) offset: usize,
 }
 
-/// What the client was compiled for: `conduit_gex_config_t`.
+/// The configuration that the client was compiled for: `conduit_gex_config_t`.
 #[repr(C)]
 pub(crate) struct Config {
-    /// Bytes of this structure, so that later ones can say more.
+    /// The size of this structure in bytes, so that later versions can extend it.
     pub(crate) bytes: usize,
     /// "smp", "udp", …
     pub(crate) conduit: *const c_char,
@@ -239,7 +239,7 @@ pub(crate) struct Config {
 mod tests {
     use super::*;
 
-    /// The value of a constant in a header: a number, also in a cast to a pointer.
+    /// Reads the value of a constant in a header, with or without a cast to a pointer.
     fn defined(header: &str, name: &str) -> u64 {
         let value = header
             .lines()

@@ -1,6 +1,8 @@
-//! Remote atomics: domains, and the operations that the headers' inline ones leave to the library.
+//! Remote atomics: domains, and the operations that the headers' inline functions leave to the
+//! library.
 //!
-//! All atomics of the engine are atomic with each other, so a domain says what may be done, not how.
+//! All atomics of the engine are atomic with respect to each other. A domain therefore only
+//! restricts which operations are allowed.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
@@ -29,7 +31,7 @@ const TYPES: [(u32, AtomicType); 6] = [
     (0x20, AtomicType::F64),
 ];
 
-/// `gex_OP_t`: the operations that don't fetch, and what turns one into its fetching form.
+/// `gex_OP_t`: operations without a fetch, and the shift that gives their fetching form.
 mod ops {
     pub(super) const AND: u32 = 1 << 0;
     pub(super) const OR: u32 = 1 << 1;
@@ -48,7 +50,7 @@ mod ops {
     const PLAIN: u32 = (1 << 12) - 1;
     const BITS: u32 = AND | OR | XOR;
 
-    /// All operations of a type.
+    /// Returns all operations of a type.
     pub(super) fn of(is_float: bool) -> u32 {
         let plain = if is_float { PLAIN & !BITS } else { PLAIN };
         plain | plain << FETCHING | GET
@@ -77,30 +79,32 @@ impl DomainFlags {
         .union(Self::FAVOR_REMOTE);
 }
 
-/// The flags of a creation, of which there is at most one of each group: what to favour, and where addresses at the caller and at the
-/// target lie (`GEX_FLAG_{SELF,PEER}_SEG_*`). Nothing follows from any of them; a domain tells them again.
+/// The groups of creation flags; a call may give at most one flag of each. They state what to
+/// optimise for and where addresses at the caller and at the target lie
+/// (`GEX_FLAG_{SELF,PEER}_SEG_*`). This library does not act on them; a domain only returns them to
+/// the client.
 const CREATION: [u32; 3] = [
     DomainFlags::OF_CREATE.bits(),
     0xf << 5,
     1 << 9 | 1 << 10 | 1 << 13 | 1 << 14,
 ];
 
-/// One domain: `struct conduit_gex_ad_s`. Its address is its handle; one that has been destroyed is all zeros, and stays for
-/// a later one.
+/// A domain: `struct conduit_gex_ad_s`. Its address is its handle. A destroyed domain is all zeros
+/// and is reused for a later one.
 #[repr(C)]
 #[derive(Default)]
 struct Domain {
-    /// Not 0: the headers may do operations by themselves where a rank is mapped.
+    /// Nonzero if the headers may perform operations on mapped ranks themselves.
     direct: AtomicU32,
     flags: AtomicU32,
-    /// 0: there is no domain here.
+    /// 0 if this domain is destroyed.
     ty: AtomicU32,
     operations: AtomicU32,
     team: AtomicPtr<c_void>,
     cdata: AtomicPtr<c_void>,
 }
 
-/// All domains that were ever there at once.
+/// All domains created so far; destroyed ones are reused.
 static DOMAINS: Mutex<Vec<&'static Domain>> = Mutex::new(Vec::new());
 
 impl Domain {
@@ -108,7 +112,8 @@ impl Domain {
         std::ptr::from_ref(self).cast()
     }
 
-    /// The domain of a handle from C. Without checks a handle is null or one that there was.
+    /// Returns the domain of a handle from C. Without checks, the handle must be null or that of a
+    /// domain that was created.
     fn of(call: &str, handle: *const c_void) -> &'static Self {
         let is_one = if Job::of(call).engine().job().settings().checks {
             let all = DOMAINS.lock();
@@ -117,29 +122,33 @@ impl Domain {
             !handle.is_null()
         };
         if !is_one {
-            fatal(call, &format_args!("{handle:p} is no atomic domain"));
+            fatal(
+                call,
+                &format_args!("{handle:p} is not a valid atomic domain handle"),
+            );
         }
-        // SAFETY: the address of a domain, as has been checked or, without checks, is the client's contract; they stay.
+        // SAFETY: the address of a domain, which has been checked or, without checks, is the
+        // client's contract. Domains are never freed.
         let domain = unsafe { &*handle.cast::<Self>() };
         if domain.ty.load(Relaxed) == 0 {
             fatal(
                 call,
-                &format_args!("{handle:p} is an atomic domain that was destroyed"),
+                &format_args!("{handle:p} is a destroyed atomic domain"),
             );
         }
         domain
     }
 }
 
-/// What is wrong with the arguments of a creation.
+/// Returns the problem with the arguments of a creation, if any.
 fn refusal_of(ty: u32, operations: u32, flags: u32) -> Option<String> {
     let Some((_, known)) = TYPES.iter().find(|(code, _)| *code == ty) else {
-        return Some(format!("data type {ty:#x}"));
+        return Some(format!("data type {ty:#x} is not a type of atomics"));
     };
     let foreign = operations & !ops::of(known.is_float());
     if operations == 0 || foreign != 0 {
         return Some(format!(
-            "operations {operations:#x}, of which {foreign:#x} are none of atomics of that type"
+            "operations {operations:#x} are not accepted; unsupported for this type: {foreign:#x}"
         ));
     }
     let known = CREATION.iter().fold(0, |all, group| all | group);
@@ -147,13 +156,14 @@ fn refusal_of(ty: u32, operations: u32, flags: u32) -> Option<String> {
     if flags & !known != 0 || groups.any(|group| (flags & group).count_ones() > 1) {
         let [favours, own, peers] = CREATION;
         return Some(format!(
-            "flags {flags:#x}, at most one of {favours:#x}, {own:#x} and {peers:#x} each"
+            "flags {flags:#x} are not valid: accepted is at most one each of {favours:#x}, {own:#x} and {peers:#x}"
         ));
     }
     None
 }
 
-/// Makes a domain. In debug builds all ranks have to agree on it, and wait for each other for that.
+/// Creates a domain. Debug builds check that all ranks pass the same arguments, and wait for each
+/// other to do so.
 ///
 /// # Safety
 /// `place` is valid for a write.
@@ -168,7 +178,7 @@ unsafe extern "C" fn gex_AD_Create(
     const CALL: &str = "gex_AD_Create";
     let (job, held) = team(CALL, handle);
     if place.is_null() {
-        fatal(CALL, &"the place for the domain is null");
+        fatal(CALL, &"the pointer for the domain is null");
     }
     if let Some(reason) = refusal_of(ty, operations, flags) {
         fatal(CALL, &reason);
@@ -199,9 +209,9 @@ unsafe extern "C" fn gex_AD_Create(
     unsafe { place.write(domain.handle()) };
 }
 
-/// Ends the job where ranks give different arguments.
+/// Ends the job if ranks pass different arguments.
 fn agree(call: &'static str, team: *const c_void, arguments: [u32; 3]) {
-    // The least of each, and of each one's complement, so the largest.
+    // The minimum of each argument, and of its complement, which gives the maximum.
     let mut own = [0; 6];
     own[..3].copy_from_slice(&arguments);
     own[3..].copy_from_slice(&arguments.map(|argument| !argument));
@@ -212,7 +222,7 @@ fn agree(call: &'static str, team: *const c_void, arguments: [u32; 3]) {
             fatal(
                 call,
                 &format_args!(
-                    "ranks differ in {what}: {:#x} here, {:#x} to {:#x} of all",
+                    "{what} differs between ranks: {:#x} on this rank, {:#x} to {:#x} on all ranks",
                     arguments[place], least[place], largest[place]
                 ),
             );
@@ -220,7 +230,7 @@ fn agree(call: &'static str, team: *const c_void, arguments: [u32; 3]) {
     }
 }
 
-/// Ends a domain, of which no operation is under way.
+/// Destroys a domain, none of whose operations may be under way.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AD_Destroy(handle: *const c_void) {
     let domain = Domain::of("gex_AD_Destroy", handle);
@@ -231,7 +241,7 @@ extern "C" fn gex_AD_Destroy(handle: *const c_void) {
 
 macro_rules! numbers {
     ($($name:ident($field:ident);)*) => {$(
-        /// What the domain has there.
+        /// Returns this field of the domain.
         #[unsafe(no_mangle)]
         extern "C" fn $name(handle: *const c_void) -> u32 {
             Domain::of(stringify!($name), handle).$field.load(Relaxed)
@@ -247,7 +257,7 @@ numbers! {
 
 macro_rules! words {
     ($($name:ident($field:ident);)*) => {$(
-        /// What the domain has there.
+        /// Returns this field of the domain.
         #[unsafe(no_mangle)]
         extern "C" fn $name(handle: *const c_void) -> *mut c_void {
             Domain::of(stringify!($name), handle).$field.load(Relaxed)
@@ -260,14 +270,14 @@ words! {
     gex_AD_QueryCData(cdata);
 }
 
-/// Keeps a word of the client's with the domain.
+/// Stores a word of the client's with the domain.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AD_SetCData(handle: *const c_void, value: *mut c_void) {
     let domain = Domain::of("gex_AD_SetCData", handle);
     domain.cdata.store(value, Relaxed);
 }
 
-/// One, as a number of a type travels.
+/// Returns the number 1 in the bits of its type.
 fn one(ty: AtomicType) -> u64 {
     match ty {
         AtomicType::F32 => 1_f32.to_bits().into(),
@@ -276,7 +286,7 @@ fn one(ty: AtomicType) -> u64 {
     }
 }
 
-/// What the engine is asked for by a single operation of a type, and whether it fetches.
+/// Translates a single operation on a type to the engine's request, and returns whether it fetches.
 fn request(op: u32, ty: AtomicType, first: u64, second: u64) -> Option<(AtomicRequest, bool)> {
     if !op.is_power_of_two() {
         return None;
@@ -312,7 +322,7 @@ fn request(op: u32, ty: AtomicType, first: u64, second: u64) -> Option<(AtomicRe
     Some((request, fetches))
 }
 
-/// An operation from C.
+/// An operation requested from C.
 #[derive(Clone, Copy)]
 struct Operation {
     handle: *const c_void,
@@ -327,7 +337,7 @@ struct Operation {
 }
 
 impl Operation {
-    /// The rank in the job, if it is one that the flags say.
+    /// Returns the target's rank in the job, after checking it against the flags.
     fn target(&self, call: &str, job: &Job, domain: &Domain, flags: DomainFlags) -> Rank {
         let team = domain.team.load(Relaxed);
         let rank = match flags.contains(DomainFlags::RANK_IS_JOBRANK) {
@@ -342,7 +352,7 @@ impl Operation {
                 fatal(
                     call,
                     &format_args!(
-                        "rank {} with GEX_FLAG_AD_MY_RANK is not this one",
+                        "rank {} with GEX_FLAG_AD_MY_RANK is not this rank",
                         self.rank
                     ),
                 );
@@ -378,14 +388,17 @@ impl Operation {
         let request = known.and_then(|(_, ty)| request(self.op, *ty, self.first, self.second));
         let Some((request, fetches)) = request.filter(|_| allowed & self.op != 0) else {
             return Err(Refusal::bad(format_args!(
-                "opcode {:#x} is not one of the domain's, {allowed:#x}",
+                "opcode {:#x} is not one of the domain's operations {allowed:#x}",
                 self.op
             )));
         };
         let Some(flags) = DomainFlags::from_bits(self.flags)
             .filter(|flags| !flags.intersects(DomainFlags::OF_CREATE))
         else {
-            return Err(Refusal::bad(format_args!("flags {:#x}", self.flags)));
+            return Err(Refusal::bad(format_args!(
+                "flags {:#x} are not accepted",
+                self.flags
+            )));
         };
         let rank = self.target(call, job, domain, flags);
         let (engine, blocking) = (job.engine(), Flags::from_bits_retain(self.flags).blocking());
@@ -396,7 +409,7 @@ impl Operation {
                 .atomic_nb(rank, offset, request, completion, blocking)?);
         }
         if self.result.is_null() {
-            return Err(Refusal::bad("the place for the result is null"));
+            return Err(Refusal::bad("the pointer for the result is null"));
         }
         let result = self.result.cast();
         // SAFETY: not null; the caller's promise.
@@ -408,10 +421,11 @@ impl Operation {
     }
 }
 
-/// `gex_AD_OpNB_*`: the type is `ty`, operands are its bits in the low ones.
+/// `gex_AD_OpNB_*`. The type is `ty`; operands are passed in the low-order bits.
 ///
 /// # Safety
-/// `result` is valid for a write of the type, and nobody else's, until the event is over, if the operation fetches.
+/// If the operation fetches, `result` is valid for a write of the type and not used otherwise until
+/// the event is complete.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_ad_nb(
     handle: *const c_void,
@@ -445,7 +459,8 @@ unsafe extern "C" fn conduit_gex_ad_nb(
 /// `gex_AD_OpNBI_*`.
 ///
 /// # Safety
-/// As for [`conduit_gex_ad_nb`], until the thread's implicit operations of its class, or the access region, are over.
+/// As for [`conduit_gex_ad_nb`], until the thread's implicit operations of this class, or the
+/// access region, are complete.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_ad_nbi(
     handle: *const c_void,

@@ -1,4 +1,4 @@
-//! Barriers: GASNet-1's, split in two and with ids, and those of teams.
+//! Barriers: GASNet-1's split-phase barriers with ids, and those of teams.
 
 use std::ffi::{c_int, c_void};
 
@@ -12,7 +12,7 @@ use crate::fault::{Refusal, code, refuse, sure};
 use crate::job::Job;
 use crate::team::team_without_flags;
 
-/// The mark of a barrier's event; above it is the barrier's number.
+/// The tag of a barrier's event; the barrier's number is in the bits above.
 pub(crate) const EVENT: usize = 5;
 
 /// `GASNET_BARRIERFLAG_*`.
@@ -23,7 +23,9 @@ const KNOWN: c_int = ANONYMOUS | MISMATCH | UNNAMED;
 
 fn value(id: c_int, flags: c_int) -> Result<Value, Refusal> {
     if flags & !KNOWN != 0 {
-        return Err(Refusal::bad(format_args!("barrier flags {flags:#x}")));
+        return Err(Refusal::bad(format_args!(
+            "barrier flags {flags:#x} are not valid"
+        )));
     }
     Ok(if flags & MISMATCH != 0 {
         Value::Mismatch(Calls::BARRIER)
@@ -41,7 +43,7 @@ fn outcome(outcome: BarrierOutcome) -> c_int {
     }
 }
 
-/// This rank has arrived. Stores before it are seen by all ranks after their wait.
+/// Announces that this rank has arrived. All ranks see the stores before it after their wait.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_barrier_notify(id: c_int, flags: c_int) {
     const CALL: &str = "gasnet_barrier_notify";
@@ -52,7 +54,7 @@ extern "C" fn gasnet_barrier_notify(id: c_int, flags: c_int) {
     );
 }
 
-/// Waits until all ranks have arrived: `GASNET_OK`, or `GASNET_ERR_BARRIER_MISMATCH`.
+/// Waits until all ranks have arrived. Returns `GASNET_OK` or `GASNET_ERR_BARRIER_MISMATCH`.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_barrier_wait(id: c_int, flags: c_int) -> c_int {
     const CALL: &str = "gasnet_barrier_wait";
@@ -63,7 +65,8 @@ extern "C" fn gasnet_barrier_wait(id: c_int, flags: c_int) -> c_int {
     ))
 }
 
-/// As [`gasnet_barrier_wait`] after one poll and without waiting: `GASNET_ERR_NOT_READY`, not all have arrived.
+/// Like [`gasnet_barrier_wait`], but polls once instead of waiting. Returns `GASNET_ERR_NOT_READY`
+/// if ranks are missing.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_barrier_try(id: c_int, flags: c_int) -> c_int {
     const CALL: &str = "gasnet_barrier_try";
@@ -71,7 +74,7 @@ extern "C" fn gasnet_barrier_try(id: c_int, flags: c_int) -> c_int {
     sure(CALL, Job::of(CALL).engine().barriers().barrier_try(value)).map_or(abi::NOT_READY, outcome)
 }
 
-/// Notify and wait.
+/// Notifies and waits.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_barrier(id: c_int, flags: c_int) -> c_int {
     const CALL: &str = "gasnet_barrier";
@@ -79,7 +82,8 @@ extern "C" fn gasnet_barrier(id: c_int, flags: c_int) -> c_int {
     outcome(sure(CALL, Job::of(CALL).engine().barriers().barrier(value)))
 }
 
-/// How the last barrier ended for all ranks: 0, and the id that they agreed on; otherwise it had none.
+/// Returns the result of the last barrier: 0 if the ranks agreed on an id, which is written to
+/// `id`; otherwise nonzero.
 ///
 /// # Safety
 /// `id` is valid for a write.
@@ -91,20 +95,20 @@ unsafe extern "C" fn gasnet_barrier_result(id: *mut c_int) -> c_int {
         return 1;
     };
     if id.is_null() {
-        return refuse(CALL, &Refusal::bad("the place for the id is null"));
+        return refuse(CALL, &Refusal::bad("the pointer for the id is null"));
     }
     // SAFETY: not null; the caller's promise.
     unsafe { id.write(named.cast_signed()) };
     0
 }
 
-/// Has the job's barrier of this event ended?
+/// Returns whether the job's barrier of this event is complete.
 pub(crate) fn is_over(call: &str, job: &Job, event: usize) -> bool {
     let number = (event >> SHIFT) as u64;
     sure(call, job.engine().barriers().team_barrier_over(number))
 }
 
-/// Starts the barrier of a team. That of all ranks has a faster one than other teams.
+/// Starts a team's barrier. The team of all ranks has a faster one than other teams.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_barrier(team: *const c_void, flags: u32) -> usize {
     const CALL: &str = "gex_Coll_BarrierNB";
@@ -124,7 +128,7 @@ extern "C" fn conduit_gex_barrier(team: *const c_void, flags: u32) -> usize {
     }
 }
 
-/// The barrier of a team.
+/// Waits at a team's barrier.
 #[unsafe(no_mangle)]
 extern "C" fn gex_Coll_BarrierBlocking(team: *const c_void, flags: u32) {
     const CALL: &str = "gex_Coll_BarrierBlocking";
@@ -137,7 +141,7 @@ extern "C" fn gex_Coll_BarrierBlocking(team: *const c_void, flags: u32) {
     );
 }
 
-/// The job's barrier where a call of the interface contains one.
+/// Waits at the job's barrier as part of another call.
 pub(crate) fn all(call: &'static str, job: &Job) -> c_int {
     code(call, job.engine().barriers().team_barrier())
 }

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-/// Called by attach with this rank's segment: a function of C, or null.
+/// A C function that attach calls with this rank's segment, or null.
 #[unsafe(no_mangle)]
 static gasnet_client_attach_hook: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-// Common symbols, as C's tentative definitions were: a client may define these variables itself
-// instead of assigning to them, which Rust's own statics don't allow.
+// Common symbols, like C's tentative definitions: a client may define these variables itself
+// instead of assigning to them. Rust's statics do not allow that.
 std::arch::global_asm!(
     ".comm gasnet_max_segsize_str, {bytes}, {bytes}",
     ".comm gasnet_max_segsize, 8, 8",
@@ -21,19 +21,19 @@ unsafe extern "C" {
     static gasnet_max_segsize: AtomicU64;
 }
 
-/// The largest segment that the client has chosen.
+/// The largest segment, as chosen by the client.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Chosen {
-    /// In the form of `GASNET_MAX_SEGSIZE`.
+    /// The size in the format of `GASNET_MAX_SEGSIZE`.
     Text(Cow<'static, str>),
-    /// For each process.
+    /// The size per process, in bytes.
     Bytes(u64),
 }
 
-/// The default that the client gives to `GASNET_MAX_SEGSIZE`, if any.
+/// Returns the default that the client sets for `GASNET_MAX_SEGSIZE`, if any.
 pub(crate) fn most_segment() -> Option<Chosen> {
-    // SAFETY: defined above or by the client, with this size and alignment, and written before the
-    // job is joined only. So for both.
+    // SAFETY: both are defined above or by the client, with this size and alignment, and written
+    // only before the job is joined.
     let (text, bytes) = unsafe {
         (
             gasnet_max_segsize_str.load(Relaxed),
@@ -48,7 +48,7 @@ pub(crate) fn most_segment() -> Option<Chosen> {
     (bytes > 0).then_some(Chosen::Bytes(bytes))
 }
 
-/// Lets the client prepare its new segment, which no other rank can reach yet.
+/// Lets the client prepare its new segment, before other ranks can reach it.
 pub(crate) fn attached(base: *mut u8, bytes: usize) {
     let hook = gasnet_client_attach_hook.load(Relaxed);
     if hook.is_null() {

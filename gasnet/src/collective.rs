@@ -1,4 +1,4 @@
-//! GASNet-EX's collective operations beyond barriers: broadcasts and reductions.
+//! GASNet-EX's collective operations other than barriers: broadcasts and reductions.
 
 use std::ffi::c_void;
 
@@ -24,7 +24,7 @@ mod types {
     pub(super) const USER: u32 = 0x40;
 }
 
-/// `gex_OP_t`, those of reductions.
+/// `gex_OP_t`: the operations of reductions.
 mod operations {
     pub(super) const ADD: u32 = 0x008;
     pub(super) const MULT: u32 = 0x020;
@@ -40,20 +40,20 @@ mod operations {
 /// `gex_Coll_ReduceFn_t`.
 type ReduceFn = unsafe extern "C" fn(*const c_void, *mut c_void, usize, *const c_void);
 
-/// A client's function and the word that goes with it.
+/// A client's function and the word passed to it.
 struct Client {
     function: ReduceFn,
     cdata: *const c_void,
 }
 
-// SAFETY: the function may be called from any thread (GASNet's rule for it), the word is only handed on.
+// SAFETY: any thread may call the function (GASNet's rule for it); the word is only passed through.
 unsafe impl Send for Client {}
 
 impl Client {
     fn reduce(&self, element: usize, left: &[u8], right: &mut [u8]) {
         let count = right.len() / element;
-        // SAFETY: both hold `count` elements, the second is writable, they don't overlap; that the function is one for
-        // such elements is the client's contract.
+        // SAFETY: both hold `count` elements, the second is writable, and they do not overlap. The
+        // client's contract is that the function handles such elements.
         unsafe {
             (self.function)(
                 left.as_ptr().cast(),
@@ -94,7 +94,7 @@ fn operation(code: u32) -> Option<ReduceOp> {
     })
 }
 
-/// How a client's elements are reduced.
+/// Translates a client's reduction to the engine's.
 fn reduction(
     dt: u32,
     element: usize,
@@ -104,14 +104,16 @@ fn reduction(
 ) -> Result<Reduction, Refusal> {
     let ty = data_type(dt);
     if ty.is_none() && dt != types::USER {
-        return Err(Refusal::bad(format_args!("data type {dt:#x}")));
+        return Err(Refusal::bad(format_args!(
+            "data type {dt:#x} is not a type of reductions"
+        )));
     }
     if let Some(ty) = ty
         && ty.size() != element
     {
         let size = ty.size();
         return Err(Refusal::bad(format_args!(
-            "dt_sz is {element}, the type has {size} bytes"
+            "dt_sz is {element}, but the type has {size} bytes"
         )));
     }
     match op {
@@ -127,29 +129,30 @@ fn reduction(
         _ => match (ty, operation(op)) {
             (Some(ty), Some(op)) => Ok(Reduction::Known(ty, op)),
             (None, Some(_)) => Err(Refusal::bad(
-                "GEX_DT_USER has no operation but GEX_OP_USER and GEX_OP_USER_NC",
+                "GEX_DT_USER supports only GEX_OP_USER and GEX_OP_USER_NC",
             )),
             (_, None) => Err(Refusal::bad(format_args!(
-                "{op:#x} is no operation of reductions"
+                "operation {op:#x} is not a reduction"
             ))),
         },
     }
 }
 
-/// Checks memory that an operation uses on this rank: anything of no bytes is none.
+/// Checks memory that an operation uses on this rank. A range of zero bytes is always valid.
 pub(crate) fn memory(call: &str, name: &str, address: *const c_void, bytes: usize) {
     if !is_memory(address, bytes) {
         fatal(
             call,
-            &format_args!("{name} is {bytes} bytes at {address:p}"),
+            &format_args!("{name} is {bytes} bytes at {address:p}, which is not valid memory"),
         );
     }
 }
 
-/// Starts a broadcast: the data at `source` of the rank `root` comes to `result` of all ranks.
+/// Starts a broadcast from `source` of the rank `root` to `result` of all ranks.
 ///
 /// # Safety
-/// Until the event has ended, `result` is valid for `bytes` bytes, `source` at the root too, and nobody else uses them.
+/// Until the event is complete, `result` is valid for `bytes` bytes, as is `source` at the root,
+/// and both are not used otherwise.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_Coll_BroadcastNB(
     team: *const c_void,
@@ -215,7 +218,7 @@ unsafe fn reduce(
 /// Starts a reduction to one rank.
 ///
 /// # Safety
-/// As for [`gex_Coll_ReduceToAllNB`]; `result` only at the root.
+/// As for [`gex_Coll_ReduceToAllNB`]; `result` applies only at the root.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_Coll_ReduceToOneNB(
     team: *const c_void,
@@ -241,8 +244,8 @@ unsafe extern "C" fn gex_Coll_ReduceToOneNB(
 /// Starts a reduction to all ranks.
 ///
 /// # Safety
-/// Until the event has ended, `source` and `result` are valid for `count` elements of `element` bytes, and nobody else
-/// uses them. `function` is a reduction of such elements, if `op` asks for one.
+/// Until the event is complete, `source` and `result` are valid for `count` elements of `element`
+/// bytes and not used otherwise. If `op` asks for a function, `function` reduces such elements.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_Coll_ReduceToAllNB(
     team: *const c_void,
@@ -268,14 +271,14 @@ fn started_event(call: &str, started: conduit_core::kernel::Result<Handle>) -> u
     event(Some(sure(call, started)))
 }
 
-/// The least of each of the numbers that the ranks of a team give. Collective.
+/// Returns the elementwise minimum of the ranks' numbers. Collective.
 pub(crate) fn least(call: &'static str, team: *const c_void, own: [u32; 6]) -> [u32; 6] {
     let (ty, min, flags) = (types::U32, operations::MIN, 0);
     let (element, count) = (size_of::<u32>(), own.len());
     let mut least = own;
     let (result, source) = (least.as_mut_ptr().cast(), own.as_ptr().cast());
     let (function, cdata) = (None, std::ptr::null_mut());
-    // SAFETY: local arrays of so many elements, which outlive the wait.
+    // SAFETY: local arrays with `count` elements, which outlive the wait.
     let event = unsafe {
         gex_Coll_ReduceToAllNB(
             team, result, source, ty, element, count, min, function, cdata, flags,

@@ -1,7 +1,7 @@
-//! Endpoints besides the first, the segments that are bound to them, and memory kinds.
+//! Endpoints other than the first, the segments bound to them, and memory kinds.
 //!
-//! A further endpoint is a number for memory: puts and gets reach what is bound to it. Messages, collectives and atomics are the
-//! first endpoint's.
+//! An additional endpoint only identifies memory: puts and gets reach the segment bound to it.
+//! Messages, collectives and atomics use the first endpoint.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -27,28 +27,29 @@ const RMA: u32 = 1;
 /// `GEX_MK_HOST`.
 pub(crate) const HOST: usize = 1;
 
-/// The lowest bits of the handle of a segment that was created.
+/// The lowest bits of the handle of a created segment.
 const TAG: usize = 2;
 const SHIFT: u32 = 3;
 
-/// An endpoint besides the first.
+/// An endpoint other than the first.
 pub(crate) struct Endpoint {
     object: Object,
     index: u16,
     segment: OnceLock<Arc<Created>>,
 }
 
-/// A segment that was created.
+/// A segment made by `gex_Segment_Create`.
 pub(crate) struct Created {
     object: Object,
     handle: usize,
     address: *mut c_void,
     bytes: usize,
-    /// The library's own, to be unmapped.
+    /// Whether the library has mapped the memory and must unmap it.
     is_ours: bool,
 }
 
-// SAFETY: the address is only handed on: to the client, and to the engine, for which it is a number.
+// SAFETY: the address is only passed on: to the client, and to the engine, which treats it as a
+// number.
 unsafe impl Send for Created {}
 // SAFETY: as above.
 unsafe impl Sync for Created {}
@@ -56,19 +57,21 @@ unsafe impl Sync for Created {}
 impl Drop for Created {
     fn drop(&mut self) {
         if self.is_ours {
-            // SAFETY: mapped by `create`; nothing is bound to it, as endpoints hold what is bound to them for ever.
+            // SAFETY: mapped by `create`. Nothing is bound to it, because endpoints keep their
+            // segments forever.
             let _ = unsafe { munmap(self.address, self.bytes) };
         }
     }
 }
 
-/// The further endpoints of a process, by index from 1 on, and the segments that were created. Handles are never given again.
+/// The additional endpoints of a process, by index from 1, and the created segments. Handles are
+/// never reused.
 pub(crate) struct Endpoints {
     endpoints: [OnceLock<Endpoint>; MOST - 1],
     made: AtomicUsize,
     segments: RwLock<HashMap<usize, Arc<Created>>>,
     given: AtomicUsize,
-    /// What is bound to the first endpoint, if nothing was attached.
+    /// The segment bound to the first endpoint if none was attached.
     of_first: OnceLock<Arc<Created>>,
 }
 
@@ -106,7 +109,7 @@ impl Endpoint {
         self.index
     }
 
-    /// The handle of the segment that is bound to it; null if there is none.
+    /// Returns the handle of the endpoint's segment, or null if none is bound.
     pub(crate) fn bound(&self) -> *const c_void {
         let segment = self.segment.get();
         segment.map_or(std::ptr::null(), |segment| segment.handle())
@@ -127,7 +130,7 @@ impl Created {
     }
 }
 
-/// Makes one more endpoint, for puts and gets.
+/// Creates another endpoint, for puts and gets.
 ///
 /// # Safety
 /// `place` is null or valid for a write.
@@ -142,12 +145,14 @@ unsafe extern "C" fn gex_EP_Create(
     let job = Job::of(CALL);
     check(CALL, "client", &job.objects.client, client);
     if place.is_null() || capabilities == 0 {
-        let reason = format!("capabilities {capabilities:#x}, to be written to {place:p}");
+        let reason = format!(
+            "capabilities {capabilities:#x} with result pointer {place:p}: neither may be 0"
+        );
         return refuse(CALL, &Refusal::bad(reason));
     }
     if capabilities & !RMA != 0 {
         let reason = format!(
-            "capabilities {capabilities:#x}: further endpoints have GEX_EP_CAPABILITY_RMA only"
+            "capabilities {capabilities:#x} are not supported: additional endpoints have GEX_EP_CAPABILITY_RMA only"
         );
         return refuse(CALL, &Refusal::of(abi::RESOURCE, reason));
     }
@@ -155,7 +160,7 @@ unsafe extern "C" fn gex_EP_Create(
     let index = all.made.fetch_add(1, Relaxed);
     let Some(free) = all.endpoints.get(index) else {
         all.made.store(MOST - 1, Relaxed);
-        let reason = format!("there are GASNET_MAXEPS ({MOST}) endpoints already");
+        let reason = format!("all GASNET_MAXEPS ({MOST}) endpoints are in use");
         return refuse(CALL, &Refusal::of(abi::RESOURCE, reason));
     };
     let endpoint = free.get_or_init(|| {
@@ -172,7 +177,8 @@ unsafe extern "C" fn gex_EP_Create(
     abi::OK
 }
 
-/// Makes a segment of memory of the client's, or of the library's if `address` is null.
+/// Creates a segment from the client's memory, or from new memory of the library if `address` is
+/// null.
 ///
 /// # Safety
 /// `place` is null or valid for a write.
@@ -191,12 +197,14 @@ unsafe extern "C" fn gex_Segment_Create(
     let end = address.addr().checked_add(bytes);
     let refusal = if place.is_null() || bytes == 0 || end.is_none() {
         Some(format!(
-            "{bytes} bytes at {address:p}, to be written to {place:p}"
+            "{bytes} bytes at {address:p} with result pointer {place:p} are not a valid segment"
         ))
     } else if kind.addr() != HOST {
         Some(format!("memory kind {kind:p} is not GEX_MK_HOST"))
     } else if flags != 0 {
-        Some(format!("flags {flags:#x}, there are none"))
+        Some(format!(
+            "flags {flags:#x} given, but this call accepts none"
+        ))
     } else {
         None
     };
@@ -206,7 +214,7 @@ unsafe extern "C" fn gex_Segment_Create(
     let is_ours = address.is_null();
     let mapped = match is_ours {
         false => Ok(address),
-        // SAFETY: a new mapping at a place of the system's choice.
+        // SAFETY: a new mapping at an address chosen by the system.
         true => unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -219,7 +227,7 @@ unsafe extern "C" fn gex_Segment_Create(
     let address = match mapped {
         Ok(address) => address,
         Err(error) => {
-            let reason = format!("no memory for {bytes} bytes: {error}");
+            let reason = format!("cannot map {bytes} bytes: {error}");
             return refuse(CALL, &Refusal::of(abi::RESOURCE, reason));
         }
     };
@@ -238,14 +246,14 @@ unsafe extern "C" fn gex_Segment_Create(
     abi::OK
 }
 
-/// Destroys a segment that was created and is bound to no endpoint.
+/// Destroys a created segment, which must not be bound to an endpoint.
 #[unsafe(no_mangle)]
 extern "C" fn gex_Segment_Destroy(handle: *const c_void, _flags: u32) {
     const CALL: &str = "gex_Segment_Destroy";
     let job = Job::of(CALL);
     let all = &job.objects.endpoints;
     if handle == job.objects.segment.handle() {
-        fatal(CALL, &"the segment that was attached stays");
+        fatal(CALL, &"an attached segment cannot be destroyed");
     }
     let mut made = all.endpoints.iter().map_while(OnceLock::get);
     let of_first = all.of_first().map(Created::handle);
@@ -253,12 +261,16 @@ extern "C" fn gex_Segment_Destroy(handle: *const c_void, _flags: u32) {
         fatal(CALL, &"the segment is bound to an endpoint");
     }
     if all.segments.write().remove(&handle.addr()).is_none() {
-        fatal(CALL, &format_args!("{handle:p} is no segment of this job"));
+        fatal(
+            CALL,
+            &format_args!("{handle:p} is not a valid segment handle"),
+        );
     }
 }
 
-/// Binds a segment to an endpoint, from which on puts and gets may reach it, once it has been published. Where nothing was attached,
-/// and not everything is, a segment of the first endpoint is what all other calls reach as well.
+/// Binds a segment to an endpoint; once published, it can be reached by puts and gets. If no
+/// segment is attached and the segment is not everything, a segment bound to the first endpoint
+/// also serves all other calls.
 #[unsafe(no_mangle)]
 extern "C" fn gex_EP_BindSegment(
     endpoint: *const c_void,
@@ -273,24 +285,25 @@ extern "C" fn gex_EP_BindSegment(
         _ if is_first => (0, &all.of_first),
         Some(endpoint) => (endpoint.index, &endpoint.segment),
         None => {
-            let reason = format!("{endpoint:p} is no endpoint of this job");
+            let reason = format!("{endpoint:p} is not a valid endpoint handle");
             return refuse(CALL, &Refusal::bad(reason));
         }
     };
     let Some(segment) = all.segment(segment) else {
-        let reason = format!("{segment:p} is no segment that was created");
+        let reason = format!("{segment:p} is not the handle of a created segment");
         return refuse(CALL, &Refusal::bad(reason));
     };
     let reason = match () {
-        () if flags != 0 => format!("flags {flags:#x}, there are none"),
+        () if flags != 0 => format!("flags {flags:#x} given, but this call accepts none"),
         () if is_first && job.everything => {
-            "the first endpoint has all memory for its segment".to_owned()
+            "the first endpoint's segment is all memory of the process".to_owned()
         }
         () if place.get().is_some() || is_first && !job.bound_segment().is_null() => {
-            "the endpoint has a segment already".to_owned()
+            "the endpoint already has a segment".to_owned()
         }
         () => {
-            // SAFETY: the client has made it a segment, which is memory that peers write, as long as it is bound.
+            // SAFETY: the client has made this memory a segment, which peers may write as long as
+            // it is bound.
             let done = unsafe { job.engine().memory().bind(bound(index, &segment)) };
             if done.is_ok() {
                 let _ = place.set(segment);
@@ -310,7 +323,8 @@ fn bound(index: u16, segment: &Created) -> Bound {
     }
 }
 
-/// Tells the ranks of a team which segments are bound to endpoints of this rank, and learns theirs. Collective.
+/// Publishes the segments bound to these endpoints to the ranks of a team, and learns theirs.
+/// Collective.
 ///
 /// # Safety
 /// `endpoints` is valid for `count` entries.
@@ -324,7 +338,7 @@ unsafe extern "C" fn gex_EP_PublishBoundSegment(
     const CALL: &str = "gex_EP_PublishBoundSegment";
     let (job, team) = team_without_flags(CALL, team, flags);
     if count > MOST || count > 0 && endpoints.is_null() {
-        let reason = format!("{count} endpoints at {endpoints:p}");
+        let reason = format!("a list of {count} endpoints at {endpoints:p} is not valid");
         return refuse(CALL, &Refusal::bad(reason));
     }
     let given = (0..count).map(|at| {
@@ -334,12 +348,15 @@ unsafe extern "C" fn gex_EP_PublishBoundSegment(
     let mut all = Vec::new();
     for handle in given {
         if handle == job.objects.endpoint.handle() {
-            // What was attached is known since then.
+            // All ranks know an attached segment since attach.
             all.extend(job.objects.endpoints.of_first().map(|of| bound(0, of)));
             continue;
         }
         let Some(endpoint) = job.objects.endpoints.find(handle) else {
-            fatal(CALL, &format_args!("{handle:p} is no endpoint of this job"));
+            fatal(
+                CALL,
+                &format_args!("{handle:p} is not a valid endpoint handle"),
+            );
         };
         let segment = endpoint.segment.get();
         all.extend(segment.map(|segment| bound(endpoint.index, segment)));
@@ -348,10 +365,10 @@ unsafe extern "C" fn gex_EP_PublishBoundSegment(
     code(CALL, job.engine().memory().publish_bound(team.id(), &all))
 }
 
-/// `gex_MK_Class_t`, as messages name them.
+/// `gex_MK_Class_t`, as named in messages.
 const CLASSES: [&str; 4] = ["HOST", "CUDA_UVA", "HIP", "ZE"];
 
-/// Makes a memory kind, for memory of a device: there is none.
+/// Would create a memory kind for a device's memory, but supports none and always fails.
 ///
 /// # Safety
 /// `arguments` is null or valid for a read.
@@ -366,27 +383,29 @@ unsafe extern "C" fn gex_MK_Create(
     let job = Job::of(CALL);
     check(CALL, "client", &job.objects.client, client);
     if arguments.is_null() {
-        return refuse(CALL, &Refusal::bad("no arguments"));
+        return refuse(CALL, &Refusal::bad("args is null"));
     }
     // SAFETY: not null; the caller's promise.
     let class = unsafe { (*arguments).class };
     let refusal = match CLASSES.get(class as usize) {
-        None => Refusal::bad(format!("class {class} is none of gex_MK_Class_t")),
+        None => Refusal::bad(format!("class {class} is not a value of gex_MK_Class_t")),
         Some(name) => Refusal::of(
             abi::RESOURCE,
-            format!("this library has no memory kind of class GEX_MK_CLASS_{name} to create"),
+            format!(
+                "memory kinds of class GEX_MK_CLASS_{name} cannot be created with this library"
+            ),
         ),
     };
     refuse(CALL, &refusal)
 }
 
-/// Destroys a memory kind: none could have been created.
+/// Fails: no memory kind can have been created.
 #[unsafe(no_mangle)]
 extern "C" fn gex_MK_Destroy(kind: *const c_void, _flags: u32) {
     const CALL: &str = "gex_MK_Destroy";
     Job::of(CALL);
     fatal(
         CALL,
-        &format_args!("{kind:p} is no memory kind that was created"),
+        &format_args!("{kind:p} is not the handle of a created memory kind"),
     )
 }

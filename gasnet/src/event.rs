@@ -1,9 +1,10 @@
-//! Events: operations under way, one by one or in arrays.
+//! Events: operations under way, waited for one by one or in arrays.
 //!
-//! An event is a number in a pointer's place: 0 for nothing under way, otherwise an operation's number, marked as the root
-//! (whose end ends the operation) or as a leaf of it (local completion, or a part of an access region). A leaf is over when
-//! its root is: what the engine copies, it has copied before it returns, so there is no earlier end to tell. Leaves keep
-//! nothing, so it does no harm when they are left alone.
+//! An event is a number in place of a pointer: 0 if nothing is under way, otherwise an operation's
+//! number with a tag. The tag marks it as a root, whose completion ends the operation, or as a leaf
+//! of one (local completion, or part of an access region). A leaf completes with its root: the
+//! engine copies data before a call returns or not at all, so a leaf has no earlier completion.
+//! Leaves hold no resources and may be abandoned.
 
 use std::ffi::c_int;
 
@@ -14,13 +15,13 @@ use crate::barrier;
 use crate::fault::{fatal, sure};
 use crate::job::Job;
 
-/// The lowest three bits, which tell an event from the constants.
+/// The lowest three bits, which distinguish events from constants.
 const ROOT: usize = 4;
 const LEAF: usize = 6;
 pub(crate) const TAG: usize = 7;
 pub(crate) const SHIFT: u32 = 3;
 
-/// The event of an operation that has been started; `None`: it would have blocked.
+/// Returns the event of a started operation; `None`: the call would have blocked.
 #[inline]
 pub(crate) fn event(handle: Option<Handle>) -> usize {
     match handle {
@@ -30,7 +31,7 @@ pub(crate) fn event(handle: Option<Handle>) -> usize {
     }
 }
 
-/// The leaf of a root.
+/// Returns the leaf of a root.
 #[inline]
 pub(crate) fn leaf(root: usize) -> usize {
     if root & TAG == ROOT {
@@ -40,16 +41,16 @@ pub(crate) fn leaf(root: usize) -> usize {
     }
 }
 
-/// The operation of an event that is one, and whether it is a leaf.
+/// Returns an event's operation, and whether the event is a leaf.
 fn operation(call: &str, event: usize) -> (Handle, bool) {
     match (event & TAG, u32::try_from(event >> SHIFT)) {
         (ROOT, Ok(bits)) => (Handle::from_bits(bits), false),
         (LEAF, Ok(bits)) => (Handle::from_bits(bits), true),
-        _ => fatal(call, &format_args!("{event:#x} is no event")),
+        _ => fatal(call, &format_args!("{event:#x} is not a valid event")),
     }
 }
 
-/// Is it over? Ends a root that is.
+/// Returns whether an event is complete, and frees it if it is a root.
 fn is_over(call: &str, job: &Job, event: usize) -> bool {
     if event & TAG == barrier::EVENT {
         return barrier::is_over(call, job, event);
@@ -75,7 +76,7 @@ extern "C" fn conduit_gex_event_wait(event: usize) {
     wait_for("gex_Event_Wait", event);
 }
 
-/// Waits for an event as a part of a call.
+/// Waits for an event as part of a call.
 pub(crate) fn wait_for(call: &'static str, event: usize) {
     let job = Job::of(call);
     wait(call, job, || {
@@ -91,10 +92,10 @@ pub(crate) fn wait(call: &'static str, job: &Job, over: impl FnMut() -> bool) {
     sure(call, job.engine().wait_until_in(call, over));
 }
 
-/// An array from C.
+/// Returns an array from C as a slice.
 ///
 /// # Safety
-/// `events` is valid for `count` events, which nobody else uses meanwhile.
+/// `events` is valid for `count` events, which are not used otherwise meanwhile.
 unsafe fn array<'a>(call: &str, events: *mut usize, count: usize) -> &'a mut [usize] {
     if count == 0 {
         return &mut [];
@@ -102,16 +103,17 @@ unsafe fn array<'a>(call: &str, events: *mut usize, count: usize) -> &'a mut [us
     if events.is_null() || count > isize::MAX as usize / size_of::<usize>() {
         fatal(
             call,
-            &format_args!("an array of {count} events at {events:p}"),
+            &format_args!("an array of {count} events at {events:p} is not valid"),
         );
     }
     // SAFETY: not null, not too long; the rest is the caller's promise.
     unsafe { std::slice::from_raw_parts_mut(events, count) }
 }
 
-/// Sets those that are over to `GEX_EVENT_INVALID`: how many there were, and whether all are over now.
+/// Sets completed events to `GEX_EVENT_INVALID`. Returns how many there were, and whether all
+/// events are complete now.
 ///
-/// Leaves first: a root that is found to be over here is ended, and its number may then be another operation's.
+/// Leaves come first: completing a root frees its number, which another operation may then reuse.
 fn sweep(call: &str, job: &Job, array: &mut [usize]) -> (usize, bool) {
     let mut ended = 0;
     for leaves in [true, false] {
@@ -126,7 +128,8 @@ fn sweep(call: &str, job: &Job, array: &mut [usize]) -> (usize, bool) {
     (ended, array.iter().all(|&event| event == events::INVALID))
 }
 
-/// `gex_Event_TestSome`: is at least one over, or was none under way? Does not poll.
+/// `gex_Event_TestSome`: returns whether at least one event is complete or none was under way. Does
+/// not poll.
 ///
 /// # Safety
 /// `events` is valid for `count` events.

@@ -1,9 +1,10 @@
 //! The end of a job.
 //!
-//! A job ends for all ranks when one calls `gasnet_exit`, returns from `main`, or calls `exit`. The
-//! rank that ends it tells the others. Those may end by themselves for a second if the code is 0
-//! (`CONDUIT_EXIT_GRACE`). Then they get `SIGQUIT` if the client catches it, and end, whatever code
-//! the client's handler gives to `gasnet_exit`: the job's code is that of the rank that ended it.
+//! A job ends for all ranks when one calls `gasnet_exit`, returns from `main`, or calls `exit`.
+//! That rank notifies the others. With code 0, the others may end by themselves for a second
+//! (`CONDUIT_EXIT_GRACE`). Then each gets `SIGQUIT` if its client catches it, and ends, whatever
+//! code the client's handler passes to `gasnet_exit`: the job's code is that of the rank that ended
+//! it.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::AcqRel, Ordering::Acquire};
@@ -16,21 +17,23 @@ use crate::signals;
 
 /// The thread that ends this process; 0 before the end.
 static ENDING: AtomicU64 = AtomicU64::new(0);
-/// The code with which it ends.
+/// The process's exit code.
 static CODE: AtomicI32 = AtomicI32::new(0);
-/// Another rank ends the job, and gives its code to the launcher.
+/// Whether another rank ends the job and reports its code to the launcher.
 static TOLD: AtomicBool = AtomicBool::new(false);
 
-/// How long another thread waits for the one that ends the process, which itself waits for a bounded time.
+/// The time that other threads wait for the thread that ends the process. That thread's own waits
+/// are bounded.
 const LONGEST_END: Duration = Duration::from_secs(600);
 
-/// A number of this thread, not 0.
+/// Returns a nonzero number that identifies this thread.
 fn thread() -> u64 {
-    // SAFETY: `pthread_self` has no precondition. Its value is an address on Linux: never 0, and unique among threads.
+    // SAFETY: `pthread_self` has no precondition. Its value is an address on Linux: never 0, and
+    // unique among threads.
     unsafe { libc::pthread_self() }
 }
 
-/// Begins the end, unless it has begun.
+/// Claims the end for this thread; false if it has begun already.
 fn first(code: c_int) -> bool {
     let begun = ENDING
         .compare_exchange(0, thread(), AcqRel, Acquire)
@@ -42,17 +45,19 @@ fn first(code: c_int) -> bool {
     begun
 }
 
-/// A launcher that hears of the end from another rank must not cut off what this one has still to write. It knows how to
-/// end one that doesn't.
+/// Ignores `SIGTERM`. A launcher that learns of the end from another rank must not cut off the
+/// output of this one. It ends ranks that do not react by other means.
 pub(crate) fn ignore_launcher() {
     // SAFETY: ignores a valid signal.
     unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
 }
 
-/// Ends this process at once, but with its output written. Handlers of `atexit` are not run: that is GASNet's rule.
+/// Ends this process at once after writing its output. Does not run `atexit` handlers: GASNet's
+/// rule.
 fn end_process() -> ! {
     begin_output().into_iter().for_each(Flush::finish);
-    // The rank that ends the job is the one to fail: see `Member::ended_by`, which has taken leave for this one.
+    // Only the rank that ends the job may fail: see `Member::ended_by`, which has already left the
+    // job for this rank.
     let code = if TOLD.load(Acquire) {
         0
     } else {
@@ -62,12 +67,14 @@ fn end_process() -> ! {
     unsafe { libc::_exit(conduit::process_code(code)) }
 }
 
-/// Begins to flush C's streams. A child (`fork`) must not: its buffers are copies of the rank's.
+/// Starts flushing C's streams. A child (`fork`) must not do so: its buffers are copies of the
+/// rank's.
 fn begin_output() -> Option<Flush> {
     (!Job::is_in_child()).then(Flush::begin)
 }
 
-/// The end has begun: on another thread, which will finish it, or below this call, in a handler of `SIGQUIT`.
+/// Handles an end that has already begun: on another thread, which will finish it, or further up
+/// this thread's stack, in a handler of `SIGQUIT`.
 fn join_the_end() -> ! {
     if ENDING.load(Relaxed) != thread() {
         std::thread::sleep(LONGEST_END);
@@ -88,7 +95,8 @@ pub(crate) fn end_job(code: c_int) -> ! {
     end_process()
 }
 
-/// Another rank has ended the job: so this process ends. The client may have something to say to it.
+/// Ends this process because another rank has ended the job. The client's `SIGQUIT` handler runs
+/// first.
 pub(crate) fn leave(code: c_int) -> ! {
     if !first(code) {
         join_the_end();
@@ -98,8 +106,8 @@ pub(crate) fn leave(code: c_int) -> ! {
     end_process()
 }
 
-/// Ends the whole job with this code. Does not return, and runs no handlers of `atexit`. In a child of the rank's process (`fork`)
-/// it ends the child alone.
+/// Ends the whole job with this code. Does not return, and runs no `atexit` handlers. In a child of
+/// the rank's process (`fork`), ends only the child.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_exit(code: c_int) -> ! {
     end_job(code)
@@ -110,13 +118,13 @@ unsafe extern "C" {
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// The process ends without `gasnet_exit`: by returning from `main`, or by `exit`.
+/// Handles an end without `gasnet_exit`: a return from `main`, or `exit`.
 extern "C" fn exiting(code: c_int, catch: *mut c_void) {
-    // A child that ends so is no rank.
+    // A child that ends in this way is not a rank.
     if Job::is_in_child() || !first(code) {
         return;
     }
-    // C's `exit` keeps eight bits.
+    // C's `exit` keeps only eight bits.
     let code = code & 0xff;
     if let Some(job) = Job::get() {
         if catch.is_null() {
@@ -127,10 +135,12 @@ extern "C" fn exiting(code: c_int, catch: *mut c_void) {
     }
 }
 
-/// From now on, `exit` and returning from `main` end the job. `GASNET_CATCH_EXIT=0`: only this rank.
+/// Makes `exit` and a return from `main` end the job from now on. With `GASNET_CATCH_EXIT=0`, they
+/// end only this rank.
 pub(crate) fn catch_exit(catch: bool) {
     let argument = std::ptr::without_provenance_mut(catch.into());
-    // SAFETY: the function lives as long as the process, the argument is only a flag. It can fail for want of memory only;
-    // the launcher then finds a rank that has ended without a word.
+    // SAFETY: the function lives as long as the process, and the argument is only a flag. The call
+    // fails only for lack of memory; the launcher then finds a rank that has ended without
+    // reporting it.
     let _ = unsafe { on_exit(exiting, argument) };
 }

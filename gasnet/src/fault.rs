@@ -1,4 +1,4 @@
-//! What goes wrong: as an error code where GASNet has one, else as the end of the job.
+//! Errors: returned as codes where GASNet defines one, otherwise fatal to the job.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Display;
@@ -15,10 +15,10 @@ use crate::legacy;
 /// `gex_System_SetVerboseErrors`.
 static VERBOSE: AtomicBool = AtomicBool::new(true);
 
-/// The exit code of a job that ends by a fatal error.
+/// The exit code of a job that ends with a fatal error.
 const FATAL: c_int = 1;
 
-/// A refusal and its code.
+/// A refusal's reason and its code.
 pub(crate) struct Refusal {
     pub(crate) code: c_int,
     pub(crate) reason: String,
@@ -72,7 +72,7 @@ impl From<EngineError> for Refusal {
             | EngineError::AlreadyAttached { .. }
             | EngineError::Forked { .. } => abi::NOT_INIT,
             EngineError::Exhausted { .. } => abi::RESOURCE,
-            // Whatever the call was, the job can't go on.
+            // These end the job, whichever call reports them.
             EngineError::BadMessage { .. }
             | EngineError::HandlerPanicked { .. }
             | EngineError::Panicked { .. }
@@ -98,7 +98,7 @@ impl From<EngineError> for Refusal {
                 Self::of(
                     code,
                     format_args!(
-                        "{length} bytes at {address:#x} do not lie in the segment of rank {rank}, {segment} bytes at {base:#x}"
+                        "{length} bytes at {address:#x} do not lie in the segment of rank {rank} ({segment} bytes at {base:#x})"
                     ),
                 )
             }
@@ -116,13 +116,13 @@ impl From<EngineError> for Refusal {
     }
 }
 
-/// Where a rank's segment begins; 0 if it has none.
+/// Returns the address of a rank's segment, or 0 if it has none.
 fn base_of(rank: conduit::Rank) -> u64 {
     let segment = Job::get().and_then(|job| job.engine().memory().segment_of(rank).ok());
     segment.map_or(0, |segment| segment.address)
 }
 
-/// One message, and the end of the job.
+/// Prints one message and ends the job.
 #[cold]
 pub(crate) fn fatal(call: &str, reason: &dyn Display) -> ! {
     complain("FATAL ERROR: ", call, reason);
@@ -138,7 +138,7 @@ fn complain(kind: &str, call: &str, reason: &dyn Display) {
     }
 }
 
-/// The value, or the end of the job.
+/// Returns the value, or ends the job with the error.
 #[inline]
 pub(crate) fn sure<T, E: Into<Refusal>>(call: &str, result: Result<T, E>) -> T {
     match result {
@@ -147,7 +147,8 @@ pub(crate) fn sure<T, E: Into<Refusal>>(call: &str, result: Result<T, E>) -> T {
     }
 }
 
-/// As an error code, told on standard error unless that is switched off.
+/// Returns the refusal's error code, after printing it to standard error unless that is switched
+/// off.
 #[cold]
 pub(crate) fn refuse(call: &str, refusal: &Refusal) -> c_int {
     if VERBOSE.load(Relaxed) && refusal.code != abi::NOT_READY {
@@ -156,7 +157,7 @@ pub(crate) fn refuse(call: &str, refusal: &Refusal) -> c_int {
     refusal.code
 }
 
-/// As a code: `GASNET_OK` or the refusal's.
+/// Translates a result to `GASNET_OK` or the refusal's code.
 #[inline]
 pub(crate) fn code<E: Into<Refusal>>(call: &str, result: Result<(), E>) -> c_int {
     match result {
@@ -165,7 +166,8 @@ pub(crate) fn code<E: Into<Refusal>>(call: &str, result: Result<(), E>) -> c_int
     }
 }
 
-/// The result of an initiation: 0 for started, [`abi::NO_OP`] for not. Errors are fatal, except to calls of GASNet-1.
+/// Returns the result of an initiation: 0 if started, otherwise [`abi::NO_OP`]. Errors are fatal,
+/// except in GASNet-1 calls.
 #[inline]
 pub(crate) fn started<E: Into<Refusal>>(
     call: &str,
@@ -178,7 +180,7 @@ pub(crate) fn started<E: Into<Refusal>>(
         Err(error) => {
             let refusal = error.into();
             if flags.contains(Flags::RETURN_ERRORS) {
-                // What GASNet-1 calls it.
+                // Use GASNet-1's name for the call.
                 refuse(&call.replacen("gex_AM_", "gasnet_AM", 1), &refusal)
             } else {
                 fatal(call, &refusal.reason)
@@ -187,13 +189,13 @@ pub(crate) fn started<E: Into<Refusal>>(
     }
 }
 
-/// Are errors that have a code told on standard error?
+/// Returns whether errors with a code are printed to standard error.
 #[unsafe(no_mangle)]
 extern "C" fn gex_System_GetVerboseErrors() -> c_int {
     VERBOSE.load(Relaxed).into()
 }
 
-/// Sets whether errors that have a code are told on standard error.
+/// Sets whether errors with a code are printed to standard error.
 #[unsafe(no_mangle)]
 extern "C" fn gex_System_SetVerboseErrors(enable: c_int) {
     VERBOSE.store(enable != 0, Relaxed);
@@ -204,23 +206,26 @@ fn text(code: c_int) -> (&'static CStr, &'static CStr) {
         abi::OK => (c"GASNET_OK", c"no error"),
         abi::NOT_INIT => (
             c"GASNET_ERR_NOT_INIT",
-            c"the call needs a job that has been joined, and perhaps a segment",
+            c"the call requires a joined job, and possibly an attached segment",
         ),
-        abi::RESOURCE => (c"GASNET_ERR_RESOURCE", c"a resource is used up or missing"),
-        abi::BAD_ARG => (c"GASNET_ERR_BAD_ARG", c"an argument is not acceptable"),
+        abi::RESOURCE => (
+            c"GASNET_ERR_RESOURCE",
+            c"a resource is exhausted or missing",
+        ),
+        abi::BAD_ARG => (c"GASNET_ERR_BAD_ARG", c"an argument is not valid"),
         abi::NOT_READY => (c"GASNET_ERR_NOT_READY", c"not finished yet"),
         abi::BARRIER_MISMATCH => (c"GASNET_ERR_BARRIER_MISMATCH", c"barrier ids do not match"),
-        _ => (c"*unknown*", c"no error code of GASNet"),
+        _ => (c"*unknown*", c"not a GASNet error code"),
     }
 }
 
-/// The name of an error code.
+/// Returns the name of an error code.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_ErrorName(code: c_int) -> *const c_char {
     text(code).0.as_ptr()
 }
 
-/// What an error code means.
+/// Returns the meaning of an error code.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_ErrorDesc(code: c_int) -> *const c_char {
     text(code).1.as_ptr()

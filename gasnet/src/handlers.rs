@@ -1,4 +1,4 @@
-//! Handlers: registering C's functions, calling them, and what their tokens tell.
+//! Handlers: registration of C functions, calls to them, and the information in their tokens.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -16,26 +16,26 @@ use crate::fault::{Refusal, code, fatal};
 use crate::job::Job;
 use crate::objects::check;
 
-/// What a `gex_Token_t` points to, while the handler runs.
+/// The value that a `gex_Token_t` points to while the handler runs.
 pub(crate) struct Token<'a> {
     pub(crate) message: &'a Message<'a, Mode>,
     registered: &'static Registered,
 }
 
-/// A handler as it was registered. Registrations last as long as the process.
+/// A registered handler. Registrations last as long as the process.
 struct Registered {
-    /// Its index is written once more after the registration, when there was none before.
+    /// The index is written once more after registration if the client gave none.
     entry: UnsafeCell<Entry>,
 }
 
-// SAFETY: the pointers in it are the client's: `cdata` and `name` are only given back to it, the function may be called
-// from any thread (GASNet's rule for handlers). Nobody knows an index that is assigned before the registration has
-// returned, so no message is handled while it is written.
+// SAFETY: `cdata` and `name` are the client's pointers and only returned to it; any thread may call
+// the function (GASNet's rule for handlers). An assigned index is unknown to other threads until
+// the registration has returned, so no message is handled while it is written.
 unsafe impl Send for Registered {}
 // SAFETY: as above.
 unsafe impl Sync for Registered {}
 
-/// Calls a function with the first parameters given, and as many words after them as there are.
+/// Calls a function with the given first parameters, followed by the message's argument words.
 macro_rules! call_with_words {
     ($function:expr, $first:tt, $words:expr) => {
         call_with_words!(@all $function, $first, $words,
@@ -47,7 +47,7 @@ macro_rules! call_with_words {
     (@all $function:expr, $first:tt, $words:expr, $([$($word:ident)*])*) => {
         match $words {
             $([$($word),*] => call_with_words!(@call $function, $first, $($word)*),)*
-            // No message has more arguments.
+            // Messages have no more arguments.
             _ => (),
         }
     };
@@ -64,14 +64,14 @@ macro_rules! call_with_words {
 
 impl Registered {
     fn entry(&self) -> &Entry {
-        // SAFETY: written by `assigned` only, which nothing else runs beside.
+        // SAFETY: only `assigned` writes it, and never concurrently with anything else.
         unsafe { &*self.entry.get() }
     }
 
-    /// The id that the registration has found.
+    /// Stores the id that the registration has assigned.
     ///
     /// # Safety
-    /// No other reference to the entry is used meanwhile: no handler of this id runs.
+    /// No other reference to the entry is in use: no handler with this id runs.
     unsafe fn assigned(&self, id: u8) {
         // SAFETY: the caller's promise.
         unsafe { (*self.entry.get()).index = id };
@@ -79,11 +79,12 @@ impl Registered {
 
     /// Runs the handler.
     ///
-    /// The calls are sound as far as the client's registration is right: GASNet's contract is that a handler has the
-    /// parameters of the messages that are sent to it. What can be checked has been (`gex_flags`, `gex_nargs`).
+    /// The calls are sound if the client's registration is right: GASNet's contract is that a
+    /// handler has the parameters of the messages sent to it. `gex_flags` and `gex_nargs` have been
+    /// checked.
     #[inline]
     fn call(&'static self, message: &Message<'_, Mode>) {
-        // `None` was refused by `register`.
+        // `register` refuses `None`.
         let Some(function) = self.entry().function else {
             return;
         };
@@ -107,7 +108,7 @@ impl Registered {
     }
 }
 
-/// The address of a long's payload. That of an empty one travels as it is.
+/// Returns the address of a long's payload. For an empty payload, returns the address sent.
 fn landed(message: &Message<'_, Mode>, offset: usize, length: usize) -> *mut c_void {
     let base = match message.engine().memory().segment() {
         Ok((base, _)) if length > 0 => base,
@@ -116,7 +117,7 @@ fn landed(message: &Message<'_, Mode>, offset: usize, length: usize) -> *mut c_v
     base.wrapping_add(offset).cast()
 }
 
-/// A registration for the engine, and the entry that its handler shows.
+/// Returns the engine's registration, and the entry that the handler's tokens show.
 fn registration(
     entry: &Entry,
     place: usize,
@@ -134,7 +135,7 @@ fn registration(
             .filter(|&count| usize::from(count) <= MAX_ARGS);
         let refusal = || {
             Refusal::bad(format_args!(
-                "gex_nargs of entry {place} is {}, the most is {MAX_ARGS}",
+                "gex_nargs of entry {place} is {}, but at most {MAX_ARGS} is accepted",
                 entry.nargs
             ))
         };
@@ -143,7 +144,8 @@ fn registration(
     let name: Option<&'static CStr> = if entry.name.is_null() {
         None
     } else {
-        // SAFETY: not null, so a C string: the client's contract. It is copied, and the copy stays.
+        // SAFETY: not null, so a C string by the client's contract. It is copied, and the copy is
+        // never freed.
         Some(Box::leak(
             unsafe { CStr::from_ptr(entry.name) }
                 .to_owned()
@@ -151,7 +153,8 @@ fn registration(
         ))
     };
     let registered: &'static Registered = Box::leak(Box::new(Registered {
-        // With the client's own pointers, as GASNet says; the copy of the name is for this library's messages.
+        // Keeps the client's own pointers, as GASNet requires; the library's messages use the
+        // copied name.
         entry: UnsafeCell::new(*entry),
     }));
     let handler: Handler<Mode> =
@@ -168,7 +171,7 @@ fn registration(
     Ok((registration, registered))
 }
 
-/// Registers entries and writes the ids of those that had none.
+/// Registers entries, and writes the ids of those that had none.
 pub(crate) fn register(job: &Job, entries: &mut [Entry]) -> Result<(), Refusal> {
     let (mut list, registered): (Vec<_>, Vec<_>) = entries
         .iter()
@@ -183,14 +186,15 @@ pub(crate) fn register(job: &Job, entries: &mut [Entry]) -> Result<(), Refusal> 
     {
         if entry.index != *id {
             entry.index = *id;
-            // SAFETY: the id was free until now, and is told to nobody before this call returns.
+            // SAFETY: the id was free until now, and no other thread learns it before this call
+            // returns.
             unsafe { registered.assigned(*id) };
         }
     }
     Ok(())
 }
 
-/// A table from C as a slice.
+/// Returns a table from C as a slice.
 ///
 /// # Safety
 /// `table` is null or valid for `count` entries, for as long as the slice is used.
@@ -200,17 +204,18 @@ pub(crate) unsafe fn table<'a, T>(table: *mut T, count: usize) -> Result<&'a mut
     }
     if table.is_null() || count > 256 {
         return Err(Refusal::bad(format_args!(
-            "a table of {count} handlers at {table:p}"
+            "a table of {count} handlers at {table:p} is not valid"
         )));
     }
     // SAFETY: not null; the caller's promise.
     Ok(unsafe { std::slice::from_raw_parts_mut(table, count) })
 }
 
-/// Registers handlers with an endpoint. Local, may be called again for others.
+/// Registers handlers with an endpoint. Local; may be called again for other handlers.
 ///
 /// # Safety
-/// `entries` is valid for `count` entries, whose functions are handlers as their flags and counts say.
+/// `entries` is valid for `count` entries, whose functions are handlers that match their flags and
+/// counts.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_EP_RegisterHandlers(
     endpoint: *const c_void,
@@ -225,7 +230,7 @@ unsafe extern "C" fn gex_EP_RegisterHandlers(
     code(CALL, entries.and_then(|entries| register(job, entries)))
 }
 
-/// The handlers of GASNet-1's attach.
+/// Registers the handlers of GASNet-1's attach.
 pub(crate) fn register_legacy(job: &Job, entries: &mut [LegacyEntry]) -> Result<(), Refusal> {
     let entry = |legacy: &LegacyEntry| Entry {
         index: legacy.index,
@@ -243,7 +248,7 @@ pub(crate) fn register_legacy(job: &Job, entries: &mut [LegacyEntry]) -> Result<
     Ok(())
 }
 
-/// The token that C gave back.
+/// Returns the token that C has passed back.
 ///
 /// # Safety
 /// `token` is null or the token of a handler that is running.
@@ -256,7 +261,7 @@ pub(crate) unsafe fn token<'a>(call: &str, token: *const c_void) -> &'a Token<'a
     }
 }
 
-/// What a token tells: the fields of `wanted` that there are, which are returned.
+/// Writes the fields of `wanted` that are available to `info`, and returns which they are.
 ///
 /// # Safety
 /// `handle` is the token of the handler that is running, `info` valid for a write.
@@ -283,7 +288,7 @@ unsafe extern "C" fn gex_Token_Info(
     wanted & TokenFields::all()
 }
 
-/// The rank that sent a message.
+/// Writes the rank that sent a message to `source`.
 ///
 /// # Safety
 /// `handle` is the token of the handler that is running, `source` valid for a write.
@@ -293,17 +298,17 @@ unsafe extern "C" fn gasnet_AMGetMsgSource(handle: *const c_void, source: *mut u
     // SAFETY: the caller's promise.
     let token = unsafe { token(CALL, handle) };
     if source.is_null() {
-        return crate::fault::refuse(CALL, &Refusal::bad("the place for the rank is null"));
+        return crate::fault::refuse(CALL, &Refusal::bad("the pointer for the rank is null"));
     }
     // SAFETY: not null; the caller's promise.
     unsafe { source.write(token.message.source()) };
     abi::OK
 }
 
-/// Arguments from C.
+/// Returns arguments from C as a slice.
 ///
 /// # Safety
-/// `words` is valid for `count` words, and `count` at most 16 (the headers make both).
+/// `words` is valid for `count` words, and `count` is at most 16; the headers ensure both.
 #[inline]
 pub(crate) unsafe fn arguments<'a>(count: u32, words: *const u32) -> &'a [u32] {
     debug_assert!(count as usize <= MAX_ARGS && !words.is_null());
@@ -311,16 +316,16 @@ pub(crate) unsafe fn arguments<'a>(count: u32, words: *const u32) -> &'a [u32] {
     unsafe { std::slice::from_raw_parts(words, count as usize) }
 }
 
-/// Whether a range from C can be memory: anything of no bytes is.
+/// Returns whether a range from C can be memory. A range of zero bytes always can.
 #[inline]
 pub(crate) fn is_memory(base: *const c_void, bytes: usize) -> bool {
     bytes == 0 || !base.is_null() && bytes <= isize::MAX as usize
 }
 
-/// A payload from C; anything of no bytes is an empty one.
+/// Returns a payload from C as a slice. Zero bytes at any address are an empty one.
 ///
 /// # Safety
-/// `base` is null or valid for `bytes` bytes, which nobody writes while the slice is used.
+/// `base` is null or valid for `bytes` bytes, which are not written while the slice is used.
 #[inline]
 pub(crate) unsafe fn payload<'a>(base: *const c_void, bytes: usize) -> Result<&'a [u8], Refusal> {
     if bytes == 0 {
@@ -328,7 +333,7 @@ pub(crate) unsafe fn payload<'a>(base: *const c_void, bytes: usize) -> Result<&'
     }
     if !is_memory(base, bytes) {
         return Err(Refusal::bad(format_args!(
-            "a payload of {bytes} bytes at {base:p}"
+            "a payload of {bytes} bytes at {base:p} is not valid memory"
         )));
     }
     // SAFETY: not null, not too long; the rest is the caller's promise.

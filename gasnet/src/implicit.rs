@@ -1,4 +1,4 @@
-//! Implicit operations: those of a thread, waited for together, and access regions.
+//! Implicit operations: a thread's operations that are waited for together, and access regions.
 
 use std::ffi::c_int;
 
@@ -9,8 +9,8 @@ use crate::event::{event, ready};
 use crate::fault::sure;
 use crate::job::Job;
 
-/// The operations of a set of categories. Active messages are over locally when they have been sent. A put's local
-/// completion has no end of its own here.
+/// Returns the classes of operations in a set of categories. Active messages are locally complete
+/// when sent. A put's local completion is not tracked separately.
 fn classes(categories: Categories) -> Class {
     let puts = Categories::PUT | Categories::LC;
     [
@@ -24,7 +24,8 @@ fn classes(categories: Categories) -> Class {
     .collect()
 }
 
-/// Have this thread's implicit operations of these categories ended? Does not poll.
+/// Returns whether this thread's implicit operations of these categories are complete. Does not
+/// poll.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_nbi_test(categories: Categories, _flags: u32) -> c_int {
     const CALL: &str = "gex_NBI_Test";
@@ -35,7 +36,7 @@ extern "C" fn conduit_gex_nbi_test(categories: Categories, _flags: u32) -> c_int
     ready(sure(CALL, test))
 }
 
-/// Waits for this thread's implicit operations of these categories, after a poll.
+/// Polls, then waits for this thread's implicit operations of these categories.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_nbi_wait(categories: Categories, _flags: u32) {
     const CALL: &str = "gex_NBI_Wait";
@@ -46,14 +47,14 @@ extern "C" fn conduit_gex_nbi_wait(categories: Categories, _flags: u32) {
     }
 }
 
-/// From here on, this thread's implicit operations belong to an access region.
+/// Opens an access region, which collects this thread's implicit operations from here on.
 #[unsafe(no_mangle)]
 extern "C" fn gex_NBI_BeginAccessRegion(_flags: u32) {
     const CALL: &str = "gex_NBI_BeginAccessRegion";
     sure(CALL, Job::of(CALL).engine().rma().begin_region());
 }
 
-/// Ends the access region: one event for all its operations.
+/// Closes the access region and returns one event for all its operations.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_nbi_end_region(_flags: u32) -> usize {
     const CALL: &str = "gex_NBI_EndAccessRegion";

@@ -1,4 +1,4 @@
-//! The one job of this process.
+//! The single job of this process.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -14,63 +14,65 @@ use crate::abi;
 use crate::fault::{Refusal, fatal};
 use crate::objects::Objects;
 
-/// The engine below.
+/// The underlying engine.
 pub(crate) type TheEngine = Engine<Network<Mode>, Mode>;
 
 /// This process in its job, from init to the end.
 pub(crate) struct Job {
     pub(crate) member: Member<Mode>,
     pub(crate) objects: Objects,
-    /// The ranks of this host.
+    /// The ranks on this host.
     pub(crate) of_host: Box<[abi::RankInfo]>,
-    /// The ranks whose memory is mapped here, as far as the client knows: its neighbourhood.
+    /// The neighbourhood shown to the client: ranks whose memory is mapped here.
     pub(crate) neighbours: Box<[abi::RankInfo]>,
-    /// By rank: its neighbourhood. 4 bytes a rank.
+    /// The neighbourhood of each rank, by rank; 4 bytes per rank.
     neighbourhoods: Box<[u32]>,
-    /// `GASNET_SEGMENT_EVERYTHING`: segments are all memory of a process.
+    /// `GASNET_SEGMENT_EVERYTHING`: a segment is all memory of a process.
     pub(crate) everything: bool,
-    /// Every rank's segment is mapped here, and all are one neighbourhood.
+    /// Whether every rank's segment is mapped here and all ranks are one neighbourhood.
     all_mapped: bool,
 }
 
 struct Place(OnceLock<Job>);
 
-// SAFETY: in PAR the job can be shared. In SEQ and PARSYNC the client promises that one thread at a time calls the
-// library (GASNet's specification of these modes), which is what `Job` needs.
+// SAFETY: in PAR the job can be shared. In SEQ and PARSYNC the client promises that only one thread
+// at a time calls the library (GASNet's specification of these modes), which `Job` requires.
 unsafe impl Sync for Place {}
 // SAFETY: as above; a job is never moved out of its place.
 unsafe impl Send for Place {}
 
 static JOB: Place = Place(OnceLock::new());
 
-/// What the headers' inline functions look at: `conduit_gex_job`.
+/// The state that the headers' inline functions read: `conduit_gex_job`.
 #[repr(C)]
 pub(crate) struct Shared {
-    /// Not 0: all memory that can be reached is mapped here, so no put, get or atomic is ever under way.
+    /// Nonzero if all reachable memory is mapped here, so that no put, get or atomic is ever under
+    /// way.
     all_mapped: AtomicU32,
     /// The handle of the job's team.
     team: AtomicPtr<c_void>,
 }
 
-/// A rank's segment where it is mapped here, as the headers' inline functions read it; else, and before attach, all is 0: no
-/// range lies within it, so they call the library.
+/// A mapped rank's segment, as the headers' inline functions read it. If the segment is not mapped,
+/// and before attach, all fields are 0: no range lies within it, so the functions call the library.
 #[repr(C, align(32))]
 #[derive(Debug)]
 struct Mapped {
-    /// At how many places a word of [`WORD`] bytes can begin in it.
+    /// The number of places in the segment where a word of [`WORD`] bytes can begin.
     words: AtomicU64,
-    /// Its address at its owner.
+    /// The segment's address in its owner's process.
     address: AtomicU64,
-    /// Added to an address there it is the address here.
+    /// The number to add to an owner's address to get the address here.
     delta: AtomicU64,
-    /// Its bytes.
+    /// The segment's length in bytes.
     length: AtomicU64,
 }
 
-/// Bytes of the largest word, for which the inline functions compare once only.
+/// The size of the largest word in bytes. Up to this size the inline functions compare only once.
 const WORD: u64 = 8;
 
-/// Ranks whose segments the headers know, `CONDUIT_GEX_NEAR_RANKS`. Untouched pages of the table take no memory.
+/// The number of ranks whose segments the headers know, `CONDUIT_GEX_NEAR_RANKS`. Untouched pages
+/// of the table take no memory.
 const NEAR_RANKS: usize = 4096;
 
 impl Mapped {
@@ -92,7 +94,7 @@ impl Mapped {
         self.address.store(segment.address, Relaxed);
         self.delta
             .store(window.wrapping_sub(segment.address), Relaxed);
-        // SYNC: Release, so that a thread which finds a range inside finds the rest too.
+        // SYNC: Release, so that a thread that finds a range inside also finds the other fields.
         self.length.store(length, Release);
         self.words.store(length - (WORD - 1), Release);
     }
@@ -108,8 +110,8 @@ static conduit_gex_job: Shared = Shared {
     team: AtomicPtr::new(std::ptr::null_mut()),
 };
 
-/// Numbers neighbourhoods in the order of their first ranks. `shared` tells which ranks map each other's memory; of those at most
-/// `most` are neighbours, in order.
+/// Numbers neighbourhoods in the order of their first ranks. `shared` names the set of ranks that
+/// map each other's memory; up to `most` consecutive ranks of a set form a neighbourhood.
 fn neighbourhoods(shared: impl Iterator<Item = Option<u32>>, most: u32) -> Box<[u32]> {
     let mut next = 0;
     let mut open: HashMap<Option<u32>, (u32, u32)> = HashMap::new();
@@ -125,14 +127,16 @@ fn neighbourhoods(shared: impl Iterator<Item = Option<u32>>, most: u32) -> Box<[
     shared.map(number).collect()
 }
 
-/// In a child: the inline functions see no segment, so they call the library, which refuses. A function of the client's that has put
-/// or got before the child was made may go by what it has seen, since the table is constant to compilers; so other ranks' segments
-/// can't be reached there any more, and who tries is ended. That of its own rank is left: a child may need what lies in it, to `exec`.
+/// Hides the segments in a child: the inline functions find no segment and call the library, which
+/// refuses. Client code compiled with a value read before the fork may still use it, because the
+/// table is constant to compilers. Other ranks' segments are therefore made inaccessible, and an
+/// access ends the child. This rank's own segment stays accessible, because a child may need data
+/// in it to `exec`.
 extern "C" fn hide_segments() {
     let Some(job) = Job::get() else { return };
     for (rank, place) in (0..job.size()).zip(&conduit_gex_segments) {
         let length = place.length.load(Relaxed);
-        // Pages that nobody has written stay as they are.
+        // Skip untouched pages so that they stay unallocated.
         if length == 0 {
             continue;
         }
@@ -144,8 +148,8 @@ extern "C" fn hide_segments() {
         let window = place.address.load(Relaxed);
         let window = window.wrapping_add(place.delta.load(Relaxed));
         let window = std::ptr::with_exposed_provenance_mut(window as usize);
-        // SAFETY: another rank's segment as it is mapped here, from a page's begin on. Nothing in this library looks at it in a child;
-        // a client that does is ended by it.
+        // SAFETY: another rank's segment as mapped here, from the start of a page. The library does
+        // not access it in a child; a client that does is ended by the access.
         let _ = unsafe { libc::mprotect(window, length as usize, libc::PROT_NONE) };
     }
 }
@@ -156,7 +160,7 @@ impl Job {
         JOB.0.get()
     }
 
-    /// The job; a call that comes before init ends the process.
+    /// Returns the job. A call before init ends the process.
     #[inline]
     pub(crate) fn of(call: &str) -> &'static Self {
         match Self::get() {
@@ -165,9 +169,10 @@ impl Job {
         }
     }
 
-    /// The job, for calls that can say that there is none.
+    /// Returns the job, for calls that can report that none has been joined.
     pub(crate) fn or_refusal() -> Result<&'static Self, Refusal> {
-        Self::get().ok_or_else(|| Refusal::of(abi::NOT_INIT, "before the job is joined (init)"))
+        Self::get()
+            .ok_or_else(|| Refusal::of(abi::NOT_INIT, "called before the job is joined (init)"))
     }
 
     #[inline]
@@ -193,25 +198,26 @@ impl Job {
         }
     }
 
-    /// Which neighbourhood a rank is in.
+    /// Returns the neighbourhood of a rank.
     pub(crate) fn neighbourhood(&self, rank: Rank) -> u32 {
-        // A rank that there isn't is nobody's neighbour.
+        // A rank outside the job is in no neighbourhood.
         let known = self.neighbourhoods.get(rank as usize);
         known.copied().unwrap_or(u32::MAX)
     }
 
-    /// How many neighbourhoods there are.
+    /// Returns the number of neighbourhoods.
     pub(crate) fn neighbourhoods(&self) -> u32 {
         self.neighbourhoods.iter().max().map_or(0, |last| last + 1)
     }
 
-    /// From here on puts and gets may be under way, as memory may be known that is not mapped.
+    /// Records that puts and gets may be under way from now on, because memory that is not mapped
+    /// may be known.
     pub(crate) fn knows_unmapped(&self) {
         conduit_gex_job.all_mapped.store(0, Relaxed);
     }
 
-    /// The handle of the segment that is bound to the first endpoint, by attach or by itself; null (`GEX_SEGMENT_INVALID`) before, and
-    /// where all memory takes part.
+    /// Returns the handle of the first endpoint's segment, attached or bound. Returns null
+    /// (`GEX_SEGMENT_INVALID`) before that, and if the segment is everything.
     pub(crate) fn bound_segment(&self) -> *const c_void {
         if let Some(created) = self.objects.endpoints.of_first() {
             created.handle()
@@ -222,7 +228,8 @@ impl Job {
         }
     }
 
-    /// Where a rank's segment is mapped here: null if it isn't, or the rank is no neighbour.
+    /// Returns the address at which a rank's segment is mapped here, or null if it is not mapped or
+    /// the rank is not a neighbour.
     pub(crate) fn window(&self, rank: Rank, segment: &Segment) -> *mut u8 {
         if self.neighbourhood(rank) == self.neighbourhood(self.rank()) {
             segment.window.0
@@ -231,14 +238,15 @@ impl Job {
         }
     }
 
-    /// A neighbour's segment: its address there, where it is mapped here, its bytes.
+    /// Returns a neighbour's segment: its address at the owner, its address here, and its length.
     pub(crate) fn mapped_segment(&self, rank: Rank) -> Option<(usize, *mut u8, usize)> {
         let segment = self.engine().memory().segment_of(rank).ok()?;
         let window = self.window(rank, &segment);
         (!window.is_null()).then_some((segment.address as usize, window, segment.len))
     }
 
-    /// Makes this the job of the process, with neighbourhoods of at most so many ranks. Refused if there is one.
+    /// Makes this the job of the process, with neighbourhoods of at most `most` ranks. Fails if the
+    /// process has a job.
     pub(crate) fn place(
         member: Member<Mode>,
         everything: bool,
@@ -273,7 +281,7 @@ impl Job {
         if job.is_some() {
             return Err(Refusal::of(
                 abi::NOT_INIT,
-                "the job has been joined already",
+                "the job has already been joined",
             ));
         }
         conduit_gex_job
@@ -284,19 +292,20 @@ impl Job {
         Ok(placed)
     }
 
-    /// Whether this is a child (`fork`) of the process that has joined a job.
+    /// Returns whether this is a child (`fork`) of the process that joined the job.
     pub(crate) fn is_in_child() -> bool {
         Self::get().is_some_and(|job| job.engine().job().is_child())
     }
 
-    /// Lets the inline functions see the segments.
+    /// Makes the segments visible to the inline functions.
     pub(crate) fn show_segments(&self) -> Result<(), Refusal> {
         for (rank, place) in (0..self.size()).zip(&conduit_gex_segments) {
             let segment = self.engine().memory().segment_of(rank)?;
             place.show(&segment, self.window(rank, &segment));
         }
-        // SAFETY: the function lives as long as the process, and only stores to atomics and makes system calls. That there is no memory
-        // for it leaves children the memory that is mapped here, and nothing else.
+        // SAFETY: the function lives as long as the process, and only stores to atomics and makes
+        // system calls. Failure for lack of memory only leaves the mapped memory accessible to
+        // children.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(hide_segments)) };
         Ok(())
     }
@@ -310,26 +319,26 @@ pub(crate) fn rank_if_known() -> Option<Rank> {
 fn not_joined(call: &str) -> ! {
     fatal(
         call,
-        &"before the job is joined (gex_Client_Init, gasnet_init)",
+        &"called before the job is joined (gex_Client_Init, gasnet_init)",
     )
 }
 
-/// Serves the network once.
+/// Polls the network once.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_AMPoll() -> c_int {
     crate::fault::sure("gasnet_AMPoll", Job::of("gasnet_AMPoll").engine().poll());
     abi::OK
 }
 
-/// One round of `GASNET_BLOCKUNTIL`.
+/// Performs one round of `GASNET_BLOCKUNTIL`.
 ///
 /// # Safety
-/// `state` is that of the loop: 8 bytes, zero before the first round.
+/// `state` belongs to the loop: 8 bytes, zero before the first round.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_wait_step(state: *mut c_void) {
     use conduit_core::kernel::Waiter;
     const { assert!(size_of::<Waiter>() == 8 && align_of::<Waiter>() <= 8) };
-    // SAFETY: the macro's own variable of that size, whose zeros are a new `Waiter`.
+    // SAFETY: the macro's own variable of that size; zeros are a new `Waiter`.
     let waiter = unsafe { &mut *state.cast::<Waiter>() };
     let job = Job::of("GASNET_BLOCKUNTIL");
     crate::fault::sure("GASNET_BLOCKUNTIL", job.engine().wait_step(waiter));

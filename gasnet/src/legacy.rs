@@ -1,4 +1,4 @@
-//! What only GASNet-1 has: attach with handlers, wait modes, gets of values under way.
+//! Calls found only in GASNet-1: attach with handlers, wait modes, nonblocking gets of values.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -14,11 +14,12 @@ use crate::job::Job;
 use crate::request::{long_offset, offset};
 use crate::segment::attach;
 
-/// The client has joined the job by `gasnet_init`.
+/// Whether the client has joined the job by `gasnet_init`.
 pub(crate) static IS_CLIENT: AtomicBool = AtomicBool::new(false);
 
-/// The call of GASNet-1's that came here by a call of GASNet-EX's: the name that a client of GASNet-1 knows. Calls in bulk are
-/// the same ones, and those for gets or puts alone are that for all.
+/// Returns the name by which a GASNet-1 client knows this GASNet-EX call, for error messages. Bulk
+/// calls share the name of the others, and calls for only gets or only puts that of the call for
+/// all.
 pub(crate) fn called_as(call: &str) -> Option<&'static str> {
     if !IS_CLIENT.load(Relaxed) {
         return None;
@@ -65,7 +66,7 @@ unsafe extern "C" fn gasnet_attach(
             .map_err(|_| Refusal::bad(format_args!("a table of {count} handlers")))?;
         // SAFETY: the caller's promise.
         register_legacy(job, unsafe { table(entries, count) }?)?;
-        // GASNet-EX rounds no segment up to a page.
+        // GASNet-EX does not round sizes up to a page.
         let bytes = if bytes == 0 {
             rustix::param::page_size()
         } else {
@@ -76,12 +77,12 @@ unsafe extern "C" fn gasnet_attach(
     code(CALL, attached)
 }
 
-/// How blocking calls shall wait, `GASNET_WAIT_*`: a hint. The engine spins, yields and sleeps as suits the host, whatever is
-/// asked for.
+/// Sets how blocking calls should wait, `GASNET_WAIT_*`. This is only a hint: the engine always
+/// spins, yields and sleeps as suits the host.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_set_waitmode(mode: c_int) -> c_int {
     if !(0..=2).contains(&mode) {
-        let refusal = Refusal::bad(format_args!("wait mode {mode}"));
+        let refusal = Refusal::bad(format_args!("wait mode {mode} is not one of GASNET_WAIT_*"));
         return refuse("gasnet_set_waitmode", &refusal);
     }
     abi::OK
@@ -90,7 +91,8 @@ extern "C" fn gasnet_set_waitmode(mode: c_int) -> c_int {
 /// `gasnet_AMRequestLongAsyncN`.
 ///
 /// # Safety
-/// `words` is valid for `count` words, at most 16; `source` is valid for `bytes` bytes and not written until the reply.
+/// `words` is valid for `count` words, at most 16; `source` is valid for `bytes` bytes and not
+/// written until the reply.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gasnet_request_long_async(
     rank: Rank,
@@ -130,14 +132,14 @@ pub(crate) struct ValueHandle {
     pending: *mut PendingValue,
 }
 
-/// A value that is on its way.
+/// A get of a value that is under way.
 pub(crate) struct PendingValue {
     handle: Handle,
-    /// The low-order bytes are the network's until the handle has ended.
+    /// The network owns the low-order bytes until the handle is complete.
     value: UnsafeCell<u64>,
 }
 
-/// `gasnet_get_nb_val`: a value, or what is kept of one that is on its way.
+/// `gasnet_get_nb_val`: returns the value, or the state of a get that is under way.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gasnet_get_nb_val(
     rank: Rank,
@@ -163,7 +165,8 @@ extern "C" fn conduit_gasnet_get_nb_val(
     } else {
         size_of::<u64>() - bytes
     };
-    // SAFETY: `bytes` of the boxed word, which nobody touches until the handle has ended; the box stays till then.
+    // SAFETY: `bytes` of the boxed word, which is not accessed until the handle is complete; the
+    // box lives until then.
     let got = unsafe {
         engine.rma().get_nb(
             place.add(skipped),
@@ -187,10 +190,10 @@ extern "C" fn conduit_gasnet_get_nb_val(
     }
 }
 
-/// `gasnet_wait_syncnb_valget` for a value that was on its way.
+/// `gasnet_wait_syncnb_valget` for a get that was under way.
 ///
 /// # Safety
-/// `pending` is of a handle of `gasnet_get_nb_val`, and waited for once.
+/// `pending` belongs to a handle of `gasnet_get_nb_val`, and is waited for once.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gasnet_wait_valget(pending: *mut PendingValue) -> u64 {
     const CALL: &str = "gasnet_wait_syncnb_valget";
@@ -202,7 +205,7 @@ unsafe extern "C" fn conduit_gasnet_wait_valget(pending: *mut PendingValue) -> u
         CALL,
         engine.wait_until_in(CALL, || engine.rma().has_ended(handle)),
     );
-    // SAFETY: the operation has ended, so the word is this thread's alone.
+    // SAFETY: the operation is complete, so only this thread uses the word.
     let value = unsafe { *value.get() };
     let PendingValue { handle, .. } = *pending;
     sure(CALL, engine.rma().wait(handle));

@@ -1,7 +1,8 @@
 //! GASNet-1's collective operations.
 //!
-//! Of what their flags say of synchronisation, the weaker kinds (`NOSYNC`, `MYSYNC`) hold by themselves: an operation touches a
-//! rank's memory from its call there on, and until it has ended there.
+//! The weaker kinds of synchronisation in their flags (`NOSYNC`, `MYSYNC`) need no action: an
+//! operation accesses a rank's memory only between the rank's call and the operation's completion
+//! there.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -37,7 +38,9 @@ fn sync(call: &str, bits: c_int) -> CollectiveSync {
     if !one(Flags::IN) || !one(Flags::OUT) {
         fatal(
             call,
-            &format_args!("flags {bits:#x} say not just one kind of sync in, and out"),
+            &format_args!(
+                "flags {bits:#x} must name exactly one kind of sync for in and one for out"
+            ),
         );
     }
     CollectiveSync {
@@ -46,7 +49,7 @@ fn sync(call: &str, bits: c_int) -> CollectiveSync {
     }
 }
 
-/// The operation of `CONDUIT_GEX_COLL_*`, and its call.
+/// Returns the operation of a `CONDUIT_GEX_COLL_*` constant, and its call's name.
 fn operation(kind: c_uint, root: Rank) -> (CollectiveKind, &'static str) {
     match kind {
         0 => (CollectiveKind::Broadcast { root }, "gasnet_coll_broadcast"),
@@ -54,14 +57,15 @@ fn operation(kind: c_uint, root: Rank) -> (CollectiveKind, &'static str) {
         2 => (CollectiveKind::Gather { root }, "gasnet_coll_gather"),
         3 => (CollectiveKind::GatherAll, "gasnet_coll_gather_all"),
         4 => (CollectiveKind::Exchange, "gasnet_coll_exchange"),
-        _ => fatal("gasnet_coll", &"the operation is none of this library's"),
+        _ => fatal("gasnet_coll", &"unknown kind of operation"),
     }
 }
 
-/// Starts an operation; `root` is ignored where there is none.
+/// Starts an operation. Operations without a root ignore `root`.
 ///
 /// # Safety
-/// Until the event has ended, both are valid for what the operation has there at this rank, and nobody else uses them.
+/// Until the event is complete, both are valid for the operation's accesses at this rank and not
+/// used otherwise.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_collective(
     kind: c_uint,
@@ -100,7 +104,7 @@ unsafe extern "C" fn conduit_gex_collective(
     event(Some(sure(call, started)))
 }
 
-/// A barrier with an id of a team that has none.
+/// Ends the job: a barrier with an id was called for a team that does not support ids.
 ///
 /// # Safety
 /// `call` is a C string.

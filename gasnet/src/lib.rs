@@ -1,28 +1,31 @@
-//! GASNet's C interface: what `gasnetex.h` and `gasnet.h` call, over Conduit's engine.
+//! GASNet's C interface: the functions behind `gasnetex.h` and `gasnet.h`, over Conduit's engine.
 //!
-//! The headers hold what has to be inline: puts and gets to mapped peers, tests of events that are over, the argument
-//! counts of active messages. Everything else is a function here. The names of the interface are GASNet's; functions that
-//! only the headers call begin with `conduit_gex_`.
+//! The headers contain only what must be inline: puts and gets to mapped peers, tests of completed
+//! events, and the argument counts of active messages. Everything else is a function here. GASNet
+//! defines the names of the interface; functions that only the headers call begin with
+//! `conduit_gex_`.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `abi` | types and constants as C sees them |
 //! | `job`, `start` | the one job of the process; joining it |
 //! | `objects`, `team`, `endpoint` | client, teams, endpoints and segments as C knows them |
-//! | `segment`, `client` | attach, where segments are; what a client may set before |
-//! | `handlers` | registration, and calling C's handlers |
+//! | `segment`, `client` | attach, segment locations; variables that clients set before |
+//! | `handlers` | registration of C handlers and calls to them |
 //! | `request`, `reply`, `prepared`, `limits` | active messages |
 //! | `rma`, `atomic`, `event`, `implicit` | puts, gets, remote atomics, and waiting for them |
-//! | `barrier`, `collective`, `query`, `credits` | barriers; broadcasts and reductions; who shares a host; credits |
+//! | `barrier`, `collective`, `query`, `credits` | collectives; ranks on the same host; credits |
 //! | `fault`, `exit`, `signals` | errors and the end of a job |
-//! | `legacy`, `legacy_collective` | what only GASNet-1 has |
+//! | `legacy`, `legacy_collective` | calls found only in GASNet-1 |
 //!
 //! # Errors
-//! GASNet has few: a call that it defines an error code for returns that, everything else is fatal. A fatal error is one
-//! message that names call, rank and argument, and the end of the job with exit code 1.
+//! GASNet defines few error codes. A call returns the code defined for it; every other error is
+//! fatal. A fatal error prints one message that names the call, the rank and the argument, and ends
+//! the job with exit code 1.
 //!
 //! # Threads
-//! The library is built once for each of GASNet's threading modes, by the features of this crate.
+//! The library is built once for each of GASNet's threading modes, selected by this crate's
+//! features.
 
 mod abi;
 mod atomic;
@@ -53,7 +56,7 @@ mod start;
 mod team;
 mod vis;
 
-/// The library of the portable tools is part of the C library.
+/// The C library also contains the portable tools.
 pub use gasnet_tools as tools;
 
 #[cfg(feature = "par")]

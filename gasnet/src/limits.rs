@@ -13,23 +13,26 @@ use crate::job::{Job, TheEngine};
 use crate::prepared::own_buffer_limit;
 use crate::team::team_rank;
 
-/// Most arguments of an active message.
+/// Returns the largest number of arguments of an active message.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_MaxArgs() -> c_uint {
     am::MAX_ARGS as c_uint
 }
 
-/// Most bytes of a medium, request or reply, to any rank, with any argument count and options.
+/// Returns the largest medium in bytes, request or reply, to any rank, with any argument count and
+/// options.
 fn medium(call: &str) -> usize {
-    // As with the most arguments: a limit that is the same for all counts is one that clients can rely on.
+    // The limit at the largest argument count: clients can rely on a limit that is the same for all
+    // counts.
     match Job::get() {
         Some(job) => job.engine().messages().max_medium(am::MAX_ARGS),
         None => limits::max_medium(chunk_to_be(call), am::MAX_ARGS),
     }
 }
 
-/// Bytes of a chunk of the job that this process is going to join: clients ask for the limits to any rank before init too,
-/// since most of GASNet's conduits have them as constants. Settings that init would refuse end the process.
+/// Returns the chunk size of the job that this process is going to join. Clients also ask for the
+/// limits to any rank before init, because they are constants in most GASNet conduits. Settings
+/// that init would refuse end the process.
 fn chunk_to_be(call: &str) -> usize {
     match Settings::from_env() {
         Ok((settings, _)) => settings.engine.chunk,
@@ -37,7 +40,8 @@ fn chunk_to_be(call: &str) -> usize {
     }
 }
 
-/// Most bytes of a long reply to any rank. Before init, that of a rank whose memory can't be written to at once.
+/// Returns the largest long reply in bytes to any rank. Before init, returns the limit for a rank
+/// whose memory is not mapped.
 fn long_reply(call: &str) -> usize {
     let Some(job) = Job::get() else {
         return limits::max_packed_long(chunk_to_be(call), am::MAX_ARGS);
@@ -56,31 +60,32 @@ fn long_request() -> usize {
     }
 }
 
-/// Most bytes of a medium request to any rank.
+/// Returns the largest medium request in bytes to any rank.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_LUBRequestMedium() -> usize {
     medium("gex_AM_LUBRequestMedium")
 }
 
-/// Most bytes of a medium reply to any rank.
+/// Returns the largest medium reply in bytes to any rank.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_LUBReplyMedium() -> usize {
     medium("gex_AM_LUBReplyMedium")
 }
 
-/// Most bytes of a long request to any rank.
+/// Returns the largest long request in bytes to any rank.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_LUBRequestLong() -> usize {
     long_request()
 }
 
-/// Most bytes of a long reply to any rank.
+/// Returns the largest long reply in bytes to any rank.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_LUBReplyLong() -> usize {
     long_reply("gex_AM_LUBReplyLong")
 }
 
-/// The engine and the rank of the job, for a limit to a rank of a team, or to any if it is `GEX_RANK_INVALID`.
+/// Returns the engine and the job's rank, for the limit to a rank of a team, or to any rank if it
+/// is `GEX_RANK_INVALID`.
 fn engine_for(call: &str, team: *const c_void, rank: Rank) -> (&'static TheEngine, Option<Rank>) {
     let first = if rank == abi::NO_RANK { 0 } else { rank };
     let first = team_rank(call, team, first);
@@ -88,7 +93,8 @@ fn engine_for(call: &str, team: *const c_void, rank: Rank) -> (&'static TheEngin
     (engine, (rank != abi::NO_RANK).then_some(first))
 }
 
-/// A long's limit where it is asked for that of a payload to be prepared: a buffer of the library is smaller.
+/// Reduces a long's limit for a payload to be prepared in a buffer of the library, which is
+/// smaller.
 fn prepared(engine: &TheEngine, long: usize, flags: Flags) -> usize {
     if flags.contains(Flags::PREPARE_LEAST_ALLOC) {
         own_buffer_limit(engine, long)
@@ -97,7 +103,7 @@ fn prepared(engine: &TheEngine, long: usize, flags: Flags) -> usize {
     }
 }
 
-/// Most bytes of a medium request; the same for all ranks, counts and options.
+/// Returns the largest medium request in bytes, the same for all ranks, counts and options.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_MaxRequestMedium(
     team: *const c_void,
@@ -111,7 +117,7 @@ extern "C" fn gex_AM_MaxRequestMedium(
     medium(CALL)
 }
 
-/// Most bytes of a medium reply; the same for all ranks, counts and options.
+/// Returns the largest medium reply in bytes, the same for all ranks, counts and options.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_MaxReplyMedium(
     team: *const c_void,
@@ -125,7 +131,7 @@ extern "C" fn gex_AM_MaxReplyMedium(
     medium(CALL)
 }
 
-/// Most bytes of a long request; the same for all ranks and counts.
+/// Returns the largest long request in bytes, the same for all ranks and counts.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_MaxRequestLong(
     team: *const c_void,
@@ -139,7 +145,7 @@ extern "C" fn gex_AM_MaxRequestLong(
     prepared(engine, long_request(), flags)
 }
 
-/// Most bytes of a long reply to a rank, or to any if it is `GEX_RANK_INVALID`.
+/// Returns the largest long reply in bytes to a rank, or to any rank if it is `GEX_RANK_INVALID`.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_MaxReplyLong(
     team: *const c_void,
@@ -157,7 +163,7 @@ extern "C" fn gex_AM_MaxReplyLong(
     prepared(engine, long, flags)
 }
 
-/// Most bytes of a medium reply to the sender of a request.
+/// Returns the largest medium reply in bytes to the sender of a request.
 #[unsafe(no_mangle)]
 extern "C" fn gex_Token_MaxReplyMedium(
     _token: *const c_void,
@@ -168,7 +174,7 @@ extern "C" fn gex_Token_MaxReplyMedium(
     medium("gex_Token_MaxReplyMedium")
 }
 
-/// Most bytes of a long reply to the sender of a request.
+/// Returns the largest long reply in bytes to the sender of a request.
 ///
 /// # Safety
 /// `handle` is the token of the handler that is running.

@@ -1,6 +1,7 @@
-//! Client, endpoint and segment: what C knows them by, and the word that a client may keep with each. Teams are in `team`.
+//! Client, endpoint and segment: their handles in C, and the word that a client may keep with each.
+//! Teams are in `team`.
 //!
-//! The first endpoint, and the segment that is attached to it; others are in `endpoint`.
+//! This is the first endpoint and the segment attached to it; others are in `endpoint`.
 
 use std::ffi::{CString, c_char, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
@@ -13,7 +14,7 @@ use crate::fault::fatal;
 use crate::job::Job;
 use crate::team::{Named, Teams};
 
-/// One object. Its address is its handle.
+/// An object. Its address is its handle.
 #[repr(C)]
 pub(crate) struct Object {
     cdata: AtomicPtr<c_void>,
@@ -48,7 +49,7 @@ impl Object {
         self
     }
 
-    /// The flags that the object was made with.
+    /// Returns the flags that the object was created with.
     pub(crate) fn flags(&self) -> u32 {
         self.flags.load(Relaxed)
     }
@@ -57,15 +58,15 @@ impl Object {
 /// The objects of a job.
 pub(crate) struct Objects {
     pub(crate) client: Object,
-    /// The first.
+    /// The first endpoint.
     pub(crate) endpoint: Object,
-    /// The others, and what is bound to them.
+    /// The other endpoints, and the segments bound to them.
     pub(crate) endpoints: Endpoints,
-    /// That of all ranks.
+    /// The team of all ranks.
     pub(crate) team: Named,
     pub(crate) teams: Teams,
     pub(crate) segment: Object,
-    /// The host's memory, the only kind.
+    /// The memory kind of host memory, the only one.
     kind: Object,
     pub(crate) name: OnceLock<CString>,
 }
@@ -85,7 +86,7 @@ impl Objects {
     }
 }
 
-/// The object of a handle from C.
+/// Returns the object of a handle from C.
 pub(crate) fn check<'a>(
     call: &str,
     what: &str,
@@ -93,7 +94,10 @@ pub(crate) fn check<'a>(
     handle: *const c_void,
 ) -> &'a Object {
     if handle != object.handle() {
-        fatal(call, &format_args!("{handle:p} is no {what} of this job"));
+        fatal(
+            call,
+            &format_args!("{handle:p} is not a valid {what} handle"),
+        );
     }
     object
 }
@@ -124,7 +128,7 @@ fn endpoint(call: &str, handle: *const c_void) -> (&'static Job, AnyEndpoint<'st
     }
 }
 
-/// The index of an endpoint: that of the first one is 0.
+/// Returns the index of an endpoint; the first one has index 0.
 pub(crate) fn endpoint_index(call: &str, handle: *const c_void) -> u16 {
     match endpoint(call, handle).1 {
         AnyEndpoint::First(_) => 0,
@@ -163,14 +167,14 @@ fn client<'a>(call: &str, handle: *const c_void) -> (&'a Job, &'a Object) {
     (job, check(call, "client", &job.objects.client, handle))
 }
 
-/// A memory kind. GASNet-EX leaves open what these calls do with `GEX_MK_HOST`; here it is a kind
-/// like others.
+/// Returns the memory kind of a handle. GASNet-EX does not define these calls for `GEX_MK_HOST`;
+/// here it behaves like any other kind.
 fn kind<'a>(call: &str, handle: *const c_void) -> (&'a Job, &'a Object) {
     let job = Job::of(call);
     if handle.addr() != HOST {
         fatal(
             call,
-            &format_args!("{handle:p} is no memory kind of this job"),
+            &format_args!("{handle:p} is not a valid memory kind handle"),
         );
     }
     (job, &job.objects.kind)
@@ -178,21 +182,21 @@ fn kind<'a>(call: &str, handle: *const c_void) -> (&'a Job, &'a Object) {
 
 macro_rules! words {
     ($($find:ident: $set:ident, $query:ident, $flags:ident;)*) => {$(
-        /// Keeps a word of the client's with the object.
+        /// Stores a word of the client's with the object.
         #[unsafe(no_mangle)]
         extern "C" fn $set(handle: *const c_void, value: *mut c_void) {
             let found = $find(stringify!($set), handle);
             found.1.object().set_cdata(value);
         }
 
-        /// The word that the client keeps with the object; null at first.
+        /// Returns the client's word kept with the object; initially null.
         #[unsafe(no_mangle)]
         extern "C" fn $query(handle: *const c_void) -> *mut c_void {
             let found = $find(stringify!($query), handle);
             found.1.object().cdata()
         }
 
-        /// The flags that the object was made with.
+        /// Returns the flags that the object was created with.
         #[unsafe(no_mangle)]
         extern "C" fn $flags(handle: *const c_void) -> u32 {
             let found = $find(stringify!($flags), handle);
@@ -208,35 +212,35 @@ words! {
     kind: gex_MK_SetCData, gex_MK_QueryCData, gex_MK_QueryFlags;
 }
 
-/// The client that an endpoint is of.
+/// Returns the client of an endpoint.
 #[unsafe(no_mangle)]
 extern "C" fn gex_EP_QueryClient(handle: *const c_void) -> *const c_void {
     let (job, _) = endpoint("gex_EP_QueryClient", handle);
     job.objects.client.handle()
 }
 
-/// The client that a segment is of.
+/// Returns the client of a segment.
 #[unsafe(no_mangle)]
 extern "C" fn gex_Segment_QueryClient(handle: *const c_void) -> *const c_void {
     let (job, _) = segment("gex_Segment_QueryClient", handle);
     job.objects.client.handle()
 }
 
-/// The client that a memory kind is of.
+/// Returns the client of a memory kind.
 #[unsafe(no_mangle)]
 extern "C" fn gex_MK_QueryClient(handle: *const c_void) -> *const c_void {
     let (job, _) = kind("gex_MK_QueryClient", handle);
     job.objects.client.handle()
 }
 
-/// The class of a memory kind: the host's, `GEX_MK_CLASS_HOST`.
+/// Returns the class of a memory kind: always `GEX_MK_CLASS_HOST`.
 #[unsafe(no_mangle)]
 extern "C" fn gex_MK_QueryClass(handle: *const c_void) -> c_uint {
     kind("gex_MK_QueryClass", handle);
     0
 }
 
-/// The segment bound to an endpoint; null (`GEX_SEGMENT_INVALID`) if there is none.
+/// Returns the segment bound to an endpoint, or null (`GEX_SEGMENT_INVALID`) if none is bound.
 #[unsafe(no_mangle)]
 extern "C" fn gex_EP_QuerySegment(handle: *const c_void) -> *const c_void {
     let (job, endpoint) = endpoint("gex_EP_QuerySegment", handle);
@@ -246,7 +250,7 @@ extern "C" fn gex_EP_QuerySegment(handle: *const c_void) -> *const c_void {
     }
 }
 
-/// The name that the client gave itself.
+/// Returns the name that the client has given itself.
 #[unsafe(no_mangle)]
 extern "C" fn gex_Client_QueryName(handle: *const c_void) -> *const c_char {
     let job = Job::of("gex_Client_QueryName");
@@ -262,13 +266,13 @@ extern "C" fn gex_Client_QueryName(handle: *const c_void) -> *const c_char {
         .map_or(c"".as_ptr(), |name| name.as_ptr())
 }
 
-/// The index of an endpoint: that of the first one is 0.
+/// Returns the index of an endpoint; the first one has index 0.
 #[unsafe(no_mangle)]
 extern "C" fn gex_EP_QueryIndex(handle: *const c_void) -> u16 {
     endpoint_index("gex_EP_QueryIndex", handle)
 }
 
-/// The objects of a job that was joined by `gasnet_init`. Null pointers are left out.
+/// Returns the objects of a job joined by `gasnet_init`. Null pointers are skipped.
 ///
 /// # Safety
 /// Each pointer is null or valid for a write.

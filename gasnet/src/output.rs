@@ -1,8 +1,8 @@
-//! Writes out what C's streams hold, at the end of the process.
+//! Flushes C's streams at the end of the process.
 //!
-//! A thread that is blocked in `fgets(stdin)` holds the stream's lock, and `fflush` waits for it.
-//! Therefore a separate thread flushes, and the process ends without it if it waits for locks too
-//! long. A slow reader of the output does not count as such a wait.
+//! A thread blocked in `fgets(stdin)` holds the stream's lock, and `fflush` waits for it. Therefore
+//! a separate thread flushes, and the process ends without it if it waits for locks for too long.
+//! Waiting for a slow reader of the output does not count.
 
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -12,7 +12,7 @@ use conduit_core::signals;
 
 /// The longest wait for other threads' locks.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-/// How often the thread is looked at.
+/// The interval between checks of the flushing thread.
 const PAUSE: Duration = Duration::from_millis(20);
 
 unsafe extern "C" {
@@ -20,14 +20,14 @@ unsafe extern "C" {
     static stderr: *mut libc::FILE;
 }
 
-/// The thread that flushes; 0 before it runs.
+/// The flushing thread; 0 before it runs.
 static THREAD: AtomicI32 = AtomicI32::new(0);
 
-/// Output on its way. Dropping it does not wait.
+/// A flush under way. Dropping it does not wait.
 pub(crate) struct Flush(Receiver<()>);
 
 impl Flush {
-    /// Begins to write out all streams.
+    /// Starts flushing all streams.
     pub(crate) fn begin() -> Self {
         let (ended, end) = channel();
         let thread = std::thread::Builder::new()
@@ -45,7 +45,7 @@ impl Flush {
         Self(end)
     }
 
-    /// Waits until everything is written, or other threads have held streams for too long.
+    /// Waits until all output is written, or other threads have held streams for too long.
     pub(crate) fn finish(self) {
         let mut waited = Duration::ZERO;
         while let Err(RecvTimeoutError::Timeout) = self.0.recv_timeout(PAUSE) {
@@ -59,8 +59,8 @@ impl Flush {
     }
 }
 
-/// The standard streams first: whatever happens to the others, these are written if nobody holds
-/// them.
+/// The standard streams come first, so that they are written whatever happens to the others, unless
+/// their locks are held.
 fn flush() {
     // SAFETY: the standard streams are valid, and null means all.
     unsafe {
@@ -70,7 +70,7 @@ fn flush() {
     }
 }
 
-/// Whether the thread that flushes waits for a lock, or cannot be looked at.
+/// Returns whether the flushing thread waits for a lock, or cannot be inspected.
 fn waits_for_lock() -> bool {
     let thread = THREAD.load(Relaxed);
     let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));

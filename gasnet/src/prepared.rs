@@ -1,12 +1,12 @@
 //! Negotiated payload: prepare, write, then commit or cancel.
 //!
-//! A buffer of the library is the place that the payload is sent from or goes to, where there is such a place: a medium's is
-//! a chunk of the engine, which a mapped peer reads; a long's whose destination is mapped here, and was named to the
-//! prepare call, is the destination itself, if it is aligned as buffers are. Any other payload lies in the client's
-//! buffer, or in a buffer of the thread, and is sent by the commit as one of fixed size is.
+//! If possible, the payload is written directly to where it is sent from or stored: a medium into a
+//! chunk of the engine, which a mapped peer reads; a long into its destination, if the prepare call
+//! has named it, it is mapped here and it is aligned as buffers are. Any other payload lies in the
+//! client's buffer, or in a buffer of the thread, and the commit sends it like one of fixed size.
 //!
-//! A thread has at most one descriptor of a request at a time, and one of a reply: between prepare and commit it does
-//! not poll, so no handler comes between.
+//! A thread has at most one request descriptor and one reply descriptor at a time: it does not poll
+//! between prepare and commit, so no handler runs in between.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_uint, c_void};
@@ -22,7 +22,7 @@ use crate::handlers::{Token, arguments, payload, token};
 use crate::job::{Job, TheEngine};
 use crate::request::{check_option, handled_here, long_offset, requested};
 
-/// What is prepared; `conduit_gex_kind`.
+/// The kind of prepared message; `conduit_gex_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) enum PreparedKind {
@@ -39,10 +39,7 @@ impl PreparedKind {
             1 => Self::RequestLong,
             2 => Self::ReplyMedium,
             3 => Self::ReplyLong,
-            _ => fatal(
-                "gex_AM_Commit",
-                &"the kind of message is none of this library's",
-            ),
+            _ => fatal("gex_AM_Commit", &"unknown kind of message"),
         }
     }
 
@@ -82,12 +79,13 @@ impl PreparedKind {
     }
 }
 
-/// Where the payload is written.
+/// The place where the payload is written.
 enum Place {
     Chunk(Prepared<'static, Network<Mode>, Mode>),
-    /// For as long as the request's handler runs, which is what GASNet allows; so it is not dropped by itself later.
+    /// Valid while the request's handler runs, which is all that GASNet allows. It must not be
+    /// dropped later.
     ReplyChunk(ManuallyDrop<PreparedReply<'static, Network<Mode>, Mode>>),
-    /// A long's destination, which is mapped here.
+    /// A long's destination, mapped here.
     Destination(*mut c_void),
     Client(*mut c_void),
     /// The thread's buffer.
@@ -99,22 +97,23 @@ struct Open {
     kind: PreparedKind,
     /// The target of a request.
     rank: Rank,
-    /// The token of the request that is replied to.
+    /// The token of the request being replied to.
     token: *const c_void,
     place: Place,
     address: *mut c_void,
     size: usize,
-    /// A long's destination, if it was named.
+    /// A long's destination, if the prepare call has named it.
     destination: *mut c_void,
-    /// Where the client wants its event of local completion.
+    /// The location for the client's local-completion event.
     local: *mut usize,
 }
 
-/// What a `gex_AM_SrcDesc_t` points to. One of each thread for requests, one for replies.
+/// The value that a `gex_AM_SrcDesc_t` points to. Each thread has one for requests and one for
+/// replies.
 #[derive(Default)]
 struct Descriptor {
     open: Option<Open>,
-    /// In words, so that it is aligned for any payload.
+    /// Consists of words so that it is aligned for any payload.
     buffer: Vec<u128>,
 }
 
@@ -132,7 +131,7 @@ fn handle(descriptor: &Descriptor) -> *const c_void {
     std::ptr::from_ref(descriptor).cast()
 }
 
-/// What a prepare call is given.
+/// The arguments of a prepare call.
 struct Wish {
     kind: PreparedKind,
     rank: Rank,
@@ -143,30 +142,30 @@ struct Wish {
     destination: *mut c_void,
     local: *mut usize,
     flags: Flags,
-    /// The limit of the message, as the limit functions tell it.
+    /// The limit of the message, as returned by the limit functions.
     limit: usize,
 }
 
 impl Wish {
-    /// A descriptor; null where that would have blocked.
+    /// Prepares the payload and returns its descriptor; null if that would have blocked.
     fn prepare(self) -> *const c_void {
         let call = self.kind.prepare();
         let refuse = |reason: &str| fatal(call, &reason);
         if self.least > self.most {
-            refuse("the least payload is more than the most");
+            refuse("the least payload length exceeds the most");
         }
         if self.least > self.limit {
             fatal(
                 call,
                 &format_args!(
-                    "a payload of {} bytes, the limit is {}",
+                    "a payload of {} bytes exceeds the limit of {}",
                     self.least, self.limit
                 ),
             );
         }
         let mut size = self.most.min(self.limit);
         if self.client.is_null() && !self.local.is_null() {
-            refuse("a buffer of the library has no local completion: lc_opt must be null");
+            refuse("a library buffer has no local completion; lc_opt must be null");
         }
         if !self.client.is_null() {
             check_option(call, self.local, !self.kind.is_reply());
@@ -186,8 +185,8 @@ impl Wish {
                 None => return std::ptr::null(),
             }
         } else if self.kind == PreparedKind::ReplyMedium {
-            // SAFETY: the token of the request's handler, which runs until the reply has been committed or cancelled:
-            // GASNet's rule.
+            // SAFETY: the token of the request's handler, which runs until the reply has been
+            // committed or cancelled: GASNet's rule.
             let message = unsafe { token(call, self.token) }.message;
             let prepared = sure(call, message.prepare_medium_reply(self.least, size));
             Place::ReplyChunk(ManuallyDrop::new(prepared))
@@ -198,15 +197,13 @@ impl Wish {
             Place::Own
         };
         if self.local.addr() > events::GROUP {
-            // SAFETY: not one of the constants, so valid for a write: the contract of the prepare calls. The payload is
-            // sent or copied by the commit.
+            // SAFETY: not one of the constants, so valid for a write: the contract of the prepare
+            // calls. The commit sends or copies the payload.
             unsafe { self.local.write(events::INVALID) };
         }
         with(self.kind, |descriptor| {
             if descriptor.open.is_some() {
-                refuse(
-                    "another payload is prepared on this thread and neither committed nor cancelled",
-                );
+                refuse("this thread's last prepared payload is neither committed nor cancelled");
             }
             let mut place = place;
             let address = match &mut place {
@@ -235,8 +232,8 @@ impl Wish {
         })
     }
 
-    /// Where a long's destination is mapped here, and the bytes that may be written there: at least the least, all of them
-    /// in the segment.
+    /// Returns the address of a long's destination if it is mapped here, and the number of bytes
+    /// that may be written there: at least the requested minimum, all of it in the segment.
     fn mapped_destination(&self) -> Option<(*mut c_void, usize)> {
         if self.destination.is_null() {
             return None;
@@ -250,12 +247,13 @@ impl Wish {
     }
 }
 
-/// A long's payload in a buffer of the thread is at most as long as a medium's, so that the buffer stays small.
+/// Limits a long's payload in a buffer of the thread to a medium's length, so that the buffer stays
+/// small.
 pub(crate) fn own_buffer_limit(engine: &TheEngine, long: usize) -> usize {
     long.min(engine.messages().max_medium(am::MAX_ARGS))
 }
 
-/// Most bytes of what is prepared, where a long of fixed payload has at most `long`.
+/// Returns the largest payload that can be prepared, if a fixed long is limited to `long` bytes.
 fn limit(engine: &TheEngine, kind: PreparedKind, client: *mut c_void, long: usize) -> usize {
     match (kind.is_long(), client.is_null()) {
         (false, _) => engine.messages().max_medium(am::MAX_ARGS),
@@ -267,8 +265,8 @@ fn limit(engine: &TheEngine, kind: PreparedKind, client: *mut c_void, long: usiz
 /// `gex_AM_PrepareRequest{Medium,Long}`.
 ///
 /// # Safety
-/// `client` is null or valid for `most` bytes until local completion; `local` is null, one of the constants, or valid for
-/// a write.
+/// `client` is null or valid for `most` bytes until local completion; `local` is null, one of the
+/// constants, or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_prepare_request(
     kind: c_uint,
@@ -304,7 +302,7 @@ unsafe extern "C" fn conduit_gex_prepare_request(
 /// `gex_AM_PrepareReply{Medium,Long}`.
 ///
 /// # Safety
-/// As for [`conduit_gex_prepare_request`]; `handle` is the token of the request's handler that is running.
+/// As for [`conduit_gex_prepare_request`]; `handle` is the token of the running request handler.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_prepare_reply(
     kind: c_uint,
@@ -337,7 +335,8 @@ unsafe extern "C" fn conduit_gex_prepare_reply(
     .prepare()
 }
 
-/// Looks at the payload whose descriptor C gave back. It is found by its address, so any other word does no harm.
+/// Finds the payload of a descriptor passed by C. Descriptors are compared by address, so any other
+/// value is harmless.
 fn opened<R>(call: &str, descriptor: *const c_void, look: impl Fn(&Open) -> R) -> R {
     for key in [&REQUEST, &REPLY] {
         let found = key.with_borrow(|own| {
@@ -350,27 +349,30 @@ fn opened<R>(call: &str, descriptor: *const c_void, look: impl Fn(&Open) -> R) -
     }
     fatal(
         call,
-        &format_args!("{descriptor:p} is no descriptor of a payload prepared on this thread"),
+        &format_args!("{descriptor:p} is not a descriptor of a payload prepared on this thread"),
     )
 }
 
-/// Where the payload is to be written.
+/// Returns the address where the payload is to be written.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_SrcDescAddr(descriptor: *const c_void) -> *mut c_void {
     opened("gex_AM_SrcDescAddr", descriptor, |open| open.address)
 }
 
-/// Bytes that there is room for.
+/// Returns the length of the payload's buffer in bytes.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_SrcDescSize(descriptor: *const c_void) -> usize {
     opened("gex_AM_SrcDescSize", descriptor, |open| open.size)
 }
 
-/// Takes the payload out of its descriptor, and checks that it is of this kind.
+/// Takes the payload out of its descriptor, and checks that it has this kind.
 fn take(call: &'static str, kind: PreparedKind, descriptor: *const c_void) -> Open {
     let open = with(kind, |own| {
         if handle(own) != descriptor {
-            fatal(call, &"the descriptor is not one of this thread and kind");
+            fatal(
+                call,
+                &"the descriptor does not belong to this thread and kind of message",
+            );
         }
         own.open.take()
     });
@@ -380,11 +382,12 @@ fn take(call: &'static str, kind: PreparedKind, descriptor: *const c_void) -> Op
     }
 }
 
-/// `gex_AM_Commit{Request,Reply}{Medium,Long}N` and their forms with flags: 0, or [`crate::abi::NO_OP`] if the commit
-/// would have blocked, and the descriptor stays valid.
+/// `gex_AM_Commit{Request,Reply}{Medium,Long}N` and their forms with flags. Returns 0, or
+/// [`crate::abi::NO_OP`] if the commit would have blocked; the descriptor then stays valid.
 ///
 /// # Safety
-/// `descriptor` is one that a prepare call on this thread has returned; `words` is valid for `count` words, at most 16.
+/// `descriptor` was returned by a prepare call on this thread; `words` is valid for `count` words,
+/// at most 16.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_commit(
     kind: c_uint,
@@ -404,14 +407,14 @@ unsafe extern "C" fn conduit_gex_commit(
     if bytes > open.size {
         fatal(
             call,
-            &format_args!("{bytes} bytes, there is room for {}", open.size),
+            &format_args!("{bytes} bytes exceed the prepared length of {}", open.size),
         );
     }
     if !open.destination.is_null() && open.destination != destination {
         fatal(
             call,
             &format_args!(
-                "the destination {destination:p} is not the one that was prepared for, {:p}",
+                "the destination {destination:p} is not the prepared destination {:p}",
                 open.destination
             ),
         );
@@ -429,13 +432,15 @@ unsafe extern "C" fn conduit_gex_commit(
         }
         other => open.place = other,
     }
-    // SAFETY: the client's buffer (its promise to the prepare call), the destination, or this thread's.
+    // SAFETY: the client's buffer (its promise to the prepare call), the destination, or this
+    // thread's.
     let sent = unsafe { payload(open.address, bytes) }
         .and_then(|payload| open.send(handler, words, payload, destination, flags));
     if matches!(sent, Ok(false)) {
         with(kind, |own| own.open = Some(open));
     } else if open.local.addr() > events::GROUP {
-        // SAFETY: not one of the constants, so valid for a write: the contract of the prepare calls.
+        // SAFETY: not one of the constants, so valid for a write: the contract of the prepare
+        // calls.
         unsafe { open.local.write(events::INVALID) };
     }
     started(call, flags, sent)
@@ -453,7 +458,8 @@ impl Open {
         let call = self.kind.commit();
         let engine = Job::of(call).engine();
         let offset = || long_offset(engine, self.rank, destination, payload.len());
-        // SAFETY: the token of the request's handler, which is still running: GASNet's rule for replies.
+        // SAFETY: the token of the request's handler, which is still running: GASNet's rule for
+        // replies.
         let token = |token| -> &Token<'_> { unsafe { crate::handlers::token(call, token) } };
         let blocking = flags.blocking();
         let sent = match self.kind {
@@ -512,7 +518,7 @@ impl Open {
 /// `gex_AM_Cancel{Request,Reply}{Medium,Long}`.
 ///
 /// # Safety
-/// `descriptor` is one that a prepare call on this thread has returned.
+/// `descriptor` was returned by a prepare call on this thread.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_cancel(kind: c_uint, descriptor: *const c_void) -> c_int {
     let kind = PreparedKind::from_c(kind);

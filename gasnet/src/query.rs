@@ -1,4 +1,4 @@
-//! Who is in the job, and who shares a host or memory with whom.
+//! Queries about the ranks of the job, hosts and shared memory.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -9,22 +9,22 @@ use crate::fault::{Refusal, code};
 use crate::job::Job;
 use crate::objects::check;
 
-/// This rank.
+/// Returns this rank.
 #[unsafe(no_mangle)]
 extern "C" fn gex_System_QueryJobRank() -> Rank {
     Job::of("gex_System_QueryJobRank").rank()
 }
 
-/// Ranks of the job.
+/// Returns the number of ranks in the job.
 #[unsafe(no_mangle)]
 extern "C" fn gex_System_QueryJobSize() -> Rank {
     Job::of("gex_System_QueryJobSize").size()
 }
 
-/// Threads of the client that may exist at a time.
+/// Returns the number of client threads that may exist at a time.
 #[unsafe(no_mangle)]
 extern "C" fn gex_System_QueryMaxThreads() -> u64 {
-    // In PARSYNC they may call one at a time.
+    // In PARSYNC, threads call one at a time.
     if cfg!(any(feature = "par", feature = "parsync")) {
         c_int::MAX as u64
     } else {
@@ -32,14 +32,15 @@ extern "C" fn gex_System_QueryMaxThreads() -> u64 {
     }
 }
 
-/// Whether handlers may run on threads of the library: they don't.
+/// Returns whether handlers may run on threads of the library: never.
 #[unsafe(no_mangle)]
 extern "C" fn gex_System_QueryHiddenAMConcurrencyLevel() -> c_int {
     0
 }
 
-/// The threads that the client has to start for the library, which only a client with `GEX_FLAG_DEFER_THREADS` may ask for.
-/// There are none: a network's own thread is no affair of the client's, and runs from init on.
+/// Returns the threads that the client has to start for the library, for clients with
+/// `GEX_FLAG_DEFER_THREADS`. There are none: a network's own thread runs from init on,
+/// independently of the client.
 ///
 /// # Safety
 /// Each pointer is null or valid for a write.
@@ -55,11 +56,11 @@ unsafe extern "C" fn gex_System_QueryProgressThreads(
         let client = check(CALL, "client", &job.objects.client, client);
         if count.is_null() || info.is_null() {
             Err(Refusal::bad(format_args!(
-                "nowhere to write to: count {count:p}, info {info:p}"
+                "count is {count:p} and info is {info:p}; neither may be null"
             )))
         } else if flags != 0 {
             Err(Refusal::bad(format_args!(
-                "flags {flags:#x}, there are none"
+                "flags {flags:#x} given, but this call accepts none"
             )))
         } else if client.flags() & DEFER_THREADS == 0 {
             let reason = "the client was initialised without GEX_FLAG_DEFER_THREADS";
@@ -69,7 +70,7 @@ unsafe extern "C" fn gex_System_QueryProgressThreads(
         }
     });
     if allowed.is_ok() {
-        // SAFETY: not null; the caller's promise. So for both.
+        // SAFETY: both are not null; the caller's promise.
         unsafe {
             count.write(0);
             info.write(std::ptr::null());
@@ -78,7 +79,7 @@ unsafe extern "C" fn gex_System_QueryProgressThreads(
     code(CALL, allowed)
 }
 
-/// Writes a list of ranks and this rank's place in it. Null pointers are left out.
+/// Writes a list of ranks and this rank's index in it. Null pointers are skipped.
 ///
 /// # Safety
 /// Each pointer is null or valid for a write.
@@ -93,7 +94,7 @@ unsafe fn list(
         .iter()
         .position(|entry| entry.rank == rank)
         .unwrap_or(0);
-    // SAFETY: not null, so valid for a write: the caller's promise. So for all three.
+    // SAFETY: each is not null, so valid for a write: the caller's promise.
     unsafe {
         if !info.is_null() {
             info.write(list.as_ptr());
@@ -107,7 +108,7 @@ unsafe fn list(
     }
 }
 
-/// The ranks whose segments are mapped here. The list is the library's.
+/// Returns the ranks whose segments are mapped here. The library owns the list.
 ///
 /// # Safety
 /// Each pointer is null or valid for a write.
@@ -122,7 +123,7 @@ unsafe extern "C" fn gex_System_QueryNbrhdInfo(
     unsafe { list(&job.neighbours, job.rank(), info, count, mine) };
 }
 
-/// The ranks of this host. The list is the library's.
+/// Returns the ranks of this host. The library owns the list.
 ///
 /// # Safety
 /// Each pointer is null or valid for a write.
@@ -137,7 +138,8 @@ unsafe extern "C" fn gex_System_QueryHostInfo(
     unsafe { list(&job.of_host, job.rank(), info, count, mine) };
 }
 
-/// Which of how many neighbourhoods, and of how many hosts, this rank is in. Null pointers are left out.
+/// Returns the numbers of neighbourhoods and hosts, and those that this rank is in. Null pointers
+/// are skipped.
 ///
 /// # Safety
 /// Each pointer is null or valid for a write.
@@ -163,7 +165,7 @@ unsafe extern "C" fn gex_System_QueryMyPosition(
     }
 }
 
-/// Hosts, neighbourhoods and mappings of the first `count` ranks.
+/// Writes the hosts, neighbourhoods and mappings of the first `count` ranks.
 ///
 /// # Safety
 /// `table` is valid for `count` entries.
@@ -172,7 +174,7 @@ unsafe extern "C" fn gasnet_getNodeInfo(table: *mut NodeInfo, count: c_int) -> c
     let found = Job::or_refusal().and_then(|job| {
         if table.is_null() || count < 0 {
             return Err(Refusal::bad(format_args!(
-                "a table of {count} entries at {table:p}"
+                "a table of {count} entries at {table:p} is not valid"
             )));
         }
         Ok(job)

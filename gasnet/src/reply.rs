@@ -1,4 +1,4 @@
-//! Replies of a fixed payload.
+//! Replies with a fixed payload.
 
 use std::ffi::{c_int, c_void};
 
@@ -11,10 +11,10 @@ const SHORT: &str = "gex_AM_ReplyShort";
 const MEDIUM: &str = "gex_AM_ReplyMedium";
 const LONG: &str = "gex_AM_ReplyLong";
 
-/// `gex_AM_ReplyShortN`. A reply never has to wait, so it is sent also where [`Flags::IMMEDIATE`] would allow not to.
+/// `gex_AM_ReplyShortN`. A reply never waits, so it is sent even with [`Flags::IMMEDIATE`].
 ///
 /// # Safety
-/// `handle` is the token of the handler that is running; `words` is valid for `count` words, at most 16.
+/// `handle` is the token of the running handler; `words` is valid for `count` words, at most 16.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_reply_short(
     handle: *const c_void,
@@ -35,8 +35,8 @@ unsafe extern "C" fn conduit_gex_reply_short(
 /// `gex_AM_ReplyMediumN`.
 ///
 /// # Safety
-/// As for [`conduit_gex_reply_short`]; `source` is valid for `bytes` bytes; `local` is one of the constants or valid for a
-/// write.
+/// As for [`conduit_gex_reply_short`]; `source` is valid for `bytes` bytes; `local` is one of the
+/// constants or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_reply_medium(
     handle: *const c_void,

@@ -1,4 +1,4 @@
-//! Requests of a fixed payload.
+//! Requests with a fixed payload.
 
 use std::ffi::{c_int, c_void};
 
@@ -10,7 +10,7 @@ use crate::fault::{Refusal, fatal, started};
 use crate::handlers::{arguments, payload};
 use crate::job::{Job, TheEngine};
 
-/// A handler's number in messages of the call: GASNet-EX's name of the request or GASNet-1's.
+/// The names of the calls in messages: those of GASNet-EX, from which GASNet-1's are derived.
 const SHORT: &str = "gex_AM_RequestShort";
 const MEDIUM: &str = "gex_AM_RequestMedium";
 const LONG: &str = "gex_AM_RequestLong";
@@ -39,8 +39,8 @@ unsafe extern "C" fn conduit_gex_request_short(
 /// `gex_AM_RequestMediumN`.
 ///
 /// # Safety
-/// As for [`conduit_gex_request_short`]; `source` is valid for `bytes` bytes; `local` is one of the constants or valid for
-/// a write.
+/// As for [`conduit_gex_request_short`]; `source` is valid for `bytes` bytes; `local` is one of the
+/// constants or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_request_medium(
     rank: Rank,
@@ -56,7 +56,8 @@ unsafe extern "C" fn conduit_gex_request_medium(
     let (words, payload) = unsafe { (arguments(count, words), payload(source, bytes)) };
     let engine = Job::of(MEDIUM).engine();
     check_option(MEDIUM, local, true);
-    // Refused here, so that what the engine says is not brought together with it: that goes through memory.
+    // Refused here rather than merged with the engine's result, which would then pass through
+    // memory.
     let payload = match payload {
         Ok(payload) => payload,
         Err(refusal) => return started(MEDIUM, flags, Err(refusal)),
@@ -105,7 +106,8 @@ unsafe extern "C" fn conduit_gex_request_long(
     requested(LONG, flags, engine, rank, sent)
 }
 
-/// The result of a request: at once where it went to another rank, without a second copy of what the engine has said.
+/// Returns the result of a request, at once if it went to another rank and without copying the
+/// engine's result again.
 #[inline(always)]
 pub(crate) fn requested<E: From<EngineError> + Into<Refusal>>(
     call: &str,
@@ -120,13 +122,14 @@ pub(crate) fn requested<E: From<EngineError> + Into<Refusal>>(
     started(call, flags, handled_here(engine, rank, sent))
 }
 
-/// Most polls after a request to oneself.
+/// The most polls after a request to this rank itself.
 const POLLS: u32 = 64;
 
-/// A request to oneself is handled before its call returns, as in GASNet, where it never travels: clients have nobody else
-/// who polls for it. Should very many messages be before it, later polls come to it.
+/// Handles a request to this rank itself before its call returns, as GASNet does, where such a
+/// request never travels: no one else polls for the client. If very many messages precede it, later
+/// polls handle it.
 ///
-/// By itself, as it is rare and its polls would be in every request.
+/// Kept out of line because it is rare and its polls would be inlined into every request.
 #[inline(never)]
 pub(crate) fn handled_here<E: From<EngineError>>(
     engine: &TheEngine,
@@ -143,7 +146,8 @@ pub(crate) fn handled_here<E: From<EngineError>>(
     sent
 }
 
-/// Where in a rank's segment an address of that rank is. An address below gives a number that no segment holds.
+/// Returns the offset of a rank's address in its segment. An address below the segment gives an
+/// offset outside every segment.
 #[inline]
 pub(crate) fn offset(
     engine: &TheEngine,
@@ -154,7 +158,8 @@ pub(crate) fn offset(
     Ok(address.addr().wrapping_sub(base as usize))
 }
 
-/// The same for a long's destination; that of an empty one travels as it is, and needs no segment.
+/// Returns the offset of a long's destination. That of an empty long is sent unchanged, and needs
+/// no segment.
 pub(crate) fn long_offset(
     engine: &TheEngine,
     rank: Rank,
@@ -168,8 +173,8 @@ pub(crate) fn long_offset(
     }
 }
 
-/// Checks the `lc_opt` of a message with payload (debug builds): `GEX_EVENT_NOW`, a place for an event, and for requests
-/// `GEX_EVENT_GROUP`.
+/// Checks the `lc_opt` of a message with payload (debug builds): `GEX_EVENT_NOW`, a pointer to an
+/// event, and for requests `GEX_EVENT_GROUP`.
 #[inline]
 pub(crate) fn check_option(call: &str, local: *mut usize, group: bool) {
     if cfg!(debug_assertions) {
@@ -185,7 +190,8 @@ pub(crate) fn check_option(call: &str, local: *mut usize, group: bool) {
     }
 }
 
-/// A payload may be reused when the call returns, so an event that was asked for has ended.
+/// Marks a requested local-completion event as complete: a payload may be reused when the call
+/// returns.
 ///
 /// # Safety
 /// `local` is one of the constants or valid for a write.

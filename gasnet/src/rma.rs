@@ -1,5 +1,5 @@
-//! Puts and gets that the headers' inline copies leave to the library: to memory that is not mapped here, of teams besides
-//! the job's, with checks (debug builds), or with something wrong.
+//! Puts and gets that the headers' inline copies leave to the library: to memory that is not mapped
+//! here, by teams other than the job's, with checks (debug builds), or with invalid arguments.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,23 +16,23 @@ use crate::job::Job;
 use crate::request::offset;
 use crate::team::target;
 
-/// When a put's source may be reused: the `lc_opt` of C.
+/// When a put's source may be reused: C's `lc_opt`.
 enum Local {
     /// On return.
     Now,
-    /// When the operation is over.
+    /// When the operation is complete.
     Defer,
-    /// When this event is over.
+    /// When this event is complete.
     Event(*mut usize),
 }
 
 impl Local {
-    /// `group`: is the call one of those that may say `GEX_EVENT_GROUP`?
+    /// Reads C's option. `group` says whether the call accepts `GEX_EVENT_GROUP`.
     fn of(call: &str, option: *mut usize, group: bool) -> Self {
         match option.addr() {
             events::NOW => Self::Now,
             events::DEFER => Self::Defer,
-            // The group's end is not told apart from that of its operations.
+            // The group completes together with its operations.
             events::GROUP if group => Self::Defer,
             address if address > events::GROUP && !group => Self::Event(option),
             other => fatal(
@@ -43,29 +43,31 @@ impl Local {
     }
 }
 
-/// A destination from C.
+/// Checks a destination from C.
 fn destination(base: *mut c_void, bytes: usize) -> Result<*mut u8, Refusal> {
     if !is_memory(base, bytes) {
-        return Err(Refusal::bad(format_args!("{bytes} bytes at {base:p}")));
+        return Err(Refusal::bad(format_args!(
+            "{bytes} bytes at {base:p} are not valid memory"
+        )));
     }
     Ok(base.cast())
 }
 
-/// Where a range of a rank's addresses is.
+/// The location of a range of a rank's addresses.
 enum Place {
-    /// In its segment, at this offset; or nowhere, which the engine says.
+    /// At this offset of its segment; the engine reports an offset outside it.
     Segment(usize),
-    /// In what it has bound to another endpoint.
+    /// In the segment bound to another endpoint.
     Bound(u16),
 }
 
-/// A remote range of no bytes is anywhere.
+/// Locates a remote range. A range of zero bytes is valid anywhere.
 fn place(job: &Job, rank: Rank, address: *const c_void, bytes: usize) -> Result<Place, Refusal> {
     if bytes == 0 && rank < job.size() {
         return Ok(Place::Segment(0));
     }
     let engine = job.engine();
-    // Without a segment there is still what is bound.
+    // Even without a segment, others may be bound.
     let segment = engine.memory().segment_of(rank);
     if let Ok(segment) = segment {
         let len = segment.len;
@@ -80,7 +82,7 @@ fn place(job: &Job, rank: Rank, address: *const c_void, bytes: usize) -> Result<
     }
 }
 
-/// The same for calls that reach the segment only.
+/// Locates a remote range for calls that only reach the first endpoint's segment.
 fn segment_place(
     job: &Job,
     rank: Rank,
@@ -89,9 +91,7 @@ fn segment_place(
 ) -> Result<usize, Refusal> {
     match place(job, rank, address, bytes)? {
         Place::Segment(offset) => Ok(offset),
-        Place::Bound(_) => Err(Refusal::bad(
-            "memory is set in segments that were attached only",
-        )),
+        Place::Bound(_) => Err(Refusal::bad("memory can be set in attached segments only")),
     }
 }
 
@@ -102,10 +102,11 @@ struct How {
     blocking: Blocking,
 }
 
-/// Starts a put; `reusable`: its source may be reused on return.
+/// Starts a put. With `reusable`, its source may be reused on return.
 ///
 /// # Safety
-/// `source` is valid for `bytes` bytes and not written until return, or the operation is over.
+/// `source` is valid for `bytes` bytes, and not written until return or, without `reusable`, until
+/// the operation is complete.
 unsafe fn start_put(
     job: &Job,
     rank: Rank,
@@ -143,7 +144,8 @@ unsafe fn start_put(
 /// Starts a get.
 ///
 /// # Safety
-/// `local` is valid for writes of `bytes` bytes, and nobody else's, until the operation is over.
+/// `local` is valid for writes of `bytes` bytes and not used otherwise until the operation is
+/// complete.
 unsafe fn start_get(
     job: &Job,
     local: *mut u8,
@@ -179,7 +181,7 @@ unsafe fn start_get(
     })
 }
 
-/// An operation that waits.
+/// An operation that waits for resources and is waited for.
 const WAITING: How = How {
     completion: Completion::Handle,
     blocking: Blocking::Wait,
@@ -199,13 +201,13 @@ fn implicit(flags: Flags) -> How {
     }
 }
 
-/// Waits for what was started and can't have been refused.
+/// Waits for an operation that cannot have been refused.
 fn finish(job: &Job, started: Option<Handle>) -> Result<bool, Refusal> {
     job.engine().rma().wait(started.unwrap_or(Handle::DONE))?;
     Ok(true)
 }
 
-/// The headers' copy from a mapped rank, of more bytes than the C library copies best.
+/// Copies from a mapped rank for the headers, beyond the length that the C library copies best.
 ///
 /// # Safety
 /// `from` is valid for reads of `bytes` bytes, `to` for writes of as many.
@@ -215,7 +217,7 @@ unsafe extern "C" fn conduit_gex_load(to: *mut c_void, from: *const c_void, byte
     unsafe { shared::load(from.cast(), to.cast(), bytes) }
 }
 
-/// The headers' copy to a mapped rank, of more bytes than the C library copies best.
+/// Copies to a mapped rank for the headers, beyond the length that the C library copies best.
 ///
 /// # Safety
 /// As for [`conduit_gex_load`].
@@ -275,8 +277,8 @@ unsafe extern "C" fn conduit_gex_get(
 /// `gex_RMA_PutNB`.
 ///
 /// # Safety
-/// `source` is valid for `bytes` bytes and not written until local completion; `option` is one of the constants or valid
-/// for a write.
+/// `source` is valid for `bytes` bytes and not written until local completion; `option` is one of
+/// the constants or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_put_nb(
     team: *const c_void,
@@ -308,7 +310,7 @@ unsafe extern "C" fn conduit_gex_put_nb(
 /// `gex_RMA_GetNB`.
 ///
 /// # Safety
-/// `local` is valid for writes of `bytes` bytes, and nobody else's, until the event is over.
+/// `local` is valid for writes of `bytes` bytes and not used otherwise until the event is complete.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_get_nb(
     team: *const c_void,
@@ -356,7 +358,7 @@ unsafe extern "C" fn conduit_gex_put_nbi(
 /// `gex_RMA_GetNBI`.
 ///
 /// # Safety
-/// As for [`conduit_gex_get_nb`], until the implicit gets (or the access region) are over.
+/// As for [`conduit_gex_get_nb`], until the implicit gets (or the access region) are complete.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_get_nbi(
     team: *const c_void,
@@ -387,7 +389,7 @@ fn put_value(
 ) -> Result<Option<Handle>, Refusal> {
     let value = value.to_ne_bytes();
     let value = value_bytes("put_value", &value, bytes)?;
-    // SAFETY: the value is not used any more on return.
+    // SAFETY: the value is not used after return.
     unsafe { start_put(job, rank, remote, value, true, how) }
 }
 
@@ -470,7 +472,7 @@ extern "C" fn conduit_gex_get_value(
     sure(CALL, got)
 }
 
-/// `gasnet_memset`, which waits.
+/// `gasnet_memset`; waits for completion.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_memset(rank: Rank, remote: *mut c_void, byte: c_int, bytes: usize) {
     const CALL: &str = "gasnet_memset";
@@ -504,7 +506,7 @@ extern "C" fn conduit_gex_memset_nb(
     event(Some(sure(CALL, set).unwrap_or(Handle::DONE)))
 }
 
-/// `gasnet_memset_nbi`, which counts as a put.
+/// `gasnet_memset_nbi`; counts as a put.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_memset_nbi(rank: Rank, remote: *mut c_void, byte: c_int, bytes: usize) {
     const CALL: &str = "gasnet_memset_nbi";

@@ -1,4 +1,4 @@
-//! Segments: attach, and where everybody's is.
+//! Segments: attach, and the locations of all ranks' segments.
 
 use std::ffi::{c_int, c_void};
 
@@ -14,18 +14,18 @@ use crate::job::Job;
 use crate::objects::{AnySegment, segment};
 use crate::team::{named_rank, rank_in, remote_index};
 
-/// Attaches and lets the headers see the segments. Collective, with a barrier before: ranks that wait for a message's
-/// answer are not left alone.
+/// Attaches a segment and makes all segments visible to the headers. Collective. A barrier comes
+/// first, so that ranks that still wait for a message's reply get it.
 pub(crate) fn attach(call: &'static str, job: &'static Job, bytes: usize) -> Result<(), Refusal> {
     if !job.everything && (bytes == 0 || !bytes.is_multiple_of(rustix::param::page_size())) {
         return Err(Refusal::bad(format_args!(
-            "a segment of {bytes} bytes, which is no multiple (at least 1) of the page size {}",
+            "a segment of {bytes} bytes is not a positive multiple of the page size {}",
             rustix::param::page_size()
         )));
     }
     let at_once = barrier::all(call, job);
     if at_once != abi::OK {
-        return Err(Refusal::of(at_once, "the barrier before it has failed"));
+        return Err(Refusal::of(at_once, "the barrier before attach failed"));
     }
     if !job.everything {
         let prepare = &mut client::attached;
@@ -35,7 +35,7 @@ pub(crate) fn attach(call: &'static str, job: &'static Job, bytes: usize) -> Res
     Ok(())
 }
 
-/// Attaches a segment to all ranks of the team. Collective.
+/// Attaches a segment on all ranks of the team. Collective.
 ///
 /// # Safety
 /// `segment` is null or valid for a write.
@@ -48,7 +48,7 @@ unsafe extern "C" fn gex_Segment_Attach(
     const CALL: &str = "gex_Segment_Attach";
     let (job, team) = crate::team::team(CALL, team);
     if team.id() != TeamId::JOB {
-        return refuse(CALL, &Refusal::bad("not the team of all ranks"));
+        return refuse(CALL, &Refusal::bad("the team is not the team of all ranks"));
     }
     if let Err(refusal) = attach(CALL, job, bytes) {
         return refuse(CALL, &refusal);
@@ -60,7 +60,7 @@ unsafe extern "C" fn gex_Segment_Attach(
     abi::OK
 }
 
-/// Everything is as large as can be said.
+/// Returns the largest segment; with segment everything, the largest value.
 fn most(job: &Job) -> usize {
     if job.everything {
         usize::MAX
@@ -69,19 +69,19 @@ fn most(job: &Job) -> usize {
     }
 }
 
-/// Bytes of the largest segment that this rank can attach.
+/// Returns the size of the largest segment that this rank can attach, in bytes.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_getMaxLocalSegmentSize() -> usize {
     most(Job::of("gasnet_getMaxLocalSegmentSize"))
 }
 
-/// Bytes of the largest segment that every rank can attach.
+/// Returns the size of the largest segment that every rank can attach, in bytes.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_getMaxGlobalSegmentSize() -> usize {
     most(Job::of("gasnet_getMaxGlobalSegmentSize"))
 }
 
-/// Where a segment of this rank is, and its bytes.
+/// Returns the address and length of a segment of this rank.
 fn place(call: &str, handle: *const c_void) -> (*mut c_void, usize) {
     let (job, segment) = segment(call, handle);
     match segment {
@@ -93,22 +93,22 @@ fn place(call: &str, handle: *const c_void) -> (*mut c_void, usize) {
     }
 }
 
-/// First byte of this rank's segment.
+/// Returns the address of this rank's segment.
 #[unsafe(no_mangle)]
 extern "C" fn gex_Segment_QueryAddr(segment: *const c_void) -> *mut c_void {
     const CALL: &str = "gex_Segment_QueryAddr";
     place(CALL, segment).0
 }
 
-/// Bytes of this rank's segment.
+/// Returns the length of this rank's segment in bytes.
 #[unsafe(no_mangle)]
 extern "C" fn gex_Segment_QuerySize(segment: *const c_void) -> usize {
     const CALL: &str = "gex_Segment_QuerySize";
     place(CALL, segment).1
 }
 
-/// A rank's segment, if ranks have segments and there is such a rank. Everything is no segment that could be asked for:
-/// GASNet's rule.
+/// Returns a rank's segment, or `None` if the rank has no segment or does not exist. With segment
+/// everything, ranks have no segment that can be queried: GASNet's rule.
 fn segment_of(job: &Job, rank: Rank) -> Option<Segment> {
     if job.everything {
         return None;
@@ -117,13 +117,14 @@ fn segment_of(job: &Job, rank: Rank) -> Option<Segment> {
     segment.filter(|segment| segment.len > 0)
 }
 
-/// A segment as C wants it: at its owner, here (null where it is not mapped), bytes.
+/// Returns a segment in C's form: its address at the owner, its address here (null if it is not
+/// mapped), and its length.
 fn told(job: &Job, rank: Rank, segment: Segment) -> (*mut c_void, *mut c_void, usize) {
     let owner = std::ptr::without_provenance_mut(segment.address as usize);
     (owner, job.window(rank, &segment).cast(), segment.len)
 }
 
-/// Writes what was found to where C wants it; null pointers are left out.
+/// Writes a segment to C's pointers. Null pointers are skipped.
 ///
 /// # Safety
 /// Each pointer is null or valid for a write.
@@ -133,7 +134,7 @@ unsafe fn tell(
     local: *mut *mut c_void,
     size: *mut usize,
 ) {
-    // SAFETY: not null, so valid for a write: the caller's promise. So for all three.
+    // SAFETY: each is not null, so valid for a write: the caller's promise.
     unsafe {
         if !owner.is_null() {
             owner.write(found.0);
@@ -147,7 +148,7 @@ unsafe fn tell(
     }
 }
 
-/// A rank's segment: not 0 where it has none.
+/// Returns a rank's segment; the result is nonzero if it has none.
 ///
 /// # Safety
 /// Each pointer is null or valid for a write.
@@ -173,7 +174,8 @@ unsafe extern "C" fn gex_Segment_QueryBound(
     0
 }
 
-/// A rank's segment; all zero where it has none. All is known since attach, so the event is over.
+/// Returns a rank's segment, all zero if it has none. All segments are known since attach, so the
+/// event is complete.
 ///
 /// # Safety
 /// Each pointer is null or valid for a write.
@@ -208,7 +210,7 @@ unsafe extern "C" fn conduit_gex_query_bound_nb(
     events::INVALID
 }
 
-/// The segments of the first `count` ranks.
+/// Writes the segments of the first `count` ranks.
 ///
 /// # Safety
 /// `table` is valid for `count` entries.
@@ -218,7 +220,7 @@ unsafe extern "C" fn gasnet_getSegmentInfo(table: *mut SegmentInfo, count: c_int
     let put = Job::or_refusal().and_then(|job| {
         if table.is_null() || count < 0 {
             return Err(Refusal::bad(format_args!(
-                "a table of {count} entries at {table:p}"
+                "a table of {count} entries at {table:p} is not valid"
             )));
         }
         for rank in 0..job.size().min(count.cast_unsigned()) {

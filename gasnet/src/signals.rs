@@ -1,8 +1,9 @@
-//! Fatal signals: told on standard error, looked at if the environment asks for it (a backtrace, a pause for a debugger), given
-//! to the client as `SIGQUIT`, and then fatal as ever.
+//! Fatal signals. The process reports them on standard error and, if the environment asks for it,
+//! prints a backtrace or pauses for a debugger. Then it raises `SIGQUIT` for the client, and ends
+//! by the signal.
 //!
-//! The launcher notices a rank that dies by a signal and ends the others. A client that catches `SIGQUIT` may end the job
-//! itself, with a code of its own.
+//! The launcher notices a rank that dies by a signal and ends the other ranks. A client that
+//! catches `SIGQUIT` may end the job itself, with a code of its own.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -11,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::fault::Refusal;
 use crate::tools::{self, setting, signal};
 
-/// Signals that end a process, and whether they are told. The launcher ends ranks by `SIGTERM` when another has failed, and
-/// has said so.
+/// Signals that end a process, and whether they are reported. The launcher ends ranks by `SIGTERM`
+/// after another has failed, which it has reported itself.
 const FATAL: [(c_int, bool); 9] = [
     (libc::SIGABRT, true),
     (libc::SIGILL, true),
@@ -25,7 +26,7 @@ const FATAL: [(c_int, bool); 9] = [
     (libc::SIGTERM, false),
 ];
 
-/// Those of them that a fault of the process itself raises.
+/// The fatal signals raised by faults of the process itself.
 const FAULTS: [c_int; 5] = [
     libc::SIGABRT,
     libc::SIGILL,
@@ -34,28 +35,29 @@ const FAULTS: [c_int; 5] = [
     libc::SIGFPE,
 ];
 
-/// Faults are looked at. Known beforehand, since a handler can't ask the environment.
+/// Whether faults are examined. Read in advance, because a signal handler cannot query the
+/// environment.
 static LOOKED_AT: AtomicBool = AtomicBool::new(false);
 
 /// The end of a fatal signal's message, which names the rank. Written in advance because a handler
 /// cannot allocate.
 static PLACE: OnceLock<String> = OnceLock::new();
 
-/// Messages of fatal signals name this rank from now on.
+/// Makes messages about fatal signals name this rank from now on.
 pub(crate) fn name_rank(rank: conduit::Rank) {
     PLACE.get_or_init(|| format!(" on rank {rank}"));
 }
 
-/// What the process does with a signal now.
+/// Returns the process's current action for a signal.
 fn action(signal: c_int) -> Option<usize> {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: asks for the action of a valid signal; `action` is valid for a write.
     let found = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0 };
-    // SAFETY: written, or still zeros, which are a value of it.
+    // SAFETY: written, or still zeros, which are a valid value.
     found.then(|| unsafe { action.assume_init() }.sa_sigaction)
 }
 
-/// Raises `SIGQUIT` if the client catches it. Returns if its handler does.
+/// Raises `SIGQUIT` if the client catches it. Returns if the client's handler does.
 pub(crate) fn tell_client() {
     if action(libc::SIGQUIT).is_some_and(|at| at != libc::SIG_DFL && at != libc::SIG_IGN) {
         // SAFETY: raising a signal that the client catches.
@@ -63,8 +65,9 @@ pub(crate) fn tell_client() {
     }
 }
 
-/// Only calls what a signal handler may (writev, sigaction, signal, raise), unless faults are to be looked at; what the
-/// client's handler of `SIGQUIT` does is its own affair.
+/// Handles a fatal signal. Calls only functions that a signal handler may call (writev, sigaction,
+/// signal, raise), unless faults are to be examined. The client's `SIGQUIT` handler may do as it
+/// likes.
 extern "C" fn caught(signal: c_int) {
     if FATAL.contains(&(signal, true)) {
         let name = signal::name_of(signal).unwrap_or_default();
@@ -74,21 +77,23 @@ extern "C" fn caught(signal: c_int) {
             iov_len: part.len(),
         });
         // One write, so that lines of several ranks stay whole.
-        // SAFETY: valid buffers, which are read only. Nothing can be done about an error.
+        // SAFETY: valid buffers, which are only read. An error cannot be handled.
         let _ = unsafe { libc::writev(2, parts.as_ptr(), parts.len() as c_int) };
     }
-    // Once: a fault in what follows is fatal at once.
+    // Reset first: a fault in the following code ends the process at once.
     // SAFETY: sets the default action of a valid signal.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
     if LOOKED_AT.load(Relaxed) && FAULTS.contains(&signal) {
         tools::look_at_fault();
     }
     tell_client();
-    // SAFETY: raises the signal with its default action, which ends the process when this handler returns.
+    // SAFETY: raises the signal with its default action, which ends the process when this handler
+    // returns.
     unsafe { libc::raise(signal) };
 }
 
-/// The signals that `GASNET_NO_CATCH_SIGNAL` names, by name or number with commas between; `None`: all (`*`).
+/// Returns the signals listed in `GASNET_NO_CATCH_SIGNAL`, by name or number and separated by
+/// commas; `None` stands for all (`*`).
 fn left_alone() -> Result<Option<Vec<c_int>>, Refusal> {
     let Some(text) = setting(c"GASNET_NO_CATCH_SIGNAL") else {
         return Ok(Some(Vec::new()));
@@ -107,7 +112,8 @@ fn left_alone() -> Result<Option<Vec<c_int>>, Refusal> {
     names.map(named).collect::<Result<_, _>>().map(Some)
 }
 
-/// Catches fatal signals that still have their default action, but those that `GASNET_NO_CATCH_SIGNAL` names.
+/// Catches fatal signals that still have their default action, except those listed in
+/// `GASNET_NO_CATCH_SIGNAL`.
 pub(crate) fn catch() -> Result<(), Refusal> {
     let Some(left_alone) = left_alone()? else {
         return Ok(());
@@ -118,8 +124,8 @@ pub(crate) fn catch() -> Result<(), Refusal> {
             continue;
         }
         let mut new = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: zeros are a valid `sigaction`; the mask is emptied by the function for that; the handler has the form
-        // that actions without SA_SIGINFO need, and lives as long as the process.
+        // SAFETY: zeros are a valid `sigaction`, and `sigemptyset` sets the mask. The handler has
+        // the signature required of actions without SA_SIGINFO, and lives as long as the process.
         unsafe {
             let new = new.assume_init_mut();
             new.sa_sigaction = caught as *const () as usize;

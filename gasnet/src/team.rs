@@ -1,7 +1,8 @@
-//! Teams: how C names them, how they are made and destroyed, and which rank of the job a team's rank is.
+//! Teams: their handles in C, their creation and destruction, and the translation of their ranks.
 //!
-//! A `gex_TM_t` is one of three: the address of the job's team, which the headers compare with; a pair of endpoints, made of
-//! their indices; any other team's number, which is never given again, so a team that was destroyed is known for one.
+//! A `gex_TM_t` is one of three: the address of the job's team, which the headers compare with; a
+//! pair of endpoints, composed of their indices; or the number of any other team. Numbers are never
+//! reused, so that a destroyed team is recognised.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -19,21 +20,21 @@ use crate::fault::{fatal, sure};
 use crate::job::Job;
 use crate::objects::{Object, endpoint_index};
 
-/// The lowest bits of a handle that is no address.
+/// The lowest bits of a handle that is not an address.
 const TEAM: usize = 2;
 const PAIR: usize = 1;
 const TAG: usize = 7;
 const SHIFT: u32 = 3;
 
-/// What is told to clients that ask how much scratch space a team would like. It needs none: its operations have memory of the
-/// library's. Not 0, which they may not give.
+/// The scratch size reported to clients. Teams need none, because their operations use the
+/// library's memory, but clients may not pass 0.
 const SCRATCH: usize = 64;
 
-/// A team as C knows it.
+/// A team with its handle in C.
 pub(crate) struct Named {
     pub(crate) object: Object,
     team: Team,
-    /// What the client has given it.
+    /// The scratch space that the client has provided.
     scratch: Option<Memvec>,
 }
 
@@ -59,15 +60,15 @@ impl Named {
     }
 }
 
-/// The teams of a process besides the job's.
+/// The teams of a process other than the job's.
 #[derive(Default)]
 pub(crate) struct Teams {
     teams: RwLock<HashMap<usize, Arc<Named>>>,
-    /// Handles that have been given.
+    /// The number of handles issued so far.
     given: AtomicUsize,
 }
 
-/// A team while a call uses it.
+/// A team held during a call.
 pub(crate) enum Held {
     Job(&'static Named),
     Other(Arc<Named>),
@@ -97,10 +98,10 @@ impl Teams {
 }
 
 fn no_team(call: &str, handle: *const c_void) -> ! {
-    fatal(call, &format_args!("{handle:p} is no team of this job"))
+    fatal(call, &format_args!("{handle:p} is not a valid team handle"))
 }
 
-/// The team of a handle from C, for calls that take no pair.
+/// Returns the team of a handle from C, for calls that do not accept a pair.
 pub(crate) fn team(call: &str, handle: *const c_void) -> (&'static Job, Held) {
     let job = Job::of(call);
     if handle == job.objects.team.object.handle() {
@@ -109,13 +110,13 @@ pub(crate) fn team(call: &str, handle: *const c_void) -> (&'static Job, Held) {
     match job.objects.teams.find(handle.addr()) {
         Some(team) => (job, Held::Other(team)),
         None if handle.addr() & TAG == PAIR => {
-            fatal(call, &"a pair of endpoints is no team for this call")
+            fatal(call, &"this call does not accept a pair of endpoints")
         }
         None => no_team(call, handle),
     }
 }
 
-/// The team of a collective call, which has no flags.
+/// Returns the team of a collective call that accepts no flags.
 pub(crate) fn team_without_flags(
     call: &str,
     handle: *const c_void,
@@ -128,11 +129,15 @@ pub(crate) fn team_without_flags(
 
 fn no_flags(call: &str, flags: u32) {
     if flags != 0 {
-        fatal(call, &format_args!("flags {flags:#x}, there are none"));
+        fatal(
+            call,
+            &format_args!("flags {flags:#x} given, but this call accepts none"),
+        );
     }
 }
 
-/// The rank in the job of a rank of a team or pair from C, to be put to, got from or asked: what a pair names has to be there.
+/// Returns the job's rank of a rank of a team or pair from C, to be accessed. Checks that the
+/// endpoint named by a pair has published memory.
 pub(crate) fn team_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank {
     let rank = named_rank(call, handle, rank);
     let index = remote_index(handle);
@@ -145,8 +150,8 @@ pub(crate) fn team_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank {
     rank
 }
 
-/// Returns the job, and the rank in it of a put's or get's target. Ranks of the job's team are left
-/// to the engine's check.
+/// Returns the job, and the rank in it of a put's or get's target. The engine checks ranks of the
+/// job's team.
 #[inline]
 pub(crate) fn target(call: &str, handle: *const c_void, rank: Rank) -> (&'static Job, Rank) {
     let job = Job::of(call);
@@ -162,7 +167,7 @@ pub(crate) fn named_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank 
     rank_in(call, handle, rank).unwrap_or_else(|reason| fatal(call, &reason))
 }
 
-/// The same for calls that may refuse: what is wrong with the rank.
+/// Returns the same rank, or the problem with it, for calls that can return errors.
 pub(crate) fn rank_in(call: &str, handle: *const c_void, rank: Rank) -> Result<Rank, String> {
     match pair(handle) {
         Some(_) => member(&Job::of(call).objects.team, rank),
@@ -170,7 +175,7 @@ pub(crate) fn rank_in(call: &str, handle: *const c_void, rank: Rank) -> Result<R
     }
 }
 
-/// Which endpoint of a rank a team or pair names.
+/// Returns the index of the remote endpoint that a team or pair names.
 pub(crate) fn remote_index(handle: *const c_void) -> u16 {
     pair(handle).map_or(0, |(_, remote)| remote)
 }
@@ -190,13 +195,14 @@ fn sure_member(call: &str, team: &Named, rank: Rank) -> Rank {
     member(team, rank).unwrap_or_else(|reason| fatal(call, &reason))
 }
 
-/// The local and the remote index of a pair of endpoints.
+/// Returns the local and the remote index of a pair of endpoints.
 fn pair(handle: *const c_void) -> Option<(u16, u16)> {
     let bits = handle.addr();
     (bits & TAG == PAIR).then_some(((bits >> 32) as u16, (bits >> 16) as u16))
 }
 
-/// The rank in the job of a rank of what is not the job's team: `conduit_gex_rank`.
+/// Returns the job's rank of a rank of any team or pair other than the job's team:
+/// `conduit_gex_rank`.
 ///
 /// # Safety
 /// `call` is a C string.
@@ -211,29 +217,32 @@ unsafe extern "C" fn conduit_gex_rank_of(
     let index = remote_index(handle);
     let lacks = |start: &str| index != 0 && call.starts_with(start);
     if lacks("gex_AM_") {
-        fatal(&call, &format_args!("endpoint {index} takes no messages"));
+        fatal(
+            &call,
+            &format_args!("endpoint {index} does not accept messages"),
+        );
     }
     if lacks("gex_VIS_") {
-        let reason = format_args!("endpoint {index} has GEX_EP_CAPABILITY_RMA only, and not VIS");
+        let reason = format_args!("endpoint {index} has GEX_EP_CAPABILITY_RMA only, not VIS");
         fatal(&call, &reason);
     }
     team_rank(&call, handle, rank)
 }
 
-// ---- making and destroying ----
+// ---- creation and destruction ----
 
-/// Checks what the client gives a team that is to be made.
+/// Checks the scratch space that the client provides for a new team.
 fn scratch(call: &str, address: *mut c_void, bytes: usize, flags: TeamFlags) -> Option<Memvec> {
     if flags.contains(TeamFlags::NO_SCRATCH) {
         return None;
     }
     if bytes == 0 {
-        fatal(call, &"scratch_size is 0, without GEX_FLAG_TM_NO_SCRATCH");
+        fatal(call, &"scratch_size is 0 without GEX_FLAG_TM_NO_SCRATCH");
     }
     Some(Memvec { address, bytes })
 }
 
-/// Makes the team that a rank asks for; gives its handle.
+/// Creates the team that this rank joins, and returns its handle; 0 if it joins none.
 fn make(
     call: &str,
     job: &'static Job,
@@ -255,7 +264,7 @@ fn make(
     std::ptr::without_provenance(handle)
 }
 
-/// Splits a team into those of its ranks that give the same color. Collective.
+/// Splits a team into one team for each color that its ranks give. Collective.
 ///
 /// # Safety
 /// `place` is null or valid for a write.
@@ -293,11 +302,11 @@ unsafe extern "C" fn gex_TM_Split(
     0
 }
 
-/// Makes teams of members that are named. Collective over the parent.
+/// Creates teams from lists of members. Collective over the parent.
 ///
 /// # Safety
-/// `members` is valid for `count` entries; where there are some and no size is asked for, `place` is valid for a write, and
-/// `addresses` for what `flags` say of it.
+/// `members` is valid for `count` entries. If it has entries and no size is requested, `place` is
+/// valid for a write, and `addresses` for the entries required by `flags`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_TM_Create(
     place: *mut *const c_void,
@@ -329,7 +338,7 @@ unsafe extern "C" fn gex_TM_Create(
     let is_job_rank = flags.contains(TeamFlags::RANK_IS_JOBRANK);
     let members = members.iter().map(|location| {
         if location.endpoint != 0 {
-            fatal(CALL, &"members of teams are first endpoints");
+            fatal(CALL, &"members of a team must be first endpoints");
         }
         match is_job_rank {
             true => location.rank,
@@ -345,7 +354,7 @@ unsafe extern "C" fn gex_TM_Create(
         other => fatal(
             CALL,
             &format_args!(
-                "flags {:#x} say not just one kind of scratch space",
+                "flags {:#x} must name exactly one kind of scratch space",
                 other.bits()
             ),
         ),
@@ -364,7 +373,8 @@ unsafe extern "C" fn gex_TM_Create(
     0
 }
 
-/// Destroys a team, in which nothing is under way. Collective; nobody waits. Not 0: the scratch space that the client gave has been
+/// Destroys a team, which must have nothing under way. Collective; does not wait. Returns nonzero
+/// if the client's scratch space has been written to `place`.
 /// written.
 ///
 /// # Safety
@@ -389,7 +399,7 @@ unsafe extern "C" fn gex_TM_Destroy(
     }
 }
 
-/// Names two endpoints, the remote one of any rank of the job.
+/// Makes a pair of a local endpoint and the same remote endpoint on any rank of the job.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_Pair(endpoint: *const c_void, remote: u16) -> *const c_void {
     const CALL: &str = "gex_TM_Pair";
@@ -397,58 +407,58 @@ extern "C" fn gex_TM_Pair(endpoint: *const c_void, remote: u16) -> *const c_void
     std::ptr::without_provenance(local << 32 | (remote as usize) << 16 | PAIR)
 }
 
-// ---- what they are ----
+// ---- queries ----
 
-/// Keeps a word of the client's with the team.
+/// Stores a word of the client's with the team.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_SetCData(handle: *const c_void, value: *mut c_void) {
     team("gex_TM_SetCData", handle).1.object.set_cdata(value);
 }
 
-/// The word that the client keeps with the team; null at first.
+/// Returns the client's word kept with the team; initially null.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_QueryCData(handle: *const c_void) -> *mut c_void {
     team("gex_TM_QueryCData", handle).1.object.cdata()
 }
 
-/// The client that the team is of.
+/// Returns the team's client.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_QueryClient(handle: *const c_void) -> *const c_void {
     team("gex_TM_QueryClient", handle).0.objects.client.handle()
 }
 
-/// This rank's endpoint in the team.
+/// Returns this rank's endpoint in the team.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_QueryEP(handle: *const c_void) -> *const c_void {
     team("gex_TM_QueryEP", handle).0.objects.endpoint.handle()
 }
 
-/// Flags of the team: there are none.
+/// Returns the team's flags: always none.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_QueryFlags(handle: *const c_void) -> u32 {
     team("gex_TM_QueryFlags", handle).1.object.flags()
 }
 
-/// This rank in a team.
+/// Returns this rank's number in a team.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_QueryRank(handle: *const c_void) -> c_uint {
     team("gex_TM_QueryRank", handle).1.rank()
 }
 
-/// Ranks of a team.
+/// Returns the number of ranks in a team.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_QuerySize(handle: *const c_void) -> c_uint {
     team("gex_TM_QuerySize", handle).1.size()
 }
 
-/// The rank in the job of a team's rank.
+/// Translates a rank of a team to a rank of the job.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_TranslateRankToJobrank(handle: *const c_void, rank: Rank) -> Rank {
     const CALL: &str = "gex_TM_TranslateRankToJobrank";
     sure_member(CALL, &team(CALL, handle).1, rank)
 }
 
-/// The rank in a team of a rank of the job; `GEX_RANK_INVALID` if that is no member.
+/// Translates a rank of the job to a rank of a team; `GEX_RANK_INVALID` if it is not a member.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_TranslateJobrankToRank(handle: *const c_void, rank: Rank) -> Rank {
     const CALL: &str = "gex_TM_TranslateJobrankToRank";
@@ -457,7 +467,7 @@ extern "C" fn gex_TM_TranslateJobrankToRank(handle: *const c_void, rank: Rank) -
     team.team.from_job(rank).unwrap_or(abi::NO_RANK)
 }
 
-/// The endpoint of a team's rank.
+/// Returns the endpoint of a team's rank.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_TranslateRankToEP(handle: *const c_void, rank: Rank, flags: u32) -> Location {
     const CALL: &str = "gex_TM_TranslateRankToEP";

@@ -1,4 +1,5 @@
-//! Puts and gets of many ranges: vectors, lists of addresses, arrays with strides, of both interfaces.
+//! Puts and gets of many ranges, for both interfaces: vectors, lists of addresses, and strided
+//! arrays.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_uint, c_void};
@@ -24,13 +25,13 @@ pub(crate) struct Ranges {
     address: *mut c_void,
 }
 
-/// `CONDUIT_GEX_VECTOR` and its like.
+/// `CONDUIT_GEX_VECTOR` and related constants.
 mod shapes {
     pub(super) const VECTOR: u32 = 0;
     pub(super) const INDEXED: u32 = 1;
 }
 
-/// `CONDUIT_GEX_NB` and its like.
+/// `CONDUIT_GEX_NB` and related constants.
 mod forms {
     pub(super) const NB: u32 = 0;
     pub(super) const NBI: u32 = 1;
@@ -39,23 +40,23 @@ mod forms {
 /// `GEX_VIS_MAX_PEERCOMPLETION`.
 const MOST_PAYLOAD: usize = 512;
 
-/// First id of a client's handlers.
+/// The first id of clients' handlers.
 const FIRST_HANDLER: u8 = am::handlers::CLIENT_FIRST;
 
 thread_local! {
-    /// The handler that this thread's next put has run at its target, and its payload.
+    /// The handler, with its payload, that this thread's next put runs at its target on completion.
     static ARMED: Cell<Option<(u8, *const c_void, usize)>> = const { Cell::new(None) };
 }
 
 impl Ranges {
-    /// Its places, relative to an address.
+    /// Returns the ranges, relative to an address.
     ///
     /// # Safety
-    /// The lists are valid for as many entries as it says.
+    /// The lists are valid for the number of entries in `self`.
     unsafe fn places<'a>(&self, call: &str, side: &str, base: usize) -> Places<'a> {
         let count = self.count;
-        let list = || format!("a list of {count} {side} ranges at {:p}", self.list);
-        // Addresses are read as the numbers that they are.
+        let list = || format!("{count} {side} ranges at {:p} are invalid", self.list);
+        // Addresses are read as numbers.
         // SAFETY: the caller's promise; a range is two words.
         let (start, shape) = unsafe {
             match self.shape {
@@ -67,7 +68,7 @@ impl Ranges {
                 }
                 _ => {
                     let what = |what, at: *const c_void| {
-                        move || format!("{count} {side} {what} at {at:p}")
+                        move || format!("{count} {side} {what} at {at:p} are not valid memory")
                     };
                     let (strides, counts) = (self.list, self.counts.cast());
                     let shape = Shape::Strided {
@@ -87,10 +88,10 @@ impl Ranges {
     }
 }
 
-/// An array from C.
+/// Returns an array from C as a slice.
 ///
 /// # Safety
-/// It is null or valid for `count` entries, which any bytes are.
+/// `base` is null or valid for `count` entries, for which any bytes are valid.
 unsafe fn array<'a, T>(
     call: &str,
     base: *const c_void,
@@ -107,7 +108,7 @@ unsafe fn array<'a, T>(
     unsafe { std::slice::from_raw_parts(base.cast(), count) }
 }
 
-/// Refuses memory of this process that can be none.
+/// Ends the job if a local range cannot be memory.
 fn check_here(call: &str, here: &Places<'_>) {
     let refuse = |start: usize, len: usize| fatal(call, &format_args!("{len} bytes at {start:#x}"));
     if let Err(outside) = here.check(isize::MAX as usize) {
@@ -135,7 +136,7 @@ fn check_here(call: &str, here: &Places<'_>) {
     }
 }
 
-/// What both ways find out first.
+/// Prepares both sides of a transfer in either direction.
 ///
 /// # Safety
 /// The lists of both sides are valid.
@@ -165,7 +166,7 @@ fn completion(form: c_uint) -> Completion {
     }
 }
 
-/// The result of a form that does not block, or of one that does after it has waited.
+/// Returns the result of a nonblocking form, or waits first for a blocking one.
 fn result(
     call: &str,
     engine: &TheEngine,
@@ -187,8 +188,8 @@ fn result(
 /// `gex_VIS_*Put*` and `gasnet_put?_*bulk`.
 ///
 /// # Safety
-/// `call` is a C string; the lists are valid for as many entries as they say, and all local ranges for reads until the operation is
-/// over.
+/// `call` is a C string; the lists are valid for their number of entries, and all local ranges for
+/// reads until the operation is complete.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_vis_put(
     call: *const c_char,
@@ -203,7 +204,7 @@ unsafe extern "C" fn conduit_gex_vis_put(
     // SAFETY: the caller's promise.
     let (engine, there, here) = unsafe { sides(&call, rank, there, here) };
     if let Some((handler, source, bytes)) = ARMED.take() {
-        // SAFETY: the caller's promise; the payload's is that of who has armed it.
+        // SAFETY: the caller's promise; the payload's is that of the call that set the handler.
         let put = unsafe { engine.rma().put_ranges(rank, &there, &here) };
         sure(&call, put);
         // SAFETY: as above.
@@ -224,7 +225,7 @@ unsafe extern "C" fn conduit_gex_vis_put(
 /// `gex_VIS_*Get*` and `gasnet_get?_*bulk`.
 ///
 /// # Safety
-/// As for [`conduit_gex_vis_put`], with all local ranges valid for writes and nobody else's.
+/// As for [`conduit_gex_vis_put`], with all local ranges valid for writes and not used otherwise.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_vis_get(
     call: *const c_char,
@@ -248,7 +249,7 @@ unsafe extern "C" fn conduit_gex_vis_get(
     result(&call, engine, form, started)
 }
 
-/// Has the next put of ranges by this thread run a handler of its target's client.
+/// Makes the next put of ranges by this thread run a client's handler at its target.
 #[unsafe(no_mangle)]
 extern "C" fn gex_VIS_SetPeerCompletionHandler(
     handler: u8,
@@ -258,24 +259,30 @@ extern "C" fn gex_VIS_SetPeerCompletionHandler(
 ) {
     const CALL: &str = "gex_VIS_SetPeerCompletionHandler";
     if handler != 0 && handler < FIRST_HANDLER {
-        fatal(CALL, &format_args!("handler {handler} is not a client's"));
+        fatal(
+            CALL,
+            &format_args!("handler {handler} is not a client handler"),
+        );
     }
     if bytes > MOST_PAYLOAD {
         fatal(
             CALL,
-            &format_args!("a payload of {bytes} bytes, the most is {MOST_PAYLOAD}"),
+            &format_args!("a payload of {bytes} bytes exceeds the limit of {MOST_PAYLOAD}"),
         );
     }
     if handler != 0 && !is_memory(source, bytes) {
         fatal(
             CALL,
-            &format_args!("a payload of {bytes} bytes at {source:p}"),
+            &format_args!("a payload of {bytes} bytes at {source:p} is not valid memory"),
         );
     }
     if flags.bits() != 0 {
         fatal(
             CALL,
-            &format_args!("flags {:#x}, there are none", flags.bits()),
+            &format_args!(
+                "flags {:#x} given, but this call accepts none",
+                flags.bits()
+            ),
         );
     }
     ARMED.set((handler != 0).then_some((handler, source, bytes)));

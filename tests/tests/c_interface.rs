@@ -466,7 +466,7 @@ fn ranks_agree_on_a_domain() {
     assert_eq!(finished.code, Some(1), "{finished:#?}");
     let told = "gex_AD_Create on rank ";
     assert!(finished.stderr.contains(told), "{finished:#?}");
-    let told = "ranks differ in ops: 0x";
+    let told = "ops differs between ranks: 0x";
     assert!(finished.stderr.contains(told), "{finished:#?}");
 }
 

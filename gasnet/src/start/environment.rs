@@ -1,5 +1,5 @@
-//! GASNet's environment variables, where they mean something here. Numbers, sizes and words are read as the portable tools
-//! read them; what can't be read is refused by name.
+//! GASNet's environment variables that apply here. Numbers, sizes and words are read as the
+//! portable tools read them; errors name the variable with the unreadable value.
 
 use std::ffi::CStr;
 
@@ -10,7 +10,7 @@ use crate::fault::Refusal;
 use crate::tools::number::{NumberError, parse_decimal, parse_integer, parse_yes_no};
 use crate::tools::{physical_memory, setting};
 
-/// A variable's value; `None` if it is not set or empty.
+/// Reads a variable's value; `None` if it is not set or empty.
 fn value<T>(
     name: &CStr,
     read: impl Fn(&str) -> Result<T, NumberError>,
@@ -22,21 +22,22 @@ fn value<T>(
     read(&text).map(Some).map_err(refusal)
 }
 
-/// A variable that is yes or no.
+/// Reads a yes-or-no variable.
 pub(crate) fn yes(name: &CStr, default: bool) -> Result<bool, Refusal> {
     Ok(value(name, parse_yes_no)?.unwrap_or(default))
 }
 
-/// The limit of segments that `GASNET_MAX_SEGSIZE` sets.
+/// The segment limit set by `GASNET_MAX_SEGSIZE`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Size {
     Bytes(u64),
-    /// Of the host's memory.
+    /// As a fraction of the host's memory.
     Fraction(f64),
 }
 
-/// `GASNET_MAX_SEGSIZE`, as GASNet's README has it: a size of memory, or a fraction of the host's, for each process (`/P`,
-/// which is meant without either) or for all of the host (`/H`). The second result is whether it is for the host.
+/// Reads `GASNET_MAX_SEGSIZE` as defined in GASNet's README: a size of memory, or a fraction of the
+/// host's, for each process (`/P`, also the default) or for the whole host (`/H`). The second
+/// result says whether it is for the host.
 fn segment_limit(text: &str) -> Result<(Size, bool), NumberError> {
     let text = text.trim();
     let (number, of_host) = match text.rsplit_once('/') {
@@ -61,8 +62,8 @@ fn segment_limit(text: &str) -> Result<(Size, bool), NumberError> {
     Ok((size, of_host))
 }
 
-/// Bytes of the largest segment of one of `ranks` on a host with so much memory: no more than the memory, however much was
-/// asked for, and at least a page.
+/// Returns the size of the largest segment of one of `ranks` on a host with this much memory: at
+/// most the memory, whatever was asked for, and at least a page.
 fn segment_bytes((size, of_host): (Size, bool), ranks: u32, memory: u64) -> usize {
     let bytes = match size {
         Size::Bytes(bytes) => bytes.min(memory),
@@ -73,7 +74,7 @@ fn segment_bytes((size, of_host): (Size, bool), ranks: u32, memory: u64) -> usiz
     usize::try_from(share).unwrap_or(usize::MAX).max(page)
 }
 
-/// The limit of segments that `GASNET_MAX_SEGSIZE` sets, or by default the client.
+/// Returns the segment limit set by `GASNET_MAX_SEGSIZE`, or else by the client.
 fn chosen_limit() -> Result<Option<(Size, bool)>, Refusal> {
     if let Some(limit) = value(c"GASNET_MAX_SEGSIZE", segment_limit)? {
         return Ok(Some(limit));
@@ -87,7 +88,8 @@ fn chosen_limit() -> Result<Option<(Size, bool)>, Refusal> {
     }
 }
 
-/// What GASNet's variables say, unless one of Conduit's own says otherwise. The result is the most ranks of a neighbourhood.
+/// Applies GASNet's variables, unless one of Conduit's own overrides them. Returns the largest
+/// number of ranks in a neighbourhood.
 pub(crate) fn adjust(settings: &mut Settings, ranks: u32) -> Result<u32, Refusal> {
     if settings.job.max_segment.is_none()
         && let Some(limit) = chosen_limit()?
@@ -102,7 +104,7 @@ pub(crate) fn adjust(settings: &mut Settings, ranks: u32) -> Result<u32, Refusal
     match u32::try_from(most) {
         Ok(0) => Ok(u32::MAX),
         Ok(1) => {
-            // Ranks that share memory at most one by one don't share it.
+            // Neighbourhoods of one rank share no memory.
             settings.engine.windows = false;
             Ok(1)
         }
@@ -118,7 +120,7 @@ pub(crate) fn adjust(settings: &mut Settings, ranks: u32) -> Result<u32, Refusal
 mod tests {
     use super::*;
 
-    /// For 4 ranks on a host of 64 GiB.
+    /// Reads the limit for 4 ranks on a host with 64 GiB.
     fn bytes(text: &str) -> Result<usize, NumberError> {
         Ok(segment_bytes(segment_limit(text)?, 4, 64 << 30))
     }

@@ -1,7 +1,9 @@
-//! `GASNET_EXITTIMEOUT` and its family: how long a rank that ends the job waits for the others.
+//! `GASNET_EXITTIMEOUT` and related variables: how long a rank that ends the job waits for the
+//! others.
 //!
-//! GASNet's rule is min(`_MAX`, `_MIN` + ranks × `_FACTOR`), or `GASNET_EXITTIMEOUT` itself, in seconds. Conduit's own rule
-//! is of the same form, so its numbers are the defaults; `CONDUIT_EXIT_TIMEOUT` comes before all of them.
+//! GASNet's rule is min(`_MAX`, `_MIN` + ranks × `_FACTOR`), or `GASNET_EXITTIMEOUT` itself, in
+//! seconds. Conduit's own rule has the same form, so its numbers are the defaults.
+//! `CONDUIT_EXIT_TIMEOUT` overrides all of them.
 
 use std::fmt;
 
@@ -12,10 +14,10 @@ const MAX: f64 = 360.0;
 const MIN: f64 = 3.0;
 const FACTOR: f64 = 0.125;
 
-/// Most seconds: those of `CONDUIT_EXIT_TIMEOUT`.
+/// The largest number of seconds, as for `CONDUIT_EXIT_TIMEOUT`.
 const MOST: f64 = 86_400.0;
 
-/// A variable of the family that is no number of seconds.
+/// A variable of this family whose value is not a number of seconds.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ExitTimeoutError {
     name: &'static str,
@@ -32,7 +34,8 @@ impl fmt::Display for ExitTimeoutError {
     }
 }
 
-/// The whole seconds that these variables come to in a job of `ranks`; `None` if none of them is set.
+/// Returns the time-out in whole seconds that these variables give for a job of `ranks`; `None` if
+/// none of them is set.
 pub(crate) fn exit_timeout(
     ranks: u32,
     variable: impl Fn(&str) -> Option<String>,
@@ -91,7 +94,7 @@ mod tests {
         assert_eq!(with(8, "_MAX=3"), Ok(Some(3)));
         assert_eq!(with(100_000, "_FACTOR=1"), Ok(Some(360)));
         assert_eq!(with(u32::MAX, "_FACTOR=86400 _MAX=86400"), Ok(Some(86_400)));
-        assert_eq!(with(1, "="), Ok(None), "empty is as not set");
+        assert_eq!(with(1, "="), Ok(None), "an empty value counts as not set");
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! The names by which the linker tells the libraries of the threading modes and builds apart.
+//! The symbols by which the linker distinguishes the libraries of the threading modes and builds.
 //!
-//! The headers refer to the one that a client is compiled for, so that another library is a link error.
+//! The headers refer to the symbol of the library that a client is compiled for, so that linking
+//! another library fails.
 
 use std::ffi::c_int;
 
@@ -25,7 +26,7 @@ library! {
     conduit_gex_library_par_debug if all(feature = "par", debug_assertions);
 }
 
-/// A lock of the system has failed: the mutex behind a handler-safe lock.
+/// Reports a failure of the mutex behind a handler-safe lock, and ends the job.
 ///
 /// # Safety
 /// `call` is a C string.

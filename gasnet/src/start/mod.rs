@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     pub(crate) values: *mut *mut *mut c_char,
 }
 
-/// Text from the headers.
+/// Returns a text from the headers.
 ///
 /// # Safety
 /// `text` is null or a C string that lives as long as the process.
@@ -33,10 +33,10 @@ unsafe fn text(text: *const c_char) -> Result<&'static str, Refusal> {
         .map_err(Refusal::bad)
 }
 
-/// Joins the job that the process was started in.
+/// Joins the job in which the process was started.
 ///
 /// # Safety
-/// `config` is what the headers pass.
+/// `config` is the headers' configuration.
 unsafe fn join(
     call: &'static str,
     config: *const Config,
@@ -45,19 +45,19 @@ unsafe fn join(
     if Job::get().is_some() {
         return Err(Refusal::of(
             abi::NOT_INIT,
-            "the job has been joined already",
+            "the job has already been joined",
         ));
     }
-    // SAFETY: null or what the headers pass.
+    // SAFETY: null, or the headers' configuration.
     let Some(config) = (unsafe { config.as_ref() }) else {
         return Err(Refusal::bad("the header's configuration is null"));
     };
     if config.bytes != size_of::<Config>() {
-        return Err(Refusal::bad("the header is not the one of this library"));
+        return Err(Refusal::bad("the header does not belong to this library"));
     }
     // SAFETY: literals of the headers.
     let (conduit, segment) = unsafe { (text(config.conduit)?, text(config.segment)?) };
-    // SAFETY: null, or what `main` got.
+    // SAFETY: null, or the arguments of `main`.
     let words = unsafe { self_start::words(arguments.count, arguments.values.cast_const().cast()) };
     self_start::self_start(conduit, words.as_deref()).map_err(Refusal::bad)?;
     let (mut exit_timeout, mut most_neighbours) = (Ok(None), Ok(u32::MAX));
@@ -74,8 +74,8 @@ unsafe fn join(
     tools::job::set_place(job.rank(), job.size());
     tools::prepare_debugging();
     if job.everything {
-        // Nothing has to be attached: puts and gets may begin after init.
-        // SAFETY: the client has asked for it; where it writes is its word, as in GASNet.
+        // No attach is needed: puts and gets may begin after init.
+        // SAFETY: the client has requested it and chooses where it writes, as in GASNet.
         unsafe { job.member.attach_everything() }?;
     }
     signals::name_rank(job.rank());
@@ -83,14 +83,15 @@ unsafe fn join(
     exit::catch_exit(catches_exit);
     match barrier::all(call, job) {
         abi::OK => Ok(job),
-        code => Err(Refusal::of(code, "the barrier after joining has failed")),
+        code => Err(Refusal::of(code, "the barrier after joining failed")),
     }
 }
 
 /// Joins the job. Collective, with a barrier.
 ///
 /// # Safety
-/// Each pointer is null or valid for a write, `name` a C string, `config` what the headers pass.
+/// Each pointer is null or valid for a write, `name` is a C string, and `config` is the headers'
+/// configuration.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_client_init(
     client: *mut *const c_void,
@@ -129,7 +130,7 @@ unsafe extern "C" fn conduit_gex_client_init(
     abi::OK
 }
 
-/// Joins the job for a client of GASNet-1. Collective.
+/// Joins the job for a GASNet-1 client. Collective.
 ///
 /// # Safety
 /// As for [`conduit_gex_client_init`].

@@ -1,17 +1,18 @@
-//! A program that becomes the launcher of its own job.
+//! Programs that become the launcher of their own job.
 //!
-//! GASNet's conduits smp and udp need no launcher: a program that is run alone starts its ranks when it initialises. So does
-//! it here. The process stays what it is, the launcher (`conduit_run::Launch`): it gives rank 0 its standard input, hands on
-//! signals, waits, and exits with the job's code. The ranks are new processes of the same program with the same command line.
+//! GASNet's conduits smp and udp need no launcher: a program run by itself starts its ranks when it
+//! initialises. The same happens here. The process becomes the launcher (`conduit_run::Launch`): it
+//! passes its standard input to rank 0, forwards signals, waits, and exits with the job's code. The
+//! ranks are new processes of the same program with the same command line.
 //!
-//! **What the program did before its initialisation it does again in each rank**, since they begin at `main`; GASNet's smp
-//! forks instead. What the launcher had not written to its standard output by then is dropped, so that it does not
-//! appear once more.
+//! **Each rank repeats everything that the program did before its initialisation**, because it
+//! begins at `main`; GASNet's smp forks instead. Standard output that the launcher had not written
+//! by then is discarded, so that it does not appear twice.
 //!
 //! | conduit | the number of ranks |
 //! |---|---|
 //! | `smp`, `ofi`, `conduit` | `GASNET_PSHM_NODES`; a job of one rank if it is not set |
-//! | `udp` | the first argument, which the ranks then don't have; `GASNET_SPAWNFN` has to be `L`, this host, or not set |
+//! | `udp` | the first argument, removed for the ranks; `GASNET_SPAWNFN`: `L` (this host) or unset |
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::fmt;
@@ -24,24 +25,24 @@ use std::sync::OnceLock;
 
 use conduit_run::{How, Launch};
 
-/// Most ranks of a job that starts itself.
+/// The largest number of ranks in a job that starts itself.
 const MOST_RANKS: usize = 65_535;
 
-/// Why a program can't start its job.
+/// The reason why a program cannot start its job.
 #[derive(Debug)]
 pub(crate) enum SelfStartError {
-    /// A variable or an argument has a value that can't be served.
+    /// A variable or an argument has a value that is not supported.
     Value {
-        /// What it is, to be found by the user.
+        /// The name of the variable or argument.
         name: String,
         value: String,
         accepted: String,
     },
-    /// A variable that can't be read; the text has its name.
+    /// A variable cannot be read; the text names it.
     Variable(String),
-    /// The environment says that this process is one of several; the text says more.
+    /// The environment says that this process is one of several; the text gives details.
     Alone(String),
-    /// A udp program without its first argument.
+    /// A udp program lacks its first argument.
     NoRanks,
     /// The launcher failed.
     Launch(conduit_run::Error),
@@ -53,10 +54,10 @@ impl fmt::Display for SelfStartError {
             Self::Value { name, value, accepted } => write!(f, "{name} is {value:?}; accepted: {accepted}"),
             Self::Variable(reason) | Self::Alone(reason) => f.write_str(reason),
             Self::NoRanks => f.write_str(
-                "the first argument of a program of conduit udp that is run without a launcher is the number of \
+                "the first argument of a conduit udp program run without a launcher must be the number of \
                  ranks, from 1 to 65535: PROGRAM N ARGUMENTS..., or amudprun -np N PROGRAM ARGUMENTS...",
             ),
-            Self::Launch(error) => write!(f, "the ranks can't be started: {error}"),
+            Self::Launch(error) => write!(f, "cannot start the ranks: {error}"),
         }
     }
 }
@@ -71,16 +72,16 @@ impl From<conduit_run::Error> for SelfStartError {
 #[derive(Debug, PartialEq, Eq)]
 struct Job {
     ranks: usize,
-    /// The ranks' command line, from the program's name on.
+    /// The ranks' command line, beginning with the program's name.
     command: Vec<OsString>,
-    /// A note for the user, if there is something that he may not expect.
+    /// A note for the user about an unexpected choice, if any.
     note: Option<&'static str>,
 }
 
-/// The arguments that a client passes to its initialisation; `None` if it passes null.
+/// Returns the arguments that a client passes to its initialisation; `None` if it passes null.
 ///
 /// # Safety
-/// `count` and `values` are null or what C's `main` got, through one pointer more.
+/// `count` and `values` are null or pointers to the arguments of C's `main`.
 pub(crate) unsafe fn words(
     count: *const c_int,
     values: *const *const *const c_char,
@@ -102,11 +103,12 @@ pub(crate) unsafe fn words(
     Some(words.collect())
 }
 
-/// Returns if this process is to go on as a rank: a launcher has started it, or it is a job of its own. Otherwise it starts
-/// the job and ends with it.
+/// Returns if this process should continue as a rank: a launcher has started it, or it is a job by
+/// itself. Otherwise starts the job, and exits with its code.
 ///
 /// # Errors
-/// A variable or the first argument is out of range, or the ranks can't be started; none is left running.
+/// Fails if a variable or the first argument is out of range, or if the ranks cannot be started;
+/// none is left running then.
 pub(crate) fn self_start(
     conduit: &str,
     arguments: Option<&[OsString]>,
@@ -140,8 +142,8 @@ fn run(job: Job) -> Result<(), SelfStartError> {
         .inherit_stdin(true)
         .own_process(true)
         .run()?;
-    // The user sees one program, whose exit code says enough unless the ranks can't have said what
-    // happened.
+    // The user sees one program, whose exit code suffices unless the ranks may have been unable to
+    // report the cause.
     let is_told = matches!(
         outcome.how,
         How::Completed | How::Exited { .. } | How::Aborted { .. } | How::Signalled { .. }
@@ -149,11 +151,12 @@ fn run(job: Job) -> Result<(), SelfStartError> {
     if !is_told && !verbose {
         conduit::stderr::write_line(format_args!("conduit: {}", outcome.how));
     }
-    // SAFETY: ends the process; what the client registered for its end and what its streams hold is the ranks' business.
+    // SAFETY: ends the process. The client's exit handlers and buffered streams are left to the
+    // ranks.
     unsafe { libc::_exit(outcome.exit_code.into()) }
 }
 
-/// What to start; `None` if there is nothing to do.
+/// Returns the job to start; `None` if this process continues as a rank.
 fn plan(
     conduit: &str,
     given: Option<&[OsString]>,
@@ -189,20 +192,20 @@ fn udp(
         .find_map(|name| Some((name, variable(name).filter(|value| !value.is_empty())?)));
     let note = match spawner {
         None => {
-            Some("GASNET_SPAWNFN is not set: the ranks are started on this host, as L asks for")
+            Some("GASNET_SPAWNFN is not set; the ranks are started on this host, as if it were L")
         }
         Some((_, value)) if value.eq_ignore_ascii_case("L") => None,
         Some((name, value)) => {
             return Err(SelfStartError::Value {
                 name: name.to_owned(),
                 value: value.to_string_lossy().into_owned(),
-                accepted: "L, ranks on this host, is all that there is in this version".to_owned(),
+                accepted: "only L (ranks on this host)".to_owned(),
             });
         }
     };
     let (command, number) = without_ranks(given, line).ok_or(SelfStartError::NoRanks)?;
     let ranks = ranks(
-        "the first argument, the number of ranks of a program of conduit udp,",
+        "the first argument (the number of ranks of a conduit udp program)",
         &number,
     )?;
     Ok(Job {
@@ -212,7 +215,8 @@ fn udp(
     })
 }
 
-/// Whether these are the last words of the line, or what is left of them where the program has cut some.
+/// Returns whether these are the last words of the line, or prefixes of them that the program has
+/// cut off.
 fn ends_with(line: &[OsString], words: &[OsString]) -> bool {
     let last = &line[line.len().saturating_sub(words.len())..];
     last.len() == words.len()
@@ -222,10 +226,12 @@ fn ends_with(line: &[OsString], words: &[OsString]) -> bool {
             .all(|(word, left)| word.as_bytes().starts_with(left.as_bytes()))
 }
 
-/// The ranks' command line, and the argument that is not theirs.
+/// Returns the ranks' command line, and the argument with the number of ranks, which is removed
+/// from it.
 ///
-/// The argument is the first of those that the client passed. The ranks begin at `main`, so they get the process's command
-/// line, in which the client's arguments are the last ones, unless the client has made up others: then they get those.
+/// That argument is the first one passed by the client. The ranks begin at `main`, so they get the
+/// process's command line, whose last words are the client's arguments. If the client has made up
+/// other arguments, the ranks get those.
 fn without_ranks(
     given: Option<&[OsString]>,
     line: &[OsString],
@@ -257,23 +263,23 @@ fn ranks(name: &str, value: &OsStr) -> Result<usize, SelfStartError> {
     }
 }
 
-/// Kept as the library is loaded, before `main`: programs write into their arguments while they read them, and what the
-/// kernel shows is that memory.
+/// The command line as read when the library is loaded, before `main`: programs write into their
+/// arguments while they parse them, and the kernel shows that memory.
 static AT_LOAD: OnceLock<Vec<OsString>> = OnceLock::new();
 
 extern "C" fn keep_command_line() {
     AT_LOAD.get_or_init(read_command_line);
 }
 
-// SAFETY: the section holds pointers to functions of C, which the loader calls once each. This one needs nothing that `main`
-// prepares, and does not unwind.
+// SAFETY: the section holds pointers to C functions, each of which the loader calls once. This one
+// needs nothing that `main` prepares, and does not unwind.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static KEEP: extern "C" fn() = keep_command_line;
 
-/// The words that this process was started with: clients may pass none, or others.
+/// Returns the words that this process was started with: clients may pass none, or others.
 fn command_line() -> Vec<OsString> {
-    // Mentioned, so that linking keeps it.
+    // Referenced here so that the linker keeps it.
     black_box(&raw const KEEP);
     AT_LOAD.get_or_init(read_command_line).clone()
 }
@@ -289,7 +295,8 @@ fn read_command_line() -> Vec<OsString> {
     }
 }
 
-/// The program that runs in this process: by its name, so that the ranks have it too, if that still is the same file.
+/// Returns the program that runs in this process, by name if the name still refers to the same
+/// file, so that the ranks also have that name.
 fn program() -> PathBuf {
     let this = PathBuf::from("/proc/self/exe");
     let identity = |path: &PathBuf| {
@@ -311,7 +318,7 @@ mod tests {
         text.split_whitespace().map(OsString::from).collect()
     }
 
-    /// The plan with these variables, as pairs in one text.
+    /// Plans with these variables, given as pairs in one text.
     fn plan_with(
         conduit: &str,
         given: Option<&str>,
@@ -347,7 +354,7 @@ mod tests {
                 assert_eq!(plan_with(conduit, None, "prog 4", one).unwrap(), None);
             }
         }
-        // The client has taken an option for itself; in the ranks it will do so again.
+        // The client has removed an option that it has handled; it will do so again in the ranks.
         let got = job("smp", Some("prog b"), "prog a b", "GASNET_PSHM_NODES=2");
         assert_eq!(got.command, list("prog a b"));
         assert_eq!(
@@ -387,9 +394,9 @@ mod tests {
             (Some("prog 4 a b"), "prog 4 a b", "prog a b"),
             (None, "prog 4", "prog"),
             (Some("prog 4 4"), "prog 4 4", "prog 4"),
-            // Options that the client takes before it initialises stay where they are.
+            // Options that the client handles before it initialises stay in place.
             (Some("prog 4 x"), "prog -t 3 4 x", "prog -t 3 x"),
-            // The client has cut a word while it read it: the ranks get it whole.
+            // The client has cut a word while parsing it; the ranks get the whole word.
             (Some("prog 4 1 x"), "prog 4 1:2 x", "prog 1:2 x"),
             // Under a dynamic linker that is called by name.
             (Some("prog 4 x"), "ld.so prog 4 x", "ld.so prog x"),
