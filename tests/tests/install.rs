@@ -831,7 +831,7 @@ fn wrong_values_are_refused() {
     refused(
         smp.by("amudprun", &["-np", "4"], &[]),
         2,
-        "is compiled for conduit smp: gasnetrun_smp or conduit-run starts it",
+        "is compiled for conduit smp; start it by gasnetrun_smp or conduit-run",
     );
     refused(
         udp.by("gasnetrun_smp", &["-n", "4"], &[]),

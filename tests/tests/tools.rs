@@ -176,13 +176,13 @@ fn faults_with_memory_are_found_by_debug_builds() {
         ("write_before", "wrote before the block"),
         ("check_all", "wrote behind the block"),
         ("check_one", "wrote behind the block"),
-        ("free_twice", "was given back already"),
-        ("free_inside", "is no block"),
+        ("free_twice", "has already been freed"),
+        ("free_inside", "is not a block"),
     ] {
         job(debug_build(), &["memory", fault]).ends_with(ABORTED, &[text, "memory.c:"]);
     }
     let scanned = debug("memory write_after").env("GASNET_MALLOC_SCANFREED", "1");
-    scanned.ends_with(ABORTED, &["after it was given back", "memory.c:"]);
+    scanned.ends_with(ABORTED, &["after it was freed", "memory.c:"]);
     let filled = debug("memory")
         .env("GASNET_MALLOC_INIT", "1")
         .env("GASNET_MALLOC_INITVAL", "0xAB")
@@ -203,7 +203,7 @@ fn the_heap_reports_what_was_not_given_back() {
         0,
         &[
             "allocated 1225 bytes in 5 blocks",
-            "not given back: 200 bytes in 1 blocks",
+            "not freed: 200 bytes in 1 blocks",
             "memory.c:",
         ],
     );
@@ -213,7 +213,7 @@ fn the_heap_reports_what_was_not_given_back() {
     into_file.ends_with(0, &[]);
     let report =
         std::fs::read_to_string(folder.path().join("report-0")).expect("the report of rank 0");
-    assert!(report.contains("not given back"), "{report}");
+    assert!(report.contains("not freed"), "{report}");
     let not_for_this_rank = debug("memory leak")
         .env("GASNET_MALLOCFILE", "-")
         .env("GASNET_MALLOCNODES", "1-3");
@@ -256,7 +256,7 @@ fn backtraces_are_written_by_the_mechanism_that_is_asked_for() {
         "{internal:#?}"
     );
     let execinfo =
-        of("NOSUCH,EXECINFO").ends_with(0, &["there is no 'NOSUCH' here, only CLIENT, INTERNAL"]);
+        of("NOSUCH,EXECINFO").ends_with(0, &["'NOSUCH' is not available, only CLIENT, INTERNAL"]);
     assert!(execinfo.stdout.contains("program("), "{execinfo:#?}");
     of("NOSUCH").ends_with(1, &["NOSUCH"]);
 }

@@ -1,13 +1,14 @@
-//! For which conduit a program was compiled.
+//! Detection of the conduit that a program was compiled for.
 //!
-//! GASNet's headers leave strings of the form `$GASNetConduitName: SMP $` in the program, and so do ours; that is how launchers
-//! and build systems tell programs apart.
+//! GASNet's headers embed strings of the form `$GASNetConduitName: SMP $` in the program, and so do
+//! ours. Launchers and build systems use them to distinguish programs.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The file of a program: itself if it has a slash, else the first of this name in `path`, the value of `PATH`.
+/// Returns the file of a program: the name itself if it contains a slash, otherwise the first file
+/// of this name in `path`, the value of `PATH`.
 pub(crate) fn find(program: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     if Path::new(program).components().count() != 1 || program.as_encoded_bytes().contains(&b'/') {
         return Some(program.into());
@@ -17,7 +18,8 @@ pub(crate) fn find(program: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// The conduits' names in a program, in lower case; none if it doesn't say, or can't be read.
+/// Returns the conduits named in a program, in lower case; empty if it names none or cannot be
+/// read.
 pub(crate) fn conduits(file: &Path) -> Vec<String> {
     fs::read(file)
         .map(|bytes| names(&bytes))

@@ -1,8 +1,8 @@
-//! The launchers that programs written for GASNet expect, by the names that they expect: `gasnetrun_smp`, `gasnetrun_udp`,
-//! `gasnetrun_ofi`, `gasnetrun_conduit` and AMUDP's `amudprun`.
+//! The launchers that programs written for GASNet expect, under the expected names:
+//! `gasnetrun_smp`, `gasnetrun_udp`, `gasnetrun_ofi`, `gasnetrun_conduit` and AMUDP's `amudprun`.
 //!
-//! It is one program that goes by the name that it is called by. All that it does is to read the options that GASNet's READMEs
-//! document; the ranks are started by [`conduit_run::Launch`], as `conduit-run` does it.
+//! This single program acts according to the name by which it is called. It only reads the options
+//! that GASNet's READMEs document; [`conduit_run::Launch`] starts the ranks, as in `conduit-run`.
 
 mod executable;
 mod options;
@@ -16,7 +16,7 @@ use conduit_run::{Bind, Launch};
 
 use options::{Error, Job, Name, Request};
 
-/// Bad usage, as `conduit-run` has it.
+/// The exit code for invalid usage, as in `conduit-run`.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let job = match request {
         Ok(Request::Job(job)) => job,
         Ok(Request::Help) => {
-            // Whoever reads it may have seen enough.
+            // The reader may have closed the pipe.
             let _ = write!(std::io::stdout(), "{}", name.help());
             return ExitCode::SUCCESS;
         }
@@ -60,8 +60,8 @@ fn launch(job: Job) -> Launch {
         .own_process(true)
 }
 
-/// Whether the launcher's conduit is the program's. A program that doesn't say (a script, or one whose headers were used by
-/// a shared library only) may be anything.
+/// Checks that the launcher's conduit is the program's. A program that does not name its conduit (a
+/// script, or one whose headers only a shared library uses) may use any.
 fn fits(name: &Name, program: &OsStr) -> Result<(), Error> {
     let Some(wanted) = name.conduit() else {
         return Ok(());
@@ -84,6 +84,6 @@ fn complain(name: &Name, error: &dyn std::fmt::Display, code: u8) -> ExitCode {
 }
 
 fn tell(name: &Name, what: &dyn std::fmt::Display) {
-    // Nowhere to complain about a standard error that can't be written.
+    // There is no place to report a failure to write to standard error.
     let _ = writeln!(std::io::stderr(), "{name}: {what}");
 }

@@ -1,10 +1,10 @@
-//! The command lines, as GASNet's READMEs document them.
+//! The launchers' command lines, as documented in GASNet's READMEs.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::Path;
 
-/// The name that this launcher is called by.
+/// The name by which this launcher is called.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     /// `gasnetrun_<conduit>`, or `gasnetrun` for any.
@@ -13,7 +13,7 @@ pub(crate) enum Name {
     Amudprun,
 }
 
-/// What is asked for.
+/// The requested action.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     Job(Job),
@@ -26,34 +26,34 @@ pub(crate) struct Job {
     pub(crate) ranks: usize,
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
-    /// Processors for each rank.
+    /// Processors per rank.
     pub(crate) processors: Option<usize>,
     pub(crate) verbose: bool,
-    /// Say what would be done, and do nothing.
+    /// Print the actions without performing them.
     pub(crate) test: bool,
 }
 
-/// A command line that can't be served.
+/// An invalid command line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("the number of ranks is missing: -n N (-h tells of all options)")]
+    #[error("the number of ranks is missing: use -n N (-h lists all options)")]
     NoRanks,
-    #[error("the program is missing (-h tells of all options)")]
+    #[error("the program is missing (-h lists all options)")]
     NoProgram,
-    #[error("option {0} is unknown (-h tells of all options)")]
+    #[error("option {0} is unknown (-h lists all options)")]
     Unknown(String),
-    #[error("option {0} wants a value")]
+    #[error("option {0} requires a value")]
     NoValue(&'static str),
-    #[error("{option} {value}: {accepted} is wanted")]
+    #[error("{option} {value}: expected {accepted}")]
     Value {
         option: &'static str,
         value: String,
         accepted: &'static str,
     },
-    #[error("-N {0}: this version runs the ranks of one host, so 1 is all that there is")]
+    #[error("-N {0}: this version supports one host only; accepted: 1")]
     Hosts(usize),
     #[error(
-        "{origin} {value}: ranks are started by this launcher itself, on this host; {accepted} is all that there is"
+        "{origin} {value}: this launcher starts the ranks itself, on this host; accepted: {accepted}"
     )]
     Spawner {
         origin: String,
@@ -61,12 +61,12 @@ pub(crate) enum Error {
         accepted: &'static str,
     },
     #[error(
-        "{program:?} is compiled for conduit {conduit}: gasnetrun_{conduit} or conduit-run starts it"
+        "{program:?} is compiled for conduit {conduit}; start it by gasnetrun_{conduit} or conduit-run"
     )]
     OtherConduit { program: OsString, conduit: String },
 }
 
-/// A number of ranks or processors.
+/// The accepted numbers of ranks and processors.
 const NUMBER: &str = "a number from 1 to 65535";
 
 impl Name {
@@ -82,7 +82,7 @@ impl Name {
         }
     }
 
-    /// The conduit whose programs are started: not for the names that mean any.
+    /// Returns the conduit whose programs this launcher starts; `None` for names that accept any.
     pub(crate) fn conduit(&self) -> Option<&str> {
         match self {
             Name::Amudprun => Some("udp"),
@@ -115,21 +115,21 @@ impl fmt::Display for Name {
 
 const GASNETRUN: &str = "  \
   -n N, -np N      number of ranks
-  -N 1             number of hosts: 1 is all that this version has
-  -c N             bind each rank to N processors, the next ones for each rank
-  -E VAR,VAR...    variables to pass on: accepted, all are passed on
-  -v               tell what is done, and each start and end of a rank
-  -t               tell what would be done, and do nothing
-  -k               as -v (there are no temporary files to keep)
+  -N 1             number of hosts; only 1 is supported
+  -c N             bind each rank to the next N processors
+  -E VAR,VAR...    variables to pass on; accepted, but all are passed on anyway
+  -v               report each step, and each start and end of a rank
+  -t               print the steps without performing them
+  -k               same as -v (there are no temporary files to keep)
   -spawner=NAME    fork or pmi, both of which mean this launcher; also GASNET_<CONDUIT>_SPAWNER
-  -h               this text
+  -h               print this text
 ";
 
 const AMUDPRUN: &str = "  \
   -n N, -np N      number of ranks
-  -spawn L         how ranks are started: L, on this host, is all that there is; also GASNET_SPAWNFN
-  -v               tell what is done, and each start and end of a rank
-  -h               this text
+  -spawn L         how to start the ranks; only L (on this host) is supported; also GASNET_SPAWNFN
+  -v               report each step, and each start and end of a rank
+  -h               print this text
 ";
 
 impl fmt::Display for Job {
@@ -141,14 +141,14 @@ impl fmt::Display for Job {
         match self.processors {
             Some(each) => write!(
                 f,
-                ", each on {each} processors of its own as far as there are"
+                ", each bound to {each} processors of its own if there are enough"
             ),
             None => Ok(()),
         }
     }
 }
 
-/// Reads a command line without its first word. `variable` looks up the environment.
+/// Parses a command line without its first word. `variable` looks up the environment.
 pub(crate) fn parse(
     name: &Name,
     arguments: impl IntoIterator<Item = OsString>,
@@ -189,7 +189,7 @@ pub(crate) fn parse(
             _ => break word,
         }
     };
-    // What the command line says comes before what the environment says.
+    // The command line overrides the environment.
     let spawner = spawner.or_else(|| {
         let origin = match name {
             Name::Amudprun => "GASNET_SPAWNFN".to_owned(),
@@ -240,7 +240,8 @@ fn number(option: &'static str, value: &OsStr) -> Result<usize, Error> {
     }
 }
 
-/// All variables are passed on, so a list of them has nothing to do; but a list that is none is a mistake.
+/// Checks a list of variables to pass on. All variables are passed on anyway, but a malformed list
+/// is an error.
 fn names(value: &OsStr) -> Result<(), Error> {
     let value = value.to_string_lossy();
     if value
@@ -252,7 +253,7 @@ fn names(value: &OsStr) -> Result<(), Error> {
     Err(Error::Value {
         option: "-E",
         value: value.into_owned(),
-        accepted: "a list of variables' names with commas between",
+        accepted: "a list of variable names separated by commas",
     })
 }
 
@@ -343,18 +344,18 @@ mod tests {
             ("prog", "number of ranks is missing"),
             ("-n 4", "program is missing"),
             ("-n 4 --", "program is missing"),
-            ("-n", "-n wants a value"),
-            ("-n 0 prog", "-n 0: a number"),
-            ("-n -3 prog", "-n -3: a number"),
-            ("-n four prog", "-n four: a number"),
-            ("-n 65536 prog", "-n 65536: a number"),
+            ("-n", "-n requires a value"),
+            ("-n 0 prog", "-n 0: expected a number"),
+            ("-n -3 prog", "-n -3: expected a number"),
+            ("-n four prog", "-n four: expected a number"),
+            ("-n 65536 prog", "-n 65536: expected a number"),
             ("-n 4 -N 2 prog", "-N 2: this version"),
-            ("-n 4 -c 0 prog", "-c 0: a number"),
-            ("-n 4 -E A,,B prog", "-E A,,B: a list"),
-            ("-n 4 -E A=B prog", "-E A=B: a list"),
+            ("-n 4 -c 0 prog", "-c 0: expected a number"),
+            ("-n 4 -E A,,B prog", "-E A,,B: expected a list"),
+            ("-n 4 -E A=B prog", "-E A=B: expected a list"),
             (
                 "-n 4 -spawner=ssh prog",
-                "-spawner ssh: ranks are started by this launcher",
+                "-spawner ssh: this launcher starts the ranks",
             ),
             ("-n 4 -x prog", "option -x is unknown"),
             ("-n 4 -spawn L prog", "option -spawn is unknown"),
@@ -365,7 +366,10 @@ mod tests {
         let error = line(&amudprun(), "-np 2 -spawn S prog")
             .unwrap_err()
             .to_string();
-        assert!(error.starts_with("-spawn S: ranks are started"), "{error}");
+        assert!(
+            error.starts_with("-spawn S: this launcher starts"),
+            "{error}"
+        );
         assert!(line(&amudprun(), "-np 2 -t prog").is_err());
     }
 

@@ -1,8 +1,9 @@
-//! Backtraces: of the calling thread by this library or by the C library, of all threads by a debugger, or by a function of
-//! the client.
+//! Backtraces: of the calling thread by this library or the C library, of all threads by a
+//! debugger, or by a function of the client.
 //!
-//! `GASNET_BACKTRACE_TYPE` lists the mechanisms in the order in which they are tried; the default has all of them, the
-//! client's first, and with `GASNET_BACKTRACE_MT` those that see all threads before the others.
+//! `GASNET_BACKTRACE_TYPE` lists the mechanisms in the order in which they are tried. The default
+//! lists all of them, the client's first; with `GASNET_BACKTRACE_MT`, those that cover all threads
+//! come first.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io::Write;
@@ -18,7 +19,7 @@ use crate::{environment, job, signal, system};
 struct Mechanism {
     name: String,
     sees_all_threads: bool,
-    /// Whether it has worked.
+    /// Writes a backtrace, and returns whether it succeeded.
     write: Box<dyn Fn(c_int) -> bool>,
 }
 
@@ -30,8 +31,8 @@ struct BacktraceType {
     sees_all_threads: c_int,
 }
 
-// `gasnett_backtrace_user` is a variable that only clients define. Rust has no stable way to refer to a symbol that may be
-// missing, the assembler has: a weak reference is null then.
+// `gasnett_backtrace_user` is a variable that only clients define. Stable Rust cannot refer to a
+// symbol that may be missing, but the assembler can: a weak reference is then null.
 #[cfg(target_pointer_width = "64")]
 std::arch::global_asm!(
     ".weak gasnett_backtrace_user",
@@ -48,10 +49,10 @@ unsafe extern "C" {
     static conduit_tools_backtrace_user: *const BacktraceType;
 }
 
-/// The client's mechanism, if it has one.
+/// Returns the client's mechanism, if it has one.
 fn client_mechanism() -> Option<Mechanism> {
-    // SAFETY: the word above is never written to. It is read in a way that the compiler can't foresee, since to it the
-    // address of a variable is never null.
+    // SAFETY: the word above is never written to. The volatile read hides its value from the
+    // compiler, which assumes that the address of a variable is never null.
     let client = unsafe { std::ptr::read_volatile(&raw const conduit_tools_backtrace_user) };
     // SAFETY: null, or the client's variable, which has this type and lives as long as the process.
     let client = unsafe { client.as_ref() }?;
@@ -59,7 +60,7 @@ fn client_mechanism() -> Option<Mechanism> {
     // SAFETY: the client's text or null.
     let name = unsafe { text_or_null(client.name) }
         .map_or("USER".into(), |name| name.to_string_lossy().into_owned());
-    // SAFETY: the client gave it for this.
+    // SAFETY: the client provides the function for this call.
     let write = move |fd| unsafe { function(fd) == 0 };
     Some(Mechanism {
         name,
@@ -68,7 +69,7 @@ fn client_mechanism() -> Option<Mechanism> {
     })
 }
 
-/// All mechanisms in their default order.
+/// Returns all mechanisms in their default order.
 fn mechanisms(all_threads: bool) -> Vec<Mechanism> {
     let own = |name: &str, sees_all_threads, write: fn(c_int) -> bool| Mechanism {
         name: name.to_owned(),
@@ -85,7 +86,8 @@ fn mechanisms(all_threads: bool) -> Vec<Mechanism> {
     list
 }
 
-/// By Rust's library: functions, files and lines, as far as the program has them.
+/// Writes a backtrace by Rust's library: functions, files and lines, if the program has that
+/// information.
 fn write_internal(fd: c_int) -> bool {
     let backtrace = std::backtrace::Backtrace::force_capture();
     if backtrace.status() != std::backtrace::BacktraceStatus::Captured {
@@ -94,10 +96,12 @@ fn write_internal(fd: c_int) -> bool {
     write_all(fd, format!("{backtrace}\n").as_bytes())
 }
 
-/// By the C library: addresses and the names of exported functions, without any memory allocated.
+/// Writes a backtrace by the C library: addresses and the names of exported functions. Allocates no
+/// memory.
 fn write_execinfo(fd: c_int) -> bool {
     let mut frames = [std::ptr::null_mut::<c_void>(); 128];
-    // SAFETY: the array has room for as many frames as are asked for, and that many are written out.
+    // SAFETY: the array has room for as many frames as are asked for, and that many are written
+    // out.
     unsafe {
         let count = libc::backtrace(frames.as_mut_ptr(), frames.len() as c_int);
         if count <= 0 {
@@ -108,12 +112,12 @@ fn write_execinfo(fd: c_int) -> bool {
     true
 }
 
-/// By gdb, if it is installed and may look into this process.
+/// Writes a backtrace by gdb, if it is installed and may attach to this process.
 fn write_gdb(fd: c_int) -> bool {
     if fd < 0 {
         return false;
     }
-    // SAFETY: just a number; one that is not open has no copy.
+    // SAFETY: just a number; cloning fails if it is not open.
     let Ok(output) = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned() else {
         return false;
     };
@@ -134,14 +138,16 @@ fn write_gdb(fd: c_int) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Where the system lets only parents look into a process, this one's children may look into it as long as this lives.
+/// Lets this process's children trace it while this value lives, on systems that only allow parents
+/// to trace.
 ///
-/// There is one such exception for a process, and it can't be asked for: one that the client has made before is gone afterwards.
+/// A process has only one such exception, and it cannot be queried: one that the client has made
+/// before is lost afterwards.
 struct OpenToChildren;
 
 impl OpenToChildren {
     fn begin() -> Self {
-        // An exception for a process holds for its children, whose numbers are not known before they run.
+        // An exception for a process covers its children, whose ids are unknown before they run.
         except(std::process::id().into());
         OpenToChildren
     }
@@ -153,21 +159,22 @@ impl Drop for OpenToChildren {
     }
 }
 
-/// Lets a process and its children look into this one, instead of who might before; 0: nobody. Where the system has no such rules
-/// that is an error of no matter.
+/// Lets a process and its children trace this one, replacing any earlier exception; with 0, none
+/// may. Fails harmlessly on systems without such rules.
 fn except(process: libc::c_ulong) {
-    // SAFETY: these arguments have no memory.
+    // SAFETY: these arguments refer to no memory.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, process) };
 }
 
 fn write_all(fd: c_int, text: &[u8]) -> bool {
-    // SAFETY: the descriptor is the caller's; it is not closed, since the file is never dropped.
+    // SAFETY: the descriptor is the caller's; the file is never dropped, so it is not closed.
     let mut file = std::mem::ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(fd) });
     file.write_all(text).is_ok()
 }
 
-/// The right to write a backtrace: one thread at a time, since several may fail at once, and none within its own, since what
-/// writes one may fail itself or be interrupted by a signal that asks for one.
+/// The right to write a backtrace. Only one thread has it at a time, because several may fail at
+/// once. A thread cannot take it again, because writing a backtrace may itself fail or be
+/// interrupted by a signal that requests one.
 struct Printing;
 
 /// The thread that writes a backtrace, or 0.
@@ -192,7 +199,7 @@ impl Drop for Printing {
     }
 }
 
-/// Writes a backtrace by the first mechanism that can.
+/// Writes a backtrace by the first mechanism that succeeds.
 pub(crate) fn print_now(fd: c_int) -> bool {
     let Some(_printing) = Printing::begin() else {
         return false;
@@ -209,7 +216,7 @@ pub(crate) fn print_now(fd: c_int) -> bool {
             .find(|mechanism| mechanism.name.eq_ignore_ascii_case(name))
         else {
             let note = format!(
-                "GASNET_BACKTRACE_TYPE: there is no '{name}' here, only {}\n",
+                "GASNET_BACKTRACE_TYPE: '{name}' is not available, only {}\n",
                 names.join(", ")
             );
             let _ = std::io::stderr().write_all(note.as_bytes());
@@ -222,7 +229,7 @@ pub(crate) fn print_now(fd: c_int) -> bool {
     false
 }
 
-/// Whether the environment asks for backtraces of errors on this rank.
+/// Returns whether the environment requests backtraces of errors on this rank.
 pub(crate) fn is_enabled() -> bool {
     if !environment::yes_no(c"GASNET_BACKTRACE", false) {
         return false;
@@ -231,7 +238,7 @@ pub(crate) fn is_enabled() -> bool {
     job::place().is_none_or(|place| job::names_rank(&nodes, place.rank))
 }
 
-/// Calls what `gasnett_print_backtrace_ifenabled` points to.
+/// Calls the function that `gasnett_print_backtrace_ifenabled` points to.
 pub(crate) fn print_if_enabled(fd: c_int) {
     let function = gasnett_print_backtrace_ifenabled.load(Ordering::Relaxed);
     if function.is_null() {
@@ -240,7 +247,7 @@ pub(crate) fn print_if_enabled(fd: c_int) {
     // SAFETY: it holds this module's function or one that the client has set, both of this type.
     let function =
         unsafe { std::mem::transmute::<*mut (), unsafe extern "C" fn(c_int) -> c_int>(function) };
-    // SAFETY: it is there to be called with a descriptor.
+    // SAFETY: the function is meant to be called with a descriptor.
     unsafe { function(fd) };
 }
 
@@ -254,7 +261,7 @@ extern "C" fn print_backtrace_if_enabled(fd: c_int) -> c_int {
     }
 }
 
-/// A function pointer of C that clients may set; atomic, since errors of any thread read it.
+/// A C function pointer that clients may set; atomic, because errors on any thread read it.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 static gasnett_print_backtrace_ifenabled: AtomicPtr<()> =

@@ -2,7 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
-/// Multiplies and turns a word for each eight bytes, four words side by side: no multiplication waits for the one before.
+/// Multiplies and rotates a word for every eight bytes, in four independent chains: no
+/// multiplication waits for the previous one.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     /// Odd, with its bits spread evenly (the golden ratio's).
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -12,7 +13,7 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
         word[..bytes.len()].copy_from_slice(bytes);
         u64::from_le_bytes(word)
     };
-    // The length is part of it, so zeros at the end count.
+    // The length is included, so that trailing zeros count.
     let length = bytes.len() as u64;
     let mut state = [length, length ^ FACTOR, !length, length.rotate_left(32)];
     let mut lines = bytes.chunks_exact(32);
@@ -28,7 +29,8 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     sum ^ (sum >> 32)
 }
 
-/// How many bytes are zero, in blocks whose count fits a byte: so the compiler counts a register's bytes at once.
+/// Returns the number of zero bytes. Blocks are short enough for their counts to fit in a byte, so
+/// that the compiler counts a whole register at once.
 pub(crate) fn count_zeros(bytes: &[u8]) -> usize {
     bytes
         .chunks(255)
@@ -42,7 +44,7 @@ pub(crate) fn count_zeros(bytes: &[u8]) -> usize {
         .sum()
 }
 
-/// Copies and counts, a piece that fits the nearest cache at a time.
+/// Copies and counts, one piece that fits the nearest cache at a time.
 pub(crate) fn count_zeros_copying(to: &mut [u8], from: &[u8]) -> usize {
     to.chunks_mut(4096)
         .zip(from.chunks(4096))
@@ -54,7 +56,8 @@ pub(crate) fn count_zeros_copying(to: &mut [u8], from: &[u8]) -> usize {
 }
 
 /// # Safety
-/// `p` points to that many bytes, which nobody changes during `'a`; it may be anything if there are none.
+/// `p` points to `length` bytes, which do not change during `'a`; it may be anything if `length` is
+/// 0.
 unsafe fn slice<'a>(p: *const c_void, length: usize) -> &'a [u8] {
     if p.is_null() || length == 0 {
         return &[];
@@ -66,7 +69,7 @@ unsafe fn slice<'a>(p: *const c_void, length: usize) -> &'a [u8] {
 // ---- The edge to C ----
 
 /// # Safety
-/// `p` points to that many bytes.
+/// `p` points to `numbytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_checksum(p: *const c_void, numbytes: c_int) -> u64 {
     // SAFETY: the caller's promise.
@@ -74,7 +77,7 @@ unsafe extern "C" fn gasnett_checksum(p: *const c_void, numbytes: c_int) -> u64 
 }
 
 /// # Safety
-/// `p` points to that many bytes.
+/// `p` points to `numbytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_count0s(p: *const c_void, numbytes: usize) -> usize {
     // SAFETY: the caller's promise.
@@ -82,7 +85,7 @@ unsafe extern "C" fn gasnett_count0s(p: *const c_void, numbytes: usize) -> usize
 }
 
 /// # Safety
-/// Both point to that many bytes and don't overlap.
+/// Both point to `numbytes` bytes and do not overlap.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_count0s_copy(
     dst: *mut c_void,

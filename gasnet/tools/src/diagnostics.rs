@@ -1,5 +1,5 @@
-//! The library's checks of itself within a client: what depends on the machine and on how the client was linked. What doesn't
-//! is tested where this library is built.
+//! The library's self-checks within a client, for behaviour that depends on the machine and on how
+//! the client was linked. Everything else is tested where this library is built.
 
 use std::ffi::{c_char, c_int};
 use std::io::Write;
@@ -9,7 +9,7 @@ use crate::edge::text_or_null;
 use crate::heap::{Heap, Settings};
 use crate::{bytes, number, rwlock, timer};
 
-/// A check: its letter, what it looks at, and what it found wrong.
+/// A check: its letter, its subject, and the function that returns what it found wrong.
 struct Check {
     letter: char,
     subject: &'static str,
@@ -44,7 +44,8 @@ const CHECKS: [Check; 5] = [
     },
 ];
 
-/// Runs the checks of some letters (none: all), each in `threads` threads of `iterations`, and returns what they found.
+/// Runs the checks with these letters (all if there are none), each in `threads` threads of
+/// `iterations`, and returns their findings.
 fn run(iterations: u32, threads: u32, letters: &str, seed: u64) -> Vec<String> {
     let wanted = |check: &&Check| letters.is_empty() || letters.contains(check.letter);
     CHECKS
@@ -54,7 +55,7 @@ fn run(iterations: u32, threads: u32, letters: &str, seed: u64) -> Vec<String> {
         .collect()
 }
 
-/// At most one finding for each thread: what is wrong once is wrong often.
+/// Returns at most one finding per thread: what fails once usually fails often.
 fn run_in_threads(check: &Check, iterations: u32, threads: u32, seed: u64) -> Vec<String> {
     let in_thread = |thread: u32| {
         let mut random = fastrand::Rng::with_seed(
@@ -81,7 +82,7 @@ fn expect(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-/// Ticks never go back, also when the thread goes to another processor in between.
+/// Checks that ticks never go back, even if the thread moves to another processor in between.
 fn check_ticks(_: &mut fastrand::Rng) -> Result<(), String> {
     let first = timer::ticks_now();
     std::thread::yield_now();
@@ -99,10 +100,10 @@ fn check_bytes(random: &mut fastrand::Rng) -> Result<(), String> {
         bytes::count_zeros_copying(&mut copy, &block),
     );
     expect(counts == (expected, expected) && copy == block, || {
-        format!("{counts:?} zeros instead of {expected}")
+        format!("counted {counts:?} zeros, expected {expected}")
     })?;
     expect(bytes::checksum(&copy) == bytes::checksum(&block), || {
-        "two checksums of the same bytes".into()
+        "checksums of the same bytes differ".into()
     })
 }
 
@@ -111,11 +112,11 @@ fn check_numbers(random: &mut fastrand::Rng) -> Result<(), String> {
     let text = number::format(number, true);
     let read = number::parse_integer(&text, 1);
     expect(read == Ok(number), || {
-        format!("{number} became {text} and {read:?}")
+        format!("{number} was formatted as {text} and read as {read:?}")
     })
 }
 
-/// Readers see both words of a writer or none.
+/// Checks that readers see both words of a writer or neither.
 fn check_locks(random: &mut fastrand::Rng) -> Result<(), String> {
     static LOCK: rwlock::Lock = rwlock::Lock::new();
     static PAIR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
@@ -128,7 +129,7 @@ fn check_locks(random: &mut fastrand::Rng) -> Result<(), String> {
         Ok(())
     } else {
         let pair = LOCK.read(|| [0, 1].map(|word: usize| PAIR[word].load(Ordering::Relaxed)));
-        expect(pair[0] == pair[1], || format!("{pair:?} under a lock"))
+        expect(pair[0] == pair[1], || format!("torn write: {pair:?}"))
     }
 }
 

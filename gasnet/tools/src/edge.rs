@@ -1,10 +1,11 @@
-//! What every edge to C does with its arguments.
+//! The handling of arguments at every edge to C.
 
 use std::ffi::{CStr, c_char};
 
 use crate::failure::fatal;
 
-/// The text of an argument, or a fatal error that names function and argument.
+/// Returns the text of an argument, or ends the process with an error that names function and
+/// argument.
 ///
 /// # Safety
 /// `pointer` is null or points to text that ends with a zero and outlives `'a`.
@@ -14,7 +15,7 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, function: &str, argument: 
         .unwrap_or_else(|| fatal(&format!("{function}: {argument} is a null pointer")))
 }
 
-/// The same for an argument that may be null.
+/// Like [`text`], for an argument that may be null.
 ///
 /// # Safety
 /// As for [`text`].
@@ -23,7 +24,7 @@ pub(crate) unsafe fn text_or_null<'a>(pointer: *const c_char) -> Option<&'a CStr
     (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
 }
 
-/// Copies text into a buffer of C with its final zero, cut to what fits.
+/// Copies text into a C buffer with its final zero, truncated to fit.
 ///
 /// # Safety
 /// `buffer` may be written for `room` bytes; it may be null if `room` is 0.

@@ -1,5 +1,5 @@
-//! Settings in the environment: `gasnett_getenv` and those with a default, which report what they found when
-//! `GASNET_VERBOSEENV` is set.
+//! Settings in the environment: `gasnett_getenv` and the functions with defaults, which report the
+//! values found when `GASNET_VERBOSEENV` is set.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, c_char, c_int};
@@ -11,25 +11,27 @@ use crate::failure::fatal;
 use crate::job;
 use crate::number::{self, NumberError};
 
-/// The job's value of a variable, else this process's.
+/// Returns the job's value of a variable, or else this process's.
 pub fn getenv(name: &CStr) -> Option<&'static CStr> {
     job::variable(name).or_else(|| {
-        // SAFETY: `name` ends with a zero. As with C's getenv, the caller keeps other threads from changing the value.
+        // SAFETY: `name` ends with a zero. As with C's getenv, the caller keeps other threads from
+        // changing the value.
         let value = unsafe { libc::getenv(name.as_ptr()) };
         // SAFETY: not null, so it is text of the environment.
         (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
     })
 }
 
-/// The value of a variable as text of Rust; none if it is not set or empty. An empty value stands for the default, so that
-/// `NAME= program` takes a setting back.
+/// Returns the value of a variable as Rust text; `None` if it is not set or empty. An empty value
+/// stands for the default, so that `NAME= program` resets a setting.
 pub fn setting(name: &CStr) -> Option<String> {
     getenv(name)
         .map(|value| value.to_string_lossy().into_owned())
         .filter(|value| !value.trim().is_empty())
 }
 
-/// A setting as it was read, or none if the default holds; what can't be read ends the process with the variable's name.
+/// Reads a setting; `None` if the default applies. A value that cannot be read ends the process
+/// with an error that names the variable.
 fn read_setting<T>(name: &CStr, read: impl Fn(&str) -> Result<T, NumberError>) -> Option<T> {
     let value = setting(name)?;
     Some(
@@ -39,7 +41,7 @@ fn read_setting<T>(name: &CStr, read: impl Fn(&str) -> Result<T, NumberError>) -
     )
 }
 
-/// A yes-or-no setting that is not reported.
+/// Reads a yes-or-no setting without reporting it.
 pub(crate) fn yes_no(name: &CStr, default: bool) -> bool {
     read_setting(name, number::parse_yes_no).unwrap_or(default)
 }
@@ -53,7 +55,7 @@ fn is_verbose() -> bool {
     job::place().is_none_or(|place| place.rank == 0) && yes_no(c"GASNET_VERBOSEENV", false)
 }
 
-/// Reports a setting to standard error, once for each name, if settings are reported here.
+/// Reports a setting on standard error, once per name, if settings are reported on this rank.
 pub fn report_text(name: &CStr, value: &str, is_default: bool) {
     static REPORTED: Mutex<Option<HashSet<Vec<u8>>>> = Mutex::new(None);
     if !is_verbose() {
@@ -119,7 +121,7 @@ unsafe extern "C" fn gasnett_setenv(key: *const c_char, value: *const c_char) {
     // SAFETY: both are text.
     if unsafe { libc::setenv(key.as_ptr(), value.as_ptr(), 1) } != 0 {
         fatal(&format!(
-            "gasnett_setenv: '{}' can't be set: {}",
+            "gasnett_setenv: '{}' cannot be set: {}",
             key.to_string_lossy(),
             std::io::Error::last_os_error()
         ));
@@ -136,7 +138,7 @@ unsafe extern "C" fn gasnett_unsetenv(key: *const c_char) {
     // SAFETY: it is text.
     if unsafe { libc::unsetenv(key.as_ptr()) } != 0 {
         fatal(&format!(
-            "gasnett_unsetenv: '{}': {}",
+            "gasnett_unsetenv: '{}' cannot be unset: {}",
             key.to_string_lossy(),
             std::io::Error::last_os_error()
         ));

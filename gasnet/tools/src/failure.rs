@@ -9,13 +9,13 @@ use std::time::Duration;
 use crate::edge::text_or_null;
 use crate::{backtrace, environment, job, signal, streams, system};
 
-/// Ends the process with an error: the message with this process's rank, then a pause for a debugger and a backtrace if the
-/// environment asks for them, then an abort.
+/// Ends the process with an error: prints the message with this process's rank, then pauses for a
+/// debugger and prints a backtrace if the environment requests them, then aborts.
 pub fn fatal(message: &str) -> ! {
     fatal_at(None, message)
 }
 
-/// A place in a source file.
+/// A location in a source file.
 struct Location<'a> {
     function: &'a str,
     file: &'a str,
@@ -36,12 +36,13 @@ fn fatal_at(location: Option<Location<'_>>, message: &str) -> ! {
         let _ = write!(line, ": in {function}() at {file}:{number}");
     }
     let _ = writeln!(line, ": {}", message.trim_end_matches('\n'));
-    // One write, so that lines of several ranks stay whole; before anything else, since the rest may hang.
+    // One write, so that lines of several ranks stay whole. It comes first, because the rest may
+    // hang.
     let _ = std::io::stderr().write_all(line.as_bytes());
     end()
 }
 
-/// The end of a process whose error has been written.
+/// Ends a process whose error has been printed.
 fn end() -> ! {
     /// The thread that ends the process; 0 before there is one.
     static ENDING: AtomicI32 = AtomicI32::new(0);
@@ -52,9 +53,9 @@ fn end() -> ! {
             streams::flush();
             job::before_abort();
         }
-        // An error on this way (in a setting, say) must not begin it again.
+        // An error while ending, for example in a setting, must not start over.
         Err(first) if first == this => {}
-        // Another thread's error was first: it has its time for the debugger and the backtrace.
+        // Another thread's error came first; leave it time for the debugger and the backtrace.
         Err(_) => loop {
             std::thread::park();
         },
@@ -62,33 +63,36 @@ fn end() -> ! {
     std::process::abort()
 }
 
-/// An error of this process is being looked at, or has been.
+/// Whether an error of this process is being examined, or has been.
 static LOOKED_AT: AtomicBool = AtomicBool::new(false);
 
-/// What every error that ends a process does after its message, as far as the environment asks for it: waits for a debugger,
-/// writes a backtrace. For errors that end otherwise than by [`fatal`].
+/// Performs the steps that follow the message of every fatal error, if the environment requests
+/// them: waits for a debugger and writes a backtrace. For errors that end the process by other
+/// means than [`fatal`].
 pub fn look_at_error() {
     LOOKED_AT.store(true, Ordering::Relaxed);
     freeze_on_error();
     backtrace::print_if_enabled(libc::STDERR_FILENO);
 }
 
-/// Whether the environment asks for anything that [`look_at_error`] does.
+/// Returns whether the environment requests any step of [`look_at_error`].
 pub fn looks_at_errors() -> bool {
     environment::yes_no(c"GASNET_FREEZE_ON_ERROR", false) || backtrace::is_enabled()
 }
 
-/// [`look_at_error`] in a handler of the signal of a fault, such as SIGSEGV or SIGABRT, unless that is how an error that has
-/// been looked at ends. It does what no handler of a signal may count on (it allocates memory and takes locks), so it may hang:
-/// only for who asked for it, as [`looks_at_errors`] tells before.
+/// Calls [`look_at_error`] in a handler of a fault's signal, such as SIGSEGV or SIGABRT, unless the
+/// signal is the end of an error that has been examined already.
+///
+/// It allocates memory and takes locks, which a signal handler must not rely on, so it may hang.
+/// Use it only if [`looks_at_errors`] has returned true before.
 pub fn look_at_fault() {
     if !LOOKED_AT.swap(true, Ordering::Relaxed) {
         look_at_error();
     }
 }
 
-/// What a job does at its start, as far as the environment asks for it: handles the signals that ask for a backtrace or for
-/// a pause, and waits for a debugger.
+/// Performs the debugging steps of a job's start that the environment requests: handles the signals
+/// that request a backtrace or a pause, and waits for a debugger.
 pub fn prepare_debugging() {
     signal::watch_settings();
     if environment::yes_no(c"GASNET_FREEZE", false) {
@@ -96,7 +100,7 @@ pub fn prepare_debugging() {
     }
 }
 
-/// What a debugger sets to 0 where the caller has no variable for it.
+/// The variable that a debugger sets to 0 if the caller provides none.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 static conduit_tools_frozen: AtomicI32 = AtomicI32::new(0);
@@ -107,7 +111,7 @@ fn freeze_on_error() {
     }
 }
 
-/// Waits for a debugger, whatever the environment says.
+/// Waits for a debugger, whatever the environment requests.
 pub(crate) fn freeze_now() {
     freeze(&conduit_tools_frozen, "conduit_tools_frozen");
 }
@@ -189,7 +193,7 @@ unsafe extern "C" fn conduit_tools_location(
     // SAFETY: any size is fine; the result is checked.
     let buffer = unsafe { libc::malloc(text.len() + 1) }.cast::<c_char>();
     if buffer.is_null() {
-        fatal("no memory for the text of a place in the program");
+        fatal("cannot allocate the text of a source location");
     }
     // SAFETY: it was allocated with that many bytes.
     unsafe { crate::edge::write_text(buffer, text.len() + 1, text.as_bytes()) };
@@ -198,12 +202,13 @@ unsafe extern "C" fn conduit_tools_location(
 
 #[unsafe(no_mangle)]
 extern "C" fn gasnett_killmyprocess(exitcode: c_int) -> ! {
-    // SAFETY: it ends the process without running anything of it.
+    // SAFETY: ends the process without running any of its code.
     unsafe { libc::_exit(exitcode) }
 }
 
 /// # Safety
-/// `flag` is null or points to an int that lives as long as the process is frozen; `flagsymname` is null or text.
+/// `flag` is null or points to an int that lives as long as the process is frozen; `flagsymname` is
+/// null or text.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_freezeForDebuggerNow(flag: *mut c_int, flagsymname: *const c_char) {
     // SAFETY: the caller's promise.

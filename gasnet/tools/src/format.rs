@@ -1,17 +1,17 @@
-//! Text of lists and flags, for messages. Sizes are upper bounds that depend on the count only, so a caller can allocate
-//! before it has the list.
+//! Lists and flags formatted for messages. Sizes are upper bounds that depend only on the count, so
+//! that a caller can allocate before it has the list.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt::Write;
 
 use crate::edge::write_text;
 
-/// Bytes that a number or an address takes at most, with what stands around it.
+/// The most bytes that a number or an address takes, including its separators.
 const ITEM: usize = 48;
-/// Bytes of the words around a list.
+/// The most bytes of the words around a list.
 const FRAME: usize = 192;
 
-/// A piece of memory as gasnetex.h lays it out.
+/// A piece of memory with the layout of gasnetex.h.
 #[repr(C)]
 struct Piece {
     address: *const c_void,
@@ -26,7 +26,8 @@ fn joined<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
     items.iter().map(show).collect::<Vec<_>>().join(", ")
 }
 
-/// The lowest and the highest byte of pieces, as the end of a phrase; nothing if no piece has any.
+/// Returns the lowest and the highest address of pieces as the end of a phrase; empty if no piece
+/// has bytes.
 fn bounds(pieces: impl Iterator<Item = (usize, usize)> + Clone) -> String {
     let pieces = pieces.filter(|&(_, length)| length > 0);
     let lowest = pieces.clone().map(|(address, _)| address).min();
@@ -39,7 +40,7 @@ fn bounds(pieces: impl Iterator<Item = (usize, usize)> + Clone) -> String {
     }
 }
 
-/// Bytes of pieces, and their text.
+/// Returns the total bytes of pieces, and their text.
 fn vector(pieces: &[Piece]) -> (usize, String) {
     let total = pieces
         .iter()
@@ -59,7 +60,7 @@ fn vector(pieces: &[Piece]) -> (usize, String) {
     )
 }
 
-/// Bytes of pieces of one length, and their text.
+/// Returns the total bytes of pieces of equal length, and their text.
 fn indexed(addresses: &[*const c_void], length: usize) -> (usize, String) {
     let items = joined(addresses, |&address| format!("{address:p}"));
     let bounds = bounds(addresses.iter().map(|address| (address.addr(), length)));
@@ -70,7 +71,7 @@ fn indexed(addresses: &[*const c_void], length: usize) -> (usize, String) {
     )
 }
 
-/// A transfer between lists.
+/// Formats a transfer between lists.
 fn transfer(tm: *const c_void, rank: u32, to: &(usize, String), from: &(usize, String)) -> String {
     let total = to.0;
     format!(
@@ -80,7 +81,7 @@ fn transfer(tm: *const c_void, rank: u32, to: &(usize, String), from: &(usize, S
 }
 
 /// # Safety
-/// `list` points to `count` items, or there are none.
+/// `list` points to `count` items, or `count` is 0.
 unsafe fn slice<'a, T>(list: *const T, count: usize) -> &'a [T] {
     if list.is_null() || count == 0 {
         return &[];
@@ -97,7 +98,7 @@ extern "C" fn gasnett_format_memveclist_bufsz(count: usize) -> usize {
 }
 
 /// # Safety
-/// `buf` has the bytes that the size function says; `list` points to `count` pieces.
+/// `buf` has the size returned by the size function; `list` points to `count` pieces.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_format_memveclist(
     buf: *mut c_char,
@@ -116,7 +117,7 @@ extern "C" fn gasnett_format_addrlist_bufsz(count: usize) -> usize {
 }
 
 /// # Safety
-/// `buf` has the bytes that the size function says; `list` points to `count` addresses.
+/// `buf` has the size returned by the size function; `list` points to `count` addresses.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_format_addrlist(
     buf: *mut c_char,
@@ -132,14 +133,14 @@ unsafe extern "C" fn gasnett_format_addrlist(
 
 #[unsafe(no_mangle)]
 extern "C" fn gasnett_format_putvgetv_bufsz(dstcount: usize, srccount: usize) -> usize {
-    // Both lists, and what stands before them.
+    // Both lists, and the text before them.
     list_size(dstcount)
         .saturating_add(list_size(srccount))
         .saturating_add(FRAME)
 }
 
 /// # Safety
-/// `buf` has the bytes that the size function says, the lists have as many pieces as their counts.
+/// `buf` has the size returned by the size function; the lists have as many pieces as their counts.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_format_putvgetv(
     buf: *mut c_char,
@@ -169,7 +170,7 @@ extern "C" fn gasnett_format_putigeti_bufsz(dstcount: usize, srccount: usize) ->
 }
 
 /// # Safety
-/// `buf` has the bytes that the size function says, the lists have as many addresses as their
+/// `buf` has the size returned by the size function; the lists have as many addresses as their
 /// counts.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_format_putigeti(
@@ -202,7 +203,7 @@ extern "C" fn gasnett_format_strides_bufsz(count: usize) -> usize {
 }
 
 /// # Safety
-/// `buf` has the bytes that the size function says; `list` points to `count` strides.
+/// `buf` has the size returned by the size function; `list` points to `count` strides.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_format_strides(buf: *mut c_char, count: usize, list: *const isize) {
     // SAFETY: the caller's promise.
@@ -220,7 +221,7 @@ extern "C" fn gasnett_format_putsgets_bufsz(stridelevels: usize) -> usize {
 }
 
 /// # Safety
-/// `buf` has the bytes that the size function says; the lists have `stridelevels` items.
+/// `buf` has the size returned by the size function; the lists have `stridelevels` items.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_format_putsgets(
     buf: *mut c_char,
@@ -274,8 +275,8 @@ unsafe extern "C" fn gasnett_format_putsgets(
 }
 
 /// # Safety
-/// `flags` points to `count` values, `names` to as many texts one after another; `buf` is null or has the bytes that the
-/// same call with null returned.
+/// `flags` points to `count` values, `names` to as many consecutive texts; `buf` is null or has the
+/// size that the same call with null returned.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_format_flags(
     buf: *mut c_char,
@@ -289,9 +290,9 @@ unsafe extern "C" fn conduit_tools_format_flags(
     let mut name = names;
     // SAFETY: the caller's promise.
     for &flag in unsafe { slice(flags, count) } {
-        // SAFETY: as many texts follow each other as there are flags.
+        // SAFETY: there are as many consecutive texts as flags.
         let this = unsafe { CStr::from_ptr(name) };
-        // SAFETY: the next one begins behind the zero of this one.
+        // SAFETY: the next text begins behind this one's final zero.
         name = unsafe { name.add(this.count_bytes() + 1) };
         if flag != 0 && value & flag == flag {
             let _ = write!(
@@ -320,7 +321,7 @@ mod tests {
         let flags = [1u64, 2, 8];
         let names = b"ONE\0TWO\0EIGHT\0";
         let mut buffer = [0x7F as c_char; 64];
-        // SAFETY: three flags and three names; the buffer is larger than any text of them.
+        // SAFETY: three flags and three names; the buffer is larger than any text made of them.
         unsafe {
             let size = conduit_tools_format_flags(
                 std::ptr::null_mut(),
@@ -371,7 +372,8 @@ mod tests {
         let most = most.max(gasnett_format_putvgetv_bufsz(count, count));
         let mut buffer = vec![0 as c_char; most];
         let buf = buffer.as_mut_ptr();
-        // SAFETY: the lists have `count` items, and the buffer is the largest that any of them wants.
+        // SAFETY: the lists have `count` items, and the buffer has the largest size that any call
+        // needs.
         let texts = unsafe {
             let text = || CStr::from_ptr(buf).to_string_lossy().into_owned();
             gasnett_format_memveclist(buf, count, pieces.as_ptr().cast());
@@ -404,7 +406,7 @@ mod tests {
             [memory, addresses, strided, vectors, lists, text()]
         };
         for text in texts {
-            assert!(text.ends_with(']'), "it was cut: {text}");
+            assert!(text.ends_with(']'), "truncated: {text}");
         }
     }
 }

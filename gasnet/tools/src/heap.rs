@@ -1,8 +1,10 @@
-//! The checked heap of debug builds: guards around each block, and a table of the blocks with the places that asked for
-//! them. What finds a fault says so in a [`HeapError`]; [`crate::memory`] ends the process with it.
+//! The checked heap of debug builds: guards around each block, and a table of the blocks with the
+//! source locations that allocated them. Functions report faults as [`HeapError`];
+//! [`crate::memory`] ends the process with the error.
 //!
-//! A block lies in memory of the C library, [`GUARD`] bytes behind its start, and as many follow it. The table is apart from
-//! the blocks, so that a program that writes beyond a block can't destroy it as well.
+//! A block lies in memory of the C library, with [`GUARD`] bytes of guard before it and behind it.
+//! The table is separate from the blocks, so that a program that writes beyond a block does not
+//! destroy it too.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
@@ -10,22 +12,23 @@ use std::fmt::Write;
 
 use thiserror::Error;
 
-/// Bytes of guard on either side; a multiple of the strictest alignment, so that blocks are aligned as malloc's are.
+/// The size of the guard on either side. It is a multiple of the strictest alignment, so that
+/// blocks are aligned as malloc's are.
 const GUARD: usize = 16;
 
-/// Where something wrote; into a block only after it was given back.
+/// Where a program wrote, relative to a block; into a block only after it was freed.
 const BEFORE: &str = "before";
 const BEHIND: &str = "behind";
 const INTO: &str = "into";
 
-/// What is wrong with a block.
+/// A fault in a block.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum HeapError {
-    #[error("{address:#x} is no block of this heap, or was given back already")]
+    #[error("{address:#x} is not a block of this heap, or has already been freed")]
     Unknown { address: usize },
     #[error(
-        "something wrote {at} the block {address:#x} of {size} bytes, from {place}{}",
-        if *at == INTO { ", after it was given back" } else { "" }
+        "the program wrote {at} the block {address:#x} of {size} bytes, allocated at {place}{}",
+        if *at == INTO { ", after it was freed" } else { "" }
     )]
     Damaged {
         /// [`BEFORE`], [`BEHIND`] or [`INTO`].
@@ -34,11 +37,11 @@ pub(crate) enum HeapError {
         size: usize,
         place: String,
     },
-    #[error("there is no memory for {size} bytes")]
+    #[error("cannot allocate {size} bytes")]
     NoMemory { size: usize },
 }
 
-/// What fills memory: a byte, or a word of eight.
+/// The value that fills memory: a byte, or a word of eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
     Byte(u8),
@@ -67,18 +70,18 @@ impl Fill {
     }
 }
 
-/// What the environment asks for.
+/// The checks that the environment requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings {
-    /// New blocks hold this.
+    /// The initial content of new blocks.
     pub(crate) initial: Option<Fill>,
-    /// Blocks that are given back hold this.
+    /// The content of freed blocks.
     pub(crate) clobber: Option<Fill>,
-    /// Blocks that are given back are never used again.
+    /// Whether freed blocks are never reused.
     pub(crate) leak: bool,
-    /// ... and are looked at for changes; needs `clobber` and `leak`.
+    /// Whether leaked blocks are also scanned for changes; needs `clobber` and `leak`.
     pub(crate) scan_freed: bool,
-    /// Each call checks all blocks.
+    /// Whether each call checks all blocks.
     pub(crate) check_all: bool,
 }
 
@@ -118,10 +121,10 @@ impl Block {
 pub(crate) struct Heap {
     settings: Settings,
     live: BTreeMap<usize, Block>,
-    /// Blocks that were given back and are kept for `scan_freed`.
+    /// Freed blocks that are kept for `scan_freed`.
     freed: VecDeque<(usize, Block)>,
     statistics: Statistics,
-    /// The block that [`Heap::check_next`] looked at last.
+    /// The block that [`Heap::check_next`] checked last.
     checked: usize,
 }
 
@@ -137,7 +140,7 @@ impl Heap {
         self.statistics
     }
 
-    /// A new block; of 0 bytes too. It is zeroed or holds what the settings say.
+    /// Allocates a block, also of 0 bytes. Its content is zero, or as the settings require.
     pub(crate) fn allocate(
         &mut self,
         size: usize,
@@ -153,7 +156,7 @@ impl Heap {
         if start.is_null() {
             return Err(HeapError::NoMemory { size });
         }
-        // SAFETY: the memory was just allocated with that many bytes and belongs to nobody else.
+        // SAFETY: the memory was just allocated with that many bytes and is not used otherwise.
         let bytes = unsafe {
             start.write_bytes(0, whole);
             std::slice::from_raw_parts_mut(start, whole)
@@ -176,7 +179,7 @@ impl Heap {
         Ok(block.cast())
     }
 
-    /// A block of another size with the same beginning; the old one is given back.
+    /// Allocates a block of another size with the same initial content, and frees the old one.
     pub(crate) fn reallocate(
         &mut self,
         old: *mut c_void,
@@ -193,7 +196,7 @@ impl Heap {
         Ok(new)
     }
 
-    /// Gives a block back.
+    /// Frees a block.
     pub(crate) fn free(&mut self, block: *mut c_void) -> Result<(), HeapError> {
         self.check_if_asked()?;
         self.check(block)?;
@@ -203,20 +206,20 @@ impl Heap {
         };
         self.count_freed(entry.size as u64);
         if let Some(fill) = self.settings.clobber {
-            // SAFETY: a block of that size that nobody uses any more.
+            // SAFETY: a block of that size that is no longer in use.
             fill.apply(unsafe { std::slice::from_raw_parts_mut(block.cast::<u8>(), entry.size) });
         }
         if self.settings.scan_freed {
             self.freed.push_back((address, entry));
         }
         if !self.settings.leak {
-            // SAFETY: it was allocated with its guard by malloc, and is in no table any more.
+            // SAFETY: malloc allocated it with its guard, and it is no longer in any table.
             unsafe { libc::free(block.cast::<u8>().sub(GUARD).cast()) };
         }
         Ok(())
     }
 
-    /// Looks at one block's guards and returns its size.
+    /// Checks the guards of a block and returns its size.
     pub(crate) fn check(&self, block: *const c_void) -> Result<usize, HeapError> {
         let address = block.addr();
         let entry = self
@@ -227,7 +230,7 @@ impl Heap {
         Ok(entry.size)
     }
 
-    /// Looks at the block that follows the one it looked at last.
+    /// Checks the block after the one that was checked last.
     pub(crate) fn check_next(&mut self) -> Result<(), HeapError> {
         let next = self
             .live
@@ -241,7 +244,7 @@ impl Heap {
         check_guards(address, entry)
     }
 
-    /// Looks at all blocks, and at those given back if the settings say so.
+    /// Checks all blocks, and freed ones if the settings say so.
     pub(crate) fn check_all(&self) -> Result<(), HeapError> {
         self.live
             .iter()
@@ -251,7 +254,7 @@ impl Heap {
         };
         self.freed.iter().try_for_each(|(address, entry)| {
             check_guards(*address, entry)?;
-            // SAFETY: these blocks are never given to the C library.
+            // SAFETY: these blocks are never returned to the C library.
             let bytes = unsafe {
                 std::slice::from_raw_parts(std::ptr::with_exposed_provenance(*address), entry.size)
             };
@@ -262,7 +265,7 @@ impl Heap {
         })
     }
 
-    /// What was used, and what wasn't given back, for people.
+    /// Formats a readable report of the memory used and not freed.
     pub(crate) fn report(&self) -> String {
         let Statistics {
             allocated_bytes,
@@ -277,11 +280,11 @@ impl Heap {
         } = self.statistics;
         let mut text = format!(
             "allocated {allocated_bytes} bytes in {allocated_objects} blocks\n\
-             given back {freed_bytes} bytes in {freed_objects} blocks\n\
+             freed {freed_bytes} bytes in {freed_objects} blocks\n\
              live {live_bytes} bytes in {live_objects} blocks, at most {live_bytes_max} bytes, {live_objects_max} blocks\n\
              guards {overhead_bytes} bytes\n"
         );
-        // By place, the largest sum first: a leak in a loop is one line.
+        // By location, the largest sum first, so that a leak in a loop is one line.
         let mut places: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for block in self.live.values() {
             let (bytes, blocks) = places.entry(&block.place).or_default();
@@ -293,7 +296,7 @@ impl Heap {
         for (place, (bytes, blocks)) in places {
             let _ = writeln!(
                 text,
-                "not given back: {bytes} bytes in {blocks} blocks from {place}"
+                "not freed: {bytes} bytes in {blocks} blocks from {place}"
             );
         }
         text
@@ -328,14 +331,15 @@ impl Heap {
     }
 }
 
-/// What the guards of the memory at an address hold: different for each, so that one copied elsewhere is found too.
+/// Returns the guard value for the memory at an address. It differs between addresses, so that a
+/// guard copied from elsewhere is detected too.
 fn guard(start: usize) -> Fill {
     Fill::Word((start as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
 }
 
 fn check_guards(address: usize, entry: &Block) -> Result<(), HeapError> {
     let start = address - GUARD;
-    // SAFETY: a block of the table lies in memory of that size, guards included.
+    // SAFETY: a block of the table lies in memory of that size, including guards.
     let bytes = unsafe {
         std::slice::from_raw_parts(
             std::ptr::with_exposed_provenance::<u8>(start),
@@ -356,7 +360,7 @@ mod tests {
     use super::*;
 
     fn write(block: *mut c_void, offset: isize, value: u8) {
-        // SAFETY: the tests write into guards and blocks only, which are memory of the heap.
+        // SAFETY: the tests write only into guards and blocks, which are memory of the heap.
         unsafe { block.cast::<u8>().offset(offset).write(value) };
     }
 
@@ -498,7 +502,7 @@ mod tests {
         assert_eq!(counted, expected);
         assert!(
             heap.report()
-                .contains("not given back: 2 bytes in 1 blocks from third"),
+                .contains("not freed: 2 bytes in 1 blocks from third"),
             "{}",
             heap.report()
         );

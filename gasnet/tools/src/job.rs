@@ -1,4 +1,4 @@
-//! What the tools know of the job they run in: nothing, until the crate `gasnet` says it at its start.
+//! The job in which the tools run, as far as the crate `gasnet` has described it at its start.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 pub struct Place {
     /// This process's rank, from 0.
     pub rank: u32,
-    /// How many ranks there are.
+    /// The number of ranks in the job.
     pub ranks: u32,
 }
 
@@ -17,20 +17,22 @@ static PLACE: OnceLock<Place> = OnceLock::new();
 static BEFORE_ABORT: OnceLock<fn()> = OnceLock::new();
 static VARIABLES: Mutex<Option<HashMap<Vec<u8>, &'static CStr>>> = Mutex::new(None);
 
-/// Says which rank this is: errors are prefixed with it, and settings are reported by rank 0 only. The first call counts.
+/// Sets this process's rank: errors are prefixed with it, and only rank 0 reports settings. The
+/// first call takes effect.
 pub fn set_place(rank: u32, ranks: u32) {
     let _ = PLACE.set(Place { rank, ranks });
 }
 
-/// This process's place, once it is known.
+/// Returns this process's place, once it is known.
 pub fn place() -> Option<Place> {
     PLACE.get().copied()
 }
 
-/// Gives the job's environment: `gasnett_getenv` looks here before it looks in the process's own. What was given before
-/// goes.
+/// Sets the job's environment, in which `gasnett_getenv` looks before the process's own. Replaces
+/// any earlier one.
 pub fn set_environment(variables: impl IntoIterator<Item = (CString, CString)>) {
-    // The values are leaked: gasnett_getenv hands pointers to them out for good, as getenv does.
+    // The values are leaked: gasnett_getenv returns pointers to them that stay valid forever, as
+    // getenv does.
     let variables = variables
         .into_iter()
         .map(|(name, value)| (name.into_bytes(), &*Box::leak(value.into_boxed_c_str())))
@@ -38,8 +40,8 @@ pub fn set_environment(variables: impl IntoIterator<Item = (CString, CString)>) 
     *lock() = Some(variables);
 }
 
-/// Sets a function that a fatal error calls after its message and before it aborts, to tell the other ranks. The first
-/// call counts.
+/// Sets a function that a fatal error calls after its message and before it aborts, to notify the
+/// other ranks. The first call takes effect.
 pub fn set_before_abort(tell: fn()) {
     let _ = BEFORE_ABORT.set(tell);
 }
@@ -50,12 +52,12 @@ pub(crate) fn before_abort() {
     }
 }
 
-/// The job's value of a variable.
+/// Returns the job's value of a variable.
 pub(crate) fn variable(name: &CStr) -> Option<&'static CStr> {
     lock().as_ref()?.get(name.to_bytes()).copied()
 }
 
-/// Forgets the job's value: the process has set its own.
+/// Removes the job's value, because the process has set its own.
 pub(crate) fn forget_variable(name: &CStr) {
     if let Some(variables) = lock().as_mut() {
         variables.remove(name.to_bytes());
@@ -66,7 +68,7 @@ fn lock() -> MutexGuard<'static, Option<HashMap<Vec<u8>, &'static CStr>>> {
     VARIABLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a list like `0,2-4,6` holds a rank; an empty one and `*` hold all.
+/// Returns whether a list like `0,2-4,6` contains a rank; an empty one and `*` contain all.
 pub(crate) fn names_rank(list: &str, rank: u32) -> bool {
     let number = |text: &str| text.trim().parse::<u32>().ok();
     matches!(list.trim(), "" | "*")

@@ -1,11 +1,13 @@
-//! The library behind `gasnet_tools.h`: what of GASNet's portable tools is not inline in the header.
+//! The library behind `gasnet_tools.h`: the part of GASNet's portable tools that is not inline in
+//! the header.
 //!
-//! The names are C's. Those that begin with `gasnett_` are documented for their callers in the header's pieces
-//! (`gasnet/include/gasnet_tools/`), those that begin with `conduit_tools_` are called by these pieces only. Each module
-//! holds its rules as ordinary functions of Rust and, at its end, the edge to C: null pointers and text are checked there,
-//! and what makes no sense ends the process with an error that names it.
+//! The names are C's. Functions that begin with `gasnett_` are documented for their callers in the
+//! header's parts (`gasnet/include/gasnet_tools/`); only these parts call functions that begin with
+//! `conduit_tools_`. Each module holds its rules as ordinary Rust functions and, at its end, the
+//! edge to C, which checks pointers and text and ends the process with an error that names the
+//! invalid argument.
 //!
-//! The library knows of a job only what [`job`] was told.
+//! The library knows only what [`job`] has been told about a job.
 
 mod backtrace;
 mod bytes;

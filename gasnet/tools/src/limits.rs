@@ -5,7 +5,8 @@ use std::ffi::{CString, c_char, c_int};
 use crate::edge::text;
 use crate::environment;
 
-/// What `gasnett_maximize_rlimits` raises: time, and memory of every kind; nothing of the file system.
+/// The limits raised by `gasnett_maximize_rlimits`: time, and memory of every kind, but nothing of
+/// the file system.
 const LIMITS: [(libc::__rlimit_resource_t, &str); 6] = [
     (libc::RLIMIT_CPU, "RLIMIT_CPU"),
     (libc::RLIMIT_DATA, "RLIMIT_DATA"),
@@ -15,7 +16,8 @@ const LIMITS: [(libc::__rlimit_resource_t, &str); 6] = [
     (libc::RLIMIT_MEMLOCK, "RLIMIT_MEMLOCK"),
 ];
 
-/// Raises the soft limit to the hard one unless the environment forbids it; whether the limit is as high as it may be.
+/// Raises the soft limit to the hard one unless the environment forbids it. Returns whether the
+/// limit is at its maximum.
 fn maximize(resource: libc::__rlimit_resource_t, name: &str) -> bool {
     let Ok(setting) = CString::new(format!("GASNET_MAXIMIZE_{name}")) else {
         return false;
@@ -44,7 +46,7 @@ fn maximize(resource: libc::__rlimit_resource_t, name: &str) -> bool {
 
 #[unsafe(no_mangle)]
 extern "C" fn gasnett_maximize_rlimits() -> c_int {
-    // All of them, whatever becomes of the first.
+    // Try all of them, even if one fails.
     let failed = LIMITS
         .iter()
         .filter(|(resource, name)| !maximize(*resource, name))

@@ -14,7 +14,7 @@ use crate::{environment, job, number};
 
 static HEAP: Mutex<Option<Heap>> = Mutex::new(None);
 
-/// The heap that the process has, with the settings that were found at its first use.
+/// Calls `use_it` with the process's heap, whose settings are read at its first use.
 fn with_heap<T>(use_it: impl FnOnce(&mut Heap) -> T) -> T {
     let mut heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
     use_it(heap.get_or_insert_with(|| {
@@ -23,9 +23,9 @@ fn with_heap<T>(use_it: impl FnOnce(&mut Heap) -> T) -> T {
     }))
 }
 
-/// The same for what may fail: a fatal error with the place of the call.
+/// Like [`with_heap`], but a failure is a fatal error that names the caller's location.
 fn checked<T>(place: &CStr, use_it: impl FnOnce(&mut Heap) -> Result<T, HeapError>) -> T {
-    // Not within the closure: a fatal error runs code that may allocate here.
+    // Not within the closure, because a fatal error runs code that may allocate here.
     with_heap(use_it)
         .unwrap_or_else(|error| fatal(&format!("{}: {error}", place.to_string_lossy())))
 }
@@ -47,13 +47,13 @@ fn fill_setting(name: &CStr) -> Fill {
     let value = environment::setting(name).unwrap_or_else(|| "NAN".into());
     parse_fill(&value).unwrap_or_else(|| {
         fatal(&format!(
-            "{}='{value}' is neither an integer nor NAN, sNAN or qNAN",
+            "{}='{value}' is not accepted: use an integer, NAN, sNAN or qNAN",
             name.to_string_lossy()
         ))
     })
 }
 
-/// A byte if it is from 0 to 255, else a word; or a number that is none, quiet or signalling.
+/// Parses a byte (0 to 255), a word, or a quiet or signalling NaN.
 fn parse_fill(value: &str) -> Option<Fill> {
     const QUIET: u64 = 0x7FF8_0000_0000_0001;
     const SIGNALLING: u64 = 0x7FF0_0000_0000_0001;
@@ -61,7 +61,7 @@ fn parse_fill(value: &str) -> Option<Fill> {
         "NAN" | "QNAN" => Some(Fill::Word(QUIET)),
         "SNAN" => Some(Fill::Word(SIGNALLING)),
         text => match text.strip_prefix("0X") {
-            // All 64 bits, so not by way of a signed number.
+            // Parsed as unsigned, because all 64 bits are allowed.
             Some(digits) => u64::from_str_radix(digits, 16).ok(),
             None => number::parse_integer(text, 0)
                 .ok()
@@ -71,7 +71,8 @@ fn parse_fill(value: &str) -> Option<Fill> {
     }
 }
 
-/// Whether `GASNET_MALLOCFILE` asks for a report of this rank, and into what: `%` stands for the rank.
+/// Returns the file that `GASNET_MALLOCFILE` requests for this rank's report, if any; `%` stands
+/// for the rank.
 fn report_file() -> Option<String> {
     let file = environment::setting(c"GASNET_MALLOCFILE")?;
     let rank = job::place().map_or(0, |place| place.rank);
@@ -79,12 +80,14 @@ fn report_file() -> Option<String> {
     job::names_rank(&nodes, rank).then(|| file.replace('%', &rank.to_string()))
 }
 
-/// Writes a file that nobody else can read. One that is there is overwritten, as by GASNet, but only a plain file of this user's that
-/// has no other name: in a folder where anybody may write, a link may lead to what somebody else wants to be overwritten, and a file
-/// may be somebody else's to read.
+/// Writes a file that only this user can read.
+///
+/// An existing file is overwritten, as GASNet does, but only if it is a regular file of this user's
+/// with a single name. In a world-writable directory, a link may lead to a file that another user
+/// wants to be overwritten, and a file may belong to another user who could then read it.
 fn write_file(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
-    // A pipe is an error too, not a wait for its reader.
+    // Opening a pipe fails instead of waiting for its reader.
     options
         .write(true)
         .mode(0o600)
@@ -94,7 +97,7 @@ fn write_file(path: &Path, text: &[u8]) -> io::Result<()> {
             let there = std::fs::symlink_metadata(path)?;
             overwritable(&there)?;
             let file = options.open(path)?;
-            // What was looked at may have been exchanged meanwhile.
+            // The file may have been replaced since it was checked.
             overwritable(&file.metadata()?)?;
             file.set_permissions(Permissions::from_mode(0o600))?;
             file.set_len(0)?;
@@ -110,7 +113,7 @@ fn overwritable(there: &Metadata) -> io::Result<()> {
     match there.is_file() && there.uid() == user && there.nlink() == 1 {
         true => Ok(()),
         false => Err(io::Error::other(
-            "what is there is no plain file of this user's with one name",
+            "the existing file is not a regular file of this user's with a single name",
         )),
     }
 }
@@ -133,11 +136,11 @@ fn report_at_exit() {
         if let Err(error) = written {
             let _ = writeln!(
                 std::io::stderr(),
-                "GASNET_MALLOCFILE: {file} can't be written: {error}"
+                "GASNET_MALLOCFILE: cannot write {file}: {error}"
             );
         }
     }
-    // SAFETY: the function takes nothing and doesn't unwind.
+    // SAFETY: the function takes no arguments and does not unwind.
     ONCE.call_once(|| unsafe {
         libc::atexit(report);
     });
@@ -148,7 +151,7 @@ fn report_at_exit() {
 #[unsafe(no_mangle)]
 extern "C" fn gasnett_mmap(segsize: usize) -> *mut c_void {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-    // SAFETY: new memory at a place that the system chooses.
+    // SAFETY: new memory at an address that the system chooses.
     let memory = unsafe {
         mmap_anonymous(
             std::ptr::null_mut(),
@@ -159,7 +162,7 @@ extern "C" fn gasnett_mmap(segsize: usize) -> *mut c_void {
     };
     memory.unwrap_or_else(|error| {
         fatal(&format!(
-            "gasnett_mmap: no {segsize} bytes of memory: {error}"
+            "gasnett_mmap: cannot map {segsize} bytes: {error}"
         ))
     })
 }
@@ -205,12 +208,12 @@ unsafe extern "C" fn conduit_tools_heap_calloc(
 ) -> *mut c_void {
     // SAFETY: the caller's promise.
     let place = unsafe { place_of(place) };
-    // A product that is too large is a size that nobody has.
+    // A product that overflows becomes a size that cannot be allocated.
     allocate(count.saturating_mul(size), true, place)
 }
 
 /// # Safety
-/// `place` is null or text; `block` is null or a block of this heap (what isn't is found).
+/// `place` is null or text; `block` is null or a block of this heap (any other value is detected).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_heap_realloc(
     block: *mut c_void,
@@ -291,7 +294,7 @@ unsafe extern "C" fn conduit_tools_strndup(string: *const c_char, most: usize) -
     }
 }
 
-/// The bytes of text up to its end or to `most`.
+/// Returns the bytes of text up to its end or to `most`.
 ///
 /// # Safety
 /// `string` is null, or text, or has at least `most` bytes.
@@ -360,7 +363,7 @@ mod tests {
         let is_private = |name: &str| std::fs::metadata(at(name)).unwrap().mode() & 0o077 == 0;
         write_file(&at("report"), b"a long one").unwrap();
         assert!(is_private("report"));
-        // One that others could read until now.
+        // A file that others could read until now.
         std::fs::set_permissions(at("report"), Permissions::from_mode(0o644)).unwrap();
         write_file(&at("report"), b"short").unwrap();
         assert_eq!(read("report"), "short");
@@ -376,7 +379,7 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), pipe, mode, 0).unwrap();
         for name in ["link", "nowhere", "name", "folder", "pipe"] {
             let error = write_file(&at(name), b"report").unwrap_err().to_string();
-            assert!(error.contains("no plain file"), "{name}: {error}");
+            assert!(error.contains("not a regular file"), "{name}: {error}");
         }
         assert_eq!(read("precious"), "precious");
         assert!(!at("new").exists());

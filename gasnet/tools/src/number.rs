@@ -1,8 +1,8 @@
-//! Numbers as people write them in settings.
+//! Numbers in settings, in human-readable form.
 
 use thiserror::Error;
 
-/// Why a setting's text is no number.
+/// The reason why a setting's text cannot be read.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum NumberError {
     /// Not an integer.
@@ -32,7 +32,7 @@ const UNITS: [(char, u32); 6] = [
     ('K', 10),
 ];
 
-/// The number in the largest unit that divides it (memory, `KB` ...), or as it is.
+/// Formats a number: memory in the largest unit that divides it (`KB` …), others unchanged.
 pub(crate) fn format(value: i64, memory: bool) -> String {
     if !memory {
         return value.to_string();
@@ -46,10 +46,11 @@ pub(crate) fn format(value: i64, memory: bool) -> String {
     }
 }
 
-/// Reads an integer, or a size of memory when there is a `multiplier` for sizes without unit.
+/// Reads an integer. If `multiplier` is not 0, reads a size of memory; `multiplier` applies to
+/// sizes without a unit.
 ///
 /// # Errors
-/// It is neither, or beyond 64 bits.
+/// Returns an error if the text is neither, or if the value is beyond 64 bits.
 pub fn parse_integer(text: &str, multiplier: u64) -> Result<i64, NumberError> {
     let text = text.trim();
     if multiplier == 0 {
@@ -57,7 +58,8 @@ pub fn parse_integer(text: &str, multiplier: u64) -> Result<i64, NumberError> {
     }
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let hexadecimal = digits.starts_with("0x") || digits.starts_with("0X");
-    // A hexadecimal number may end in B, so it ends at the first space or at a unit that is no digit of it.
+    // A hexadecimal number may end in B, so it ends at the first space or at a unit letter that is
+    // not a hex digit.
     let end = text
         .char_indices()
         .find(|&(at, c)| {
@@ -85,7 +87,7 @@ pub fn parse_integer(text: &str, multiplier: u64) -> Result<i64, NumberError> {
     }
     let number: f64 = number.parse().map_err(|_| NumberError::NotSize)?;
     let bytes = number * multiplier as f64;
-    // 2^63 is a float; the largest i64 isn't.
+    // 2^63 is representable as a float; the largest i64 is not.
     if bytes.abs() >= 9_223_372_036_854_775_808.0 {
         return Err(NumberError::TooLarge);
     }
@@ -95,7 +97,7 @@ pub fn parse_integer(text: &str, multiplier: u64) -> Result<i64, NumberError> {
 /// Reads a decimal number or a fraction.
 ///
 /// # Errors
-/// It is neither.
+/// Returns an error if the text is neither.
 pub fn parse_decimal(text: &str) -> Result<f64, NumberError> {
     let number = |text: &str| {
         text.trim()
@@ -114,7 +116,7 @@ pub fn parse_decimal(text: &str) -> Result<f64, NumberError> {
 /// Reads a yes or no.
 ///
 /// # Errors
-/// It is neither.
+/// Returns an error if the text is neither.
 pub fn parse_yes_no(text: &str) -> Result<bool, NumberError> {
     let text = text.trim();
     let is_one_of = |words: [&str; 3]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
@@ -125,7 +127,7 @@ pub fn parse_yes_no(text: &str) -> Result<bool, NumberError> {
     }
 }
 
-/// Bytes of a unit: one of the letters, with or without B, or B alone; in either case.
+/// Returns the bytes of a unit, in either case: one of the letters, with or without B, or B alone.
 fn unit_of(unit: &str) -> Option<u64> {
     let mut letters = unit.chars().map(|c| c.to_ascii_uppercase());
     let (first, second, end) = (letters.next()?, letters.next(), letters.next());
@@ -141,7 +143,7 @@ fn unit_of(unit: &str) -> Option<u64> {
         .map(|(_, shift)| 1 << shift)
 }
 
-/// An integer with sign and 0x; none if it is something else.
+/// Reads an integer with optional sign and 0x; `None` if the text is something else.
 fn integer(text: &str) -> Option<Result<i128, NumberError>> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),

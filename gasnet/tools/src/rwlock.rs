@@ -1,18 +1,19 @@
-//! Reader/writer locks: POSIX's in the room that the header gives them, and, for debug builds, what each thread holds.
+//! Reader/writer locks: POSIX locks in the space that the header provides and, for debug builds, a
+//! record of the locks that each thread holds.
 
 use std::cell::{RefCell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 
-/// Room and alignment of `gasnett_rwlock_t`.
+/// The size of `gasnett_rwlock_t`, whose alignment is 8.
 const ROOM: usize = 64;
 const _: () = assert!(
     size_of::<libc::pthread_rwlock_t>() <= ROOM && align_of::<libc::pthread_rwlock_t>() <= 8
 );
 
-/// A lock as a client has it, for the library's checks of itself.
+/// A client's lock, for the library's self-checks.
 pub(crate) struct Lock(UnsafeCell<libc::pthread_rwlock_t>);
 
-// SAFETY: POSIX's lock is made to be used by several threads.
+// SAFETY: POSIX locks may be used by several threads.
 unsafe impl Sync for Lock {}
 
 impl Lock {
@@ -20,9 +21,9 @@ impl Lock {
         Lock(UnsafeCell::new(libc::PTHREAD_RWLOCK_INITIALIZER))
     }
 
-    /// Runs something as one of the readers.
+    /// Runs a function as one of the readers.
     pub(crate) fn read<T>(&self, act: impl FnOnce() -> T) -> T {
-        // SAFETY: it is a lock, and given back by the thread that took it.
+        // SAFETY: a valid lock, which the thread that took it releases.
         unsafe { conduit_tools_rwlock_rdlock(self.0.get().cast()) };
         let result = act();
         // SAFETY: as above.
@@ -30,7 +31,7 @@ impl Lock {
         result
     }
 
-    /// Runs something as the writer.
+    /// Runs a function as the writer.
     pub(crate) fn write<T>(&self, act: impl FnOnce() -> T) -> T {
         // SAFETY: as in `read`.
         unsafe { conduit_tools_rwlock_wrlock(self.0.get().cast()) };
@@ -47,7 +48,7 @@ thread_local! {
 }
 
 /// # Safety
-/// `lock` points to the room of a lock.
+/// `lock` points to space for a lock.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_rwlock_init(lock: *mut c_void) -> c_int {
     // SAFETY: the caller's promise.
@@ -69,7 +70,7 @@ unsafe extern "C" fn conduit_tools_rwlock_rdlock(lock: *mut c_void) -> c_int {
     loop {
         // SAFETY: the caller's promise.
         match unsafe { libc::pthread_rwlock_rdlock(lock.cast()) } {
-            // As many readers as there can be: one more waits.
+            // The maximum number of readers: wait for one to leave.
             libc::EAGAIN => std::thread::yield_now(),
             result => return result,
         }
@@ -108,7 +109,7 @@ unsafe extern "C" fn conduit_tools_rwlock_unlock(lock: *mut c_void) -> c_int {
     unsafe { libc::pthread_rwlock_unlock(lock.cast()) }
 }
 
-/// What the calling thread holds of a lock: 0 nothing, 1 as a reader, 2 as the writer.
+/// Returns how the calling thread holds a lock: 0 not at all, 1 as a reader, 2 as the writer.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_tools_rwlock_holds(lock: *const c_void) -> c_int {
     HELD.with_borrow(|held| {
@@ -118,7 +119,7 @@ extern "C" fn conduit_tools_rwlock_holds(lock: *const c_void) -> c_int {
     })
 }
 
-/// Remembers what the calling thread holds of a lock from now on.
+/// Records how the calling thread holds a lock from now on.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_tools_rwlock_note(lock: *const c_void, holds: c_int) {
     HELD.with_borrow_mut(|held| {

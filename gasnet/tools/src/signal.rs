@@ -1,5 +1,5 @@
-//! Signals: handlers of clients, and the signals by which a running process is asked for a backtrace or to wait for a
-//! debugger.
+//! Signals: clients' handlers, and the signals that make a running process print a backtrace or
+//! wait for a debugger.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::Once;
@@ -7,7 +7,7 @@ use std::sync::Once;
 use crate::failure::{fatal, freeze_now};
 use crate::{backtrace, environment};
 
-/// Names of signals. Where a number has two names, messages use the first.
+/// The names of signals. If a number has two names, messages use the first.
 const NAMES: [(&CStr, c_int); 31] = [
     (c"SIGHUP", libc::SIGHUP),
     (c"SIGINT", libc::SIGINT),
@@ -42,7 +42,7 @@ const NAMES: [(&CStr, c_int); 31] = [
     (c"SIGSYS", libc::SIGSYS),
 ];
 
-/// A signal by its name, with or without SIG, in either case, or by its number.
+/// Returns a signal by its name, with or without SIG and in either case, or by its number.
 pub fn by_name(name: &str) -> Option<c_int> {
     let name = name.trim().to_ascii_uppercase();
     if let Ok(number) = name.parse::<c_int>() {
@@ -62,12 +62,12 @@ fn c_name_of(signal: c_int) -> Option<&'static CStr> {
     found.map(|&(name, _)| name)
 }
 
-/// The name of a signal. Handlers of signals may call it.
+/// Returns the name of a signal. Signal handlers may call it.
 pub fn name_of(signal: c_int) -> Option<&'static str> {
     c_name_of(signal)?.to_str().ok()
 }
 
-/// Installs the handlers that `GASNET_BACKTRACE_SIGNAL` and `GASNET_FREEZE_SIGNAL` ask for, once.
+/// Installs the handlers that `GASNET_BACKTRACE_SIGNAL` and `GASNET_FREEZE_SIGNAL` request, once.
 pub(crate) fn watch_settings() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -91,8 +91,8 @@ fn watch(name: &CStr, handler: extern "C" fn(c_int)) {
     }
 }
 
-/// The process goes on afterwards. A backtrace allocates memory, which a handler should not do; it is asked for by hand, of a
-/// process that hangs.
+/// Prints a backtrace, after which the process continues. A backtrace allocates memory, which a
+/// handler should not do; but users request it only of a process that hangs.
 extern "C" fn on_backtrace(_: c_int) {
     backtrace::print_now(libc::STDERR_FILENO);
 }
@@ -101,7 +101,7 @@ extern "C" fn on_freeze(_: c_int) {
     freeze_now();
 }
 
-/// Sets a handler and returns the one before. Interrupted calls of the system go on.
+/// Sets a handler and returns the previous one. Interrupted system calls are restarted.
 fn register(signal: c_int, handler: libc::sighandler_t) -> std::io::Result<libc::sighandler_t> {
     // SAFETY: both are plain data, for which zero is valid: an empty mask and no flags.
     let (mut new, mut old) = unsafe {
@@ -112,7 +112,7 @@ fn register(signal: c_int, handler: libc::sighandler_t) -> std::io::Result<libc:
     };
     new.sa_sigaction = handler;
     new.sa_flags = libc::SA_RESTART;
-    // SAFETY: both are valid; what the handler does is up to whoever gave it.
+    // SAFETY: both are valid; the handler's behaviour is the responsibility of its provider.
     match unsafe { libc::sigaction(signal, &raw const new, &raw mut old) } {
         0 => Ok(old.sa_sigaction),
         _ => Err(std::io::Error::last_os_error()),
@@ -125,7 +125,7 @@ fn register(signal: c_int, handler: libc::sighandler_t) -> std::io::Result<libc:
 extern "C" fn gasnett_reghandler(sigtocatch: c_int, fp: libc::sighandler_t) -> libc::sighandler_t {
     register(sigtocatch, fp).unwrap_or_else(|error| {
         fatal(&format!(
-            "gasnett_reghandler: signal {sigtocatch} can't be handled: {error}"
+            "gasnett_reghandler: signal {sigtocatch} cannot be handled: {error}"
         ))
     })
 }
@@ -149,7 +149,7 @@ mod tests {
         }
         assert_eq!(name_of(libc::SIGUSR1), Some("SIGUSR1"));
         assert_eq!(name_of(0), None);
-        // One number, two names.
+        // One number with two names.
         assert_eq!(by_name("io"), by_name("poll"));
         assert_eq!(name_of(libc::SIGIO), Some("SIGPOLL"));
     }

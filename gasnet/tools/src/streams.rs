@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::os::fd::AsRawFd;
 
-/// Writes out what C's and Rust's streams hold, and brings files to their disk. Errors don't matter: a stream may be closed,
-/// and a pipe has no disk.
+/// Flushes C's and Rust's streams, and syncs files to disk. Errors are ignored: a stream may be
+/// closed, and a pipe cannot be synced.
 pub(crate) fn flush() {
     let _ = std::io::stdout().flush();
     // SAFETY: null means all output streams; descriptors are just numbers.
@@ -22,8 +22,8 @@ extern "C" fn gasnett_flush_streams() {
     flush();
 }
 
-/// The descriptors are turned to /dev/null and not closed: the next file that is opened must not become a standard stream,
-/// into which some library then writes its messages.
+/// Redirects the descriptors to /dev/null instead of closing them. Otherwise the next file opened
+/// would become a standard stream, into which a library might write its messages.
 #[unsafe(no_mangle)]
 extern "C" fn gasnett_close_streams() {
     flush();

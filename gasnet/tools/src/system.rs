@@ -1,4 +1,4 @@
-//! What the machine and the process are.
+//! Properties of the machine and the process.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::unix::ffi::OsStringExt;
@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::failure::fatal;
 
-/// The host's name in lower case.
+/// Returns the host's name in lower case.
 pub(crate) fn hostname() -> &'static CStr {
     static NAME: OnceLock<CString> = OnceLock::new();
     NAME.get_or_init(|| {
@@ -18,14 +18,14 @@ pub(crate) fn hostname() -> &'static CStr {
 
 static GIVEN_EXECUTABLE: Mutex<Option<CString>> = Mutex::new(None);
 
-/// Takes the program's path from its main function; it counts where the system doesn't know it.
+/// Sets the program's path given by its main function, for systems that do not report it.
 pub(crate) fn set_executable(name: Option<CString>) {
     *GIVEN_EXECUTABLE
         .lock()
         .unwrap_or_else(PoisonError::into_inner) = name;
 }
 
-/// The program's path; empty if it can't be found out.
+/// Returns the program's path; empty if it cannot be determined.
 pub(crate) fn executable() -> &'static CStr {
     static NAME: OnceLock<CString> = OnceLock::new();
     NAME.get_or_init(|| {
@@ -43,16 +43,16 @@ pub(crate) fn executable() -> &'static CStr {
     })
 }
 
-/// Processors that are in use; 0 if that can't be found out.
+/// Returns the number of processors online; 0 if it cannot be determined.
 fn processors() -> c_int {
-    // SAFETY: it only asks.
+    // SAFETY: only a query.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     c_int::try_from(count).unwrap_or(0).max(0)
 }
 
-/// Bytes of memory that this host has; 0 if that can't be found out.
+/// Returns the host's memory in bytes; 0 if it cannot be determined.
 pub fn physical_memory() -> u64 {
-    // SAFETY: they only ask.
+    // SAFETY: only queries.
     let (pages, size) = unsafe {
         (
             libc::sysconf(libc::_SC_PHYS_PAGES),
@@ -91,7 +91,7 @@ extern "C" fn gasnett_cpu_count() -> c_int {
 extern "C" fn gasnett_getPhysMemSz(failureIsFatal: c_int) -> u64 {
     match physical_memory() {
         0 if failureIsFatal != 0 => {
-            fatal("gasnett_getPhysMemSz: the system doesn't say how much memory it has")
+            fatal("gasnett_getPhysMemSz: cannot determine the size of the host's memory")
         }
         bytes => bytes,
     }
@@ -109,8 +109,9 @@ extern "C" fn gasnett_release_version_str() -> *const c_char {
 
 #[unsafe(no_mangle)]
 extern "C" fn gasnett_set_affinity(rank: c_int) -> c_int {
-    // All that are configured are counted, not those in use, since processors are numbered among them.
-    // SAFETY: it only asks.
+    // Counts all configured processors rather than those online, because processor numbers include
+    // the offline ones.
+    // SAFETY: only a query.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     if count <= 0 {
         return 1;

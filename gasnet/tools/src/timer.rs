@@ -1,11 +1,11 @@
-//! Where ticks come from and how long they are.
+//! The source of ticks, and their length.
 //!
-//! On x86-64 the processor's time stamp counter is used when it counts evenly: the processor says that its rate never
-//! changes, and the kernel hasn't found it unreliable. On AArch64 the counter always does. Elsewhere a tick is a nanosecond
-//! of the system's clock.
+//! On x86-64 the processor's time stamp counter is used if it counts evenly: the processor
+//! guarantees a constant rate, and the kernel has not found it unreliable. On AArch64 the counter
+//! always counts evenly. Elsewhere a tick is a nanosecond of the system's clock.
 //!
-//! The counter's rate is measured against that clock: between the first tick that was taken and the first conversion, and at
-//! least [`SHORTEST`].
+//! The counter's rate is measured against that clock, between the first tick taken and the first
+//! conversion, for at least [`SHORTEST`].
 
 use std::ffi::{CStr, c_int};
 use std::io::Write;
@@ -23,43 +23,44 @@ const UNKNOWN: u32 = 0;
 const COUNTER: u32 = 1;
 const CLOCK: u32 = 2;
 
-/// The least time over which the rate is measured: the clock is read to about 50 ns, so that is 3 parts in a million.
+/// The shortest time over which the rate is measured. The clock is read to about 50 ns, which gives
+/// 3 parts per million.
 const SHORTEST: Duration = Duration::from_millis(20);
 
 /// Fractional bits of the length of a tick.
 const SCALE_BITS: u32 = 53;
 
-/// Rates that `GASNET_TSC_RATE` may name, in Hz.
+/// The rates that `GASNET_TSC_RATE` may specify, in Hz.
 const RATES: std::ops::RangeInclusive<u64> = 1_000_000..=100_000_000_000;
 
 /// The default of `GASNET_TSC_RATE_TOLERANCE`.
 const TOLERANCE: f64 = 0.001;
 
-/// Whether ticks come from the counter; read by the header.
+/// The source of ticks: unknown, the counter or the clock; read by the header.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 static conduit_tools_tick_source: AtomicU32 = AtomicU32::new(UNKNOWN);
 
-/// Nanoseconds of a tick times 2^53; read by the header.
+/// The length of a tick in nanoseconds, times 2^53; read by the header.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 static conduit_tools_tick_scale: AtomicU64 = AtomicU64::new(0);
 
-/// The counter and the clock at one moment.
+/// The counter and the clock at the same moment.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     ticks: u64,
     nanoseconds: u64,
-    /// Ticks between which the clock was read: what the two may be apart.
+    /// The ticks within which the clock was read, which bound the difference between the two.
     doubt: u64,
 }
 
-/// The first moment that was taken.
+/// The first moment taken.
 static FIRST: OnceLock<Moment> = OnceLock::new();
 
 #[cfg(target_arch = "x86_64")]
 fn counter() -> u64 {
-    // SAFETY: every processor of this architecture has it.
+    // SAFETY: every processor of this architecture has this instruction.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
@@ -76,21 +77,22 @@ fn counter() -> u64 {
     clock()
 }
 
-/// Whether the counter counts evenly.
+/// Returns whether the counter counts evenly.
 #[cfg(target_arch = "x86_64")]
 fn counter_is_even() -> bool {
-    /// The processor's answer about a subject.
+    /// Queries the processor about a subject.
     #[allow(unused_unsafe)]
     fn cpuid(leaf: u32) -> std::arch::x86_64::CpuidResult {
-        // SAFETY: every processor of this architecture has it. The newer ones of Rust know that; the oldest that this is
-        // built with doesn't.
+        // SAFETY: every processor of this architecture has this instruction. The call is safe in
+        // newer versions of Rust, but not in the oldest supported one.
         unsafe { std::arch::x86_64::__cpuid(leaf) }
     }
     const EXTENDED: u32 = 0x8000_0000;
     const POWER: u32 = 0x8000_0007;
     const INVARIANT: u32 = 1 << 8;
     let invariant = cpuid(EXTENDED).eax >= POWER && cpuid(POWER).edx & INVARIANT != 0;
-    // The kernel takes a counter off this list when processors' counters are apart or it has stopped.
+    // The kernel removes a counter from this list if the processors' counters differ or if it has
+    // stopped.
     let sources = std::fs::read_to_string(
         "/sys/devices/system/clocksource/clocksource0/available_clocksource",
     );
@@ -103,13 +105,14 @@ fn counter_is_even() -> bool {
     cfg!(target_arch = "aarch64")
 }
 
-/// Nanoseconds of the system's clock, which never goes back.
+/// Returns nanoseconds of the system's clock, which never goes back.
 fn clock() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The counter and the clock together: the closest of a few tries, as the process may be interrupted between them.
+/// Reads the counter and the clock together. Takes the closest of a few attempts, because the
+/// process may be interrupted between the two.
 fn moment() -> Moment {
     let attempt = || {
         let before = counter();
@@ -127,7 +130,7 @@ fn moment() -> Moment {
         .unwrap_or_else(attempt)
 }
 
-/// Where ticks come from; found out by the first call.
+/// Returns the source of ticks, which the first call determines.
 fn source() -> u32 {
     let known = conduit_tools_tick_source.load(Ordering::Relaxed);
     if known != UNKNOWN {
@@ -149,14 +152,14 @@ pub(crate) fn ticks_now() -> u64 {
     }
 }
 
-/// A rate of the counter and what share of it may be wrong.
+/// A rate of the counter, and its relative error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Rate {
     hertz: f64,
     error: f64,
 }
 
-/// The rate between two moments.
+/// Returns the rate between two moments.
 fn rate_between(first: Moment, last: Moment) -> Rate {
     let ticks = last.ticks.wrapping_sub(first.ticks) as f64;
     let nanoseconds = (last.nanoseconds - first.nanoseconds) as f64;
@@ -166,7 +169,7 @@ fn rate_between(first: Moment, last: Moment) -> Rate {
     }
 }
 
-/// Measures the rate against the clock; waits until enough time has passed.
+/// Measures the rate against the clock, waiting until enough time has passed.
 fn measured_rate() -> Rate {
     let first = *FIRST.get_or_init(moment);
     let shortest = SHORTEST.as_nanos() as u64;
@@ -177,7 +180,7 @@ fn measured_rate() -> Rate {
     rate_between(first, moment())
 }
 
-/// The rate that the processor's name tells: `... @ 2.40GHz`.
+/// Returns the rate given in the processor's name: `... @ 2.40GHz`.
 fn rate_of_name(cpuinfo: &str) -> Option<f64> {
     let name = cpuinfo
         .lines()
@@ -197,7 +200,7 @@ fn rate_of_name(cpuinfo: &str) -> Option<f64> {
         .map(|number| number * unit)
 }
 
-/// The rate that `GASNET_TSC_RATE` asks for.
+/// Returns the rate that `GASNET_TSC_RATE` requests.
 fn wanted_rate() -> Rate {
     const NAME: &CStr = c"GASNET_TSC_RATE";
     let wanted = environment::setting(NAME);
@@ -212,7 +215,7 @@ fn wanted_rate() -> Rate {
         Some(wanted) if wanted.eq_ignore_ascii_case("cpuinfo") => {
             let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
             let hertz = rate_of_name(&cpuinfo).unwrap_or_else(|| {
-                fatal("GASNET_TSC_RATE=cpuinfo: /proc/cpuinfo doesn't name the rate")
+                fatal("GASNET_TSC_RATE=cpuinfo: /proc/cpuinfo does not contain the rate")
             });
             Rate { hertz, error: 0.0 }
         }
@@ -222,7 +225,7 @@ fn wanted_rate() -> Rate {
                 error: 0.0,
             },
             _ => fatal(&format!(
-                "GASNET_TSC_RATE='{wanted}' is none of walltime, cpuinfo, or a rate in Hz from {} to {}",
+                "GASNET_TSC_RATE='{wanted}' is not accepted: use walltime, cpuinfo, or a rate in Hz from {} to {}",
                 RATES.start(),
                 RATES.end()
             )),
@@ -230,27 +233,28 @@ fn wanted_rate() -> Rate {
     }
 }
 
-/// Warns of a rate that is less certain than the environment wants, or ends the process.
+/// Prints a warning if the rate is less certain than the environment requires, or ends the process.
 fn check_tolerance(rate: Rate) {
     let tolerance = |name, default| environment::decimal(name).unwrap_or(default);
     let hard = tolerance(c"GASNET_TSC_RATE_HARD_TOLERANCE", f64::INFINITY);
     if rate.error > hard {
         fatal(&format!(
-            "the rate of ticks is known to {:.2e} only, GASNET_TSC_RATE_HARD_TOLERANCE is {hard}",
+            "the tick rate has an error of {:.2e}, above GASNET_TSC_RATE_HARD_TOLERANCE={hard}",
             rate.error
         ));
     }
     let soft = tolerance(c"GASNET_TSC_RATE_TOLERANCE", TOLERANCE);
     if rate.error > soft {
         let text = format!(
-            "WARNING: the rate of ticks is known to {:.2e} only, GASNET_TSC_RATE_TOLERANCE is {soft}\n",
+            "WARNING: the tick rate has an error of {:.2e}, above GASNET_TSC_RATE_TOLERANCE={soft}\n",
             rate.error
         );
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 }
 
-/// The length of a tick in units of 2^-53 ns, from its rate. The slowest rate that is allowed gives 2^63.
+/// Returns the length of a tick in units of 2^-53 ns for a rate. The slowest allowed rate gives
+/// 2^63.
 fn scale_of(hertz: f64) -> u64 {
     (1e9 / hertz * (1u64 << SCALE_BITS) as f64).round() as u64
 }
@@ -349,7 +353,8 @@ extern "C" fn gasnett_nsleep(ns_delay: u64) -> c_int {
         tv_sec: (ns_delay / 1_000_000_000) as libc::time_t,
         tv_nsec: (ns_delay % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: `time` is valid; a null pointer means that the rest isn't wanted. C's own errno tells why it ended early.
+    // SAFETY: `time` is valid; a null pointer means that the remaining time is not wanted. C's
+    // errno says why the sleep ended early.
     unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) }
 }
 
@@ -372,7 +377,7 @@ mod tests {
                 error: 1e-6
             }
         );
-        // The counter may pass its end between them.
+        // The counter may wrap around between the two moments.
         let rate = rate_between(at(u64::MAX - 999, 0), at(59_999_000, 20_000_000));
         assert_eq!(rate.hertz, 3e9);
     }
@@ -409,7 +414,8 @@ mod tests {
         let rate = rate_between(first, moment());
         let calibrated = 1e9 / (calibrate() as f64 / (1u64 << SCALE_BITS) as f64);
         let apart = (calibrated - rate.hertz).abs() / rate.hertz;
-        // Twice: either measurement may be off. The clock itself may be turned by 500 in a million.
+        // Tolerates twice the error, because either measurement may be off. The clock itself may be
+        // slewed by 500 parts per million.
         assert!(
             apart <= 2.0 * rate.error + 2e-3,
             "{calibrated} Hz, measured again {rate:?}"
