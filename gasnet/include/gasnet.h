@@ -1,7 +1,7 @@
 /* GASNet-1 on Conduit: a layer over GASNet-EX. */
 #ifndef CONDUIT_GASNET_H
 #define CONDUIT_GASNET_H
-/* Clients ask by this name whether the header has been included. */
+/* Clients check this macro to see whether the header has been included. */
 #define _INCLUDED_GASNET_H 1
 
 #include <gasnetex.h>
@@ -13,7 +13,7 @@
 /* The specification's major version. */
 #define GASNET_VERSION GASNET_SPEC_VERSION_MAJOR
 
-/* A name from inside GASNet that some clients use. */
+/* An internal GASNet name that some clients use. */
 #define gasneti_mynode (gex_System_QueryJobRank())
 
 typedef gex_Event_t gasnet_handle_t;
@@ -63,7 +63,7 @@ CONDUIT_GEX_INLINE size_t gasnet_AMMaxLongReply(void) { return gex_AM_LUBReplyLo
 
 /* ---- atomicity ---- */
 
-/* There are no interrupts to hold. */
+/* There are no interrupts to hold off. */
 #define gasnet_hold_interrupts() ((void)0)
 #define gasnet_resume_interrupts() ((void)0)
 
@@ -85,7 +85,7 @@ CONDUIT_GEX_INLINE void gasnet_get(void *destination_, gasnet_node_t node_, void
   (void)gex_RMA_GetBlocking(CONDUIT_GEX_TEAM, destination_, node_, source_, bytes_, 0);
 }
 
-/* Without an alignment to rely on there is no difference. */
+/* No alignment can be relied on, so the bulk forms are the same. */
 #define gasnet_put_bulk gasnet_put
 #define gasnet_get_bulk gasnet_get
 
@@ -139,7 +139,7 @@ CONDUIT_GEX_INLINE void gasnet_wait_syncnb_all(gasnet_handle_t *handles_, size_t
   gex_Event_WaitAll(handles_, count_, 0);
 }
 
-/* Tests without a poll, and tests after one. */
+/* Tests without a poll, and tests after a poll. */
 
 CONDUIT_GEX_INLINE int gasnet_try_syncnb_nopoll(gasnet_handle_t handle_) { return gex_Event_Test(handle_); }
 
@@ -166,9 +166,9 @@ CONDUIT_GEX_INLINE int gasnet_try_syncnb_all(gasnet_handle_t *handles_, size_t c
   return gex_Event_TestAll(handles_, count_, 0);
 }
 
-/* ---- values under way ---- */
+/* ---- nonblocking gets of values ---- */
 
-/* A value that is there, or what the library keeps of one that is not. */
+/* A value that has arrived, or the library's state of one that has not. */
 typedef struct {
   gasnet_register_value_t value;
   struct conduit_gex_valget_s *pending;

@@ -1,15 +1,17 @@
-/* What this installation of Conduit's GASNet interface is: versions that clients and build systems look for.
+/* Versions of this installation of Conduit's GASNet interface, which clients and build systems
+ * look for.
  *
- * Build systems read the release out of this file as text, so each part stays on a line of its own. */
+ * Build systems read the release from this file as text, so each part stays on a line of its
+ * own. */
 #ifndef CONDUIT_GASNET_CONFIG_H
 #define CONDUIT_GASNET_CONFIG_H
 
-/* The release of GASNet-EX whose interface this is. */
+/* The GASNet-EX release whose interface is provided. */
 #define GASNET_RELEASE_VERSION_MAJOR 2025
 #define GASNET_RELEASE_VERSION_MINOR 8
 #define GASNET_RELEASE_VERSION_PATCH 0
 
-/* Specifications: GASNet-EX, GASNet-1, the tools. */
+/* Specification versions: GASNet-EX, GASNet-1, the tools. */
 #define GEX_SPEC_VERSION_MAJOR 0
 #define GEX_SPEC_VERSION_MINOR 19
 #define GASNET_SPEC_VERSION_MAJOR 1
@@ -17,7 +19,7 @@
 #define GASNETT_SPEC_VERSION_MAJOR 1
 #define GASNETT_SPEC_VERSION_MINOR 20
 
-/* Private names of GASNet's that clients use all the same. The release is to be made text of. */
+/* Internal GASNet names that clients use nevertheless. The release is to be stringified. */
 #define GASNETI_RELEASE_VERSION 2025.8.0
 #define GASNETI_BUILD_ID "Conduit-0.1"
 #define GASNETI_EX_SPEC_VERSION_MAJOR GEX_SPEC_VERSION_MAJOR

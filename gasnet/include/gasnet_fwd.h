@@ -1,8 +1,8 @@
-/* Types and constants of GASNet-EX: whatever can be said without declaring a function.
+/* Types and constants of GASNet-EX: everything that needs no function declarations.
  *
- * The values are this library's own. Where GASNet gives a meaning to a number (GEX_EVENT_INVALID is 0, flags are
- * bits), it holds; those that Realm compares with its own are GASNet's (data types, GEX_OP_ADD, GEX_MK_HOST, capabilities,
- * GEX_FLAG_IMMEDIATE, GEX_FLAG_AM_PREPARE_...). */
+ * The values are this library's own, except where GASNet defines them (GEX_EVENT_INVALID is 0,
+ * flags are bits). Values that Realm compares with its own are also GASNet's (data types,
+ * GEX_OP_ADD, GEX_MK_HOST, capabilities, GEX_FLAG_IMMEDIATE, GEX_FLAG_AM_PREPARE_...). */
 #ifndef CONDUIT_GASNET_FWD_H
 #define CONDUIT_GASNET_FWD_H
 
@@ -23,9 +23,9 @@ typedef uint32_t gex_Rank_t;
 
 typedef uint32_t gex_Flags_t;
 
-/* Of calls that communicate. */
+/* Flags of communication calls. */
 #define GEX_FLAG_IMMEDIATE 0x00000001U
-/* Hints and assertions that change nothing here. */
+/* Hints and assertions without effect here. */
 #define GEX_FLAG_LC_COPY_YES 0x00000002U
 #define GEX_FLAG_LC_COPY_NO 0x00000004U
 #define GEX_FLAG_PEER_NEVER_SELF 0x00000008U
@@ -38,14 +38,14 @@ typedef uint32_t gex_Flags_t;
 #define GEX_FLAG_PEER_SEG_SOME 0x00000400U
 #define GEX_FLAG_PEER_SEG_BOUND 0x00002000U
 #define GEX_FLAG_PEER_SEG_OFFSET 0x00004000U
-/* Of limit queries about negotiated payload. */
+/* Flags of limit queries for negotiated payload. */
 #define GEX_FLAG_AM_PREPARE_LEAST_CLIENT 0x00000800U
 #define GEX_FLAG_AM_PREPARE_LEAST_ALLOC 0x00001000U
-/* Of remote atomics and of collectives. */
+/* Flags of remote atomics and collectives. */
 #define GEX_FLAG_RANK_IS_JOBRANK 0x00008000U
 #define GEX_FLAG_SCRATCH_SEG_OFFSET 0x00010000U
 #define GEX_FLAG_ENABLE_LEAF_LC 0x00020000U
-/* Of making and destroying teams. */
+/* Flags of calls that create and destroy teams. */
 #define GEX_FLAG_TM_NO_SCRATCH 0x00040000U
 #define GEX_FLAG_TM_LOCAL_SCRATCH 0x00080000U
 #define GEX_FLAG_TM_GLOBAL_SCRATCH 0x00400000U
@@ -53,20 +53,20 @@ typedef uint32_t gex_Flags_t;
 #define GEX_FLAG_TM_SCRATCH_SIZE_MIN 0x01000000U
 #define GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED 0x02000000U
 #define GEX_FLAG_GLOBALLY_QUIESCED 0x04000000U
-/* Of operations of an atomic domain. */
+/* Flags of operations of an atomic domain. */
 #define GEX_FLAG_AD_MY_RANK 0x01000000U
 #define GEX_FLAG_AD_MY_NBRHD 0x02000000U
 #define GEX_FLAG_AD_ACQ 0x04000000U
 #define GEX_FLAG_AD_REL 0x08000000U
-/* Of gex_AD_Create: hints that change nothing here. */
+/* Flags of gex_AD_Create: hints without effect here. */
 #define GEX_FLAG_AD_FAVOR_MY_RANK 0x10000000U
 #define GEX_FLAG_AD_FAVOR_MY_NBRHD 0x20000000U
 #define GEX_FLAG_AD_FAVOR_REMOTE 0x40000000U
-/* Of gex_Client_Init. */
+/* Flags of gex_Client_Init. */
 #define GEX_FLAG_USES_GASNET1 0x00100000U
 #define GEX_FLAG_DEFER_THREADS 0x00200000U
 
-/* Of a handler, in its table entry. */
+/* Flags of a handler, in its table entry. */
 #define GEX_FLAG_AM_SHORT 0x00000001U
 #define GEX_FLAG_AM_MEDIUM 0x00000002U
 #define GEX_FLAG_AM_LONG 0x00000004U
@@ -83,7 +83,7 @@ typedef struct conduit_gex_tm_s *gex_TM_t;
 typedef struct conduit_gex_segment_s *gex_Segment_t;
 typedef uint16_t gex_EP_Index_t;
 
-/* Whose endpoint, and which of its endpoints. */
+/* The rank that owns an endpoint, and the endpoint's index. */
 typedef struct {
   gex_Rank_t gex_rank;
   gex_EP_Index_t gex_ep_index;
@@ -94,10 +94,11 @@ typedef struct {
 #define GEX_TM_INVALID ((gex_TM_t)(uintptr_t)0)
 #define GEX_SEGMENT_INVALID ((gex_Segment_t)(uintptr_t)0)
 
-/* Endpoints of a process, at most: the first, and others for puts and gets. */
+/* The maximum number of endpoints of a process: the first, and additional ones for puts and
+ * gets. */
 #define GASNET_MAXEPS 32
 
-/* What endpoints can do: the first everything, others GEX_EP_CAPABILITY_RMA. */
+/* The capabilities of endpoints: the first has all of them, others only GEX_EP_CAPABILITY_RMA. */
 typedef uint32_t gex_EP_Capabilities_t;
 #define GEX_EP_CAPABILITY_RMA 0x01U
 #define GEX_EP_CAPABILITY_AM 0x02U
@@ -105,16 +106,17 @@ typedef uint32_t gex_EP_Capabilities_t;
 #define GEX_EP_CAPABILITY_COLL 0x08U
 #define GEX_EP_CAPABILITY_AD 0x10U
 #define GEX_EP_CAPABILITY_ALL 0x1FU
-/* Hints that change nothing here. */
+/* Hints without effect here. */
 #define GEX_FLAG_HINT_ACCEL_AD 0x01U
 #define GEX_FLAG_HINT_ACCEL_COLL 0x02U
 #define GEX_FLAG_HINT_ACCEL_ALL 0x03U
 
-/* What memory is of. */
+/* Memory kinds. */
 typedef struct conduit_gex_mk_s *gex_MK_t;
 #define GEX_MK_INVALID ((gex_MK_t)(uintptr_t)0)
 #define GEX_MK_HOST ((gex_MK_t)(uintptr_t)1)
-/* The one class that kinds can be of; the names for devices, and for several, are not defined. */
+/* The only supported class of memory kinds; names for devices and for several devices are not
+ * defined. */
 #define GASNET_HAVE_MK_CLASS_HOST 1
 
 /* ---- active messages ---- */
@@ -127,7 +129,7 @@ typedef struct conduit_gex_srcdesc_s *gex_AM_SrcDesc_t;
 #define GEX_AM_INDEX_BASE 128
 #define GEX_AM_SRCDESC_NO_OP ((gex_AM_SrcDesc_t)(uintptr_t)0)
 
-/* A handler, whatever its parameters, which C says by an empty list. */
+/* A handler with any parameters, which C expresses by an empty list. */
 #ifdef __cplusplus
 typedef void (*gex_AM_Fn_t)(void);
 #else
@@ -171,7 +173,8 @@ typedef struct {
 /* Extensions of negotiated payload; the numbers are the dates of their specification. */
 #define GASNET_SUPPORTS_AM_CANCEL 20240418L
 #define GASNET_SUPPORTS_AM_COMMIT_V2 20240906L
-/* Mediums are written where they are sent from, longs where they go to if that is mapped and named to the prepare call. */
+/* Mediums are written where they are sent from. Longs are written at their destination if it is
+ * mapped and named in the prepare call. */
 #define GASNET_NATIVE_NP_ALLOC_REQ_MEDIUM 1
 #define GASNET_NATIVE_NP_ALLOC_REP_MEDIUM 1
 #define GASNET_NATIVE_NP_ALLOC_REQ_LONG 1
@@ -187,7 +190,7 @@ typedef struct conduit_gex_event_s *gex_Event_t;
 #define GEX_EVENT_DEFER ((gex_Event_t *)(uintptr_t)2)
 #define GEX_EVENT_GROUP ((gex_Event_t *)(uintptr_t)3)
 
-/* Categories of implicit operations, and of leaves. */
+/* Categories of implicit operations, and of leaf events. */
 typedef unsigned int gex_EC_t;
 #define GEX_EC_GET 0x01U
 #define GEX_EC_PUT 0x02U
@@ -238,8 +241,8 @@ typedef unsigned int gex_OP_t;
 #define GEX_OP_USER 0x04000000U
 #define GEX_OP_USER_NC 0x08000000U
 
-/* An operation as its fetching form, and back. What GEX_OP_GET goes back to is no operation, but a bit of its own, as clients
- * rely on that keep their own operations by these. */
+/* Convert an operation to its fetching form and back. GEX_OP_GET converts back to no operation
+ * but to a bit of its own, because some clients index their own operations by these bits. */
 #define GEX_OP_TO_FETCHING(op) ((op) << 13)
 #define GEX_OP_TO_NONFETCHING(op) ((op) >> 13)
 
@@ -248,7 +251,7 @@ typedef unsigned int gex_OP_t;
 typedef uint64_t gex_RMA_Value_t;
 #define SIZEOF_GEX_RMA_VALUE_T 8
 
-/* ---- who is where ---- */
+/* ---- ranks, hosts and threads ---- */
 
 typedef struct {
   gex_Rank_t gex_jobrank;
@@ -261,7 +264,7 @@ typedef struct {
   size_t gex_len;
 } gex_Memvec_t;
 
-/* A thread that a client runs for the library, by calling this function in a POSIX thread. */
+/* A thread that a client runs for the library by calling this function in a POSIX thread. */
 typedef struct {
   const char *gex_device_list;
   unsigned int gex_thread_roles;
@@ -272,7 +275,7 @@ typedef struct {
 #define GEX_THREAD_ROLE_RCV 0x01U
 #define GEX_THREAD_ROLE_SND 0x02U
 
-/* Handlers run on threads of the client only. */
+/* Handlers run only on the client's threads. */
 #define GASNET_HIDDEN_AM_CONCURRENCY_LEVEL 0
 
 /* ---- error codes ---- */
@@ -288,7 +291,7 @@ typedef struct {
 
 #define GASNET_MAXNODES 0x7FFFFFFF
 
-/* A node's part in a table of segments, and of nodes. */
+/* A node's entry in a table of segments, and in one of nodes. */
 typedef struct {
   void *addr;
   uintptr_t size;
@@ -297,7 +300,8 @@ typedef struct {
 typedef struct {
   gex_Rank_t host;
   gex_Rank_t supernode;
-  /* Added to an address in that node's segment it gives the address here, where the node is mapped. */
+  /* The number to add to an address in that node's segment to get the address here, if the node
+   * is mapped. */
   uintptr_t offset;
 } gasnet_nodeinfo_t;
 

@@ -1,4 +1,5 @@
-/* Memory kinds: the host's, which is there, and those of devices, which can be asked for and are refused by name. */
+/* Memory kinds: the host's, which is supported, and those of devices, whose creation fails with
+ * an error that names the kind. */
 #ifndef CONDUIT_GASNET_MK_H
 #define CONDUIT_GASNET_MK_H
 
@@ -31,7 +32,7 @@ typedef struct {
 int gex_MK_Create(gex_MK_t *kind, gex_Client_t client, const gex_MK_Create_args_t *args, gex_Flags_t flags);
 void gex_MK_Destroy(gex_MK_t kind, gex_Flags_t flags);
 
-/* Of GEX_MK_HOST too, which GASNet-EX leaves open. */
+/* Also for GEX_MK_HOST, for which GASNet-EX does not define these. */
 gex_MK_Class_t gex_MK_QueryClass(gex_MK_t kind);
 gex_Client_t gex_MK_QueryClient(gex_MK_t kind);
 gex_Flags_t gex_MK_QueryFlags(gex_MK_t kind);

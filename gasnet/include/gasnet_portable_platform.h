@@ -1,19 +1,19 @@
-/* Names for the compiler, the operating system and the processor, the same everywhere.
+/* Uniform names for the compiler, the operating system and the processor.
  *
- * For each of the three there is one macro of the form PLATFORM_<KIND>_<FAMILY>, defined to 1; those of other families are
- * not defined. It can be included without anything else, in C and in C++, and works with the preprocessor alone. */
+ * For each of the three, exactly one macro of the form PLATFORM_<KIND>_<FAMILY> is defined, to
+ * 1. The header can be included on its own, in C and C++, and works with the preprocessor alone. */
 #ifndef CONDUIT_PORTABLE_PLATFORM_H
 #define CONDUIT_PORTABLE_PLATFORM_H
 
-/* Which state of these names this is: it only grows. */
+/* The version of these names, which only increases. */
 #define PLATFORM_HEADER_VERSION 1
 
 #define CONDUIT_PLATFORM_STRINGIFY_(x) #x
 #define CONDUIT_PLATFORM_STRINGIFY(x) CONDUIT_PLATFORM_STRINGIFY_(x)
 
 /* ---- Compiler ----
- * PLATFORM_COMPILER_<FAMILY>, and _C or _CXX by language; FAMILYNAME is the family as a token, FAMILYID a number. Compilers
- * that pretend to be GCC are looked for before it. */
+ * PLATFORM_COMPILER_<FAMILY>, and _C or _CXX by language; FAMILYNAME is the family as a token,
+ * FAMILYID a number. Compilers that pretend to be GCC are checked before GCC. */
 #if defined(__NVCOMPILER)
 #define PLATFORM_COMPILER_NVHPC 1
 #define PLATFORM_COMPILER_FAMILYNAME NVHPC
@@ -51,7 +51,8 @@
 #define CONDUIT_COMPILER_PATCH 0
 #endif
 
-/* The language, and the level of it that the compiler announces: 199901L, 201112L ... for C, 201103L, 201703L ... for C++. */
+/* The language, and its version as announced by the compiler: 199901L, 201112L, ... for C,
+ * 201103L, 201703L, ... for C++. */
 #if defined(__cplusplus)
 #define PLATFORM_COMPILER_CXX_LANGLVL __cplusplus
 #if defined(PLATFORM_COMPILER_NVHPC)
@@ -80,7 +81,7 @@
 #endif
 #endif
 
-/* Number of the compiler's version, which grows with it, and its text. */
+/* The compiler's version as an increasing number, and as text. */
 #define PLATFORM_COMPILER_VERSION_INT(major, minor, patch) (((major) << 24) | ((minor) << 16) | (patch))
 #define PLATFORM_COMPILER_VERSION \
     PLATFORM_COMPILER_VERSION_INT(CONDUIT_COMPILER_MAJOR, CONDUIT_COMPILER_MINOR, CONDUIT_COMPILER_PATCH)
@@ -90,7 +91,7 @@
 #define PLATFORM_COMPILER_VERSION_STR "(unknown)"
 #endif
 
-/* Comparisons of the version in hand with the one that is named, for #if. */
+/* Comparisons of the actual version with a given one, for #if. */
 #define PLATFORM_COMPILER_VERSION_GT(major, minor, patch) \
     (PLATFORM_COMPILER_VERSION > PLATFORM_COMPILER_VERSION_INT(major, minor, patch))
 #define PLATFORM_COMPILER_VERSION_GE(major, minor, patch) \
@@ -102,7 +103,7 @@
 #define PLATFORM_COMPILER_VERSION_LT(major, minor, patch) \
     (PLATFORM_COMPILER_VERSION < PLATFORM_COMPILER_VERSION_INT(major, minor, patch))
 
-/* A number that tells compilers with different ABI of C apart, and the same as text for people. */
+/* A number that distinguishes compilers with different C ABIs, and its readable text. */
 #define PLATFORM_COMPILER_ID (10000 + PLATFORM_COMPILER_FAMILYID)
 #define PLATFORM_COMPILER_IDSTR \
     "|COMPILER_FAMILY:" CONDUIT_PLATFORM_STRINGIFY(PLATFORM_COMPILER_FAMILYNAME) \
@@ -136,8 +137,8 @@
 #endif
 
 /* ---- Processor ----
- * Besides the family: exactly one of PLATFORM_ARCH_32 and _64 (width of a pointer), exactly one of
- * PLATFORM_ARCH_LITTLE_ENDIAN and _BIG_ENDIAN. */
+ * In addition to the family, exactly one of PLATFORM_ARCH_32 and _64 (pointer width) and exactly
+ * one of PLATFORM_ARCH_LITTLE_ENDIAN and _BIG_ENDIAN are defined. */
 #if defined(__x86_64__) || defined(__amd64__)
 #define PLATFORM_ARCH_X86_64 1
 #define PLATFORM_ARCH_FAMILYNAME X86_64

@@ -1,7 +1,9 @@
-/* GASNet-EX's remote atomics: domains of a type and some operations, and operations on numbers in segments.
+/* GASNet-EX's remote atomics: domains of a type and a set of operations, and operations on
+ * numbers in segments.
  *
- * An operation on a rank that is mapped here, by an operation that the compiler knows, is the processor's instruction, inline;
- * everything else is the library's. All are atomic with each other. */
+ * If the rank is mapped here and the operation is a compile-time constant, it is an inline
+ * processor instruction; the library performs all others. All are atomic with respect to each
+ * other. */
 #ifndef CONDUIT_GASNET_RATOMIC_H
 #define CONDUIT_GASNET_RATOMIC_H
 
@@ -14,7 +16,7 @@ extern "C" {
 typedef struct conduit_gex_ad_s *gex_AD_t;
 #define GEX_AD_INVALID ((gex_AD_t)(uintptr_t)0)
 
-/* Collective over the team; all of its ranks give the same. */
+/* Collective over the team; all of its ranks pass the same arguments. */
 void gex_AD_Create(gex_AD_t *ad, gex_TM_t tm, gex_DT_t type, gex_OP_t operations, gex_Flags_t flags);
 void gex_AD_Destroy(gex_AD_t ad);
 

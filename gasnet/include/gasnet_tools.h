@@ -1,11 +1,13 @@
 /* GASNet's portable tools, specification 1.20, by Conduit.
  *
- * Utilities that need no communication: timers, atomic operations, fences, locks, settings, backtraces, and what a platform
- * calls itself. A program that uses GASNet too includes gasnetex.h or gasnet.h first; any other links
- * libgasnet_tools-seq or -par and may define GASNETT_THREAD_SINGLE or GASNETT_THREAD_SAFE. Many of the functions are
- * macros: don't take their addresses.
+ * Utilities that need no communication: timers, atomic operations, fences, locks, settings,
+ * backtraces, and platform names. A program that also uses GASNet includes gasnetex.h or
+ * gasnet.h first. Any other program links libgasnet_tools-seq or -par and may define
+ * GASNETT_THREAD_SINGLE or GASNETT_THREAD_SAFE. Many of the functions are macros, so do not take
+ * their addresses.
  *
- * Names that begin with gasnett_ or GASNETT_ are the interface. What begins with conduit_ or CONDUIT_ is not. */
+ * Names that begin with gasnett_ or GASNETT_ are the interface. Those that begin with conduit_
+ * or CONDUIT_ are not. */
 #ifndef CONDUIT_GASNET_TOOLS_H
 #define CONDUIT_GASNET_TOOLS_H
 

@@ -1,14 +1,15 @@
 /* GASNet-EX on Conduit.
  *
- * What is declared is there: client, teams, endpoints, segments, active messages of fixed and negotiated
- * payload, puts and gets, events, handler-safe locks, queries, barriers, broadcasts and reductions. Define one of
- * GASNET_SEQ, GASNET_PARSYNC and GASNET_PAR, and link the library of the same name. */
+ * Every declared function is implemented: client, teams, endpoints, segments, active messages
+ * with fixed and negotiated payload, puts and gets, events, handler-safe locks, queries,
+ * barriers, broadcasts and reductions. Define one of GASNET_SEQ, GASNET_PARSYNC and GASNET_PAR,
+ * and link the library of the same name. */
 #ifndef CONDUIT_GASNETEX_H
 #define CONDUIT_GASNETEX_H
-/* Clients ask by this name whether the header has been included. */
+/* Clients check this macro to see whether the header has been included. */
 #define _INCLUDED_GASNETEX_H 1
 
-/* More than is needed here: clients use what GASNet's header brings in. */
+/* More headers than needed here: clients rely on those that GASNet's header includes. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -36,23 +37,24 @@
 
 #define GASNET_PAGESIZE GASNETT_PAGESIZE
 
-/* What GASNet's configuration defines, and clients use. */
+/* Macros of GASNet's configuration that clients use. */
 #ifndef SIZEOF_INT
   #define SIZEOF_INT __SIZEOF_INT__
 #endif
 
-/* gasnet_init takes null pointers. */
+/* gasnet_init accepts null pointers. */
 #define GASNET_NULL_ARGV_OK 1
 
-/* Most threads of a client at a time, as gex_System_QueryMaxThreads tells it: the library sets no
- * limit. Private in GASNet, but clients use it. */
+/* The maximum number of client threads, as returned by gex_System_QueryMaxThreads: the library
+ * sets no limit. Internal to GASNet, but used by clients. */
 #if defined(GASNET_SEQ)
   #define GASNETI_MAX_THREADS 1
 #else
   #define GASNETI_MAX_THREADS 0x7FFFFFFF
 #endif
 
-/* Threads are found by the library, at no cost: the calls that pass their identity have nothing to pass. */
+/* The library identifies threads itself, at no cost, so calls that pass their identity pass
+ * nothing. */
 typedef void *gasnet_threadinfo_t;
 #define GASNET_GET_THREADINFO() ((gasnet_threadinfo_t)NULL)
 #define GASNET_POST_THREADINFO(info) ((void)(info))
@@ -89,7 +91,8 @@ void *gex_Client_QueryCData(gex_Client_t client);
 /* ---- endpoint ---- */
 
 int gex_EP_Create(gex_EP_t *ep, gex_Client_t client, gex_EP_Capabilities_t capabilities, gex_Flags_t flags);
-/* Puts and gets reach what is bound to an endpoint by gex_TM_Pair, once all involved have published it: that waits for the team. */
+/* Puts and gets reach an endpoint's segment through gex_TM_Pair, once all ranks involved have
+ * published it. Publishing waits for the team. */
 int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags);
 int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t *eps, size_t count, gex_Flags_t flags);
 int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t *table, size_t count);
@@ -107,20 +110,20 @@ CONDUIT_GEX_INLINE gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm_, gex_Rank
 
 /* ---- segment ---- */
 
-/* What init takes for GASNET_MAX_SEGSIZE where the environment doesn't set it; null: the library's
- * own default. A client assigns to it, or defines it. */
+/* The default of GASNET_MAX_SEGSIZE if the environment does not set it; null: the library's own
+ * default. A client assigns to it, or defines it. */
 extern const char *gasnet_max_segsize_str;
-/* The same in bytes for each process, where the text is null; 0: none. Deprecated. */
+/* The same in bytes per process, used if the text is null; 0: none. Deprecated. */
 extern uint64_t gasnet_max_segsize;
-/* Attach calls it with this rank's segment, if it isn't null: before other ranks can reach the
- * segment, and before a network registers it. It may write there, and makes no calls of GASNet's.
- * Not called where segments are everything. */
+/* If not null, attach calls it with this rank's segment, before other ranks can reach the
+ * segment and before a network registers it. It may write to the segment, and must not call
+ * GASNet. Not called with segment everything. */
 extern void (*gasnet_client_attach_hook)(void *address, uintptr_t bytes);
 
 uintptr_t gasnet_getMaxLocalSegmentSize(void);
 uintptr_t gasnet_getMaxGlobalSegmentSize(void);
 int gex_Segment_Attach(gex_Segment_t *segment, gex_TM_t tm, uintptr_t size);
-/* Of the client's memory, or of the library's if the address is null. */
+/* Made of the client's memory, or of the library's if the address is null. */
 int gex_Segment_Create(gex_Segment_t *segment, gex_Client_t client, gex_Addr_t address, uintptr_t bytes, gex_MK_t kind,
                        gex_Flags_t flags);
 void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t flags);
@@ -134,14 +137,14 @@ void *gex_Segment_QueryCData(gex_Segment_t segment);
 
 /* ---- teams ---- */
 
-/* Collective over the parent. A new team may be used at once. Its scratch space is the client's to have back: operations have
- * memory of the library's. */
+/* Collective over the parent. A new team may be used at once. Operations use the library's
+ * memory, so the team's scratch space remains unused and goes back to the client. */
 size_t gex_TM_Split(gex_TM_t *team, gex_TM_t parent, int color, int key, void *scratch, size_t scratch_bytes,
                     gex_Flags_t flags);
 size_t gex_TM_Create(gex_TM_t *teams, size_t count, gex_TM_t parent, gex_EP_Location_t *members, size_t member_count,
                      gex_Addr_t *scratch, size_t scratch_bytes, gex_Flags_t flags);
 int gex_TM_Destroy(gex_TM_t tm, gex_Memvec_t *scratch, gex_Flags_t flags);
-/* Names endpoints, for puts, gets and messages: ranks are the job's. */
+/* Names endpoints for puts, gets and messages; ranks are the job's. */
 gex_TM_t gex_TM_Pair(gex_EP_t ep, gex_EP_Index_t remote);
 
 gex_Client_t gex_TM_QueryClient(gex_TM_t tm);
@@ -245,7 +248,8 @@ void gex_System_QueryNbrhdInfo(gex_RankInfo_t **info, gex_Rank_t *count, gex_Ran
 void gex_System_QueryHostInfo(gex_RankInfo_t **info, gex_Rank_t *count, gex_Rank_t *mine);
 void gex_System_QueryMyPosition(gex_Rank_t *neighbourhoods, gex_Rank_t *neighbourhood, gex_Rank_t *hosts,
                                 gex_Rank_t *host);
-/* The threads that a client which passed GEX_FLAG_DEFER_THREADS has to start for the library: it starts its own. */
+/* The threads that a client with GEX_FLAG_DEFER_THREADS must start for the library: none,
+ * because it starts its own. */
 int gex_System_QueryProgressThreads(gex_Client_t client, unsigned int *count, const gex_ProgressThreadInfo_t **info,
                                     gex_Flags_t flags);
 int gasnet_set_waitmode(int mode);
@@ -254,7 +258,8 @@ int gasnet_set_waitmode(int mode);
 #define GASNET_WAIT_BLOCK 1
 #define GASNET_WAIT_SPINBLOCK 2
 
-/* Polls until the condition holds, which handlers make true; waits in between as suits the host. */
+/* Polls until the condition, which handlers make true, holds; spins, yields or sleeps between
+ * polls. */
 #define GASNET_BLOCKUNTIL(condition)                             \
   do {                                                           \
     uint64_t conduit_gex_waiter = 0;                             \
@@ -282,8 +287,8 @@ void gex_Coll_BarrierBlocking(gex_TM_t tm, gex_Flags_t flags);
 
 /* ---- flow control ---- */
 
-/* Credits for requests to a rank that are free now; how often a request to it had to wait for some; credits that it has
- * taken back; credits in this rank's bank. */
+/* Credits available for requests to a rank; how often a request to it had to wait for credits;
+ * credits that it has revoked; credits in this rank's bank. */
 uint32_t gasnet_send_credits(gex_Rank_t peer);
 uint64_t gasnet_credit_stalls(gex_Rank_t peer);
 uint64_t gasnet_revoked_credits(gex_Rank_t peer);

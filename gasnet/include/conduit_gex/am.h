@@ -1,6 +1,7 @@
 /* Active messages with 0 to 16 arguments: a function for each count, and macros that count.
  *
- * Every argument is a parameter of an inline function, so each is evaluated once and converted as C does. */
+ * Every argument is a parameter of an inline function, so that it is evaluated once and
+ * converted as in C. */
 #ifndef CONDUIT_GEX_AM_H
 #define CONDUIT_GEX_AM_H
 
@@ -73,7 +74,7 @@
 #define CONDUIT_GEX_WORDS_15 a0_, a1_, a2_, a3_, a4_, a5_, a6_, a7_, a8_, a9_, a10_, a11_, a12_, a13_, a14_
 #define CONDUIT_GEX_WORDS_16 a0_, a1_, a2_, a3_, a4_, a5_, a6_, a7_, a8_, a9_, a10_, a11_, a12_, a13_, a14_, a15_
 
-/* Messages of a fixed payload. */
+/* Messages with a fixed payload. */
 #define CONDUIT_GEX_FIXED_FAMILY(n) \
   CONDUIT_GEX_INLINE int gex_AM_RequestShort##n( \
       gex_TM_t tm_, gex_Rank_t rank_, gex_AM_Index_t handler_, gex_Flags_t flags_ CONDUIT_GEX_PARAMETERS_##n) { \
@@ -113,7 +114,7 @@
     return conduit_gex_reply_long(token_, handler_, source_, bytes_, destination_, local_, flags_, n, words_); \
   }
 
-/* The ends of negotiated payload. */
+/* Commits and cancels of negotiated payload. */
 #define CONDUIT_GEX_COMMIT_FAMILY(n) \
   CONDUIT_GEX_INLINE void gex_AM_CommitRequestMedium##n( \
       gex_AM_SrcDesc_t descriptor_, gex_AM_Index_t handler_, size_t bytes_ CONDUIT_GEX_PARAMETERS_##n) { \

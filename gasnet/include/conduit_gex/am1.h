@@ -1,4 +1,5 @@
-/* GASNet-1's active messages: a function for each count of arguments, and forms with the count as an argument. */
+/* GASNet-1's active messages: a function for each count of arguments, and forms with the count
+ * as an argument. */
 #ifndef CONDUIT_GEX_AM1_H
 #define CONDUIT_GEX_AM1_H
 
@@ -18,7 +19,7 @@ extern "C" {
 int conduit_gasnet_request_long_async(gasnet_node_t node, gasnet_handler_t handler, const void *source, size_t bytes,
                                       void *destination, uint32_t count, const gex_AM_Arg_t *words);
 
-/* All functions of one count. Errors are their results. */
+/* All functions for one count. They return error codes. */
 #define CONDUIT_GEX_FAMILY1(n) \
   CONDUIT_GEX_INLINE int gasnet_AMRequestShort##n( \
       gasnet_node_t node_, gasnet_handler_t handler_ CONDUIT_GEX_PARAMETERS_##n) { \
@@ -79,7 +80,7 @@ CONDUIT_GEX_FAMILY1(16)
 
 /* ---- the count as an argument ---- */
 
-/* The arguments after the count. 0: no message has so many. */
+/* The count of the arguments after it. 0 if it exceeds the limit. */
 CONDUIT_GEX_INLINE int conduit_gex_words(gex_AM_Arg_t words_[16], int count_, va_list list_) {
   int i_;
   if (count_ < 0 || count_ > 16) return 0;
@@ -88,7 +89,8 @@ CONDUIT_GEX_INLINE int conduit_gex_words(gex_AM_Arg_t words_[16], int count_, va
   return 1;
 }
 
-/* The body of a function whose last parameter is the count: the call with these words, if there may be so many. */
+/* The body of a function whose last parameter is the count: the call with these words, if the
+ * count is valid. */
 #define CONDUIT_GEX_COUNTED(call)                       \
   gex_AM_Arg_t words_[16];                              \
   va_list list_;                                        \

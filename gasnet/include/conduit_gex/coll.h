@@ -1,6 +1,7 @@
-/* Collective operations beyond barriers: broadcasts and reductions.
+/* Collective operations other than barriers: broadcasts and reductions.
  *
- * Several may be under way; all ranks of a team start the same ones in the same order. They go on whenever any GASNet call polls. */
+ * Several operations may overlap. All ranks of a team start the same operations in the same
+ * order. Operations make progress whenever any GASNet call polls. */
 #ifndef CONDUIT_GEX_COLL_H
 #define CONDUIT_GEX_COLL_H
 
@@ -10,17 +11,19 @@
 extern "C" {
 #endif
 
-/* Reduces `count` elements of `left` with those of `right_and_result`, one by one; the results replace the latter. May run
- * on any thread that polls, and must not call GASNet. */
+/* Reduces `count` elements of `left` with those of `right_and_result` elementwise, and stores
+ * the results in `right_and_result`. It may run on any thread that polls, and must not call
+ * GASNet. */
 typedef void (*gex_Coll_ReduceFn_t)(const void *left, void *right_and_result, size_t count, const void *cdata);
 
-/* Memory belongs to the operation until its event has ended. `source` may be `result`. Flags have to be 0. */
+/* Memory belongs to the operation until its event is complete. `source` may equal `result`.
+ * Flags must be 0. */
 
 gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void *result, const void *source, size_t bytes,
                                  gex_Flags_t flags);
 
-/* GEX_DT_USER goes with GEX_OP_USER and GEX_OP_USER_NC only; with the latter lower ranks are on the left. Repeated reductions of
- * the same data give the same bits, and all ranks get the same. */
+/* GEX_DT_USER supports only GEX_OP_USER and GEX_OP_USER_NC; with the latter, lower ranks are the
+ * left operands. Repeated reductions of the same data give the same bits on all ranks. */
 
 gex_Event_t gex_Coll_ReduceToOneNB(gex_TM_t tm, gex_Rank_t root, void *result, const void *source, gex_DT_t type,
                                    size_t element_bytes, size_t count, gex_OP_t operation,

@@ -1,7 +1,7 @@
-/* GASNet-1's collective operations, of the team of all ranks or another. An image is a rank.
+/* GASNet-1's collective operations, for the team of all ranks or any other. An image is a rank.
  *
- * Flags say one kind of synchronisation in, and one out. All ranks start the same operations in the same order; they go on
- * whenever any GASNet call polls. */
+ * Flags name one kind of synchronisation for in and one for out. All ranks start the same
+ * operations in the same order. Operations make progress whenever any GASNet call polls. */
 #ifndef CONDUIT_GEX_COLL1_H
 #define CONDUIT_GEX_COLL1_H
 
@@ -17,7 +17,8 @@ extern "C" {
 #define GASNET_COLL_OUT_NOSYNC 0x008
 #define GASNET_COLL_OUT_MYSYNC 0x010
 #define GASNET_COLL_OUT_ALLSYNC 0x020
-/* Addresses are each rank's own, anywhere; that they lie in segments changes nothing. */
+/* Addresses are local to each rank and may lie anywhere; segment memory is treated no
+ * differently. */
 #define GASNET_COLL_LOCAL 0x080
 #define GASNET_COLL_DST_IN_SEGMENT 0x400
 #define GASNET_COLL_SRC_IN_SEGMENT 0x800
@@ -84,7 +85,7 @@ CONDUIT_GEX_INLINE void gasnet_coll_exchange(gasnet_team_handle_t team_, void *d
 #define gasnet_coll_wait_sync_some(handles, count) gex_Event_WaitSome(handles, count, 0)
 #define gasnet_coll_wait_sync_all(handles, count) gex_Event_WaitAll(handles, count, 0)
 
-/* ---- barriers: those of all ranks, the same as without a team ---- */
+/* ---- barriers: for the team of all ranks, the same as without a team ---- */
 
 void conduit_gex_not_all(const char *call, gex_TM_t team) CONDUIT_GEX_NORETURN;
 
@@ -117,7 +118,7 @@ CONDUIT_GEX_INLINE int gasnet_coll_barrier_result(gasnet_team_handle_t team_, in
   return gasnet_barrier_result(id_);
 }
 
-/* Algorithms are not searched for at run time, so there is no state to be written. */
+/* There is no run-time search for algorithms, so there is no state to write. */
 #define gasnet_coll_dumpTuningState(file, team) ((void)(file), (void)(team))
 #define gasnet_coll_dumpProfile(file, team) ((void)(file), (void)(team))
 

@@ -1,6 +1,7 @@
-/* The functions of the library that the headers call. Not for clients: their names and forms may change.
+/* Library functions that the headers call. They are not for clients: names and signatures may
+ * change.
  *
- * Each is described where it is written, in the library's sources. */
+ * Each is documented where it is defined, in the library's sources. */
 #ifndef CONDUIT_GEX_ENTRIES_H
 #define CONDUIT_GEX_ENTRIES_H
 
@@ -18,7 +19,7 @@
   #define CONDUIT_GEX_LIKELY(condition) (condition)
 #endif
 
-/* Functions of the headers: not every client uses all. */
+/* Functions of the headers; clients may leave some of them unused. */
 #define CONDUIT_GEX_INLINE static inline
 
 #define CONDUIT_GEX_GLUE2(a, b) a##_##b
@@ -31,11 +32,11 @@ extern "C" {
 
 /* ---- the library ---- */
 
-/* Only the library of this threading mode and build has it. */
+/* Defined only by the library of this threading mode and build. */
 extern const int CONDUIT_GEX_LIBRARY;
 static const int *const conduit_gex_library CONDUIT_GEX_USED = &CONDUIT_GEX_LIBRARY;
 
-/* Launchers look for it in the executable. */
+/* Launchers look for this string in the executable. */
 static const char conduit_gex_ident[] CONDUIT_GEX_USED = CONDUIT_GEX_IDENT;
 
 typedef struct {
@@ -50,8 +51,9 @@ static const conduit_gex_config_t conduit_gex_config CONDUIT_GEX_USED = {
 
 /* ---- the job ---- */
 
-/* A rank's segment where it is mapped here; else, and before attach, all is 0. At how many places a word of 8 bytes can begin
- * in it, its address at its owner, what turns an address there into one here, and its bytes. */
+/* A rank's segment as mapped here; all 0 before attach and if it is not mapped. The fields are
+ * the number of places where a word of 8 bytes can begin in it, its address at its owner, the
+ * number to add to get an address here, and its length. */
 typedef struct {
   uint64_t words;
   uint64_t address;
@@ -59,11 +61,12 @@ typedef struct {
   uint64_t length;
 } conduit_gex_segment_t;
 
-/* The segments of the first ranks. Puts and gets to other ranks are calls of the library.
- * Constants to a client: each changes once, from one that leaves the work to the library, and that it was read early does no
- * harm. In a child (fork) it changes back; a function that read it before goes by what it has read, and is ended (SIGSEGV) as it
- * reaches for another rank's segment, since children have no access to those. To its own rank's, which a child shares, it can
- * still put. */
+/* The segments of the first ranks. Puts and gets to other ranks call the library.
+ *
+ * Clients see constants. Each entry changes once, from a value that leaves the work to the
+ * library, so that an early read is harmless. In a child (fork) it changes back. A function that
+ * has read an entry before then still uses it, and an access to another rank's segment ends the
+ * child (SIGSEGV). The child may still put to its own rank's segment, which it shares. */
 #define CONDUIT_GEX_NEAR_RANKS 4096U
 extern const conduit_gex_segment_t conduit_gex_segments[CONDUIT_GEX_NEAR_RANKS];
 
@@ -72,7 +75,7 @@ typedef struct {
   const void *team;
 } conduit_gex_job_t;
 
-/* Constants as the segments are. */
+/* Constants to clients, as the segments are. */
 extern const conduit_gex_job_t conduit_gex_job;
 
 int conduit_gex_client_init(gex_Client_t *client, gex_EP_t *ep, gex_TM_t *tm, const char *name, int *argc,
@@ -81,10 +84,10 @@ int conduit_gasnet_init(int *argc, char ***argv, const conduit_gex_config_t *con
 void conduit_gex_wait_step(void *state);
 gex_Rank_t conduit_gex_rank_of(const char *call, gex_TM_t team, gex_Rank_t rank);
 
-/* The team of GASNet-1's calls, which name none. */
+/* The team of GASNet-1's calls, which take no team. */
 #define CONDUIT_GEX_TEAM ((gex_TM_t)(uintptr_t)conduit_gex_job.team)
 
-/* The job's rank of a team's: the same in the job's team. */
+/* Translates a team's rank to the job's; they are the same in the job's team. */
 CONDUIT_GEX_INLINE gex_Rank_t conduit_gex_rank(const char *call_, gex_TM_t team_, gex_Rank_t rank_) {
   return CONDUIT_GEX_LIKELY((const void *)team_ == conduit_gex_job.team) ? rank_ : conduit_gex_rank_of(call_, team_, rank_);
 }
@@ -107,7 +110,7 @@ int conduit_gex_reply_long(gex_Token_t token, gex_AM_Index_t handler, const void
                            void *destination, gex_Event_t *local, gex_Flags_t flags, uint32_t count,
                            const gex_AM_Arg_t *words);
 
-/* Kinds of negotiated payload. */
+/* The kinds of prepared messages. */
 #define CONDUIT_GEX_REQUEST_MEDIUM 0U
 #define CONDUIT_GEX_REQUEST_LONG 1U
 #define CONDUIT_GEX_REPLY_MEDIUM 2U
@@ -121,18 +124,19 @@ int conduit_gex_commit(unsigned int kind, gex_AM_SrcDesc_t descriptor, gex_AM_In
                        void *destination, gex_Flags_t flags, uint32_t count, const gex_AM_Arg_t *words);
 int conduit_gex_cancel(unsigned int kind, gex_AM_SrcDesc_t descriptor);
 
-/* In flags: the caller is GASNet-1, errors are its result. */
+/* Flag: the caller is a GASNet-1 call, which returns error codes. */
 #define CONDUIT_GEX_RETURN_ERRORS 0x80000000U
-/* In a handler's entry: any count of arguments. */
+/* In a handler's entry: any argument count. */
 #define CONDUIT_GEX_ANY_NARGS UINT_MAX
 
 /* ---- puts and gets ---- */
 
-/* The copy of a get from a rank that is mapped here, where it is of more than CONDUIT_GEX_LOAD_HERE bytes. */
+/* Copies for a get of more than CONDUIT_GEX_LOAD_HERE bytes from a rank that is mapped here. */
 void conduit_gex_load(void *to, const void *from, size_t bytes);
-/* The copy of a put to such a rank, where it is of more than CONDUIT_GEX_STORE_HERE bytes. */
+/* Copies for a put of more than CONDUIT_GEX_STORE_HERE bytes to such a rank. */
 void conduit_gex_store(void *to, const void *from, size_t bytes);
-/* These take the arguments of GASNet-EX's calls and do the whole operation, for any team and rank. */
+/* These take the arguments of GASNet-EX's calls and perform the whole operation, for any team
+ * and rank. */
 int conduit_gex_put(gex_TM_t tm, gex_Rank_t rank, void *remote, const void *source, size_t bytes, gex_Flags_t flags);
 int conduit_gex_get(gex_TM_t tm, void *local, gex_Rank_t rank, const void *remote, size_t bytes, gex_Flags_t flags);
 gex_Event_t conduit_gex_put_nb(gex_TM_t tm, gex_Rank_t rank, void *remote, const void *source, size_t bytes,
@@ -165,7 +169,7 @@ int conduit_gex_nbi_test(gex_EC_t categories, gex_Flags_t flags);
 void conduit_gex_nbi_wait(gex_EC_t categories, gex_Flags_t flags);
 gex_Event_t conduit_gex_nbi_end_region(gex_Flags_t flags);
 
-/* ---- the rest ---- */
+/* ---- other functions ---- */
 
 gex_Event_t conduit_gex_barrier(gex_TM_t tm, gex_Flags_t flags);
 gex_Event_t conduit_gex_query_bound_nb(gex_TM_t tm, gex_Rank_t rank, void **owner, void **local, uintptr_t *size,

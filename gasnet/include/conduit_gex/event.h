@@ -1,4 +1,5 @@
-/* Waiting: events one by one and in arrays, implicit operations, access regions. What is over is found out inline. */
+/* Waiting: single events and arrays of events, implicit operations, access regions. Completed
+ * events are recognised inline. */
 #ifndef CONDUIT_GEX_EVENT_H
 #define CONDUIT_GEX_EVENT_H
 
@@ -43,7 +44,7 @@ CONDUIT_GEX_INLINE gex_Event_t gex_Event_QueryLeaf(gex_Event_t root_, gex_EC_t c
   return root_ ? conduit_gex_event_leaf(root_) : GEX_EVENT_INVALID;
 }
 
-/* Where all ranks are mapped, an implicit operation is over when its call returns. */
+/* If all ranks are mapped, an implicit operation is complete when its call returns. */
 
 CONDUIT_GEX_INLINE int gex_NBI_Test(gex_EC_t categories_, gex_Flags_t flags_) {
 #if !CONDUIT_GEX_CHECKED

@@ -1,4 +1,4 @@
-/* Handler-safe locks: mutexes of the system where there are threads, nothing where there is one at a time. */
+/* Handler-safe locks: system mutexes in multithreaded modes, nothing otherwise. */
 #ifndef CONDUIT_GEX_HSL_H
 #define CONDUIT_GEX_HSL_H
 

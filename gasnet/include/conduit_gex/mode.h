@@ -1,10 +1,12 @@
-/* What the client asks for: threading mode, checks, segment mode and conduit, by the macros that GASNet defines. */
+/* The client's choice of threading mode, checks, segment mode and conduit, made by the macros
+ * that GASNet defines. */
 #ifndef CONDUIT_GEX_MODE_H
 #define CONDUIT_GEX_MODE_H
 
 #include <gasnet_config.h>
 
-/* A conduit's folder among the client's include folders says which conduit and which build it is, to clients that don't. */
+/* The include folder of a conduit's build names the conduit and the build, for clients that do
+ * not define them. */
 #if defined(__has_include)
   #if __has_include(<gasnet_core.h>)
     #include <gasnet_core.h>
@@ -54,7 +56,8 @@
 
 /* ---- segment ---- */
 
-/* One library has all; all ranks of a job must have asked for the same. A large segment is as fast as any. */
+/* One library supports all segment modes; all ranks of a job must use the same one. A large
+ * segment is as fast as any. */
 #if defined(GASNET_SEGMENT_FAST) + defined(GASNET_SEGMENT_LARGE) + defined(GASNET_SEGMENT_EVERYTHING) > 1
   #error "define at most one of GASNET_SEGMENT_FAST, GASNET_SEGMENT_LARGE and GASNET_SEGMENT_EVERYTHING"
 #endif
@@ -67,7 +70,7 @@
   #undef GASNET_SEGMENT_EVERYTHING
   #define GASNET_SEGMENT_EVERYTHING 1
   #define CONDUIT_GEX_SEGMENT_STR "EVERYTHING"
-  /* All start at address 0. */
+  /* All segments start at address 0. */
   #define GASNET_ALIGNED_SEGMENTS 1
 #else
   #undef GASNET_SEGMENT_FAST
@@ -81,7 +84,8 @@
 
 /* ---- conduit ---- */
 
-/* The library is the same for all; the name says how a program that is run without a launcher starts its ranks. */
+/* The library is the same for all conduits. The name selects how a program run without a
+ * launcher starts its ranks. */
 #if defined(GASNET_CONDUIT_SMP) || defined(GASNET_SMP_CONDUIT)
   #define CONDUIT_GEX_CONDUIT SMP
   #undef GASNET_SMP_CONDUIT

@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-/* How a domain begins. Not 0: ranks are those of the job, and the processor does what it can. */
+/* The first fields of a domain. `direct` is nonzero if ranks are the job's and the processor
+ * performs the operations. */
 struct conduit_gex_ad_s {
   uint32_t direct;
 };
@@ -21,14 +22,15 @@ gex_Event_t conduit_gex_ad_nb(gex_AD_t ad, void *result, gex_Rank_t rank, void *
 int conduit_gex_ad_nbi(gex_AD_t ad, void *result, gex_Rank_t rank, void *remote, gex_OP_t op, uint64_t first,
                        uint64_t second, gex_DT_t type, gex_Flags_t flags);
 
-/* Where an aligned number is, if the processor here does what there is to be done to it. */
+/* Locates an aligned number that this processor may operate on directly. */
 CONDUIT_GEX_INLINE int conduit_gex_ad_mapped(gex_AD_t ad_, gex_Rank_t rank_, void *remote_, size_t bytes_, char **here_) {
   return !CONDUIT_GEX_CHECKED && CONDUIT_GEX_LIKELY(ad_ != NULL) && ad_->direct && (uintptr_t)remote_ % bytes_ == 0 &&
          CONDUIT_GEX_LIKELY(rank_ < CONDUIT_GEX_NEAR_RANKS) && conduit_gex_mapped(rank_, remote_, bytes_, here_);
 }
 
-/* Operations on an integer that is mapped here. 0: it isn't, or the operation is not one of these; nothing has happened. By
- * operations that the compiler knows: it keeps one of the branches then, and a call is less than all of them. */
+/* Performs an operation on an integer that is mapped here. Returns 0, with nothing done, if it
+ * is not mapped or the operation is not one of these. If the operation is a compile-time
+ * constant, only one branch remains; a call is smaller than all of them. */
 #define CONDUIT_GEX_AD_HERE(name_, type_)                                                                                  \
   CONDUIT_GEX_INLINE int conduit_gex_ad_here_##name_(gex_AD_t ad_, type_ *result_, gex_Rank_t rank_, void *remote_,        \
                                                      gex_OP_t op_, type_ first_, type_ second_) {                          \
@@ -63,7 +65,8 @@ CONDUIT_GEX_INLINE int conduit_gex_ad_mapped(gex_AD_t ad_, gex_Rank_t rank_, voi
     }                                                                                                                      \
   }
 
-/* The same of a float: what computes or compares is repeated until no other change came in between. */
+/* The same for floats. Operations that compute or compare are repeated until no other change
+ * intervenes. */
 #define CONDUIT_GEX_AD_HERE_FLOAT(name_, type_, bits_t_)                                                                   \
   CONDUIT_GEX_INLINE int conduit_gex_ad_here_##name_(gex_AD_t ad_, type_ *result_, gex_Rank_t rank_, void *remote_,        \
                                                      gex_OP_t op_, type_ first_, type_ second_) {                          \
@@ -100,12 +103,13 @@ CONDUIT_GEX_INLINE int conduit_gex_ad_mapped(gex_AD_t ad_, gex_Rank_t rank_, voi
         memcpy(&new_, &value_, sizeof(new_));                                                                              \
       } while (!__atomic_compare_exchange_n(at_, &old_, new_, 1, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));                     \
     }                                                                                                                      \
-    /* Does it fetch? */                                                                                                   \
+    /* Fetching form. */                                                                                                   \
     if (GEX_OP_TO_NONFETCHING(op_)) memcpy(result_, &old_, sizeof(old_));                                                  \
     return 1;                                                                                                              \
   }
 
-/* A number travels as its bits, in the low ones. The names are given whole, so that they are found. */
+/* A number is passed as its bits, in the low-order ones. Names are spelled out in full so that a
+ * search finds them. */
 #define CONDUIT_GEX_AD_OP(name_, type_, bits_t_, code_, nb_, nbi_)                                                       \
   CONDUIT_GEX_INLINE uint64_t conduit_gex_ad_bits_##name_(type_ value_) {                                                \
     bits_t_ bits_;                                                                                                       \

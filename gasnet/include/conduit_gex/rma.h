@@ -1,4 +1,4 @@
-/* Puts and gets. To a rank that is mapped here they are copies, inline; everything else is the library's. */
+/* Puts and gets. For mapped ranks they are inline copies; the library does everything else. */
 #ifndef CONDUIT_GEX_RMA_H
 #define CONDUIT_GEX_RMA_H
 
@@ -10,21 +10,22 @@
 extern "C" {
 #endif
 
-/* Where a range of a rank's segment is mapped here. The rank is one of the table's.
- * 0: the library has to look. */
+/* Returns the address at which a range of a rank's segment is mapped here. The rank must be in
+ * the table. 0: the library must handle the range. */
 CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_, size_t bytes_, char **here_) {
 #if CONDUIT_GEX_CHECKED
-  /* The library checks more: whether a handler may do this, for one. */
+  /* The library performs additional checks, such as whether a handler may make this call. */
   (void)rank_;
   (void)remote_;
   (void)bytes_;
   (void)here_;
 #else
-  /* The entry's values, not its place: the table is constant, so a loop loads them once. */
+  /* Copies the entry rather than pointing to it: the table is constant, so a loop loads it once. */
   const conduit_gex_segment_t segment_ = conduit_gex_segments[rank_];
   const uint64_t address_ = (uint64_t)(uintptr_t)remote_;
   const uint64_t offset_ = address_ - segment_.address;
-  /* For a word, one comparison: the last 7 bytes of a segment are left to the library. No bytes are, too. */
+  /* For a word, one comparison. The last 7 bytes of a segment are left to the library, as are
+   * ranges of zero bytes. */
   const int word_ = __builtin_constant_p(bytes_) && bytes_ - 1 < 8;
   const int inside_ = word_ ? offset_ < segment_.words
                             : bytes_ - 1 < segment_.length && offset_ <= segment_.length - bytes_;
@@ -36,19 +37,21 @@ CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_,
   return 0;
 }
 
-/* What was written before a put is seen by whoever sees the put; what is read after a get is not older than it. Where
- * the processor keeps that order by itself, these only keep the compiler's. */
+/* A rank that sees a put also sees all writes before it, and reads after a get are not older
+ * than the get. Where the processor keeps this order by itself, these macros only restrain the
+ * compiler. */
 #define CONDUIT_GEX_BEFORE_PUT() __atomic_thread_fence(__ATOMIC_RELEASE)
 #define CONDUIT_GEX_AFTER_PUT() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #define CONDUIT_GEX_BEFORE_GET() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #define CONDUIT_GEX_AFTER_GET() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 
-/* Bytes of a get, and of a put, up to which the C library's copy is the best there is. */
+/* The largest get and put, in bytes, for which the C library's copy is the fastest. */
 #define CONDUIT_GEX_LOAD_HERE 2048U
 #define CONDUIT_GEX_STORE_HERE 0x7FFFFU
 
-/* 1, 2, 4 or 8 bytes are one store. The C library's copy of a length known at run time may store such a word twice: whoever
- * sees the first store and answers it by one of its own would have that overwritten by the second. */
+/* 1, 2, 4 or 8 bytes are stored at once. The C library's copy of a length known only at run time
+ * may store such a word twice. If another rank sees the first store and responds with one of its
+ * own, the second would overwrite the response. */
 CONDUIT_GEX_INLINE void conduit_gex_copy(char *to_, const char *from_, size_t bytes_) {
   switch (bytes_) {
     case 1: memcpy(to_, from_, 1); break;
@@ -63,14 +66,15 @@ CONDUIT_GEX_INLINE void conduit_gex_copy(char *to_, const char *from_, size_t by
   }
 }
 
-/* Each call below either copies inline or calls one function of the library with the same
- * arguments. That call comes last, so a put or get makes no frame. */
+/* Each call below either copies inline or calls one library function with the same arguments.
+ * That call comes last, so that a put or get needs no stack frame. */
 
-/* Whether a rank of the job's team has an entry in the table, and local memory is not null. */
+/* Returns whether a rank of the job's team has an entry in the table and local memory is not
+ * null. */
 #define CONDUIT_GEX_NEAR(tm, rank, local)                                                       \
   CONDUIT_GEX_LIKELY((const void *)(tm) == conduit_gex_job.team && (rank) < CONDUIT_GEX_NEAR_RANKS && (local) != NULL)
 
-/* Copies to a mapped rank of the job's team. 0: the library has to do it. */
+/* Copies to a mapped rank of the job's team. 0: the library must do it. */
 CONDUIT_GEX_INLINE int conduit_gex_put_here(gex_TM_t tm_, gex_Rank_t rank_, void *remote_, const void *source_,
                                             size_t bytes_) {
   char *mapped_ = NULL;
@@ -81,7 +85,7 @@ CONDUIT_GEX_INLINE int conduit_gex_put_here(gex_TM_t tm_, gex_Rank_t rank_, void
   return 1;
 }
 
-/* Copies from a mapped rank of the job's team. 0: the library has to do it. */
+/* Copies from a mapped rank of the job's team. 0: the library must do it. */
 CONDUIT_GEX_INLINE int conduit_gex_get_here(gex_TM_t tm_, void *local_, gex_Rank_t rank_, const void *remote_,
                                             size_t bytes_) {
   char *mapped_ = NULL;
@@ -95,8 +99,8 @@ CONDUIT_GEX_INLINE int conduit_gex_get_here(gex_TM_t tm_, void *local_, gex_Rank
   return 1;
 }
 
-/* Copies the low-order bytes of a value, 1 to 8. 0: the library has to do it, or the width is
- * wrong. */
+/* Copies the low-order bytes of a value, 1 to 8. 0: the library must do it, or the width is
+ * invalid. */
 CONDUIT_GEX_INLINE int conduit_gex_put_value_here(gex_TM_t tm_, gex_Rank_t rank_, void *remote_,
                                                   gex_RMA_Value_t value_, size_t bytes_) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

@@ -1,4 +1,5 @@
-/* What calls on many ranges hand to the library: each side's ranges, and how the call waits. */
+/* The arguments of multi-range calls to the library: the ranges of each side, and how the call
+ * waits. */
 #ifndef CONDUIT_GEX_VIS_H
 #define CONDUIT_GEX_VIS_H
 
@@ -14,15 +15,15 @@ extern "C" {
 
 typedef struct {
   uint32_t shape;
-  /* Ranges, or dimensions. */
+  /* The number of ranges or dimensions. */
   size_t count;
-  /* Of a vector gex_Memvec_t, of the others addresses or strides. */
+  /* For a vector: gex_Memvec_t. Otherwise addresses or strides. */
   const void *list;
-  /* Of arrays: elements in each dimension. */
+  /* For arrays: the elements in each dimension. */
   const size_t *counts;
-  /* Of each range or element. */
+  /* The size of each range or element. */
   size_t bytes;
-  /* Of arrays: the first element. */
+  /* For arrays: the address of the first element. */
   void *address;
 } conduit_gex_ranges_t;
 
@@ -46,7 +47,7 @@ CONDUIT_GEX_INLINE conduit_gex_ranges_t conduit_gex_strided(void *address_, cons
 #define CONDUIT_GEX_NBI 1U
 #define CONDUIT_GEX_BLOCKING 2U
 
-/* The result is an event, or of the other forms 0, or 1 where nothing has happened. */
+/* Returns an event for the NB form; for other forms 0, or 1 if nothing was done. */
 uintptr_t conduit_gex_vis_put(const char *call, gex_Rank_t rank, const conduit_gex_ranges_t *there,
                               const conduit_gex_ranges_t *here, uint32_t form, gex_Flags_t flags);
 uintptr_t conduit_gex_vis_get(const char *call, gex_Rank_t rank, const conduit_gex_ranges_t *there,

@@ -1,4 +1,4 @@
-/* GASNet-1's puts and gets of memory that does not lie in one piece. */
+/* GASNet-1's puts and gets of noncontiguous memory. */
 #ifndef CONDUIT_GEX_VIS1_H
 #define CONDUIT_GEX_VIS1_H
 
@@ -13,7 +13,8 @@ typedef struct {
   size_t len;
 } gasnet_memvec_t;
 
-/* Strides are in bytes; the first count is the bytes of an element, and those of the dimensions come after it. */
+/* Strides are in bytes. The first count is the size of an element in bytes; those of the
+ * dimensions follow. */
 #define CONDUIT_GASNET_STRIDED(address_, strides_) \
   conduit_gex_strided(address_, (const ptrdiff_t *)(strides_), counts_[0], counts_ + 1, dimensions_)
 

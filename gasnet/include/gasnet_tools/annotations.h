@@ -1,7 +1,7 @@
-/* Hints to the compiler about functions, branches and reachability.
+/* Compiler hints about functions, branches and reachability.
  *
- * The GASNETT_USE_... macros say which of the compiler's features are used; a client may set any of them to 0 before it
- * includes the header. All of them are there in GCC and Clang. */
+ * The GASNETT_USE_... macros select the compiler features used; a client may set any of them to
+ * 0 before including the header. GCC and Clang support all of them. */
 #ifndef CONDUIT_TOOLS_ANNOTATIONS_H
 #define CONDUIT_TOOLS_ANNOTATIONS_H
 
@@ -104,7 +104,8 @@
 #ifndef GASNETT_USE_PRAGMA_GCC_DIAGNOSTIC
 #define GASNETT_USE_PRAGMA_GCC_DIAGNOSTIC 1
 #endif
-/* The wrappers of <ctype.h> are for systems whose own warn of arguments of type char; this one doesn't. */
+/* The wrappers of <ctype.h> serve systems whose own functions warn about char arguments; this
+ * one's do not. */
 #ifndef GASNETT_USE_CTYPE_WRAPPERS
 #define GASNETT_USE_CTYPE_WRAPPERS 0
 #endif
@@ -133,7 +134,8 @@
 #else
 #define GASNETT_FORMAT_PRINTF_FUNCPTR(fnname, fmtarg, firstvararg, declarator) declarator
 #endif
-/* Those that end in P are for compilers which want a function's name in a pragma; GCC's attributes need no such thing. */
+/* The macros ending in P serve compilers that need a function's name in a pragma; GCC's
+ * attributes do not need it. */
 #if GASNETT_USE_GCC_ATTRIBUTE_NORETURN
 #define GASNETT_NORETURN __attribute__((__noreturn__))
 #else
@@ -190,7 +192,7 @@
 #endif
 
 /* ---- Flow of control ---- */
-/* A deliberate fall from one case into the next; it holds its own semicolon. */
+/* Marks a deliberate fall-through from one case into the next; includes its own semicolon. */
 #if defined(__cplusplus) && GASNETT_USE_CXX11_ATTRIBUTE_FALLTHROUGH
 #define GASNETT_FALLTHROUGH [[fallthrough]];
 #elif defined(__cplusplus) && GASNETT_USE_CXX11_ATTRIBUTE_CLANG__FALLTHROUGH
@@ -229,7 +231,8 @@
 #define CONDUIT_PREFETCH_WRITE(address) ((void)(address))
 #endif
 
-/* gasnett_unreachable and gasnett_assume: checked in debug builds (failures.h), else told to the compiler. */
+/* gasnett_unreachable and gasnett_assume: checked in debug builds (failures.h), otherwise hints
+ * to the compiler. */
 #if !CONDUIT_TOOLS_DEBUG
 #if GASNETT_USE_BUILTIN_UNREACHABLE
 #define gasnett_unreachable() __builtin_unreachable()
@@ -247,7 +250,7 @@
 #endif
 #endif
 
-/* ---- Arguments of macros ----
+/* ---- Macro arguments ----
  * Evaluates each argument once, for its effects, in any order. */
 #define GASNETT_UNUSED_ARGS1(a1) ((void)(a1))
 #define GASNETT_UNUSED_ARGS2(a1, a2) ((void)(a1), (void)(a2))
@@ -260,7 +263,8 @@
     (GASNETT_UNUSED_ARGS7(a1, a2, a3, a4, a5, a6, a7), (void)(a8))
 
 /* ---- Text in the executable ----
- * At file scope, followed by a semicolon: keeps `text` in the object file under the name `name`, used or not. */
+ * At file scope, followed by a semicolon: keeps `text` in the object file under the name `name`,
+ * used or not. */
 #if GASNETT_USE_GCC_ATTRIBUTE_USED
 #define GASNETT_IDENT(name, text) static const char GASNETT_USED name[] = text
 #else

@@ -1,18 +1,21 @@
-/* Atomic operations: gasnett_atomic_*, gasnett_atomic32_*, gasnett_atomic64_*, and the strong ones of each.
+/* Atomic operations: gasnett_atomic_*, gasnett_atomic32_*, gasnett_atomic64_*, and the strong
+ * form of each.
  *
- * An operation is the compiler's relaxed builtin between the fences that its flags ask for. The flags are constants nearly
- * always, so nothing is left of them in the code. The plain names are atomic between threads; in a program with one thread
- * they are ordinary arithmetic. The strong names (gasnett_strongatomic...) are always atomic, so signal handlers may use
- * them as well.
+ * An operation is the compiler's relaxed builtin between the fences selected by its flags. The
+ * flags are nearly always constants and then leave no trace in the code. The weak forms are
+ * atomic between threads; in a single-threaded program they are ordinary arithmetic. The strong
+ * forms (gasnett_strongatomic...) are always atomic, so that signal handlers may use them as
+ * well.
  *
- * gasnett_atomic_t has 32 bits on every platform: its largest value fits a gasnett_atomic32_t too. */
+ * gasnett_atomic_t has 32 bits on every platform: its largest value also fits a
+ * gasnett_atomic32_t. */
 #ifndef CONDUIT_TOOLS_ATOMICS_H
 #define CONDUIT_TOOLS_ATOMICS_H
 
 #include "annotations.h"
 #include "fences.h"
 
-/* ---- Flags: fences before (PRE) and after (POST) the operation, to be joined with | ---- */
+/* ---- Flags: fences before (PRE) and after (POST) the operation, combined with | ---- */
 #define GASNETT_ATOMIC_NONE 0x00
 #define GASNETT_ATOMIC_RMB_PRE 0x01
 #define GASNETT_ATOMIC_WMB_PRE 0x02
@@ -20,7 +23,7 @@
 #define GASNETT_ATOMIC_RMB_POST 0x10
 #define GASNETT_ATOMIC_WMB_POST 0x20
 #define GASNETT_ATOMIC_MB_POST 0x70
-/* After compare-and-swap and decrement-and-test, by their result. */
+/* Fences after compare-and-swap and decrement-and-test, depending on the result. */
 #define GASNETT_ATOMIC_RMB_POST_IF_TRUE 0x100
 #define GASNETT_ATOMIC_RMB_POST_IF_FALSE 0x200
 #define GASNETT_ATOMIC_REL GASNETT_ATOMIC_WMB_PRE
@@ -28,13 +31,13 @@
 #define GASNETT_ATOMIC_ACQ_IF_TRUE GASNETT_ATOMIC_RMB_POST_IF_TRUE
 #define GASNETT_ATOMIC_ACQ_IF_FALSE GASNETT_ATOMIC_RMB_POST_IF_FALSE
 
-/* The bit that tells a full fence from a read and a write fence together. */
+/* The bit that distinguishes a full fence from a read and a write fence combined. */
 #define CONDUIT_ATOMIC_FULL_PRE 0x04
 #define CONDUIT_ATOMIC_FULL_POST 0x40
 
 /* ---- Types ----
- * Structures, so that a plain access doesn't compile; may_alias, since they are laid over integers and floating point
- * numbers of the same size. */
+ * Structures, so that plain accesses do not compile; may_alias, because they overlay integers
+ * and floating point numbers of the same size. */
 typedef struct {
     volatile uint32_t conduit_value;
 } CONDUIT_MAY_ALIAS gasnett_atomic32_t;
@@ -60,13 +63,14 @@ typedef gasnett_atomic64_t gasnett_strongatomic64_t;
 #define GASNETT_STRONGATOMIC_SIGNED_MAX GASNETT_ATOMIC_SIGNED_MAX
 #define gasnett_strongatomic_signed(v) gasnett_atomic_signed(v)
 
-/* Everything is there in every width. The GASNETT_STRONGATOMIC..._NOT_SIGNALSAFE macros are not defined: all are safe. */
+/* Every operation exists in every width. The GASNETT_STRONGATOMIC..._NOT_SIGNALSAFE macros are
+ * not defined: all are safe. */
 #define GASNETT_HAVE_ATOMIC_ADD_SUB 1
 #define GASNETT_HAVE_ATOMIC_CAS 1
 #define GASNETT_HAVE_STRONGATOMIC_ADD_SUB 1
 #define GASNETT_HAVE_STRONGATOMIC_CAS 1
 
-/* Initialisers of static and other variables. */
+/* Initialisers for static and other variables. */
 #define gasnett_atomic32_init(v) { (uint32_t)(v) }
 #define gasnett_atomic64_init(v) { (uint64_t)(v) }
 #define gasnett_atomic_init(v) gasnett_atomic32_init(v)
@@ -75,7 +79,8 @@ typedef gasnett_atomic64_t gasnett_strongatomic64_t;
 #define gasnett_strongatomic_init(v) gasnett_atomic32_init(v)
 
 /* ---- Fences of the flags ----
- * A locked instruction of x86 is a full fence itself, so around a read-modify-write the compiler alone must be told. */
+ * A locked x86 instruction is itself a full fence, so a read-modify-write only needs compiler
+ * fences around it. */
 #if defined(PLATFORM_ARCH_X86_64) || defined(PLATFORM_ARCH_X86)
 #define CONDUIT_ATOMIC_RMW_FENCE() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #else
@@ -111,7 +116,7 @@ CONDUIT_INLINE void conduit_atomic_post_if(int flags, int result) {
     }
 }
 
-/* ---- The operations, for a prefix of names, its type and the type of its value ---- */
+/* ---- The operations, for a name prefix, its type and the type of its value ---- */
 #define CONDUIT_ATOMICS(prefix, type, value) \
     CONDUIT_INLINE value prefix##_read(type const *p, int flags) { \
         value result; \
@@ -167,7 +172,7 @@ CONDUIT_INLINE void conduit_atomic_post_if(int flags, int result) {
         return result; \
     }
 
-/* The same for one thread: nothing to be atomic with, and nothing to fence. */
+/* The same for a single thread: no atomicity and no fences needed. */
 #define CONDUIT_SINGLE_ATOMICS(prefix, type, value) \
     CONDUIT_INLINE value prefix##_read(type const *p, int flags) { \
         (void)flags; \

@@ -1,11 +1,12 @@
-/* What every other piece of the tools needs: the threading mode, debug or not, C linkage, versions, integer types. */
+/* The basis of all other tools headers: threading mode, debug mode, C linkage, versions, integer
+ * types. */
 #ifndef CONDUIT_TOOLS_BASICS_H
 #define CONDUIT_TOOLS_BASICS_H
 
 #include "../gasnet_config.h"
 #include "../gasnet_portable_platform.h"
 
-/* C++ before C++11 hides the macros of <inttypes.h> and <stdint.h> unless it is asked for them. */
+/* C++ before C++11 hides the macros of <inttypes.h> and <stdint.h> unless requested. */
 #if defined(__cplusplus)
 #ifndef __STDC_FORMAT_MACROS
 #define __STDC_FORMAT_MACROS 1
@@ -27,8 +28,9 @@
 #include <string.h>
 
 /* ---- Threads ----
- * A client says GASNETT_THREAD_SAFE or GASNETT_THREAD_SINGLE; else the mode of its GASNet decides; else whether the
- * compiler was asked for threads (-pthread defines _REENTRANT). Afterwards exactly one of the two is defined, to 1. */
+ * GASNETT_THREAD_SAFE or GASNETT_THREAD_SINGLE, if the client defines one; otherwise the mode of
+ * its GASNet; otherwise whether the compiler was asked for threads (-pthread defines
+ * _REENTRANT). Afterwards exactly one of the two is defined, to 1. */
 #if defined(GASNETT_THREAD_SAFE) && (GASNETT_THREAD_SAFE + 0 == 0)
 #undef GASNETT_THREAD_SAFE
 #define CONDUIT_TOOLS_NAMED_SAFE_0 1
@@ -59,7 +61,8 @@
 #define GASNETT_THREAD_SINGLE 1
 #endif
 
-/* Threads of one process, for programs that size tables by it. The library itself sets no limit. */
+/* The number of threads in a process, for programs that size tables by it. The library itself
+ * sets no limit. */
 #ifndef GASNETT_MAX_THREADS
 #if defined(GASNETT_THREAD_SAFE)
 #define GASNETT_MAX_THREADS 256
@@ -68,7 +71,7 @@
 #endif
 #endif
 
-/* What GASNet's own programs ask the headers for, by the names that autoconf gives. */
+/* Macros that GASNet's own programs query, under autoconf's names. */
 #ifndef HAVE_PTHREAD_H
 #define HAVE_PTHREAD_H 1
 #endif
@@ -99,7 +102,7 @@
 #define GASNETT_EXTERNC extern
 #endif
 
-/* ---- Text of the preprocessor ---- */
+/* ---- Stringification ---- */
 #ifndef _STRINGIFY
 #define _STRINGIFY_HELPER(x) #x
 #define _STRINGIFY(x) _STRINGIFY_HELPER(x)
@@ -109,7 +112,7 @@
 #define _CONCAT(a, b) _CONCAT_HELPER(a, b)
 #endif
 
-/* ---- Formats of size_t, as <inttypes.h> has them for the types of fixed width ---- */
+/* ---- Formats of size_t, like those of <inttypes.h> for fixed-width types ---- */
 #ifndef PRIuSZ
 #define PRIuSZ "zu"
 #define PRIdSZ "zd"
@@ -117,13 +120,13 @@
 #endif
 
 /* ---- Versions ----
- * The specification's are in gasnet_config.h. */
+ * Those of the specification are in gasnet_config.h. */
 #define GASNETT_RELEASE_VERSION_MAJOR GASNET_RELEASE_VERSION_MAJOR
 #define GASNETT_RELEASE_VERSION_MINOR GASNET_RELEASE_VERSION_MINOR
 #define GASNETT_RELEASE_VERSION_PATCH GASNET_RELEASE_VERSION_PATCH
 
 /* ---- Configuration ----
- * How the tools are set up, in GASNet's words: names, to be made text of. */
+ * The configuration of the tools, in GASNet's terms, as names to be stringified. */
 #if defined(GASNETT_THREAD_SAFE)
 #define GASNETT_THREAD_MODEL PAR
 #else
@@ -139,27 +142,27 @@
 #else
 #define GASNETT_PTR_CONFIG 32bit
 #endif
-/* The processor's counter (timers.h), or clock_gettime where its counter is not used. */
+/* The processor's counter (timers.h), or clock_gettime if the counter is not used. */
 #if defined(PLATFORM_ARCH_X86_64) || defined(PLATFORM_ARCH_X86) || defined(PLATFORM_ARCH_AARCH64)
 #define GASNETT_TIMER_CONFIG timers_native
 #else
 #define GASNETT_TIMER_CONFIG timers_posixrt
 #endif
-/* The processor's fences, and the compiler's builtins for atomic operations. */
+/* The processor's fences, and the compiler's atomic builtins. */
 #define GASNETT_MEMBAR_CONFIG membars_native
 #define GASNETT_ATOMIC_CONFIG atomics_compiler
 #define GASNETT_ATOMIC32_CONFIG atomic32_compiler
 #define GASNETT_ATOMIC64_CONFIG atomic64_compiler
 
-/* Nothing is configured before these headers are compiled: there are no arguments, and the compiler
- * at hand is the one that they are set up for. */
+/* Nothing is configured before these headers are compiled: there are no configure arguments, and
+ * the compiler in use is the one that they are configured for. */
 #define GASNETT_CONFIGURE_ARGS ""
 #define GASNETT_PLATFORM_COMPILER_ID PLATFORM_COMPILER_ID
 #define GASNETT_PLATFORM_COMPILER_IDSTR PLATFORM_COMPILER_IDSTR
 #define GASNETT_PLATFORM_COMPILER_FAMILYID PLATFORM_COMPILER_FAMILYID
 #define GASNETT_PLATFORM_COMPILER_VERSION PLATFORM_COMPILER_VERSION
 
-/* All of it for people; a literal. */
+/* The whole configuration in readable form, as a literal. */
 #define GASNETT_CONFIG_STRING \
     "RELEASE=" _STRINGIFY(GASNET_RELEASE_VERSION_MAJOR) "." _STRINGIFY(GASNET_RELEASE_VERSION_MINOR) "." \
     _STRINGIFY(GASNET_RELEASE_VERSION_PATCH) ",SPEC=" _STRINGIFY(GASNETT_SPEC_VERSION_MAJOR) "." \
@@ -168,9 +171,9 @@
     _STRINGIFY(GASNETT_MEMBAR_CONFIG) "," _STRINGIFY(GASNETT_ATOMIC_CONFIG) "," _STRINGIFY(GASNETT_ATOMIC32_CONFIG) "," \
     _STRINGIFY(GASNETT_ATOMIC64_CONFIG)
 
-/* Functions of the headers: always inlined, and never warned of when a program doesn't use them. */
+/* Functions in headers: always inlined, and without warnings if a program does not use them. */
 #define CONDUIT_INLINE static __inline__ __attribute__((__always_inline__, __unused__))
-/* The same for functions with variable arguments, which no compiler inlines. */
+/* The same for variadic functions, which no compiler inlines. */
 #define CONDUIT_LOCAL static __inline__ __attribute__((__unused__))
 
 #endif

@@ -1,4 +1,4 @@
-/* Checksums, the counting of zero bytes, and copies of a few bytes. */
+/* Checksums, counting of zero bytes, and copies of a few bytes. */
 #ifndef CONDUIT_TOOLS_BYTES_H
 #define CONDUIT_TOOLS_BYTES_H
 
@@ -6,10 +6,10 @@
 
 GASNETT_BEGIN_EXTERNC
 
-/* A quick checksum of 64 bits against accidents, not against malice. */
+/* A fast 64-bit checksum that detects accidental changes, not malicious ones. */
 extern uint64_t gasnett_checksum(const void *p, int numbytes);
 extern size_t gasnett_count0s(const void *p, size_t numbytes);
-/* Copies (the two don't overlap), and counts. */
+/* Copies and counts; the two ranges must not overlap. */
 extern size_t gasnett_count0s_copy(void *GASNETT_RESTRICT dst, const void *GASNETT_RESTRICT src, size_t numbytes);
 
 GASNETT_END_EXTERNC
@@ -25,7 +25,7 @@ CONDUIT_INLINE void conduit_tools_copy(void *to, const void *from, size_t bytes)
     }
 }
 
-/* Where the lowest bytes of a value of 8 bytes begin. */
+/* The offset of the low-order bytes in an 8-byte value. */
 #if defined(PLATFORM_ARCH_BIG_ENDIAN)
 #define CONDUIT_LOWEST_BYTES(value, bytes) ((char *)(value) + 8 - (bytes))
 #else
@@ -42,16 +42,18 @@ CONDUIT_INLINE uint64_t conduit_tools_load_value(const void *from, size_t bytes)
     return value;
 }
 
-/* Copies between ranges that don't overlap. The aligned one's begin at multiples of the length. */
+/* Copies between ranges that do not overlap. The aligned form requires addresses that are
+ * multiples of the length. */
 #define GASNETT_FAST_ALIGNED_MEMCPY(dest, src, nbytes) conduit_tools_copy((dest), (src), (nbytes))
 #define GASNETT_FAST_UNALIGNED_MEMCPY(dest, src, nbytes) memcpy((dest), (src), (nbytes))
-/* Stores the lowest `nbytes` bytes, up to 8, of an integer as an integer of that size. The other
- * one loads such an integer, and returns it as a uint64_t from the function that uses the macro. */
+/* Stores the low-order `nbytes` bytes, up to 8, of an integer as an integer of that size. The
+ * other form loads such an integer and returns it as a uint64_t from the function that uses the
+ * macro. */
 #define GASNETT_VALUE_ASSIGN(dest, value, nbytes) conduit_tools_store_value((dest), (uint64_t)(value), (nbytes))
 #define GASNETT_VALUE_RETURN(src, nbytes) return conduit_tools_load_value((src), (nbytes))
 
 CONDUIT_INLINE int gasnett_count0s_uint64_t(uint64_t x) {
-    /* The highest bit of each byte: set if any of its bits is. Then ones are counted by a product. */
+    /* Sets the highest bit of each nonzero byte; a product then counts these bits. */
     const uint64_t low = UINT64_C(0x7F7F7F7F7F7F7F7F);
     const uint64_t nonzero = ((((x & low) + low) | x) >> 7) & UINT64_C(0x0101010101010101);
     return 8 - (int)((nonzero * UINT64_C(0x0101010101010101)) >> 56);

@@ -7,27 +7,30 @@
 
 GASNETT_BEGIN_EXTERNC
 
-/* Writes the message with the process's rank and the place (a null function: no place), freezes for a debugger or writes a
- * backtrace when the environment asks for it, and aborts. */
+/* Prints the message with the process's rank and the source location (none if the function is
+ * null), freezes for a debugger or prints a backtrace if the environment requests it, and
+ * aborts. */
 extern void conduit_tools_fatal(const char *function, const char *file, int line, const char *message) GASNETT_NORETURN;
 
-/* Ends the process at once with all its threads and without the functions of atexit. */
+/* Ends the process at once with all its threads, without running atexit functions. */
 extern void gasnett_killmyprocess(int exitcode) GASNETT_NORETURN;
 
-/* Waits until a debugger sets *flag to 0; says so, naming `flagsymname`. */
+/* Waits until a debugger sets *flag to 0, after printing a message that names `flagsymname`. */
 extern void gasnett_freezeForDebuggerNow(volatile int *flag, const char *flagsymname);
-/* The same after an error, when GASNET_FREEZE_ON_ERROR asks for it. */
+/* The same after an error, if GASNET_FREEZE_ON_ERROR requests it. */
 extern void gasnett_freezeForDebuggerErr(void);
 
-/* Takes the program's path for backtraces, and what the environment says about them. */
+/* Sets the program's path for backtraces, and reads their settings from the environment. */
 extern void gasnett_backtrace_init(const char *exename);
-/* Writes a backtrace of the calling thread to a file descriptor: 0 when that has worked. */
+/* Writes a backtrace of the calling thread to a file descriptor. Returns 0 on success. */
 extern int gasnett_print_backtrace(int fd);
-/* The same when GASNET_BACKTRACE asks for it (else it returns non-zero). All errors call it; a client may set another. */
+/* The same if GASNET_BACKTRACE requests it, otherwise returns nonzero. All errors call it;
+ * clients may replace it. */
 extern int (*gasnett_print_backtrace_ifenabled)(int fd);
 
-/* A way of writing backtraces that the client adds: its name, its function (0 on success), whether it can see the other
- * threads. The library finds it by the name of the variable, which only the client defines. */
+/* A client's own backtrace mechanism: its name, its function (0 on success), and whether it
+ * covers other threads. The library finds it by the name of the variable, which only the client
+ * defines. */
 typedef struct {
     const char *name;
     int (*fnp)(int fd);
@@ -35,7 +38,7 @@ typedef struct {
 } gasnett_backtrace_type_t;
 extern gasnett_backtrace_type_t gasnett_backtrace_user;
 
-/* "function at file:line" from malloc: for messages; the caller frees it. */
+/* Returns "function at file:line" for messages, allocated by malloc; the caller frees it. */
 extern char *conduit_tools_location(const char *function, const char *file, int line) GASNETT_MALLOC;
 
 GASNETT_END_EXTERNC
@@ -43,7 +46,7 @@ GASNETT_END_EXTERNC
 #define GASNETT_CURRENT_FUNCTION __func__
 #define gasnett_current_loc conduit_tools_location(GASNETT_CURRENT_FUNCTION, __FILE__, __LINE__)
 
-/* A message that is longer is cut: no memory is asked for on the way to the end. */
+/* Longer messages are truncated: no memory is allocated while ending. */
 #define CONDUIT_FATAL_MESSAGE_BYTES 4096
 
 GASNETT_FORMAT_PRINTF(conduit_fatalerror, 4, 5,
@@ -63,7 +66,7 @@ CONDUIT_LOCAL GASNETT_NORETURN void conduit_fatalerror(const char *function, con
 #define gasnett_fatalerror_nopos(...) conduit_fatalerror(NULL, NULL, 0, __VA_ARGS__)
 
 #if CONDUIT_TOOLS_DEBUG
-#define gasnett_unreachable() gasnett_fatalerror("reached what was called unreachable")
+#define gasnett_unreachable() gasnett_fatalerror("reached code marked unreachable")
 #define gasnett_assume(cond) ((cond) ? (void)0 : gasnett_fatalerror("assumption does not hold: %s", #cond))
 #endif
 

@@ -1,20 +1,21 @@
 /* Memory fences between the threads of a process.
  *
- * They order the processor's normal loads and stores, as C11's fences do: wmb is a release fence, rmb an acquire fence, mb
- * is sequentially consistent. On x86 the first two cost nothing but the compiler's freedom. */
+ * They order the processor's normal loads and stores like C11's fences: wmb is a release fence,
+ * rmb an acquire fence, mb is sequentially consistent. On x86 the first two only restrain the
+ * compiler. */
 #ifndef CONDUIT_TOOLS_FENCES_H
 #define CONDUIT_TOOLS_FENCES_H
 
 #include "basics.h"
 
-/* Only the compiler is kept from moving accesses to memory over this point. */
+/* Only keeps the compiler from moving memory accesses across this point. */
 #define gasnett_compiler_fence() __asm__ __volatile__("" : : : "memory")
 
 #define gasnett_local_wmb() __atomic_thread_fence(__ATOMIC_RELEASE)
 #define gasnett_local_rmb() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 #define gasnett_local_mb() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 
-/* The weak ones are nothing where there is one thread. */
+/* The weak forms do nothing in single-threaded programs. */
 #if defined(GASNETT_THREAD_SAFE)
 #define gasnett_weak_wmb() gasnett_local_wmb()
 #define gasnett_weak_rmb() gasnett_local_rmb()
@@ -25,7 +26,7 @@
 #define gasnett_weak_mb() ((void)0)
 #endif
 
-/* What a processor wants to be told in a loop that waits; a compiler fence too. */
+/* The processor's hint for spin loops; also a compiler fence. */
 #if defined(PLATFORM_ARCH_X86_64) || defined(PLATFORM_ARCH_X86)
 #define gasnett_spinloop_hint() __asm__ __volatile__("pause" : : : "memory")
 #elif defined(PLATFORM_ARCH_AARCH64)

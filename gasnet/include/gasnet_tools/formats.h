@@ -1,7 +1,8 @@
-/* Text of lists and flags, for messages: a function that says how many bytes of buffer it takes, and one that writes.
+/* Lists and flags formatted for messages: for each, a function that returns the buffer size
+ * needed and one that writes.
  *
- * The layouts are those of gasnetex.h: a piece of a vector is { address, length }. Nothing here needs that header to be
- * included, but for the last three, whose constants come from there. */
+ * The layouts are those of gasnetex.h: a piece of a vector is { address, length }. Only the last
+ * three macros need that header, for its constants. */
 #ifndef CONDUIT_TOOLS_FORMATS_H
 #define CONDUIT_TOOLS_FORMATS_H
 
@@ -9,17 +10,18 @@
 
 GASNETT_BEGIN_EXTERNC
 
-/* Pieces of memory: { address, length } each, their sum, and their lowest and highest byte. */
+/* Pieces of memory: { address, length } each, their total size, and their lowest and highest
+ * byte. */
 extern size_t gasnett_format_memveclist_bufsz(size_t count);
 extern void gasnett_format_memveclist(char *buf, size_t count, const void *list);
-/* Addresses of pieces of one length. */
+/* Addresses of pieces of equal length. */
 extern size_t gasnett_format_addrlist_bufsz(size_t count);
 extern void gasnett_format_addrlist(char *buf, size_t count, void *const *list, size_t len);
-/* Strides, from the innermost. */
+/* Strides, innermost first. */
 extern size_t gasnett_format_strides_bufsz(size_t count);
 extern void gasnett_format_strides(char *buf, size_t count, const ptrdiff_t *list);
-/* Transfers of pieces, of pieces of one length a side, and of arrays with strides, whose second
- * argument is not used. `tm` is printed as an address. The result is the bytes of data. */
+/* Transfers of pieces, of pieces of equal length on each side, and of strided arrays, whose
+ * second argument is unused. `tm` is printed as an address. Return the number of data bytes. */
 extern size_t gasnett_format_putvgetv_bufsz(size_t dstcount, size_t srccount);
 extern size_t gasnett_format_putvgetv(char *buf, const void *tm, uint32_t rank, size_t dstcount, const void *dstlist,
                                       size_t srccount, const void *srclist);
@@ -31,9 +33,9 @@ extern size_t gasnett_format_putsgets(char *buf, void *unused, const void *tm, u
                                       const ptrdiff_t *dststrides, const void *srcaddr, const ptrdiff_t *srcstrides,
                                       size_t elemsz, const size_t *count, size_t stridelevels);
 
-/* Writes the names of the `flags`' bits that are set in `value` (the names stand one after another, each ended by a zero,
- * and there are `count` of them), joined by |, and returns the bytes it takes with the final zero; a null buffer is not
- * written to. */
+/* Writes the names of the `flags` that are set in `value`, joined by |, and returns the size
+ * including the final zero. `names` holds `count` consecutive zero-terminated names. A null
+ * buffer is not written. */
 extern size_t conduit_tools_format_flags(char *buf, uint64_t value, const uint64_t *flags, const char *names, size_t count);
 
 GASNETT_END_EXTERNC
@@ -41,8 +43,8 @@ GASNETT_END_EXTERNC
 #define CONDUIT_FORMAT_FLAGS(buf, value, flags, names) \
     conduit_tools_format_flags(buf, value, flags, names, sizeof(flags) / sizeof((flags)[0]))
 
-/* Data types, operations and token information of gasnetex.h. The functions stand in macros, since the constants may come
- * after this header. */
+/* Data types, operations and token information of gasnetex.h. The functions are defined in
+ * macros, because the constants may be defined after this header. */
 #define gasnett_format_dt(buf, dt) \
     conduit_tools_format_dt((buf), (uint64_t)(dt), (uint64_t)GEX_DT_I32, (uint64_t)GEX_DT_U32, (uint64_t)GEX_DT_I64, \
                             (uint64_t)GEX_DT_U64, (uint64_t)GEX_DT_FLT, (uint64_t)GEX_DT_DBL, (uint64_t)GEX_DT_USER)

@@ -1,7 +1,9 @@
-/* Mutexes, condition variables and reader/writer locks: POSIX's where there are threads, nothing where there is one.
+/* Mutexes, condition variables and reader/writer locks: POSIX locks in threaded programs,
+ * nothing in single-threaded ones.
  *
- * Debug builds know who holds what, and end the process with the place of the call when a lock is taken twice, given back by
- * another thread, or destroyed while it is held. GASNETT_USE_TRUE_MUTEXES=1 asks for real locks in any mode. */
+ * Debug builds record the holders. They end the process, and report the location of the call,
+ * when a lock is taken twice, released by another thread, or destroyed while held.
+ * GASNETT_USE_TRUE_MUTEXES=1 selects real locks in any mode. */
 #ifndef CONDUIT_TOOLS_LOCKS_H
 #define CONDUIT_TOOLS_LOCKS_H
 
@@ -18,13 +20,13 @@
 #define CONDUIT_TRUE_LOCKS 0
 #endif
 
-/* The place of a call, handed to the functions below: parameters, and arguments. */
+/* The location of a call, passed to the functions below: parameters, and arguments. */
 #define CONDUIT_PLACE const char *conduit_function, const char *conduit_file, int conduit_line
 #define CONDUIT_HERE GASNETT_CURRENT_FUNCTION, __FILE__, __LINE__
 #define CONDUIT_SAME_PLACE conduit_function, conduit_file, conduit_line
 #define CONDUIT_PLACE_UNUSED ((void)conduit_function, (void)conduit_file, (void)conduit_line)
 
-/* In debug builds: a fatal error with the caller's place unless the condition holds. */
+/* In debug builds: a fatal error at the caller's location unless the condition holds. */
 #if CONDUIT_TOOLS_DEBUG
 #define CONDUIT_LOCK_CHECK(condition, message) \
     ((condition) ? (void)0 : conduit_tools_fatal(conduit_function, conduit_file, conduit_line, message))
@@ -39,14 +41,14 @@
 typedef struct {
     pthread_mutex_t conduit_mutex;
 #if CONDUIT_TOOLS_DEBUG
-    /* The thread that holds it, by a number that no thread has as 0. */
+    /* The thread that holds it, as a number that is never 0. */
     volatile uintptr_t conduit_holder;
 #endif
 } gasnett_mutex_t;
 typedef struct {
     pthread_cond_t conduit_condition;
 } gasnett_cond_t;
-/* Room for POSIX's lock, which <pthread.h> hides from a program that asks for strict C99. Zero is its initial state. */
+/* Space for a POSIX lock, which <pthread.h> hides in strict C99. Zero is its initial state. */
 typedef union {
     unsigned char conduit_room[64];
     uint64_t conduit_alignment;
@@ -59,7 +61,8 @@ typedef union {
 #define GASNETT_COND_INITIALIZER { PTHREAD_COND_INITIALIZER }
 #define GASNETT_RWLOCK_INITIALIZER { { 0 } }
 #else
-/* 0 free, 1 held; of a reader/writer lock 1 by a reader, 2 by a writer. Only debug builds look at it. */
+/* 0 free, 1 held; for a reader/writer lock, 1 held by a reader, 2 by a writer. Only debug builds
+ * read it. */
 typedef struct {
     volatile int conduit_held;
 } gasnett_mutex_t;
@@ -76,7 +79,7 @@ typedef struct {
 
 GASNETT_BEGIN_EXTERNC
 
-/* Reader/writer locks by way of the library: 0, or POSIX's error. */
+/* Reader/writer locks through the library. Return 0, or a POSIX error. */
 extern int conduit_tools_rwlock_init(void *lock);
 extern int conduit_tools_rwlock_destroy(void *lock);
 extern int conduit_tools_rwlock_rdlock(void *lock);
@@ -84,7 +87,8 @@ extern int conduit_tools_rwlock_wrlock(void *lock);
 extern int conduit_tools_rwlock_tryrdlock(void *lock);
 extern int conduit_tools_rwlock_trywrlock(void *lock);
 extern int conduit_tools_rwlock_unlock(void *lock);
-/* What the calling thread holds, kept by debug builds: 0 not held, 1 as reader, 2 as writer. */
+/* How the calling thread holds a lock, recorded by debug builds: 0 not held, 1 as reader, 2 as
+ * writer. */
 extern int conduit_tools_rwlock_holds(const void *lock);
 extern void conduit_tools_rwlock_note(const void *lock, int holds);
 
@@ -113,7 +117,7 @@ CONDUIT_INLINE void conduit_mutex_init(gasnett_mutex_t *p, CONDUIT_PLACE) {
 }
 CONDUIT_INLINE void conduit_mutex_destroy(gasnett_mutex_t *p, CONDUIT_PLACE) {
     CONDUIT_PLACE_UNUSED;
-    CONDUIT_LOCK_CHECK(!CONDUIT_MUTEX_IS_HELD(p), "gasnett_mutex_destroy of a mutex that is held");
+    CONDUIT_LOCK_CHECK(!CONDUIT_MUTEX_IS_HELD(p), "gasnett_mutex_destroy of a held mutex");
     (void)p;
 #if CONDUIT_TRUE_LOCKS
     CONDUIT_LOCK_RESULT(pthread_mutex_destroy(&p->conduit_mutex), "gasnett_mutex_destroy");
@@ -147,7 +151,7 @@ CONDUIT_INLINE int conduit_mutex_trylock(gasnett_mutex_t *p, CONDUIT_PLACE) {
 }
 CONDUIT_INLINE void conduit_mutex_unlock(gasnett_mutex_t *p, CONDUIT_PLACE) {
     CONDUIT_PLACE_UNUSED;
-    CONDUIT_LOCK_CHECK(CONDUIT_MUTEX_IS_MINE(p), "gasnett_mutex_unlock of a mutex that the calling thread doesn't hold");
+    CONDUIT_LOCK_CHECK(CONDUIT_MUTEX_IS_MINE(p), "gasnett_mutex_unlock of a mutex that the calling thread does not hold");
     CONDUIT_MUTEX_NOTE(p, 0);
 #if CONDUIT_TRUE_LOCKS
     CONDUIT_LOCK_RESULT(pthread_mutex_unlock(&p->conduit_mutex), "gasnett_mutex_unlock");
@@ -155,7 +159,7 @@ CONDUIT_INLINE void conduit_mutex_unlock(gasnett_mutex_t *p, CONDUIT_PLACE) {
 }
 CONDUIT_INLINE void conduit_mutex_assert(gasnett_mutex_t *p, int held, CONDUIT_PLACE) {
     CONDUIT_PLACE_UNUSED;
-    CONDUIT_LOCK_CHECK(CONDUIT_MUTEX_IS_MINE(p) || !held, "gasnett_mutex_assertlocked: the calling thread doesn't hold it");
+    CONDUIT_LOCK_CHECK(CONDUIT_MUTEX_IS_MINE(p) || !held, "gasnett_mutex_assertlocked: the calling thread does not hold it");
     CONDUIT_LOCK_CHECK(!CONDUIT_MUTEX_IS_MINE(p) || held, "gasnett_mutex_assertunlocked: the calling thread holds it");
     (void)p, (void)held;
 }
@@ -201,13 +205,13 @@ CONDUIT_INLINE void conduit_cond_broadcast(gasnett_cond_t *p, CONDUIT_PLACE) {
 CONDUIT_INLINE void conduit_cond_wait(gasnett_cond_t *p, gasnett_mutex_t *mutex, CONDUIT_PLACE) {
 #if CONDUIT_TRUE_LOCKS
     CONDUIT_PLACE_UNUSED;
-    CONDUIT_LOCK_CHECK(CONDUIT_MUTEX_IS_MINE(mutex), "gasnett_cond_wait with a mutex that the calling thread doesn't hold");
+    CONDUIT_LOCK_CHECK(CONDUIT_MUTEX_IS_MINE(mutex), "gasnett_cond_wait with a mutex that the calling thread does not hold");
     CONDUIT_MUTEX_NOTE(mutex, 0);
     CONDUIT_LOCK_RESULT(pthread_cond_wait(&p->conduit_condition, &mutex->conduit_mutex), "gasnett_cond_wait");
     CONDUIT_MUTEX_NOTE(mutex, 1);
 #else
     (void)p, (void)mutex;
-    conduit_tools_fatal(CONDUIT_SAME_PLACE, "gasnett_cond_wait in a program with one thread would never end");
+    conduit_tools_fatal(CONDUIT_SAME_PLACE, "gasnett_cond_wait with only one thread would never return");
 #endif
 }
 
@@ -238,7 +242,7 @@ CONDUIT_INLINE void conduit_rwlock_init(gasnett_rwlock_t *p, CONDUIT_PLACE) {
 }
 CONDUIT_INLINE void conduit_rwlock_destroy(gasnett_rwlock_t *p, CONDUIT_PLACE) {
     CONDUIT_PLACE_UNUSED;
-    CONDUIT_LOCK_CHECK(CONDUIT_RWLOCK_HOLDS(p) == 0, "gasnett_rwlock_destroy of a lock that is held");
+    CONDUIT_LOCK_CHECK(CONDUIT_RWLOCK_HOLDS(p) == 0, "gasnett_rwlock_destroy of a held lock");
     (void)p;
 #if CONDUIT_TRUE_LOCKS
     CONDUIT_LOCK_RESULT(conduit_tools_rwlock_destroy(p), "gasnett_rwlock_destroy");
@@ -266,7 +270,7 @@ CONDUIT_INLINE int conduit_rwlock_trylock(gasnett_rwlock_t *p, int how, CONDUIT_
 }
 CONDUIT_INLINE void conduit_rwlock_unlock(gasnett_rwlock_t *p, CONDUIT_PLACE) {
     CONDUIT_PLACE_UNUSED;
-    CONDUIT_LOCK_CHECK(CONDUIT_RWLOCK_HOLDS(p) != 0, "gasnett_rwlock_unlock of a lock that the calling thread doesn't hold");
+    CONDUIT_LOCK_CHECK(CONDUIT_RWLOCK_HOLDS(p) != 0, "gasnett_rwlock_unlock of a lock that the calling thread does not hold");
     CONDUIT_RWLOCK_NOTE(p, 0);
 #if CONDUIT_TRUE_LOCKS
     CONDUIT_LOCK_RESULT(conduit_tools_rwlock_unlock(p), "gasnett_rwlock_unlock");
@@ -275,7 +279,7 @@ CONDUIT_INLINE void conduit_rwlock_unlock(gasnett_rwlock_t *p, CONDUIT_PLACE) {
 CONDUIT_INLINE void conduit_rwlock_assert(gasnett_rwlock_t *p, int first, int second, CONDUIT_PLACE) {
     CONDUIT_PLACE_UNUSED;
     CONDUIT_LOCK_CHECK(CONDUIT_RWLOCK_HOLDS(p) == first || CONDUIT_RWLOCK_HOLDS(p) == second,
-                       "a gasnett_rwlock_t isn't held as the assertion says");
+                       "a gasnett_rwlock_t is not held as asserted");
     (void)p, (void)first, (void)second;
 }
 

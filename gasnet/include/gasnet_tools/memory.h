@@ -1,8 +1,9 @@
 /* Memory: whole pages, and a heap that debug builds check.
  *
- * In debug builds the gasnett_debug_ functions keep guards around each block and know where it was asked for; what GASNet's
- * README says of GASNET_MALLOC_INIT, _CLOBBER, _LEAKALL, _SCANFREED, _EXTRACHECK and GASNET_MALLOCFILE holds for them. In
- * others they are malloc and its like. A block is given back by gasnett_debug_free, nothing else. */
+ * In debug builds the gasnett_debug_ functions keep guards around each block and record its
+ * source location. They support GASNET_MALLOC_INIT, _CLOBBER, _LEAKALL, _SCANFREED, _EXTRACHECK
+ * and GASNET_MALLOCFILE as described in GASNet's README. In other builds they are malloc and
+ * related functions. Only gasnett_debug_free may free a block. */
 #ifndef CONDUIT_TOOLS_MEMORY_H
 #define CONDUIT_TOOLS_MEMORY_H
 
@@ -10,10 +11,10 @@
 
 GASNETT_BEGIN_EXTERNC
 
-/* Memory of its own, in whole pages, zeroed; a fatal error if there is none. */
+/* Maps zeroed memory in whole pages. Failure is a fatal error. */
 extern void *gasnett_mmap(uintptr_t segsize);
 
-/* What the checked heap has given out so far; all 0 where it isn't used. */
+/* Statistics of the checked heap; all 0 if it is not used. */
 typedef struct {
     uint64_t allocated_bytes;
     uint64_t freed_bytes;
@@ -23,12 +24,12 @@ typedef struct {
     uint64_t freed_objects;
     uint64_t live_objects;
     uint64_t live_objects_max;
-    /* What guards take of the live blocks. */
+    /* The bytes that guards take for the live blocks. */
     uint64_t overhead_bytes;
 } gasnett_heapstats_t;
 extern void gasnett_getheapstats(gasnett_heapstats_t *stats);
 
-/* The checked heap; `place` says where the call stands. */
+/* The checked heap; `place` is the caller's source location. */
 extern void *conduit_tools_heap_malloc(size_t size, const char *place);
 extern void *conduit_tools_heap_calloc(size_t count, size_t size, const char *place);
 extern void *conduit_tools_heap_realloc(void *block, size_t size, const char *place);
@@ -38,7 +39,7 @@ extern char *conduit_tools_heap_strndup(const char *text, size_t most, const cha
 extern void conduit_tools_heap_check(const void *block, const char *place);
 extern void conduit_tools_heap_check_one(const char *place);
 extern void conduit_tools_heap_check_all(const char *place);
-/* strdup and strndup for strict C99, where <string.h> hides them. */
+/* strdup and strndup for strict C99, in which <string.h> hides them. */
 extern char *conduit_tools_strdup(const char *text);
 extern char *conduit_tools_strndup(const char *text, size_t most);
 

@@ -1,7 +1,8 @@
-/* Pointers of which each thread has its own: null at first; one pointer of the process where there is one thread.
+/* Thread-local pointers, initially null. In a single-threaded program a key is one pointer of
+ * the process.
  *
- * A key is a variable of the compiler's thread-local storage, so nothing needs to be initialised; the functions for that
- * are there because the interface has them. */
+ * A key is a variable in the compiler's thread-local storage, so nothing needs to be
+ * initialised. The functions for initialisation exist because the interface has them. */
 #ifndef CONDUIT_TOOLS_THREADKEYS_H
 #define CONDUIT_TOOLS_THREADKEYS_H
 
@@ -13,9 +14,9 @@
 #define CONDUIT_THREADKEY_STORAGE
 #endif
 
-/* In one file, outside of functions. */
+/* To be placed in one file, outside functions. */
 #define GASNETT_THREADKEY_DEFINE(key) CONDUIT_THREADKEY_STORAGE void *conduit_threadkey_##key
-/* Wherever else it is used. */
+/* To be placed wherever else the key is used. */
 #define GASNETT_THREADKEY_DECLARE(key) extern CONDUIT_THREADKEY_STORAGE void *conduit_threadkey_##key
 
 /* Realm takes this function's address. */

@@ -1,7 +1,8 @@
-/* Timers: ticks of the processor's own counter where it counts evenly, else of the system's clock.
+/* Timers: ticks of the processor's own counter if it counts evenly, otherwise of the system's
+ * clock.
  *
- * Which of the two it is the library finds out at the first tick; then a tick is one load, one branch and the counter. How
- * long a tick is it finds out at the first conversion. */
+ * The library determines the source at the first tick; from then on, a tick is one load, one
+ * branch and a counter read. It determines the length of a tick at the first conversion. */
 #ifndef CONDUIT_TOOLS_TIMERS_H
 #define CONDUIT_TOOLS_TIMERS_H
 
@@ -13,22 +14,24 @@ typedef uint64_t gasnett_tick_t;
 
 GASNETT_BEGIN_EXTERNC
 
-/* Whether ticks come from the processor's counter: 0 not known yet, 1 yes, 2 no. */
+/* Whether ticks come from the processor's counter: 0 unknown yet, 1 yes, 2 no. */
 extern uint32_t conduit_tools_tick_source;
-/* Length of a tick in units of 2^-53 nanoseconds, below 2^63; 0 as long as it is not known. */
+/* The length of a tick in units of 2^-53 nanoseconds, below 2^63; 0 while unknown. */
 extern uint64_t conduit_tools_tick_scale;
 
-/* The tick when it doesn't come from the counter, or isn't known to. */
+/* Returns a tick if it does not come from the counter, or if the source is unknown. */
 extern uint64_t conduit_tools_ticks_slowly(void);
-/* Finds the length of a tick; takes up to some 20 ms, once. */
+/* Determines the length of a tick; takes up to some 20 ms, once. */
 extern uint64_t conduit_tools_tick_calibrate(void);
 
-/* Microseconds since the epoch, by the system's clock. */
+/* Returns microseconds since the epoch, by the system's clock. */
 extern uint64_t gasnett_gettimeofday_us(void);
-/* Smallest difference between two ticks, and the time to take one, in microseconds: measured once. */
+/* Return the smallest difference between two ticks, and the time to take one, in microseconds;
+ * measured once. */
 extern double gasnett_tick_granularityus(void);
 extern double gasnett_tick_overheadus(void);
-/* Sleeps at least so long; not 0 with errno EINTR when a signal ended it early. */
+/* Sleeps for at least this time. Returns nonzero with errno EINTR if a signal has interrupted
+ * it. */
 extern int gasnett_nsleep(uint64_t ns_delay);
 
 GASNETT_END_EXTERNC
@@ -55,7 +58,7 @@ CONDUIT_INLINE uint64_t gasnett_ticks_to_ns(gasnett_tick_t ticks) {
     return (uint64_t)(((__extension__(unsigned __int128)ticks) * scale) >> 53);
 #else
     {
-        /* The product of 64 by 64 bits in four parts, of which only the carry of the lowest is needed. */
+        /* The 64 by 64 bit product in four parts; only the carry of the lowest is needed. */
         uint64_t a = ticks >> 32, b = ticks & 0xFFFFFFFFU, c = scale >> 32, d = scale & 0xFFFFFFFFU;
         uint64_t low = b * d, middle = a * d + (low >> 32), other = b * c + (middle & 0xFFFFFFFFU);
         uint64_t high = a * c + (middle >> 32) + (other >> 32);

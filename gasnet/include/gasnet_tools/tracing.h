@@ -1,7 +1,8 @@
-/* Tracing and statistics of GASNet's debug builds: the library keeps neither, so these cost nothing.
+/* Tracing and statistics of GASNet's debug builds. The library records neither, so these macros
+ * cost nothing.
  *
- * Arguments of the printing ones are checked against their format and not evaluated; those of the others are evaluated
- * once. */
+ * Arguments of the printing macros are checked against their format and not evaluated; those of
+ * the others are evaluated once. */
 #ifndef CONDUIT_TOOLS_TRACING_H
 #define CONDUIT_TOOLS_TRACING_H
 
