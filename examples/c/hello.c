@@ -29,6 +29,6 @@ int main(int argc, char **argv) {
   gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); /* all puts have arrived */
 
   printf("rank %u of %u: rank %u wrote, rank %d greeted\n", me, size, *(gex_Rank_t *)gex_Segment_QueryAddr(segment), greeter);
-  gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); /* an exit ends the other ranks too */
+  gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); /* an exit ends all ranks, so wait until all have printed */
   gasnet_exit(0);
 }

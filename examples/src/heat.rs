@@ -1,8 +1,9 @@
-//! Heat spreading over a plate: a two-dimensional stencil whose rows are distributed over the ranks.
+//! Heat spreading over a plate: a two-dimensional stencil with its rows distributed over the ranks.
 //!
-//! Each step replaces every inner cell by a mix of itself and its four neighbours. A rank owns a block of rows, so all
-//! it lacks is one row above its block and one below: the *halo*. Each rank puts its outermost rows into its neighbours'
-//! segments, computes what needs no halo while they travel, and then the two rows that do.
+//! Each step replaces every inner cell by a mix of itself and its four neighbours. A rank owns a
+//! block of rows, so it lacks only one row above its block and one below: the *halo*. Each rank
+//! puts its outermost rows into its neighbours' segments, computes the rows that need no halo while
+//! they travel, and then the two rows that do.
 //!
 //! Rank 0 computes the same plate alone and compares: every cell must have the same bits.
 
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use conduit::{Conduit, Handlers};
 
-/// The plate and how long it is watched.
+/// The size of the plate and the number of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plate {
     /// Rows, at least one per rank.
@@ -23,12 +24,12 @@ pub struct Plate {
     pub steps: usize,
 }
 
-/// What rank 0 knows at the end.
+/// The result of a run, on rank 0.
 #[derive(Debug, Clone, Copy)]
 pub struct Report {
-    /// What was computed.
+    /// The plate that was computed.
     pub plate: Plate,
-    /// Ranks that shared the work.
+    /// The number of ranks.
     pub ranks: u32,
     /// Time of the distributed steps.
     pub distributed: Duration,
@@ -63,7 +64,7 @@ impl fmt::Display for Report {
 /// A row of cells.
 type Row = Vec<f64>;
 
-/// How much of the difference to its neighbours a cell takes over in a step.
+/// The share of the difference to its neighbours that a cell takes over in a step.
 const CONDUCTIVITY: f64 = 0.1;
 
 /// Bytes of a cell.
@@ -79,12 +80,13 @@ pub fn run(plate: Plate) -> Result<Option<Report>> {
         plate.rows
     );
     let halos = 4 * plate.columns * CELL;
-    // Every rank receives halo rows; rank 0 also collects the plate, behind its halos. Segments may differ in size.
+    // Every rank receives halo rows; rank 0 also collects the plate, behind its halos. Segments may
+    // differ in size.
     let collected = match job.rank() {
         0 => plate.rows * plate.columns * CELL,
         _ => 0,
     };
-    // No active messages here, so no handlers.
+    // The program sends no active messages, so it has no handlers.
     let conduit = job.attach(Handlers::new(), halos + collected)?;
 
     let first = first_row(plate, conduit.rank(), conduit.size());
@@ -98,7 +100,8 @@ pub fn run(plate: Plate) -> Result<Option<Report>> {
     conduit.barrier()?;
     let distributed = start.elapsed();
 
-    // Each rank puts its rows to their place in rank 0's segment. After the barrier they are all there.
+    // Each rank puts its rows in their place in rank 0's segment. After the barrier, all rows are
+    // there.
     for (index, row) in block.iter().enumerate() {
         let offset = halos + (first + index) * plate.columns * CELL;
         conduit.put(0, offset, &row[..])?;
@@ -112,19 +115,20 @@ pub fn run(plate: Plate) -> Result<Option<Report>> {
     Ok(report)
 }
 
-/// The first row that `rank` owns: rows are dealt out in blocks that differ by one row at most.
+/// Returns the first row that `rank` owns. The sizes of the ranks' blocks differ by at most one
+/// row.
 fn first_row(plate: Plate, rank: u32, ranks: u32) -> usize {
     plate.rows * rank as usize / ranks as usize
 }
 
-/// Where a halo row lies in its receiver's segment. There are two places for each side, used in turn: a neighbour that
-/// is a step ahead must not overwrite the row that is still being read. It can't be two steps ahead, because of the
-/// barrier in each step.
+/// Returns the offset of a halo row in its receiver's segment. Each side has two places, used
+/// alternately: a neighbour that is one step ahead must not overwrite the row still being read. The
+/// barrier in each step keeps it from being two steps ahead.
 fn halo(plate: Plate, step: usize, below: bool) -> usize {
     (step % 2 * 2 + usize::from(below)) * plate.columns * CELL
 }
 
-/// One step of this rank's block, which begins at row `first` of the plate.
+/// Computes one step of this rank's block, which begins at row `first` of the plate.
 fn distributed_step(
     conduit: &Conduit,
     plate: Plate,
@@ -134,14 +138,16 @@ fn distributed_step(
 ) -> Result<Vec<Row>> {
     let (rank, last) = (conduit.rank(), block.len() - 1);
     let (has_upper, has_lower) = (rank > 0, rank + 1 < conduit.size());
-    // My first row is the halo below my upper neighbour, my last row the one above my lower neighbour.
+    // This rank's first row is the halo below its upper neighbour, its last row the halo above its
+    // lower one.
     if has_upper {
         conduit.put(rank - 1, halo(plate, step, true), &block[0][..])?;
     }
     if has_lower {
         conduit.put(rank + 1, halo(plate, step, false), &block[last][..])?;
     }
-    // The first half of a barrier says that my rows are on their way; until the second half, work that needs no halo.
+    // The first half of a barrier announces that this rank's rows are on their way. Before the
+    // second half, compute the rows that need no halo.
     conduit.barrier_notify(None)?;
     let mut next = block.to_vec();
     for row in 1..last {
@@ -154,7 +160,8 @@ fn distributed_step(
         );
     }
     conduit.barrier_wait(None)?;
-    // Now the neighbours' rows are here, in this rank's own segment. Rows at the plate's edge have none and need none.
+    // The neighbours' rows have arrived in this rank's own segment. Rows at the plate's edge have
+    // no halo and need none.
     let mut above = vec![0.0; plate.columns];
     let mut below = vec![0.0; plate.columns];
     if has_upper {
@@ -171,7 +178,8 @@ fn distributed_step(
     Ok(next)
 }
 
-/// A row a step later. Both programs use it, and so do the same arithmetic in the same order: that gives equal bits.
+/// Computes a row of the next step. Both versions use it, so they do the same arithmetic in the
+/// same order and get equal bits.
 fn next_row(plate: Plate, row: usize, above: &[f64], here: &[f64], below: &[f64]) -> Row {
     let mut next = here.to_vec();
     // The plate's outermost cells keep their temperature.
@@ -184,7 +192,7 @@ fn next_row(plate: Plate, row: usize, above: &[f64], here: &[f64], below: &[f64]
     next
 }
 
-/// The plate in the beginning: cold, with a hot upper edge and a warm spot.
+/// Returns a row of the initial plate: cold, with a hot upper edge and a warm spot.
 fn initial_row(plate: Plate, row: usize) -> Row {
     let warm = |column: usize| row * 3 / plate.rows == 1 && column * 5 / plate.columns == 2;
     (0..plate.columns)
@@ -196,12 +204,12 @@ fn initial_row(plate: Plate, row: usize) -> Row {
         .collect()
 }
 
-/// The whole plate on one rank, without any communication.
+/// Computes the whole plate on one rank, without communication.
 fn serial(plate: Plate) -> Vec<Row> {
     let mut rows: Vec<Row> = (0..plate.rows).map(|row| initial_row(plate, row)).collect();
     let edge = vec![0.0; plate.columns];
     for _ in 0..plate.steps {
-        // Above the first row (the index wraps) and below the last there is nothing that counts.
+        // Above the first row (the index wraps) and below the last, the values do not matter.
         let row_at = |row: usize| rows.get(row).unwrap_or(&edge);
         rows = (0..plate.rows)
             .map(|row| {
@@ -218,7 +226,7 @@ fn serial(plate: Plate) -> Vec<Row> {
     rows
 }
 
-/// Compares the plate that rank 0 collected with the serial one, bit by bit.
+/// Compares the plate that rank 0 has collected with the serial one, bit by bit.
 fn compare(conduit: &Conduit, plate: Plate, halos: usize, distributed: Duration) -> Result<Report> {
     let start = Instant::now();
     let expected = serial(plate);

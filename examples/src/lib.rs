@@ -1,7 +1,8 @@
-//! Programs that do real work over Conduit, to be read as its tutorial, and the tour that runs them.
+//! Programs that do real work over Conduit and serve as its tutorial, and the tour that runs them.
 //!
-//! Read the programs `histogram` and `ring` (in `src/bin`), then [`heat`] for segments, puts, gets and barriers, and [`wordcount`]
-//! for active messages. Each is a program of its own as well; [`tour`] is what `cargo run` starts.
+//! Read the programs `histogram` and `ring` (in `src/bin`) first, then [`heat`] for segments, puts,
+//! gets and barriers, and [`wordcount`] for active messages. Each is also a program of its own;
+//! `cargo run` starts [`tour`].
 
 pub mod heat;
 pub mod tour;

@@ -1,7 +1,9 @@
-//! Counting words with a distributed hash table: each word has an owner among the ranks, which keeps its count.
+//! Word counting with a distributed hash table: each word has an owner among the ranks, which keeps
+//! its count.
 //!
-//! A rank reads its share of the lines and sends each word to its owner as a *medium* active message; the handler there
-//! adds it to the table. In the end every rank sends its table to rank 0, which counts all words alone and compares.
+//! A rank reads its share of the lines and sends each word to its owner as a *medium* active
+//! message. The handler there adds the word to the table. In the end every rank sends its table to
+//! rank 0, which also counts all words alone and compares.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,31 +15,31 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use conduit::{Handlers, Medium, Rank};
 
-/// What is read when no file is named: this project's own README.
+/// The text to count if no file is named: this project's README.
 const README: &str = include_str!("../../README.md");
 
-/// Longer words are cut here, so that every word fits into a message.
+/// The length at which words are cut, so that every word fits into a message.
 const LONGEST: usize = 64;
 
 /// Counts by word.
 pub type Counts = HashMap<String, u64>;
 
-/// What rank 0 knows at the end.
+/// The result of a run, on rank 0.
 #[derive(Debug)]
 pub struct Report {
-    /// Ranks that shared the work.
+    /// The number of ranks.
     pub ranks: u32,
     /// The counts from all ranks.
     pub counts: Counts,
-    /// The counts of rank 0 alone.
+    /// The counts by rank 0 alone.
     pub serial: Counts,
 }
 
-/// A rank's part of a table that is filled by messages, as a handler and the program share it: handlers of a sequential rank run on
-/// the thread that calls.
+/// A rank's part of the table, shared by the handler that fills it and the program. A sequential
+/// rank's handlers run on the calling thread.
 type Table = Rc<RefCell<Counts>>;
 
-/// Registers the handler that adds to a table: its argument is the number, its payload the word.
+/// Registers the handler that adds to a table. Its argument is the count, its payload the word.
 fn adder(handlers: &mut Handlers, name: &'static str, table: &Table) -> Medium<(u64,)> {
     let table = Rc::clone(table);
     handlers
@@ -48,7 +50,8 @@ fn adder(handlers: &mut Handlers, name: &'static str, table: &Table) -> Medium<(
         })
 }
 
-/// Counts the words of these files, or of the README if there are none. Collective; rank 0 gets the report.
+/// Counts the words of these files, or of the README if there are none. Collective; rank 0 gets the
+/// report.
 pub fn run(files: &[PathBuf]) -> Result<Option<Report>> {
     let job = conduit::start()?;
     // All ranks register the same handlers in the same order.
@@ -56,11 +59,11 @@ pub fn run(files: &[PathBuf]) -> Result<Option<Report>> {
     let (owned, collected) = (Table::default(), Table::default());
     let count = adder(&mut handlers, "count", &owned);
     let collect = adder(&mut handlers, "collect", &collected);
-    // Nobody puts or gets, so there is no segment.
+    // The program neither puts nor gets, so it needs no segment.
     let conduit = job.attach(handlers, 0)?;
     let (rank, size) = (conduit.rank(), conduit.size());
 
-    // Every line is some rank's; every word of it goes to its owner.
+    // Each line belongs to one rank, which sends the line's words to their owners.
     let text = read(files)?;
     for line in text.lines().skip(rank as usize).step_by(size as usize) {
         for word in words(line) {
@@ -68,10 +71,10 @@ pub fn run(files: &[PathBuf]) -> Result<Option<Report>> {
             conduit.request_medium(owner, count, (1,), word.as_bytes())?;
         }
     }
-    // A barrier would not do: messages may still be on their way.
+    // A barrier would not suffice: messages may still be on their way.
     conduit.quiesce()?;
 
-    // Each rank sends what it owns to rank 0.
+    // Each rank sends its own counts to rank 0.
     for (word, number) in owned.take() {
         conduit.request_medium(0, collect, (number,), word.as_bytes())?;
     }
@@ -84,14 +87,15 @@ pub fn run(files: &[PathBuf]) -> Result<Option<Report>> {
     }))
 }
 
-/// The rank that keeps the count of a word: any function that is the same on all ranks.
+/// Returns the rank that keeps the count of a word. Any function that is the same on all ranks will
+/// do.
 fn owner(word: &str, ranks: u32) -> Rank {
     let mut hasher = DefaultHasher::new();
     word.hash(&mut hasher);
     (hasher.finish() % u64::from(ranks)) as Rank
 }
 
-/// The words of a text: runs of letters and digits, in lower case.
+/// Returns the words of a text: runs of letters and digits, in lower case.
 fn words(text: &str) -> impl Iterator<Item = String> {
     text.split(|letter: char| !letter.is_alphanumeric())
         .filter(|word| !word.is_empty())
@@ -103,7 +107,7 @@ fn words(text: &str) -> impl Iterator<Item = String> {
         })
 }
 
-/// All files in one text. Bytes that are no UTF-8 separate words.
+/// Reads all files into one text. Bytes that are not UTF-8 separate words.
 fn read(files: &[PathBuf]) -> Result<String> {
     if files.is_empty() {
         return Ok(README.to_owned());
@@ -117,7 +121,7 @@ fn read(files: &[PathBuf]) -> Result<String> {
     Ok(text)
 }
 
-/// The same counts by one rank alone.
+/// Counts the same words on one rank alone.
 fn serial(text: &str) -> Counts {
     let mut counts = Counts::new();
     for word in words(text) {
@@ -127,12 +131,13 @@ fn serial(text: &str) -> Counts {
 }
 
 impl Report {
-    /// Whether the ranks together have counted what one alone has.
+    /// Returns whether the ranks' counts equal those of rank 0 alone.
     pub fn equal(&self) -> bool {
         self.counts == self.serial
     }
 
-    /// The `number` most frequent words; of words as frequent as each other the first in the alphabet.
+    /// Returns the `number` most frequent words; words of equal frequency are in alphabetical
+    /// order.
     pub fn top(&self, number: usize) -> Vec<(&str, u64)> {
         let mut all: Vec<_> = self
             .counts

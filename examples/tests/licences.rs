@@ -1,4 +1,5 @@
-//! The licences of all packages that this workspace is built and tested with here are those that `deny.toml` allows.
+//! Checks that `deny.toml` allows the licences of all packages used to build and test this
+//! workspace.
 
 use std::process::Command;
 
@@ -7,13 +8,13 @@ use spdx::{Expression, ParseMode};
 
 const MANIFEST: &str = env!("CARGO_MANIFEST_DIR");
 
-/// What `deny.toml` says.
+/// The rules of `deny.toml`.
 struct Rules {
     /// Licences that every package may have.
     allow: Vec<String>,
-    /// `(package, licence)`: licences that one package may have besides.
+    /// `(package, licence)`: additional licences for single packages.
     exceptions: Vec<(String, String)>,
-    /// `(package, licence)`: what the licence is of a package that states it as a file.
+    /// `(package, licence)`: the licence of a package that states it as a file.
     clarify: Vec<(String, String)>,
 }
 
@@ -42,7 +43,7 @@ impl Rules {
         }
     }
 
-    /// May the package be used? `licence` is what its manifest states.
+    /// Returns whether the package may be used. `licence` is the one that its manifest states.
     fn allow(&self, package: &str, licence: &str) -> bool {
         let mut allowed = self.allow.clone();
         let exceptions = self.exceptions.iter().filter(|(name, _)| name == package);
@@ -55,7 +56,7 @@ impl Rules {
     }
 }
 
-/// This machine's name as a target of the compiler.
+/// Returns this machine's name as a compiler target.
 fn host() -> String {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc).arg("-vV").output().expect("rustc runs");
@@ -64,7 +65,8 @@ fn host() -> String {
     host.expect("rustc names its host").to_owned()
 }
 
-/// Every package that is built here: `(name, licence)`. Those of other platforms need not have been downloaded.
+/// Returns every package that is built here as `(name, licence)`. Packages for other platforms need
+/// not be downloaded.
 fn packages() -> Vec<(String, String)> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--offline"])
@@ -97,7 +99,7 @@ fn all_licences_are_allowed() {
     let packages = packages();
     assert!(
         packages.len() > 20,
-        "cargo knows of {} packages only",
+        "cargo lists only {} packages",
         packages.len()
     );
     let refused: Vec<_> = packages
@@ -132,10 +134,13 @@ fn a_licence_file_is_as_good_as_its_clarification() {
             (text("two"), text("LicenseRef-Own")),
         ],
     };
-    assert!(rules.allow("one", ""), "clarified, and an exception");
+    assert!(rules.allow("one", ""), "clarified, with an exception");
     assert!(!rules.allow("two", ""), "clarified only");
-    assert!(!rules.allow("two", "LicenseRef-Own"), "another's exception");
+    assert!(
+        !rules.allow("two", "LicenseRef-Own"),
+        "another package's exception"
+    );
     assert!(rules.allow("one", "LicenseRef-Own"));
-    assert!(!rules.allow("one", "GPL-2.0"), "what is stated counts");
+    assert!(!rules.allow("one", "GPL-2.0"), "the stated licence counts");
     assert!(!rules.allow("three", ""));
 }

@@ -1,4 +1,4 @@
-//! The example programs, and what the whole workspace has to keep to.
+//! Tests of the example programs, and rules for the whole workspace.
 
 mod licences;
 mod programs;

@@ -1,4 +1,4 @@
-//! The example programs and the tour, as jobs.
+//! Runs the example programs and the tour as jobs.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
@@ -42,7 +42,7 @@ pub(crate) fn job(
     (outcome.exit_code, text)
 }
 
-/// Ranks share standard error: what is written piece by piece runs into the others' pieces.
+/// Ranks share standard error, so text written in pieces would interleave with the other ranks'.
 #[test]
 fn an_error_is_one_write() {
     for program in [HEAT, WORDCOUNT, TOUR] {
@@ -52,7 +52,7 @@ fn an_error_is_one_write() {
             .unwrap();
         let status = Command::new(program)
             .env("CONDUIT_NETWORK", "carrier-pigeon")
-            // The tour is a launcher without it.
+            // Without this the tour would be a launcher.
             .env("PMI_RANK", "0")
             .stderr(OwnedFd::from(theirs))
             .status()
@@ -66,7 +66,7 @@ fn an_error_is_one_write() {
     }
 }
 
-/// Every greeting, each time. Where samples are drawn an eighth of the jobs is enough.
+/// Checks that every greeting appears every time. When sampling, runs an eighth of the jobs.
 fn greets(jobs: u32, ranks: usize, settings: &[(&str, &str)]) {
     let sampled = std::env::var_os("CONDUIT_TEST_SAMPLE").is_some();
     let jobs = if sampled { jobs / 8 } else { jobs };
@@ -92,7 +92,7 @@ fn the_readmes_program_greets() {
     greets(50, 4, &UNMAPPED);
 }
 
-/// Shared memory is sized by what the process may map and write.
+/// Shared memory is sized by the limits on mapping and writing of the process.
 #[test]
 fn a_job_starts_where_its_processes_are_limited() {
     for limit in ["-f 1000000", "-v 4000000", "-v 1000000"] {
@@ -178,11 +178,11 @@ fn words_are_counted_as_by_one() {
     }
 }
 
-/// Their programs compare what has come with what was sent.
+/// These programs compare the data received with the data sent.
 #[test]
 fn the_tutorials_programs_run_over_every_network() {
     let udp = [("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")];
-    // In messages that may overtake each other.
+    // Messages may overtake each other with these settings.
     let shuffled = [
         ("CONDUIT_WINDOWS", "0"),
         ("CONDUIT_CHUNK", "65K"),
@@ -226,7 +226,7 @@ fn a_file_that_is_not_there_is_named() {
     assert!(text.contains("no-such-file"), "{text}");
 }
 
-/// Servers keep what clients stored that have died, and serve those that come after them.
+/// Servers keep the values of clients that have died, and serve later clients.
 #[test]
 fn clients_of_the_key_value_service_come_and_die_and_come_back() {
     for info in ["conduit+shm", "conduit+udp://lo", "conduit+conduit://lo"] {
@@ -238,7 +238,7 @@ fn clients_of_the_key_value_service_come_and_die_and_come_back() {
     }
 }
 
-/// The tour as a user starts it, without measurements.
+/// Runs the tour as a user would, without measurements.
 fn tour(settings: &[(&str, &str)]) -> Output {
     let mut command = Command::new(TOUR);
     command
@@ -264,7 +264,7 @@ fn the_tour_verifies_everything() {
         verified, 30,
         "15 checks with memory mapped and 15 without: {text}"
     );
-    assert!(text.contains("both examples right"), "{text}");
+    assert!(text.contains("both examples correct"), "{text}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! `docs/settings.md` says what the tables of settings say. After a change of one,
-//! `CONDUIT_TEST_WRITE=1 cargo test -p conduit-examples settings_page` writes the page anew.
+//! Checks that `docs/settings.md` agrees with the tables of settings. After a change to a table,
+//! `CONDUIT_TEST_WRITE=1 cargo test -p conduit-examples settings_page` rewrites the page.
 
 use std::fmt::Write;
 
@@ -59,6 +59,6 @@ fn the_page_is_the_tables() {
     let found = std::fs::read_to_string(PAGE).expect("docs/settings.md");
     assert!(
         found == page,
-        "docs/settings.md is not what the tables of settings give; see this test's source"
+        "docs/settings.md differs from the tables of settings; see this test's source"
     );
 }

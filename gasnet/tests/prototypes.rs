@@ -1,8 +1,10 @@
-//! The prototypes of the headers against the functions of the library: each function has a prototype, each prototype a
-//! function, and their parameters and results are of the same types for the calling convention.
+//! Compares the prototypes of the headers with the library's functions: each function has a
+//! prototype, each prototype a function, and their parameters and results have the same types for
+//! the calling convention.
 //!
-//! C checks a call against the prototype only, and Rust against the function only. Types are compared by what they are to
-//! both: integers by width (and sign, where that counts), pointers by what they point to, except that `void *` goes with any.
+//! C checks a call only against the prototype, and Rust only against the function. Types are
+//! compared by their meaning to both: integers by width (and sign, where it matters), pointers by
+//! their target, except that `void *` matches any.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use syn::{FnArg, GenericArgument, PathArguments, ReturnType, Signature, Type};
 
-/// Parameters and result, and the file.
+/// A function's parameters, result and file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Function {
     parameters: Vec<String>,
@@ -35,7 +37,7 @@ fn root() -> PathBuf {
 
 // ---- C ----
 
-/// A header without comments, directives and what only C++ sees.
+/// Returns a header without comments, directives and parts that only C++ sees.
 fn plain(text: &str) -> String {
     let mut rest = text;
     let mut without_comments = String::new();
@@ -47,7 +49,7 @@ fn plain(text: &str) -> String {
     without_comments.push_str(rest);
     let joined = without_comments.replace("\\\n", " ");
     let mut out = String::new();
-    // For each conditional around the line: is it one of C++?
+    // For each enclosing conditional, whether it tests for C++.
     let mut conditionals = Vec::new();
     for line in joined.lines() {
         let line = line.trim();
@@ -72,7 +74,7 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// The statements outside of braces.
+/// Returns the statements outside braces.
 fn statements(text: &str) -> Vec<String> {
     let (mut all, mut statement, mut depth) = (Vec::new(), String::new(), 0);
     for c in text.chars() {
@@ -80,7 +82,8 @@ fn statements(text: &str) -> Vec<String> {
             '{' => depth += 1,
             '}' => {
                 depth -= 1;
-                // The end of a function or of a structure's members: what came before is no prototype.
+                // The end of a function or of a structure's members: the text before is not a
+                // prototype.
                 statement.clear();
             }
             ';' if depth == 0 => all.push(std::mem::take(&mut statement)),
@@ -91,7 +94,7 @@ fn statements(text: &str) -> Vec<String> {
     all
 }
 
-/// Words of C that say nothing about how a value is passed.
+/// C words that do not affect how a value is passed.
 const QUALIFIERS: [&str; 8] = [
     "const",
     "volatile",
@@ -103,7 +106,7 @@ const QUALIFIERS: [&str; 8] = [
     "GASNETT_BEGIN_EXTERNC",
 ];
 
-/// A type of C by its base and the pointers to it; a name after it has been taken away.
+/// Returns a C type by its base and pointer depth; the name after it has been removed.
 fn c_type(words: &[&str], stars: usize) -> String {
     let base = match words.join(" ").as_str() {
         "void" if stars == 0 => "()",
@@ -149,12 +152,12 @@ fn c_type(words: &[&str], stars: usize) -> String {
         "conduit_gex_segment_t" => "Mapped",
         "conduit_gex_ranges_t" => "Ranges",
         "gasnett_heapstats_t" => "Statistics",
-        other => panic!("a type of C that this test doesn't know: {other:?}"),
+        other => panic!("unknown C type: {other:?}"),
     };
     "*".repeat(stars) + base
 }
 
-/// What a declaration says: its type, and the name that it ends with, if any.
+/// Returns a declaration's type, and the name that it ends with, if any.
 fn declared(text: &str, named: bool) -> (String, String) {
     let spaced = text.replace('*', " * ");
     let stars = text.matches('*').count();
@@ -170,7 +173,7 @@ fn declared(text: &str, named: bool) -> (String, String) {
     (c_type(&words, stars), name)
 }
 
-/// A prototype, if the statement is one.
+/// Returns a prototype, if the statement is one.
 fn prototype(statement: &str, file: &Path) -> Option<(String, Function)> {
     let (before, after) = statement.split_once('(')?;
     let before = before.trim();
@@ -183,7 +186,7 @@ fn prototype(statement: &str, file: &Path) -> Option<(String, Function)> {
         return None;
     }
     let name = before.rsplit([' ', '*', '\n']).next()?;
-    // A macro's invocation has no type before it.
+    // A macro invocation has no type before it.
     let before = before.strip_suffix(name)?.trim();
     if before.is_empty()
         || !["gex_", "gasnet", "conduit_"]
@@ -227,7 +230,7 @@ fn prototypes() -> BTreeMap<String, Function> {
 
 // ---- Rust ----
 
-/// A type of Rust in the same words.
+/// Returns a Rust type in the same terms.
 fn rust_type(ty: &Type) -> String {
     match ty {
         Type::Ptr(pointer) => format!("*{}", rust_type(&pointer.elem)),
@@ -255,7 +258,7 @@ fn rust_type(ty: &Type) -> String {
             }
             .to_owned()
         }
-        _ => panic!("a type of Rust that this test doesn't know"),
+        _ => panic!("unknown Rust type"),
     }
 }
 
@@ -281,14 +284,14 @@ fn function(signature: &Signature, file: &Path) -> Function {
 
 const EXPORTED: &str = "#[unsafe(no_mangle)]";
 
-/// The exported functions in a piece of source, with their names as they stand there: in a macro, `$name`.
+/// Returns the exported functions in a piece of source, by name as written: `$name` in a macro.
 fn exported(text: &str, file: &Path) -> Vec<(String, Function)> {
     let mut all = Vec::new();
     for piece in text.split(EXPORTED).skip(1) {
         let Some((signature, _)) = piece.split_once('{') else {
             continue;
         };
-        // Other attributes may stand between.
+        // Other attributes may come in between.
         let lines: Vec<&str> = signature
             .lines()
             .filter(|line| !line.trim().starts_with('#'))
@@ -316,7 +319,8 @@ fn exported(text: &str, file: &Path) -> Vec<(String, Function)> {
     all
 }
 
-/// A block that begins with this line and ends with a brace at the start of a line: its text, and what comes after it.
+/// Returns a block that begins with this line and ends with a brace at the start of a line, and the
+/// text after it.
 fn block<'a>(text: &'a str, start: &str) -> Option<(&'a str, &'a str)> {
     let (_, after) = text.split_once(start)?;
     after.split_once("\n}")
@@ -342,7 +346,7 @@ fn functions() -> BTreeMap<String, Function> {
         for (name, function) in exported(&text, &source) {
             if !name.starts_with('$') {
                 let before = all.insert(name.clone(), function);
-                assert!(before.is_none(), "{name} is there twice");
+                assert!(before.is_none(), "{name} is defined twice");
             }
         }
         let mut rest = text.as_str();
@@ -354,7 +358,7 @@ fn functions() -> BTreeMap<String, Function> {
             if templates.is_empty() {
                 continue;
             }
-            // Each entry names one function for each template, in their order.
+            // Each entry names one function per template, in their order.
             let (entries, _) = block(after, &format!("\n{makro}! {{")).unwrap();
             for entry in entries.split(';') {
                 for (name, (_, function)) in names_in(entry).zip(&templates) {
@@ -366,24 +370,24 @@ fn functions() -> BTreeMap<String, Function> {
     all
 }
 
-/// Whether a value of one type is passed as one of the other is.
+/// Returns whether values of the two types are passed in the same way.
 fn same(c: &str, rust: &str) -> bool {
     c == rust
         || (c.starts_with('*') && rust.starts_with('*') && (c == "*void" || rust == "*void"))
-        // Arguments of messages: C's are signed, here they are words.
+        // Message arguments are signed in C, and words here.
         || (c == "*i32" && rust == "*u32")
 }
 
 #[test]
 fn prototypes_are_those_of_the_functions() {
     let (prototypes, functions) = (prototypes(), functions());
-    // Both are found at all: the interface has this many and more.
+    // Both must have been found: the interface has at least this many functions.
     assert!(prototypes.len() > 150, "{}", prototypes.len());
     let mut wrong = Vec::new();
     for (name, prototype) in &prototypes {
         let Some(function) = functions.get(name) else {
             wrong.push(format!(
-                "{name} is declared in {} and nowhere defined",
+                "{name} is declared in {} but not defined",
                 prototype.file.display()
             ));
             continue;

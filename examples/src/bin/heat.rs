@@ -1,11 +1,12 @@
-//! Heat on a plate, distributed over the ranks of the job and compared with one rank alone. `conduit-run -n 4 heat`.
+//! Computes heat on a plate distributed over the ranks of the job, and compares it with one rank's
+//! result. `conduit-run -n 4 heat`.
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use conduit_examples::heat::{Plate, run};
 
-/// Computes how heat spreads over a plate, its rows distributed over the ranks
+/// Computes how heat spreads over a plate whose rows are distributed over the ranks
 #[derive(Debug, Parser)]
 #[command(name = "heat", version)]
 struct Options {
@@ -23,7 +24,7 @@ struct Options {
 fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number @ 1..=100_000) => Ok(number),
-        _ => Err("a number from 1 to 100000 is wanted".to_owned()),
+        _ => Err("expected a number from 1 to 100000".to_owned()),
     }
 }
 

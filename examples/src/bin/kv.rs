@@ -1,8 +1,10 @@
-//! A key-value service in the manner of Mercury's: two servers, and clients that come, die and come
-//! back. `kv [INFO]` runs all of it on this host, over `conduit+shm` or what INFO names.
+//! A key-value service in the style of Mercury: two servers, and clients that come, die and come
+//! back. `kv [INFO]` runs all of it on this host, over `conduit+shm` or the network that INFO
+//! names.
 //!
-//! A client sends its questions as unexpected messages, and posts a receive for the answer before. A value
-//! goes as memory, of which the question has the handle: the server gets it, or puts it there.
+//! A client first posts a receive for the answer, then sends its question as an unexpected message.
+//! A value is transferred as memory: the question carries the memory's handle, and the server gets
+//! the value from it or puts the value there.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,9 +13,9 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result, bail, ensure};
 use na::{Addr, Class, Context, Handle, Options, Part, Rights};
 
-/// Keys of each client.
+/// The number of keys per client.
 const KEYS: u32 = 200;
-/// The longest value.
+/// The length of the longest value.
 const LONGEST: usize = 100_000;
 
 const STORE: u8 = 1;
@@ -28,7 +30,7 @@ fn main() -> Result<()> {
         [info] => all(info),
         ["serve", info] => serve(info),
         ["store", info, ref servers @ ..] => store(info, servers, KEYS),
-        // Ends without leaving, as a program with a fault does.
+        // Ends without leaving, like a program with a fault.
         ["die", info, ref servers @ ..] => {
             store(info, servers, KEYS / 2)?;
             std::process::abort()
@@ -38,16 +40,16 @@ fn main() -> Result<()> {
     }
 }
 
-/// Everybody of a service shares a key. Over shared memory it is not needed: there the system says
-/// whose a process is.
+/// All processes of a service share a key. Shared memory does not need it: there the system
+/// identifies a process's user.
 fn options() -> Options {
     Options {
-        auth_key: Some("the example's key, which everybody can read here".to_owned()),
+        auth_key: Some("the example's key, readable here by anyone".to_owned()),
         ..Options::default()
     }
 }
 
-/// What the value of a key is, so that it can be checked.
+/// Returns the value of a key, which makes it verifiable.
 fn value(key: u32) -> Vec<u8> {
     let length = key.wrapping_mul(2_654_435_761) as usize % LONGEST;
     (0..length).map(|at| (at as u32 ^ key) as u8).collect()
@@ -73,7 +75,7 @@ fn serve(info: &str) -> Result<()> {
             println!("{} keys", values.len());
             return Ok(());
         }
-        // A client that is gone in the middle of its call, or asks nonsense, gets no answer.
+        // A client that disappears during its call or sends an invalid question gets no answer.
         let answer = answer(&class, &context, &mut values, kind, rest, &question.source);
         if let Ok(length) = answer {
             let bytes = length.to_le_bytes().to_vec();
@@ -149,7 +151,8 @@ impl Client {
         })
     }
 
-    /// Asks the server that has this key, with memory for the value; its length, and the memory.
+    /// Asks the server that has this key, providing memory for the value. Returns the value's
+    /// length and the memory.
     fn ask(
         &mut self,
         kind: u8,
@@ -199,12 +202,12 @@ fn check(info: &str, servers: &[&str]) -> Result<()> {
 
 // ---- all of it ----
 
-/// A process, which ends with this.
+/// A child process, killed on drop.
 struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may already have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -245,7 +248,7 @@ fn all(info: &str) -> Result<()> {
     ensure!(client("check")?);
     writeln!(
         out,
-        "another one found all of them, and stopped the servers"
+        "another client found all of them, and stopped the servers"
     )?;
     for (mut server, mut output) in servers.into_iter().zip(outputs) {
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The measurements: those of `conduit-perf`, the quick ones.
+//! The measurements of the tour: the quick ones of `conduit-perf`.
 
 use anyhow::Result;
 use conduit_perf::report;
@@ -6,7 +6,8 @@ use conduit_perf::{Event, Options, run_all};
 
 use super::show::Show;
 
-/// Measures and shows the table. What it shows depends on the machine, so it says nothing of success; an error does.
+/// Measures and shows the table. The figures depend on the machine, so only an error counts as a
+/// failure.
 pub(super) fn run(show: &mut Show) -> Result<()> {
     let options = Options {
         quick: true,
@@ -23,7 +24,7 @@ pub(super) fn run(show: &mut Show) -> Result<()> {
             Event::Figure(_) => done += 1,
             Event::LeftOut { name, reason, .. } => {
                 done += 1;
-                show.line(&format!("{name} left out: {reason}"));
+                show.line(&format!("{name} skipped: {reason}"));
             }
         }
         show.begin(&format!("figure {done} of {total}"));

@@ -10,13 +10,13 @@ use super::checks::BEGINS;
 use super::show::Show;
 use super::{Part, figures};
 
-/// No job of the tour takes nearly as long.
+/// The time limit of a job, far above what any job of the tour takes.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// Settings without which ranks reach each other's memory only by messages.
+/// Settings that make ranks reach each other's memory only by messages.
 const NOT_MAPPED: [(&str, &str); 2] = [("CONDUIT_WINDOWS", "0"), ("CONDUIT_INJECT", "0")];
 
-/// Runs the tour; whether everything was verified.
+/// Runs the tour; returns whether everything was verified.
 pub(super) fn run(ranks: usize, measure: bool) -> Result<bool> {
     let begin = Instant::now();
     let mut show = Show::new();
@@ -26,7 +26,9 @@ pub(super) fn run(ranks: usize, measure: bool) -> Result<bool> {
         "Every operation, verified: the ranks' memory is mapped, so puts and gets are copies",
     );
     all &= job(ranks, Part::Checks, &[], &mut show)?;
-    show.title("The same without mapped memory: every operation is messages, as between hosts");
+    show.title(
+        "The same without mapped memory: every operation is sent as messages, as between hosts",
+    );
     all &= job(ranks, Part::Checks, &NOT_MAPPED, &mut show)?;
     if measure {
         show.title("Latencies, rates and bandwidths, each beside this machine's own limit, measured in turn");
@@ -44,15 +46,18 @@ pub(super) fn run(ranks: usize, measure: bool) -> Result<bool> {
     let (verified, seconds) = (show.verified(), begin.elapsed().as_secs_f64());
     show.line("");
     show.line(&match all {
-        true => format!("{verified} operations verified, both examples right; {seconds:.0} s"),
+        true => format!("{verified} operations verified, both examples correct; {seconds:.0} s"),
         false => {
-            format!("FAILED: not everything was right, see above ({verified} operations verified)")
+            format!(
+                "FAILED: not everything was correct, see above ({verified} operations verified)"
+            )
         }
     });
     Ok(all)
 }
 
-/// Runs this program as the ranks of a job, and shows the lines that they write as they come; whether it succeeded.
+/// Runs this program as the ranks of a job and shows their lines as they are written; returns
+/// whether the job succeeded.
 fn job(ranks: usize, part: Part, settings: &[(&str, &str)], show: &mut Show) -> Result<bool> {
     let program = std::env::current_exe().context("finding this program")?;
     let (send, lines) = channel();
@@ -60,7 +65,7 @@ fn job(ranks: usize, part: Part, settings: &[(&str, &str)], show: &mut Show) -> 
         .args(["--part", part.name()])
         .timeout(Some(LIMIT))
         .output(move |_rank, stream, line| {
-            // The receiver is there as long as the job runs.
+            // The receiver lives as long as the job runs.
             let _ = send.send((stream, String::from_utf8_lossy(line).into_owned()));
         });
     let launch = launch.envs(settings.iter().copied());

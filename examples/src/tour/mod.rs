@@ -1,7 +1,8 @@
-//! The tour: what `cargo run` shows of Conduit.
+//! The tour of Conduit that `cargo run` shows.
 //!
-//! Started by hand it starts this same program as the ranks of several jobs, one after the other, and reports what they
-//! found. Started by a launcher (it finds PMI's variables), it is a rank and does the checks at once.
+//! Started by hand, it runs this same program as the ranks of several jobs, one after the other,
+//! and reports their results. Started by a launcher (it finds PMI's variables), it is a rank and
+//! performs the checks.
 
 mod checks;
 mod figures;
@@ -15,23 +16,23 @@ use clap::{Parser, ValueEnum};
 
 use crate::{heat, wordcount};
 
-/// Starts four ranks on this machine that verify every operation of Conduit, measures its latencies, rates and bandwidths
-/// beside this machine's limits, and runs two example programs
+/// Starts four ranks on this machine that verify every operation of Conduit, measures its
+/// latencies, rates and bandwidths beside this machine's limits, and runs two example programs
 #[derive(Debug, Parser)]
 #[command(name = "tour", version)]
 struct Options {
-    /// Ranks of the jobs that verify
+    /// Number of ranks in the verifying jobs
     #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     ranks: u16,
     /// Leave out the measurements
     #[arg(long)]
     no_figures: bool,
-    /// What this rank does (set by the tour for the ranks that it starts)
+    /// Task of this rank (set by the tour for the ranks that it starts)
     #[arg(long, value_enum, hide = true)]
     part: Option<Part>,
 }
 
-/// What a rank does.
+/// The task of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     Checks,
@@ -40,7 +41,7 @@ enum Part {
 }
 
 impl Part {
-    /// As on the command line.
+    /// Returns the task's name on the command line.
     fn name(self) -> &'static str {
         match self {
             Self::Checks => "checks",
@@ -50,9 +51,9 @@ impl Part {
     }
 }
 
-/// The program. Its exit code is 0 only if everything was verified.
+/// Runs the program. Its exit code is 0 only if everything was verified.
 pub fn main() -> ExitCode {
-    // The measurements start this program as ranks too, in a way of their own.
+    // The measurements also start this program as ranks, in their own way.
     if let Some(ended) = conduit_perf::rank_main() {
         return ended;
     }
@@ -72,7 +73,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// A rank's part; whether all was as it should be.
+/// Performs a rank's task; returns whether all results were correct.
 fn rank(part: Part) -> Result<bool> {
     let plate = heat::Plate {
         rows: 512,

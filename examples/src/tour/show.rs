@@ -1,4 +1,4 @@
-//! What the tour's user sees: on a terminal a line that moves while something runs, elsewhere plain lines.
+//! The tour's output: a moving line on a terminal while something runs, plain lines elsewhere.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -23,14 +23,14 @@ impl Show {
         }
     }
 
-    /// Something new begins, with a line of its own.
+    /// Prints the title of a new section.
     pub(super) fn title(&mut self, title: &str) {
         self.line("");
         self.line(title);
         self.begin(title);
     }
 
-    /// What is being done now. It is told on a terminal only: elsewhere the line with its result will do.
+    /// Shows the current activity, on a terminal only: elsewhere the line with its result suffices.
     pub(super) fn begin(&mut self, what: &str) {
         if let Some(bar) = &self.bar {
             if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}") {
@@ -41,7 +41,7 @@ impl Show {
         }
     }
 
-    /// Nothing is being done.
+    /// Ends the display of an activity.
     pub(super) fn end(&mut self) {
         if let Some(bar) = &self.bar {
             bar.disable_steady_tick();
@@ -49,7 +49,7 @@ impl Show {
         }
     }
 
-    /// A line to stay.
+    /// Prints a permanent line.
     pub(super) fn line(&mut self, line: &str) {
         if let Some((number, _)) = line.split_once(" verified: ") {
             self.verified += number.trim().replace(',', "").parse().unwrap_or(0);
@@ -60,7 +60,7 @@ impl Show {
         }
     }
 
-    /// A line to stay, on standard error.
+    /// Prints a permanent line on standard error.
     pub(super) fn error(&mut self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| eprintln!("{line}")),
@@ -68,7 +68,7 @@ impl Show {
         }
     }
 
-    /// Operations that the lines so far have told to be verified.
+    /// Returns the number of verified operations that the lines so far have reported.
     pub(super) fn verified(&self) -> String {
         grouped(self.verified)
     }

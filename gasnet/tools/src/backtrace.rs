@@ -138,8 +138,8 @@ fn write_gdb(fd: c_int) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Lets this process's children trace it while this value lives, on systems that only allow parents
-/// to trace.
+/// While this value lives, this process's children may trace it. Needed on systems that allow only
+/// parents to trace.
 ///
 /// A process has only one such exception, and it cannot be queried: one that the client has made
 /// before is lost afterwards.
@@ -244,7 +244,7 @@ pub(crate) fn print_if_enabled(fd: c_int) {
     if function.is_null() {
         return;
     }
-    // SAFETY: it holds this module's function or one that the client has set, both of this type.
+    // SAFETY: it holds this module's function or the client's, both of this type.
     let function =
         unsafe { std::mem::transmute::<*mut (), unsafe extern "C" fn(c_int) -> c_int>(function) };
     // SAFETY: the function is meant to be called with a descriptor.

@@ -7,7 +7,7 @@
 //! edge to C, which checks pointers and text and ends the process with an error that names the
 //! invalid argument.
 //!
-//! The library knows only what [`job`] has been told about a job.
+//! Only [`job`] provides the library with information about a job.
 
 mod backtrace;
 mod bytes;

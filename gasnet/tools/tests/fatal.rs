@@ -1,4 +1,5 @@
-//! Fatal errors of a process that was told of its job. Each is run in a process of its own, which is this program again.
+//! Fatal errors of a process in a job. Each runs in a process of its own, which is this program
+//! again.
 
 use std::ffi::CString;
 use std::io::{BufRead, BufReader};
@@ -7,10 +8,10 @@ use std::sync::Barrier;
 
 use gasnet_tools::{fatal, getenv, job, look_at_error, prepare_debugging};
 
-/// Says which error a process is to commit.
+/// The variable that selects the error for a process to commit.
 const WHICH: &str = "CONDUIT_TOOLS_TEST_FATAL";
 
-/// One of the errors of [`child`], to be run.
+/// Returns the command that runs one of the errors of [`child`].
 fn command(which: &str) -> Command {
     let program = std::env::current_exe().expect("this program");
     let mut command = Command::new(program);
@@ -135,7 +136,7 @@ fn a_job_waits_for_a_debugger_at_its_start_when_asked() {
     let stderr = frozen.stderr.take().expect("its standard error");
     let read = BufReader::new(stderr).read_line(&mut line);
     let state = frozen.try_wait();
-    // Its end first: nothing is left behind when something below doesn't hold.
+    // End the process first, so that nothing is left running if an assertion fails.
     let ended = frozen.kill().and_then(|()| frozen.wait());
     assert!(read.is_ok() && ended.is_ok(), "{read:?} {ended:?}");
     assert!(

@@ -12,10 +12,11 @@ const LEAST: usize = ATOMICS + 16;
 const BITS: usize = ATOMICS + 24;
 const LOCK: usize = ATOMICS + 32;
 const GUARDED: usize = ATOMICS + 40;
-/// Each rank has an integer of its own in its own segment, for what can be compared step by step.
+/// The offset of an integer in each rank's own segment, whose values can be compared step by step.
 const OWN: usize = ATOMICS + 64;
 
-/// Sums, extremes and bits that all ranks contribute to, a lock by compare-and-swap, and every operation step by step.
+/// Checks sums, extremes and bits that all ranks contribute to, a lock by compare-and-swap, and
+/// every operation step by step.
 pub(super) fn atomics(stage: &Stage) -> Result<u64> {
     let (conduit, rank) = (&stage.conduit, stage.rank());
     let size = u64::from(stage.size());
@@ -24,7 +25,7 @@ pub(super) fn atomics(stage: &Stage) -> Result<u64> {
         let ticket = conduit.atomic_fetch(0, SUM, AtomicOp::Add, 1u64)?;
         ensure!(
             last < Some(ticket),
-            "a ticket twice, or backwards: {ticket} after {last:?}"
+            "ticket repeated or out of order: {ticket} after {last:?}"
         );
         last = Some(ticket);
         conduit.atomic(
@@ -40,7 +41,7 @@ pub(super) fn atomics(stage: &Stage) -> Result<u64> {
     }
     let mut operations = 4 * EACH;
     for number in 0..EACH / 20 {
-        // A lock made of an integer, and a number that only its holder may change.
+        // A lock made of an integer, and a number that only the lock's holder may change.
         while conduit.compare_swap(0, LOCK, 0u32, 1)? != 0 {
             conduit.poll()?;
         }
@@ -75,7 +76,7 @@ pub(super) fn atomics(stage: &Stage) -> Result<u64> {
     let number = EACH / 20;
     ensure!(
         value(GUARDED, 8)? == size * number * (number - 1) / 2,
-        "the lock did not guard"
+        "the lock did not exclude other ranks"
     );
     operations += step_by_step(conduit, rank, 5i32, 3, [8, 2, 15, 3, 5, 1, 7, 6])?;
     operations += step_by_step(conduit, rank, 5u32, 3, [8, 2, 15, 3, 5, 1, 7, 6])?;
@@ -84,7 +85,7 @@ pub(super) fn atomics(stage: &Stage) -> Result<u64> {
     Ok(operations)
 }
 
-/// Does each operation on an integer of the right neighbour that only this rank uses.
+/// Performs each operation on an integer of the right neighbour that only this rank uses.
 fn step_by_step<T: Atom<Op = AtomicOp> + PartialEq + std::fmt::Debug>(
     conduit: &Conduit,
     rank: u32,

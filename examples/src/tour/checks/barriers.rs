@@ -7,7 +7,7 @@ use super::stage::Stage;
 
 const ROUNDS: u32 = 300;
 
-/// Each kind of barrier; a value put before it must be there after it.
+/// Checks each kind of barrier: a value put before it must be visible after it.
 pub(super) fn barriers(stage: &Stage) -> Result<u64> {
     let (conduit, rank, size) = (&stage.conduit, stage.rank(), stage.size());
     let right = (rank + 1) % size;
@@ -22,7 +22,7 @@ pub(super) fn barriers(stage: &Stage) -> Result<u64> {
                 conduit.barrier_notify(Some(round))?;
                 conduit.barrier_wait(Some(round))?;
             }
-            // Some ranks give a name and some don't: that matches.
+            // Some ranks give a name and others do not, which matches.
             _ => {
                 let id = rank.is_multiple_of(2).then_some(round);
                 conduit.barrier_notify(id)?;
@@ -40,12 +40,12 @@ pub(super) fn barriers(stage: &Stage) -> Result<u64> {
     }
     if size > 1 {
         for round in 0..20 {
-            // One rank, each in its turn, gives another name than the others.
+            // One rank at a time gives another name than the others.
             let id = if round % size == rank { 1 } else { 2 };
             let mismatch = conduit.barrier_named(id);
             ensure!(
                 matches!(mismatch, Err(Error::BarrierMismatch { .. })),
-                "different names were not noticed: {mismatch:?}"
+                "different names were not detected: {mismatch:?}"
             );
             operations += 1;
         }

@@ -9,7 +9,7 @@ use super::stage::Stage;
 const SHORTS: u64 = 40_000;
 const MEDIUMS: u64 = 4_000;
 
-/// All ranks, the receiver too, send to rank 0 as fast as they can.
+/// Sends from all ranks, including the receiver, to rank 0 as fast as possible.
 pub(super) fn flood(stage: &Stage) -> Result<u64> {
     let (conduit, inbox) = (&stage.conduit, &stage.inbox);
     inbox.counted.store(0, Relaxed);

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 
 use super::stage::{SLOT, Stage, compare, lock, pattern};
 
-/// Nothing, three mixed arguments, and sixteen words.
+/// Checks shorts with no arguments, three mixed arguments, and sixteen words.
 pub(super) fn shorts(stage: &Stage) -> Result<u64> {
     let (conduit, messages, inbox) = (&stage.conduit, &stage.messages, &stage.inbox);
     let mut operations = 0;
@@ -21,16 +21,19 @@ pub(super) fn shorts(stage: &Stage) -> Result<u64> {
             let expected = (round as u32 + 1, round as f64 / 3.0 * 2.0, 7);
             ensure!(
                 *lock(&inbox.mixed) == expected,
-                "mixed arguments have changed"
+                "mixed arguments changed in transit"
             );
-            ensure!(*lock(&inbox.full) == full, "sixteen arguments have changed");
+            ensure!(
+                *lock(&inbox.full) == full,
+                "sixteen arguments changed in transit"
+            );
             operations += 6;
         }
     }
     Ok(operations)
 }
 
-/// Payloads from nothing to the largest.
+/// Checks mediums with payloads from zero bytes to the largest size.
 pub(super) fn mediums(stage: &Stage) -> Result<u64> {
     let (conduit, inbox) = (&stage.conduit, &stage.inbox);
     let most = conduit.max_medium();
@@ -56,7 +59,7 @@ pub(super) fn mediums(stage: &Stage) -> Result<u64> {
     Ok(operations)
 }
 
-/// Payloads written where they are sent from.
+/// Checks mediums whose payload is written where it is sent from.
 pub(super) fn prepared(stage: &Stage) -> Result<u64> {
     let (conduit, inbox) = (&stage.conduit, &stage.inbox);
     let most = conduit.max_medium();
@@ -79,7 +82,7 @@ pub(super) fn prepared(stage: &Stage) -> Result<u64> {
     Ok(operations)
 }
 
-/// Payloads that land in the segment before their handler runs.
+/// Checks longs, whose payload lands in the segment before their handler runs.
 pub(super) fn longs(stage: &Stage) -> Result<u64> {
     let (conduit, inbox, rank) = (&stage.conduit, &stage.inbox, stage.rank());
     let mut operations = 0;
@@ -92,8 +95,9 @@ pub(super) fn longs(stage: &Stage) -> Result<u64> {
                 if round % 2 == 0 {
                     conduit.request_long(peer, stage.messages.long, (back,), &bytes[..], to)?;
                 } else {
-                    // SAFETY: `bytes` lives and does not change until the reply has come, just below; where waiting fails,
-                    // the job has failed and the network no longer reads it.
+                    // SAFETY: `bytes` lives and does not change until the reply has arrived, just
+                    // below. If waiting fails, the job has failed and the network no longer reads
+                    // it.
                     unsafe {
                         let (base, len) = (bytes.as_ptr(), bytes.len());
                         conduit.request_long_async(
@@ -126,7 +130,8 @@ pub(super) fn longs(stage: &Stage) -> Result<u64> {
     Ok(operations)
 }
 
-/// Requests whose handler sends no reply: Conduit sends its own, which brings the credits back.
+/// Checks requests whose handler sends no reply: Conduit sends an implied one, which returns the
+/// credits.
 pub(super) fn implied(stage: &Stage) -> Result<u64> {
     const EACH: u64 = 2000;
     let (conduit, inbox) = (&stage.conduit, &stage.inbox);
@@ -138,7 +143,8 @@ pub(super) fn implied(stage: &Stage) -> Result<u64> {
             if number % 2 == 0 {
                 conduit.request(peer, stage.messages.count, (number,))?;
             } else {
-                // The immediate form says no instead of waiting; then this rank does something else, here polling.
+                // The immediate form returns false instead of waiting; this rank then does
+                // something else, here polling.
                 while !conduit.try_request(peer, stage.messages.count, (number,))? {
                     conduit.poll()?;
                 }

@@ -1,4 +1,4 @@
-//! The checks of one rank: the operations, done by all ranks to all ranks, and every result compared.
+//! The checks of one rank: all ranks perform each operation on all ranks, and compare every result.
 
 mod atomics;
 mod barriers;
@@ -14,10 +14,10 @@ use conduit::AtomicOp;
 
 use stage::{SEGMENT_FIXED, SLOT, Stage, TOTALS};
 
-/// What leads a line that says what begins, for whoever shows progress.
+/// The prefix of a line that announces a check, for the progress display.
 pub(super) const BEGINS: &str = "> ";
 
-/// A check gives the number of operations of this rank whose results it has compared.
+/// A check, which returns the number of this rank's operations whose results it has compared.
 type Check = fn(&Stage) -> Result<u64>;
 
 const CHECKS: [(&str, Check); 15] = [
@@ -45,7 +45,7 @@ const CHECKS: [(&str, Check); 15] = [
         messages::longs,
     ),
     (
-        "requests that nobody replies to, immediate requests",
+        "requests without a reply, immediate requests",
         messages::implied,
     ),
     (
@@ -74,8 +74,8 @@ const CHECKS: [(&str, Check); 15] = [
     ),
 ];
 
-/// Joins the job and does all checks; rank 0 writes a line for each to standard output. An error names what failed and
-/// ends the job.
+/// Joins the job and performs all checks; rank 0 writes a line for each to standard output. An
+/// error names the failed check and ends the job.
 pub(super) fn run() -> Result<()> {
     let job = conduit::start()?;
     let (handlers, messages, inbox) = stage::handlers();
@@ -112,7 +112,7 @@ pub(super) fn run() -> Result<()> {
     Ok(stage.conduit.finish()?)
 }
 
-/// A number with a comma after every three digits.
+/// Formats a number with a comma after every three digits.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Puts and gets that overlap: explicit handles, implicit ones, access regions, scopes.
+//! Overlapping puts and gets: explicit handles, implicit operations, access regions, scopes.
 
 use anyhow::{Result, ensure};
 
@@ -8,7 +8,7 @@ const PIECES: usize = 16;
 const PIECE: usize = 5000;
 const ROUNDS: usize = 25;
 
-/// Many puts under way at once, ended in the four ways there are.
+/// Checks many overlapping puts, completed in each of the four possible ways.
 pub(super) fn explicit(stage: &Stage) -> Result<u64> {
     let (conduit, rank) = (&stage.conduit, stage.rank());
     let mut operations = 0;
@@ -18,14 +18,14 @@ pub(super) fn explicit(stage: &Stage) -> Result<u64> {
             for piece in 0..PIECES {
                 let bytes = pattern(rank, round + piece, PIECE);
                 let at = stage.slot(rank) + piece * PIECE;
-                // The source may go as soon as the call returns.
+                // The source may be reused as soon as the call returns.
                 handles.push(conduit.put_nb(peer, at, &bytes[..])?);
             }
             match round % 4 {
                 0 => conduit.wait_all(&mut handles)?,
                 1 => while !conduit.try_wait_all(&mut handles)? {},
                 2 => {
-                    // 0 means that none was under way any more.
+                    // 0 means that no operation was under way any more.
                     while conduit.wait_some(&mut handles)? > 0 {}
                 }
                 _ => {
@@ -42,7 +42,7 @@ pub(super) fn explicit(stage: &Stage) -> Result<u64> {
     Ok(operations)
 }
 
-/// Gets back what was put and compares it; gives the number of puts and gets.
+/// Gets back the data and compares it; returns the number of puts and gets.
 fn verify(stage: &Stage, peer: conduit::Rank, round: usize) -> Result<u64> {
     let rank = stage.rank();
     let mut got = vec![0; PIECES * PIECE];
@@ -62,7 +62,7 @@ fn verify(stage: &Stage, peer: conduit::Rank, round: usize) -> Result<u64> {
     Ok(2 * PIECES as u64)
 }
 
-/// Puts without handles: waited for all together, by region, or by scope.
+/// Checks puts without handles: waited for together, by region, or by scope.
 pub(super) fn implicit(stage: &Stage) -> Result<u64> {
     let (conduit, rank) = (&stage.conduit, stage.rank());
     let mut operations = 0;

@@ -8,13 +8,14 @@ use super::stage::{SLOT, Stage, compare, pattern};
 const SIZES: [usize; 12] = [0, 1, 3, 8, 63, 64, 65, 1000, 4096, 16_385, 65_536, SLOT];
 const ROUNDS: usize = 20;
 
-/// Every rank puts into its slot of every segment; then each looks at its own segment, and at its neighbour's.
+/// Every rank puts into its slot of every segment; then each checks its own segment and its
+/// neighbour's.
 pub(super) fn blocking(stage: &Stage) -> Result<u64> {
     let (conduit, rank) = (&stage.conduit, stage.rank());
     let mut operations = 0;
     for round in 0..ROUNDS {
         for size in SIZES {
-            // Unaligned places too.
+            // Include unaligned offsets.
             let at = if size == SLOT { 0 } else { round % 9 };
             let bytes = pattern(rank, round, size);
             for peer in stage.peers() {
@@ -36,7 +37,7 @@ pub(super) fn blocking(stage: &Stage) -> Result<u64> {
     Ok(operations)
 }
 
-/// Values from registers, and memory set to a byte.
+/// Checks puts and gets of register values, and memset.
 pub(super) fn values(stage: &Stage) -> Result<u64> {
     const VALUE: u64 = 0x8877_6655_4433_2211;
     let (conduit, rank) = (&stage.conduit, stage.rank());
@@ -55,7 +56,7 @@ pub(super) fn values(stage: &Stage) -> Result<u64> {
                     }
                 }
                 let got = conduit.get_value(peer, at, bytes)?;
-                ensure!(got == value, "{got:#x} instead of {value:#x}");
+                ensure!(got == value, "got {got:#x}, expected {value:#x}");
                 operations += 2;
             }
             let length = 1 + round * 97;

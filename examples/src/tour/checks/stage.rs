@@ -1,4 +1,5 @@
-//! What all checks work on: the attached rank, its handlers and what they have received, and the layout of the segment.
+//! The common state of all checks: the attached rank, its handlers and the messages they have
+//! received, and the layout of the segment.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,19 +9,20 @@ use conduit::{AtomicOp, Conduit, Handlers, Long, Medium, Rank, Short};
 
 /// Offset of the number of operations verified by each check, of which rank 0's are used.
 pub(super) const TOTALS: usize = 0;
-/// Offset of the integers that atomics work on.
+/// Offset of the integers used by the checks of atomics.
 pub(super) const ATOMICS: usize = 1024;
-/// Offset of the integer that handlers and remote atomics count in.
+/// Offset of the integer that both handlers and remote atomics count in.
 pub(super) const TALLY: usize = 2048;
-/// Bytes before the slots.
+/// The number of bytes before the slots.
 pub(super) const SEGMENT_FIXED: usize = 4096;
-/// A segment has a slot for each rank, which that rank alone writes, and behind them another for each rank's replies.
+/// The size of a slot. A segment has a slot for each rank, written only by that rank, and behind
+/// them another for each rank's replies.
 pub(super) const SLOT: usize = 256 << 10;
 
 /// The arguments of a full short: sixteen words.
 pub(super) type Full = (u64, u64, u64, u64, u64, u64, u64, i64);
 
-/// Names of the handlers.
+/// The ids of the handlers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Messages {
     pub(super) empty: Short<()>,
@@ -33,32 +35,32 @@ pub(super) struct Messages {
     pub(super) tally: Short<(u64,)>,
 }
 
-/// What handlers have received.
+/// The messages that handlers have received.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    /// Replies so far.
+    /// The number of replies so far.
     pub(super) replies: AtomicU64,
     /// The last reply's arguments, as far as they are compared.
     pub(super) mixed: Mutex<(u32, f64, i32)>,
     pub(super) full: Mutex<Full>,
     /// The last medium reply: argument and payload.
     pub(super) medium: Mutex<(u64, Vec<u8>)>,
-    /// Where the last long reply has landed: offset and length.
+    /// The location of the last long reply: offset and length.
     pub(super) long: Mutex<(usize, usize)>,
-    /// Messages counted, and the sum of what they carried.
+    /// The number of messages counted, and the sum of their arguments.
     pub(super) counted: AtomicU64,
     pub(super) sum: AtomicU64,
-    /// What a handler found wrong first.
+    /// The first error that a handler has found.
     wrong: Mutex<Option<String>>,
 }
 
-/// Takes a lock; a handler that panicked has failed the check already.
+/// Takes a lock. A handler that panicked has already failed the check.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Inbox {
-    /// Keeps an error of a handler, where there is one.
+    /// Records the error of a handler's call, if any.
     fn note(&self, result: conduit::Result<()>) {
         if let Err(error) = result {
             self.complain(error.to_string());
@@ -70,7 +72,7 @@ impl Inbox {
     }
 }
 
-/// Registers a request handler that echoes, and the handler of its reply, for each category.
+/// Registers an echoing request handler and the handler of its reply, for each category.
 pub(super) fn handlers() -> (Handlers, Messages, Arc<Inbox>) {
     let inbox = Arc::new(Inbox::default());
     let mut handlers = Handlers::new();
@@ -117,7 +119,8 @@ pub(super) fn handlers() -> (Handlers, Messages, Arc<Inbox>) {
         got(&to);
     });
     let to = Arc::clone(&inbox);
-    // The payload has landed in the segment; what comes back is where, and a piece of bytes that tell who replied.
+    // The payload lies in the segment. The reply returns its location, and bytes that identify the
+    // replier.
     let long = handlers.long(move |call, (back,): (usize,), landed| {
         let bytes = [landed.offset as u8; 100];
         let length = landed.length.min(bytes.len());
@@ -133,7 +136,7 @@ pub(super) fn handlers() -> (Handlers, Messages, Arc<Inbox>) {
     let count_medium = handlers.medium(move |call, (number,): (u64,), bytes: &[u8]| {
         if bytes.iter().any(|&byte| byte != number as u8) {
             to.complain(format!(
-                "a medium from rank {} has changed on its way",
+                "a medium from rank {} changed in transit",
                 call.source()
             ));
         }
@@ -174,18 +177,18 @@ impl Stage {
         self.conduit.size()
     }
 
-    /// All ranks, beginning with the next one.
+    /// Returns all ranks, beginning with the next one.
     pub(super) fn peers(&self) -> impl Iterator<Item = Rank> + use<> {
         let (rank, size) = (self.rank(), self.size());
         (1..=size).map(move |step| (rank + step) % size)
     }
 
-    /// Offset of `owner`'s slot, the same in all segments.
+    /// Returns the offset of `owner`'s slot, the same in all segments.
     pub(super) fn slot(&self, owner: Rank) -> usize {
         SEGMENT_FIXED + owner as usize * SLOT
     }
 
-    /// Offset of the slot for replies of `owner`.
+    /// Returns the offset of `owner`'s slot for replies.
     pub(super) fn reply_slot(&self, owner: Rank) -> usize {
         SEGMENT_FIXED + (self.size() + owner) as usize * SLOT
     }
@@ -198,7 +201,7 @@ impl Stage {
         self.handlers_content()
     }
 
-    /// Waits until as many messages have been counted as all ranks have sent together.
+    /// Waits until `number` messages, all that the ranks have sent together, have been counted.
     pub(super) fn counted(&self, number: u64) -> Result<()> {
         self.conduit
             .wait_until(|| self.inbox.counted.load(Relaxed) >= number)?;
@@ -217,7 +220,7 @@ impl Stage {
     }
 }
 
-/// Bytes that differ by place, sender and round.
+/// Returns bytes that differ by index, sender and round.
 pub(super) fn pattern(from: Rank, round: usize, length: usize) -> Vec<u8> {
     let seed = from as usize * 31 + round * 7;
     (0..length)
@@ -225,11 +228,11 @@ pub(super) fn pattern(from: Rank, round: usize, length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Compares bytes with their pattern, naming the first that differs.
+/// Compares bytes with their pattern, and reports the first difference.
 pub(super) fn compare(what: &str, got: &[u8], expected: &[u8]) -> Result<()> {
     ensure!(
         got.len() == expected.len(),
-        "{what}: {} bytes of {}",
+        "{what}: got {} of {} bytes",
         got.len(),
         expected.len()
     );

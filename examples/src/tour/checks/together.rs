@@ -1,4 +1,4 @@
-//! Puts with signals, atomics of handlers on their own segment, broadcasts and reductions, teams.
+//! Puts with signals, handlers' atomics on their own segment, broadcasts and reductions, teams.
 
 use anyhow::{Result, ensure};
 use conduit::{AtomicOp, ReduceOp};
@@ -7,13 +7,13 @@ use super::stage::{SLOT, Stage, TALLY, compare, pattern};
 
 const ROUNDS: u64 = 100;
 
-/// Every rank puts into all others' segments, and signals each time; who has seen the signal compares the data. What a handler counts
-/// in its segment is counted beside remote atomics on the same integer.
+/// Every rank puts into all other segments with a signal each time; a rank that sees the signal
+/// compares the data. Handlers count in their own segment, on the same integer as remote atomics.
 pub(super) fn signals(stage: &Stage) -> Result<u64> {
     let (conduit, rank) = (&stage.conduit, stage.rank());
     let segment = conduit.segment();
     let mut operations = 0;
-    // Earlier checks have used the slots.
+    // Clear the slots, which earlier checks have used.
     for peer in stage.peers() {
         segment.put(stage.slot(peer), &0u64)?;
     }
@@ -44,11 +44,11 @@ pub(super) fn signals(stage: &Stage) -> Result<u64> {
     conduit.quiesce()?;
     let tally = segment.atomic_get::<u64>(TALLY)?;
     let expected = 2 * ROUNDS * u64::from(stage.size());
-    ensure!(tally == expected, "{tally} counted, not {expected}");
+    ensure!(tally == expected, "counted {tally}, expected {expected}");
     Ok(operations)
 }
 
-/// Each rank is the root in turn, with few elements and with many.
+/// Makes each rank the root once, with few elements and with many.
 pub(super) fn collectives(stage: &Stage) -> Result<u64> {
     let (conduit, rank, size) = (&stage.conduit, stage.rank(), stage.size());
     let mut operations = 0;
@@ -94,7 +94,8 @@ pub(super) fn collectives(stage: &Stage) -> Result<u64> {
     Ok(operations)
 }
 
-/// Two teams of every other rank, the second in turned order, move blocks among themselves.
+/// Splits the ranks into two teams of every other rank, the second in reverse order, which exchange
+/// blocks.
 pub(super) fn teams(stage: &Stage) -> Result<u64> {
     let (conduit, rank, size) = (&stage.conduit, stage.rank(), stage.size());
     let key = match rank % 2 {
@@ -103,7 +104,7 @@ pub(super) fn teams(stage: &Stage) -> Result<u64> {
     };
     let all = conduit.team();
     let Some(team) = all.split(Some(rank % 2), key)? else {
-        anyhow::bail!("a rank with a color is in no team");
+        anyhow::bail!("split gave a rank with a color no team");
     };
     let members: Vec<u32> = (0..size).filter(|of| of % 2 == rank % 2).collect();
     let mut expected = members.clone();
@@ -111,7 +112,7 @@ pub(super) fn teams(stage: &Stage) -> Result<u64> {
         expected.reverse();
     }
     let of: Vec<u32> = (0..team.size()).filter_map(|at| team.to_job(at)).collect();
-    ensure!(of == expected, "a team of {of:?}");
+    ensure!(of == expected, "a team has members {of:?}");
     let mut operations = 1;
     for length in [1, 1000, 50_000] {
         let block = |from: u32, to: u32| pattern(from, to as usize, length);
