@@ -399,7 +399,7 @@ impl<M: Mode> Handlers<M> {
     }
 }
 
-/// Adds handlers that every mode can run: see [`Handlers::any_mode`].
+/// A view of [`Handlers`] that adds handlers for every mode: see [`Handlers::any_mode`].
 #[derive(Debug)]
 pub struct AnyMode<'a, M: Mode>(&'a mut Handlers<M>);
 

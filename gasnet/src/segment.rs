@@ -48,7 +48,7 @@ unsafe extern "C" fn gex_Segment_Attach(
     const CALL: &str = "gex_Segment_Attach";
     let (job, team) = crate::team::team(CALL, team);
     if team.id() != TeamId::JOB {
-        return refuse(CALL, &Refusal::bad("the team is not the team of all ranks"));
+        return refuse(CALL, &Refusal::bad("the team must be that of all ranks"));
     }
     if let Err(refusal) = attach(CALL, job, bytes) {
         return refuse(CALL, &refusal);

@@ -806,7 +806,7 @@ fn wrong_values_are_refused() {
     refused(
         udp.alone(&[]).env("GASNET_SPAWNFN", "L"),
         99,
-        "the first argument of a program of conduit udp",
+        "the first argument of a conduit udp program",
     );
     refused(
         udp.alone(&["4"]).env("GASNET_SPAWNFN", "S"),

@@ -1,4 +1,5 @@
-//! Counts words with a hash table distributed over the ranks of the job. `conduit-run -n 4 wordcount files…`.
+//! Counts words with a hash table distributed over the ranks of the job.
+//! `conduit-run -n 4 wordcount files…`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
