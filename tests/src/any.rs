@@ -1,8 +1,8 @@
-//! Any network behind a table of functions.
+//! A network of any type, behind a table of functions.
 //!
-//! The conformance suite and the engine's model are large, and generic over the network. Compiled
-//! for each network they took two thirds of the time that all tests take to compile; over [`AnyNi`]
-//! they are compiled once. The networks' own code stays what it is.
+//! The conformance suite and the engine's model are large and generic over the network. Compiled
+//! once per network, they took two thirds of the compile time of all tests; over [`AnyNi`] they are
+//! compiled once. The networks' own code is unchanged.
 
 use std::any::Any;
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl AnyNi {
         Self(Box::new(network))
     }
 
-    /// The network, if it has this type.
+    /// Returns the network if it has this type.
     pub fn as_type<N: 'static>(&self) -> Option<&N> {
         self.0.any().downcast_ref()
     }
@@ -60,7 +60,7 @@ impl Sink for Forward<'_> {
     }
 }
 
-/// The methods of [`Ni`] that have no type parameters, each declared and handed on twice.
+/// The methods of [`Ni`] that have no type parameters, each declared and forwarded twice.
 macro_rules! methods {
     (
         safe { $( fn $safe:ident($($name:ident: $type:ty),*) $(-> $result:ty)?; )* }
@@ -76,7 +76,7 @@ macro_rules! methods {
                 Ni::$safe(self, $($name),*)
             } )*
             $( unsafe fn $raw(&self, $($raw_name: $raw_type),*) -> $raw_result {
-                // SAFETY: the caller keeps the contract of the method of this name.
+                // SAFETY: the caller upholds the contract of the method of this name.
                 unsafe { Ni::$raw(self, $($raw_name),*) }
             } )*
         }
@@ -86,7 +86,7 @@ macro_rules! methods {
                 Methods::$safe(&*self.0, $($name),*)
             } )*
             $( unsafe fn $raw(&self, $($raw_name: $raw_type),*) -> $raw_result {
-                // SAFETY: the caller keeps the contract of the method of this name.
+                // SAFETY: the caller upholds the contract of the method of this name.
                 unsafe { Methods::$raw(&*self.0, $($raw_name),*) }
             } )*
             fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, mut sink: S) -> u32 {

@@ -1,4 +1,5 @@
-//! Programs in C and C++ against the headers of `gasnet/include` and the C libraries of this workspace.
+//! C and C++ programs compiled against the headers of `gasnet/include` and this workspace's C
+//! libraries.
 //!
 //! ```no_run
 //! use conduit_tests::c::{Build, Standard};
@@ -9,8 +10,8 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 //!
-//! Compilers and programs run with time limits, as jobs; what they write lies in a temporary folder that goes with the
-//! [`Executable`].
+//! Compilers and programs run as jobs with time limits. Their output is in a temporary folder that
+//! is removed with the [`Executable`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -27,11 +28,11 @@ use crate::job::{Finished, Job};
 pub enum Standard {
     /// Strict C99, by gcc.
     C99,
-    /// C11 with GNU's extensions, gcc's habit.
+    /// C11 with GNU extensions, gcc's default.
     Gnu11,
     /// Strict C++11, by g++.
     Cxx11,
-    /// Strict C23, by gcc, as far as it knows it.
+    /// Strict C23, by gcc, as far as gcc supports it.
     C23,
     /// Strict C++17, by g++.
     Cxx17,
@@ -40,7 +41,7 @@ pub enum Standard {
 }
 
 impl Standard {
-    /// Those that headers have to be clean in.
+    /// The standards in which the headers have to compile without warnings.
     pub const ALL: [Standard; 6] = [
         Self::C99,
         Self::Gnu11,
@@ -57,7 +58,8 @@ impl Standard {
         }
     }
 
-    /// The version, and the language whatever a source's name ends in.
+    /// The flags for the version and for the language, which override a source's file name
+    /// extension.
     fn flags(self) -> [&'static str; 3] {
         match self {
             Self::C99 => ["-std=c99", "-x", "c"],
@@ -70,13 +72,13 @@ impl Standard {
     }
 }
 
-/// What is asked of a header and of every program: no warning at all.
+/// The warnings that headers and programs are compiled with: all of them are errors.
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
 
-/// Time for a compiler, which shares the machine with other tests.
+/// Time limit for a compiler, which shares the processors with other tests.
 const COMPILER_LIMIT: Duration = Duration::from_secs(1800);
 
-/// Libraries of the system that a static library of Rust calls.
+/// System libraries that a static library of Rust needs.
 const SYSTEM_LIBRARIES: [&str; 4] = ["-lpthread", "-ldl", "-lrt", "-lm"];
 
 /// The folder of the headers.
@@ -84,7 +86,7 @@ pub fn include() -> PathBuf {
     root().join("gasnet/include")
 }
 
-/// A file of `tests/c`.
+/// Returns the path of a file of `tests/c`.
 pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("c").join(name)
 }
@@ -94,16 +96,16 @@ fn root() -> &'static Path {
     tests.parent().unwrap_or(tests)
 }
 
-/// Words of C: names, key words, numbers.
+/// Returns the words of a C text: names, keywords, numbers.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
         .filter(|word| !word.is_empty())
 }
 
-/// A table of the headers' names and the programs that use them. `0..16` in a name stands for each of these numbers.
+/// Reads a table of the headers' names and the programs that use them. `0..16` in a name stands for
+/// each of these numbers.
 ///
-/// # Panics
-/// The file is no such table.
+/// # Panics If the file isn't such a table.
 pub fn names(file: &Path) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(file).expect("the table of names");
     let mut table = BTreeMap::new();
@@ -117,16 +119,15 @@ pub fn names(file: &Path) -> BTreeMap<String, String> {
         for count in counts {
             let name = name.replace("0..16", &count.to_string());
             let before = table.insert(name, program.to_owned());
-            assert_eq!(before, None, "{line:?} is there twice");
+            assert_eq!(before, None, "{line:?} is listed twice");
         }
     }
     table
 }
 
-/// The table lists just the names that are there.
+/// Checks that the table lists exactly the names that exist.
 ///
-/// # Panics
-/// It does not.
+/// # Panics If it doesn't.
 #[track_caller]
 pub fn all_listed(table: &BTreeMap<String, String>, there: &BTreeSet<String>) {
     let listed: BTreeSet<String> = table.keys().cloned().collect();
@@ -149,7 +150,7 @@ pub struct Build {
 }
 
 impl Build {
-    /// Nothing but the language, the headers' folder and the warnings.
+    /// Creates a build with the language, the headers' folder and the warnings only.
     pub fn new(standard: Standard) -> Self {
         let mut include_flag = OsString::from("-I");
         include_flag.push(include());
@@ -166,28 +167,28 @@ impl Build {
         }
     }
 
-    /// A flag of the compiler.
+    /// Adds a flag of the compiler.
     #[must_use]
     pub fn flag(mut self, flag: impl Into<OsString>) -> Self {
         self.flags.push(flag.into());
         self
     }
 
-    /// Several flags, or `-DNAME` macros.
+    /// Adds several flags, or `-DNAME` macros.
     #[must_use]
     pub fn flags<F: Into<OsString>>(mut self, flags: impl IntoIterator<Item = F>) -> Self {
         self.flags.extend(flags.into_iter().map(Into::into));
         self
     }
 
-    /// A source file.
+    /// Adds a source file.
     #[must_use]
     pub fn source(mut self, path: impl Into<PathBuf>) -> Self {
         self.sources.push(path.into());
         self
     }
 
-    /// A library to link: the path of an archive, or `-lname`.
+    /// Adds a library to link: the path of an archive, or `-lname`.
     #[must_use]
     pub fn library(mut self, library: impl Into<OsString>) -> Self {
         self.libraries.push(library.into());
@@ -219,27 +220,25 @@ impl Build {
                 finished.stderr
             ),
             None => bail!(
-                "{:?} {:?}: the compiler didn't end in time",
+                "{:?} {:?}: the compiler exceeded its time limit",
                 self.standard,
                 self.sources
             ),
         }
     }
 
-    /// Only looks for errors and warnings.
+    /// Checks for errors and warnings without writing any output.
     ///
-    /// # Errors
-    /// There are some; the error holds the compiler's text.
+    /// # Errors An error or a warning of the compiler, whose text the error holds.
     pub fn check(&self) -> Result<()> {
         let mut arguments = self.compiler_arguments();
         arguments.push("-fsyntax-only".into());
         self.compile(arguments).map(drop)
     }
 
-    /// The text after the preprocessor; with `-dM` among the flags all macros instead.
+    /// Returns the preprocessed text, or all macros if `-dM` is among the flags.
     ///
-    /// # Errors
-    /// The preprocessor fails.
+    /// # Errors The preprocessor failed.
     pub fn preprocess(&self) -> Result<String> {
         let mut arguments = self.compiler_arguments();
         arguments.push("-E".into());
@@ -254,7 +253,7 @@ impl Build {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("program");
         let mut arguments = self.compiler_arguments();
-        // What follows is no source, so its name tells what it is again.
+        // The libraries that follow aren't sources, so gcc has to go by their names again.
         arguments.extend(["-x", "none"].map(OsString::from));
         arguments.extend(self.libraries.iter().cloned());
         arguments.extend(SYSTEM_LIBRARIES.map(OsString::from));
@@ -267,7 +266,7 @@ impl Build {
     }
 }
 
-/// A program that was built. It goes when this is dropped.
+/// A program that was built. Dropping this removes it.
 #[derive(Debug)]
 pub struct Executable {
     path: PathBuf,
@@ -280,7 +279,8 @@ impl Executable {
         &self.path
     }
 
-    /// Runs it by itself, with these arguments. For a job of several ranks hand [`Executable::path`] to [`Job::new`].
+    /// Returns a job of this program alone, with these arguments. For a job of several ranks pass
+    /// [`Executable::path`] to [`Job::new`].
     pub fn job<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Job {
         Job::alone(&self.path, arguments)
     }

@@ -1,4 +1,5 @@
-//! Jobs over several hosts within one process: an intra-host network for each host, the reference network between them.
+//! Jobs over several hosts within one process: an intra-host network for each host, and the
+//! reference network between hosts.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +9,21 @@ use networks::composite::Composite;
 
 use crate::reference::Reference;
 
-/// Which rank is on which host.
+/// The distribution of ranks over hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hosts {
     /// Neighbours in the job share a host: 0 and 1, 2 and 3 …
     Pairs,
-    /// Even ranks on one, odd ranks on the other.
+    /// Even ranks on one host, odd ranks on another.
     Alternating,
-    /// Rank 0 by itself, all others on one.
+    /// Rank 0 on a host of its own, all others on one.
     FirstAlone,
-    /// Each rank by itself.
+    /// Each rank on a host of its own.
     Alone,
 }
 
 impl Hosts {
-    /// All of them.
+    /// All distributions.
     pub const ALL: [Self; 4] = [
         Self::Pairs,
         Self::Alternating,
@@ -30,7 +31,7 @@ impl Hosts {
         Self::Alone,
     ];
 
-    /// The host of a rank.
+    /// Returns the host of a rank.
     pub fn of(self, rank: Rank) -> u32 {
         match self {
             Self::Pairs => rank / 2,
@@ -40,7 +41,7 @@ impl Hosts {
         }
     }
 
-    /// For names of tests.
+    /// The distribution's name, for names of tests.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pairs => "pairs",
@@ -51,10 +52,10 @@ impl Hosts {
     }
 }
 
-/// The ends of all ranks. `intra` starts the network of a host of so many ranks.
+/// Starts all ranks of a job and returns their ends. `intra` starts the network of a host with the
+/// given number of ranks.
 ///
-/// # Errors
-/// Those of `intra`, and what the composite finds wrong.
+/// # Errors Those of `intra` and of the composite.
 pub fn job<Intra: Ni, M: Mode>(
     ranks: u32,
     hosts: Hosts,
@@ -63,10 +64,9 @@ pub fn job<Intra: Ni, M: Mode>(
     job_over(ranks, hosts, Capabilities::REMOTE_COMPLETION, intra)
 }
 
-/// The same with a network between hosts that has these capabilities.
+/// Like [`job`], with an inter-host network of these capabilities.
 ///
-/// # Errors
-/// As above.
+/// # Errors Those of [`job`].
 pub fn job_over<Intra: Ni, M: Mode>(
     ranks: u32,
     hosts: Hosts,

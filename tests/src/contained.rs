@@ -1,4 +1,5 @@
-//! Ranks as containers and batch systems hold them: in namespaces of their own, and in a control group that limits memory.
+//! Ranks as containers and batch systems run them: in namespaces of their own, and in a control
+//! group that limits memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Whether `unshare` of util-linux can make these namespaces here; if not, says so.
+/// Returns whether `unshare` of util-linux can make these namespaces here; if not, prints that.
 pub fn can_unshare(flags: &[&str]) -> bool {
     let mut unshare = Command::new("unshare");
     let unshare = unshare.args(flags).arg("true").stdin(Stdio::null());
@@ -17,12 +18,12 @@ pub fn can_unshare(flags: &[&str]) -> bool {
     made
 }
 
-/// A control group that limits memory; gone, with what is in it, when dropped.
+/// A control group that limits memory. Dropping it removes it and ends its processes.
 #[derive(Debug)]
 pub struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
-    /// `None`, with a word why: there can be none here.
+    /// Makes a control group; if that is impossible here, prints that and returns `None`.
     pub fn new(bytes: u64) -> Option<Self> {
         static GROUPS: AtomicU32 = AtomicU32::new(0);
         let number = GROUPS.fetch_add(1, Ordering::Relaxed);
@@ -34,7 +35,7 @@ impl MemoryGroup {
         .into_iter()
         .find_map(|(root, limit)| {
             let group = Path::new(root).join(&name);
-            // Elsewhere it would be a folder like any other.
+            // On other file systems it would be an ordinary folder.
             fs::metadata(Path::new(root).join("cgroup.procs")).ok()?;
             fs::create_dir(&group).ok()?;
             let group = Self(group);
@@ -47,7 +48,7 @@ impl MemoryGroup {
         made
     }
 
-    /// The arguments of `sh` that run a program in this group.
+    /// Returns the arguments of `sh` that run a program in this group.
     pub fn within(&self, program: &str) -> Vec<String> {
         let script = "echo $$ > \"$1/cgroup.procs\" && shift && exec \"$@\"";
         let group = self.0.to_string_lossy();
@@ -59,7 +60,8 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // It can be removed when its last process has ended, which the job's end may be a moment ahead of.
+        // It can be removed only when its last process has ended, which may be a moment after the
+        // job's end.
         let begun = Instant::now();
         while fs::remove_dir(&self.0).is_err() && begun.elapsed() < Duration::from_secs(10) {
             std::thread::sleep(Duration::from_millis(10));

@@ -1,9 +1,9 @@
-//! An event that is kept to be delivered later, with a copy of its data.
+//! An event kept to be delivered later, with a copy of its data.
 
 use conduit_core::ni::{Event, PutEvent};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Sixteen bytes at a multiple of sixteen, as the contract wants a managed entry's data.
+/// Sixteen bytes aligned to sixteen, as the contract requires of a managed entry's data.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C, align(16))]
 struct Block([u8; 16]);
@@ -11,7 +11,7 @@ struct Block([u8; 16]);
 /// An owned copy of an event.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// The event, its data left out.
+    /// The event without its data.
     event: Event<'static>,
     blocks: Vec<Block>,
     len: usize,
@@ -36,7 +36,7 @@ impl Held {
         }
     }
 
-    /// The event as it was, its data for as long as this lives.
+    /// Returns the event with its data, borrowed from this.
     pub(crate) fn event(&self) -> Event<'_> {
         match self.event {
             Event::Put(put) => Event::Put(PutEvent {

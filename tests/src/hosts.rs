@@ -1,4 +1,4 @@
-//! What tests of jobs over several hosts have in common.
+//! Shared parts of the tests of jobs over several hosts.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -9,17 +9,17 @@ use crate::job::{Finished, Job};
 use crate::lan::{self, Lan};
 use crate::pace;
 
-/// For jobs of many ranks on few processors.
+/// Time limit of jobs of many ranks on few processors.
 const LONG: Duration = Duration::from_secs(1800);
-/// Settings of jobs none of whose ranks falls silent, however seldom it gets a processor.
+/// Settings of jobs in which no rank may be found silent, however rarely it is scheduled.
 const ALL_LIVE: [(&str, &str); 2] = [
     ("CONDUIT_UDP_DEAD_TIME", "600000"),
     ("CONDUIT_OFI_DEAD_TIME", "600000"),
 ];
-/// The dead time of jobs in which somebody does, on a quiet machine.
+/// The dead time of jobs in which a rank does fall silent, on an idle system.
 pub const DEAD_TIME: Duration = Duration::from_secs(2);
 
-/// Runs a job with these settings, which has to end well.
+/// Runs a job with these settings and requires that it succeeds.
 #[track_caller]
 pub fn succeeds(job: Job, settings: &[(&str, &str)]) -> Finished {
     let job = job.limit(LONG).envs(&ALL_LIVE).envs(settings);
@@ -28,7 +28,7 @@ pub fn succeeds(job: Job, settings: &[(&str, &str)]) -> Finished {
     finished
 }
 
-/// Hosts joined by a bridge, where there can be some.
+/// Returns hosts joined by a bridge, or `None` if they can't be made here.
 pub fn hosts(count: u32) -> Option<Lan> {
     match lan::missing() {
         None => Some(Lan::of(count).expect("namespaces and a bridge")),
@@ -40,10 +40,10 @@ pub fn hosts(count: u32) -> Option<Lan> {
     }
 }
 
-/// What ranks print: who, where, and what.
+/// Printed lines: rank, stream, text.
 type Lines = Receiver<(usize, Stream, String)>;
 
-/// A job under way on these hosts, all of whose ranks have said that they are ready.
+/// Starts a job on these hosts and waits until all its ranks have printed that they are ready.
 fn under_way(
     lan: &Lan,
     program: &str,
@@ -61,14 +61,14 @@ fn under_way(
         .quiet(true)
         .output(move |rank, stream, line| {
             let line = String::from_utf8_lossy(line).into_owned();
-            // The receiver is there until the job has ended.
+            // The receiver lives until the job has ended.
             let _ = sender.send((rank, stream, line));
         });
     let job = job.envs(settings.iter().copied());
     let mut job = job.spawn().expect("the launcher starts");
     let mut ready = 0;
     while ready < ranks {
-        // Output comes while somebody waits for the job.
+        // Output is forwarded only during a wait for the job.
         let ended = job.wait_for(Duration::from_millis(20));
         assert!(
             !ended.expect("the launcher works"),
@@ -87,7 +87,8 @@ fn under_way(
     (job, lines)
 }
 
-/// Waits for a job's end: how, after what time, and what was printed meanwhile.
+/// Waits for a job's end; returns how it ended, how long that took, and the lines printed
+/// meanwhile.
 fn end(job: RunningJob, lines: &Lines) -> (Outcome, Duration, Vec<String>) {
     let begun = Instant::now();
     let outcome = job.wait().expect("the job ends");
@@ -97,14 +98,15 @@ fn end(job: RunningJob, lines: &Lines) -> (Outcome, Duration, Vec<String>) {
     (outcome, begun.elapsed(), lines.collect())
 }
 
-/// Jobs of four ranks on two hosts between which something goes wrong. Where there can be no hosts nothing is done (`None`).
+/// Jobs of four ranks on two hosts between which a failure occurs. If hosts can't be made here, the
+/// methods do nothing and return `None`.
 #[derive(Debug, Clone, Copy)]
 pub struct Faulty {
     /// The ranks' program.
     pub program: &'static str,
     /// Settings that choose the network.
     pub network: &'static [(&'static str, &'static str)],
-    /// The setting of the milliseconds after which a silent rank is given up.
+    /// The setting for the milliseconds of silence after which a rank is given up.
     pub dead_time: &'static str,
 }
 
@@ -115,7 +117,7 @@ impl Faulty {
         under_way(lan, self.program, 4, arguments, &settings)
     }
 
-    /// A rank that is killed is named. How long that took.
+    /// Kills a rank; the job's outcome names it. Returns how long that took.
     pub fn kill_a_rank(&self) -> Option<Duration> {
         let lan = hosts(2)?;
         let (job, lines) = self.under_way(&lan, &["storm", "all"], DEAD_TIME);
@@ -135,7 +137,7 @@ impl Faulty {
         Some(time)
     }
 
-    /// One of a host's ranks is named when all are killed. How long that took.
+    /// Kills all ranks of a host; the job's outcome names one of them. Returns how long that took.
     pub fn crash_a_host(&self) -> Option<Duration> {
         let lan = hosts(2)?;
         let (job, lines) = self.under_way(&lan, &["storm", "all"], DEAD_TIME);
@@ -155,10 +157,11 @@ impl Faulty {
         Some(time)
     }
 
-    /// The job goes on afterwards.
+    /// Pulls a cable for a second. The job continues afterwards.
     pub fn pull_a_cable_for_a_second(&self) {
         let Some(lan) = hosts(2) else { return };
-        // Far above the second: the hosts also have to find each other's addresses again, which they try once a second.
+        // Far above the second, because the hosts also have to find each other's addresses again,
+        // which they try once a second.
         let (job, lines) = self.under_way(&lan, &["steady", "3000"], 10 * DEAD_TIME);
         lan.plug(1, false).expect("the cable is pulled");
         std::thread::sleep(Duration::from_secs(1));
@@ -171,12 +174,13 @@ impl Faulty {
         println!("{lines:?}");
     }
 
-    /// A rank ends with an error that says who is silent. How long that took, and what was printed.
+    /// Pulls a cable. A rank ends with an error that names the silent rank. Returns how long that
+    /// took and what was printed.
     pub fn pull_a_cable_for_ever(&self) -> Option<(Duration, String)> {
         self.cut_for_ever(|lan| lan.plug(1, false))
     }
 
-    /// The same when it is the interface that goes.
+    /// Like [`pull_a_cable_for_ever`](Self::pull_a_cable_for_ever), but the interface is deleted.
     pub fn delete_an_interface(&self) -> Option<(Duration, String)> {
         self.cut_for_ever(|lan| lan.delete_interface(1))
     }
@@ -190,7 +194,8 @@ impl Faulty {
         cut(&lan).expect("the hosts are cut apart");
         let (outcome, time, lines) = end(job, &lines);
         let text = lines.join("\n");
-        // Whether the launcher first sees a rank's connection close or its process end is chance.
+        // Either the closed connection of a rank or the end of its process reaches the launcher
+        // first.
         assert_eq!(outcome.exit_code, 1, "{outcome:?}, {text}");
         assert!(
             matches!(
@@ -205,11 +210,11 @@ impl Faulty {
     }
 }
 
-/// A rank is killed while others move megabytes, over the network of these settings: those may not touch what was given back for it. The
-/// launcher's `SIGTERM` does not end them, so that they hear of it by themselves.
+/// Kills a rank while others transfer megabytes over the network that these settings choose. The
+/// transfers must not touch memory that was given back because of the failure. The ranks ignore the
+/// launcher's `SIGTERM`, so that each detects the failure itself.
 ///
-/// # Panics
-/// If they did, or the job ended in another way.
+/// # Panics If a transfer touched that memory, or the job ended in another way.
 #[track_caller]
 pub fn killed_meanwhile(program: &str, settings: &[(&str, &str)]) {
     for how in ["reused", "freed"] {
@@ -228,7 +233,7 @@ fn killed(program: &str, how: &str, settings: &[(&str, &str)]) {
         .timeout(Some(Duration::from_secs(60)))
         .quiet(true)
         .output(move |rank, _, line| {
-            // The receiver is there until the job has ended.
+            // The receiver lives until the job has ended.
             let _ = sender.send((rank, String::from_utf8_lossy(line).into_owned()));
         });
     let with = |launch: Launch, (name, value): &(&str, &str)| launch.env(*name, *value);

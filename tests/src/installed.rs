@@ -1,5 +1,5 @@
-//! The C library as `cargo xtask install` lays it out, for tests that build programs as its users do: by pkg-config and by
-//! make fragments.
+//! The C library as `cargo xtask install` installs it, for tests that build programs as users do:
+//! with pkg-config and with make fragments.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,11 +12,10 @@ use xtask::{Install, Mode};
 
 use crate::job::{Finished, Job};
 
-/// The debug build under a prefix in `folder`, of all modes. Installed once per process; what a process before this one
-/// has left there is kept up to date, which takes a moment only.
+/// Installs the debug build of all threading modes under a prefix in `folder`, once per process.
+/// The files of an earlier process are brought up to date, which takes only a moment.
 ///
-/// # Panics
-/// It can't be built.
+/// # Panics If it can't be built.
 pub fn debug(folder: &str) -> &'static Prefix {
     static PREFIX: OnceLock<Prefix> = OnceLock::new();
     PREFIX.get_or_init(|| {
@@ -31,7 +30,7 @@ pub struct Prefix {
     debug: PathBuf,
 }
 
-/// What is asked of a program that is built: no warning at all.
+/// The warnings that programs are built with: all of them are errors.
 pub const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wundef", "-pedantic", "-Werror"];
 
 /// How a program is linked.
@@ -46,20 +45,21 @@ pub enum Link {
 impl Prefix {
     fn install(folder: &Path) -> Result<Self> {
         let root = folder.join("prefix");
-        // Test programs that run at the same time have one prefix.
+        // Test programs that run at the same time share the prefix.
         let lock = File::create(folder.join("prefix.lock"))?;
         flock(&lock, FlockOperation::LockExclusive)?;
         Self::options(&root).run()?;
         Ok(Self::at(root))
     }
 
-    /// An installation that is there.
+    /// Returns an existing installation.
     pub fn at(root: PathBuf) -> Self {
         let debug = root.join("debug");
         Prefix { root, debug }
     }
 
-    /// The optimised build of an installation that is there, for calls that compile and link; its launchers are the same.
+    /// Returns the optimised build of an existing installation, for calls that compile and link;
+    /// its launchers are the same.
     pub fn optimised(root: PathBuf) -> Self {
         Prefix {
             debug: root.clone(),
@@ -67,7 +67,7 @@ impl Prefix {
         }
     }
 
-    /// What is installed.
+    /// The options of the installation.
     pub fn options(root: &Path) -> Install {
         Install {
             modes: vec![Mode::Seq, Mode::Parsync, Mode::Par],
@@ -81,20 +81,19 @@ impl Prefix {
         &self.root
     }
 
-    /// The debug build's own prefix.
+    /// Returns the debug build's own prefix.
     pub fn debug(&self) -> &Path {
         &self.debug
     }
 
-    /// A launcher.
+    /// Returns the path of a launcher.
     pub fn launcher(&self, name: &str) -> PathBuf {
         self.root.join("bin").join(name)
     }
 
-    /// The words that pkg-config answers.
+    /// Returns the words of pkg-config's answer.
     ///
-    /// # Errors
-    /// There is no such package.
+    /// # Errors There is no such package.
     pub fn pkg_config(&self, link: Link, arguments: &[&str]) -> Result<Vec<String>> {
         let folder = match link {
             Link::Static => "lib/pkgconfig",
@@ -119,10 +118,10 @@ impl Prefix {
             .collect())
     }
 
-    /// Builds `source` into `to` with what pkg-config says of `package`. `compiler` is its name and flags of the caller's.
+    /// Builds `source` into `to` with pkg-config's flags for `package`. `compiler` holds the
+    /// compiler's name and the caller's own flags.
     ///
-    /// # Errors
-    /// The compiler or linker complains; the error has its text.
+    /// # Errors The compiler or linker failed; the error has its text.
     pub fn build(
         &self,
         link: Link,
@@ -155,10 +154,9 @@ impl Prefix {
             .map(drop)
     }
 
-    /// Only looks for errors and warnings.
+    /// Checks for errors and warnings without writing any output.
     ///
-    /// # Errors
-    /// There are some; the error has the compiler's text.
+    /// # Errors An error or a warning of the compiler, whose text the error has.
     pub fn check(&self, package: &str, compiler: &[&str], source: &Path) -> Result<()> {
         self.compile(
             package,
@@ -170,23 +168,22 @@ impl Prefix {
 
     /// Compiles `source` to an object file.
     ///
-    /// # Errors
-    /// The compiler complains; the error has its text.
+    /// # Errors The compiler failed; the error has its text.
     pub fn object(&self, package: &str, compiler: &[&str], source: &Path, to: &Path) -> Result<()> {
         let words = ["-c".as_ref(), source.as_ref(), "-o".as_ref(), to.as_ref()];
         self.compile(package, compiler, &words).map(drop)
     }
 
-    /// The text after the preprocessor.
+    /// Returns the preprocessed text.
     ///
-    /// # Errors
-    /// The preprocessor complains; the error has its text.
+    /// # Errors The preprocessor failed; the error has its text.
     pub fn preprocess(&self, package: &str, compiler: &[&str], source: &Path) -> Result<String> {
         let finished = self.compile(package, compiler, &["-E".as_ref(), source.as_ref()])?;
         Ok(finished.stdout)
     }
 
-    /// Calls the compiler with the package's flags, the caller's own, which count where they differ, and these words.
+    /// Calls the compiler with the package's flags, the caller's own, which take precedence, and
+    /// these words.
     fn compile(&self, package: &str, compiler: &[&str], words: &[&OsStr]) -> Result<Finished> {
         let (program, flags) = compiler.split_first().context("a compiler")?;
         let mut all: Vec<OsString> = self
@@ -199,10 +196,9 @@ impl Prefix {
         succeeds(Job::alone(program, all))
     }
 
-    /// Runs make in `folder` on a makefile of this text, after the inclusion of the fragment.
+    /// Runs make in `folder` on a makefile that includes the fragment and continues with this text.
     ///
-    /// # Errors
-    /// Make fails; the error has its text.
+    /// # Errors Make failed; the error has its text.
     pub fn make(
         &self,
         fragment: &str,

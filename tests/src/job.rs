@@ -1,4 +1,4 @@
-//! Jobs of real processes: started with the launcher, limited in time, and swept away whatever happens.
+//! Jobs of real processes: started with the launcher, limited in time, and always cleaned up.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -17,12 +17,12 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group,
 
 use crate::pace;
 
-/// Time for what a job leaves behind to vanish, on a quiet machine.
+/// The time in which a job's left-over processes have to end, on an idle system.
 const SWEEP: Duration = Duration::from_secs(5);
-/// Every process of a job has this in its environment, and so can be found.
+/// A variable in the environment of every process of a job, by which the process is found.
 const MARK: &str = "CONDUIT_TEST_JOB";
 
-/// Settings: with the checks of a debug build, and on the ways of an optimised one.
+/// Settings that run with the checks of a debug build, and without them as in an optimised one.
 pub const CHECKS: [[(&str, &str); 1]; 2] = [[("CONDUIT_CHECKS", "1")], [("CONDUIT_CHECKS", "0")]];
 
 /// A job to be started.
@@ -36,18 +36,19 @@ pub struct Job {
 /// How a job ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// The launcher's exit code (128 + signal if it was killed), or `None` where the time limit ended it.
+    /// The launcher's exit code (128 + signal if it was killed), or `None` if the time limit ended
+    /// it.
     pub code: Option<i32>,
-    /// What its ranks and the launcher wrote.
+    /// Standard output of the ranks and the launcher.
     pub stdout: String,
-    /// Likewise.
+    /// Standard error of the ranks and the launcher.
     pub stderr: String,
-    /// How long it took.
+    /// The job's run time.
     pub time: Duration,
 }
 
 impl Job {
-    /// `launcher -n ranks program arguments…`.
+    /// Creates the job `launcher -n ranks program arguments…`.
     pub fn new(
         launcher: impl AsRef<Path>,
         ranks: u32,
@@ -63,7 +64,8 @@ impl Job {
         Self::of(command)
     }
 
-    /// `program arguments…`, without a launcher: a program that starts its ranks itself, or that has none.
+    /// Creates the job `program arguments…` without a launcher: a program that starts its ranks
+    /// itself, or that has none.
     pub fn alone<A: AsRef<OsStr>>(
         program: impl AsRef<Path>,
         arguments: impl IntoIterator<Item = A>,
@@ -95,14 +97,14 @@ impl Job {
         self
     }
 
-    /// With these variables.
+    /// Sets these variables.
     #[must_use]
     pub fn envs(self, variables: &[(&str, &str)]) -> Self {
         let set = |job: Self, (name, value): &(&str, &str)| job.env(name, value);
         variables.iter().fold(self, set)
     }
 
-    /// Another time limit than [`pace::HANG`].
+    /// Sets a time limit other than [`pace::HANG`].
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -111,7 +113,7 @@ impl Job {
 
     /// Starts it.
     pub fn start(mut self) -> Result<Running> {
-        // Files, not pipes: a process left behind can't keep the test waiting.
+        // Files instead of pipes, so that a left-over process can't block the test.
         let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
         self.command
             .stdout(stdout.try_clone()?)
@@ -133,10 +135,9 @@ impl Job {
         })
     }
 
-    /// Runs it: it has to end with this code, and to have said these words on standard error.
+    /// Runs the job and requires this exit code and these words on standard error.
     ///
-    /// # Panics
-    /// It doesn't, or leaves something behind.
+    /// # Panics If the job ends in another way or leaves something behind.
     #[track_caller]
     pub fn ends_with(self, code: i32, words: &[&str]) -> Finished {
         let finished = self.run().expect("nothing is left behind");
@@ -153,7 +154,7 @@ impl Job {
     }
 }
 
-/// A job under way. Dropping it ends all its processes.
+/// A running job. Dropping it kills all its processes.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -171,18 +172,17 @@ impl Running {
         Pid::from_child(&self.child)
     }
 
-    /// Waits until its ranks and the launcher have written something to standard error that is all that the test wants; gives
-    /// that back.
+    /// Waits until `is_enough` accepts what the ranks and the launcher have written to standard
+    /// error so far, and returns that.
     ///
-    /// # Errors
-    /// The job ended before, or reached its limit; says what was written.
+    /// # Errors The job ended earlier or reached its limit; the error holds the text.
     pub fn until(&mut self, is_enough: impl Fn(&str) -> bool) -> Result<String> {
         const PAUSE: Duration = Duration::from_millis(10);
         loop {
-            // Looked at before: what a job has written is there when it has ended.
+            // Checked before the text is read: the text of a job that has ended is complete.
             let ended = await_end(self.pid(), PAUSE)?;
             let mut bytes = vec![0; usize::try_from(self.stderr.metadata()?.len())?];
-            // The place in the file is also the ranks'.
+            // The file's offset is shared with the ranks.
             self.stderr.read_exact_at(&mut bytes, 0)?;
             let written = String::from_utf8_lossy(&bytes).into_owned();
             if is_enough(&written) {
@@ -193,11 +193,10 @@ impl Running {
         }
     }
 
-    /// Waits for the launcher's end, at most to the limit; then nothing of the job may be left: no process, no file in
-    /// `/dev/shm`.
+    /// Waits for the launcher's end, at most until the limit. Then nothing of the job may be left:
+    /// no process, and no file in `/dev/shm`.
     ///
-    /// # Errors
-    /// Something was left behind, or the system failed.
+    /// # Errors Something was left behind, or a system call failed.
     pub fn wait(mut self) -> Result<Finished> {
         let ended = await_end(self.pid(), self.limit)?;
         let code = if ended {
@@ -221,10 +220,11 @@ impl Running {
         })
     }
 
-    /// What is left of the job after its launcher has ended.
+    /// Fails if anything of the job is left after its launcher has ended.
     fn check_sweep(&self) -> Result<()> {
         for pid in marked(&self.mark) {
-            // Its end may be a moment away: the launcher doesn't wait for processes that its ranks started.
+            // Its end may be a moment away, because the launcher doesn't wait for processes that
+            // its ranks started.
             let ended = await_end(pid, pace::scaled(SWEEP))?;
             ensure!(ended, "process {} is left behind", pid.as_raw_nonzero());
         }
@@ -235,7 +235,7 @@ impl Running {
 
     /// Kills every process of the job.
     fn sweep(&mut self) {
-        // All of these may have ended already, which is what is wanted.
+        // All of these may have ended already, which is fine.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         let begun = Instant::now();
         loop {
@@ -260,7 +260,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits until a process has ended, at most `limit`; false if it is still there.
+/// Waits at most `limit` until a process has ended; returns false if it still runs.
 fn await_end(pid: Pid, limit: Duration) -> Result<bool> {
     let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => pidfd,
@@ -279,7 +279,7 @@ fn await_end(pid: Pid, limit: Duration) -> Result<bool> {
     }
 }
 
-/// The processes that carry a job's mark. Ended ones that wait for their parent have no environment and don't count.
+/// Returns the processes that carry a job's mark. Zombies have no environment and don't count.
 fn marked(mark: &str) -> Vec<Pid> {
     let wanted = format!("{MARK}={mark}").into_bytes();
     let Ok(processes) = std::fs::read_dir("/proc") else {
@@ -289,7 +289,8 @@ fn marked(mark: &str) -> Vec<Pid> {
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid: &i32| {
-            // Gone in the meantime, or another user's: not ours.
+            // Unreadable if the process is gone or belongs to another user; either way it isn't
+            // ours.
             let path = PathBuf::from(format!("/proc/{pid}/environ"));
             let environment = std::fs::read(path).unwrap_or_default();
             environment
@@ -300,7 +301,7 @@ fn marked(mark: &str) -> Vec<Pid> {
         .collect()
 }
 
-/// Names in `/dev/shm` that could be this project's.
+/// Returns the names in `/dev/shm` that could be this project's.
 pub fn shared_memory() -> BTreeSet<OsString> {
     let Ok(entries) = std::fs::read_dir("/dev/shm") else {
         return BTreeSet::new();
@@ -310,7 +311,7 @@ pub fn shared_memory() -> BTreeSet<OsString> {
         .map(|entry| entry.file_name())
         .filter(|name| {
             let name = name.to_string_lossy();
-            // Dragon's channels are other tests'.
+            // Dragon's channels belong to other tests.
             name.contains("conduit") && !name.starts_with("Dconduit")
         })
         .collect()

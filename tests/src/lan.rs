@@ -1,7 +1,7 @@
-//! Several hosts on this machine: network namespaces, joined by a bridge in one more.
+//! Several hosts in one system: network namespaces, joined by a bridge in one more.
 //!
-//! Whatever becomes of the test, a process of its own takes all of it away: it waits for the end of a pipe that only the test's
-//! process holds.
+//! A guard process removes all of it whatever happens to the test: it waits for the end of a pipe
+//! that only the test's process holds open.
 
 use std::io::Read;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -19,11 +19,12 @@ pub struct Lan {
     name: String,
     hosts: u32,
     guard: Child,
-    /// Held open as long as the test lives.
+    /// Held open as long as the test runs.
     alive: Option<ChildStdin>,
 }
 
-/// Ends the processes in the namespaces and removes them when its input ends. The names are its arguments.
+/// Ends the processes in the namespaces and removes the namespaces when its input ends. Its
+/// arguments are the names.
 const GUARD: &str = "
     cat > /dev/null
     for name in \"$@\"; do
@@ -33,15 +34,15 @@ const GUARD: &str = "
     exit 0
 ";
 
-/// Runs its arguments on the host of its rank: ranks are dealt out in blocks. Names begin with the first argument, there are as
-/// many hosts as the second one says.
+/// Runs its arguments on the host of its rank; ranks are distributed in blocks. The first argument
+/// is the prefix of the names, the second the number of hosts.
 const ON_HOST: &str = "
     name=$1 hosts=$2
     shift 2
     exec ip netns exec \"$name.$((PMI_RANK * hosts / PMI_SIZE))\" \"$@\"
 ";
 
-/// Why there can be no namespaces here; `None`: there can.
+/// Returns why namespaces can't be made here, or `None` if they can.
 pub fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("network namespaces need root".to_owned());
@@ -59,7 +60,7 @@ fn run(command: &str, arguments: &[&str]) -> Result<()> {
     text_of(command, arguments).map(drop)
 }
 
-/// Runs a command, which has to succeed, and returns its standard output.
+/// Runs a command that has to succeed, and returns its standard output.
 fn text_of(command: &str, arguments: &[&str]) -> Result<String> {
     let shown = || format!("{command} {}", arguments.join(" "));
     let output = Command::new(command)
@@ -81,10 +82,9 @@ fn ip(arguments: &[&str]) -> Result<()> {
 }
 
 impl Lan {
-    /// So many hosts, joined.
+    /// Makes this many hosts, joined by a bridge.
     ///
-    /// # Errors
-    /// The system refused something; what was made is gone.
+    /// # Errors The system refused a step; what was made before is removed.
     pub fn of(hosts: u32) -> Result<Self> {
         static LANS: AtomicU32 = AtomicU32::new(0);
         let number = LANS.fetch_add(1, Ordering::Relaxed);
@@ -93,14 +93,14 @@ impl Lan {
         guard.args(["-c", GUARD, "guard"]);
         guard.args((0..hosts).map(|host| format!("{name}.{host}")));
         guard.arg(format!("{name}.lan"));
-        // Out of the test's process group, so that what ends that doesn't end it.
+        // Outside of the test's process group, so that a signal to the group doesn't end it.
         std::os::unix::process::CommandExt::process_group(&mut guard, 0);
         let mut guard = guard
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .context("sh can't be started")?;
+            .context("cannot start sh")?;
         let alive = guard.stdin.take();
         let lan = Self {
             name,
@@ -121,7 +121,7 @@ impl Lan {
             let (name, port) = (self.host(host), format!("port{host}"));
             ip(&["netns", "add", &name])?;
             ip(&["-n", &name, "link", "set", "lo", "up"])?;
-            // Made within the namespaces, so that no name can meet another's.
+            // Made within the namespaces, so that names can't collide.
             ip(&[
                 "-n", &bridge, "link", "add", &port, "type", "veth", "peer", "name", "eth0",
                 "netns", &name,
@@ -136,19 +136,19 @@ impl Lan {
         Ok(())
     }
 
-    /// The namespace of a host.
+    /// Returns the namespace of a host.
     pub fn host(&self, host: u32) -> String {
         format!("{}.{host}", self.name)
     }
 
-    /// A job on these hosts, in blocks of ranks that follow each other.
+    /// Returns a job on these hosts, with consecutive ranks in blocks.
     pub fn job(&self, launcher: &str, ranks: u32, program: &str, arguments: &[&str]) -> Job {
         let wrapper = self.on_host(program);
         let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
         Job::new(launcher, ranks, "sh", &[&wrapper, arguments].concat())
     }
 
-    /// The arguments of `sh` that run a program on the host of its rank.
+    /// Returns the arguments of `sh` that run a program on the host of its rank.
     pub fn on_host(&self, program: &str) -> Vec<String> {
         let hosts = self.hosts.to_string();
         ["-c", ON_HOST, "on_host", &self.name, &hosts, program]
@@ -156,10 +156,10 @@ impl Lan {
             .into()
     }
 
-    /// What `tc` of iproute2 shall do to packets that a host sends: `netem`'s words. An empty list ends it.
+    /// Makes `tc` of iproute2 disturb a host's outgoing packets as these words of `netem` say. An
+    /// empty list ends it.
     ///
-    /// # Errors
-    /// The system has no `netem`, or doesn't understand.
+    /// # Errors The system has no `netem`, or rejects the words.
     pub fn disturb(&self, host: u32, how: &[&str]) -> Result<()> {
         let name = self.host(host);
         let device = ["dev", "eth0", "root"];
@@ -175,19 +175,17 @@ impl Lan {
 
     /// Pulls a host's cable, or plugs it in again.
     ///
-    /// # Errors
-    /// The system's.
+    /// # Errors The system's.
     pub fn plug(&self, host: u32, plugged: bool) -> Result<()> {
         let (bridge, port) = (format!("{}.lan", self.name), format!("port{host}"));
         let state = if plugged { "up" } else { "down" };
         ip(&["-n", &bridge, "link", "set", &port, state])
     }
 
-    /// Gives a host an interface as container engines make it, a bridge with the same address on
-    /// each host, and leaves `eth0` its IPv6 address only.
+    /// Gives a host an interface like those of container engines, a bridge with the same address on
+    /// each host, and leaves `eth0` only its IPv6 address.
     ///
-    /// # Errors
-    /// The system's.
+    /// # Errors The system's.
     pub fn add_container_bridge(&self, host: u32) -> Result<()> {
         let name = self.host(host);
         let address = format!("10.78.0.{}/24", host + 1);
@@ -215,13 +213,13 @@ impl Lan {
         let end = Instant::now() + pace::HANG;
         let show = ["-n", &name, "-o", "link", "show", "docker0"];
         while !text_of("ip", &show)?.contains("state UP") {
-            ensure!(Instant::now() < end, "docker0 does not come up");
+            ensure!(Instant::now() < end, "docker0 didn't come up");
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
     }
 
-    /// Takes a host's interface away, for ever.
+    /// Deletes a host's interface permanently.
     ///
     /// # Errors
     /// The system's.
@@ -232,7 +230,7 @@ impl Lan {
     /// Kills all processes of a host.
     ///
     /// # Errors
-    /// The system's, or there were none.
+    /// The system's, or the host has no processes.
     pub fn crash(&self, host: u32) -> Result<()> {
         let name = self.host(host);
         let output = Command::new("ip").args(["netns", "pids", &name]).output()?;
@@ -244,7 +242,7 @@ impl Lan {
             bail!("no process on {name}");
         }
         for pid in pids.into_iter().filter_map(rustix::process::Pid::from_raw) {
-            // It may have ended by itself.
+            // It may have ended already.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         Ok(())
@@ -253,13 +251,13 @@ impl Lan {
 
 impl Drop for Lan {
     fn drop(&mut self) {
-        // The guard's input ends, it does its work, and then it ends.
+        // Closing the guard's input makes it clean up and exit.
         drop(self.alive.take());
         let _ = self.guard.wait();
     }
 }
 
-/// Names of namespaces that begin so, for tests of the guard.
+/// Returns the names of namespaces with this prefix, for tests of the guard.
 ///
 /// # Errors
 /// The system's.

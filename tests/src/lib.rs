@@ -1,25 +1,29 @@
-//! What needs a whole job to be tested: the suite that states the Ni contract, a chaotic network, jobs of processes.
+//! Tests that need a whole job: the conformance suite of the Ni contract, a chaotic network, jobs
+//! of processes.
 //!
 //! - [`conformance`]: the contract as cases, for every network. A new network makes a
-//!   [`conformance::Setup`] and passes, or says which cases it is excused from and why.
-//! - [`any`]: any network behind a table of functions, for what would take long to compile for each.
-//! - [`mod@reference`]: the simplest network that keeps the contract; it proves that the suite fits more than one.
-//! - [`contained`]: ranks in namespaces and control groups, as containers are.
+//!   [`conformance::Setup`] and passes, or says which cases don't apply to it and why.
+//! - [`any`]: any network behind a table of functions, for code that would take long to compile for
+//!   each.
+//! - [`mod@reference`]: the simplest network that keeps the contract; it proves that the suite fits
+//!   more than one network.
+//! - [`contained`]: ranks in namespaces and control groups, as in containers.
 //! - [`fabric`]: a transport of fragments within one process, as disorderly as the contract allows.
-//! - [`lan`]: several hosts on this machine, by network namespaces.
+//! - [`lan`]: several hosts in one system, by network namespaces.
 //! - [`slurm`]: Slurm on those hosts.
-//! - `linear`: whether atomics were linearizable.
+//! - `linear`: a check that a history of atomics is linearizable.
 //! - [`composite`]: jobs over several hosts within one process.
-//! - [`pace`]: time limits on a machine that others use as well.
+//! - [`pace`]: time limits for a system that also runs other work.
 //! - [`chaos`]: a wrapper that makes any network as weak as the contract allows.
-//! - [`udp`]: UDP with packets that suffer.
+//! - [`udp`]: UDP with packet faults.
 //! - [`model`]: random schedules on the engine, against a byte array for each rank.
 //! - [`ranks`]: programs on the Rust API that ranks run in processes of their own.
-//! - [`installed`]: the C library as it is installed, for programs that are built with it.
+//! - [`installed`]: the installed C library, for programs that are built with it.
 //! - [`c`]: programs in C and C++, compiled against the headers and libraries of the C interface.
 //! - [`sample`]: samples of large sets of cases, for runs that have to be short.
-//! - [`scan`]: what lies in the memory of a job's processes.
-//! - [`programs`] and [`job`]: what ranks do in processes of their own, and how such jobs are run and swept away.
+//! - [`scan`]: search for secrets in the memory of a job's processes.
+//! - [`programs`] and [`job`]: programs for ranks in processes of their own, and how such jobs are
+//!   run and cleaned up.
 
 pub mod any;
 pub mod c;

@@ -1,8 +1,10 @@
-//! Are atomics on one number linearizable? Is there an order of them, in which each one that ended before another began comes
-//! first, and each finds what the ones before it have left (Herlihy and Wing, 1990)?
+//! Decides whether atomics on one number are linearizable: whether they have an order in which each
+//! operation that ended before another began comes first, and each returns the value that the ones
+//! before it left (Herlihy and Wing, 1990).
 //!
-//! The search is that of Wing and Gong (1993) with Lowe's memory (2017): the next is any that nobody else ended before, and what was
-//! tried is known by the set of those done and the number that they left.
+//! The search is that of Wing and Gong (1993) with Lowe's memory (2017). The next operation is any
+//! that began before all other remaining ones ended; a tried state is identified by the set of
+//! completed operations and the number that they left.
 
 use std::collections::HashSet;
 
@@ -13,22 +15,22 @@ use crate::conformance::arithmetic::model;
 /// One atomic as its rank saw it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Event {
-    /// When it began and ended, on a clock that all ranks share.
+    /// Its begin and end, on a clock that all ranks share.
     pub(crate) during: (u64, u64),
-    /// What was done.
+    /// The operation.
     pub(crate) op: AtomicOp,
     /// Its operand, as bits.
     pub(crate) operand: u64,
-    /// Of a compare-and-swap.
+    /// The comparand of a compare-and-swap, as bits.
     pub(crate) comparand: u64,
-    /// What it has found, if it was to tell.
+    /// The value that it found, if it fetches.
     pub(crate) old: Option<u64>,
 }
 
-/// Whether there is an order of at most 64 atomics on a number of this type that was 0. No result may be a NaN, whose bits are
-/// not known.
+/// Returns whether these at most 64 atomics, on a number of this type that was 0, have such an
+/// order. No result may be a NaN, whose bits are unspecified.
 pub(crate) fn is_linearizable(ty: AtomicType, history: &[Event]) -> bool {
-    assert!(history.len() <= 64, "a set is a word");
+    assert!(history.len() <= 64, "a set of operations is one word");
     let all = u64::MAX
         .checked_shr(64 - history.len() as u32)
         .unwrap_or_default();
@@ -78,24 +80,24 @@ mod tests {
     #[test]
     fn what_no_order_explains_is_found() {
         assert!(holds(&[]));
-        // At the same time: in either order.
+        // Concurrent, so either order is possible.
         assert!(holds(&[add((0, 9), 1, 2), add((0, 9), 2, 0)]));
         assert!(
             !holds(&[add((0, 9), 1, 0), add((0, 9), 2, 0)]),
-            "a lost update"
+            "it loses an update"
         );
         assert!(
             !holds(&[add((0, 4), 1, 2), add((5, 9), 2, 0)]),
-            "it began after the other's end"
+            "it began after the other one's end"
         );
-        // A value that was old when the read began.
+        // A value that was already overwritten when the read began.
         let get = |during, old| Event {
             op: AtomicOp::Get,
             ..add(during, 0, old)
         };
         assert!(holds(&[add((0, 4), 1, 0), get((3, 9), 0)]));
         assert!(!holds(&[add((0, 4), 1, 0), get((5, 9), 0)]));
-        // Two that see a third in different orders.
+        // Two reads that see a third operation in different orders.
         let set = Event {
             op: AtomicOp::Set,
             old: None,
@@ -106,8 +108,8 @@ mod tests {
     }
 
     proptest! {
-        /// A history that was made in an order, with times around each one's place, has one; with another old value it has none
-        /// if all values are different.
+        /// A history that was made in an order, with times around each step, has that order. With a
+        /// wrong old value it has none if all values are different.
         #[test]
         fn histories_of_an_order_hold_and_wrong_ones_don_t(
             steps in proptest::collection::vec((1_u64..1000, 0_u64..30, 0_u64..30), 1..40),

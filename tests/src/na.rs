@@ -1,4 +1,4 @@
-//! What NA promises, as cases that every network passes.
+//! NA's guarantees, as cases that every network passes.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::pace;
 
-/// A network, as an info string names it on this host; `{}` is where a port or name may be.
+/// A network, as an info string names it on this host. `{}` stands for a port or name.
 #[derive(Debug, Clone, Copy)]
 pub struct Net {
     /// Its name among the tests.
     pub name: &'static str,
-    /// The info string of a process anywhere.
+    /// The info string of a process at any address.
     pub info: &'static str,
-    /// Whether processes are restarted at the same address: the info string of an address that
+    /// If processes can restart at the same address, returns the info string for an address that
     /// [`Addr`](na::Addr) has printed.
     pub again: Option<fn(&str) -> String>,
 }
 
-/// The last part of an address behind a colon or slash.
+/// Returns the last part of an address, behind a colon or slash.
 fn last(address: &str, separator: char) -> &str {
     address.rsplit(separator).next().unwrap_or_default()
 }
@@ -32,7 +32,7 @@ pub const NETS: [Net; 4] = [
     Net {
         name: "shm",
         info: "conduit+shm",
-        // The socket's name begins with the user's number.
+        // The socket's name begins with the user id.
         again: Some(|address| {
             let name = last(address, '/')
                 .split_once('.')
@@ -57,7 +57,7 @@ pub const NETS: [Net; 4] = [
     },
 ];
 
-/// Options with which all tests' processes know each other.
+/// Returns options with which all tests' processes trust each other.
 pub fn options() -> Options {
     Options {
         listen: true,
@@ -92,13 +92,13 @@ impl Pair {
         })
     }
 
-    /// Both make progress until an operation is done.
+    /// Makes progress in both until an operation is done.
     fn until<T>(&self, pending: Pending<T>) -> Result<T, Error> {
         both(&[&self.at_a, &self.at_b], || pending.is_done());
         pending.wait()
     }
 
-    /// The address of the first process, as the second knows it.
+    /// Returns the address of the first process, as the second knows it.
     fn greet(&self) -> Result<na::Addr> {
         let message = self.at_b.receive_unexpected()?;
         let sent = self
@@ -109,11 +109,14 @@ impl Pair {
     }
 }
 
-/// Makes progress in all until it is over, for as long as a test may take.
+/// Makes progress in all contexts until `is_over` returns true, at most as long as a test may take.
 fn both(contexts: &[&Context], is_over: impl Fn() -> bool) {
     let deadline = std::time::Instant::now() + pace::HANG;
     while !is_over() {
-        assert!(std::time::Instant::now() < deadline, "nothing comes of it");
+        assert!(
+            std::time::Instant::now() < deadline,
+            "no progress within the time limit"
+        );
         for context in contexts {
             context.progress(Duration::ZERO);
             context.trigger(usize::MAX);
@@ -165,7 +168,10 @@ fn messages_of_all_lengths_arrive(net: &Net) -> Result<()> {
         let sent = pair
             .at_a
             .send_unexpected(bytes.clone(), (&pair.to_b, 0), tag)?;
-        ensure!(pair.until(sent)? == bytes, "its buffer comes back");
+        ensure!(
+            pair.until(sent)? == bytes,
+            "the send returns another buffer"
+        );
         let message = pair.until(message)?;
         ensure!((message.bytes == bytes) && message.tag == tag && message.source == source);
         let answer = pair.at_a.receive_expected((&pair.to_b, 0), tag)?;
@@ -183,7 +189,7 @@ fn messages_of_all_lengths_arrive(net: &Net) -> Result<()> {
 fn expected_messages_match_source_and_tag(net: &Net) -> Result<()> {
     let pair = Pair::new(net)?;
     let source = pair.greet()?;
-    // Some come before their receive, some after it; in any order of tags.
+    // Some arrive before their receive is posted, some after; the tags are in any order.
     let early: Vec<_> = (0..4)
         .map(|tag| pair.at_b.send_expected(vec![tag as u8], (&source, 0), tag))
         .collect::<Result<_, _>>()?;
@@ -238,7 +244,7 @@ fn unexpected_messages_wait_for_receives(net: &Net) -> Result<()> {
             pair.at_a.send_unexpected(bytes, (&pair.to_b, 0), tag)
         })
         .collect::<Result<_, _>>()?;
-    // None is received for a while: the sender holds back what the receiver has no room for.
+    // Nothing is received for a while, so the sender holds back what the receiver has no room for.
     for _ in 0..200 {
         both(&[&pair.at_a, &pair.at_b], || true);
         pair.at_a.progress(Duration::ZERO);
@@ -282,7 +288,10 @@ fn several_messages_go_into_one_buffer(net: &Net) -> Result<()> {
     let count = || seen.lock().unwrap_or_else(|e| e.into_inner()).len();
     let deadline = std::time::Instant::now() + pace::HANG;
     while count() < 3 {
-        assert!(std::time::Instant::now() < deadline, "nothing comes of it");
+        assert!(
+            std::time::Instant::now() < deadline,
+            "no progress within the time limit"
+        );
         receiver.progress(0);
         at.progress(Duration::ZERO);
         at.trigger(usize::MAX);
@@ -304,7 +313,7 @@ fn several_messages_go_into_one_buffer(net: &Net) -> Result<()> {
         ensure!(length == 1000 && buffer[offset..][..length] == pattern(1000, tag as u8));
         ensure!(
             last == (number == 2),
-            "no room for another one of the longest"
+            "only the last one has no room for another message of full length"
         );
     }
     receiver.leave();
@@ -383,10 +392,10 @@ fn transfers_between_any_offsets(net: &Net) -> Result<()> {
         pair.until(get)?;
         ensure!(
             content(&into)? == model[to..][..length],
-            "get {to} {length}"
+            "get to {to}, {length} bytes"
         );
     }
-    // The other way round, and several at once.
+    // The other direction, and several at once.
     let back = here.handle()?;
     let into = pair.b.register(vec![0; BYTES], Rights::ReadOnly)?;
     let step = BYTES / 8;
@@ -428,7 +437,7 @@ fn transfers_of_many_segments(net: &Net) -> Result<()> {
             length: part.len(),
         })
         .collect();
-    // SAFETY: `parts` outlive it, and are looked at again when all has ended.
+    // SAFETY: `parts` outlives it, and is read again only after all operations have ended.
     let memory = unsafe { class.memory(&segments, Rights::ReadWrite)? };
     let there = pair
         .b
@@ -438,7 +447,10 @@ fn transfers_of_many_segments(net: &Net) -> Result<()> {
     let mut until = |wanted: usize| {
         let deadline = std::time::Instant::now() + pace::HANG;
         while ended.lock().unwrap_or_else(|e| e.into_inner()).len() < wanted {
-            assert!(std::time::Instant::now() < deadline, "nothing comes of it");
+            assert!(
+                std::time::Instant::now() < deadline,
+                "no progress within the time limit"
+            );
             class.progress(0);
             pair.at_b.progress(Duration::ZERO);
         }
@@ -482,7 +494,7 @@ fn rights_and_bounds_are_enforced_at_the_target(net: &Net) -> Result<()> {
         for rights in [Rights::ReadOnly, Rights::WriteOnly] {
             let there = pair.b.register(vec![1; length], rights)?;
             let honest = there.handle()?;
-            // What the handle says is not what the target goes by.
+            // The target goes by its own record, not by the handle's contents.
             let mut forged = honest.to_bytes();
             forged[1] = 3;
             let forged = Handle::from_bytes(&forged)?;
@@ -509,14 +521,14 @@ fn rights_and_bounds_are_enforced_at_the_target(net: &Net) -> Result<()> {
             .at_a
             .put(part(&here, 1), part(&longer, 0), length as u64, &pair.to_b);
         ensure!(matches!(here_too, Err(Error::OutOfBounds { .. })));
-        // Of another process, forged, or freed.
+        // A handle of another process, a forged one, and a freed one.
         ensure!(put(&here.handle()?) == Err(Error::NoSuchMemory));
         let mut forged = honest.to_bytes();
         forged[8] ^= 1;
         ensure!(get(&Handle::from_bytes(&forged)?) == Err(Error::NoSuchMemory));
         ensure!(content(&there)? == vec![1; length]);
         let Ok(bytes) = there.into_vec() else {
-            anyhow::bail!("no transfer of its own");
+            anyhow::bail!("no transfer of its own is in flight");
         };
         ensure!(bytes == vec![1; length]);
         ensure!(put(&honest) == Err(Error::NoSuchMemory));
@@ -536,7 +548,7 @@ fn every_operation_can_be_canceled(net: &Net) -> Result<()> {
     let expected = pair.at_a.receive_expected((&pair.to_b, 0), 5)?;
     let put = pair.at_a.put(all.0, all.1, all.2, &pair.to_b)?;
     let get = pair.at_a.get(all.0, all.1, all.2, &pair.to_b)?;
-    // Messages that nobody takes wait for credits.
+    // Messages without a receiver wait for credits.
     let sent: Vec<_> = (0..200)
         .map(|tag| {
             pair.at_a
@@ -563,14 +575,17 @@ fn every_operation_can_be_canceled(net: &Net) -> Result<()> {
         }
     }
     ensure!(canceled > 0);
-    // The session is none the worse for it.
+    // The session still works.
     let put = pair.at_a.put(all.0, all.1, all.2, &pair.to_b)?;
     pair.until(put)?;
     ensure!(content(&there)? == vec![7; 32 << 20]);
     let done = pair.at_a.put(all.0, all.1, 10, &pair.to_b)?;
     both(&[&pair.at_a, &pair.at_b], || done.is_done());
     done.cancel();
-    ensure!(done.wait() == Ok(()), "of a finished one it has no effect");
+    ensure!(
+        done.wait() == Ok(()),
+        "cancelling a finished operation had an effect"
+    );
     Ok(())
 }
 
@@ -583,7 +598,7 @@ fn addresses_are_texts_and_bytes(net: &Net) -> Result<()> {
     ensure!(pair.to_b.to_bytes() == bytes && pair.a.address_of_bytes(&bytes)? == pair.to_b);
     ensure!(pair.to_b.clone() == pair.to_b && pair.to_b != pair.a.own());
     ensure!(!pair.to_b.is_own() && pair.a.own().is_own());
-    // Who writes first is who would have been looked up.
+    // The sender's address equals a looked-up one.
     let source = pair.greet()?;
     ensure!(source == pair.b.lookup(&pair.a.own().to_string())?);
     Ok(())
@@ -608,7 +623,7 @@ fn wrong_addresses_and_handles_are_refused(net: &Net) -> Result<()> {
     }
     let bytes = class.own().to_bytes();
     for cut in 0..bytes.len() {
-        // Some beginnings of a name are names, and one of two parts is an address.
+        // Some prefixes of a name are names, and one of two parts is an address.
         if let Ok(found) = class.address_of_bytes(&bytes[..cut]) {
             ensure!(!found.is_own() || net.name == "conduit");
         }
@@ -659,7 +674,7 @@ fn two_that_connect_at_once_have_one_session(net: &Net) -> Result<()> {
     Ok(())
 }
 
-/// Whether the descriptor of a context is readable within a time.
+/// Returns whether a context's descriptor becomes readable within a time.
 fn is_readable(context: &Context, limit: Duration) -> Result<bool> {
     let descriptor = context.descriptor().context("it is not busy")?;
     let limit = Timespec::try_from(limit)?;
@@ -669,14 +684,17 @@ fn is_readable(context: &Context, limit: Duration) -> Result<bool> {
 fn the_descriptor_wakes(net: &Net) -> Result<()> {
     let pair = Pair::new(net)?;
     let source = pair.greet()?;
-    // A message of a peer, to a process that sleeps.
+    // A message of a peer wakes a sleeping process.
     for round in 0..20 {
         let message = pair.at_b.receive_unexpected()?;
         let sleeper = std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| -> Result<()> {
                 let deadline = std::time::Instant::now() + pace::HANG;
                 while !message.is_done() {
-                    ensure!(std::time::Instant::now() < deadline, "it never wakes");
+                    ensure!(
+                        std::time::Instant::now() < deadline,
+                        "the sleeper didn't wake"
+                    );
                     if pair.at_b.prepare_sleep() {
                         is_readable(&pair.at_b, pace::HANG)?;
                     }
@@ -687,18 +705,18 @@ fn the_descriptor_wakes(net: &Net) -> Result<()> {
             });
             let sent = pair.at_a.send_unexpected(vec![round], (&pair.to_b, 0), 0)?;
             sent.wait()?;
-            // Acknowledgements and timers are the sender's affair.
+            // Acknowledgements and timers are handled by the sender.
             while !sleeper.is_finished() {
                 pair.at_a.progress(Duration::from_millis(1));
             }
             sleeper
                 .join()
-                .map_err(|_| anyhow::anyhow!("the sleeper has panicked"))?
+                .map_err(|_| anyhow::anyhow!("the sleeper panicked"))?
         });
         sleeper?;
         ensure!(message.wait()?.bytes == [round]);
     }
-    // What ends in a call of another thread.
+    // An operation that ends in a call of another thread.
     while !pair.at_b.prepare_sleep() {
         pair.at_b.progress(Duration::ZERO);
     }
@@ -748,7 +766,7 @@ fn a_restarted_server_is_found_at_its_address(net: &Net) -> Result<()> {
         both(&[&at, &at_server], || sent.is_done() && message.is_done());
         ensure!(message.wait()?.bytes == [round]);
         sent.wait()?;
-        // Memory of the one before is not that of this one.
+        // A handle to the predecessor's memory doesn't open this server's memory.
         let memory = server.register(vec![1; 10], Rights::ReadWrite)?;
         let local = client.register(vec![2; 10], Rights::ReadWrite)?;
         if let Some(stale) = &stale {
@@ -759,7 +777,7 @@ fn a_restarted_server_is_found_at_its_address(net: &Net) -> Result<()> {
         stale = Some(memory.handle()?);
         let answer = at.receive_expected((&to, 0), 1)?;
         drop((memory, at_server, server));
-        // What is sent to a process that is gone is lost until that is known, as it is here.
+        // Messages to a process that is gone are lost until the sender notices, as it has here.
         both(&[&at], || answer.is_done());
         ensure!(matches!(answer.wait(), Err(Error::Unreachable(_))));
         server = Class::open(&again(&name), &options())?;
@@ -770,7 +788,7 @@ fn a_restarted_server_is_found_at_its_address(net: &Net) -> Result<()> {
 
 fn strangers_with_another_key_are_not_heard(net: &Net) -> Result<()> {
     if net.info.contains("shm") || net.name == "conduit" {
-        // There the system says who a process belongs to.
+        // There the system identifies a process's user.
         return Ok(());
     }
     let server = open(net)?;
@@ -790,7 +808,10 @@ fn strangers_with_another_key_are_not_heard(net: &Net) -> Result<()> {
         at_server.trigger(usize::MAX);
         ensure!(!message.is_done());
     }
-    ensure!(server.counts().0 == 0, "nothing is kept of a stranger");
+    ensure!(
+        server.counts().0 == 0,
+        "the server keeps state for a stranger"
+    );
     sent.cancel();
     message.cancel();
     Ok(())

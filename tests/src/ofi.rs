@@ -1,5 +1,5 @@
-//! The network over libfabric, as tests start it: every library that is here, every provider that
-//! runs on one host.
+//! The libfabric network as tests start it: every library that is available, and every provider
+//! that runs on one host.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use conduit_portals::transport::PortalsConfig;
 use seal::Protection;
 use xtask::Library;
 
-/// A libfabric to test with, and its name.
+/// A libfabric to test with.
 #[derive(Debug, Clone)]
 pub struct Fabric {
     /// The library's name.
@@ -21,12 +21,12 @@ pub struct Fabric {
     pub which: Which,
 }
 
-/// The system's libfabric and the copy that is built in, or only the one whose file is named by
-/// `CONDUIT_TEST_LIBFABRIC`. What isn't there is said once.
+/// Returns the system's libfabric and the built-in copy, or only the file that
+/// `CONDUIT_TEST_LIBFABRIC` names. Prints once which are missing.
 pub fn libraries() -> Vec<Fabric> {
     if let Ok(file) = std::env::var("CONDUIT_TEST_LIBFABRIC") {
         let which = Which::File(file.clone().into());
-        // Once or twice in the life of a test program.
+        // Leaked once or twice per test program.
         let name = file.leak();
         return vec![Fabric { name, which }];
     }
@@ -44,10 +44,9 @@ pub fn libraries() -> Vec<Fabric> {
         .collect()
 }
 
-/// The libfabric that refuses: see [`refusing_fabric`].
+/// Builds the refusing libfabric; see [`refusing_fabric`].
 ///
-/// # Panics
-/// Cargo can't build it.
+/// # Panics If Cargo can't build it.
 pub fn refusing() -> PathBuf {
     xtask::library("refusing-fabric", Library::Shared).expect("cargo builds it")
 }
@@ -55,22 +54,22 @@ pub fn refusing() -> PathBuf {
 /// Providers that run between ranks of one host: name, domain.
 pub const PROVIDERS: [(&str, Option<&str>); 2] = [("tcp", Some("lo")), ("shm", None)];
 
-/// One that is up to single operations, and to floods only as the launcher sets it: see
+/// A provider that handles single operations, and floods only with the launcher's settings: see
 /// `PROVIDERS.md` of `libfabric-sys`.
 pub const DATAGRAMS: (&str, Option<&str>) = ("udp;ofi_rxd", Some("lo"));
 
-/// All of these.
+/// All providers, for tests without floods.
 pub const ALSO_CALM: [(&str, Option<&str>); 3] = [PROVIDERS[0], PROVIDERS[1], DATAGRAMS];
 
-/// What can be done to frames: nothing first.
+/// The protections of frames, none first.
 pub const PROTECTIONS: [(&str, Option<Protection>); 3] = [
     ("", None),
     ("::authenticated", Some(Protection::Authenticate)),
     ("::encrypted", Some(Protection::Encrypt)),
 ];
 
-/// All of these that a provider is tested with: it has nothing to do with them, so that one is
-/// enough for those of a job's secret.
+/// The protections that a provider is tested with. Providers don't take part in protection, so the
+/// ones with a job's secret are tested with a single provider.
 pub fn protections(provider: &str) -> &'static [(&'static str, Option<Protection>)] {
     match provider == PROVIDERS[0].0 {
         true => &PROTECTIONS,
@@ -78,7 +77,7 @@ pub fn protections(provider: &str) -> &'static [(&'static str, Option<Protection
     }
 }
 
-/// A job of this process over a provider.
+/// Returns the settings of a job within this process over a provider.
 pub fn config(which: &Which, provider: &str, domain: Option<&str>) -> OfiConfig {
     let hints = Hints {
         provider: Some(provider.to_owned()),
@@ -90,11 +89,11 @@ pub fn config(which: &Which, provider: &str, domain: Option<&str>) -> OfiConfig 
         library: which.clone(),
         portals: PortalsConfig {
             region_bytes: 64 << 20,
-            // All ranks are this thread's: nobody would answer one that leaves.
+            // All ranks run on this thread, so a leaving rank would wait for answers in vain.
             linger: Duration::ZERO,
             ..PortalsConfig::default()
         },
-        // Each of thousands of jobs zeroes its buffers.
+        // Thousands of jobs zero their buffers.
         wire: WireConfig {
             small: 128,
             large: 16,

@@ -1,15 +1,15 @@
-//! How slow this machine is while others compute on it as well.
+//! Time limits for a system that also runs other work.
 //!
-//! What only guards against hangs has a generous limit. A time that means something (how soon a silent rank is given up, how soon
-//! a job ends after a fault) is that of a quiet machine, scaled.
+//! A limit that only guards against hangs is generous. A limit that a test checks (how soon a
+//! silent rank is given up, how soon a job ends after a fault) is that of an idle system, scaled.
 
 use std::time::Duration;
 
-/// For what takes seconds and would otherwise hang.
+/// Limit for operations that take seconds and would otherwise hang.
 pub const HANG: Duration = Duration::from_secs(600);
 
-/// How much longer than on a quiet machine something may take: for each processor, the threads that want one, now or on average in
-/// the last minute, whichever are more.
+/// Returns how much longer than on an idle system an operation may take: the runnable threads per
+/// processor, now or on average over the last minute, whichever is larger.
 fn factor() -> u32 {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -22,11 +22,11 @@ fn crowding(load: &str, processors: usize) -> u32 {
     let now = words.nth(2).and_then(|word| word.split_once('/'));
     let now = now.and_then(|(running, _)| running.parse().ok());
     let most = f64::max(average.unwrap_or(0.0), now.unwrap_or(0.0));
-    // Fits: no machine has so many threads.
+    // Fits: no system has that many threads.
     (most / processors as f64).ceil().max(1.0) as u32
 }
 
-/// A quiet machine's time as it may be on this one now.
+/// Scales a time of an idle system to the current load.
 pub fn scaled(time: Duration) -> Duration {
     time * factor()
 }

@@ -1,5 +1,5 @@
-//! Jobs over Portals 4 within this process: each rank has a copy of the library of its own, since
-//! a library has one interface.
+//! Jobs over Portals 4 within this process. Each rank loads its own copy of the library, because a
+//! library has only one interface.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -11,10 +11,10 @@ use conduit_portals::portals4::{Portals4, Portals4Config, Portals4Error};
 use tempfile::TempDir;
 use xtask::{Library, library};
 
-/// The most ranks of a job here.
+/// The maximum number of ranks of a job here.
 const MOST: usize = 9;
 
-/// How the library misbehaves, one way at a time and in all.
+/// The library's faults: none, each one alone, and all together.
 pub const FAULTS: [&str; 9] = [
     "",
     "unordered",
@@ -33,16 +33,16 @@ struct Copies {
     _folder: TempDir,
 }
 
-/// A library is never unloaded, so its copies are used again when their job is over.
+/// A library is never unloaded, so its copies are reused when their job has ended.
 static COPIES: Mutex<Vec<Copies>> = Mutex::new(Vec::new());
 
-/// A real libportals to test with instead of the double, if `CONDUIT_TEST_PORTALS4` names one. Jobs
-/// over it can't run at the same time (`--test-threads 1`).
+/// Returns the real libportals that `CONDUIT_TEST_PORTALS4` names, to test with instead of the
+/// double. Jobs over it can't run at the same time (`--test-threads 1`).
 pub fn real() -> Option<PathBuf> {
     std::env::var_os("CONDUIT_TEST_PORTALS4").map(PathBuf::from)
 }
 
-/// All faults, or none for a real library.
+/// Returns all faults, or none for a real library.
 pub fn faults() -> &'static [&'static str] {
     match real() {
         Some(_) => &FAULTS[..1],
@@ -50,16 +50,16 @@ pub fn faults() -> &'static [&'static str] {
     }
 }
 
-/// Without faults, and with all of them; without only for a real library.
+/// Returns no faults, then all of them; only no faults for a real library.
 pub fn ends_of_faults() -> impl Iterator<Item = &'static str> {
     faults().iter().copied().step_by(FAULTS.len() - 1)
 }
 
-/// A job of this process, as tests want it.
+/// Returns the settings of a job within this process.
 pub fn config() -> Portals4Config {
     Portals4Config {
         region_bytes: 64 << 20,
-        // All ranks are this thread's: nobody would accept what one that leaves sends.
+        // All ranks run on this thread, so a leaving rank's messages would never be accepted.
         linger: Duration::ZERO,
         ..Portals4Config::default()
     }
@@ -67,11 +67,9 @@ pub fn config() -> Portals4Config {
 
 /// Starts a job over a library with these faults.
 ///
-/// # Errors
-/// As [`in_process`].
+/// # Errors As [`in_process`].
 ///
-/// # Panics
-/// The library can't be copied.
+/// # Panics If the library can't be copied.
 pub fn job<M: Mode>(
     ranks: u32,
     faults: &'static str,
@@ -80,24 +78,24 @@ pub fn job<M: Mode>(
     assert!(ranks as usize <= MOST, "{ranks} ranks, {MOST} copies");
     let mut all = COPIES.lock().expect("nobody panics with it");
     if real().is_some() {
-        // The reference library does not bear to be opened again and again. Files are needed only
-        // until they are loaded.
+        // The reference library can't be opened repeatedly. The files are needed only until they
+        // are loaded.
         let fresh = copies(faults);
         return in_process(&fresh.files[..ranks as usize], config);
     }
     for copies in all.iter().filter(|copies| copies.faults == faults) {
         match in_process(&copies.files[..ranks as usize], config) {
-            // Another job has these.
+            // Another job uses these copies.
             Err(error) if error.to_string().contains("PTL_PID_IN_USE") => {}
             other => return other,
         }
     }
     all.push(copies(faults));
-    let files = &all.last().expect("it was just put there").files;
+    let files = &all.last().expect("just pushed").files;
     in_process(&files[..ranks as usize], config)
 }
 
-/// The libportals of these tests.
+/// Builds the test double of libportals.
 fn double() -> PathBuf {
     library("portals4-double", Library::Shared).expect("cargo builds it")
 }
@@ -113,10 +111,9 @@ fn copies(faults: &'static str) -> Copies {
     }
 }
 
-/// The library with these faults, in this folder, for jobs of several processes.
+/// Returns the library with these faults, in this folder, for jobs of several processes.
 ///
-/// # Panics
-/// It can't be copied.
+/// # Panics If it can't be copied.
 pub fn file(folder: &Path, faults: &str) -> PathBuf {
     let original = real().unwrap_or_else(double);
     let mut files = portals4_double::copies(&original, folder, faults, 1).expect("a copy");

@@ -2,16 +2,15 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
-/// The variable whose value is the seed of a sample. Without it every case is run.
+/// The variable that holds the seed of a sample. Without it every case runs.
 pub const SEED: &str = "CONDUIT_TEST_SAMPLE";
 
-/// The variable by which tests of the conformance suite are drawn: `COUNT,SEED`.
+/// The variable that selects a sample of the conformance suite's tests: `COUNT,SEED`.
 pub const CASES: &str = "CONDUIT_TEST_CASES";
 
-/// Leaves as many of these as the variable says, if it is set.
+/// Keeps as many of these cases as the variable says, if it is set.
 ///
-/// # Panics
-/// It is not two numbers.
+/// # Panics If its value isn't two numbers.
 pub fn draw<T>(cases: &mut Vec<T>) {
     let Ok(text) = std::env::var(CASES) else {
         return;
@@ -21,7 +20,7 @@ pub fn draw<T>(cases: &mut Vec<T>) {
     cases.truncate(count.parse().expect("a count"));
 }
 
-/// How many of random cases are run: one of so many `parts` where samples are drawn.
+/// Returns how many random cases to run: one `parts`-th of them if samples are drawn.
 pub fn share(cases: u32, parts: u32) -> u32 {
     match std::env::var_os(SEED) {
         Some(_) => cases.div_ceil(parts),
@@ -29,7 +28,7 @@ pub fn share(cases: u32, parts: u32) -> u32 {
     }
 }
 
-/// Whether a case is run: one of so many `parts` is drawn. The same seed draws the same cases.
+/// Returns whether a case is to run: one in `parts` is drawn. The same seed draws the same cases.
 pub fn draws(case: impl Hash, parts: u64) -> bool {
     let Ok(seed) = std::env::var(SEED) else {
         return true;

@@ -1,4 +1,4 @@
-//! What lies in the memory of another process, as a debugger or a core image shows it.
+//! Reads the memory of another process, as a debugger or a core image shows it.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -7,19 +7,19 @@ use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, Result};
 
-/// Bytes of a piece that is looked for: sixteen of a secret, or the hex digits of eight.
+/// Bytes of a pattern: sixteen of a secret, or the hex digits of eight.
 const PIECE: usize = 16;
 
 /// A part of a process's memory.
 #[derive(Debug)]
 pub struct Mapping {
     range: Range<u64>,
-    /// In no core image, and zeros in a child.
+    /// Whether it is left out of core images, and zeroed in a child.
     pub guarded: bool,
 }
 
 impl Mapping {
-    /// The parts of a process that it can read.
+    /// Returns the parts of a process's memory that the process can read.
     pub fn all(process: u32) -> Result<Vec<Self>> {
         let text = fs::read_to_string(format!("/proc/{process}/smaps")).context("smaps")?;
         let mut all: Vec<Self> = Vec::new();
@@ -30,7 +30,7 @@ impl Mapping {
                     let flags: Vec<_> = first.into_iter().chain(words).collect();
                     if let Some(last) = all.last_mut() {
                         last.guarded = flags.contains(&"dd") && flags.contains(&"wf");
-                        // Devices are nobody's memory.
+                        // Device memory holds no program's data.
                         if !flags.contains(&"rd") || flags.contains(&"io") {
                             all.pop();
                         }
@@ -50,7 +50,7 @@ impl Mapping {
         Ok(all)
     }
 
-    /// What lies there, without the pages that the process has never touched.
+    /// Reads its bytes, without the pages that the process has never touched.
     pub fn read(&self, process: u32) -> Result<Vec<u8>> {
         /// In `pagemap`: the page is in memory, or swapped out.
         const THERE: u64 = 0b11 << 62;
@@ -76,16 +76,16 @@ impl Mapping {
     }
 }
 
-/// What is looked for: any piece of a secret, as it is and as hex digits.
+/// The patterns to look for: any piece of a secret, raw and as hex digits.
 #[derive(Debug, Default)]
 pub struct Patterns {
     pieces: HashSet<[u8; PIECE]>,
-    /// By the first two bytes of pieces: whether there is one.
+    /// For each value of the first two bytes: whether a pattern begins with it.
     begins: Vec<bool>,
 }
 
 impl Patterns {
-    /// Of everything in these bytes that doesn't look like zeros or small numbers.
+    /// Makes the patterns of these bytes, leaving out pieces that look like zeros or small numbers.
     pub fn of(secret: &[u8]) -> Self {
         let mut patterns = Self {
             begins: vec![false; 1 << 16],
@@ -107,12 +107,12 @@ impl Patterns {
     }
 
     fn add(&mut self, piece: &[u8]) {
-        let piece: [u8; PIECE] = piece.try_into().expect("as many bytes");
+        let piece: [u8; PIECE] = piece.try_into().expect("a window has PIECE bytes");
         self.begins[begin(&piece)] = true;
         self.pieces.insert(piece);
     }
 
-    /// Where one of them begins in some bytes.
+    /// Returns where patterns begin in some bytes.
     pub fn found_in(&self, bytes: &[u8]) -> Vec<usize> {
         let windows = bytes.windows(PIECE).enumerate();
         windows

@@ -14,7 +14,7 @@ use crate::job::Job;
 use crate::lan::Lan;
 use crate::pace;
 
-/// Time for all nodes to become idle on a quiet machine, where a second is usual.
+/// Time for all nodes to become idle on an idle system, where it usually takes a second.
 const START: Duration = Duration::from_secs(30);
 
 /// A daemon finds its node by the host name.
@@ -51,8 +51,7 @@ impl Slurm {
     /// Starts Slurm with `nodes` idle nodes of 16 processors each. Returns `None`, and prints the
     /// reason, if Slurm isn't installed or hosts can't be made here.
     ///
-    /// # Panics
-    /// Slurm doesn't start, or it isn't installed although `CONDUIT_TEST_SLURM` is set.
+    /// # Panics If Slurm doesn't start, or isn't installed although `CONDUIT_TEST_SLURM` is set.
     pub fn start(nodes: u32) -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let installed =
@@ -144,7 +143,7 @@ impl Slurm {
 impl Drop for Slurm {
     fn drop(&mut self) {
         for daemon in &mut self.daemons {
-            // It may have ended by itself.
+            // It may have ended already.
             let _ = daemon.kill();
             let _ = daemon.wait();
         }

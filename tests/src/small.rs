@@ -1,21 +1,21 @@
-//! Small settings and memory, so that tests meet the limits.
+//! Small settings and memory, so that tests reach the limits.
 
 use conduit_core::settings::Settings;
 use conduit_shm::job::ShmConfig;
 
-/// Few chunks, which are small.
+/// Returns settings with few and small chunks.
 pub fn settings() -> Settings {
     Settings {
         chunk: 1024,
         sb_chunks: 64,
         rpl_chunks: 16,
-        // Others go on with each poll; there is nobody to yield to.
+        // The other ranks progress with each poll, so there is no thread to yield to.
         spin: Some(u32::MAX),
         ..Settings::default()
     }
 }
 
-/// As few of everything as settings allow.
+/// Returns settings with the least of everything that is accepted.
 pub fn least() -> Settings {
     Settings {
         msg_limit: 12,
@@ -31,7 +31,7 @@ pub fn least() -> Settings {
     }
 }
 
-/// So few credits, and such short epochs, that they move all the time.
+/// Returns settings with so few credits and such short epochs that credits move all the time.
 pub fn restless() -> Settings {
     Settings {
         cred_per_node: Some(6),
@@ -41,7 +41,7 @@ pub fn restless() -> Settings {
     }
 }
 
-/// The network that goes with [`settings()`].
+/// Returns the network configuration that goes with [`settings()`].
 pub fn network() -> ShmConfig {
     ShmConfig {
         region_bytes: 8 << 20,
@@ -52,7 +52,7 @@ pub fn network() -> ShmConfig {
     }
 }
 
-/// The settings that change how the engine works over a network without windows.
+/// Returns the settings that change how the engine works over a network without windows.
 pub fn without_windows() -> [Settings; 5] {
     [
         settings(),

@@ -1,4 +1,4 @@
-//! UDP as the tests use it: on sockets of this host, also with packets that suffer.
+//! UDP as the tests use it: on sockets of this host, optionally with packet faults.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use conduit_udp::job::UdpConfig;
 use conduit_udp::socket::{FaultConfig, Options};
 use settings::Percent;
 
-/// For ranks on the loopback interface, many jobs at once. `mtu`: bytes of the largest IP packet.
+/// Returns a configuration for ranks on the loopback interface, with many jobs at once. `mtu`:
+/// bytes of the largest IP packet.
 pub fn config(mtu: usize) -> UdpConfig {
     let options = Options {
         address: Ipv4Addr::LOCALHOST.into(),
@@ -28,13 +29,13 @@ pub fn config(mtu: usize) -> UdpConfig {
             region_bytes: 64 << 20,
             ..PortalsConfig::default()
         },
-        // Ranks that are left alone have to acknowledge all the same.
+        // Ranks that run no calls still have to acknowledge.
         attend: Some(Duration::from_millis(1)),
         ..UdpConfig::new(options, "localhost".to_owned())
     }
 }
 
-/// Room as small as that of [`small::settings`](crate::small::settings).
+/// Returns a configuration as small as [`small::settings`](crate::small::settings).
 pub fn small_portals() -> PortalsConfig {
     PortalsConfig {
         region_bytes: 8 << 20,
@@ -44,7 +45,7 @@ pub fn small_portals() -> PortalsConfig {
     }
 }
 
-/// The same with or without injects, as the engine's settings say.
+/// Returns the same with or without injects, as the engine's settings say.
 pub fn with_inject(settings: &Settings) -> PortalsConfig {
     let portals = small_portals();
     PortalsConfig {
@@ -57,7 +58,8 @@ pub fn with_inject(settings: &Settings) -> PortalsConfig {
     }
 }
 
-/// A job whose fragments are handed over in disorder, without or with direct access, instead of on sockets.
+/// Starts a job whose fragments are delivered in disorder by a fabric instead of on sockets, with
+/// or without direct access.
 pub fn in_disorder(ranks: u32, seed: u64, direct: bool) -> Vec<Udp<Seq, FabricTransport>> {
     let fabric = Fabric::new(ranks);
     let disorder = Disorder {
@@ -79,7 +81,7 @@ pub fn in_disorder(ranks: u32, seed: u64, direct: bool) -> Vec<Udp<Seq, FabricTr
     (0..ranks).map(end).collect()
 }
 
-/// A bit of everything that can happen to packets.
+/// Returns faults of every kind, at low rates.
 pub fn faults(seed: u32) -> FaultConfig {
     FaultConfig {
         seed,
@@ -91,7 +93,7 @@ pub fn faults(seed: u32) -> FaultConfig {
     }
 }
 
-/// The same as settings of a job.
+/// The same faults as settings of a job.
 pub const FAULTS: [(&str, &str); 5] = [
     ("CONDUIT_UDP_LOSS", "5"),
     ("CONDUIT_UDP_DUPLICATES", "3"),

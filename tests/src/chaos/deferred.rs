@@ -1,4 +1,4 @@
-//! Operations that were taken and that the inner network has not seen yet.
+//! Accepted operations that the inner network has not seen yet.
 
 use conduit_core::ni::{
     Atomic, Exchange, Get, Inject, MdId, Ni, NiError, PtIndex, Put, Rank, Submit,
@@ -6,10 +6,11 @@ use conduit_core::ni::{
 
 use super::State;
 
-/// Operations deferred per target at most, so that one that doesn't take any holds up no other.
+/// The most operations deferred per target, so that a target that accepts none doesn't delay the
+/// others.
 const PER_TARGET: usize = 4;
 
-/// An operation, with the bytes of an injected one.
+/// An operation; an inject carries a copy of its bytes.
 #[derive(Debug)]
 pub(super) enum Operation {
     Put(Put),
@@ -70,7 +71,7 @@ impl Operation {
         }
     }
 
-    /// Hands it to the network.
+    /// Submits it to the network.
     pub(super) fn submit<N: Ni>(&self, inner: &N) -> Result<Submit, NiError> {
         match self {
             // SAFETY: the caller of `Chaos::put` leaves the source alone until the operation's event, which comes later.
@@ -109,25 +110,25 @@ impl State {
         self.deferred.push(Deferred { operation });
     }
 
-    /// Whether an operation on this descriptor waits.
+    /// Returns whether an operation on this descriptor is deferred.
     pub(super) fn defers(&self, md: MdId) -> bool {
         let mut all = self.deferred.iter();
         all.any(|deferred| deferred.operation.md() == Some(md))
     }
 
-    /// Whether an operation may wait here.
+    /// Returns whether this operation may be deferred.
     pub(super) fn may_keep(&self, operation: &Operation) -> bool {
         !self.abandoned || operation.md().is_none()
     }
 
-    /// Drops what waits and reads or writes its caller's memory.
+    /// Drops the deferred operations that read or write their caller's memory.
     pub(super) fn forget_operations_with_memory(&mut self) {
         self.abandoned = true;
         self.deferred
             .retain(|deferred| deferred.operation.md().is_none());
     }
 
-    /// Submits some of what waits, in any order.
+    /// Submits some of the deferred operations, in random order.
     pub(super) fn flush<N: Ni>(&mut self, inner: &N) {
         self.random.shuffle(&mut self.deferred);
         let random = &mut self.random;
@@ -137,8 +138,9 @@ impl State {
             }
             match deferred.operation.submit(inner) {
                 Ok(answer) => answer == Submit::Again,
-                // It was checked before it was taken; a network that refuses it now breaks the contract.
-                Err(error) => panic!("refused after it was taken: {error}"),
+                // The operation was checked when it was accepted; a network that refuses it now
+                // violates the contract.
+                Err(error) => panic!("refused after it was accepted: {error}"),
             }
         });
     }

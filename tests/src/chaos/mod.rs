@@ -1,10 +1,11 @@
-//! A network as weak as the contract allows, made of any other.
+//! Wraps any network and makes it as weak as the contract allows.
 //!
-//! [`Chaos`] wraps one rank's end. By a seed it refuses submissions that had room, takes submissions at once that the
-//! network sees later and in another order, withholds and reorders events between polls, answers "in use" for no reason,
-//! and can take windows and inject away. What the contract promises it keeps: nothing is lost or doubled, an entry is free
-//! after its last message, and every refusal ends. So whatever passes on a network and fails under chaos has assumed
-//! more than the contract says.
+//! [`Chaos`] wraps one rank's end. Driven by a seed, it refuses submissions that had room, accepts
+//! submissions and submits them to the network later and in another order, withholds and reorders
+//! events between polls, answers "in use" for no reason, and can hide windows and inject. It keeps
+//! the contract's guarantees: nothing is lost or duplicated, an entry is free after its last
+//! message, and every refusal ends. Code that works on a network and fails under chaos relies on
+//! more than the contract guarantees.
 
 mod deferred;
 mod waiting;
@@ -22,18 +23,20 @@ use crate::held::Held;
 use deferred::{Deferred, Operation};
 use waiting::Waiting;
 
-/// How much disorder there is.
+/// How much disorder [`Chaos`] adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disorder {
     /// The same seed gives the same disorder, as long as calls come in the same order.
     pub seed: u64,
-    /// Percentage of submissions that are refused with [`Submit::Again`] although there is room. Below 100.
+    /// Percentage of submissions refused with [`Submit::Again`] although there is room. Below 100.
     pub again: u8,
-    /// Percentage of unlinks and releases answered with [`Unlink::InUse`] although nothing is under way. Below 100.
+    /// Percentage of unlinks and releases answered with [`Unlink::InUse`] although nothing is in
+    /// flight. Below 100.
     pub in_use: u8,
     /// Percentage of submissions that take effect later.
     pub defer: u8,
-    /// Polls that an event is withheld at most; each event's number is drawn. 0 still reorders what one poll brings.
+    /// The most polls for which an event is withheld; the number is drawn for each event. With 0,
+    /// the events of one poll are still reordered.
     pub withhold: u32,
     /// Whether peers' windows may be used.
     pub windows: bool,
@@ -42,7 +45,7 @@ pub struct Disorder {
 }
 
 impl Disorder {
-    /// A good deal of everything, by this seed.
+    /// A moderate amount of every kind of disorder, from this seed.
     pub fn seeded(seed: u64) -> Self {
         Self {
             seed,
@@ -61,26 +64,26 @@ struct State {
     random: fastrand::Rng,
     queues: HashMap<u8, Waiting>,
     deferred: Vec<Deferred>,
-    /// Bytes of each descriptor: what is deferred must be known to be right.
+    /// Bytes of each descriptor, to check an operation before deferring it.
     mds: HashMap<MdId, usize>,
-    /// Entries that have not been unlinked by their owner.
+    /// Entries that their owner has not unlinked.
     entries: HashSet<MeId>,
-    /// Operations with memory of their callers are given up.
+    /// Whether operations on callers' memory have been abandoned.
     abandoned: bool,
 }
 
-/// One rank's end of a network, made weak. See the [module](self).
+/// One rank's end of a network, weakened. See the [module](self).
 #[derive(Debug)]
 pub struct Chaos<N> {
     inner: N,
     disorder: Disorder,
-    /// One per rank, and a last one for ranks outside of the job.
+    /// One per rank, and a last one for ranks outside the job.
     reaches: Vec<Reach>,
     state: Mutex<State>,
 }
 
 impl<N: Ni> Chaos<N> {
-    /// Wraps one rank's end; ranks of a job may share a seed, each draws its own numbers from it.
+    /// Wraps one rank's end. Ranks of a job may share a seed: each draws its own numbers from it.
     pub fn new(inner: N, disorder: Disorder) -> Self {
         let reaches = (0..=inner.size())
             .map(|peer| {
@@ -121,9 +124,9 @@ impl<N: Ni> Chaos<N> {
             .collect()
     }
 
-    /// Never held while a sink runs, nor during a poll of the inner network.
+    /// Locks the state. The lock is never held while a sink runs or the inner network is polled.
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic in a failing case must not hide behind a second one.
+        // A panic in a failing case must not be hidden by a second one.
         self.state.lock().unwrap_or_else(|held| held.into_inner())
     }
 
@@ -133,7 +136,7 @@ impl<N: Ni> Chaos<N> {
         state.flush(&self.inner);
         let right = self.is_right(&state, &operation);
         if !right {
-            // The inner network says what is wrong with it.
+            // The inner network reports what is wrong with it.
             return operation.submit(&self.inner);
         }
         if state.draw(self.disorder.again) {
@@ -147,7 +150,8 @@ impl<N: Ni> Chaos<N> {
         operation.submit(&self.inner)
     }
 
-    /// Whether an operation will be accepted sooner or later, so that it may be deferred.
+    /// Returns whether the network will accept an operation sooner or later, so that it may be
+    /// deferred.
     fn is_right(&self, state: &State, operation: &Operation) -> bool {
         let (target, index) = (operation.target(), operation.index());
         if target >= self.inner.size() || index.0 >= self.inner.limits().pt_indices {
@@ -172,7 +176,7 @@ impl<N: Ni> Chaos<N> {
 }
 
 impl State {
-    /// True with this probability in percent.
+    /// Returns true with this probability in percent.
     fn draw(&mut self, percent: u8) -> bool {
         self.random.u8(0..100) < percent
     }
@@ -227,7 +231,8 @@ impl<N: Ni> Ni for Chaos<N> {
         answer
     }
     unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
-        // SAFETY: the caller's promise is the same; what is deferred keeps the descriptor from being released.
+        // SAFETY: the caller's promise is the same; a deferred operation keeps the descriptor from
+        // being released.
         let md = unsafe { self.inner.md_bind(base, len, eq) }?;
         self.state().mds.insert(md, len);
         Ok(md)

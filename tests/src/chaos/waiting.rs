@@ -5,7 +5,8 @@ use conduit_core::ni::{EqId, Event};
 use super::State;
 use crate::held::Held;
 
-/// Events kept per queue at most; beyond it the inner network keeps them itself, and holds its senders back.
+/// The most events kept per queue; beyond it the inner network keeps them and holds its senders
+/// back.
 const KEPT: usize = 64;
 
 /// A queue's withheld events, in the order in which the inner network delivered them.
@@ -18,12 +19,13 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 struct Withheld {
     held: Held,
-    /// Polls that it still waits.
+    /// The number of polls for which it is still withheld.
     polls: u32,
 }
 
 impl Waiting {
-    /// Starts a poll: how many events may be fetched. `None` within a sink of this queue.
+    /// Starts a poll and returns how many events may be fetched, or `None` within a sink of this
+    /// queue.
     pub(super) fn begin(&mut self) -> Option<u32> {
         if std::mem::replace(&mut self.polling, true) {
             return None;
@@ -42,7 +44,8 @@ impl Waiting {
         self.events.is_empty()
     }
 
-    /// Whether an event may go before those that came earlier. Only a Free may not: it speaks of its entry's messages.
+    /// Returns whether an event may overtake earlier ones. Only a Free may not overtake its entry's
+    /// messages.
     fn is_free_to_go(&self, at: usize) -> bool {
         let Event::Free { tag } = self.events[at].held.event() else {
             return true;
@@ -55,7 +58,7 @@ impl Waiting {
 }
 
 impl State {
-    /// Keeps what a poll of the inner network brought, each event for a number of polls.
+    /// Keeps the events of a poll of the inner network, each for a number of polls.
     pub(super) fn keep(&mut self, eq: EqId, fresh: Vec<Held>, withhold: u32) {
         let Some(waiting) = self.queues.get_mut(&eq.0) else {
             return;
@@ -66,7 +69,7 @@ impl State {
         }
     }
 
-    /// One of the events whose time has come, drawn from all of them.
+    /// Takes one of the due events, drawn at random.
     pub(super) fn take(&mut self, eq: EqId) -> Option<Held> {
         let waiting = self.queues.get_mut(&eq.0)?;
         let ready: Vec<_> = (0..waiting.events.len())

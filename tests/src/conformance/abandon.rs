@@ -1,4 +1,4 @@
-//! Operations that are given up: nobody touches their callers' memory any more.
+//! Abandoned operations: the network no longer touches their callers' memory.
 
 use conduit_core::ni::{Ack, Get, Inject, Ni, Put};
 
@@ -7,25 +7,25 @@ use super::{Md, Peek, World, theme};
 
 theme! { "abandon":
     a_destination_is_left_alone(2)
-        "After abandon the bytes of a get that comes late go nowhere, however the get would have travelled.";
+        "After abandon, the bytes of a late get are discarded, whatever path the get took.";
     a_source_is_left_alone(2)
-        "After abandon the source of a put is not read: what arrives is what was there before, or nothing.";
+        "After abandon, a put's source is not read: the earlier bytes arrive, or nothing.";
     what_is_submitted_later_is_left_alone(2)
-        "A put or get that is submitted after abandon is refused with Again, or touches nothing after that call.";
+        "A put or get submitted after abandon is refused with Again, or touches no memory after the call.";
     each_operation_by_itself(3)
-        "Operations of other ranks go on when one has given up its own, also those on its memory.";
+        "A rank's abandon doesn't affect operations of other ranks, including those on its memory.";
     messages_go_on(2)
-        "After abandon injects and puts without bytes go on.";
+        "Injects and puts without bytes still work after abandon.";
     twice(2)
         "Abandon may be called again.";
     within_a_sink(2)
         "Abandon may be called from within a sink.";
 }
 
-/// In one piece of any network, in several, and in more than are under way at once.
+/// In one fragment of any network, in several, and in more than are in flight at once.
 const LENGTHS: [usize; 5] = [8, 300, 5000, 64 << 10, 1 << 20];
 
-/// What is in memory that has been given back, and is to stay.
+/// The content of memory that has been given back, which must not change.
 const OTHERS: u8 = 0xA5;
 
 fn lengths<N: Ni>(w: &World<N>) -> Vec<usize> {
@@ -33,7 +33,7 @@ fn lengths<N: Ni>(w: &World<N>) -> Vec<usize> {
     LENGTHS.into_iter().filter(|l| *l <= most).collect()
 }
 
-/// Its memory is somebody else's from here on.
+/// Overwrites its memory, which belongs to another owner from here on.
 fn give_back(md: &Md) {
     md.poke(0, &vec![OTHERS; md.len]);
 }
@@ -44,10 +44,10 @@ fn is_others(md: &Md) {
     assert_eq!(changed, 0, "of {} bytes", md.len);
 }
 
-/// Submits once or twice, as far as it is taken.
+/// Submits it twice; either may be refused.
 fn try_get<N: Ni>(w: &World<N>, get: &Get) {
     for _ in 0..2 {
-        // SAFETY: the destination is the world's, and touched only after `abandon`.
+        // SAFETY: the destination belongs to the world, and is touched only after `abandon`.
         let answer = unsafe { w.net(0).get(get) };
         let _ = answer.expect("get");
     }
@@ -59,7 +59,7 @@ fn a_destination_is_left_alone<N: Ni>(w: &mut World<N>) {
     region.poke(0, &pattern(1, region.len));
     w.append(1, over(&region));
     let whole = w.space(0, 8);
-    // One before, so that direct access is known where there is such a thing.
+    // A first get, so that the network can advertise direct access if it has any.
     w.get_and_wait(&whole, &get_from(1, &whole));
     let lengths = lengths(w);
     let mds: Vec<_> = lengths.iter().map(|length| w.space(0, *length)).collect();
@@ -71,7 +71,7 @@ fn a_destination_is_left_alone<N: Ni>(w: &mut World<N>) {
         };
         try_get(w, &get);
     }
-    // Some of them are at the target now, others may have been kept.
+    // Some of them are at the target now, others may be deferred.
     w.turn_of(0);
     w.net(0).abandon();
     mds.iter().for_each(give_back);
@@ -96,7 +96,7 @@ fn a_source_is_left_alone<N: Ni>(w: &mut World<N>) {
                 token: 100 * round as u64 + token,
                 ..put_to(1, &md)
             };
-            // The second round is submitted after `abandon`, whose memory is given back as well.
+            // The second round is submitted after `abandon`, and its memory is given back too.
             w.try_put(0, &put);
             w.turn_of(0);
             w.net(0).abandon();
@@ -105,7 +105,7 @@ fn a_source_is_left_alone<N: Ni>(w: &mut World<N>) {
         w.thaw(1);
         w.settle();
         let wrong = region.bytes().iter().filter(|byte| **byte > 1).count();
-        assert_eq!(wrong, 0, "bytes that were written after abandon");
+        assert_eq!(wrong, 0, "bytes written after abandon");
     }
 }
 
@@ -125,7 +125,7 @@ fn what_is_submitted_later_is_left_alone<N: Ni>(w: &mut World<N>) {
         is_others(&to);
     }
     let wrong = region.bytes().iter().filter(|byte| **byte > 2).count();
-    assert_eq!(wrong, 0, "bytes that were written after abandon");
+    assert_eq!(wrong, 0, "bytes written after abandon");
 }
 
 fn each_operation_by_itself<N: Ni>(w: &mut World<N>) {
@@ -139,7 +139,7 @@ fn each_operation_by_itself<N: Ni>(w: &mut World<N>) {
         .collect();
     let bytes = pattern(3, 30_000);
     let (from, to) = (w.source(2, &bytes), w.space(2, 30_000));
-    // Under way to both when one gives up.
+    // Both puts are in flight when rank 0 abandons.
     for (token, rank) in [(1, 0), (2, 1)] {
         let put = Put {
             token,
@@ -191,7 +191,7 @@ fn twice<N: Ni>(w: &mut World<N>) {
     }
 }
 
-/// A get that is taken, or refused.
+/// Submits a get, which may be refused.
 fn a_destination_of<N: Ni>(w: &mut World<N>) {
     let md = w.space(0, 100);
     try_get(w, &get_from(1, &md));

@@ -1,8 +1,10 @@
-//! What atomics should do, by plain arithmetic: in 128 bits, and for floats in theirs.
+//! The expected results of atomics, by plain arithmetic: in 128 bits, and for floats in their own
+//! type.
 
 use conduit_core::ni::{AtomicOp, AtomicType};
 
-/// Old values and operands around every sign and overflow, and floats: numbers, an infinity, a NaN.
+/// Old values and operands around every sign change and overflow, and floats: numbers, an infinity,
+/// a NaN.
 const VALUES: [u64; 13] = [
     0,
     1,
@@ -19,7 +21,7 @@ const VALUES: [u64; 13] = [
     f64::INFINITY.to_bits() | f32::INFINITY.to_bits() as u64,
 ];
 
-/// What an operation makes of `x`, in the type's low bits.
+/// Returns the result of an operation on `x`, in the type's low bits.
 pub(crate) fn model(op: AtomicOp, ty: AtomicType, x: u64, a: u64, comparand: u64) -> u64 {
     macro_rules! float {
         ($float:ty, $bits:ty) => {{
@@ -64,7 +66,7 @@ pub(crate) fn model(op: AtomicOp, ty: AtomicType, x: u64, a: u64, comparand: u64
     mask(ty, value as u64)
 }
 
-/// The bits of a value that a type has.
+/// Returns the bits of a value that the type has.
 pub(super) fn mask(ty: AtomicType, value: u64) -> u64 {
     match ty.size() {
         4 => value & 0xFFFF_FFFF,
@@ -72,7 +74,8 @@ pub(super) fn mask(ty: AtomicType, value: u64) -> u64 {
     }
 }
 
-/// Whether two values are the same: which bits a NaN has is left open.
+/// Returns whether two values are the same. All NaNs are the same, because their bits are
+/// unspecified.
 pub(super) fn same(ty: AtomicType, left: u64, right: u64) -> bool {
     let is_nan = |bits: u64| match ty {
         AtomicType::F32 => f32::from_bits(bits as u32).is_nan(),
@@ -82,7 +85,7 @@ pub(super) fn same(ty: AtomicType, left: u64, right: u64) -> bool {
     left == right || is_nan(left) && is_nan(right)
 }
 
-/// Values and operands for which an operation is tried: all pairs of [`VALUES`].
+/// Returns the values and operands that an operation is tested with: all pairs of [`VALUES`].
 pub(super) fn pairs() -> impl Iterator<Item = (u64, u64)> {
     VALUES
         .iter()

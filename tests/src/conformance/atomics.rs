@@ -8,17 +8,17 @@ use super::{Peek, Seen, World, theme};
 
 theme! { "atomics":
     every_operation_on_every_type(2)
-        "Each operation on each type leaves and fetches what plain arithmetic gives: integers wrap and compare by the type's sign, floats follow theirs.";
+        "Each operation on each type leaves and fetches the result of plain arithmetic: integers wrap and compare by the type's sign, floats follow IEEE 754.";
     without_fetch_the_change_is_the_same(2)
         "An atomic that doesn't fetch changes memory in the same way and ends with Ack.";
     neighbours_are_untouched(2)
-        "An atomic changes its integer only.";
+        "An atomic changes only its own integer.";
     compare_swap_depends_on_the_comparand(2)
-        "CompareSwap writes if the old value equals the comparand, and tells the old value in both theme.";
+        "CompareSwap writes if the old value equals the comparand, and returns the old value in either case.";
     misaligned_is_out_of_range(2)
-        "An address that is no multiple of the integer's size gives OutOfRange, and nothing changes.";
+        "An address that isn't a multiple of the integer's size gives OutOfRange, and nothing changes.";
     outside_the_entry_changes_nothing(2)
-        "An integer that doesn't lie within the entry is not touched.";
+        "An integer that isn't wholly within the entry is not touched.";
     target_is_told(2)
         "The target's event names the entry, the initiator, the bits and the offset.";
     additions_of_all_ranks_add_up(4)
@@ -58,7 +58,7 @@ fn try_all<N: Ni>(w: &mut World<N>, fetch: bool) {
     for ty in AtomicType::ALL {
         for op in AtomicOp::ALL {
             for (x, a) in pairs() {
-                // Half of the swaps happen.
+                // Half of the swaps succeed.
                 let comparand = if a % 2 == 0 { x } else { a };
                 store(&region, ty, 64, x);
                 let atomic = Atomic {
@@ -90,7 +90,7 @@ fn every_operation_on_every_type<N: Ni>(w: &mut World<N>) {
 
 fn without_fetch_the_change_is_the_same<N: Ni>(w: &mut World<N>) {
     try_all(w, false);
-    // It ends with an Ack, not with a Reply.
+    // It ends with an Ack instead of a Reply.
     let eq = w.completions(0);
     let atomic = Atomic {
         fetch: false,
@@ -179,7 +179,7 @@ fn misaligned_is_out_of_range<N: Ni>(w: &mut World<N>) {
     w.listen(1);
     let region = w.region(1, 4096);
     w.append(1, over(&region));
-    // The rule is about the address: an entry at an odd place makes even offsets misaligned.
+    // The rule applies to the address: an entry at an odd address makes even offsets misaligned.
     let odd = MatchEntry {
         match_bits: 1,
         ..piece(&region, 2, 1024)
@@ -228,7 +228,7 @@ fn outside_the_entry_changes_nothing<N: Ni>(w: &mut World<N>) {
             refused(w, &atomic, &[Outcome::OutOfRange, Outcome::NoMatch]);
         }
     }
-    // Half of it inside: a 64-bit integer at 16 of 20 bytes.
+    // Half of it within the entry: a 64-bit integer at offset 16 of 20 bytes.
     let half = Atomic {
         remote_offset: 16,
         ..atomic_on(1, eq)
@@ -301,8 +301,8 @@ fn swaps_of_all_ranks_lose_nothing<N: Ni>(w: &mut World<N>) {
     let (mut known, mut done, mut tries) = ([0; 3], [0; 3], 0);
     while done.iter().any(|count| *count < 20) {
         tries += 1;
-        assert!(tries < 10_000, "someone's swap succeeds in every round");
-        // Who has done enough leaves, so that the others come to their turn whatever the order.
+        assert!(tries < 10_000, "a swap succeeds in every round");
+        // A rank that has succeeded often enough stops, so that the others succeed in any order.
         let busy: Vec<_> = (0..3).filter(|rank| done[*rank] < 20).collect();
         for &rank in &busy {
             let atomic = Atomic {
@@ -327,7 +327,7 @@ fn swaps_of_all_ranks_lose_nothing<N: Ni>(w: &mut World<N>) {
     assert_eq!(
         load(&region, AtomicType::U64, 0),
         done.iter().sum::<u64>(),
-        "as many as succeeded"
+        "the number of successful swaps"
     );
 }
 

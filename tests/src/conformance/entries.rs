@@ -1,4 +1,4 @@
-//! The life of entries: which stay, which go, and what they tell.
+//! The life cycle of entries: which stay, which are unlinked, and their events.
 
 use conduit_core::ni::{MatchEntry, MeEvents, MeOptions, Ni, Outcome, Put};
 
@@ -11,15 +11,15 @@ theme! { "entries":
     persistent_entry_takes_any_number(2)
         "An entry without use-once stays until it is unlinked.";
     catch_basin_takes_what_others_leave(2)
-        "An entry without memory that may cut takes the header of any message; last in the list, only what others leave.";
+        "An entry without memory that may truncate takes the header of any message; at the end of the list, only of messages that no other entry takes.";
     overflow_entry_stands_behind(2)
-        "An overflow entry takes only what no other entry takes, also of those that are appended after it.";
+        "An overflow entry takes only messages that no other entry takes, including entries appended after it.";
     unlinked_entry_takes_nothing(2)
-        "An entry that was unlinked is out of its list, and unlinking raises no event.";
+        "An unlinked entry takes no more messages, and unlinking raises no event.";
     entries_may_be_appended_under_traffic(2)
-        "Entries may be appended while messages arrive; those that come after match them.";
+        "Entries may be appended while messages arrive; later messages match them.";
     events_can_be_switched_off(2)
-        "An entry raises only the events that it asks for.";
+        "An entry raises only the events that its options enable.";
 }
 
 fn use_once_entry_takes_one_message<N: Ni>(w: &mut World<N>) {
@@ -44,7 +44,7 @@ fn use_once_entry_takes_one_message<N: Ni>(w: &mut World<N>) {
     let md = w.source(0, &[9; 16]);
     let end = w.put_and_wait(&md, &put_to(1, &md));
     assert_eq!(end.outcome, Outcome::NoMatch, "all entries are used up");
-    w.until("each entry has told of its unlinking", |w| {
+    w.until("each entry has raised Unlinked", |w| {
         (0..3).all(|tag| w.count(1, |event| *event == Seen::Unlinked { tag }) == 1)
     });
 }
@@ -136,7 +136,7 @@ fn overflow_entry_stands_behind<N: Ni>(w: &mut World<N>) {
         in_front >= 6,
         "three entries have room for two each: {tags:?}"
     );
-    // Appended last, and in front of it all the same.
+    // Appended last; it still comes before the overflow entry.
     w.append(
         1,
         MatchEntry {
@@ -187,7 +187,7 @@ fn entries_may_be_appended_under_traffic<N: Ni>(w: &mut World<N>) {
             token,
             ..put_to(1, &md)
         };
-        // Under way while the entry for it is linked: both outcomes keep the contract.
+        // The put is in flight while its entry is linked, so both outcomes keep the contract.
         w.put(0, &put);
         w.append_at(
             1,
@@ -255,5 +255,5 @@ fn events_can_be_switched_off<N: Ni>(w: &mut World<N>) {
         w.count(1, |event| matches!(event, Seen::Put(put) if put.tag == 2)),
         1
     );
-    assert_eq!(w.events(1).count(), 2, "no others");
+    assert_eq!(w.events(1).count(), 2, "only the enabled events");
 }

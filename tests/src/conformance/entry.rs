@@ -1,4 +1,4 @@
-//! Short forms for what cases say all the time. A case changes the fields that it is about by struct update.
+//! Shorthands for what most cases use. A case changes the relevant fields by struct update.
 
 use conduit_core::ni::{
     Ack, Atomic, AtomicOp, AtomicType, Get, MatchEntry, MeEvents, MeMemory, MeOptions, PtIndex,
@@ -9,7 +9,7 @@ use super::world::Md;
 
 /// The index that cases use.
 pub const PT: PtIndex = PtIndex(0);
-/// Another one, for cases that need two.
+/// A second index, for cases that need two.
 pub const OTHER: PtIndex = PtIndex(1);
 
 const PLAIN: MatchEntry = MatchEntry {
@@ -22,12 +22,13 @@ const PLAIN: MatchEntry = MatchEntry {
     tag: 0,
 };
 
-/// A persistent entry over a whole region for puts, gets and atomics of match bits 0, with all events.
+/// Returns a persistent entry over a whole region for puts, gets and atomics of match bits 0, with
+/// all events.
 pub fn over(region: &Region) -> MatchEntry {
     piece(region, 0, region.len)
 }
 
-/// A persistent entry over a piece of a region.
+/// Returns a persistent entry over a piece of a region.
 pub fn piece(region: &Region, offset: usize, len: usize) -> MatchEntry {
     MatchEntry {
         memory: MeMemory::Region {
@@ -40,7 +41,7 @@ pub fn piece(region: &Region, offset: usize, len: usize) -> MatchEntry {
     }
 }
 
-/// A locally managed entry for puts of match bits 0, with all events.
+/// Returns a locally managed entry for puts of match bits 0, with all events.
 pub fn managed(bytes: usize, min_free: usize) -> MatchEntry {
     MatchEntry {
         memory: MeMemory::Managed { bytes, min_free },
@@ -48,7 +49,7 @@ pub fn managed(bytes: usize, min_free: usize) -> MatchEntry {
     }
 }
 
-/// An entry that takes headers only, of any length and any bits.
+/// Returns an entry that takes only headers, of messages of any length and any bits.
 pub fn catch_basin() -> MatchEntry {
     MatchEntry {
         ignore_bits: u64::MAX,
@@ -57,7 +58,8 @@ pub fn catch_basin() -> MatchEntry {
     }
 }
 
-/// A put of a whole descriptor to the start of the entry for bits 0, acknowledged by its target; its token is 0.
+/// Returns a put of a whole descriptor to the start of the entry for bits 0, acknowledged by its
+/// target; its token is 0.
 pub fn put_to(target: Rank, md: &Md) -> Put {
     Put {
         md: md.id,
@@ -73,7 +75,8 @@ pub fn put_to(target: Rank, md: &Md) -> Put {
     }
 }
 
-/// A get that fills a whole descriptor from the start of the entry for bits 0; its token is 0.
+/// Returns a get that fills a whole descriptor from the start of the entry for bits 0; its token is
+/// 0.
 pub fn get_from(target: Rank, md: &Md) -> Get {
     Get {
         md: md.id,
@@ -87,7 +90,7 @@ pub fn get_from(target: Rank, md: &Md) -> Get {
     }
 }
 
-/// A fetching addition of 1 to the first `U64` of the entry for bits 0; its token is 0.
+/// Returns a fetching addition of 1 to the first `U64` of the entry for bits 0; its token is 0.
 pub fn atomic_on(target: Rank, eq: conduit_core::ni::EqId) -> Atomic {
     Atomic {
         op: AtomicOp::Add,
@@ -104,7 +107,7 @@ pub fn atomic_on(target: Rank, eq: conduit_core::ni::EqId) -> Atomic {
     }
 }
 
-/// `len` bytes that differ from place to place and from seed to seed.
+/// Returns `len` bytes that depend on their position and on the seed.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut bytes = vec![0; len];

@@ -1,4 +1,4 @@
-//! What calls refuse: by name, at once, and without any effect.
+//! The calls that a network refuses: with the right error, at once, and without any effect.
 
 use conduit_core::ni::{
     Atomic, EqId, Exchange, Get, Inject, MdId, MeId, Ni, NiError, PtIndex, Put, Rank,
@@ -9,7 +9,7 @@ use super::{Peek, World, theme};
 
 theme! { "errors":
     rank_outside_the_job(2)
-        "An operation on a rank outside of the job is refused with NoSuchRank, naming operation, rank and size.";
+        "An operation on a rank outside the job is refused with NoSuchRank, which names the operation, rank and size.";
     reach_outside_the_job(2)
         "A rank beyond the job has an unreachable Reach: no capability, all sizes 0.";
     index_outside_the_table(2)
@@ -17,18 +17,18 @@ theme! { "errors":
     unknown_descriptor(2)
         "A descriptor that doesn't exist is refused with NoSuchObject.";
     unknown_entry(1)
-        "An entry that doesn't exist can't be unlinked: NoSuchObject.";
+        "Unlinking an entry that doesn't exist is refused with NoSuchObject.";
     unknown_queue(1)
         "A queue that doesn't exist is refused with NoSuchObject; a poll of it delivers nothing.";
     outside_the_descriptor(2)
-        "A piece outside of the descriptor is refused with OverLimit, however far out it is.";
+        "A range outside the descriptor is refused with OverLimit, at any distance.";
     limits_are_usable(2)
-        "The limits allow what any job needs, and each rank sees the same of its peers.";
+        "The limits are large enough for any job, and each rank sees the same limits of its peers.";
     places_are_told(3)
-        "rank() and size() say each rank's place.";
+        "rank() and size() return each rank's number and the job's size.";
 }
 
-/// Submits each kind of operation with this target and index, and checks the refusals.
+/// Submits each kind of operation with this target and index, and checks that it is refused.
 fn all_refused<N: Ni>(
     w: &mut World<N>,
     target: Rank,
@@ -48,13 +48,13 @@ fn all_refused<N: Ni>(
         index,
         ..get_from(target, &known)
     };
-    // SAFETY: refused; and the memory behind a descriptor of these cases is never touched.
+    // SAFETY: refused; and these cases never touch the memory behind a descriptor.
     let answer = w.submit(0, |net| unsafe { net.put(&put) });
     check(&answer.expect_err("put"), "put");
     // SAFETY: as above.
     let answer = w.submit(0, |net| unsafe { net.get(&get) });
     check(&answer.expect_err("get"), "get");
-    // These two have no descriptor that could be wrong.
+    // Atomics and injects have no descriptor that could be wrong.
     if target != 1 || index != PT {
         let atomic = Atomic {
             index,
@@ -94,7 +94,7 @@ fn rank_outside_the_job<N: Ni>(w: &mut World<N>) {
         });
     }
     w.settle();
-    assert!(w.log().is_empty(), "nothing has happened");
+    assert!(w.log().is_empty(), "no effects");
 }
 
 fn reach_outside_the_job<N: Ni>(w: &mut World<N>) {
@@ -111,7 +111,7 @@ fn reach_outside_the_job<N: Ni>(w: &mut World<N>) {
 fn index_outside_the_table<N: Ni>(w: &mut World<N>) {
     w.listen(1);
     let md = w.source(0, &[1; 8]);
-    // `pt_indices` is the first that is none; 255 can't be one of them.
+    // `pt_indices` is the first invalid index; 255 is always invalid.
     let first = w.net(0).limits().pt_indices;
     for index in [first, u8::MAX] {
         let index = PtIndex(index);
@@ -130,7 +130,7 @@ fn index_outside_the_table<N: Ni>(w: &mut World<N>) {
         is_refused(&w.net(0).me_append(index, entry).expect_err("me_append"));
     }
     w.settle();
-    assert!(w.log().is_empty(), "nothing has happened");
+    assert!(w.log().is_empty(), "no effects");
 }
 
 fn unknown_descriptor<N: Ni>(w: &mut World<N>) {
@@ -224,7 +224,7 @@ fn outside_the_descriptor<N: Ni>(w: &mut World<N>) {
         }
     }
     w.settle();
-    assert!(w.log().is_empty(), "nothing has happened");
+    assert!(w.log().is_empty(), "no effects");
     let last = Put {
         local_offset: 99,
         length: 1,
@@ -236,7 +236,7 @@ fn outside_the_descriptor<N: Ni>(w: &mut World<N>) {
 fn limits_are_usable<N: Ni>(w: &mut World<N>) {
     for rank in 0..2 {
         let limits = w.net(rank).limits();
-        assert!(limits.pt_indices >= 3, "the engine's three lists");
+        assert!(limits.pt_indices >= 3, "room for the engine's three lists");
         assert!(limits.event_queues >= 3);
         assert!(limits.match_entries >= 32);
         assert!(limits.memory_descriptors >= 32);
@@ -244,7 +244,10 @@ fn limits_are_usable<N: Ni>(w: &mut World<N>) {
         assert!(limits.region_bytes >= 1 << 20);
         for peer in 0..2 {
             let reach = w.net(rank).reach(peer);
-            assert!(reach.max_message >= 64 << 10, "other cases send as much");
+            assert!(
+                reach.max_message >= 64 << 10,
+                "other cases send messages of this length"
+            );
             assert!(reach.max_managed >= 1024);
             assert!(reach.inject_size <= reach.max_managed);
         }

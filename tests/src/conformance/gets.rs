@@ -1,4 +1,4 @@
-//! Gets, and what their initiator and target are told.
+//! Gets, and the events at their initiator and target.
 
 use conduit_core::ni::{Get, MatchEntry, MeOptions, Ni, NiError, Outcome};
 
@@ -8,7 +8,7 @@ use super::{Applies, Peek, Seen, World, theme};
 
 theme! { "gets":
     bytes_are_brought(2)
-        "A get brings the entry's bytes to the place asked for in its descriptor, and no other byte changes.";
+        "A get copies the entry's bytes to the given offset in its descriptor, and changes no other byte.";
     destination_may_be_a_region(2)
         "A get's destination may lie in a region of its rank.";
     target_is_told(2)
@@ -16,19 +16,19 @@ theme! { "gets":
     offsets_at_the_edges(2)
         "A get may read the first and the last byte of the entry.";
     offset_outside_brings_nothing(2)
-        "A get outside of the entry brings nothing.";
+        "A get outside the entry moves no bytes.";
     zero_length_get(2)
-        "A get without bytes matches and ends.";
+        "A get without bytes matches and completes.";
     tokens_tell_gets_apart(3)
-        "Gets under way at the same time are told apart by their tokens, each ending once.";
+        "Concurrent gets are distinguished by their tokens, and each ends once.";
     from_oneself(1)
         "A rank may get from itself.";
     use_once_entry_serves_one_get(2)
-        "A use-once entry is gone after one get.";
+        "A use-once entry is unlinked after one get.";
     maximum_length(2)
-        "A get of max_message bytes brings them all.";
+        "A get of max_message bytes succeeds.";
     beyond_the_maximum_is_refused(2)
-        "A get of more than max_message bytes is refused with OverLimit, and nothing happens.";
+        "A get of more than max_message bytes is refused with OverLimit, without any effect.";
 }
 
 fn bytes_are_brought<N: Ni>(w: &mut World<N>) {
@@ -139,8 +139,8 @@ fn offset_outside_brings_nothing<N: Ni>(w: &mut World<N>) {
     );
     let md = w.source(0, &[0xEE; 16]);
     for remote_offset in [1001, 1 << 32, u64::MAX - 15, u64::MAX] {
-        // Without TRUNCATE the contract can be read both ways: the message doesn't fit, so the entry doesn't match; or it
-        // matches, and the offset is outside. Nothing moves in either.
+        // The contract permits two readings without TRUNCATE: the message doesn't fit, so the entry
+        // doesn't match; or it matches, and the offset is outside. Nothing moves in either case.
         let either: &[Outcome] = &[Outcome::NoMatch, Outcome::OutOfRange];
         for (match_bits, outcomes) in [(0, either), (1, &[Outcome::OutOfRange])] {
             let get = Get {
@@ -175,7 +175,7 @@ fn zero_length_get<N: Ni>(w: &mut World<N>) {
         assert_eq!((end.outcome, end.length), (Outcome::Done, 0));
     }
     assert_eq!(full.bytes(), [1; 8]);
-    w.until("the target is told", |w| w.events(1).count() == 3);
+    w.until("the target's events", |w| w.events(1).count() == 3);
 }
 
 fn tokens_tell_gets_apart<N: Ni>(w: &mut World<N>) {
@@ -239,7 +239,7 @@ fn use_once_entry_serves_one_get<N: Ni>(w: &mut World<N>) {
     for outcome in [Outcome::Done, Outcome::NoMatch] {
         assert_eq!(w.get_and_wait(&md, &get_from(1, &md)).outcome, outcome);
     }
-    w.until("the get and the unlinking are told", |w| {
+    w.until("the events of the get and of the unlinking", |w| {
         w.count(1, |event| matches!(event, Seen::Get { tag: 5, .. })) == 1
             && w.count(1, |event| *event == Seen::Unlinked { tag: 5 }) == 1
     });
@@ -249,7 +249,9 @@ fn maximum_length<N: Ni>(w: &mut World<N>) -> Applies {
     const TRIED: usize = 64 << 20;
     let largest = w.net(0).reach(1).max_message;
     if largest > w.net(1).limits().region_bytes.min(TRIED) {
-        return Applies::No(format!("max_message is {largest}, more than is tried here"));
+        return Applies::No(format!(
+            "max_message is {largest}, more than this case allocates"
+        ));
     }
     w.listen(1);
     let region = w.region(1, largest);
@@ -267,17 +269,19 @@ fn beyond_the_maximum_is_refused<N: Ni>(w: &mut World<N>) -> Applies {
     const TRIED: usize = 1 << 32;
     let largest = w.net(0).reach(1).max_message;
     if largest > TRIED {
-        return Applies::No(format!("max_message is {largest}, more than is tried here"));
+        return Applies::No(format!(
+            "max_message is {largest}, more than this case reserves"
+        ));
     }
     w.listen(1);
     let md = w.space(0, largest + 1);
-    // SAFETY: the destination is never looked at.
+    // SAFETY: the destination is never read.
     let answer = w.submit(0, |net| unsafe { net.get(&get_from(1, &md)) });
     assert!(
         matches!(answer, Err(NiError::OverLimit { limit, .. }) if limit == largest as u64),
         "{answer:?}"
     );
     w.settle();
-    assert!(w.log().is_empty(), "nothing has happened");
+    assert!(w.log().is_empty(), "no effects");
     Applies::Yes
 }

@@ -7,21 +7,21 @@ use super::{Applies, Peek, World, theme};
 
 theme! { "inject":
     pieces_arrive_in_one(2)
-        "Head and body arrive as one message, its bytes in place and aligned to 16.";
+        "Head and body arrive as one message, in order and aligned to 16.";
     every_size_to_the_limit(2)
         "Every length from 0 to inject_size may be injected.";
     beyond_the_limit_is_refused(2)
-        "More than inject_size bytes are refused with OverLimit, however they are divided.";
+        "More than inject_size bytes are refused with OverLimit, however they are split between head and body.";
     bytes_are_copied_before_return(2)
-        "The pieces may be changed as soon as the call has returned.";
+        "Head and body may be changed as soon as the call has returned.";
     no_event_at_the_initiator(2)
         "An injected put has no event at its initiator, whether it matches or not.";
     into_a_region(2)
-        "An injected put to an entry over a region goes to the entry's first byte.";
+        "An inject to an entry over a region writes at the entry's first byte.";
     head_must_keep_the_body_aligned(2)
-        "A head that is no multiple of 16 before a body is refused, or arrives whole.";
+        "A head whose length isn't a multiple of 16, followed by a body, is refused or arrives whole.";
     without_inject_all_is_refused(2)
-        "A network without inject says so with a size of 0, and refuses.";
+        "A network without inject reports a size of 0 and refuses injects.";
 }
 
 fn message<'a>(head: &'a [u8], body: &'a [u8]) -> Inject<'a> {
@@ -36,7 +36,7 @@ fn message<'a>(head: &'a [u8], body: &'a [u8]) -> Inject<'a> {
     }
 }
 
-/// The limit, or why a case can't be tried.
+/// Returns the limit, or why a case doesn't apply.
 fn limit<N: Ni>(w: &World<N>, least: usize) -> Result<usize, Applies> {
     match w.net(0).reach(1).inject_size {
         size if size < least => Err(Applies::No(format!("inject_size is {size}"))),
@@ -90,7 +90,7 @@ fn every_size_to_the_limit<N: Ni>(w: &mut World<N>) -> Applies {
         Err(no) => return no,
     };
     w.listen(1);
-    // All of them when they are few; otherwise the smallest and the largest.
+    // All lengths if they are few, otherwise the smallest and the largest ones.
     let lengths: Vec<_> = (0..=size.min(200))
         .chain(size.saturating_sub(64).max(201)..=size)
         .collect();
@@ -101,7 +101,7 @@ fn every_size_to_the_limit<N: Ni>(w: &mut World<N>) -> Applies {
     w.append(1, managed(room, 1));
     let bytes = pattern(2, size);
     for &length in &lengths {
-        // All in the head, all in the body, and divided.
+        // All bytes in the head, all in the body, and split between both.
         let head = [0, length, length / 32 * 16][length % 3];
         let inject = Inject {
             hdr_data: length as u64,
@@ -112,7 +112,7 @@ fn every_size_to_the_limit<N: Ni>(w: &mut World<N>) -> Applies {
     let mut seen = vec![false; size + 1];
     for put in w.wait_puts(1, lengths.len()) {
         let length = put.hdr_data as usize;
-        assert!(!seen[length], "{length} bytes came twice");
+        assert!(!seen[length], "the message of {length} bytes arrived twice");
         seen[length] = true;
         assert!(put.data == bytes[..length], "{length} bytes");
     }
@@ -146,7 +146,7 @@ fn beyond_the_limit_is_refused<N: Ni>(w: &mut World<N>) -> Applies {
         );
     }
     w.settle();
-    assert!(w.log().is_empty(), "nothing has happened");
+    assert!(w.log().is_empty(), "no effects");
     Applies::Yes
 }
 

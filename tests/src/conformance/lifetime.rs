@@ -1,4 +1,4 @@
-//! The end of descriptors and entries, and the use of their names again.
+//! The end of descriptors and entries, and the reuse of their ids.
 
 use conduit_core::ni::{Ack, MatchEntry, MeId, Ni, NiError, Outcome, Put, Unlink};
 
@@ -7,37 +7,37 @@ use super::{Applies, Peek, Seen, World, theme};
 
 theme! { "lifetime":
     released_source_is_not_read(2)
-        "Once a descriptor's release is Done its memory is not read again: puts under way have what they need.";
+        "Once a descriptor's release is Done, its memory is not read any more; the puts in flight have their bytes.";
     released_destination_is_not_written(2)
-        "Once a descriptor's release is Done its memory is not written again.";
+        "Once a descriptor's release is Done, its memory is not written any more.";
     idle_descriptor_can_be_released(1)
-        "A descriptor without operations under way can be released.";
+        "A descriptor without operations in flight can be released.";
     released_descriptor_is_gone(2)
         "Operations on a released descriptor are refused.";
     unlinked_region_is_not_written(2)
-        "Once an entry's unlinking is Done no later put changes its memory.";
+        "Once an entry's unlinking is Done, no later put changes its memory.";
     unlinking_twice_is_refused(2)
-        "An entry that is gone can't be unlinked: neither after me_unlink nor after it unlinked itself.";
+        "Unlinking an entry that me_unlink or its own use has unlinked is refused.";
     descriptors_come_and_go(2)
-        "Descriptors may be bound and released for ever within the limit.";
+        "Descriptors may be bound and released any number of times within the limit.";
     entries_come_and_go(2)
-        "Entries may be appended and unlinked for ever within the limit.";
+        "Entries may be appended and unlinked any number of times within the limit.";
     too_many_descriptors_are_refused(1)
-        "Not more than limits().memory_descriptors can be bound; after a release there is room again.";
+        "At most limits().memory_descriptors can be bound; after a release there is room for another.";
     too_many_entries_are_refused(1)
-        "Not more than limits().match_entries can be linked; after an unlinking there is room again.";
+        "At most limits().match_entries can be linked; after an unlinking there is room for another.";
     too_many_queues_are_refused(1)
-        "Not more than limits().event_queues can be created.";
+        "At most limits().event_queues can be created.";
 }
 
-/// How often a case with lengths goes over them.
+/// How often a case repeats its lengths.
 const ROUNDS: usize = 8;
 
 fn released_source_is_not_read<N: Ni>(w: &mut World<N>) {
     w.listen(1);
     let region = w.region(1, 1 << 16);
     w.append(1, over(&region));
-    // Several times: whether a release meets an operation under way is a matter of luck.
+    // Repeated, because it is random whether a release meets an operation in flight.
     for (i, length) in [8, 100, 2000, 50_000]
         .repeat(ROUNDS)
         .into_iter()
@@ -70,7 +70,10 @@ fn released_destination_is_not_written<N: Ni>(w: &mut World<N>) {
         let md = w.space(0, length);
         w.get(0, &get_from(1, &md));
         w.release(&md);
-        assert!(md.bytes() == region.peek(0, length), "it has been done");
+        assert!(
+            md.bytes() == region.peek(0, length),
+            "the get has completed"
+        );
         md.poke(0, &vec![0xEE; length]);
         w.end_of(0, 0);
         w.settle();
@@ -133,7 +136,7 @@ fn unlinked_region_is_not_written<N: Ni>(w: &mut World<N>) {
 }
 
 fn unlink_is_refused<N: Ni>(w: &mut World<N>, me: MeId) {
-    // It may be in use for as long as its events are under way.
+    // It may be in use while its events are in flight.
     w.until("the entry is gone", |w| match w.net(1).me_unlink(me) {
         Ok(answer) => {
             assert_eq!(answer, Unlink::InUse, "unlinked twice");
@@ -209,7 +212,7 @@ fn entries_come_and_go<N: Ni>(w: &mut World<N>) {
 fn too_many_descriptors_are_refused<N: Ni>(w: &mut World<N>) -> Applies {
     let limit = w.net(0).limits().memory_descriptors;
     if limit > 1 << 17 {
-        return Applies::No(format!("{limit} are more than is tried here"));
+        return Applies::No(format!("this case doesn't create {limit} descriptors"));
     }
     let first = w.source(0, &[0; 8]);
     for _ in 1..limit {
@@ -226,14 +229,14 @@ fn too_many_descriptors_are_refused<N: Ni>(w: &mut World<N>) -> Applies {
         "{answer:?}"
     );
     w.release(&first);
-    bind(w).expect("room again");
+    bind(w).expect("room for another one");
     Applies::Yes
 }
 
 fn too_many_entries_are_refused<N: Ni>(w: &mut World<N>) -> Applies {
     let limit = w.net(0).limits().match_entries;
     if limit > 1 << 17 {
-        return Applies::No(format!("{limit} are more than is tried here"));
+        return Applies::No(format!("this case doesn't create {limit} entries"));
     }
     w.listen(0);
     let region = w.region(0, 4096);

@@ -1,4 +1,4 @@
-//! What a world's ranks have been told.
+//! The events that a world's ranks have received.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,8 @@ use super::seen::{Record, Seen, SeenPut};
 use super::world::{End, World};
 
 impl<N: Ni> World<N> {
-    /// Waits for an operation's end and takes its event out of the log, so that a token can be used again.
+    /// Waits for an operation's end and takes its event out of the log, so that the token can be
+    /// reused.
     #[track_caller]
     pub fn end_of(&mut self, rank: Rank, token: u64) -> End {
         self.until(&format!("operation {token} of rank {rank} ends"), |w| {
@@ -48,22 +49,23 @@ impl<N: Ni> World<N> {
             .position(|r| r.rank == rank && r.event.token() == Some(token))
     }
 
-    /// Everything delivered so far and not taken by [`World::end_of`], in order of delivery.
+    /// Returns the events delivered so far that [`World::end_of`] hasn't taken, in order of
+    /// delivery.
     pub fn log(&self) -> &[Record] {
         &self.log
     }
 
-    /// Forgets what was delivered.
+    /// Removes all events.
     pub fn clear_log(&mut self) {
         self.log.clear();
     }
 
-    /// Forgets events like these.
+    /// Removes events for which `like` returns true.
     pub fn forget(&mut self, like: impl Fn(&Seen) -> bool) {
         self.log.retain(|record| !like(&record.event));
     }
 
-    /// The events delivered at a rank.
+    /// Returns the events delivered at a rank.
     pub fn events(&self, rank: Rank) -> impl Iterator<Item = &Seen> {
         self.log
             .iter()
@@ -71,7 +73,7 @@ impl<N: Ni> World<N> {
             .map(|r| &r.event)
     }
 
-    /// The puts delivered at a rank, in order of delivery.
+    /// Returns the puts delivered at a rank, in order of delivery.
     pub fn puts(&self, rank: Rank) -> Vec<&SeenPut> {
         self.events(rank)
             .filter_map(|event| match event {
@@ -81,12 +83,13 @@ impl<N: Ni> World<N> {
             .collect()
     }
 
-    /// How many events like this a rank has got.
+    /// Returns the number of a rank's events for which `like` returns true.
     pub fn count(&self, rank: Rank, like: impl Fn(&Seen) -> bool) -> usize {
         self.events(rank).filter(|event| like(event)).count()
     }
 
-    /// Waits until a rank has got `number` puts, and gives them in order of delivery.
+    /// Waits until `number` puts have been delivered at a rank, and returns them in order of
+    /// delivery.
     #[track_caller]
     pub fn wait_puts(&mut self, rank: Rank, number: usize) -> Vec<SeenPut> {
         self.until(&format!("{number} puts arrive at rank {rank}"), |w| {
@@ -95,7 +98,7 @@ impl<N: Ni> World<N> {
         self.puts(rank).into_iter().cloned().collect()
     }
 
-    /// The last events, for a failure's message.
+    /// Returns the last events as text, for a failure's message.
     pub fn history(&self, last: usize) -> String {
         let mut text = String::from("  the last events:\n");
         for record in &self.log[self.log.len().saturating_sub(last)..] {

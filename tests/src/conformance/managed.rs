@@ -1,4 +1,5 @@
-//! Locally managed entries: filling, hand-over, and the way back of their space.
+//! Locally managed entries: filling, the transition to the next entry, and the return of their
+//! space.
 
 use conduit_core::ni::{Ack, MatchEntry, MeEvents, MeOptions, Ni, Outcome, Put, Unlink};
 
@@ -7,31 +8,31 @@ use super::{Applies, Peek, Record, Seen, World, theme};
 
 theme! { "managed":
     data_is_shown_in_place(2)
-        "A managed entry's bytes are shown during delivery, whole, aligned to 16.";
+        "A managed entry's bytes are passed to the sink during delivery, complete and aligned to 16.";
     remote_offset_is_ignored(2)
         "The initiator's offset is ignored by managed entries.";
     messages_do_not_overlap(2)
-        "Messages lie within the entry's bytes and beside each other.";
+        "Messages lie within the entry's memory and don't overlap.";
     entry_unlinks_when_little_is_left(2)
-        "The entry unlinks itself when fewer than min_free bytes are left, each message counted up to a multiple of 64.";
+        "The entry unlinks itself when fewer than min_free bytes are left, with each message rounded up to a multiple of 64.";
     next_entry_goes_on(2)
-        "When an entry is full the next one in the list takes over; nothing is lost between them.";
+        "When an entry is full, the next one in the list takes over, and no message is lost.";
     free_comes_after_the_data(2)
-        "Free says that all messages of the unlinked entry have been delivered: no put of it comes after.";
+        "Free is the last event of an unlinked entry: none of its puts is delivered afterwards.";
     space_can_be_given_again(2)
-        "After its Free an entry's space may be appended again, for ever.";
+        "After its Free, an entry's space may be appended again, any number of times.";
     use_once_managed_entry(2)
-        "A managed entry that is used once unlinks after one message and is freed after its delivery.";
+        "A use-once managed entry unlinks after one message and is freed after that message's delivery.";
     link_events_can_be_switched_off(2)
         "Without LINK an entry unlinks itself silently.";
     zero_length_messages_arrive(2)
-        "A message without bytes is a message: its header arrives at a managed entry.";
+        "A message without bytes also arrives at a managed entry, with its header.";
     largest_managed_message(2)
         "The largest put to a managed entry (max_managed) arrives whole.";
     many_ranks_fill_one_entry(5)
-        "Ranks that fill one entry at once don't disturb each other's bytes.";
+        "Concurrent messages of several ranks to one entry don't overwrite each other.";
     unlinking_a_filled_entry(2)
-        "A managed entry can be unlinked by its owner while it holds messages; what was acknowledged is delivered.";
+        "A managed entry can be unlinked by its owner while it holds messages; acknowledged messages are delivered.";
 }
 
 fn data_is_shown_in_place<N: Ni>(w: &mut World<N>) {
@@ -56,7 +57,7 @@ fn data_is_shown_in_place<N: Ni>(w: &mut World<N>) {
         let length = lengths[put.hdr_data as usize];
         assert_eq!((put.length, put.requested), (length, length));
         assert_eq!(put.data, bytes[..length], "{length} bytes");
-        assert!(put.aligned, "{length} bytes begin at a multiple of 16");
+        assert!(put.aligned, "{length} bytes, aligned to 16");
     }
 }
 
@@ -104,7 +105,8 @@ fn messages_do_not_overlap<N: Ni>(w: &mut World<N>) {
 
 fn entry_unlinks_when_little_is_left<N: Ni>(w: &mut World<N>) {
     w.listen(1);
-    // Eight messages of one byte count 512 of 640 bytes; after the seventh 192 are left, after the eighth 128.
+    // Eight messages of one byte count for 512 of 640 bytes; after the seventh 192 are left, after
+    // the eighth 128.
     w.append(1, managed(640, 192));
     let md = w.source(0, &[1]);
     for i in 1..=8 {
@@ -214,7 +216,7 @@ fn space_can_be_given_again<N: Ni>(w: &mut World<N>) {
             hdr_data: length as u64,
             ..put_to(1, &md)
         };
-        // All entries may be full for a moment; their owner is quick to give them back.
+        // All entries may be full for a moment, until their owner appends them again.
         w.until("a message finds room", |w| {
             let outcome = w.put_and_wait(&md, &put).outcome;
             let freed: Vec<u64> = (w.log().iter())
@@ -239,7 +241,7 @@ fn space_can_be_given_again<N: Ni>(w: &mut World<N>) {
         });
     }
     w.until("the last message", |w| delivered + w.puts(1).len() == 400);
-    assert!(again >= 50, "entries went round: {again} times");
+    assert!(again >= 50, "entries were appended again: {again} times");
 }
 
 fn use_once_managed_entry<N: Ni>(w: &mut World<N>) {
@@ -320,7 +322,9 @@ fn largest_managed_message<N: Ni>(w: &mut World<N>) -> Applies {
     const TRIED: usize = 64 << 20;
     let largest = w.net(0).reach(1).max_managed;
     if largest > TRIED {
-        return Applies::No(format!("max_managed is {largest}, more than is tried here"));
+        return Applies::No(format!(
+            "max_managed is {largest}, more than this case allocates"
+        ));
     }
     w.listen(1);
     w.append(1, managed(largest.next_multiple_of(64), 1));
@@ -375,7 +379,7 @@ fn unlinking_a_filled_entry<N: Ni>(w: &mut World<N>) {
         };
         posted += usize::from(w.try_put(0, &put));
     }
-    // The target has not looked yet: the entry may be in use, or not.
+    // The target has not polled yet, so the entry may be in use.
     let answer = w.net(1).me_unlink(me).expect("me_unlink");
     w.thaw(1);
     if answer == Unlink::InUse {

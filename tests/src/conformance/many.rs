@@ -1,4 +1,4 @@
-//! Many ranks and much traffic at once.
+//! Many ranks and much traffic at the same time.
 
 use std::collections::HashMap;
 
@@ -9,17 +9,17 @@ use super::{Peek, Seen, World, theme};
 
 theme! { "many":
     all_to_one(8)
-        "Messages of many ranks to one arrive whole, each once, named by their source.";
+        "Messages of many ranks to one arrive complete, once each, and with their source.";
     all_to_all(6)
-        "Every rank talks to every rank at once, itself too.";
+        "Every rank sends to every rank, including itself, at the same time.";
     both_directions_are_flooded(2)
-        "Two ranks that flood each other, polling as they go, both come to an end.";
+        "Two ranks that flood each other and poll meanwhile both finish.";
     entries_of_many_ranks(8)
-        "Entries with source filters keep the ranks' messages apart.";
+        "Entries with source filters separate the ranks' messages.";
     sizes_and_kinds_mixed(4)
-        "Puts and gets of random sizes leave what a byte array per rank would hold.";
+        "Puts and gets of random sizes produce the content of a byte array per rank.";
     ring_of_tokens(8)
-        "A message that each rank passes on when it has come goes round.";
+        "A message that each rank forwards when it arrives goes round the ring.";
 }
 
 fn all_to_one<N: Ni>(w: &mut World<N>) {
@@ -176,7 +176,8 @@ fn sizes_and_kinds_mixed<N: Ni>(w: &mut World<N>) {
         mds.push(w.space(rank, BYTES));
     }
     for round in 0..60 {
-        // One operation per rank is under way at a time, in pieces of memory that don't meet: no order is assumed.
+        // One operation per rank is in flight at a time, on disjoint pieces of memory, so no order
+        // is assumed.
         let piece = BYTES / 4;
         let mut gets = Vec::new();
         for (from, &md) in mds.iter().enumerate() {

@@ -9,23 +9,23 @@ theme! { "matching":
     first_entry_in_list_order_takes_the_message(2)
         "The first entry in list order that matches takes the message.";
     match_bits_select_the_entry(2)
-        "A message matches when its bits are the entry's.";
+        "A message matches when its bits equal the entry's.";
     each_bit_counts(2)
         "A message matches when (message ^ entry) & !ignore == 0: one differing bit of the 64 prevents it.";
     ignored_bits_do_not_count(2)
-        "Bits set in ignore_bits don't count.";
+        "Bits set in ignore_bits aren't compared.";
     all_bits_reach_the_event(2)
         "All 64 match bits and all 64 bits of header data reach the target's event as sent.";
     source_filter_admits_one_rank(3)
         "With a source filter, only messages of that rank match.";
     kinds_select_the_entry(2)
-        "An entry takes the kinds of operation that its options name.";
+        "An entry takes only the kinds of operation that its options name.";
     no_match_is_told(2)
-        "Without a matching entry nothing is moved, and the initiator is told NoMatch.";
+        "Without a matching entry nothing is moved, and the initiator gets NoMatch.";
     no_match_completes_locally(2)
-        "A put without remote acknowledgement ends with Send also when nothing matches.";
+        "A put without remote acknowledgement also ends with Send if nothing matches.";
     indices_have_lists_of_their_own(2)
-        "An entry takes messages of its own index only.";
+        "An entry takes only messages of its own index.";
 }
 
 fn first_entry_in_list_order_takes_the_message<N: Ni>(w: &mut World<N>) {
@@ -245,7 +245,7 @@ fn kinds_select_the_entry<N: Ni>(w: &mut World<N>) {
     );
     assert_eq!(region.peek(0, 8), [0xCD; 8]);
     assert_eq!(region.peek(1024, 8), 42_u64.to_ne_bytes());
-    w.until("each entry has told of its operation", |w| {
+    w.until("each entry has raised its operation's event", |w| {
         w.count(1, |event| matches!(event, Seen::Put(put) if put.tag == 0)) == 1
             && w.count(1, |event| matches!(event, Seen::Get { tag: 1, .. })) == 1
             && w.count(1, |event| matches!(event, Seen::Atomic { tag: 2, .. })) == 1
@@ -278,7 +278,7 @@ fn no_match_is_told<N: Ni>(w: &mut World<N>) {
     }
     w.settle();
     assert_eq!(region.bytes(), vec![0; region.len]);
-    assert_eq!(w.events(1).count(), 0, "the target hears nothing");
+    assert_eq!(w.events(1).count(), 0, "the target gets no event");
 }
 
 fn no_match_completes_locally<N: Ni>(w: &mut World<N>) {

@@ -1,4 +1,5 @@
-//! Memory that cases lend to networks, and looks into it: always by copy, since peers may write it.
+//! Memory that cases lend to networks, read and written only by copy, because peers may write it
+//! concurrently.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
@@ -6,14 +7,14 @@ use conduit_core::ni::{Region, Window};
 
 use super::world::Md;
 
-/// Private memory of a rank, at an odd address so that no case passes by alignment alone.
+/// Private memory of a rank, at an odd address so that no case passes only thanks to alignment.
 #[derive(Debug)]
 pub(super) struct Buffer {
     start: *mut u8,
     layout: Layout,
 }
 
-/// Bytes that the buffer lies after a multiple of 16.
+/// The buffer's distance from a multiple of 16, in bytes.
 const SKEW: usize = 3;
 
 impl Buffer {
@@ -40,13 +41,15 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: `start` came from the allocator with this layout, and only this buffer frees it.
+        // SAFETY: `start` was returned by the allocator for this layout, and only this buffer frees
+        // it.
         unsafe { dealloc(self.start, self.layout) }
     }
 }
 
 fn write(base: *mut u8, bytes: &[u8]) {
-    // SAFETY: every caller has checked that `base` has room for `bytes` in a live allocation, mapping or window.
+    // SAFETY: every caller has checked that `base` has room for `bytes` in a live allocation,
+    // mapping or window.
     unsafe { base.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
 }
 
@@ -58,20 +61,20 @@ fn read(base: *const u8, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A piece of memory that a case looks into. Panics outside of it.
+/// A piece of memory that a case reads and writes. Panics outside of it.
 pub trait Peek {
-    /// Where it is and how long.
+    /// Returns its address and length.
     fn extent(&self) -> (*mut u8, usize);
 
-    /// A copy of `len` bytes at `offset`.
+    /// Returns a copy of `len` bytes at `offset`.
     #[track_caller]
     fn peek(&self, offset: usize, len: usize) -> Vec<u8> {
         let (base, all) = self.extent();
-        assert!(offset + len <= all, "looking outside of memory");
+        assert!(offset + len <= all, "reading outside the memory");
         read(base.wrapping_add(offset), len)
     }
 
-    /// A copy of everything.
+    /// Returns a copy of all bytes.
     fn bytes(&self) -> Vec<u8> {
         self.peek(0, self.extent().1)
     }
@@ -80,7 +83,7 @@ pub trait Peek {
     #[track_caller]
     fn poke(&self, offset: usize, bytes: &[u8]) {
         let (base, all) = self.extent();
-        assert!(offset + bytes.len() <= all, "writing outside of memory");
+        assert!(offset + bytes.len() <= all, "writing outside the memory");
         write(base.wrapping_add(offset), bytes);
     }
 }

@@ -1,10 +1,11 @@
 //! The conformance suite: the Ni contract as cases, run for every network.
 //!
-//! A case is a scenario in a [`World`]: all ranks inside one thread, polled in turn. It assumes only what the contract
-//! promises: no order between operations or their events, submission that takes effect at once or later, any call that
-//! may answer "again" or "in use" doing so. [`crate::chaos`] holds the suite to that.
+//! A case is a scenario in a [`World`]: all ranks in one thread, polled in turn. It assumes only
+//! the contract's guarantees: operations and their events have no order, submissions take effect at
+//! once or later, and any call may answer "again" or "in use" if the contract permits it.
+//! [`crate::chaos`] enforces that the suite assumes no more.
 //!
-//! To plug in a network, make a [`Setup`] and hand it to [`trials::add_with_chaos`].
+//! To add a network, make a [`Setup`] and pass it to [`trials::add_with_chaos`].
 
 pub(crate) mod arithmetic;
 pub mod entry;
@@ -42,7 +43,7 @@ pub use world::{End, Md, World};
 
 use conduit_core::ni::Ni;
 
-/// The cases of one theme: name, ranks, and the sentence of the contract.
+/// Defines the cases of one theme: name, ranks, and the sentence of the contract.
 macro_rules! theme {
     ($theme:literal: $( $name:ident ($ranks:literal) $states:literal; )+) => {
         pub(super) fn cases<N: conduit_core::ni::Ni>() -> Vec<super::Case<N>> {
@@ -57,7 +58,7 @@ macro_rules! theme {
 }
 use theme;
 
-/// What a case's function may return: nothing when it always applies.
+/// The return type of a case's function: `()` if the case always applies.
 trait Verdicts {
     fn into_applies(self) -> Applies;
 }
@@ -74,7 +75,7 @@ impl Verdicts for Applies {
     }
 }
 
-/// All cases, by theme.
+/// Returns all cases, by theme.
 pub fn cases<N: Ni>() -> Vec<Case<N>> {
     [
         matching::cases(),

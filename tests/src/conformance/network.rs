@@ -1,4 +1,4 @@
-//! What a network gives to be tested, what a case is, and the runner.
+//! Networks under test, cases, and the runner.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,20 +12,21 @@ use crate::any::AnyNi;
 use crate::chaos::{Chaos, Disorder};
 use crate::sample::draws;
 
-/// How long a world polls before it says that something doesn't come.
+/// How long a world polls before it reports that an expected event is missing.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Rounds in which every rank is polled once. A case fails when what it waits for has not come after so many.
+    /// Rounds after which a case's wait fails; every rank is polled once per round.
     pub rounds: u32,
-    /// Rounds after which nothing more is expected; used by "does not happen" statements.
+    /// Rounds after which nothing more is expected; used to check that something does not happen.
     pub settle: u32,
-    /// How long a round without events sleeps in [`Ni::wait`]: for networks whose progress needs time to pass.
+    /// How long a round without events sleeps in [`Ni::wait`], for networks whose progress takes
+    /// time.
     pub pause: Option<Duration>,
 }
 
 impl Patience {
-    /// For a world of one seat, whose peers are other processes: a round without events lets them run. Who starts the job
-    /// limits its time.
+    /// For a world of one seat, whose peers are other processes: a round without events lets them
+    /// run. The process that starts the job limits its time.
     pub fn of_processes() -> Self {
         Self {
             rounds: u32::MAX,
@@ -45,19 +46,19 @@ impl Default for Patience {
     }
 }
 
-/// A case that a network is excused from.
+/// A case that doesn't apply to a network.
 #[derive(Debug, Clone, Copy)]
 pub struct Exclusion {
     /// The case's name.
     pub case: &'static str,
-    /// Which limit of the network makes it impossible.
+    /// The limit of the network that makes it impossible.
     pub reason: &'static str,
 }
 
-/// On a variant one case of so many is drawn.
+/// A variant runs one in this many cases, drawn at random.
 const PARTS: u64 = 4;
 
-/// A network by its name and how a job of it is started.
+/// A network under test: its name and how to start a job on it.
 #[derive(Clone)]
 pub struct Setup {
     name: String,
@@ -70,7 +71,8 @@ pub struct Setup {
 type Start = dyn Fn(u32) -> Result<Vec<AnyNi>, String> + Send + Sync;
 
 impl Setup {
-    /// A network whose jobs of so many ranks `start` makes, with the usual patience.
+    /// Describes a network on which `start` starts a job of a number of ranks, with the default
+    /// patience.
     pub fn new<N: Ni + 'static, E: ToString>(
         name: String,
         start: impl Fn(u32) -> Result<Vec<N>, E> + Send + Sync + 'static,
@@ -88,7 +90,8 @@ impl Setup {
         }
     }
 
-    /// For a network over sockets: time has to pass, for acknowledgements, and for packets that are sent again.
+    /// Sets the patience for a network over sockets, where acknowledgements and retransmissions
+    /// take time.
     #[must_use]
     pub fn patient(self) -> Self {
         let patience = Patience {
@@ -99,13 +102,13 @@ impl Setup {
         Self { patience, ..self }
     }
 
-    /// Excused from these cases.
+    /// Sets the cases that don't apply.
     #[must_use]
     pub fn excused(self, exclusions: &'static [Exclusion]) -> Self {
         Self { exclusions, ..self }
     }
 
-    /// A variant, of whose cases a [sample](crate::sample) is enough.
+    /// Marks it as a variant, for which a [sample](crate::sample) of the cases is enough.
     #[must_use]
     pub fn sampled(self) -> Self {
         Self {
@@ -114,12 +117,12 @@ impl Setup {
         }
     }
 
-    /// Whether a case is run on it.
+    /// Returns whether a case runs on it.
     pub(super) fn draws(&self, case: &str) -> bool {
         !self.sampled || draws((&self.name, case), PARTS)
     }
 
-    /// The same network under chaos.
+    /// Returns the same network under chaos.
     #[must_use]
     pub fn chaotic(self, disorder: Disorder) -> Self {
         let lacks = match (disorder.windows, disorder.inject) {
@@ -137,43 +140,44 @@ impl Setup {
         }
     }
 
-    /// Its name in reports, with the settings that differ from others.
+    /// Returns its name in reports, with the settings that differ from others.
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
-/// One statement of the contract and the scenario that shows it.
+/// One statement of the contract and the scenario that tests it.
 pub struct Case<N: Ni> {
     /// `theme/behaviour`; the theme is the file.
     pub name: &'static str,
-    /// The sentence of the contract.
+    /// The sentence of the contract that it tests.
     pub states: &'static str,
-    /// Ranks that it needs.
+    /// The number of ranks that it needs.
     pub ranks: u32,
-    /// The scenario. Panics where the contract is broken; answers [`Applies::No`] where it can't be tried.
+    /// The scenario. Panics if the network violates the contract; returns [`Applies::No`] if the
+    /// network can't run it.
     pub run: fn(&mut World<N>) -> Applies,
 }
 
-/// Whether a case could be tried on a network.
+/// Whether a case applies to a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Applies {
-    /// It was.
+    /// It does.
     Yes,
-    /// Not within the network's limits or capabilities.
+    /// It exceeds the network's limits or capabilities.
     No(String),
 }
 
-/// How a case ended.
+/// The result of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The contract was kept.
+    /// The network kept the contract.
     Passed,
-    /// The network doesn't offer what the case is about.
+    /// The network doesn't offer the tested capability.
     NotApplicable(String),
-    /// The network is excused.
+    /// The case is excluded for this network.
     Excluded(&'static str),
-    /// The contract was broken, or the network did not start.
+    /// The network violated the contract or did not start.
     Failed(String),
 }
 
@@ -187,7 +191,7 @@ pub fn run_case(network: &Setup, case: &Case<AnyNi>) -> Verdict {
         Err(reason) => return Verdict::Failed(format!("the network did not start: {reason}")),
     };
     let mut world = World::new(ranks, network.patience);
-    // The world is dropped right after a panic and nothing of it is looked at again.
+    // The world is dropped right after a panic without being used again.
     match catch_unwind(AssertUnwindSafe(|| (case.run)(&mut world))) {
         Ok(Applies::Yes) => Verdict::Passed,
         Ok(Applies::No(reason)) => Verdict::NotApplicable(reason),
@@ -211,7 +215,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
     }
 }
 
-/// Exclusions that name no case.
+/// Returns the exclusions that name no case.
 pub fn unknown_exclusions(network: &Setup) -> Vec<&'static str> {
     let cases = cases::<AnyNi>();
     network

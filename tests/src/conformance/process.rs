@@ -1,4 +1,5 @@
-//! Entries that are all memory of their process. All ranks of a world are one process, so that a rank's address is any of it.
+//! Entries over all memory of their process. All ranks of a world are one process, so any address
+//! of it is valid for each rank.
 
 use std::ptr;
 
@@ -13,24 +14,24 @@ use super::{End, Md, Peek, Seen, SeenPut, World, theme};
 
 theme! { "process":
     bytes_go_to_and_come_from_addresses(2)
-        "Of a process's memory the offset is an address: puts and gets move bytes there, and no other byte changes.";
+        "In an entry over a process's memory the offset is an address: puts and gets move bytes there, and no other byte changes.";
     target_is_told_of_addresses(2)
-        "The target's events name the address as offset.";
+        "The target's events give the address as the offset.";
     from_oneself_by_address(1)
-        "A rank may put to addresses of its own and get from them.";
+        "A rank may put to its own addresses and get from them.";
     what_is_no_memory_is_out_of_range(2)
-        "An address that is no memory is out of range: nobody else is told, and the entry takes what comes later.";
+        "An unmapped address is out of range: the target gets no event, and the entry takes later messages.";
     what_ends_before_the_range_is_out_of_range(2)
-        "So is a range of which only the first part is memory.";
+        "A range is out of range if only its first part is mapped.";
     what_may_not_be_written_is_read(2)
-        "Memory that may not be written can be read only.";
+        "Read-only memory can only be read.";
     a_range_has_its_bounds(2)
-        "Of a range of a process's memory the offset counts from its start, and what lies beyond is out of range.";
+        "In an entry over a range of a process's memory the offset counts from the range's start, and anything beyond its end is out of range.";
     atomics_act_on_addresses(2)
-        "Atomics of all types act on numbers at addresses; one that is misaligned, no memory, or may not be written, is out of range.";
+        "Atomics of all types act on numbers at addresses; a misaligned, unmapped or read-only address is out of range.";
 }
 
-/// All memory of the process, for puts and gets of bits 0, with all events.
+/// Returns an entry over all memory of the process, for puts and gets of bits 0, with all events.
 fn everywhere() -> MatchEntry {
     MatchEntry {
         memory: MeMemory::EVERYTHING,
@@ -47,7 +48,7 @@ fn address(memory: &impl Peek) -> u64 {
     memory.extent().0.expose_provenance() as u64
 }
 
-/// Some pages, the last of which can't be used.
+/// Some pages, the last of which is inaccessible.
 struct Pages {
     base: *mut u8,
     len: usize,
@@ -58,7 +59,7 @@ const PAGE: usize = 4096;
 impl Pages {
     fn new(pages: usize) -> Self {
         let len = pages * PAGE;
-        // SAFETY: a new mapping at a place of the system's choice.
+        // SAFETY: a new mapping at an address that the system chooses.
         let base = unsafe {
             mmap_anonymous(
                 ptr::null_mut(),
@@ -81,7 +82,7 @@ impl Pages {
     }
 
     fn protect(&self, from: usize, len: usize, protection: MprotectFlags) {
-        // SAFETY: a part of our own mapping, which is accessed by copy only.
+        // SAFETY: a part of our own mapping, which is accessed only by copy.
         unsafe { mprotect(self.base.wrapping_add(from).cast(), len, protection) }
             .expect("our own pages");
     }
@@ -205,7 +206,8 @@ fn out_of_range() -> End {
     }
 }
 
-/// A put from this descriptor of rank 0 to an address of rank 1, and a get back.
+/// Puts from this descriptor of rank 0 to an address of rank 1 and gets from it; both have to be
+/// out of range.
 #[track_caller]
 fn put_and_get_are_out_of_range<N: Ni>(w: &mut World<N>, md: &Md, remote_offset: u64) {
     let put = Put {
@@ -228,7 +230,7 @@ fn what_is_no_memory_is_out_of_range<N: Ni>(w: &mut World<N>) {
         for remote_offset in [0, 16, u64::MAX - 20, u64::MAX, 1 << 63] {
             put_and_get_are_out_of_range(w, &md, remote_offset);
         }
-        assert_eq!(w.events(1).count(), 0, "nobody is told");
+        assert_eq!(w.events(1).count(), 0, "no event at the target");
         assert!(md.bytes() == pattern(4, length));
     }
     let (target, md) = (w.space(1, 100), w.source(0, &pattern(5, 100)));
@@ -256,7 +258,7 @@ fn what_ends_before_the_range_is_out_of_range<N: Ni>(w: &mut World<N>) {
             "no byte before the range"
         );
     }
-    assert_eq!(w.events(1).count(), 0, "nobody is told");
+    assert_eq!(w.events(1).count(), 0, "no event at the target");
 }
 
 fn what_may_not_be_written_is_read<N: Ni>(w: &mut World<N>) {
@@ -373,5 +375,5 @@ fn atomics_act_on_addresses<N: Ni>(w: &mut World<N>) {
         );
     }
     assert!(pages.bytes() == before);
-    assert_eq!(w.events(1).count(), events, "nobody is told");
+    assert_eq!(w.events(1).count(), events, "no event at the target");
 }

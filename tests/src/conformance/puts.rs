@@ -1,11 +1,11 @@
-//! Puts into regions, and how their initiator is told.
+//! Puts into regions, and the events at their initiator.
 
 use conduit_core::ni::{Ack, Capabilities, MatchEntry, MeOptions, Ni, NiError, Outcome, Put};
 
 use super::entry::{over, pattern, piece, put_to};
 use super::{Applies, Peek, Seen, World, theme};
 
-/// Lengths around every size that a network may treat in its own way.
+/// Lengths around every size at which a network may change its method.
 pub(super) const LENGTHS: [usize; 16] = [
     1,
     3,
@@ -27,27 +27,27 @@ pub(super) const LENGTHS: [usize; 16] = [
 
 theme! { "puts":
     bytes_are_placed(2)
-        "A put moves its bytes to the offset within the entry's memory, and no other byte changes.";
+        "A put writes its bytes at the offset within the entry's memory, and no other byte changes.";
     source_may_be_a_region(2)
-        "An initiator's own memory may be anywhere: also in one of its regions.";
+        "An initiator's memory may be anywhere, including in one of its regions.";
     offsets_at_the_edges(2)
-        "A put may touch the first and the last byte of the entry.";
+        "A put may write the first and the last byte of the entry.";
     offset_outside_moves_nothing(2)
-        "An offset outside of the entry moves nothing, however far out it is.";
+        "An offset outside the entry moves nothing, at any distance.";
     zero_length_put(2)
-        "A put without bytes matches, is told at both sides and changes nothing, also at the entry's end.";
+        "A put without bytes matches, raises events at both sides and changes nothing, even at the entry's end.";
     every_operation_ends_once(2)
-        "Each put ends with the one event that was asked for: Send or Ack, once.";
+        "Each put ends with the requested event, Send or Ack, exactly once.";
     acknowledged_bytes_can_be_seen(2)
-        "With REMOTE_COMPLETION an acknowledged put's bytes can be seen at the target.";
+        "With REMOTE_COMPLETION an acknowledged put's bytes are visible at the target.";
     source_may_be_reused_after_send(2)
-        "After Send the source may be written; the target gets what was there before.";
+        "After Send the source may be overwritten; the target gets the earlier bytes.";
     to_oneself(1)
         "A rank may put to itself.";
     maximum_length(2)
         "A put of max_message bytes arrives.";
     beyond_the_maximum_is_refused(2)
-        "A put of more bytes than any entry takes (max_message, max_managed) is refused with OverLimit, and nothing happens.";
+        "A put of more bytes than any entry takes (max_message, max_managed) is refused with OverLimit, without any effect.";
 }
 
 fn bytes_are_placed<N: Ni>(w: &mut World<N>) {
@@ -139,8 +139,8 @@ fn offset_outside_moves_nothing<N: Ni>(w: &mut World<N>) {
         u64::MAX - 15,
         u64::MAX,
     ] {
-        // Without TRUNCATE the contract can be read both ways: the message doesn't fit, so the entry doesn't match; or it
-        // matches, and the offset is outside. Nothing moves in either.
+        // The contract permits two readings without TRUNCATE: the message doesn't fit, so the entry
+        // doesn't match; or it matches, and the offset is outside. Nothing moves in either case.
         let either: &[Outcome] = &[Outcome::NoMatch, Outcome::OutOfRange];
         for (match_bits, outcomes) in [(0, either), (1, &[Outcome::OutOfRange])] {
             let put = Put {
@@ -196,7 +196,7 @@ fn every_operation_ends_once<N: Ni>(w: &mut World<N>) {
                 Ack::Remote
             },
             remote_offset: token * 64,
-            // Every bit of a token is the caller's.
+            // Every bit of a token belongs to the caller.
             token: token << 57 | token,
             ..put_to(1, &md)
         };
@@ -236,7 +236,8 @@ fn acknowledged_bytes_can_be_seen<N: Ni>(w: &mut World<N>) -> Applies {
         let bytes = pattern(100 + i as u64, length);
         let md = w.source(0, &bytes);
         w.put(0, &put_to(1, &md));
-        // The initiator looks after each single turn, so that nothing but the acknowledgement says that it is there.
+        // The initiator checks after each single turn, so that only the acknowledgement shows that
+        // the bytes have arrived.
         w.until("the acknowledgement", |w| {
             w.turn_of(0);
             let acked = w.count(0, |event| matches!(event, Seen::Ack { .. })) == 1;
@@ -300,7 +301,9 @@ fn maximum_length<N: Ni>(w: &mut World<N>) -> Applies {
     const TRIED: usize = 64 << 20;
     let largest = w.net(0).reach(1).max_message;
     if largest > w.net(1).limits().region_bytes.min(TRIED) {
-        return Applies::No(format!("max_message is {largest}, more than is tried here"));
+        return Applies::No(format!(
+            "max_message is {largest}, more than this case allocates"
+        ));
     }
     w.listen(1);
     let region = w.region(1, largest);
@@ -319,7 +322,9 @@ fn beyond_the_maximum_is_refused<N: Ni>(w: &mut World<N>) -> Applies {
     // The initiator doesn't know which kind of entry will match.
     let largest = reach.max_message.max(reach.max_managed);
     if largest > TRIED {
-        return Applies::No(format!("max_message is {largest}, more than is tried here"));
+        return Applies::No(format!(
+            "max_message is {largest}, more than this case reserves"
+        ));
     }
     w.listen(1);
     let md = w.space(0, largest + 1);
@@ -330,6 +335,6 @@ fn beyond_the_maximum_is_refused<N: Ni>(w: &mut World<N>) -> Applies {
         "{answer:?}"
     );
     w.settle();
-    assert!(w.log().is_empty(), "nothing has happened");
+    assert!(w.log().is_empty(), "no effects");
     Applies::Yes
 }

@@ -1,4 +1,4 @@
-//! Event queues: their limits, and what happens when nobody empties them.
+//! Event queues: their limits, and back-pressure when a rank doesn't poll them.
 
 use std::time::Duration;
 
@@ -11,31 +11,31 @@ use super::{Applies, Peek, Seen, World, theme};
 
 theme! { "queues":
     full_queue_holds_senders_back(2)
-        "A target that doesn't poll holds its senders back with Again; nothing is lost, all arrives once it polls.";
+        "A target that doesn't poll holds its senders back with Again; no message is lost, and all arrive once it polls.";
     full_queue_of_large_messages(2)
-        "The same with messages that take more than one slot.";
+        "A full queue also holds back messages that take more than one slot.";
     full_queue_of_headers(2)
-        "The same with an entry that takes headers only.";
+        "A full queue also holds back messages to an entry that takes only headers.";
     injects_are_held_back(2)
-        "Injected puts are held back in the same way.";
+        "A full queue also holds back injects.";
     queue_is_filled_again_and_again(2)
         "A small queue passes any number of messages.";
     poll_keeps_its_limit(2)
-        "A poll delivers at most its limit, says how many, and none with a limit of 0.";
+        "A poll delivers at most its limit, returns the number of events, and delivers none with a limit of 0.";
     indices_share_a_queue(2)
-        "Several indices may deliver to one queue; the event says which it was.";
+        "Several indices may deliver to one queue; the event names the index.";
     index_without_a_queue(2)
-        "Operations on an index without a queue complete unseen, in progress().";
+        "Operations on an index without a queue complete without events, in progress().";
     index_that_opens_late(2)
-        "A put to an index that is not open yet is held back or arrives after it opens.";
+        "A put to an index that isn't open yet is held back or arrives after it opens.";
     target_and_initiator_share_a_queue(2)
         "One queue may take a rank's completions and its peers' messages.";
     waiting_ends(2)
-        "wait() returns after its limit at the latest, and sooner with something to do; notify() disturbs nothing.";
+        "wait() returns after its limit at the latest, and earlier if there is something to do; notify() has no other effect.";
 }
 
-/// Sends numbered puts to rank 1 while it sleeps, up to `most`, until the network holds back or `room` is used; then wakes
-/// it and sends the rest. Gives the numbers in order of delivery.
+/// Sends numbered puts to rank 1 while it is frozen, up to `most`, until the network holds back or
+/// `room` is used; then thaws it and sends the rest. Returns the numbers in order of delivery.
 fn flood<N: Ni>(w: &mut World<N>, length: usize, most: u64) -> Vec<u64> {
     let md = w.source(0, &pattern(9, length));
     w.freeze(1);
@@ -47,14 +47,14 @@ fn flood<N: Ni>(w: &mut World<N>, length: usize, most: u64) -> Vec<u64> {
             ack: Ack::Local,
             ..put_to(1, &md)
         };
-        // The initiator's own queue has room for its completions: it takes them as it goes.
+        // The initiator's own queue has room for its completions, because it polls meanwhile.
         if w.try_put(0, &put) {
             sent += 1;
         } else {
             again += 1;
         }
         w.turn_of(0);
-        // Not more under way than the initiator's queue holds.
+        // No more in flight than the initiator's queue holds.
         if sent - w.count(0, |event| matches!(event, Seen::Send { .. })) as u64 >= 128 {
             break;
         }
@@ -194,7 +194,7 @@ fn poll_keeps_its_limit<N: Ni>(w: &mut World<N>) {
         w.put(0, &put);
     }
     let mut delivered = 0;
-    // By hand: the world's own polls would take what is counted here.
+    // Polled directly, because the world's own polls would take the events that are counted here.
     w.until("all are delivered", |w| {
         let net = w.net(1);
         net.progress();
@@ -202,7 +202,7 @@ fn poll_keeps_its_limit<N: Ni>(w: &mut World<N>) {
         for limit in [1, 2, 3, u32::MAX] {
             let mut calls = 0;
             let said = net.poll(eq, limit, |_| calls += 1);
-            assert_eq!(said, calls, "as many as were delivered");
+            assert_eq!(said, calls, "poll returns the number of delivered events");
             assert!(said <= limit);
             delivered += said;
         }
@@ -210,7 +210,7 @@ fn poll_keeps_its_limit<N: Ni>(w: &mut World<N>) {
     });
     w.thaw(1);
     w.settle();
-    assert_eq!(w.events(1).count(), 0, "nothing is delivered twice");
+    assert_eq!(w.events(1).count(), 0, "no message is delivered twice");
 }
 
 fn indices_share_a_queue<N: Ni>(w: &mut World<N>) {
@@ -312,7 +312,8 @@ fn index_that_opens_late<N: Ni>(w: &mut World<N>) {
         };
         w.put(0, &put);
     }
-    // One that was taken early may have found the index open before its entry was linked: NoMatch is an end too.
+    // A put that was submitted early may have found the index open before its entry was linked:
+    // NoMatch is also a valid end.
     let mut done = 0;
     for token in 0..8 {
         done += usize::from(w.end_of(0, token).outcome == Outcome::Done);
@@ -366,10 +367,10 @@ fn waiting_ends<N: Ni>(w: &mut World<N>) {
         ..put_to(1, &md)
     };
     w.put(0, &put);
-    // With a message under way the wait may end early; it does not lose it.
+    // With a message in flight the wait may end early, but it doesn't lose the message.
     w.net(1).wait(Duration::from_millis(1));
     assert_eq!(w.wait_puts(1, 1)[0].data, b"wake");
     for rank in 0..2 {
-        assert_eq!(w.net(rank).failed_peer(), None, "all are alive");
+        assert_eq!(w.net(rank).failed_peer(), None, "all peers are alive");
     }
 }

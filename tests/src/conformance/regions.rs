@@ -1,4 +1,4 @@
-//! Regions, and windows onto those of peers.
+//! Regions, and windows onto peers' regions.
 
 use conduit_core::ni::{Capabilities, MatchEntry, MeMemory, Ni, NiError, RegionId};
 
@@ -7,29 +7,29 @@ use super::{Applies, Peek, World, theme};
 
 theme! { "regions":
     regions_are_zeroed_whole_pages(2)
-        "A region is zeroed, page-aligned, its length rounded up to whole pages; regions are numbered from 0.";
+        "A region is zeroed and page-aligned, its length rounded up to whole pages; regions are numbered from 0.";
     regions_do_not_overlap(1)
-        "Each region has memory of its own.";
+        "Regions don't overlap.";
     more_regions_than_the_limit_are_refused(1)
-        "Not more than limits().regions regions can be created.";
+        "At most limits().regions regions can be created.";
     more_bytes_than_the_limit_are_refused(1)
-        "Not more than limits().region_bytes bytes can be had, and a refusal leaves the rest usable.";
+        "At most limits().region_bytes bytes can be allocated, and after a refusal the remaining bytes are usable.";
     entry_must_lie_in_its_region(1)
-        "An entry's piece must lie within a region that exists.";
+        "An entry's memory must lie within an existing region.";
     entries_over_several_regions(2)
-        "Entries reach the region that they name.";
+        "An entry gives access to the region that it names.";
     own_window(1)
         "A rank's window onto its own region shows the same memory.";
     window_onto_nothing(2)
         "There is no window onto a region that doesn't exist.";
     peers_stores_are_seen_after_a_message(2)
-        "What a peer stored through a window before a message is seen after it, and the other way round.";
+        "A peer's stores through a window before a message are visible after it, in both directions.";
     window_and_operations_see_the_same(2)
-        "Puts, gets and a window show the same bytes of a region.";
+        "Puts, gets and a window access the same bytes of a region.";
     windows_onto_all_peers(4)
-        "Each peer's regions have windows of their own.";
+        "Each peer's regions have their own windows.";
     without_the_capability_no_window(2)
-        "A network that doesn't offer WINDOW for a peer gives no window onto it.";
+        "A network that doesn't offer WINDOW for a peer returns no window onto it.";
 }
 
 const PAGE: usize = 4096;
@@ -60,7 +60,7 @@ fn regions_do_not_overlap<N: Ni>(w: &mut World<N>) {
 fn more_regions_than_the_limit_are_refused<N: Ni>(w: &mut World<N>) -> Applies {
     let limit = w.net(0).limits().regions;
     if limit > 4096 || limit as usize * PAGE > w.net(0).limits().region_bytes {
-        return Applies::No(format!("{limit} regions are more than is tried here"));
+        return Applies::No(format!("this case doesn't create {limit} regions"));
     }
     for _ in 0..limit {
         w.region(0, 1);
@@ -88,9 +88,9 @@ fn more_bytes_than_the_limit_are_refused<N: Ni>(w: &mut World<N>) -> Applies {
             "{len} bytes: {answer:?}"
         );
     }
-    assert_eq!(w.region(0, PAGE).id, RegionId(0), "nothing has happened");
+    assert_eq!(w.region(0, PAGE).id, RegionId(0), "no effects");
     let rest = w.net(0).region_create(limit);
-    assert!(rest.is_err(), "a page of the bytes is taken: {rest:?}");
+    assert!(rest.is_err(), "one page is already allocated: {rest:?}");
     Applies::Yes
 }
 
@@ -206,7 +206,7 @@ fn peers_stores_are_seen_after_a_message<N: Ni>(w: &mut World<N>) -> Applies {
         for (from, md) in mds.iter().enumerate() {
             let to = 1 - from;
             let window = w.net(from as u32).window(to as u32, regions[to].id);
-            let window = window.expect("a region that was there before a message");
+            let window = window.expect("a region that existed before the message");
             window.poke(usize::from(round) * 8, &[round; 8]);
             w.put_and_wait(md, &put_to(to as u32, md));
             w.wait_puts(to as u32, usize::from(round));

@@ -1,29 +1,29 @@
-//! Events as they were seen: owned, so that a case can look at them after their delivery.
+//! Events as received: owned, so that a case can examine them after their delivery.
 
 use conduit_core::ni::{EqId, Event, Outcome, PtIndex, PutEvent, Rank};
 
 /// A put that an entry took; the fields are those of [`PutEvent`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenPut {
-    /// The index it came to.
+    /// The index of the entry.
     pub index: PtIndex,
-    /// The entry's name.
+    /// The entry's tag.
     pub tag: u64,
-    /// Who sent it.
+    /// The sender.
     pub source: Rank,
     /// As sent.
     pub match_bits: u64,
     /// As sent.
     pub hdr_data: u64,
-    /// Where it was placed within the entry's memory.
+    /// The offset at which it was placed within the entry's memory.
     pub offset: u64,
     /// Bytes placed.
     pub length: usize,
     /// Bytes sent.
     pub requested: usize,
-    /// A copy of the bytes that were shown during delivery.
+    /// A copy of the bytes that were passed to the sink.
     pub data: Vec<u8>,
-    /// Whether those bytes began at a multiple of 16 (true when there were none).
+    /// Whether those bytes were aligned to 16 (true if there were none).
     pub aligned: bool,
 }
 
@@ -68,19 +68,19 @@ pub enum Seen {
         match_bits: u64,
         offset: u64,
     },
-    /// An entry has left its list by itself.
+    /// An entry has unlinked itself.
     Unlinked { tag: u64 },
     /// An unlinked managed entry has been drained.
     Free { tag: u64 },
     /// A put's source may be reused.
     Send { token: u64 },
-    /// A put or a plain atomic has ended at its target.
+    /// A put or a non-fetching atomic has ended at its target.
     Ack {
         token: u64,
         outcome: Outcome,
         length: usize,
     },
-    /// A get or a fetching atomic has brought its data.
+    /// A get's or a fetching atomic's data has arrived.
     Reply {
         token: u64,
         outcome: Outcome,
@@ -145,7 +145,8 @@ impl From<Event<'_>> for Seen {
 }
 
 impl Seen {
-    /// The operation that an initiator's event ends; `None` for a target's event.
+    /// Returns the token of the operation that an initiator's event ends; `None` for a target's
+    /// event.
     pub fn token(&self) -> Option<u64> {
         match *self {
             Self::Send { token } | Self::Ack { token, .. } | Self::Reply { token, .. } => {
@@ -156,13 +157,13 @@ impl Seen {
     }
 }
 
-/// One event, and where it was delivered.
+/// One event with the place of its delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// At which rank.
+    /// The rank that received it.
     pub rank: Rank,
-    /// From which of its queues.
+    /// The queue that delivered it.
     pub eq: EqId,
-    /// What.
+    /// The event.
     pub event: Seen,
 }

@@ -1,4 +1,4 @@
-//! What may be done from within a poll's sink: handlers run there.
+//! Calls that are allowed within a poll's sink, because handlers run there.
 
 use std::cell::{Cell, RefCell};
 
@@ -9,17 +9,17 @@ use super::{Applies, Md, Peek, Seen, World, theme};
 
 theme! { "sinks":
     poll_within_a_sink_gives_nothing(2)
-        "A poll of a queue from within a sink of the same queue delivers nothing, and loses nothing.";
+        "A poll of a queue within a sink of the same queue delivers nothing, and loses nothing.";
     poll_of_another_queue_within_a_sink(2)
         "A sink may poll another queue.";
     submission_within_a_sink(2)
-        "A sink may submit puts, gets and injects; Again there is the caller's to remember.";
+        "A sink may submit puts, gets and injects; after Again the caller has to repeat them.";
     append_within_a_sink(2)
-        "A sink may append an entry again as soon as it hears Free.";
+        "A sink may append an entry again as soon as it gets Free.";
     data_outlives_a_sinks_own_submissions(2)
-        "A message's bytes stay as they are during their delivery, whatever the sink submits meanwhile.";
+        "A message's bytes don't change during their delivery, whatever the sink submits meanwhile.";
     messages_that_ask_are_answered(2)
-        "What a sink injects to the source of a message that asks arrives once, whatever its length; as does a second one.";
+        "Replies that a sink injects to the source of a message that expects one arrive once each, of any length and even if there are two.";
 }
 
 fn poll_within_a_sink_gives_nothing<N: Ni>(w: &mut World<N>) {
@@ -78,7 +78,7 @@ fn poll_of_another_queue_within_a_sink<N: Ni>(w: &mut World<N>) {
     });
 }
 
-/// What a rank submits for message `n`: 0 a put, 1 a get, 2 an inject.
+/// Submits the reply to message `n`: a put for kind 0, a get for 1, an inject for 2.
 fn submit_reply<N: Ni>(net: &N, kind: usize, n: u64, reply: &Md, fetched: &Md) -> Submit {
     let answer = match kind {
         0 => {
@@ -99,7 +99,7 @@ fn submit_reply<N: Ni>(net: &N, kind: usize, n: u64, reply: &Md, fetched: &Md) -
                 token: 100 + n,
                 ..get_from(0, fetched)
             };
-            // SAFETY: the destination is looked at when its operation has ended.
+            // SAFETY: the destination is read only after its operation has ended.
             unsafe { net.get(&get) }
         }
         _ if net.reach(0).inject_size == 0 => Ok(Submit::Posted),
@@ -113,7 +113,7 @@ fn submit_reply<N: Ni>(net: &N, kind: usize, n: u64, reply: &Md, fetched: &Md) -
             body: &[],
         }),
     };
-    answer.expect("a right operation")
+    answer.expect("a valid operation")
 }
 
 fn submission_within_a_sink<N: Ni>(w: &mut World<N>) {
@@ -135,7 +135,7 @@ fn submission_within_a_sink<N: Ni>(w: &mut World<N>) {
         };
         w.put(0, &put);
     }
-    // What is refused within the sink is remembered, and submitted again outside of it.
+    // Submissions refused within the sink are recorded and repeated outside of it.
     let refused = RefCell::new(Vec::new());
     let heard = Cell::new(0);
     w.until("all are heard", |w| {
@@ -248,7 +248,8 @@ fn data_outlives_a_sinks_own_submissions<N: Ni>(w: &mut World<N>) {
                     return;
                 }
                 heard.set(heard.get() + 1);
-                // More messages to the same list, from within: their place must be another.
+                // More messages to the same entry from within the sink must not reuse this
+                // message's memory.
                 for _ in 0..4 {
                     let again = Put {
                         token: own_sent.get(),
@@ -292,7 +293,7 @@ fn messages_that_ask_are_answered<N: Ni>(w: &mut World<N>) -> Applies {
         body: &BYTES[..length],
     };
     let asked = |n: u64| n as usize * 7 % 81;
-    // Number and length of each answer to a message: one, none or two.
+    // Number and length of each reply to a message: none, one or two.
     let answers = |n: u64| {
         let count = [1, 0, 2, 1][n as usize / 5 % 4];
         (0..count).map(move |copy| (1000 * copy + n, n as usize % 81))
@@ -302,7 +303,7 @@ fn messages_that_ask_are_answered<N: Ni>(w: &mut World<N>) -> Applies {
     for n in 0..200 {
         w.inject(0, &message(1, n, asked(n), Exchange::ExpectsReply));
         if n % 3 == 0 {
-            // Two are under way then.
+            // Two messages are then in flight at once.
             continue;
         }
         w.until("all are delivered and answered", |w| {
@@ -316,7 +317,7 @@ fn messages_that_ask_are_answered<N: Ni>(w: &mut World<N>) -> Applies {
                     delivered.set(delivered.get() + 1);
                     for (number, length) in answers(put.hdr_data) {
                         let answer = message(0, number, length, Exchange::IsReply);
-                        if net.inject(&answer).expect("a right operation") == Submit::Again {
+                        if net.inject(&answer).expect("a valid operation") == Submit::Again {
                             again.borrow_mut().push((number, length));
                         }
                     }

@@ -1,11 +1,11 @@
-//! Every case as a test of its own, for programs of `libtest_mimic`.
+//! Every case as a separate test, for programs that use `libtest_mimic`.
 
 use libtest_mimic::{Completion, Failed, Trial};
 
 use super::{Setup, Verdict, cases, run_case, unknown_exclusions};
 use crate::chaos::Disorder;
 
-/// Seeds of the chaos that each network is run under.
+/// The chaos seeds that each network runs under.
 const SEEDS: [u64; 2] = [1, 20_260_411];
 
 /// Adds every case for a network.
@@ -36,8 +36,8 @@ pub fn add(trials: &mut Vec<Trial>, network: Setup) {
     ));
 }
 
-/// Adds a network, and samples of the same under chaos: as it is, and with nothing that a network
-/// may lack.
+/// Adds a network, and samples of it under chaos: once as it is, and once without the capabilities
+/// that a network may lack.
 pub fn add_with_chaos(trials: &mut Vec<Trial>, network: Setup) {
     let bare = Disorder {
         windows: false,

@@ -7,23 +7,23 @@ use super::{Peek, World, theme};
 
 theme! { "truncation":
     put_is_cut_to_the_entry(2)
-        "With TRUNCATE a put that doesn't fit is cut: placed and sent lengths are told, nothing lies beyond the entry.";
+        "With TRUNCATE a put that doesn't fit is truncated: its event gives the placed and sent lengths, and nothing is written beyond the entry.";
     put_is_cut_at_an_offset(2)
-        "What fits counts from the offset within the entry.";
+        "The room left counts from the offset within the entry.";
     get_is_cut_to_the_entry(2)
-        "With TRUNCATE a get that doesn't fit brings what there is and leaves the rest of its destination alone.";
+        "With TRUNCATE a get that doesn't fit moves the bytes that the entry has and leaves the rest of its destination unchanged.";
     put_that_does_not_fit_goes_to_the_next(2)
-        "Without TRUNCATE a message that doesn't fit doesn't match; the next entry is asked.";
+        "Without TRUNCATE a message that doesn't fit doesn't match; the next entry is tried.";
     put_that_fits_nowhere_is_no_match(2)
-        "A put that fits no entry is answered with NoMatch and moves nothing.";
+        "A put that fits no entry ends with NoMatch and moves nothing.";
     get_that_does_not_fit_goes_to_the_next(2)
-        "Gets go on to the next entry in the same way.";
+        "A get that doesn't fit is matched against the next entry in the same way.";
     managed_message_is_cut_to_what_is_left(2)
-        "A managed entry with TRUNCATE cuts a message to the room that it has left.";
+        "A managed entry with TRUNCATE truncates a message to the room that is left in it.";
     managed_message_goes_to_an_entry_with_room(2)
-        "A managed entry with too little room left is passed over; it stays linked for smaller messages.";
+        "A managed entry with too little room left is skipped; it stays linked for smaller messages.";
     nothing_fits_into_no_memory(2)
-        "An entry without memory takes a put without bytes; one with bytes only if it may cut.";
+        "An entry without memory takes a put without bytes, and one with bytes only if it may truncate.";
 }
 
 fn put_is_cut_to_the_entry<N: Ni>(w: &mut World<N>) {
@@ -176,7 +176,8 @@ fn managed_message_is_cut_to_what_is_left<N: Ni>(w: &mut World<N>) {
     );
     let bytes = pattern(6, 200);
     let md = w.source(0, &bytes);
-    // 200 bytes count 256, so that one message fills the entry: a second entry takes the next.
+    // 200 bytes count for 256, so one message fills the entry, and a second entry takes the next
+    // message.
     w.append(
         1,
         MatchEntry {

@@ -1,4 +1,5 @@
-//! Entries that tell their owner nothing, used again and again: a network may do such operations without the target.
+//! Entries without events at the target, used repeatedly: a network may run such operations without
+//! the target.
 
 use conduit_core::ni::{Ack, Get, MatchEntry, MeEvents, MeOptions, Ni, Outcome, Put, Region};
 
@@ -7,25 +8,25 @@ use super::{Md, Peek, World, theme};
 
 theme! { "unseen":
     puts_of_all_lengths(2)
-        "Puts that tell the target nothing put each byte where it belongs, however many went there before.";
+        "Puts without events at the target write the right bytes, however many came before.";
     gets_of_all_lengths(2)
-        "Gets that tell the target nothing bring each byte from where it is.";
+        "Gets without events at the target read the right bytes.";
     what_does_not_fit_ends_as_ever(2)
-        "What is outside of the entry, doesn't match, or is cut, ends as the first such operation would.";
+        "An operation that is outside the entry, doesn't match, or is truncated ends in the same way as a first one.";
     a_piece_is_all_that_is_reached(2)
-        "Offsets count from the entry's begin, and nothing around it changes.";
+        "Offsets count from the entry's beginning, and nothing around it changes.";
     unlinked_is_not_written(2)
-        "Once the entry's unlinking is Done nothing changes its memory; what was acknowledged is there, and what comes later matches nothing.";
+        "Once the entry's unlinking is Done, its memory doesn't change: acknowledged bytes are there, and later messages match nothing.";
     another_entry_in_its_place(2)
-        "After unlinking another entry over other memory takes what comes, and the old memory is left alone.";
+        "After unlinking, another entry over other memory takes messages, and the old memory doesn't change.";
     all_ranks_at_once(4)
         "Several ranks put to and get from one entry at the same time.";
     atomics_of_all_ranks_add_up(4)
-        "Additions of all ranks, the owner too, add up, and no two fetch the same old value.";
+        "Additions of all ranks, including the owner, add up, and no two fetch the same old value.";
 }
 
 const LEN: usize = 1 << 16;
-/// With two in a row of each.
+/// Two of each length in a row.
 const LENGTHS: [usize; 14] = [
     1, 1, 8, 8, 700, 700, 3000, 3000, 0, 0, 50_000, 50_000, 16, 16,
 ];
@@ -57,7 +58,7 @@ fn puts_of_all_lengths<N: Ni>(w: &mut World<N>) {
             if ack == Ack::Remote {
                 assert_eq!(end.length, length);
             } else {
-                // When only the source is known to be free, the bytes come some time.
+                // When only the source is known to be free, the bytes may arrive later.
                 w.until("the bytes are there", |_| {
                     region.peek(offset, length) == bytes
                 });
@@ -135,7 +136,7 @@ fn a_piece_is_all_that_is_reached<N: Ni>(w: &mut World<N>) {
     }
 }
 
-/// Several puts under way at once: how many were acknowledged as done.
+/// Submits several concurrent puts and returns how many were acknowledged as done.
 fn some_puts<N: Ni>(w: &mut World<N>, md: &Md, then: impl FnOnce(&mut World<N>)) -> usize {
     for token in 0..8 {
         let put = Put {
@@ -158,7 +159,7 @@ fn unlinked_is_not_written<N: Ni>(w: &mut World<N>) {
     for round in 0..10 {
         region.poke(0, &[0; 4096]);
         let me = w.append(1, silent(&region));
-        // Those of the first rounds may be the first that the entry sees.
+        // The puts of the first rounds may be the first that the entry gets.
         for _ in 0..round % 3 {
             w.put_and_wait(&md, &put_to(1, &md));
         }
@@ -169,7 +170,10 @@ fn unlinked_is_not_written<N: Ni>(w: &mut World<N>) {
             before = region.bytes();
         });
         w.settle();
-        assert!(region.bytes() == before, "round {round}: written after");
+        assert!(
+            region.bytes() == before,
+            "round {round}: written after unlinking"
+        );
         let written = before.iter().filter(|byte| **byte == 0xAB).count();
         assert_eq!(written, 64 * done, "what was acknowledged is there");
         let end = w.put_and_wait(&md, &put_to(1, &md));

@@ -1,4 +1,5 @@
-//! A job inside one thread: the ends of all ranks, polled in turn, everything that was delivered, and memory to use.
+//! A job within one thread: the ends of all ranks, polled in turn, everything that was delivered,
+//! and memory to use.
 
 use std::time::Duration;
 
@@ -12,31 +13,31 @@ use super::memory::Buffer;
 use super::network::Patience;
 use super::seen::Record;
 
-/// Events taken from a queue per poll; small, so that a round gives every queue its turn.
+/// Events taken from a queue per poll; small, so that a round polls every queue.
 const POLL_LIMIT: u32 = 16;
-/// Slots of the queues that cases make without a wish of their own.
+/// Slots of queues for which the case specifies no number.
 const SLOTS: usize = 256;
 
-/// A memory descriptor over memory that the world owns or over a region.
+/// A memory descriptor over a region or over memory that the world owns.
 #[derive(Debug, Clone, Copy)]
 pub struct Md {
-    /// Whose.
+    /// The rank that bound it.
     pub rank: Rank,
-    /// Its name there.
+    /// The rank's id for it.
     pub id: MdId,
-    /// Where its completions go.
+    /// The queue for its completions.
     pub eq: EqId,
-    /// Its bytes.
+    /// Its length in bytes.
     pub len: usize,
     pub(super) base: *mut u8,
 }
 
-/// How an operation ended at its initiator.
+/// The end of an operation, as its initiator saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
     /// [`Outcome::Done`] for a plain [`Event::Send`](conduit_core::ni::Event::Send).
     pub outcome: Outcome,
-    /// Bytes moved; 0 for a [`Event::Send`](conduit_core::ni::Event::Send), which doesn't tell.
+    /// Bytes moved; 0 for a [`Event::Send`](conduit_core::ni::Event::Send), which has no length.
     pub length: usize,
     /// A fetching atomic's old value.
     pub value: u64,
@@ -51,7 +52,7 @@ struct Seat<N> {
 
 /// All ranks of a job. Every wait is bounded by the network's [`Patience`].
 pub struct World<N: Ni> {
-    // Before the buffers: a network may touch bound memory until it is dropped.
+    // Declared before the buffers, because a network may touch bound memory until it is dropped.
     seats: Vec<Seat<N>>,
     /// The rank of the first seat.
     first: Rank,
@@ -61,7 +62,8 @@ pub struct World<N: Ni> {
 }
 
 impl<N: Ni> World<N> {
-    /// A world of these ends, in rank order: all ranks of a job, or the one that is this process.
+    /// Creates a world of these ends, in rank order: all ranks of a job, or only this process's
+    /// rank.
     pub fn new(ranks: Vec<N>, patience: Patience) -> Self {
         let first = ranks.first().map_or(0, Ni::rank);
         let seats = ranks
@@ -82,7 +84,7 @@ impl<N: Ni> World<N> {
         }
     }
 
-    /// A rank's end.
+    /// Returns a rank's end.
     pub fn net(&self, rank: Rank) -> &N {
         &self.seats[self.seat(rank)].net
     }
@@ -91,19 +93,20 @@ impl<N: Ni> World<N> {
         (rank - self.first) as usize
     }
 
-    /// The rank of the first seat: this process's own, where it is the only one.
+    /// Returns the rank of the first seat, which is this process's rank if it is the only one.
     pub fn own_rank(&self) -> Rank {
         self.first
     }
 
-    /// The job's ranks.
+    /// Returns the job's number of ranks.
     pub fn size(&self) -> u32 {
         self.seats.first().map_or(0, |seat| seat.net.size())
     }
 
-    // ---- setting up ------------------------------------------------------------------------------------------------
+    // ---- setup
+    // -----------------------------------------------------------------------------------
 
-    /// A new event queue, polled in every round from now on.
+    /// Creates an event queue, which is polled in every round from now on.
     pub fn queue(&mut self, rank: Rank, slots: usize) -> EqId {
         let eq = self.net(rank).eq_create(slots).expect("eq_create");
         let seat = self.seat(rank);
@@ -111,7 +114,8 @@ impl<N: Ni> World<N> {
         eq
     }
 
-    /// The queue that a rank's descriptors share, made at first use: networks may have few queues.
+    /// Returns the queue that a rank's descriptors share. It is created at first use, because
+    /// networks may have few queues.
     pub fn completions(&mut self, rank: Rank) -> EqId {
         let seat = self.seat(rank);
         if let Some(eq) = self.seats[seat].completions {
@@ -134,7 +138,7 @@ impl<N: Ni> World<N> {
         self.net(rank).pt_open(index, eq).expect("pt_open");
     }
 
-    /// A new region.
+    /// Creates a region.
     pub fn region(&self, rank: Rank, len: usize) -> Region {
         self.net(rank).region_create(len).expect("region_create")
     }
@@ -149,13 +153,14 @@ impl<N: Ni> World<N> {
         self.append_at(rank, PT, entry)
     }
 
-    /// A descriptor over new private memory with these bytes, completing to [`World::completions`].
+    /// Binds a descriptor over new private memory with these bytes, completing to
+    /// [`World::completions`].
     pub fn source(&mut self, rank: Rank, bytes: &[u8]) -> Md {
         let eq = self.completions(rank);
         self.source_on(rank, bytes, eq)
     }
 
-    /// The same, its completions going to `eq`.
+    /// Like [`World::source`], with completions going to `eq`.
     pub fn source_on(&mut self, rank: Rank, bytes: &[u8], eq: EqId) -> Md {
         let buffer = Buffer::new(bytes);
         let md = self.bind(rank, buffer.base(), bytes.len(), eq);
@@ -163,7 +168,8 @@ impl<N: Ni> World<N> {
         md
     }
 
-    /// A descriptor over `len` zeroed private bytes that are not touched here (they may be many).
+    /// Binds a descriptor over `len` zeroed private bytes, which are not touched here (they may be
+    /// many).
     pub fn space(&mut self, rank: Rank, len: usize) -> Md {
         let eq = self.completions(rank);
         let buffer = Buffer::zeroed(len);
@@ -172,7 +178,7 @@ impl<N: Ni> World<N> {
         md
     }
 
-    /// A descriptor over a piece of one of the rank's own regions.
+    /// Binds a descriptor over a piece of one of the rank's own regions.
     pub fn source_in(&mut self, rank: Rank, region: &Region, offset: usize, len: usize) -> Md {
         assert!(offset + len <= region.len, "the piece lies in the region");
         let eq = self.completions(rank);
@@ -180,8 +186,9 @@ impl<N: Ni> World<N> {
     }
 
     fn bind(&self, rank: Rank, base: *mut u8, len: usize, eq: EqId) -> Md {
-        // SAFETY: the memory is a buffer of this world or a region of the network; both outlive the network's last access,
-        // since `seats` is dropped before `buffers` and a region lives as long as its network.
+        // SAFETY: the memory is a buffer of this world or a region of the network. Both outlive the
+        // network's last access, because `seats` is dropped before `buffers` and a region lives as
+        // long as its network.
         let id = unsafe { self.net(rank).md_bind(base, len, eq) }.expect("md_bind");
         Md {
             rank,
@@ -192,9 +199,10 @@ impl<N: Ni> World<N> {
         }
     }
 
-    // ---- driving ---------------------------------------------------------------------------------------------------
+    // ---- progress
+    // --------------------------------------------------------------------------------
 
-    /// Leaves a rank alone from now on: neither polled nor given progress.
+    /// Stops polling a rank and giving it progress.
     pub fn freeze(&mut self, rank: Rank) {
         let seat = self.seat(rank);
         self.seats[seat].frozen = true;
@@ -206,7 +214,7 @@ impl<N: Ni> World<N> {
         self.seats[seat].frozen = false;
     }
 
-    /// One rank's turn: progress, then each of its queues. Says how many events came.
+    /// Gives one rank progress and polls each of its queues. Returns the number of events.
     pub fn turn_of(&mut self, rank: Rank) -> u32 {
         let at = self.seat(rank);
         let Self { seats, log, .. } = self;
@@ -228,7 +236,7 @@ impl<N: Ni> World<N> {
         count
     }
 
-    /// Everybody's turn.
+    /// Gives all ranks a turn.
     pub fn turn(&mut self) {
         let mut count = 0;
         for rank in (self.first..).take(self.seats.len()) {
@@ -248,7 +256,7 @@ impl<N: Ni> World<N> {
         }
     }
 
-    /// Takes turns until `condition`, which is `what` in words.
+    /// Takes turns until `condition` is true; `what` describes it.
     #[track_caller]
     pub fn until(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
         for _ in 0..self.patience.rounds {
@@ -260,14 +268,14 @@ impl<N: Ni> World<N> {
         panic!("not within {} rounds: {what}", self.patience.rounds);
     }
 
-    /// Takes turns until nothing more is expected to come by itself.
+    /// Takes turns until nothing more is expected to happen without a call.
     pub fn settle(&mut self) {
         for _ in 0..self.patience.settle {
             self.turn();
         }
     }
 
-    /// Submits until it is taken or refused, taking turns between.
+    /// Submits until the operation is accepted or fails, taking turns between attempts.
     #[track_caller]
     pub fn submit(
         &mut self,
@@ -286,7 +294,7 @@ impl<N: Ni> World<N> {
         );
     }
 
-    /// Submits once, and says whether it was taken.
+    /// Submits once, and returns whether it was accepted.
     #[track_caller]
     pub fn try_put(&mut self, rank: Rank, put: &Put) -> bool {
         // SAFETY: cases write a source only after its operation has ended.
@@ -294,7 +302,7 @@ impl<N: Ni> World<N> {
         answer.expect("put") == Submit::Posted
     }
 
-    /// A put by `rank`, submitted but not waited for.
+    /// Submits a put by `rank` without waiting for it.
     #[track_caller]
     pub fn put(&mut self, rank: Rank, put: &Put) {
         // SAFETY: cases write a source only after its operation has ended.
@@ -302,14 +310,14 @@ impl<N: Ni> World<N> {
             .expect("put");
     }
 
-    /// A put by the descriptor's rank, waited for.
+    /// Submits a put by the descriptor's rank and waits for it.
     #[track_caller]
     pub fn put_and_wait(&mut self, md: &Md, put: &Put) -> End {
         self.put(md.rank, put);
         self.end_of(md.rank, put.token)
     }
 
-    /// A get by `rank`, submitted but not waited for.
+    /// Submits a get by `rank` without waiting for it.
     #[track_caller]
     pub fn get(&mut self, rank: Rank, get: &Get) {
         // SAFETY: cases touch a destination only after its operation has ended.
@@ -317,33 +325,33 @@ impl<N: Ni> World<N> {
             .expect("get");
     }
 
-    /// A get by the descriptor's rank, waited for.
+    /// Submits a get by the descriptor's rank and waits for it.
     #[track_caller]
     pub fn get_and_wait(&mut self, md: &Md, get: &Get) -> End {
         self.get(md.rank, get);
         self.end_of(md.rank, get.token)
     }
 
-    /// An atomic by `rank`, submitted but not waited for.
+    /// Submits an atomic by `rank` without waiting for it.
     #[track_caller]
     pub fn atomic(&mut self, rank: Rank, atomic: &Atomic) {
         self.submit(rank, |net| net.atomic(atomic)).expect("atomic");
     }
 
-    /// An atomic by `rank`, waited for.
+    /// Submits an atomic by `rank` and waits for it.
     #[track_caller]
     pub fn atomic_and_wait(&mut self, rank: Rank, atomic: &Atomic) -> End {
         self.atomic(rank, atomic);
         self.end_of(rank, atomic.token)
     }
 
-    /// An inject by `rank`.
+    /// Submits an inject by `rank`.
     #[track_caller]
     pub fn inject(&mut self, rank: Rank, inject: &Inject<'_>) {
         self.submit(rank, |net| net.inject(inject)).expect("inject");
     }
 
-    /// Unlinks, asking again while the entry is in use.
+    /// Unlinks an entry, repeating the call while the entry is in use.
     #[track_caller]
     pub fn unlink(&mut self, rank: Rank, me: MeId) {
         self.until("the entry can be unlinked", |w| {
@@ -351,7 +359,7 @@ impl<N: Ni> World<N> {
         });
     }
 
-    /// Releases, asking again while the descriptor is in use.
+    /// Releases a descriptor, repeating the call while it is in use.
     #[track_caller]
     pub fn release(&mut self, md: &Md) {
         let md = *md;

@@ -1,4 +1,5 @@
-//! Counts the bytes that Rust has allocated: what the system's allocator keeps is not among them.
+//! Counts the bytes that Rust code has allocated, without what the system's allocator keeps in
+//! reserve.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,21 +11,21 @@ static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static COUNTED: Counted = Counted;
 
-// SAFETY: it is the system's allocator.
+// SAFETY: all calls are forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise is the same.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise is the same.
         unsafe { System.dealloc(pointer, layout) };
     }
 }
 
-/// Bytes that are allocated now.
+/// Returns the number of bytes currently allocated.
 pub(crate) fn bytes() -> usize {
     ALLOCATED.load(Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! All processes that tests start. One program is linked faster than four.
+//! All processes that tests start, in one program, because one program links faster than four.
 //!
 //! - `helper -n RANKS …`: the launcher;
 //! - `helper PROGRAM [MODE] [ARGUMENT]`: a rank that uses the Rust API ([`conduit_tests::ranks`]);

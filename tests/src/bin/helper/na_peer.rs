@@ -1,10 +1,13 @@
-//! Processes that speak NA, for tests of ones that come and go.
+//! Processes that speak NA, for tests in which processes come and go.
 //!
-//! `helper na_peer serve INFO` answers until its input ends: a message of 8 bytes with the same and one byte
-//! more, and one with a memory handle by getting that memory and putting it back, changed. It prints its
-//! address, and for each line of its input what it keeps: peers, operations, bytes of memory,
-//! descriptors, and bytes of these that Rust has allocated. `helper na_peer call INFO ADDRESS CALLS` makes calls, prints `called`, and leaves when its input
-//! ends, or is killed before.
+//! `helper na_peer serve INFO` answers until its input ends. It answers a message of 8 bytes with
+//! the same bytes and one more, and a message with a memory handle by getting that memory and
+//! putting it back, changed. It prints its address, and for each line of its input its resources:
+//! peers, operations, bytes of memory, descriptors, and bytes of the memory that Rust has
+//! allocated.
+//!
+//! `helper na_peer call INFO ADDRESS CALLS` makes calls, prints `called`, and leaves when its input
+//! ends, unless it is killed first.
 
 use std::io::{BufRead as _, Write as _};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -28,7 +31,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
 }
 
-/// The lines of the input; the channel is closed when it ends.
+/// Returns a channel of the input's lines, which is closed when the input ends.
 fn lines() -> Receiver<()> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -46,7 +49,7 @@ fn say(text: &str) -> Result<()> {
     Ok(std::io::stdout().flush()?)
 }
 
-/// What this process takes of the system: bytes of memory, descriptors.
+/// Returns what this process uses of the system: bytes of memory, descriptors.
 fn taken() -> Result<(u64, usize)> {
     let text = std::fs::read_to_string("/proc/self/statm")?;
     let pages: u64 = text.split(' ').nth(1).context("pages")?.parse()?;
@@ -54,7 +57,7 @@ fn taken() -> Result<(u64, usize)> {
     Ok((pages * rustix::param::page_size() as u64, descriptors))
 }
 
-/// A call that is being answered.
+/// A call in progress at the server.
 enum Answer {
     Sending(Pending<Vec<u8>>),
     Getting(Pending<()>, na::Memory, Handle, na::Addr, u32),
@@ -99,7 +102,7 @@ fn serve(info: &str) -> Result<()> {
                 answers.push(answer);
             }
         }
-        // Callers may be gone meanwhile, which is their affair.
+        // A caller may be gone by now; the server ignores that.
         let mut still = Vec::new();
         for answer in answers {
             still.extend(match answer {
@@ -147,7 +150,7 @@ fn serve(info: &str) -> Result<()> {
             Ok(()) => {
                 let (peers, operations) = class.counts();
                 let (bytes, descriptors) = taken()?;
-                // The receives that are always there don't count.
+                // The receives that are always posted don't count.
                 let operations = operations - calls.len();
                 let allocated = allocated::bytes();
                 say(&format!(
@@ -185,11 +188,11 @@ fn call(info: &str, address: &str, calls: &str) -> Result<()> {
                 .wait()?;
             ensure!(answer.wait()? == [1]);
             let Ok(bytes) = memory.into_vec() else {
-                bail!("no transfer of its own");
+                bail!("no transfer of its own is in flight");
             };
             ensure!(
                 bytes.iter().all(|byte| *byte == !(tag as u8)),
-                "the memory is as it was"
+                "the server didn't change the memory"
             );
         }
     }

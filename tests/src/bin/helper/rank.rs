@@ -1,5 +1,6 @@
-//! One rank of a several-process test: `helper rank PROGRAM [udp|faults]` with a name of [`conduit_tests::programs::PROGRAMS`], over
-//! shared memory or over UDP, with packets that suffer or not.
+//! One rank of a job of processes: `helper rank PROGRAM [udp|faults]` with a name of
+//! [`conduit_tests::programs::PROGRAMS`], over shared memory, over UDP, or over UDP with packet
+//! faults.
 
 use anyhow::{Context, Result, bail};
 use conduit_core::bootstrap::{Alone, Bootstrap, BootstrapError};
@@ -75,7 +76,7 @@ fn run_in(launcher: &mut dyn Bootstrap, arguments: &[String]) -> Result<()> {
 }
 
 fn shared_memory(launcher: &mut dyn Bootstrap) -> Result<Shm<Seq>> {
-    // Small, so that the programs meet its limits.
+    // Small, so that the programs reach its limits.
     let config = ShmConfig {
         region_bytes: 64 << 20,
         ..ShmConfig::default()
