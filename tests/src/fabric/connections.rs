@@ -1,5 +1,5 @@
-//! Connections of a fabric. Each has queues of its own, so that nothing of it is in order with what
-//! goes by the base path.
+//! Connections of a fabric. Each has its own queues, so its fragments have no order relative to
+//! those on the base path.
 
 use std::collections::VecDeque;
 
@@ -13,11 +13,11 @@ use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, P
 #[derive(Debug, Default)]
 pub(super) struct Connection {
     number: u32,
-    /// Nobody knows yet whether it comes up.
+    /// Whether it is still being established.
     is_begun: bool,
-    /// Not transmitted yet.
+    /// Not yet transmitted.
     waiting: VecDeque<Waiting>,
-    /// By channel: fragments that the peer has not taken; those that it has taken since the last
+    /// By channel: fragments that the peer has not yet taken; fragments taken since the last
     /// report.
     left: [u32; CHANNELS],
     taken: [u32; CHANNELS],
@@ -36,26 +36,26 @@ fn numbered(link: &mut FabricLink, number: u32) -> Option<&mut Connection> {
     connection.filter(|connection| connection.number == number)
 }
 
-/// What has come by a connection, if its end is still there.
+/// Returns the channels of a connection, if this rank still has its end.
 pub(super) fn channels(link: &mut FabricLink, number: u32) -> Option<&mut [Channel; CHANNELS]> {
     numbered(link, number).map(|connection| &mut connection.channels)
 }
 
-/// The peer has taken a fragment.
+/// Counts a fragment as taken by the peer.
 pub(super) fn take(link: &mut FabricLink, number: u32, channel: usize) {
     if let Some(connection) = numbered(link, number) {
         connection.take(channel, 1);
     }
 }
 
-/// Drops what would be read.
+/// Drops the fragments whose payload has yet to be read.
 pub(super) fn abandon(link: &mut FabricLink) {
     if let Some(connection) = &mut link.connection {
         let before = connection.waiting.len();
         connection.waiting.retain(|waiting| !waiting.is_read());
         let dropped = before - connection.waiting.len();
         link.unacknowledged -= dropped;
-        // Fits: of a queue with a limit.
+        // Fits: the queue has a limit.
         connection.take(1, dropped as u32);
     }
 }
@@ -66,7 +66,7 @@ pub(super) fn outstanding(link: &FabricLink) -> usize {
 }
 
 impl FabricTransport {
-    /// Connections that this rank has.
+    /// Returns the number of this rank's connections.
     pub fn connected(&self) -> usize {
         let links = self.links.iter();
         links.filter(|link| link.connection.is_some()).count()
@@ -84,7 +84,7 @@ impl FabricTransport {
         assert!(before.is_none(), "a second connection with rank {peer}");
     }
 
-    /// Puts what may go out by the connection with a peer behind the rest.
+    /// Appends the packets that may be transmitted over the connection with a peer.
     pub(super) fn transmit_connected(
         &mut self,
         peer: Rank,
@@ -143,7 +143,10 @@ impl Connect for FabricTransport {
         let Some(connection) = &mut link.connection else {
             return Err(Refused::Full);
         };
-        assert!(!connection.is_begun, "nothing goes before it is made");
+        assert!(
+            !connection.is_begun,
+            "no fragments before the connection is established"
+        );
         if refused || connection.left.iter().sum::<u32>() as usize >= limit {
             return Err(Refused::Full);
         }

@@ -1,8 +1,8 @@
-//! Direct access over a fabric. The initiator's end does it, some time after the submission and in
-//! any order, and reports it later still.
+//! Direct access over a fabric. The initiator's end runs it some time after its submission, in any
+//! order, and reports it later still.
 //!
 //! An atomic reads its word in one call and writes it in another. Only other atomics of the fabric
-//! wait for it; what a processor does to the word in between is lost, as it may be over a network.
+//! are excluded meanwhile; a store by a processor in between is lost, as it may be over a network.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -20,11 +20,11 @@ pub(super) struct Exposed {
     remote: Remote,
     base: *mut u8,
     len: usize,
-    /// Offsets of integers that an atomic has read and not written yet.
+    /// Offsets of integers that an atomic has read and not yet written.
     busy: Vec<usize>,
 }
 
-// SAFETY: the memory is valid in the whole process as long as it is listed, and accessed through
+// SAFETY: the memory is valid in the whole process as long as it is listed, and is accessed through
 // raw pointers.
 unsafe impl Send for Exposed {}
 
@@ -59,7 +59,7 @@ impl DirectOp {
     }
 }
 
-/// A direct operation under way.
+/// A direct operation in flight.
 #[derive(Debug)]
 pub(super) struct Operation {
     peer: Rank,
@@ -71,7 +71,7 @@ pub(super) struct Operation {
 // SAFETY: the submitter keeps the memory valid in the whole process until the operation has ended.
 unsafe impl Send for Operation {}
 
-/// A direct operation that was done and is still to be reported.
+/// A completed direct operation that is still to be reported.
 #[derive(Debug)]
 pub(super) struct Completed {
     peer: Rank,
@@ -83,7 +83,7 @@ pub(super) struct Completed {
 enum Step {
     Done(u64),
     Pending,
-    /// The peer's memory is not exposed any more.
+    /// The peer's memory is no longer exposed.
     Gone,
 }
 
@@ -95,7 +95,7 @@ impl FabricTransport {
         if bytes.saturating_add(len) > limit {
             return Err(format!("{bytes} of {limit} bytes are exposed"));
         }
-        // Unpredictable, since networks assign keys and addresses as they like.
+        // Unpredictable, because networks assign keys and addresses as they like.
         let key = 77 + 3 * exposed.len() as u64;
         let remote = Remote {
             key,
@@ -148,13 +148,13 @@ impl FabricTransport {
         });
     }
 
-    /// Does some of the operations under way, and reports some of those that were done.
+    /// Runs some of the operations in flight, and reports some of the completed ones.
     pub(super) fn do_direct(&mut self, handler: &mut impl FragmentHandler) {
         if let Some(random) = &mut self.random {
             random.shuffle(&mut self.direct);
             random.shuffle(&mut self.completed);
         }
-        // Those that were done in an earlier call.
+        // Operations completed in an earlier call.
         while !self.completed.is_empty() && !self.chance(3) {
             if let Some(Completed { peer, token, value }) = self.completed.pop() {
                 handler.done(peer, token, value);
@@ -173,19 +173,19 @@ impl FabricTransport {
                     value,
                 }),
                 Step::Pending => pending.push(operation),
-                // The peer has ended without waiting for this.
+                // The peer has ended without waiting for this operation.
                 Step::Gone => {
                     self.dead[peer as usize] = true;
                     self.drop_direct(peer);
                     pending.retain(|operation: &Operation| operation.peer != peer);
-                    handler.failed(peer, Failure::Broken("its memory is gone"));
+                    handler.failed(peer, Failure::Broken("its memory is no longer exposed"));
                 }
             }
         }
         self.direct.append(&mut pending);
     }
 
-    /// Does the operation, or a part of it.
+    /// Runs the operation, or a part of it.
     fn execute(&self, operation: &mut Operation) -> Step {
         let (remote, length) = (operation.op.remote(), operation.op.length());
         let mut exposed = self.fabric.0[operation.peer as usize].exposed.lock();
@@ -196,14 +196,14 @@ impl FabricTransport {
         let end = offset.checked_add(length);
         assert!(
             end.is_some_and(|end| end <= memory.len),
-            "rank {}: {:?} is outside of the {} bytes that rank {} has exposed",
+            "rank {}: {:?} is outside the {} bytes that rank {} has exposed",
             self.rank,
             operation.op,
             memory.len,
             operation.peer
         );
-        // SAFETY: within the memory (just checked), which is valid as long as it is listed, and the
-        // list is locked.
+        // SAFETY: within the memory (checked above), which is valid as long as it is listed, and
+        // the list is locked.
         let target = unsafe { memory.base.add(offset) };
         match operation.op {
             // SAFETY: as above; the memory here is valid until the operation has ended.
@@ -218,7 +218,7 @@ impl FabricTransport {
                     comparand,
                     ..
                 } = atomic;
-                assert!(offset.is_multiple_of(length), "an aligned integer");
+                assert!(offset.is_multiple_of(length), "the integer isn't aligned");
                 let Some(old) = operation.old else {
                     if !memory.busy.contains(&(offset / 8)) {
                         memory.busy.push(offset / 8);
@@ -266,7 +266,7 @@ unsafe fn store(target: *mut u8, ty: AtomicType, value: u64) {
 
 impl Drop for FabricTransport {
     fn drop(&mut self) {
-        // The lock waits for accesses under way; the memory may be unmapped after this.
+        // The lock waits for accesses in progress; the memory may be unmapped after this.
         self.fabric.0[self.rank as usize].exposed.lock().clear();
     }
 }

@@ -1,6 +1,6 @@
-//! A [`Transport`] between the ranks of one process, for tests: fragments are handed over without
-//! packets, loss or time. By its [`Disorder`] it uses all the freedom that the contract leaves to a
-//! transport. It has [connections](conduit_portals::transport::Connect), if it is told how many.
+//! A [`Transport`] between the ranks of one process, for tests: it delivers fragments without
+//! packets, loss or delay. A [`Disorder`] makes it use all the freedom that the contract gives a
+//! transport. It has [connections](conduit_portals::transport::Connect) if their number is set.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -25,27 +25,27 @@ use direct::{Completed, DirectOp, Exposed, Operation};
 /// How a fabric delays, reorders and refuses fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disorder {
-    /// Seed of its random choices; `None`: everything goes at once and in order.
+    /// Seed of the random choices; `None`: fragments are delivered at once and in order.
     pub seed: Option<u64>,
-    /// One in so many sends is refused; 0: none.
+    /// One in this many sends is refused; 0: none.
     pub refuse: u32,
-    /// Bytes of the largest payload that comes in one piece, and of the pieces of larger ones.
+    /// Maximum bytes of a payload delivered in one piece, and of the pieces of larger ones.
     pub packet: usize,
-    /// The most fragments that a link holds.
+    /// The maximum number of fragments that a link holds.
     pub link_fragments: usize,
-    /// Ranks have direct access to each other's regions.
+    /// Whether ranks have direct access to each other's regions.
     pub direct: bool,
-    /// The atomics of the fabric.
+    /// The fabric's native atomics.
     pub atomics: Atomics,
-    /// The most bytes of regions that a rank may expose, like a limit of locked memory.
+    /// Maximum bytes of regions that a rank may expose, like a limit of locked memory.
     pub exposed_bytes: usize,
-    /// The most connections that a rank has at once.
+    /// Maximum number of a rank's concurrent connections.
     pub connections: u16,
-    /// One in so many connections fails to come up; 0: none.
+    /// One in this many connections fails to be established; 0: none.
     pub refuse_connections: u32,
 }
 
-/// The atomics that a fabric has.
+/// The native atomics of a fabric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Atomics {
     /// No atomics.
@@ -78,22 +78,22 @@ struct Packet {
     payload: Vec<u8>,
     /// The sender's token, if its arrival is reported.
     token: Option<u64>,
-    /// It travels on the command channel.
+    /// Whether it uses the command channel.
     tiny: bool,
-    /// The number of the connection that it travels by.
+    /// The number of its connection, if it uses one.
     connection: Option<u32>,
 }
 
-/// What has come for a rank and was not received yet.
+/// Packets and reports for a rank that it has not yet received.
 #[derive(Debug, Default)]
 struct Inbox {
     packets: Vec<(Rank, Packet)>,
     /// Peers and tokens of fragments that have arrived there.
     sent: Vec<(Rank, u64)>,
-    /// Peers, numbers of connections, and channels of fragments that the peer has taken there.
+    /// Peers, connection numbers and channels of fragments that the peer has taken.
     taken: Vec<(Rank, u32, usize)>,
     failures: Vec<(Rank, Failure)>,
-    /// Something has come that ends the rank's sleep.
+    /// Whether something in here wakes the rank.
     wakes: bool,
 }
 
@@ -106,7 +106,7 @@ struct Port {
 }
 
 impl Wait for Port {
-    /// By a condition variable, so descriptors are ignored.
+    /// Waits on a condition variable, so descriptors are ignored.
     fn wait(&self, _: Option<&OwnedFd>, limit: Option<Duration>) -> bool {
         let mut inbox = self.inbox.lock();
         if !inbox.wakes {
@@ -126,17 +126,19 @@ impl Wait for Port {
 pub struct Fabric(Arc<[Arc<Port>]>);
 
 impl Fabric {
-    /// A fabric for so many ranks.
+    /// Creates a fabric for this many ranks.
     pub fn new(ranks: u32) -> Self {
         Self((0..ranks).map(|_| Arc::default()).collect())
     }
 
-    /// A rank's end.
+    /// Returns a rank's end.
     ///
-    /// # Panics
-    /// If there is no such rank.
+    /// # Panics If there is no such rank.
     pub fn transport(&self, rank: Rank, disorder: Disorder) -> FabricTransport {
-        assert!((rank as usize) < self.0.len(), "a rank of the fabric");
+        assert!(
+            (rank as usize) < self.0.len(),
+            "the rank isn't one of the fabric's"
+        );
         let seed = disorder.seed.map(|seed| seed ^ u64::from(rank) << 32);
         FabricTransport {
             rank,
@@ -167,7 +169,7 @@ struct Partial {
     place: u64,
     payload: Vec<u8>,
     token: Option<u64>,
-    /// Offsets of the pieces that are still to come.
+    /// Offsets of the missing pieces.
     missing: Vec<usize>,
 }
 
@@ -178,8 +180,8 @@ struct Channel {
 }
 
 impl Channel {
-    /// Delivers some of what a channel has. Returns the tokens of fragments that have arrived in
-    /// full.
+    /// Delivers some of a channel's packets. Returns the tokens of fragments that have arrived
+    /// completely.
     fn deliver(
         &mut self,
         from: Rank,
@@ -195,7 +197,7 @@ impl Channel {
         };
         while steps > 0 {
             steps -= 1;
-            // Either the next fragment begins, or a piece of one that has begun comes.
+            // Either the next fragment begins, or a piece of one that has begun is delivered.
             let next = match (&mut *random, channel.begun.is_empty()) {
                 (_, true) => true,
                 (Some(random), false) => random.bool(),
@@ -265,12 +267,18 @@ enum Waiting {
 
 impl Waiting {
     fn new(fragment: &Fragment<'_>) -> Self {
-        assert!(fragment.header.len() <= MAX_HEADER, "a header's length");
+        assert!(
+            fragment.header.len() <= MAX_HEADER,
+            "the header is too long"
+        );
         let header = fragment.header.to_vec();
         match fragment.payload {
             Payload::Copied(pieces) => {
                 let payload = pieces.concat();
-                assert!(header.len() + payload.len() <= MAX_TINY, "a tiny fragment");
+                assert!(
+                    header.len() + payload.len() <= MAX_TINY,
+                    "the fragment is too long for a tiny one"
+                );
                 Self::Whole(Packet {
                     header,
                     payload,
@@ -291,7 +299,7 @@ impl Waiting {
         matches!(self, Self::Read { .. })
     }
 
-    /// What goes out, for which bytes of at most `packet` each are read.
+    /// Returns the packet to transmit, reading its bytes in pieces of at most `packet`.
     fn read(self, peer: Rank, packet: usize, handler: &mut impl FragmentHandler) -> Packet {
         let (header, token, length) = match self {
             Self::Whole(packet) => return packet,
@@ -317,7 +325,7 @@ impl Waiting {
 
 #[derive(Debug, Default)]
 struct FabricLink {
-    /// To the peer: not transmitted yet.
+    /// To the peer: fragments not yet transmitted.
     waiting: VecDeque<Waiting>,
     /// To the peer: fragments whose arrival is still to be reported.
     unacknowledged: usize,
@@ -337,14 +345,14 @@ pub struct FabricTransport {
     random: Option<fastrand::Rng>,
     links: Box<[FabricLink]>,
     dead: Box<[bool]>,
-    /// Not done yet.
+    /// Direct operations in flight.
     direct: Vec<Operation>,
-    /// Direct operations that were done and are still to be reported.
+    /// Completed direct operations that are still to be reported.
     completed: Vec<Completed>,
 }
 
 impl FabricTransport {
-    /// True once in so many calls, if there are random choices.
+    /// Returns true once in this many calls on average, if there are random choices.
     fn chance(&mut self, one_in: u32) -> bool {
         match &mut self.random {
             Some(random) if one_in > 0 => random.u32(0..one_in) == 0,
@@ -352,7 +360,7 @@ impl FabricTransport {
         }
     }
 
-    /// Moves what has come from the inbox to the links.
+    /// Moves packets and reports from the inbox to the links.
     fn collect(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let port = &self.fabric.0[self.rank as usize];
         let Inbox {
@@ -370,7 +378,7 @@ impl FabricTransport {
             std::mem::replace(&mut *inbox, empty)
         };
         let any = !packets.is_empty() || !sent.is_empty() || !taken.is_empty();
-        // A peer that was given up isn't mentioned again.
+        // A peer that was given up isn't reported again.
         for (from, packet) in packets {
             if self.dead[from as usize] {
                 continue;
@@ -380,7 +388,7 @@ impl FabricTransport {
                 None => Some(&mut link.channels),
                 Some(number) => connections::channels(link, number),
             };
-            // What comes by a connection that is not there any more is lost.
+            // Packets of a connection that no longer exists are lost.
             if let Some(channels) = channels {
                 channels[usize::from(!packet.tiny)]
                     .packets
@@ -411,8 +419,8 @@ impl FabricTransport {
         }
     }
 
-    /// Reports to a peer that its fragments have arrived, by a connection's channel if there is
-    /// one.
+    /// Reports to a peer that its fragments have arrived, on a connection's channel if one is
+    /// given.
     fn acknowledge(&self, peer: Rank, arrived: &[Option<u64>], by: Option<(u32, usize)>) {
         if arrived.is_empty() {
             return;
@@ -523,7 +531,7 @@ impl Transport for FabricTransport {
         let nothing = inbox.packets.is_empty() && inbox.sent.is_empty() && inbox.taken.is_empty();
         inbox.wakes = !nothing;
         drop(inbox);
-        // With random choices, some of what has come waits for the next call.
+        // With random choices, some packets wait for the next call.
         let waits = self.random.is_some() || !self.direct.is_empty() || !self.completed.is_empty();
         waits.then_some(Duration::from_millis(1))
     }

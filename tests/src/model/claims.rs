@@ -1,10 +1,10 @@
-//! Who uses which bytes of a segment in a round.
+//! The bytes of a segment that the operations of a round use.
 
 use conduit_core::ni::{AtomicOp, AtomicType};
 
 use super::plan::CELLS;
 
-/// Ranges in use, by writers and readers.
+/// Ranges in use by writers and readers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Claims {
     ranges: Vec<(usize, usize, bool)>,
@@ -17,12 +17,13 @@ impl Claims {
         })
     }
 
-    /// Takes bytes that others may read as well. `false`: they are written by another.
+    /// Claims bytes for reading; others may read them too. Returns false if another operation
+    /// writes them.
     pub(super) fn read(&mut self, at: usize, len: usize) -> bool {
         self.claim(at, len, false)
     }
 
-    /// Takes bytes for one alone.
+    /// Claims bytes for the exclusive use of one operation.
     pub(super) fn write(&mut self, at: usize, len: usize) -> bool {
         self.claim(at, len, true)
     }
@@ -36,29 +37,30 @@ impl Claims {
     }
 }
 
-/// The use of one integer.
+/// The use of one integer in a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Use {
     #[default]
     None,
-    /// By one rank, in the order of its calls.
+    /// Used by one rank, in the order of its calls.
     Alone {
         rank: u32,
         ty: AtomicType,
         open: bool,
     },
-    /// By any rank, with an operation whose order makes no difference.
+    /// Used by any rank, with an operation that commutes.
     Shared(AtomicOp, AtomicType),
 }
 
-/// The integers of a segment.
+/// The uses of a segment's integers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cells([Use; CELLS]);
 
 impl Cells {
-    /// Takes an integer for an atomic; gives whether its old value is known. `None`: it can't be had.
+    /// Claims an integer for an atomic. Returns whether its old value is known, or `None` if the
+    /// atomic conflicts with others.
     ///
-    /// `ends_later`: nothing that comes after this atomic is ordered with it.
+    /// `ends_later`: no later operation is ordered with this atomic.
     pub(super) fn claim(
         &mut self,
         cell: usize,
@@ -69,7 +71,7 @@ impl Cells {
     ) -> Option<bool> {
         use AtomicOp::{Add, And, Max, Min, Or, Sub, Xor};
         let place = &mut self.0[cell];
-        // What floats add up to depends on the order.
+        // The sum of floats depends on the order of the additions.
         let exact = !(ty.is_float() && op.is_arithmetic());
         let commutes = exact && matches!(op, Add | Sub | And | Or | Xor | Min | Max);
         match *place {

@@ -1,4 +1,5 @@
-//! Calls that fail while their operations are under way: from then on the callers' memory is somebody else's, whatever still comes.
+//! Calls that fail while their operations are in flight: from then on the callers' memory may have
+//! another owner, and late messages must not touch it.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,47 +16,46 @@ use conduit_core::threads::Seq;
 use super::Limits;
 use super::turns::{self, InTurn, Meeting};
 
-/// What makes a call fail.
+/// The event that makes a call fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// A third rank sends a message that makes no sense.
+    /// A third rank sends an invalid message.
     BadMessage,
-    /// A handler panics, and the panic leaves the call.
+    /// A handler panics, and the panic unwinds out of the call.
     Panic,
 }
 
-/// What the call is.
+/// The call that fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// A get of `LENGTH` bytes.
     Get,
-    /// A put of as many.
+    /// A put of the same length.
     Put,
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Start,
-    /// Rank 0 makes calls until one fails. Their target does nothing meanwhile.
+    /// Rank 0 makes calls until one fails. Their target doesn't poll meanwhile.
     Calls,
-    /// One has, and its memory is somebody else's. The target goes on.
+    /// A call has failed, and its memory has another owner. The target polls again.
     Failed,
     Over,
 }
 
-/// More than a chunk and than a packet.
+/// Longer than a chunk and a packet.
 const LENGTH: usize = 100_000;
-/// What is in memory that is somebody else's.
+/// The content of memory that has another owner.
 const OTHERS: u8 = 0xA5;
 const PANICS: u8 = 200;
 const UNREGISTERED: u8 = 201;
 
-/// Plays every cause with every call over a network, each twice: the memory is written by its next owner, or nobody's. What touches it
-/// then AddressSanitizer finds, or valgrind.
+/// Runs every cause with every call over a network, each twice: the memory is written by its next
+/// owner, or freed. AddressSanitizer or valgrind finds accesses to freed memory.
 ///
-/// # Panics
-/// If memory was touched that should not be, or a call did not fail.
+/// # Panics If memory was touched after the failure, or no call failed.
 pub fn check_given_up<N: Ni + 'static>(
     settings: &Settings,
     limits: Limits,
@@ -89,7 +89,7 @@ pub fn check_given_up<N: Ni + 'static>(
 struct Case<'a> {
     cause: Cause,
     call: Call,
-    /// Somebody else writes to the memory; or it is freed.
+    /// Whether another owner writes to the memory; otherwise it is freed.
     reused: bool,
     polls: u32,
     stage: &'a Cell<Stage>,
@@ -121,7 +121,7 @@ impl Case<'_> {
     }
 
     fn caller(&self, engine: &Engine<InTurn, Seq>) -> Result<(), String> {
-        // So that direct access is known where there is such a thing.
+        // A first put, so that direct access is advertised where the network has it.
         let text = |error: conduit_core::kernel::Error| error.to_string();
         engine.rma().put(1, 0, &[1; 8]).map_err(text)?;
         self.stage.set(Stage::Calls);
@@ -144,20 +144,22 @@ impl Case<'_> {
         self.stage.set(Stage::Failed);
         for _ in 0..self.polls {
             engine.job().network().progress();
-            // It has failed for good.
+            // The engine keeps returning its first error.
             let _ = engine.poll();
         }
         self.stage.set(Stage::Over);
         match buffer.iter().filter(|byte| **byte != OTHERS).count() {
             0 => Ok(()),
-            changed => Err(format!("{changed} bytes of its next owner's have changed")),
+            changed => Err(format!(
+                "{changed} bytes were changed after the memory's next owner wrote them"
+            )),
         }
     }
 
     fn target(&self, engine: &Engine<InTurn, Seq>) -> Result<(), String> {
         while self.stage.get() < Stage::Over {
             if self.stage.get() == Stage::Calls {
-                // The others' turn.
+                // Lets the other ranks run.
                 engine.job().network().wait(Duration::ZERO);
             } else {
                 let _ = engine.poll();
@@ -167,16 +169,18 @@ impl Case<'_> {
             .memory()
             .segment()
             .map_err(|error| error.to_string())?;
-        // SAFETY: this rank's segment; nobody writes there any more.
+        // SAFETY: this rank's segment, which is not written any more.
         let bytes = unsafe { std::slice::from_raw_parts(base, length) };
         match bytes.iter().filter(|byte| **byte == OTHERS).count() {
             0 => Ok(()),
-            sent => Err(format!("{sent} bytes of the source's next owner were sent")),
+            sent => Err(format!(
+                "{sent} bytes were sent that the source's next owner wrote"
+            )),
         }
     }
 
     fn third(&self, engine: &Engine<InTurn, Seq>) -> Result<(), String> {
-        /// Until what rank 0 asks for is under way.
+        /// Turns after which rank 0's operations are in flight.
         const TURNS: u32 = 300;
         while self.stage.get() < Stage::Calls {
             let _ = engine.poll();

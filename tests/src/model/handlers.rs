@@ -1,4 +1,4 @@
-//! The handlers of a rank under test: they check each message against the plan and note it.
+//! The handlers of a rank under test: they check each message against the plan and record it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -11,27 +11,27 @@ use conduit_core::threads::Mode;
 use super::plan::{Part, Plan};
 use super::turns::InTurn;
 
-/// Runs with each request.
+/// The handler of all requests.
 pub(super) const REQUEST: u8 = 200;
-/// Runs with each reply.
+/// The handler of all replies.
 pub(super) const REPLY: u8 = 131;
 
-/// What has come to a rank.
+/// The messages that a rank has received.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// How often each request has come.
+    /// By request: how often it arrived.
     pub(super) requests: Vec<u8>,
-    /// How often each reply has come.
+    /// By reply: how often it arrived.
     pub(super) replies: Vec<u8>,
-    /// Requests without arguments, which can't be told apart.
+    /// The number of requests without arguments, which can't be told apart.
     pub(super) bare: u32,
-    /// All requests and replies.
+    /// The numbers of all requests and replies.
     pub(super) handled: (u32, u32),
-    /// What was wrong.
+    /// The errors found.
     pub(super) wrong: Vec<String>,
 }
 
-/// Shared between a rank and its handlers.
+/// A [`Seen`] shared by a rank and its handlers.
 #[derive(Debug, Clone)]
 pub(super) struct Log(Arc<Mutex<Seen>>);
 
@@ -49,10 +49,10 @@ impl Log {
     }
 }
 
-/// What a message is checked by.
+/// A handler's check of a message.
 type Check<M> = fn(&Call<'_, InTurn, M>, u32, &Plan, &mut Seen) -> Result<(), String>;
 
-/// The handlers of `rank`.
+/// Returns the handlers of `rank`.
 pub(super) fn handlers<M: Mode>(
     rank: u32,
     plan: &Arc<Plan>,
@@ -91,7 +91,7 @@ fn request<M: Mode>(
         .ok_or("no such message")?;
     seen.requests[number as usize] += 1;
     if (message.from, message.to) != (call.source(), rank) || !call.is_request() {
-        return Err(format!("the plan says {message:?}"));
+        return Err(format!("expected {message:?}"));
     }
     check(call, &message.request, number, false)?;
     let Some(answer) = message.answer else {
@@ -125,7 +125,7 @@ fn reply<M: Mode>(
     seen.replies[number as usize] += 1;
     let answer = message.answer.ok_or("the plan has no reply")?;
     if (message.from, message.to) != (rank, call.source()) || call.is_request() {
-        return Err(format!("the plan says {message:?}"));
+        return Err(format!("expected {message:?}"));
     }
     check(call, &answer, number, true)?;
     match call.reply_short(REPLY, &[0]) {
@@ -154,25 +154,23 @@ fn check<M: Mode>(
         }
         (Category::Long, Payload::Long { offset, length }) => {
             if (offset, length) != (part.at, part.len) {
-                return Err(format!(
-                    "{length} bytes at {offset}, the plan says {part:?}"
-                ));
+                return Err(format!("{length} bytes at {offset}, expected {part:?}"));
             }
             let (base, _) = call
                 .engine()
                 .memory()
                 .segment()
                 .map_err(|error| error.to_string())?;
-            // SAFETY: the engine has checked the range against the segment; ranks take turns, and the plan lets nobody
-            // else write there in this round.
+            // SAFETY: the engine has checked the range against the segment; ranks take turns, and
+            // in the plan no other operation writes there in this round.
             let bytes = unsafe { std::slice::from_raw_parts(base.add(offset), length) };
             same("long", &expected, bytes)
         }
-        (category, payload) => Err(format!("{category} expected, not {payload:?}")),
+        (category, payload) => Err(format!("expected a {category}, found {payload:?}")),
     }
 }
 
-/// Says where bytes differ.
+/// Returns an error that says where the bytes differ, if they do.
 pub(super) fn same(what: &str, expected: &[u8], found: &[u8]) -> Result<(), String> {
     if expected == found {
         return Ok(());

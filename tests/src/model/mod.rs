@@ -1,9 +1,11 @@
-//! Random schedules of all operations over several ranks, against a reference model: a byte array for each rank.
+//! Random schedules of all operations over several ranks, against a reference model: a byte array
+//! for each rank.
 //!
-//! - [`schedule`]: what is drawn. [`plan`]: what of it has one outcome, and that outcome.
+//! - [`schedule`]: random schedules. [`plan`]: the steps of a schedule that have one outcome, and
+//!   that outcome.
 //! - [`turns`]: ranks that take turns, so that a schedule runs the same way each time.
-//! - [`given_up`]: what is under way when a call fails.
-//! - [`check`]: runs a schedule over a network and says what was wrong.
+//! - [`given_up`]: operations in flight when a call fails.
+//! - [`check`]: runs a schedule over a network and reports differences from the model.
 
 mod claims;
 pub mod given_up;
@@ -31,19 +33,19 @@ use turns::{InTurn, Meeting};
 
 use crate::sample::share;
 
-/// Bytes of a segment: more than the longest operation, few enough for operations to meet.
+/// Bytes of a segment: more than the longest operation, few enough for operations to overlap.
 const SEGMENT: usize = 16 << 10;
-/// How long a schedule may take.
+/// Limits on the length of a schedule's run.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Turns that all ranks may take together, far above what any schedule needs.
+    /// The most turns of all ranks together, far above what any schedule needs.
     pub turns: u64,
-    /// Polls after which everything has come back.
+    /// The number of polls after which all resources have been returned.
     pub polls: u32,
 }
 
 impl Limits {
-    /// Where requests are held back for some polls.
+    /// Returns the limits for runs in which requests are held back for some polls.
     fn of_shuffled(self) -> Self {
         Self {
             turns: 20 * self.turns,
@@ -51,24 +53,22 @@ impl Limits {
         }
     }
 
-    /// For networks that only need to be polled.
+    /// For networks that progress with each poll.
     pub const POLLS: Self = Self {
         turns: 100_000,
         polls: 2_000,
     };
-    /// For networks that also need time to pass.
+    /// For networks whose progress also takes time.
     pub const TIME: Self = Self {
         turns: 100_000_000,
         polls: 20_000_000,
     };
 }
 
-/// Draws schedules for three ranks and checks each: `cases` of them or a quarter where samples are
-/// drawn, unless `PROPTEST_CASES` says otherwise. One that fails is made smaller in at most `shrinks`
-/// attempts.
+/// Draws schedules for three ranks and checks each: `cases` of them, or a quarter if samples are
+/// drawn, unless `PROPTEST_CASES` is set. Shrinks a failing schedule in at most `shrinks` attempts.
 ///
-/// # Panics
-/// A schedule failed: with the smallest one found.
+/// # Panics If a schedule failed; the message has the smallest one found.
 pub fn check_drawn(cases: u32, shrinks: u32, check: impl Fn(&Schedule) -> Result<(), String>) {
     let default = ProptestConfig::default();
     let mut runner = TestRunner::new(ProptestConfig {
@@ -88,11 +88,12 @@ pub fn check_drawn(cases: u32, shrinks: u32, check: impl Fn(&Schedule) -> Result
     }
 }
 
-/// Runs a schedule on a network, whose ends come by rank, in a threading mode. Every other schedule has checks (by its seed), else
-/// requests take their short cuts; and every other one has its requests shuffled.
+/// Runs a schedule on a network, whose ends are given by rank, in a threading mode. Depending on
+/// its seed, a schedule runs with or without checks (without them requests take their fast paths),
+/// and with or without shuffled requests.
 ///
-/// # Errors
-/// What is not as the model has it: bytes, messages, barriers, or resources that don't come back.
+/// # Errors A difference from the model: in bytes, messages or barriers, or resources that aren't
+/// returned.
 pub fn check<N: Ni + 'static, M: Mode>(
     schedule: &Schedule,
     settings: &Settings,
@@ -150,15 +151,15 @@ fn one_rank<M: Mode>(
             .map_err(|reason| format!("round {number}: {reason}"))?;
     }
     each_once(&engine, plan, &log)?;
-    // What is still under way comes back by itself, and nothing else is left. Two rounds: in the first a rank may still ask
-    // others for credits, though they are quiet already.
+    // Operations in flight complete by themselves, and no other work is left. Two rounds, because
+    // in the first a rank may still ask ranks for credits that are quiet already.
     for _ in 0..2 {
         let mut polls = 0;
         while !engine.is_quiet().map_err(text)? {
             engine.poll().map_err(text)?;
             polls += 1;
             if polls > most_polls {
-                return Err(format!("in use for ever: {:?}", engine.in_use()));
+                return Err(format!("resources still in use: {:?}", engine.in_use()));
             }
         }
         let mut fault = Ok(());
@@ -173,11 +174,11 @@ fn one_rank<M: Mode>(
     fault
 }
 
-/// Where a rank's credits are.
+/// The distribution of a rank's credits.
 #[derive(Debug)]
 struct Credits {
     banked: u32,
-    /// Lent to each peer, and lent by each peer.
+    /// Lent to each peer; `send`: lent by each peer.
     lent: Vec<u32>,
     send: Vec<u32>,
 }
@@ -193,8 +194,8 @@ impl Credits {
         })
     }
 
-    /// Now that all are quiet: what a rank has lent is what the other has at hand, no credit is lost or made, and without
-    /// dynamic credits none has moved.
+    /// Checks the credits when all ranks are quiet: each peer has the credits that this rank has
+    /// lent to it, the total is unchanged, and without dynamic credits none has moved.
     fn check(
         &self,
         at_first: &Credits,
@@ -236,7 +237,7 @@ impl Credits {
     }
 }
 
-/// Every message has come to its rank once, and no other.
+/// Checks that every message for this rank has arrived once, and no other.
 fn each_once<M: Mode>(engine: &Engine<InTurn, M>, plan: &Plan, log: &Log) -> Result<(), String> {
     let rank = engine.rank();
     let seen = log.seen();
@@ -249,14 +250,14 @@ fn each_once<M: Mode>(engine: &Engine<InTurn, M>, plan: &Plan, log: &Log) -> Res
         let replies = u8::from(message.from == rank && message.answer.is_some());
         if (seen.requests[number], seen.replies[number]) != (requests, replies) {
             return Err(format!(
-                "message {number} {message:?}: request came {} times, reply {} times",
+                "message {number} {message:?}: request arrived {} times, reply {} times",
                 seen.requests[number], seen.replies[number]
             ));
         }
     }
     if seen.bare != bare {
         return Err(format!(
-            "{} messages without arguments, not {bare}",
+            "{} messages without arguments, expected {bare}",
             seen.bare
         ));
     }

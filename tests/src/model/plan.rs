@@ -1,8 +1,8 @@
-//! The reference model: a byte array for each rank, changed as a schedule says.
+//! The reference model: a byte array for each rank, modified by the schedule.
 //!
-//! Operations of a round are not ordered with each other, so those that would conflict (a write with anything else on the
-//! same bytes) are left out of the plan. What remains has one outcome: what is read is what the round began with, and
-//! after it all writes are there.
+//! Operations of a round are not ordered, so operations that would conflict (a write with any other
+//! access to the same bytes) are left out of the plan. The remaining ones have one outcome: reads
+//! return the bytes from the beginning of the round, and after the round all writes are visible.
 
 use am::Category;
 use conduit_core::atomics::AtomicRequest;
@@ -13,21 +13,21 @@ use super::claims::{Cells, Claims};
 use super::planner::Planner;
 use super::schedule::{Fetch, Ids, Round, Schedule, Sending, Sync, Way};
 
-/// Integers at the start of each segment that atomics work on.
+/// The number of integers for atomics at the start of each segment.
 pub const CELLS: usize = 16;
 
-/// What the job under test allows.
+/// The limits of the job under test.
 #[derive(Debug, Clone, Copy)]
 pub struct Allowed {
     /// Bytes of a segment.
     pub segment: usize,
     /// Bytes of a chunk.
     pub chunk: usize,
-    /// Most bytes of a long reply.
+    /// Maximum bytes of a long reply.
     pub long_reply: usize,
 }
 
-/// Where a put's bytes come from.
+/// The source of a put's bytes.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// Private memory.
@@ -73,7 +73,7 @@ pub enum Task {
         target: u32,
         at: usize,
         expected: Vec<u8>,
-        /// Into the own segment, here.
+        /// The offset in the rank's own segment, if it is the destination.
         own: Option<usize>,
     },
     GetValue {
@@ -87,7 +87,7 @@ pub enum Task {
         at: usize,
         request: AtomicRequest,
         fetch: Fetch,
-        /// The old value, where only this rank uses the integer.
+        /// The old value, if only this rank uses the integer.
         expected: Option<u64>,
     },
     Request {
@@ -104,7 +104,7 @@ pub enum Task {
     Poll,
 }
 
-/// A request and its answer. Its number is its place in [`Plan::messages`].
+/// A request and its answer. Its number is its index in [`Plan::messages`].
 #[derive(Debug, Clone, Copy)]
 #[expect(
     missing_docs,
@@ -131,7 +131,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Its arguments: the message's number first, then what follows from it.
+    /// Returns its arguments: the message's number, then values derived from it.
     pub fn args(&self, message: u32, is_reply: bool) -> Vec<u32> {
         let mut random = random(message, is_reply);
         let first = message | u32::from(is_reply) << 31;
@@ -141,7 +141,7 @@ impl Part {
             .collect()
     }
 
-    /// Its payload.
+    /// Returns its payload.
     pub fn payload(&self, message: u32, is_reply: bool) -> Vec<u8> {
         let mut random = random(message.wrapping_add(1 << 20), is_reply);
         std::iter::repeat_with(|| random.u8(..))
@@ -157,33 +157,33 @@ fn random(message: u32, is_reply: bool) -> fastrand::Rng {
 /// A round of the plan.
 #[derive(Debug, Default)]
 pub struct Planned {
-    /// By rank.
+    /// Each rank's tasks.
     pub tasks: Vec<Vec<Task>>,
-    /// What each rank brings to the split barrier.
+    /// The value that each rank passes to the split barrier.
     pub values: Vec<Value>,
-    /// How that ends; `None` while there is no value.
+    /// The barrier's outcome; `None` without values.
     pub outcome: Option<BarrierOutcome>,
-    /// Whether it ends by quiescing.
+    /// Whether the round ends by quiescing.
     pub quiesces: bool,
-    /// All segments after the round.
+    /// The content of all segments after the round.
     pub memory: Vec<Vec<u8>>,
-    /// Requests that each rank has handled by its end, since the start.
+    /// Requests that each rank has handled by the end of the round, since the start.
     pub requests: Vec<u32>,
-    /// Replies likewise.
+    /// Replies, counted in the same way.
     pub replies: Vec<u32>,
 }
 
-/// Everything that a schedule makes each rank do and see.
+/// Everything that each rank does and sees in a schedule.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// One after the other.
+    /// The rounds, in order.
     pub rounds: Vec<Planned>,
-    /// By number.
+    /// The messages, by number.
     pub messages: Vec<Message>,
 }
 
 impl Plan {
-    /// Fits a schedule to what there is.
+    /// Makes a plan of the parts of a schedule that are possible.
     pub fn new(schedule: &Schedule, allowed: Allowed) -> Self {
         let ranks = schedule.ranks as usize;
         let mut plan = Self::default();

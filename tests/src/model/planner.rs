@@ -1,4 +1,4 @@
-//! Fits each step of a round to what there is: places and lengths that exist, and nothing that conflicts.
+//! Turns the steps of a round into tasks with existing places and lengths, and without conflicts.
 
 use am::{Category, limits};
 use conduit_core::atomics::AtomicRequest;
@@ -8,10 +8,10 @@ use super::claims::{Cells, Claims};
 use super::plan::{Allowed, CELLS, Message, Part, Source, Task};
 use super::schedule::{Action, Answer, Fetch, Sending, Step};
 
-/// Where the bytes for everything else than atomics begin.
+/// The offset of the bytes for all operations other than atomics.
 const DATA: usize = CELLS * 8;
 
-/// Fits the steps of a round.
+/// Plans the steps of a round.
 pub(super) struct Planner<'a> {
     pub(super) allowed: Allowed,
     pub(super) ranks: u32,
@@ -25,10 +25,10 @@ pub(super) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// The place in a segment that a number means, for `len` bytes.
+    /// Maps a number to a place in a segment for `len` bytes.
     fn at(&self, place: u16, len: usize) -> usize {
         let room = self.allowed.segment - DATA - len;
-        // The ends are what goes wrong first.
+        // Errors occur first at the ends of the range.
         match place {
             0..=2047 => DATA,
             63_488.. => DATA + room,
@@ -52,7 +52,7 @@ impl Planner<'_> {
         self.before[rank as usize][at..at + len].to_vec()
     }
 
-    /// The task of a step; `None` where it would conflict.
+    /// Returns the task of a step; `None` if it would conflict.
     pub(super) fn task(&mut self, rank: u32, step: &Step) -> Option<Task> {
         let target = u32::from(step.target) % self.ranks;
         let len = usize::from(step.len).min(self.allowed.segment - DATA);
@@ -181,7 +181,7 @@ impl Planner<'_> {
             op,
             ty,
             operand: u64::from(step.own) << 17 | u64::from(step.len),
-            // Half of the swaps find what they expect.
+            // Half of the swaps succeed.
             comparand: if step.len.is_multiple_of(2) {
                 old
             } else {
@@ -201,7 +201,8 @@ impl Planner<'_> {
         })
     }
 
-    /// A part that fits; a long becomes a medium where its landing place is taken.
+    /// Returns a part within the limits; a long becomes a medium if its place in the segment is in
+    /// use.
     fn part(
         &mut self,
         rank: u32,
@@ -258,7 +259,7 @@ impl Planner<'_> {
                 usize::from(step.len).min(limits::max_medium(self.allowed.chunk, am::MAX_ARGS));
             return Task::Cancelled { target, len };
         }
-        // Without arguments a message can't say its number: it is counted only.
+        // A message without arguments can't carry its number, so it is only counted.
         let can_be_bare = category == Category::Short && answer.is_none();
         let nargs = if can_be_bare { nargs } else { nargs.max(1) };
         let (request, _) = self.part(target, (category, nargs, step.len, step.place), usize::MAX);
@@ -271,7 +272,7 @@ impl Planner<'_> {
         if sending == Sending::InPlace && request.category == Category::Medium {
             request.len = request.len.min(limit);
         }
-        // The source of a long in place is free when the reply comes.
+        // The source of a long in place is free when the reply arrives.
         let needs_answer = sending == Sending::InPlace && request.category == Category::Long;
         let short = Answer {
             category: Category::Short,

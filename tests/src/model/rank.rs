@@ -1,4 +1,4 @@
-//! One rank's part of a plan, carried out and checked.
+//! Runs and checks one rank's part of a plan.
 
 mod starts;
 mod sync;
@@ -13,7 +13,7 @@ use super::plan::{Plan, Planned, Source, Task};
 use super::schedule::{Fetch, Sending, Sync, Way};
 use super::turns::InTurn;
 
-/// What an operation under way keeps alive, and what a get should bring.
+/// The memory that an operation in flight uses, and the expected result of a get.
 #[derive(Debug)]
 struct Kept {
     memory: Vec<u8>,
@@ -40,20 +40,20 @@ impl Kept {
     }
 }
 
-/// A rank at work.
+/// A rank that runs its part.
 pub(super) struct Rank<'a, M: Mode> {
     engine: &'a Engine<InTurn, M>,
     plan: &'a Plan,
     log: &'a Log,
     handles: Vec<Handle>,
     kept: Vec<Kept>,
-    /// Implicit operations and their classes.
+    /// Implicit operations with their classes.
     implicit: Vec<(Class, Kept)>,
-    /// Operations of the access region, while one is open.
+    /// Operations of the open access region, if there is one.
     region: Option<Vec<Kept>>,
-    /// Sources of longs in place, until the round ends.
+    /// Sources of longs in place, kept until the round ends.
     longs: Vec<Vec<u8>>,
-    /// Whether the round's split barrier has been notified, and waited for.
+    /// Whether the round's split barrier was notified, and waited for.
     barrier: (bool, bool),
 }
 
@@ -78,7 +78,7 @@ impl<'a, M: Mode> Rank<'a, M> {
         }
     }
 
-    /// A round, from its first task to the barrier after its check.
+    /// Runs a round, from its first task to the barrier after its check.
     pub(super) fn round(&mut self, round: &Planned) -> Done {
         let rank = self.engine.rank() as usize;
         self.barrier = (false, false);
@@ -117,14 +117,15 @@ impl<'a, M: Mode> Rank<'a, M> {
         }
         self.longs.clear();
         let (base, len) = self.engine.memory().segment().map_err(text)?;
-        // SAFETY: the rank's own segment; ranks take turns, and nobody writes to it between these two barriers.
+        // SAFETY: the rank's own segment; ranks take turns, and it is not written between these two
+        // barriers.
         let segment = unsafe { std::slice::from_raw_parts(base, len) };
         same(
             "segment",
             &round.memory[rank],
             &segment[..round.memory[rank].len()],
         )?;
-        // Before the next barrier: after it, others may have begun the next round.
+        // Before the next barrier, because after it others may have begun the next round.
         self.all_handled(expected)?;
         self.note("the barrier after the check");
         self.meet()
@@ -134,7 +135,7 @@ impl<'a, M: Mode> Rank<'a, M> {
         let seen = self.log.seen();
         if seen.handled != expected {
             return Err(format!(
-                "{:?} messages handled, not {expected:?}",
+                "{:?} messages handled, expected {expected:?}",
                 seen.handled
             ));
         }
@@ -164,7 +165,7 @@ impl<'a, M: Mode> Rank<'a, M> {
             self.barrier.0 = true;
             return self.engine.barriers().barrier_notify(value).map_err(text);
         }
-        // Every other time by asking.
+        // Waits in one half of the cases and tries in the other.
         let outcome = if self.handles.len().is_multiple_of(2) {
             self.engine.barriers().barrier_wait(value).map_err(text)?
         } else {
@@ -178,11 +179,14 @@ impl<'a, M: Mode> Rank<'a, M> {
         if Some(outcome) == round.outcome {
             Ok(())
         } else {
-            Err(format!("barrier: {outcome:?}, not {:?}", round.outcome))
+            Err(format!(
+                "barrier: {outcome:?}, expected {:?}",
+                round.outcome
+            ))
         }
     }
 
-    /// Asks until something has been started.
+    /// Repeats an immediate call until it has started the operation.
     fn ask<T>(&self, mut ask: impl FnMut() -> Result<Option<T>, Error>) -> Done<T> {
         loop {
             if let Some(started) = ask().map_err(text)? {
@@ -194,7 +198,7 @@ impl<'a, M: Mode> Rank<'a, M> {
 
     fn keep(&mut self, handle: Option<Handle>, kept: Kept) -> Done {
         self.handles
-            .push(handle.ok_or("not started, and allowed to wait")?);
+            .push(handle.ok_or("not started, although the call may wait")?);
         self.kept.push(kept);
         Ok(())
     }
@@ -206,7 +210,7 @@ impl<'a, M: Mode> Rank<'a, M> {
         }
         started
             .then_some(())
-            .ok_or("not started, and allowed to wait".to_owned())
+            .ok_or("not started, although the call may wait".to_owned())
     }
 
     fn task(&mut self, task: &Task, round: &Planned) -> Done {
@@ -299,7 +303,7 @@ impl<'a, M: Mode> Rank<'a, M> {
                 engine.rma().begin_region().map_err(text)?;
                 match engine.rma().begin_region() {
                     Err(Error::AccessRegion { .. }) => Ok(()),
-                    other => Err(format!("a region in a region: {other:?}")),
+                    other => Err(format!("opening a second region gave {other:?}")),
                 }
             }
             Task::Sync(sync) => self.sync(sync),

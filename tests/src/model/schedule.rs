@@ -1,4 +1,4 @@
-//! Random schedules: what each rank does, in rounds that end with a barrier.
+//! Random schedules: the actions of each rank, in rounds that end with a barrier.
 
 use am::Category;
 use conduit_core::ni::{AtomicOp, AtomicType};
@@ -9,30 +9,30 @@ use proptest::prelude::*;
 /// How an operation is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// The call returns when it has ended.
+    /// The call returns when the operation has ended.
     Blocking,
-    /// A handle; the source may be reused.
+    /// The call returns a handle; the source may be reused.
     Handle,
-    /// A handle; the source is read until it is synchronised.
+    /// The call returns a handle; the source is read until the operation is synchronised.
     Bulk,
     /// One of the thread's implicit operations.
     Implicit,
-    /// The same, with a source that is read until it is synchronised.
+    /// One of the thread's implicit operations, whose source is read until it is synchronised.
     ImplicitBulk,
-    /// A handle, asked again until starting it doesn't block.
+    /// An immediate call, repeated until it returns a handle.
     Immediate,
 }
 
-/// The other side of a request.
+/// The reply to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     /// The reply's category.
     pub category: Category,
     /// Its arguments, 1 to 16.
     pub nargs: u8,
-    /// Payload bytes, as far as the limits allow.
+    /// Payload bytes, within the limits.
     pub len: u16,
-    /// Where a long lands at the requester.
+    /// The place of a long in the requester's segment.
     pub place: u16,
 }
 
@@ -41,36 +41,37 @@ pub struct Answer {
 pub enum Sending {
     /// Waits for credits.
     Plain,
-    /// Asked again until it doesn't block.
+    /// An immediate call, repeated until the request is sent.
     Immediate,
-    /// A long that returns before its payload has been read; a medium written in place.
+    /// A long that returns before its payload has been read; a medium whose payload is prepared in
+    /// place.
     InPlace,
-    /// A medium that is prepared and then given up.
+    /// A medium that is prepared and then cancelled.
     Cancelled,
 }
 
 /// How operations are synchronised in the middle of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sync {
-    /// The oldest.
+    /// The oldest operation.
     One,
-    /// As many as have ended, one at least.
+    /// All that have ended, at least one.
     Some,
-    /// All of them.
+    /// All operations.
     All,
-    /// The oldest, if it has ended.
+    /// The oldest operation, if it has ended.
     TryOne,
-    /// Those that have ended.
+    /// The operations that have ended.
     TrySome,
-    /// All, if they have ended.
+    /// All operations, if they have ended.
     TryAll,
     /// Implicit operations of some classes.
     Implicit(Class),
-    /// All implicit ones, if they have ended.
+    /// All implicit operations, if they have ended.
     TryImplicit,
 }
 
-/// What a rank does next.
+/// A rank's next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Puts private memory.
@@ -97,7 +98,7 @@ pub enum Action {
         nargs: u8,
         /// How it is sent.
         sending: Sending,
-        /// What its handler answers.
+        /// Its reply.
         answer: Option<Answer>,
     },
     /// Opens an access region, or closes the one that is open.
@@ -110,84 +111,86 @@ pub enum Action {
     Poll,
 }
 
-/// What an atomic gives back.
+/// The old value's destination, and how the atomic is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fetch {
-    /// The old value.
+    /// The old value is returned.
     Value,
-    /// Nothing; waits.
+    /// No old value; a blocking call.
     No,
-    /// Nothing; a handle.
+    /// No old value; a handle.
     Handle,
-    /// Nothing; implicit.
+    /// No old value; an implicit operation.
     Implicit,
-    /// The old value, to memory; a handle.
+    /// The old value is written to memory; a handle.
     HandleTo,
-    /// The same, asked until it starts.
+    /// The same by an immediate call, repeated until it starts the operation.
     ImmediateTo,
-    /// The old value, to memory; implicit.
+    /// The old value is written to memory; an implicit operation.
     ImplicitTo,
 }
 
-/// An action with its numbers, which are fitted to what there is.
+/// An action with its numbers, which the planner maps to valid ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// What.
+    /// The action.
     pub action: Action,
-    /// The target.
+    /// The target, modulo the ranks.
     pub target: u8,
-    /// Where in a segment.
+    /// The place in the target's segment.
     pub place: u16,
-    /// Where in the own segment.
+    /// The place in the rank's own segment.
     pub own: u16,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u16,
 }
 
-/// The ids that ranks give to a split barrier.
+/// The ids that ranks pass to a split barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ids {
-    /// None has one.
+    /// No rank has one.
     Anonymous,
-    /// All have this one.
+    /// All ranks have this one.
     Named(u32),
-    /// Rank 0 has none, all others this one.
+    /// Rank 0 has none, all others have this one.
     Mixed(u32),
-    /// Each has its own.
+    /// Each rank has its own.
     Mismatch,
 }
 
 impl Schedule {
-    /// Whether several threads may be inside of a rank at once: half of all schedules, with and without checks.
+    /// Returns whether the engine is started for several threads: in half of all schedules, with
+    /// and without checks.
     pub fn is_parallel(&self) -> bool {
         self.seed & 2 != 0
     }
 
-    /// Whether requests are handled in an order drawn from the seed: half of all schedules, of each of those kinds.
+    /// Returns whether requests are handled in an order drawn from the seed: in half of all
+    /// schedules of each of those kinds.
     pub fn is_shuffled(&self) -> bool {
         self.seed & 4 != 0
     }
 }
 
-/// What happens between two barriers.
+/// The steps between two barriers.
 #[derive(Debug, Clone)]
 pub struct Round {
-    /// By rank.
+    /// Each rank's steps.
     pub steps: Vec<Vec<Step>>,
-    /// Of the split barrier in it.
+    /// The ids passed to its split barrier.
     pub ids: Ids,
-    /// Whether it ends by quiescing, not by waiting for the messages that are expected.
+    /// Whether it ends by quiescing instead of waiting for the expected messages.
     pub quiesces: bool,
 }
 
-/// A schedule.
+/// A random schedule.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    /// Ranks in the job.
+    /// The number of ranks.
     pub ranks: u32,
-    /// Decides whose turn it is, and in which ways the ranks work.
+    /// Determines the order of turns and the ranks' options.
     pub seed: u64,
-    /// One after the other.
+    /// The rounds, in order.
     pub rounds: Vec<Round>,
 }
 
@@ -306,7 +309,8 @@ fn ids() -> impl Strategy<Value = Ids> {
     ]
 }
 
-/// Schedules for 2 to 4 ranks, of up to `rounds` rounds with up to `steps` steps of each rank.
+/// Returns a strategy for schedules for 2 to 4 ranks, of up to `rounds` rounds with up to `steps`
+/// steps of each rank.
 pub fn schedules(rounds: usize, steps: usize) -> impl Strategy<Value = Schedule> {
     (2u32..=4).prop_flat_map(move |ranks| {
         let of_rank = vec(vec(step(), 0..=steps), ranks as usize);

@@ -1,5 +1,6 @@
-//! Ranks that take turns on one thread: each is a coroutine, and a seeded draw says who goes on. So a schedule of
-//! blocking calls runs the same way each time, and a job that can't go on is found by counting turns instead of by a clock.
+//! Ranks that take turns on one thread: each is a coroutine, and a seeded random choice selects the
+//! next one. A schedule of blocking calls therefore runs the same way each time, and a deadlock is
+//! found by counting turns instead of by time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,32 +15,32 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::any::AnyNi;
 
-/// For each collective call of the start: what the ranks have brought.
+/// For each collective call of job start: the ranks' contributions.
 type Board = Rc<RefCell<Vec<Vec<Option<Vec<u8>>>>>>;
 
-/// What each rank is doing.
+/// A description of each rank's current action.
 type Doing = Rc<RefCell<Vec<String>>>;
 
-/// A rank's place among those that take turns.
+/// A rank's coroutine among those that take turns.
 #[derive(Debug, Clone, Copy)]
 struct Seat {
     yielder: *const Yielder<(), ()>,
 }
 
 impl Seat {
-    /// Lets another rank go on, perhaps; returns when it is this one's turn again.
+    /// Lets another rank run, perhaps; returns at this rank's next turn.
     fn pass(self) {
-        // SAFETY: the yielder lives as long as its coroutine's body runs, and a seat is used in there only: `run` gives it
-        // to nobody else, and neither `InTurn` nor `Meeting` can leave the body (they are its arguments, and not `Send`).
+        // SAFETY: the yielder lives as long as its coroutine's body runs, and a seat is used only
+        // in there: `run` passes it only to the body, and neither `InTurn` nor `Meeting` can leave
+        // it (they are its arguments, and not `Send`).
         unsafe { (*self.yielder).suspend(()) };
     }
 }
 
-/// Runs `f` once for each rank's end of a network, in turns, at most `limit` of them together. The ends are there until all ranks are
-/// done: a rank may have something to say to one that is.
+/// Runs `f` once for each rank's end of a network, in turns, with at most `limit` turns together.
+/// The ends live until all ranks are done, because a rank may still send to one that is.
 ///
-/// # Errors
-/// The first rank's failure, or that there was no end. The others are unwound then.
+/// # Errors The first rank's failure, or exceeding `limit`. The other ranks are then unwound.
 pub fn run<N: Ni + 'static>(
     ends: Vec<N>,
     seed: u64,
@@ -89,7 +90,10 @@ pub fn run<N: Ni + 'static>(
         .iter()
         .map(|(rank, _)| format!("rank {rank} in {}", doing.borrow()[*rank as usize]))
         .collect();
-    Err(format!("no end after {limit} turns: {}", ranks.join("; ")))
+    Err(format!(
+        "not finished after {limit} turns: {}",
+        ranks.join("; ")
+    ))
 }
 
 /// Job start among ranks that take turns.
@@ -118,7 +122,8 @@ impl Bootstrap for Meeting {
 }
 
 impl Meeting {
-    /// Returns when all ranks have called it. `poll` has to poll: others may need what this rank has yet to pass on.
+    /// Returns when all ranks have called it. `poll` has to poll, because others may need messages
+    /// that this rank has yet to forward.
     pub fn leave(&mut self, mut poll: impl FnMut()) {
         self.gather(&[], |_| poll());
     }
@@ -151,12 +156,13 @@ pub struct InTurn {
 }
 
 impl InTurn {
-    /// The network itself.
+    /// Returns the network itself.
     pub fn inner(&self) -> &AnyNi {
         &self.inner
     }
 
-    /// What this rank does from here on, for the message that says that a job has no end.
+    /// Sets the description of this rank's current action, for the message about a job that doesn't
+    /// finish.
     pub fn note(&self, what: String) {
         self.doing.borrow_mut()[self.inner.rank() as usize] = what;
     }
@@ -218,7 +224,7 @@ impl Ni for InTurn {
         self.inner.abandon();
     }
     fn ready(&self) -> Ready {
-        // The engine asks with each poll.
+        // The engine calls this with each poll.
         self.seat.pass();
         self.inner.ready()
     }

@@ -1,4 +1,4 @@
-//! Programs that don't end well: what the launcher and the test harness do about them.
+//! Programs that fail, to test the launcher and the test harness.
 
 use conduit_core::ni::{Ack, Ni, Put};
 use rustix::process::{Signal, getpid, kill_process};
@@ -16,12 +16,12 @@ pub(super) fn leave_early<N: Ni>(w: &mut World<N>) {
     group.meet(w);
 }
 
-/// Nobody ever ends.
+/// No rank ever ends.
 pub(super) fn never_end<N: Ni>(w: &mut World<N>) {
     w.until("the end of time", |_| false);
 }
 
-/// The last rank is killed while everybody floods it.
+/// The last rank is killed while all others flood it.
 pub(super) fn die_in_a_flood<N: Ni>(w: &mut World<N>) {
     let mut group = Group::join(w);
     let (rank, victim) = (group.rank, group.size - 1);
@@ -31,7 +31,7 @@ pub(super) fn die_in_a_flood<N: Ni>(w: &mut World<N>) {
     group.meet(w);
     if rank == victim {
         group.wait_puts(w, 100);
-        // A signal that no destructor survives. It can't fail for one's own process.
+        // A signal that runs no destructors. Sending it to one's own process can't fail.
         let _ = kill_process(getpid(), Signal::KILL);
     }
     for token in 0.. {

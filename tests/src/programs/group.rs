@@ -1,13 +1,13 @@
-//! All ranks of a program: their meeting point, made of the network's own messages.
+//! All ranks of a program, and their barrier, made of the network's own messages.
 
 use conduit_core::ni::{Ack, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, PtIndex, Put, Rank};
 
 use crate::conformance::entry::put_to;
 use crate::conformance::{Md, Seen, World};
 
-/// The index that meetings use; programs leave it alone.
+/// The index that meetings use; programs must not use it.
 const MEETING: PtIndex = PtIndex(2);
-/// Tokens of meetings are from here on.
+/// The first token of meetings.
 const TOKENS: u64 = 1 << 62;
 
 /// This rank's part in the meetings of a job.
@@ -22,7 +22,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Prepares to meet. The first thing that each program does.
+    /// Prepares for meetings. Each program calls this first.
     pub fn join<N: Ni>(w: &mut World<N>) -> Self {
         let rank = w.own_rank();
         let eq = w.queue(rank, 64);
@@ -48,13 +48,13 @@ impl Group {
         }
     }
 
-    /// The other ranks, each rank beginning with its neighbour.
+    /// Returns the other ranks, starting with the next one.
     pub fn others(&self) -> impl Iterator<Item = Rank> + use<> {
         let (rank, size) = (self.rank, self.size);
         (1..size).map(move |step| (rank + step) % size)
     }
 
-    /// Waits for all ranks. What they did before is seen after.
+    /// Waits for all ranks. What they did before is visible after it.
     pub fn meet<N: Ni>(&mut self, w: &mut World<N>) {
         self.meetings += 1;
         for peer in self.others() {
@@ -70,7 +70,7 @@ impl Group {
         for peer in self.others() {
             w.end_of(self.rank, TOKENS + u64::from(peer));
         }
-        // A quick rank may be at the next meeting already.
+        // A fast rank may be at the next meeting already.
         let (meeting, peers) = (self.meetings, self.size as usize - 1);
         w.until("all ranks meet", |w| {
             w.count(self.rank, |event| {
@@ -82,7 +82,7 @@ impl Group {
         );
     }
 
-    /// Waits until `number` puts that are not meetings have come, and gives them.
+    /// Waits for `number` puts other than those of meetings, and returns them.
     pub fn wait_puts<N: Ni>(
         &self,
         w: &mut World<N>,

@@ -8,7 +8,7 @@ use super::Group;
 use crate::conformance::entry::{atomic_on, get_from, over, pattern, put_to};
 use crate::conformance::{Peek, World};
 
-/// A region with a silent entry over all of it, known to everybody.
+/// Makes a region with an entry without events over all of it, ready on all ranks.
 fn share<N: Ni>(w: &mut World<N>, group: &mut Group, len: usize) -> Region {
     w.listen(group.rank);
     let region = w.region(group.rank, len);
@@ -21,7 +21,7 @@ fn share<N: Ni>(w: &mut World<N>, group: &mut Group, len: usize) -> Region {
     region
 }
 
-/// Everybody puts into a piece of everybody's region.
+/// All ranks put into a piece of all ranks' regions.
 pub(super) fn puts_between_all<N: Ni>(w: &mut World<N>) {
     const PIECE: usize = 10_000;
     let mut group = Group::join(w);
@@ -46,7 +46,7 @@ pub(super) fn puts_between_all<N: Ni>(w: &mut World<N>) {
     group.meet(w);
 }
 
-/// Everybody gets everybody's region.
+/// All ranks get all ranks' regions.
 pub(super) fn gets_between_all<N: Ni>(w: &mut World<N>) {
     const LENGTH: usize = 60_000;
     let mut group = Group::join(w);
@@ -71,7 +71,7 @@ pub(super) fn gets_between_all<N: Ni>(w: &mut World<N>) {
     group.meet(w);
 }
 
-/// Stores into peers' windows are seen after a meeting.
+/// Stores into peers' windows are visible after a meeting.
 pub(super) fn windows<N: Ni>(w: &mut World<N>) {
     let mut group = Group::join(w);
     let len = 4096 * group.size as usize;
@@ -99,7 +99,7 @@ pub(super) fn windows<N: Ni>(w: &mut World<N>) {
     }
 }
 
-/// Rank 0's counter has had so many additions by each rank.
+/// Checks that each rank has made this many additions to rank 0's counter.
 fn adds_up<N: Ni>(w: &mut World<N>, group: &mut Group, region: &Region, each: u64) {
     group.meet(w);
     if group.rank == 0 {
@@ -124,14 +124,17 @@ pub(super) fn atomics_add_up<N: Ni>(w: &mut World<N>) {
         let end = w.atomic_and_wait(group.rank, &atomic);
         assert_eq!(end.outcome, Outcome::Done);
         if atomic.fetch {
-            assert!(last.is_none_or(|last| last < end.value), "it only grows");
+            assert!(
+                last.is_none_or(|last| last < end.value),
+                "the fetched values only grow"
+            );
             last = Some(end.value);
         }
     }
     adds_up(w, &mut group, &region, EACH);
 }
 
-/// Increments by compare-and-swap lose nothing.
+/// Increments by compare-and-swap lose no updates.
 pub(super) fn compare_and_swap<N: Ni>(w: &mut World<N>) {
     const EACH: u64 = 100;
     let mut group = Group::join(w);
@@ -156,7 +159,7 @@ pub(super) fn compare_and_swap<N: Ni>(w: &mut World<N>) {
     adds_up(w, &mut group, &region, EACH);
 }
 
-/// The largest messages, many of them under way at once in both directions.
+/// Transfers of the largest messages, many of them in flight at once in both directions.
 pub(super) fn large_transfers<N: Ni>(w: &mut World<N>) {
     const PIECES: usize = 32;
     let mut group = Group::join(w);
@@ -196,6 +199,9 @@ pub(super) fn large_transfers<N: Ni>(w: &mut World<N>) {
     for i in 0..PIECES as u64 {
         assert_eq!(w.end_of(rank, i).length, length);
     }
-    assert!(back.bytes() == bytes, "what was put comes back");
+    assert!(
+        back.bytes() == bytes,
+        "the get returns the bytes that were put"
+    );
     group.meet(w);
 }

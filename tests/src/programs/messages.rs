@@ -6,7 +6,7 @@ use super::Group;
 use crate::conformance::entry::{PT, managed, pattern, put_to};
 use crate::conformance::{Seen, World};
 
-/// Each rank greets the next one.
+/// Each rank sends a greeting to the next one.
 pub(super) fn hello<N: Ni>(w: &mut World<N>) {
     let mut group = Group::join(w);
     w.listen(group.rank);
@@ -51,7 +51,7 @@ pub(super) fn token_ring<N: Ni>(w: &mut World<N>) {
     group.meet(w);
 }
 
-/// Messages of all sizes from everybody to everybody.
+/// All ranks send messages of all sizes to all ranks.
 pub(super) fn all_to_all<N: Ni>(w: &mut World<N>) {
     const EACH: u64 = 200;
     let mut group = Group::join(w);
@@ -82,7 +82,8 @@ pub(super) fn all_to_all<N: Ni>(w: &mut World<N>) {
     group.meet(w);
 }
 
-/// Sends `number` numbered messages, keeping 64 under way; `w` is polled only where the network or that limit holds back.
+/// Sends `number` numbered messages with at most 64 in flight; `w` is polled only when the network
+/// or that limit holds back.
 fn send_flood<N: Ni>(w: &mut World<N>, rank: u32, to: u32, number: u64) {
     let md = w.source(rank, &pattern(u64::from(rank) + 50, 40));
     let ended = |w: &World<N>| w.count(rank, |event| matches!(event, Seen::Send { .. })) as u64;
@@ -102,7 +103,7 @@ fn send_flood<N: Ni>(w: &mut World<N>, rank: u32, to: u32, number: u64) {
     w.forget(|event| matches!(event, Seen::Send { .. }));
 }
 
-/// Each source's messages came whole and once.
+/// Checks that each source's messages arrived complete and once.
 fn check_flood<N: Ni>(group: &Group, w: &mut World<N>, sources: &[u32], number: u64) {
     let puts = group.wait_puts(w, sources.len() * number as usize);
     for &source in sources {
@@ -118,7 +119,7 @@ fn check_flood<N: Ni>(group: &Group, w: &mut World<N>, sources: &[u32], number: 
     }
 }
 
-/// All ranks flood rank 0, which takes its time.
+/// All ranks flood rank 0, which is slow.
 pub(super) fn flood_one<N: Ni>(w: &mut World<N>) {
     const NUMBER: u64 = 1000;
     let mut group = Group::join(w);
@@ -150,7 +151,7 @@ pub(super) fn flood_each_other<N: Ni>(w: &mut World<N>) {
     group.meet(w);
 }
 
-/// Injected messages to everybody.
+/// All ranks inject messages to all others.
 pub(super) fn inject_flood<N: Ni>(w: &mut World<N>) {
     const NUMBER: u64 = 500;
     let mut group = Group::join(w);
@@ -186,7 +187,7 @@ pub(super) fn inject_flood<N: Ni>(w: &mut World<N>) {
     group.meet(w);
 }
 
-/// Small managed entries go round while all ranks send.
+/// Small managed entries are reused while all ranks send.
 pub(super) fn managed_for_ever<N: Ni>(w: &mut World<N>) {
     const NUMBER: u64 = 500;
     let mut group = Group::join(w);
@@ -227,7 +228,7 @@ pub(super) fn managed_for_ever<N: Ni>(w: &mut World<N>) {
         }
         if let Some(outcome) = done {
             under_way = false;
-            // No entry may have room for a moment.
+            // All entries may be full for a moment.
             sent += u64::from(outcome == Outcome::Done);
         }
         w.forget(|event| !matches!(event, Seen::Put(put) if put.tag >= 4));
@@ -243,7 +244,7 @@ pub(super) fn managed_for_ever<N: Ni>(w: &mut World<N>) {
     group.meet(w);
 }
 
-/// A rank that sleeps is woken by a message; nothing is lost however sleep and message meet.
+/// A message wakes a sleeping rank; nothing is lost, however sleep and message coincide.
 pub(super) fn sleep_and_wake<N: Ni>(w: &mut World<N>) {
     let mut group = Group::join(w);
     w.listen(group.rank);
@@ -260,7 +261,7 @@ pub(super) fn sleep_and_wake<N: Ni>(w: &mut World<N>) {
         if group.rank == 0 {
             w.put(0, &put);
         }
-        // A minute at most: a wake that is lost makes the job run into its limit.
+        // A minute at most, so that a lost wake-up makes the job exceed its time limit.
         w.until("the message comes", |w| {
             let is_here = (w.puts(group.rank).iter())
                 .any(|put| !put.data.is_empty() && put.hdr_data == round);

@@ -1,7 +1,8 @@
-//! Programs that each rank of a job runs in a process of its own: what a world inside one thread can't show.
+//! Programs that each rank of a job runs in a process of its own, to test what a world within one
+//! thread can't show.
 //!
-//! A program gets a [`World`] with one seat, its own rank, and panics when something is wrong. It ends with a
-//! [`meet`](group::Group::meet), so that nobody leaves while peers still need it.
+//! A program gets a [`World`] with one seat, its own rank, and panics if something is wrong. It
+//! ends with a [`meet`](group::Group::meet), so that no rank leaves while peers still need it.
 
 mod ends;
 mod group;
@@ -14,7 +15,7 @@ use conduit_core::ni::Ni;
 
 use crate::conformance::World;
 
-/// What a rank does.
+/// A rank's program.
 pub type Program<N> = fn(&mut World<N>);
 
 macro_rules! programs {
@@ -22,7 +23,7 @@ macro_rules! programs {
         /// The programs' names.
         pub const PROGRAMS: &[&str] = &[ $( stringify!($name) ),+ ];
 
-        /// The program of a name.
+        /// Returns the program with a name.
         pub fn by_name<N: Ni>(name: &str) -> Option<Program<N>> {
             match name {
                 $( stringify!($name) => Some($module::$name), )+

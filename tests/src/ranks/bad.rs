@@ -1,4 +1,4 @@
-//! What has to be refused, and how.
+//! Calls that have to be refused, and their errors.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use conduit::{AtomicOp, Conduit, Error, Handlers, Par, ReduceOp, Seq, Short};
 
 use super::{SHARE, attached};
 
-/// An error whose text has all of these words.
+/// Requires an error whose text has all of these words.
 fn refused<T: std::fmt::Debug>(result: Result<T, Error>, words: &[&str]) -> Result<()> {
     let error = match result {
         Err(error) => error.to_string(),
@@ -23,7 +23,8 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>, words: &[&str]) -> Resu
     Ok(())
 }
 
-/// A call of a rank that is refused: by an error that begins with the call as it is written here, and the calling rank.
+/// Requires that a call of a rank is refused, with an error that begins with the call's name and
+/// the calling rank.
 macro_rules! refused {
     ($rank:ident.$call:ident$(::<$of:ty>)?($($argument:expr),* $(,)?), $words:expr $(,)?) => {{
         let begins = format!("{} on rank {}: ", stringify!($call), $rank.rank());
@@ -34,7 +35,7 @@ macro_rules! refused {
     }};
 }
 
-/// Calls with arguments that are wrong. The job goes on after each.
+/// Makes calls with wrong arguments. The job continues after each.
 pub(super) fn calls() -> Result<()> {
     let mut handlers = Handlers::<Seq>::new();
     let short = handlers.short(|_, ()| {});
@@ -142,7 +143,7 @@ pub(super) fn calls() -> Result<()> {
         refused(prepared.commit(medium, (), 11), &["payload", "10"])?;
     }
     let own = conduit.segment();
-    // SAFETY: refused all.
+    // SAFETY: all of them are refused.
     unsafe {
         refused(own.slice::<u64>(4, 1), &["aligned"])?;
         refused(own.slice::<u64>(0, usize::MAX), &["segment"])?;
@@ -158,13 +159,14 @@ pub(super) fn calls() -> Result<()> {
         &["Segment::atomic_get", "multiple of 8"],
     )?;
     refused!(conduit.end_region(), &["region"])?;
-    // None of it has left anything behind.
+    // The refused calls have no effect on these.
     conduit.put(0, rank as usize * SHARE, &1u64)?;
     conduit.barrier()?;
     Ok(conduit.finish()?)
 }
 
-/// Ranks whose second handler differs, in what the argument says, between rank 1 and the others.
+/// Runs ranks whose second handler differs between rank 1 and the others; `what` selects the
+/// difference.
 pub(super) fn handlers_differ(what: &str) -> Result<()> {
     let job = conduit::start()?;
     let mut handlers = Handlers::<Seq>::new();
@@ -187,7 +189,7 @@ pub(super) fn handlers_differ(what: &str) -> Result<()> {
                 .medium(|_, (_,): (u64,), _: &[u32]| {}),
         ),
         (true, "kind") => drop(handlers.named("add").short(|_, (_,): (u64,)| {})),
-        // As many words.
+        // The same number of words.
         (true, "arguments") => drop(
             handlers
                 .named("add")
@@ -205,7 +207,7 @@ pub(super) fn handlers_differ(what: &str) -> Result<()> {
     Ok(())
 }
 
-/// A segment larger than memory: on all ranks, or on the last one only.
+/// Attaches a segment larger than the maximum: on all ranks, or on the last one only.
 pub(super) fn too_large(who: &str) -> Result<()> {
     let job = conduit::start()?;
     let most = job.max_segment();
@@ -221,7 +223,7 @@ pub(super) fn too_large(who: &str) -> Result<()> {
     Ok(())
 }
 
-/// The largest segment that there may be, every page of which is touched.
+/// Attaches the largest possible segment and touches every page of it.
 pub(super) fn largest() -> Result<()> {
     let job = conduit::start()?;
     let bytes = job.max_segment();
@@ -236,7 +238,7 @@ pub(super) fn largest() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// A second start in the same process.
+/// Starts a second job in the same process.
 pub(super) fn start_twice() -> Result<()> {
     let conduit = attached(Handlers::<Seq>::new())?;
     refused(conduit::start(), &["start"])?;
@@ -244,14 +246,14 @@ pub(super) fn start_twice() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// What a handler does of its own accord, on the thread that polls.
+/// An action within a handler, on the thread that polls.
 type Act = Box<dyn Fn() -> Result<(), Error>>;
 
 thread_local! {
     static ACT: RefCell<Option<Act>> = const { RefCell::new(None) };
 }
 
-/// What polls or may wait.
+/// Makes a call that polls or may wait.
 fn wait_in<M: Mode>(what: &str, conduit: &Conduit<M>, ignore: Short<()>) -> conduit::Result<()> {
     let right = (conduit.rank() + 1) % conduit.size();
     match what {
@@ -267,7 +269,8 @@ fn wait_in<M: Mode>(what: &str, conduit: &Conduit<M>, ignore: Short<()>) -> cond
     }
 }
 
-/// Does in a handler what would poll or wait, and fails with what is said to that: `what:request` or `what:reply`.
+/// Makes a call in a handler that would poll or wait, and returns its error. `what` is
+/// `call:request` or `call:reply`.
 pub(super) fn refused_in_handler<M: Mode>(what: &str) -> Result<()> {
     let (what, place) = what.split_once(':').context("what:place")?;
     let (said, in_reply) = (Arc::new(OnceLock::new()), place == "reply");
@@ -302,7 +305,7 @@ pub(super) fn refused_in_handler<M: Mode>(what: &str) -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Polls or waits with a payload prepared, and fails with what is said to that.
+/// Polls or waits while a payload is prepared, and returns the error.
 pub(super) fn refused_while_prepared<M: Mode>(what: &str) -> Result<()> {
     let mut handlers = Handlers::<M>::new();
     let ignore = handlers.any_mode().short(|_, ()| {});
@@ -314,7 +317,7 @@ pub(super) fn refused_while_prepared<M: Mode>(what: &str) -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// What a handler may not do, tried in handlers.
+/// Tries in handlers the calls that a handler must not make.
 pub(super) fn in_handlers() -> Result<()> {
     static CONDUIT: OnceLock<Conduit<Par>> = OnceLock::new();
     let mut handlers = Handlers::<Par>::new();

@@ -6,7 +6,7 @@ use conduit::{AtomicOp, Block, Conduit, Handle, ReduceOp, Shape};
 
 use super::{SHARE, attached, messages, pattern, same};
 
-/// Everything.
+/// Runs all calls.
 pub(super) fn all<M: Mode>() -> Result<()> {
     let (handlers, seen) = messages::handlers();
     let conduit = attached::<M>(handlers)?;
@@ -24,7 +24,7 @@ pub(super) fn all<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Where `from` puts for others, in their segments.
+/// Returns the offset in others' segments that this rank puts to.
 fn share<M: Mode>(conduit: &Conduit<M>) -> usize {
     conduit.rank() as usize * SHARE
 }
@@ -43,7 +43,7 @@ fn about<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     }
     ensure!(conduit.segment().as_ptr().addr().is_multiple_of(4096));
     ensure!(conduit.max_medium() >= 512);
-    // SAFETY: nobody accesses it yet.
+    // SAFETY: it is not accessed yet.
     let own = unsafe { conduit.segment().slice::<u8>(0, SHARE)? };
     ensure!(own.iter().all(|&byte| byte == 0), "a segment begins zeroed");
     conduit.barrier()?;
@@ -58,12 +58,12 @@ fn blocking<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     conduit.barrier()?;
     let mut got = vec![0; SHARE];
     for peer in 0..size {
-        // What this rank's neighbour has put there.
+        // The bytes that this rank's neighbour has put there.
         let from = (rank + 1) % size;
         conduit.get(&mut got[..], peer, from as usize * SHARE)?;
         same("get", &got, &pattern(from, peer, SHARE))?;
     }
-    // Zero bytes, also at the very end.
+    // Zero bytes, at the segment's end too.
     let len = conduit.segment_len(0)?;
     conduit.put(0, len, &[0u8; 0])?;
     conduit.get(&mut [0u8; 0][..], 0, len)?;
@@ -72,7 +72,7 @@ fn blocking<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
         conduit.memset(peer, share(conduit), rank as u8 + 1, SHARE)?;
     }
     conduit.barrier()?;
-    // SAFETY: between barriers, and nobody puts.
+    // SAFETY: between barriers, without puts.
     let own = unsafe { conduit.segment().slice::<u8>(0, size as usize * SHARE)? };
     for (from, bytes) in (1..).zip(own.chunks(SHARE)) {
         ensure!(bytes.iter().all(|&byte| byte == from), "memset");
@@ -110,7 +110,7 @@ fn handles<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     let mut got = vec![vec![0; 4096]; size as usize];
     let mut under_way = Vec::new();
     for (peer, got) in (0..).zip(&mut got) {
-        // SAFETY: `got` is neither moved nor looked at until the handle has been waited for.
+        // SAFETY: `got` is neither moved nor read until the handle has been waited for.
         under_way.push(unsafe { conduit.get_nb(got.as_mut_ptr(), peer, at, 4096)? });
     }
     for handle in under_way {
@@ -145,7 +145,7 @@ fn implicit<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     conduit.wait_puts()?;
     let mut got = vec![vec![0; 2048]; size as usize];
     for (peer, got) in (0..).zip(&mut got) {
-        // SAFETY: `got` is left alone until the implicit gets have been waited for.
+        // SAFETY: `got` isn't touched until the implicit gets have been waited for.
         unsafe { conduit.get_nbi(got.as_mut_ptr(), peer, at, 2048)? };
     }
     conduit.try_gets()?;
@@ -190,7 +190,7 @@ fn values<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
             ensure!(conduit.get_value(peer, at + 1, bytes)? == value & mask);
             ensure!(
                 conduit.get_value(peer, at + 1 + bytes, 1)? == 0,
-                "written too far"
+                "bytes behind the value were written"
             );
         }
     }
@@ -198,7 +198,7 @@ fn values<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     Ok(())
 }
 
-/// A matrix is put by columns and got in pieces, with all peers at once in a scope.
+/// Puts a matrix by columns and gets it in pieces, with all peers at once in a scope.
 fn ranges<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     const ROWS: usize = 60;
     const COLUMNS: usize = 40;
@@ -213,7 +213,7 @@ fn ranges<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
             .map(|(row, column)| of[row * COLUMNS + column])
             .collect()
     };
-    // By columns here, the last one first there, as its first row.
+    // The source is read by columns; at the target the last column becomes the first row.
     let counts = [ROWS, COLUMNS];
     let columns = Shape::Strided {
         strides: &[COLUMNS as isize, 1],
@@ -295,10 +295,11 @@ fn atomics<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
             conduit.atomic(peer, at + 24, AtomicOp::Or, 1u32 << conduit.rank())?;
         }
         while conduit.compare_swap(peer, at + 32, 0u32, 1)? != 0 {
-            // An atomic on one's own memory need not poll, and the holder's may need this rank's polls.
+            // An atomic on one's own memory may not poll, and the lock's holder may need this
+            // rank's polls.
             conduit.poll()?;
         }
-        // A lock of the plainest kind: what it protects is not atomic.
+        // A simple spin lock; the count that it protects is not atomic.
         let count = conduit.get_value(peer, at + 40, 8)?;
         conduit.put_value(peer, at + 40, count + 1, 8)?;
         ensure!(conduit.atomic_fetch(peer, at + 32, AtomicOp::Set, 0u32)? == 1);
@@ -314,7 +315,7 @@ fn atomics<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     ensure!(conduit.get_value(rank, own_at + 24, 4)? == (1u64 << size) - 1);
     ensure!(
         conduit.get_value(rank, own_at + 40, 8)? == u64::from(size),
-        "the lock did not hold"
+        "the lock did not exclude others"
     );
     conduit.barrier()?;
     Ok(())
@@ -344,7 +345,7 @@ fn teams<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     let (rank, size) = (conduit.rank(), conduit.size());
     let all = conduit.team();
     ensure!((all.rank(), all.size()) == (rank, size));
-    // All but the last, backwards: by colors and by lists.
+    // All ranks but the last, in reverse order: by colors and by lists.
     let some = if size > 1 { size - 1 } else { 1 };
     let color = (rank < some).then_some(3);
     let members: Vec<u32> = (0..some).rev().collect();
@@ -392,7 +393,7 @@ fn teams<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
 fn credits<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     for peer in 0..conduit.size() {
         ensure!(conduit.send_credits(peer)? > 0);
-        // Where receive space is scarce, peers may have taken some back by now.
+        // If receive space is scarce, peers may have revoked some by now.
         conduit.revoked_credits(peer)?;
         conduit.credit_stalls(peer)?;
     }

@@ -1,4 +1,4 @@
-//! Children that ranks make by `fork`: they may use nothing of the job, and the ranks don't notice them.
+//! Children that ranks create by `fork`: they can't use the job, and don't disturb the ranks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -10,17 +10,17 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::{SHARE, attached};
 
-/// How a child ends, after it has tried everything.
+/// How a child ends after it has tried all calls.
 const ENDS: [&str; 5] = ["drops", "finishes", "exits", "ends the job", "ends at once"];
-/// With this code, but for those that are asked for another.
+/// The exit code of children, except those that are asked for another.
 const RIGHT: i32 = 5;
 const WRONG: i32 = 6;
 
-/// Requests to the next rank, and puts there.
+/// The number of requests, and of puts, to the next rank.
 const FLOOD: u32 = 3000;
 
-/// Every rank floods the next one, and in the middle of that makes children that try to use the network and end in every way. All
-/// that was sent arrives once all the same.
+/// Every rank floods the next one, and meanwhile creates children that try to use the network and
+/// end in every way. All messages still arrive, once each.
 pub(super) fn children<M: Mode>() -> Result<()> {
     let (asked, answered) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let mut handlers = Handlers::<M>::new();
@@ -34,7 +34,7 @@ pub(super) fn children<M: Mode>() -> Result<()> {
         let asked = Arc::clone(&asked);
         move |call, (number,): (u32,)| {
             asked.fetch_add(number, Relaxed);
-            // A reply that fails ends the job, which the next call says.
+            // A failed reply ends the job, which the next call reports.
             let _ = call.reply(answer, (number,));
         }
     });
@@ -54,7 +54,7 @@ pub(super) fn children<M: Mode>() -> Result<()> {
                 let code = match try_all(&conduit, next, ask) {
                     Ok(()) => RIGHT,
                     Err(error) => {
-                        eprintln!("a child that {end}: {error:?}");
+                        eprintln!("the child that {end} failed: {error:?}");
                         WRONG
                     }
                 };
@@ -78,10 +78,10 @@ pub(super) fn children<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// The child in the child, and its number in the rank.
+/// Forks. Returns `None` in the child, and the child's process id in the rank.
 fn fork() -> Result<Option<Pid>> {
-    // SAFETY: the child allocates, which glibc and musl let it do although other threads of the rank may be at it; it takes no
-    // other lock that they may hold.
+    // SAFETY: the child allocates, which glibc and musl permit even if other threads of the rank
+    // hold the allocator's locks; it takes no other lock that they may hold.
     let child = unsafe { libc::fork() };
     match Pid::from_raw(child) {
         None if child == 0 => Ok(None),
@@ -90,7 +90,7 @@ fn fork() -> Result<Option<Pid>> {
     }
 }
 
-/// Every way to use the network is refused with the reason.
+/// Requires that every way of using the network is refused with the reason.
 fn try_all<M: Mode>(conduit: &Conduit<M>, next: u32, ask: Short<(u32,)>) -> Result<()> {
     let (rank, process) = (conduit.rank(), std::process::id());
     let named = format!(" on rank {rank}: process {process} is a child of rank {rank} (fork)");

@@ -1,4 +1,4 @@
-//! Credits that have to go where they are needed: partners that change, with few credits.
+//! Credits that have to move: few credits, and partners that change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,13 +8,13 @@ use conduit::{AtomicOp, Conduit, Handlers, Seq};
 
 use super::attached;
 
-/// Partners that each rank has one after the other.
+/// The number of partners that each rank has, one after the other.
 const PHASES: u32 = 6;
-/// Mediums to each of them.
+/// The number of mediums to each partner.
 const EACH: u64 = 300;
-/// Times that ranks compare their credits before they say that some are lost.
+/// The number of comparisons after which credits count as lost.
 const COMPARISONS: u32 = 1000;
-/// Most ranks of the job.
+/// The maximum number of ranks.
 const RANKS: usize = 64;
 
 /// A rank's credits: in its bank, and lent to each peer.
@@ -38,8 +38,8 @@ impl Credits {
     }
 }
 
-/// Floods between partners that change. Every message comes once; no rank loses or makes credits; some move; and in the end what
-/// one has lent is what the other has.
+/// Floods changing partners. Every message arrives once; no rank loses or gains credits; some
+/// credits move; and in the end each peer has the credits that this rank has lent to it.
 pub(super) fn moving() -> Result<()> {
     let come: Arc<[[AtomicU64; 2]]> = (0..RANKS).map(|_| Default::default()).collect();
     let mut handlers = Handlers::<Seq>::new();
@@ -73,7 +73,7 @@ pub(super) fn moving() -> Result<()> {
             ensure!(
                 count.load(Relaxed) == EACH * times
                     && sum.load(Relaxed) == EACH * (EACH - 1) / 2 * times,
-                "phase {phase}: {count:?} messages of rank {source}"
+                "phase {phase}: {count:?} messages from rank {source}"
             );
         }
         let now = Credits::of(&conduit)?;
@@ -89,7 +89,7 @@ pub(super) fn moving() -> Result<()> {
     conduit.atomic(0, counter, AtomicOp::Add, u64::from(have_moved))?;
     conduit.barrier()?;
     let moved = conduit.get_value(0, counter, 8)?;
-    ensure!(moved > 0, "no credit has moved");
+    ensure!(moved > 0, "no credits have moved");
     if rank == 0 {
         println!("credits of {moved} ranks have moved; they agree after {comparisons} comparisons");
     }
@@ -97,8 +97,8 @@ pub(super) fn moving() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Compares what each rank has lent to each with what that one has, until both are the same everywhere: system messages may be
-/// under way. How often it took.
+/// Compares the credits that each rank has lent with those that its peers have, until they agree
+/// everywhere, because system messages may be in flight. Returns the number of comparisons.
 fn agree(conduit: &Conduit<Seq>) -> Result<u32> {
     let (rank, size) = (conduit.rank(), conduit.size());
     let counter = size as usize * 8;
@@ -125,5 +125,7 @@ fn agree(conduit: &Conduit<Seq>) -> Result<u32> {
         }
         conduit.barrier()?;
     }
-    anyhow::bail!("rank {rank}: what others have lent is not what this rank has")
+    anyhow::bail!(
+        "rank {rank}: the credits lent by other ranks differ from those that this rank has"
+    )
 }

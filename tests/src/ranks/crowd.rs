@@ -1,5 +1,5 @@
-//! Many ranks over several hosts: barriers, messages from all to all, a flood from all to one; and work that goes on for a
-//! while.
+//! Many ranks over several hosts: barriers, messages from all to all, a flood from all to one, and
+//! sustained work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,15 +10,15 @@ use conduit::{AtomicOp, Handlers, Seq};
 
 use super::{attached, pattern, same};
 
-/// Messages from each rank to each.
+/// The number of messages from each rank to each.
 const TO_ALL: u64 = 20;
-/// Messages from each rank to the first.
+/// The number of messages from each rank to the first.
 const TO_ONE: u64 = 400;
 /// Bytes of a message to the first.
 const LENGTH: usize = 4096;
 const BARRIERS: u32 = 20;
 
-/// The most memory that this process has had, KiB.
+/// Returns this process's peak memory in KiB.
 fn peak() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -26,7 +26,7 @@ fn peak() -> Result<u64> {
     Ok(number.context("VmHWM")?.trim().parse()?)
 }
 
-/// Everything that has come, and its sum.
+/// The number and the sum of the messages received.
 #[derive(Debug, Default)]
 struct Come {
     messages: AtomicU64,
@@ -40,7 +40,7 @@ impl Come {
     }
 }
 
-/// Barriers, all to all, all to one. The first rank says how much memory each has taken.
+/// Runs barriers, all to all, and all to one. The first rank prints how much memory the ranks used.
 pub(super) fn crowd() -> Result<()> {
     let (shorts, mediums) = (Arc::new(Come::default()), Arc::new(Come::default()));
     let mut handlers = Handlers::<Seq>::new();
@@ -66,7 +66,10 @@ pub(super) fn crowd() -> Result<()> {
     let all = ranks * TO_ALL;
     conduit.wait_until(|| shorts.messages.load(Relaxed) == all)?;
     let expected = ranks * (TO_ALL * (TO_ALL - 1) / 2) + TO_ALL * (ranks * (ranks - 1) / 2);
-    ensure!(shorts.sum.load(Relaxed) == expected, "not what was sent");
+    ensure!(
+        shorts.sum.load(Relaxed) == expected,
+        "wrong sum of the shorts"
+    );
     conduit.barrier()?;
     let payload = vec![1; LENGTH];
     for number in 0..TO_ONE {
@@ -75,10 +78,16 @@ pub(super) fn crowd() -> Result<()> {
     if rank == 0 {
         conduit.wait_until(|| mediums.messages.load(Relaxed) == ranks * TO_ONE)?;
         let expected = ranks * (TO_ONE * (TO_ONE - 1) / 2);
-        ensure!(mediums.sum.load(Relaxed) == expected, "not what was sent");
+        ensure!(
+            mediums.sum.load(Relaxed) == expected,
+            "wrong sum of the mediums"
+        );
     }
     conduit.barrier()?;
-    ensure!(shorts.messages.load(Relaxed) == all, "more than was sent");
+    ensure!(
+        shorts.messages.load(Relaxed) == all,
+        "more shorts arrived than were sent"
+    );
     conduit.put(0, rank as usize * 8, &peak()?)?;
     conduit.barrier()?;
     if rank == 0 {
@@ -94,13 +103,13 @@ pub(super) fn crowd() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Puts, gets and barriers between all ranks for so many milliseconds, each looked at.
+/// Runs puts, gets and barriers between all ranks for this many milliseconds and checks each.
 pub(super) fn steady(milliseconds: &str) -> Result<()> {
     let time = Duration::from_millis(milliseconds.parse().context("milliseconds")?);
     let conduit = attached(Handlers::<Seq>::new())?;
     let (rank, size) = (conduit.rank(), conduit.size());
     let (begun, mut rounds) = (Instant::now(), 0u64);
-    // A word for the end behind what is put.
+    // The word that signals the end, behind the data.
     const BYTES: usize = 1000;
     let (at, end) = (rank as usize * 1024, size as usize * 1024);
     conduit.barrier()?;
@@ -134,7 +143,7 @@ pub(super) fn steady(milliseconds: &str) -> Result<()> {
         conduit.get(&mut counted, 0, end + 8)?;
         ensure!(
             counted == rounds * u64::from(size),
-            "an atomic was lost or done twice"
+            "an atomic was lost or applied twice"
         );
         println!("{rounds} rounds");
     }

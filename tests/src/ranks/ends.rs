@@ -1,4 +1,4 @@
-//! How jobs end.
+//! The ways in which jobs end.
 
 use std::cell::OnceCell;
 use std::io::{Read, Write};
@@ -14,7 +14,8 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use super::attached;
 
-/// Rank 1 ends the job with the code given, while rank 0 computes and the others wait for it, rank 4 for an answer too.
+/// Rank 1 ends the job with the given code, while rank 0 computes and the others wait for it; rank
+/// 4 also waits for a reply.
 pub(super) fn exit(code: &str) -> Result<()> {
     let code = code.parse().context("an exit code")?;
     let mut handlers = Handlers::<Seq>::new();
@@ -42,7 +43,7 @@ pub(super) fn compute() {
     }
 }
 
-/// A request makes its handler end the job with code 9. Where it runs is known: on the thread that waits.
+/// A request's handler ends the job with code 9. It runs on the waiting thread.
 pub(super) fn exit_in_handler<M: Mode>() -> Result<()> {
     thread_local! {
         static EXIT: OnceCell<Box<dyn Fn(i32)>> = const { OnceCell::new() };
@@ -61,18 +62,19 @@ pub(super) fn exit_in_handler<M: Mode>() -> Result<()> {
     Ok(())
 }
 
-/// The launcher's answers end before `finish` asks for one.
+/// The connection from the launcher is closed before `finish` needs an answer.
 pub(super) fn launcher_gone() -> Result<()> {
     let conduit = attached(Handlers::<Seq>::new())?;
     let number = std::env::var("PMI_FD")?.parse()?;
-    // SAFETY: the launcher's socket, which this process has open until it ends.
+    // SAFETY: the launcher's socket, which this process keeps open until it ends.
     let socket = unsafe { BorrowedFd::borrow_raw(number) };
     let socket = UnixStream::from(socket.try_clone_to_owned()?);
     socket.shutdown(std::net::Shutdown::Read)?;
     Ok(conduit.finish()?)
 }
 
-/// Rank 1, or all, leave without a word: by returning from `main`, or by `exit`. The others wait for it.
+/// Rank 1, or all ranks, leave without `finish`: by returning from `main`, or by `exit`. The others
+/// wait.
 pub(super) fn leave(how: &str) -> Result<()> {
     let conduit = attached(Handlers::<Seq>::new())?;
     conduit.barrier()?;
@@ -86,8 +88,8 @@ pub(super) fn leave(how: &str) -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// All ranks speak with all others; then each tells who listens at a socket its process's number, and stays until the connection
-/// is closed.
+/// All ranks communicate with all others. Then each sends its process id to the listener at a
+/// socket, and stays until the connection is closed.
 pub(super) fn stay(socket: &str) -> Result<()> {
     let conduit = attached(Handlers::<Seq>::new())?;
     for peer in 0..conduit.size() {
@@ -101,25 +103,27 @@ pub(super) fn stay(socket: &str) -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Rank 0 gets from rank 1 and puts there, a megabyte at a time, when rank 2 is killed. When it hears of that its buffers are somebody
-/// else's (`reused`) or gone (`freed`), and nothing may touch what is in their place, or send it.
+/// Rank 0 gets from and puts to rank 1, a megabyte at a time, while rank 2 is killed. When rank 0
+/// gets the error, its buffers are overwritten by another owner (`reused`) or freed (`freed`). The
+/// network must neither write to the memory in their place nor send its bytes.
 pub(super) fn killed_meanwhile(how: &str) -> Result<()> {
     const BYTES: usize = 1 << 20;
-    /// Before the third one is killed.
+    /// The number of rounds before rank 2 is killed.
     const ROUNDS: u32 = 3;
-    /// What is where the buffers have been.
+    /// The new content of the buffers' memory.
     const OTHERS: u8 = 0xA5;
-    /// How long rank 0 looks at what still comes, and rank 1 at what comes in all that time: it takes a second to hear of a death.
+    /// How long rank 0 watches its memory for late messages, and how long rank 1 receives: a death
+    /// is noticed after about a second.
     const WHILE: Duration = Duration::from_secs(1);
     const ALL: Duration = Duration::from_secs(4);
     static SOON: AtomicBool = AtomicBool::new(false);
-    /// Rank 1 has left the barrier, which it could not without rank 2.
+    /// Whether rank 1 has left the barrier, which it can't without rank 2.
     static READY: AtomicBool = AtomicBool::new(false);
     let mut handlers = Handlers::<Seq>::new();
     let ready = handlers.short(|_, ()| READY.store(true, Relaxed));
     let soon = handlers.short(|_, ()| SOON.store(true, Relaxed));
     let die = handlers.short(|_, ()| {
-        // It does not come back from this.
+        // This doesn't return.
         let _ = kill_process(getpid(), Signal::KILL);
     });
     let conduit = conduit::start()?.attach(handlers, 2 * BYTES)?;
@@ -129,7 +133,8 @@ pub(super) fn killed_meanwhile(how: &str) -> Result<()> {
             let mut rounds = 0;
             let (mut source, mut destination) = (vec![1_u8; BYTES], vec![0_u8; BYTES]);
             let error = loop {
-                // Only the first time does it wait. On a machine that is busy a rank may be given up meanwhile, too.
+                // It waits only the first time. On a busy system a rank may also be given up
+                // meanwhile.
                 if let Err(error) = conduit.wait_until(|| READY.load(Relaxed)) {
                     break error;
                 }
@@ -155,18 +160,18 @@ pub(super) fn killed_meanwhile(how: &str) -> Result<()> {
             let others = [source, destination, vec![OTHERS; BYTES]];
             let failed = Instant::now();
             while failed.elapsed() < WHILE {
-                // It says the same again.
+                // It returns the same error.
                 let _ = conduit.poll();
             }
             drop(conduit);
             ensure!(
                 others.iter().flatten().all(|byte| *byte == OTHERS),
-                "what took the buffers' place has changed after: {error}"
+                "the memory in the buffers' place was changed after: {error}"
             );
             println!("left alone after: {error}");
         }
         1 => {
-            // Or rank 0 has been given up, on a machine that is busy.
+            // This fails if rank 0 has been given up, on a busy system.
             let _ = conduit.request(0, ready, ());
             let _ = conduit.wait_until(|| SOON.load(Relaxed));
             let soon = Instant::now();
@@ -177,7 +182,10 @@ pub(super) fn killed_meanwhile(how: &str) -> Result<()> {
             let base = conduit.segment().as_ptr().wrapping_add(BYTES);
             // SAFETY: the second half of this rank's segment, copied byte for byte.
             unsafe { base.copy_to(bytes.as_mut_ptr(), BYTES) };
-            ensure!(!bytes.contains(&OTHERS), "others' bytes were sent");
+            ensure!(
+                !bytes.contains(&OTHERS),
+                "bytes of the memory's next owner were sent"
+            );
             println!("got nothing of others");
         }
         _ => conduit.wait_until(|| false)?,
@@ -185,7 +193,7 @@ pub(super) fn killed_meanwhile(how: &str) -> Result<()> {
     Ok(())
 }
 
-/// A handler panics: on the main thread, or on one of several.
+/// A handler panics: on the main thread, or on one of several threads.
 pub(super) fn panic_in_handler(who: &str) -> Result<()> {
     let mut handlers = Handlers::<Par>::new();
     let panics = handlers.short(|_, ()| panic!("a handler's last words"));
@@ -197,7 +205,8 @@ pub(super) fn panic_in_handler(who: &str) -> Result<()> {
     if who == "threads" {
         std::thread::scope(|scope| {
             for _ in 0..3 {
-                // One of them meets the panic; all wait for what never comes.
+                // One of them runs the panicking handler; all wait for a condition that never
+                // becomes true.
                 scope.spawn(|| {
                     if let Err(error) = conduit.wait_until(|| false) {
                         conduit::stderr::write_line(error);
@@ -210,14 +219,14 @@ pub(super) fn panic_in_handler(who: &str) -> Result<()> {
     Ok(())
 }
 
-/// All finish, and then exit with this code.
+/// All ranks finish, and then exit with this code.
 pub(super) fn exit_after_finish(code: &str) -> Result<()> {
     let conduit = attached(Handlers::<Seq>::new())?;
     conduit.finish()?;
     conduit.exit(code.parse()?)
 }
 
-/// Rank 1 ends the job as soon as it has attached, while others may still be in that.
+/// Rank 1 ends the job as soon as it has attached, while others may still be attaching.
 pub(super) fn exit_at_once(code: &str) -> Result<()> {
     let conduit = attached(Handlers::<Seq>::new())?;
     if conduit.rank() == 1 {

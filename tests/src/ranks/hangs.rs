@@ -1,4 +1,4 @@
-//! Ranks that wait for what does not come: calls that do not meet, and what a rank says that waits.
+//! Ranks that wait in vain: mismatched barrier calls, and the report of a waiting rank.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -9,11 +9,11 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::ends::compute;
 use super::{SHARE, attached};
 
-/// Rank 0 makes one call and the others another (`barrier:finish`): all get the error. Where nobody has called `finish`, all is
-/// well afterwards.
+/// Rank 0 makes one call and the others another (`barrier:finish`): all get the error. Unless one
+/// of the calls is `finish`, the job continues normally.
 pub(super) fn meet<M: Mode>(calls: &str) -> Result<()> {
     let Some((first, second)) = calls.split_once(':') else {
-        bail!("no two calls: {calls}");
+        bail!("not two calls: {calls}");
     };
     let conduit = attached(Handlers::<M>::new())?;
     conduit.quiesce()?;
@@ -44,7 +44,10 @@ pub(super) fn meet<M: Mode>(calls: &str) -> Result<()> {
     }
     conduit.barrier_notify(None)?;
     let between = conduit.quiesce();
-    ensure!(between.is_err(), "between notify and wait");
+    ensure!(
+        between.is_err(),
+        "quiesce succeeded between notify and wait"
+    );
     stderr::write_line(format_args!("between: {between:?}"));
     conduit.barrier_wait(None)?;
     conduit.barrier()?;
@@ -62,7 +65,8 @@ fn forever() -> ! {
     }
 }
 
-/// The last rank computes, or stops its process, and the others wait for it in a call. Each says when it is about to.
+/// The last rank computes, or stops its process, while the others wait for it in a call. Each rank
+/// prints a line before.
 pub(super) fn wait<M: Mode>(call: &str) -> Result<()> {
     let mut handlers = Handlers::<M>::new();
     let ignore = handlers.any_mode().short(|_, ()| {});
@@ -82,13 +86,13 @@ pub(super) fn wait<M: Mode>(call: &str) -> Result<()> {
     stderr::write_line("ready");
     if conduit.rank() == last {
         if ["get", "handle", "atomic", "compare_swap", "wait_puts"].contains(&call) {
-            // A rank that computes may be served by a thread of the network's.
+            // A computing rank may be served by a thread of the network, so this one is stopped.
             kill_process(getpid(), Signal::STOP)?;
         }
         compute();
     }
     let mut bytes = [0_u8; 8];
-    // Perhaps the last rank has still served some.
+    // The last rank may still have served some.
     loop {
         match call {
             "get" => conduit.get(&mut bytes[..], last, 0)?,
@@ -115,7 +119,8 @@ pub(super) fn wait<M: Mode>(call: &str) -> Result<()> {
     }
 }
 
-/// Rank 0 waits in a barrier for the last rank, which sleeps, while the others send to it all the time.
+/// Rank 0 waits in a barrier for the last rank, which sleeps, while the others keep sending to rank
+/// 0.
 pub(super) fn wait_in_traffic() -> Result<()> {
     let mut handlers = Handlers::<Seq>::new();
     let ignore = handlers.short(|_, ()| {});
@@ -124,7 +129,7 @@ pub(super) fn wait_in_traffic() -> Result<()> {
     stderr::write_line("ready");
     if conduit.rank() == 0 {
         conduit.barrier()?;
-        bail!("all have come");
+        bail!("the barrier ended");
     }
     if conduit.rank() + 1 == conduit.size() {
         forever();
@@ -134,7 +139,7 @@ pub(super) fn wait_in_traffic() -> Result<()> {
     }
 }
 
-/// Two threads of each rank wait, each for something else.
+/// Two threads of each rank wait, each for a different condition.
 pub(super) fn wait_threads() -> Result<()> {
     static ENDED: AtomicU32 = AtomicU32::new(0);
     let conduit = &attached(Handlers::<Par>::new())?;
@@ -151,5 +156,5 @@ pub(super) fn wait_threads() -> Result<()> {
         wait(|conduit| conduit.barrier())?;
         other.join().unwrap_or(Ok(()))
     })?;
-    bail!("nobody waits for ever");
+    bail!("no thread waits any more");
 }

@@ -10,27 +10,28 @@ use rustix::time::{ClockId, clock_gettime};
 use super::{SHARE, attached};
 use crate::linear::{Event, is_linearizable};
 
-/// Atomics of a rank in a history: of 4 ranks, half of what the check takes.
+/// The atomics of a rank in a history: half of what the check accepts, with 4 ranks.
 const EACH: usize = 8;
-/// Histories of each type.
+/// The number of histories of each type.
 const ROUNDS: usize = 12;
-/// Where histories have their number, in the first share of each segment: a cache line each.
+/// The offset of the histories' numbers, in the first share of each segment: a cache line each.
 const NUMBERS: usize = SHARE / 2;
-/// Where a rank keeps its own, in the last share.
+/// The words of an event in the last share, where a rank keeps its own events.
 const WORDS: usize = 6;
 
-/// On the clock of the host, so the same for all ranks.
+/// Returns the time of the host's clock, which all ranks share.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Sums and products of a few small numbers are different in different orders, and no NaNs.
+/// Returns an operand: sums and products of a few small numbers differ in different orders, and
+/// aren't NaN.
 fn operand(rng: &mut Rng) -> i8 {
     rng.i8(-3..9)
 }
 
-/// One atomic of a drawn kind and way, and its history.
+/// Runs one atomic of a drawn kind and way, and returns its event.
 fn act<M: Mode, T: Atom + From<i8>>(
     conduit: &Conduit<M>,
     (to, at): (Rank, usize),
@@ -111,12 +112,12 @@ fn histories<M: Mode, T: Atom + From<i8>>(
         );
         let mut seen = T::from_bits(0);
         let mut own = Vec::new();
-        // All at once.
+        // All ranks at once.
         conduit.barrier()?;
         for _ in 0..EACH {
             let event = act(conduit, (to, at), ops, &mut seen, &mut rng)?;
             own.extend(to_words(&event));
-            // The owner's own need its peers to go on.
+            // The owner's own atomics may not poll, and its peers need its polls.
             conduit.poll()?;
         }
         conduit.segment().put(kept, &own[..])?;
@@ -137,7 +138,8 @@ fn histories<M: Mode, T: Atom + From<i8>>(
     Ok(())
 }
 
-/// Atomics of every kind, mapped and by message, of all ranks at once on one number have an order.
+/// Concurrent atomics of every kind, mapped and by message, of all ranks on one number have an
+/// order.
 pub(super) fn atomics_are_linearizable<M: Mode>() -> Result<()> {
     let conduit = attached::<M>(Handlers::new())?;
     let floats = [

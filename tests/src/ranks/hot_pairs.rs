@@ -1,5 +1,5 @@
-//! Pairs with much traffic, which change: what each rank is sent by each comes once, requests in order. (A reply in the slot of its
-//! request overtakes those in rings.)
+//! Pairs of ranks with much traffic, which change. Each message arrives once, and requests arrive
+//! in order. (A reply in the slot of its request may overtake those in rings.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,14 +9,14 @@ use conduit::{Handlers, Seq};
 
 use super::attached;
 
-/// Messages of a pair while it is hot.
+/// The number of messages of a pair while it is hot.
 const MESSAGES: u64 = 4000;
-/// Of these one in so many is a medium, and one in so many wants an answer.
+/// One in this many of them is a medium, and one in this many gets a reply.
 const MEDIUM: u64 = 7;
 const ANSWERED: u64 = 5;
 const LENGTH: usize = 700;
 
-/// Numbers that have to come once, or one after the other.
+/// The numbers received from one rank: each exactly once, perhaps in order.
 #[derive(Debug, Default)]
 struct Row {
     next: AtomicU64,
@@ -47,10 +47,10 @@ impl Row {
     }
 }
 
-/// In each of so many rounds all ranks flood another one; some answer meanwhile.
+/// In each of this many rounds every rank floods another one, which replies to some.
 pub(super) fn hot_pairs(rounds: &str) -> Result<()> {
     let rounds: u64 = rounds.parse().context("a number of rounds")?;
-    // Ranks are not known yet.
+    // The number of ranks is not known yet.
     const MOST: usize = 64;
     let rows = || Arc::new(std::array::from_fn::<Row, MOST, _>(|_| Row::default()));
     let (requests, answers) = (rows(), rows());
@@ -64,7 +64,7 @@ pub(super) fn hot_pairs(rounds: &str) -> Result<()> {
         move |call, (number, reply): (u64, u64)| {
             rows[call.source() as usize].note(number);
             if reply != u64::MAX {
-                // A reply that fails ends the job, which the next call says.
+                // A failed reply ends the job, which the next call reports.
                 let _ = call.reply(answer, (reply,));
             }
         }
@@ -84,7 +84,8 @@ pub(super) fn hot_pairs(rounds: &str) -> Result<()> {
     let (rank, size) = (conduit.rank(), conduit.size());
     ensure!(size as usize <= MOST, "at most {MOST} ranks");
     let (mut sent, mut asked) = ([0u64; MOST], [0u64; MOST]);
-    // As a Latin square, so that all know who floods whom; in some rounds all flood the same one.
+    // A Latin square, so that every rank knows who floods whom; in some rounds all flood the same
+    // rank.
     let target = |rank: u32, round: u64| match round % 3 {
         0 => (round % u64::from(size)) as u32,
         _ => ((u64::from(rank) + 1 + round) % u64::from(size)) as u32,

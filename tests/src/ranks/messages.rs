@@ -9,7 +9,7 @@ use conduit::{Call, Conduit, Handlers, Long, Medium, Par, Seq, Short};
 
 use super::{SHARE, attached, pattern};
 
-/// What has come to this rank, and the handlers' names.
+/// The messages that this rank has received, and the handlers' names.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     count: Arc<Counts>,
@@ -32,19 +32,19 @@ impl Counts {
     }
 }
 
-/// Times that each kind of request goes to every rank.
+/// The number of requests of each kind to every rank.
 const ROUNDS: u32 = 30;
 /// Bytes of a long reply.
 const REPLIED: usize = 500;
 
-/// Where in the requester's segment the long replies of `from` land: in the second half of what it has for that rank, each round's
-/// apart, for messages have no order.
+/// Returns where the long replies of `from` land in the requester's segment: in the second half of
+/// its share for that rank, apart for each round, because messages have no order.
 fn replied_at(from: u32, number: u32) -> usize {
     const { assert!(ROUNDS as usize * REPLIED <= SHARE / 2) };
     from as usize * SHARE + SHARE / 2 + number as usize * REPLIED
 }
 
-/// Handlers that reply in kind, and one that doesn't.
+/// Registers handlers that reply in kind, and one that doesn't.
 pub(super) fn handlers<M: Mode>() -> (Handlers<M>, Seen) {
     let count = Arc::new(Counts::default());
     let mut handlers = Handlers::new();
@@ -117,7 +117,8 @@ pub(super) fn handlers<M: Mode>() -> (Handlers<M>, Seen) {
     (handlers, seen)
 }
 
-/// Requests of each kind to every rank. What it returns has to live until all replies have come.
+/// Sends requests of each kind to every rank. The returned payloads have to live until all replies
+/// have arrived.
 fn send<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<Vec<Vec<u8>>> {
     let (rank, size) = (conduit.rank(), conduit.size());
     let at = rank as usize * SHARE;
@@ -144,7 +145,7 @@ fn send<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<Vec<Vec<u8>>> {
             conduit.request_long(to, seen.long, (to, number), &bytes[..len.min(4096)], at)?;
             payloads.push(pattern(rank, to, 2000));
             let source = payloads.last().map_or(&[][..], Vec::as_slice);
-            // SAFETY: `payloads` lives until all replies have come (the caller).
+            // SAFETY: the caller keeps `payloads` until all replies have arrived.
             unsafe {
                 conduit.request_long_async(
                     to,
@@ -160,7 +161,8 @@ fn send<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<Vec<Vec<u8>>> {
     Ok(payloads)
 }
 
-/// Requests of each kind to every rank, until they and their replies have been handled.
+/// Sends requests of each kind to every rank, and waits until they and their replies have been
+/// handled.
 pub(super) fn all<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<()> {
     let (rank, size) = (conduit.rank(), conduit.size());
     let payloads = send(conduit, seen)?;
@@ -171,7 +173,7 @@ pub(super) fn all<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<()> {
     })?;
     drop(payloads);
     conduit.barrier()?;
-    ensure!(count.wrong.load(Relaxed) == 0, "messages were not as sent");
+    ensure!(count.wrong.load(Relaxed) == 0, "messages arrived changed");
     let mut got = vec![0; REPLIED];
     for to in 0..size {
         for number in 0..ROUNDS {
@@ -183,7 +185,7 @@ pub(super) fn all<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<()> {
     Ok(())
 }
 
-/// What was sent before a rank quiesces, or finishes, has been handled after it.
+/// Messages sent before a rank quiesces or finishes have been handled when that call returns.
 pub(super) fn delivered<M: Mode>() -> Result<()> {
     const TIMES: u64 = 4;
     let (handlers, seen) = handlers();
@@ -193,7 +195,10 @@ pub(super) fn delivered<M: Mode>() -> Result<()> {
         let handled = [&seen.count.requests, &seen.count.replies, &seen.count.wrong];
         let handled = handled.map(|count| count.load(Relaxed));
         let expected = [7 * each * times, 6 * each * times, 0];
-        ensure!(handled == expected, "{handled:?} handled, not {expected:?}");
+        ensure!(
+            handled == expected,
+            "{handled:?} handled, expected {expected:?}"
+        );
         Ok(())
     };
     conduit.quiesce()?;
@@ -202,7 +207,7 @@ pub(super) fn delivered<M: Mode>() -> Result<()> {
         conduit.quiesce()?;
         check(times)?;
         drop(payloads);
-        // Others have looked at what they had handled before this one sends more.
+        // The others have checked their counts before this rank sends more.
         conduit.barrier()?;
     }
     let payloads = send(&conduit, &seen)?;
@@ -212,7 +217,7 @@ pub(super) fn delivered<M: Mode>() -> Result<()> {
     Ok(())
 }
 
-/// Handlers that go on after their replies have ended on all ranks too, whatever threads run them.
+/// Handlers that run on after their replies have ended on all ranks too, on any thread.
 pub(super) fn delivered_whole() -> Result<()> {
     const ROUNDS: u64 = 200;
     const WORK: u32 = 2_000;
@@ -226,8 +231,8 @@ pub(super) fn delivered_whole() -> Result<()> {
             for _ in 0..WORK {
                 std::hint::spin_loop();
             }
-            let counter: &usize = counter.get().expect("set before anybody sends");
-            // SAFETY: an aligned word of this rank's segment, which all access by atomics.
+            let counter: &usize = counter.get().expect("set before the first request");
+            // SAFETY: an aligned word of this rank's segment, which is accessed only by atomics.
             unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(*counter)) }
                 .fetch_add(1, Relaxed);
         }
@@ -266,8 +271,8 @@ pub(super) fn delivered_whole() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// All ranks send to all what they can, and every request is answered: what waits for room must not hold back the answers that
-/// would make some.
+/// All ranks send as much as they can to all ranks, and every request gets a reply. Requests that
+/// wait for room must not hold back the replies that would make some.
 pub(super) fn mutual() -> Result<()> {
     const EACH: u64 = 20_000;
     let mut handlers = Handlers::<Seq>::new();
@@ -289,7 +294,7 @@ pub(super) fn mutual() -> Result<()> {
     let (rank, size) = (conduit.rank(), conduit.size());
     conduit.barrier()?;
     for number in 0..EACH {
-        // To itself now and then.
+        // Sometimes to itself.
         let step = 1 + number as u32 % size;
         conduit.request((rank + step) % size, request, (number,))?;
     }
@@ -297,7 +302,7 @@ pub(super) fn mutual() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// All ranks send to rank 0 what they can, shorts and full mediums, while it is slow.
+/// All ranks send as many shorts and full mediums as they can to rank 0, which is slow.
 pub(super) fn flood() -> Result<()> {
     const EACH: u64 = 20_000;
     let mut handlers = Handlers::<Seq>::new();
@@ -305,7 +310,7 @@ pub(super) fn flood() -> Result<()> {
     let short = handlers.short({
         let count = count.clone();
         move |_, (number,): (u64,)| {
-            // Busy now and then, so that requests pile up.
+            // Sometimes busy, so that requests pile up.
             for _ in 0..if number % 64 == 0 { 20_000 } else { 0 } {
                 std::hint::spin_loop();
             }

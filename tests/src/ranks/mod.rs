@@ -1,6 +1,7 @@
-//! Programs on the Rust API that each rank of a job runs: what every call does, what is refused, how jobs end.
+//! Programs on the Rust API that each rank of a job runs: the effects of every call, refused calls,
+//! the ends of jobs.
 //!
-//! A program gets the rest of the command line and says by an error, or a panic, what is wrong.
+//! A program gets the rest of the command line, and reports a failure by an error or a panic.
 
 mod bad;
 mod calls;
@@ -21,16 +22,17 @@ mod world;
 use anyhow::{Result, bail, ensure};
 use conduit::{Conduit, Par, ParSync, Seq, threads::Mode};
 
-/// Bytes that each rank has for each rank in its segment.
+/// The bytes of each rank's segment that are reserved for each rank.
 const SHARE: usize = 32 << 10;
 
-/// Runs a program: its name, the threading mode (`seq`, `parsync`, `par`) where it is for all, and arguments.
+/// Runs a program, given its name, the threading mode (`seq`, `parsync`, `par`) if it is for all
+/// modes, and its arguments.
 pub fn run(arguments: &[String]) -> Result<()> {
     let Some((name, rest)) = arguments.split_first() else {
         bail!("usage: helper PROGRAM [MODE] [ARGUMENT]");
     };
     let argument = rest.last().map_or("", String::as_str);
-    /// A program for all threading modes, in the one that the first argument says.
+    /// Runs a program for all threading modes in the mode that the first argument names.
     macro_rules! in_mode {
         ($module:ident::$program:ident($($argument:expr),*)) => {
             match rest.first().map_or("", String::as_str) {
@@ -106,21 +108,21 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
 }
 
-/// A job with nothing special, attached.
+/// Starts and attaches a job with default settings.
 fn attached<M: Mode>(handlers: conduit::Handlers<M>) -> Result<Conduit<M>> {
     let job = conduit::start_as::<M>()?;
     let bytes = job.size() as usize * SHARE;
     Ok(job.attach(handlers, bytes)?)
 }
 
-/// The bytes that one rank writes for another.
+/// Returns the bytes that one rank writes for another.
 fn pattern(from: u32, to: u32, len: usize) -> Vec<u8> {
     let seed = u64::from(from) << 32 | u64::from(to);
     let mut random = fastrand::Rng::with_seed(seed);
     std::iter::repeat_with(|| random.u8(..)).take(len).collect()
 }
 
-/// Two sequences of bytes that have to be the same.
+/// Requires that two sequences of bytes are equal.
 fn same(what: &str, found: &[u8], expected: &[u8]) -> Result<()> {
     ensure!(
         found == expected,

@@ -1,4 +1,4 @@
-//! One rank sends much to another, then the next one does: what comes is looked at.
+//! One rank at a time sends much to another, and then the next one does; the messages are checked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,10 +8,10 @@ use conduit::{Handlers, Seq};
 
 use super::attached;
 
-/// Messages of a rank whose turn it isn't.
+/// The messages of each of the other ranks.
 const FEW: u64 = 20;
 
-/// In each of so many turns another rank sends so many full mediums to rank 0, while all others send a few.
+/// In each turn another rank sends `messages` full mediums to rank 0, while all others send a few.
 pub(super) fn partners(turns: &str, messages: &str) -> Result<()> {
     let turns: u32 = turns.parse().context("turns")?;
     let messages: u64 = messages.parse().context("messages")?;
@@ -50,9 +50,6 @@ pub(super) fn partners(turns: &str, messages: &str) -> Result<()> {
         conduit.wait_until(|| rank != 0 || has_all())?;
         conduit.barrier()?;
     }
-    ensure!(
-        wrong.load(Relaxed) == 0,
-        "not what was sent, or not in order"
-    );
+    ensure!(wrong.load(Relaxed) == 0, "changed or out of order");
     Ok(conduit.finish()?)
 }

@@ -1,4 +1,5 @@
-//! The programs behind `docs/semantics.md`: each shows what some sentences of it promise, between all pairs of ranks.
+//! The programs behind `docs/semantics.md`: each tests some of its guarantees, between all pairs of
+//! ranks.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -15,27 +16,28 @@ use conduit::{AtomicOp, Conduit, Handlers, Par, Rank, Short};
 
 use super::{SHARE, attached, pattern, same};
 
-/// Where in its share of a segment a rank has words that others look at: behind the data, a cache line for each.
+/// The offset, in a rank's share of a segment, of words that others read: behind the data, a cache
+/// line for each.
 const WORDS: usize = SHARE - 16 * 64;
-/// Bytes of what is put: more than a packet over UDP, and not a multiple of anything.
+/// The bytes of a put: more than a packet over UDP, and not a multiple of any unit.
 const DATA: usize = 5003;
 
-/// The same, of a put that is more than a chunk.
+/// The bytes of a put that is longer than a chunk.
 const MUCH: usize = 20_011;
 
 const _: () = assert!(MUCH < WORDS);
 
-/// Where `from` puts for others, in their segments.
+/// Returns the offset in others' segments that `from` puts to.
 fn share(from: Rank) -> usize {
     from as usize * SHARE
 }
 
-/// A word of `from` in others' segments.
+/// Returns the offset of a word of `from` in others' segments.
 fn word(from: Rank, number: usize) -> usize {
     share(from) + WORDS + 64 * number
 }
 
-/// This rank's own segment, as it lies in its memory.
+/// The address of this rank's own segment.
 #[derive(Clone, Copy)]
 struct Own(usize);
 
@@ -44,14 +46,15 @@ impl Own {
         Ok(Self(conduit.segment().as_ptr().expose_provenance()))
     }
 
-    /// A word of it, which a plain load reads: no call into Conduit.
+    /// Returns a word of it, which a plain load reads without a call into Conduit.
     fn word(&self, offset: usize) -> &AtomicU64 {
         let at = std::ptr::with_exposed_provenance_mut(self.0 + offset);
-        // SAFETY: an aligned word of the segment, which lives until the process ends; all access it by words.
+        // SAFETY: an aligned word of the segment, which lives until the process ends and is
+        // accessed only by words.
         unsafe { AtomicU64::from_ptr(at) }
     }
 
-    /// What lies there, by plain loads.
+    /// Returns its bytes there, read by plain loads.
     fn bytes(&self, offset: usize, len: usize) -> Vec<u8> {
         let first: *const u8 = std::ptr::with_exposed_provenance(self.0 + offset);
         // SAFETY: in the segment, which lives until the process ends.
@@ -67,25 +70,27 @@ impl Own {
     }
 }
 
-/// The rank so many places on.
+/// Returns the rank this many places further.
 fn after<M: Mode>(conduit: &Conduit<M>, places: u32) -> Rank {
     (conduit.rank() + places) % conduit.size()
 }
 
-/// All ranks, this one last: a rank that only talks to itself is not held up by others then.
+/// Returns all ranks, this one last, so that a rank that only sends to itself isn't delayed by
+/// others.
 fn everyone<M: Mode>(conduit: &Conduit<M>) -> impl Iterator<Item = Rank> + use<M> {
     let (rank, size) = (conduit.rank(), conduit.size());
     (1..=size).map(move |step| (rank + step) % size)
 }
 
-/// Asserted in handlers, where a panic ends the job with an error.
+/// Sends a reply and requires success; in a handler a panic ends the job with an error.
 fn reply<M: Mode>(call: &conduit::Call<'_, M>, handler: Short<(u32,)>, number: u32) {
     call.reply(handler, (number,)).expect("the first reply");
 }
 
-// ---- order of messages -----------------------------------------------------------------------------------------------
+// ---- order of messages ----------------------------------------------------------------------
 
-/// With `CONDUIT_SHUFFLE`: requests of one rank to one peer are handled in another order than they were sent in.
+/// With `CONDUIT_SHUFFLE`, requests of one rank to one peer are handled in another order than they
+/// were sent.
 pub(super) fn requests_are_shuffled<M: Mode>() -> Result<()> {
     const ROUNDS: usize = 12;
     const BURST: u32 = 32;
@@ -148,7 +153,7 @@ pub(super) fn requests_are_shuffled<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// A request that is sent after the reply to an earlier one has come is handled after it.
+/// A request sent after the reply to an earlier one has arrived is handled after that one.
 pub(super) fn replies_make_an_order<M: Mode>() -> Result<()> {
     const ROUNDS: u32 = 40;
     let replied = Arc::new(AtomicU32::new(0));
@@ -167,7 +172,7 @@ pub(super) fn replies_make_an_order<M: Mode>() -> Result<()> {
         let follows = follows.clone();
         move |call, (number,): (u32,)| {
             reply(call, done, number);
-            // After the reply: the handler ends before another begins.
+            // After the reply, because the handler ends before another begins.
             follows(call.source(), number);
         }
     });
@@ -180,7 +185,7 @@ pub(super) fn replies_make_an_order<M: Mode>() -> Result<()> {
     let conduit = attached(handlers)?;
     for to in everyone(&conduit) {
         for number in 1..=ROUNDS {
-            // A medium that goes as more than one packet, and shorts that would overtake it.
+            // A medium of more than one packet, and shorts that would overtake it.
             match number % 2 {
                 0 => conduit.request(to, short, (number,))?,
                 _ => conduit.request_medium(to, medium, (number,), &[0; 6000][..])?,
@@ -192,9 +197,9 @@ pub(super) fn replies_make_an_order<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-// ---- data and news of it ---------------------------------------------------------------------------------------------
+// ---- data and its notification --------------------------------------------------------------
 
-/// How data is put, and that it has been waited for.
+/// How data is put and waited for.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Blocking,
@@ -215,7 +220,8 @@ const WAYS: [Way; 6] = [
 ];
 
 impl Way {
-    /// When it returns the data is at the target. What was its source is something else by then, where it may be.
+    /// Puts the data, and returns when it is at the target. The source is overwritten then, if the
+    /// call permits that.
     fn put<M: Mode>(self, conduit: &Conduit<M>, to: Rank, at: usize, data: &[u8]) -> Result<()> {
         let mut source = data.to_vec();
         match self {
@@ -226,7 +232,7 @@ impl Way {
                 conduit.wait(handle)?;
             }
             Self::Bulk => {
-                // SAFETY: `source` is left alone until the handle has been waited for.
+                // SAFETY: `source` isn't changed until the handle has been waited for.
                 let handle = unsafe { conduit.put_nb_bulk(to, at, source.as_ptr(), source.len())? };
                 conduit.wait(handle)?;
             }
@@ -249,7 +255,8 @@ impl Way {
     }
 }
 
-/// What was put and waited for is there for whoever sees what follows: a later put, atomic or request of the same rank.
+/// Data that was put and waited for is visible to a rank that sees a later put, atomic or request
+/// of the same rank.
 ///
 /// `news`: `put`, `atomic` or `request`.
 pub(super) fn data_then_news<M: Mode>(news: &str) -> Result<()> {
@@ -270,7 +277,7 @@ pub(super) fn data_then_news<M: Mode>(news: &str) -> Result<()> {
     let tell = handlers.any_mode().short({
         let (own, told) = (own.clone(), told.clone());
         move |call, (round,): (u64,)| {
-            let own = own.get().expect("set before anybody sends");
+            let own = own.get().expect("set before the first request");
             let found = own.bytes(share(call.source()), len(round));
             assert!(
                 found == pattern(call.source(), round as u32, len(round)),
@@ -294,7 +301,7 @@ pub(super) fn data_then_news<M: Mode>(news: &str) -> Result<()> {
             let round = u64::from(places) * 1000 + round;
             let way = WAYS[round as usize % WAYS.len()];
             let data = pattern(rank, round as u32, len(round));
-            // First, as its round trip would leave the put time to arrive.
+            // Before the put, because the atomic's round trip would give the put time to arrive.
             let atomic = conduit.atomic_nb(to, word(rank, 1), AtomicOp::Set, round)?;
             conduit.wait(atomic)?;
             way.put(&conduit, to, share(rank), &data)?;
@@ -326,14 +333,15 @@ pub(super) fn data_then_news<M: Mode>(news: &str) -> Result<()> {
                     &pattern(from, round as u32, len(round)),
                 )?;
             }
-            // The next round's data may be put.
+            // The data of the next round may be put now.
             conduit.barrier()?;
         }
     }
     Ok(conduit.finish()?)
 }
 
-/// What was put and waited for is there for a third rank, too, which is told by a message and gets it.
+/// Data that was put and waited for is also visible to a third rank, which is notified by a message
+/// and gets it.
 pub(super) fn data_for_a_third<M: Mode>() -> Result<()> {
     const ROUNDS: u32 = 30;
     let told = Arc::new(AtomicU32::new(0));
@@ -345,7 +353,8 @@ pub(super) fn data_for_a_third<M: Mode>() -> Result<()> {
     let conduit = attached(handlers)?;
     let (rank, size) = (conduit.rank(), conduit.size());
     for places in 1..size {
-        // I put to one, and tell another; whoever tells me has put to a third.
+        // This rank puts to one rank and notifies another; the rank that notifies this one has put
+        // to a third.
         let (to, third) = (after(&conduit, places), after(&conduit, 1));
         let from = after(&conduit, size - 1);
         let at_of = (from + places) % size;
@@ -364,7 +373,7 @@ pub(super) fn data_for_a_third<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// A rank's own get, atomic and put see what it has put and waited for.
+/// A rank's own get, atomic and put see the data that it has put and waited for.
 pub(super) fn own_operations<M: Mode>() -> Result<()> {
     let conduit = attached::<M>(Handlers::new())?;
     let rank = conduit.rank();
@@ -373,7 +382,7 @@ pub(super) fn own_operations<M: Mode>() -> Result<()> {
             let way = WAYS[round as usize % WAYS.len()];
             let data = pattern(rank, round as u32, DATA);
             way.put(&conduit, to, share(rank), &data)?;
-            // What is put later lies over what was put before.
+            // A later put overwrites an earlier one.
             conduit.put(to, share(rank) + 100, &round)?;
             let mut got = vec![0; DATA];
             conduit.get(&mut got[..], to, share(rank))?;
@@ -388,15 +397,16 @@ pub(super) fn own_operations<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// An aligned word that is put, or changed by an atomic, is never seen in part: not by a load, a get or an atomic.
+/// An aligned word that is put, or changed by an atomic, is never seen partially changed: not by a
+/// load, a get or an atomic.
 ///
-/// `target`: whether the rank whose word it is `computes` meanwhile, or `polls`.
+/// `target`: whether the rank that owns the word `computes` or `polls` meanwhile.
 pub(super) fn words_are_whole<M: Mode>(target: &str) -> Result<()> {
     const ROUNDS: u64 = 300;
     let conduit = attached::<M>(Handlers::new())?;
     let own = Own::of(&conduit)?;
     let rank = conduit.rank();
-    /// Whether it is the last value.
+    /// Requires that the value is whole, and returns whether it is the last one.
     fn check(seen: u64) -> Result<bool> {
         let whole = (seen as u32).is_multiple_of(7) && seen >> 32 == u64::from(seen as u32);
         ensure!(whole, "{seen:#x} was seen");
@@ -440,13 +450,13 @@ pub(super) fn words_are_whole<M: Mode>(target: &str) -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Atomics of all ranks on one integer are atomic, those of its owner among them.
+/// Atomics of all ranks on one integer, including those of its owner, are atomic.
 pub(super) fn atomics_are_atomic<M: Mode>() -> Result<()> {
     const BOUTS: u64 = 15;
     const EACH: u64 = 20;
     const ROUNDS: u64 = BOUTS * EACH;
     let conduit = attached::<M>(Handlers::new())?;
-    // All at once, on the same integers.
+    // All ranks at once, on the same integers.
     for _ in 0..BOUTS {
         conduit.barrier()?;
         for to in (0..conduit.size()).flat_map(|to| [to; EACH as usize]) {
@@ -458,7 +468,7 @@ pub(super) fn atomics_are_atomic<M: Mode>() -> Result<()> {
                     break;
                 }
                 seen = found;
-                // The owner's own need its peers to go on.
+                // The owner's own atomics may not poll, and its peers need its polls.
                 conduit.poll()?;
             }
         }
@@ -469,16 +479,17 @@ pub(super) fn atomics_are_atomic<M: Mode>() -> Result<()> {
         let counts = [0, 1].map(|number| conduit.atomic_get::<u64>(to, word(0, number)));
         for (found, expected) in counts.into_iter().zip([expected, 3 * expected]) {
             let found = found?;
-            ensure!(found == expected, "{found} counted, not {expected}");
+            ensure!(found == expected, "counted {found}, expected {expected}");
         }
     }
     Ok(conduit.finish()?)
 }
 
-/// A payload may be changed when the call returns; the data of a long is in the segment when its handler runs.
+/// A payload may be changed when the call returns; the data of a long is in the segment when its
+/// handler runs.
 pub(super) fn payloads_are_delivered_whole<M: Mode>() -> Result<()> {
     const ROUNDS: u32 = 40;
-    /// The last is more than a chunk: data and header travel apart.
+    /// The last is longer than a chunk: data and header travel apart.
     const LENGTHS: [usize; 4] = [0, 40, 1500, 20_000];
     const _: () = assert!(LENGTHS[2] + LENGTHS[3] < SHARE);
     let (own, handled) = (
@@ -497,7 +508,7 @@ pub(super) fn payloads_are_delivered_whole<M: Mode>() -> Result<()> {
     let long = handlers.any_mode().long({
         let (own, handled) = (own.clone(), handled.clone());
         move |call, (round,): (u32,), landed| {
-            let own = own.get().expect("set before anybody sends");
+            let own = own.get().expect("set before the first request");
             let found = own.bytes(landed.offset, landed.length);
             assert!(
                 found == pattern(call.source(), round, landed.length),
@@ -516,7 +527,7 @@ pub(super) fn payloads_are_delivered_whole<M: Mode>() -> Result<()> {
             conduit.request_medium(to, medium, (round,), &payload[..])?;
             payload.fill(0xEE);
             let mut payload = pattern(conduit.rank(), round, len);
-            // Those of rounds under way must not lie over each other.
+            // Longs of concurrent rounds must not overlap.
             let at = share(conduit.rank()) + (round as usize % 2) * LENGTHS[2];
             conduit.request_long(to, long, (round,), &payload[..], at)?;
             payload.fill(0xEE);
@@ -529,9 +540,10 @@ pub(super) fn payloads_are_delivered_whole<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-// ---- what calls cover ------------------------------------------------------------------------------------------------
+// ---- guarantees of calls --------------------------------------------------------------------
 
-/// After a barrier all is there that any rank has stored in its segment, or put and waited for, before.
+/// After a barrier, everything is visible that any rank stored in its segment, or put and waited
+/// for, before it.
 pub(super) fn a_barrier_covers_stores_and_puts<M: Mode>() -> Result<()> {
     let conduit = attached::<M>(Handlers::new())?;
     let own = Own::of(&conduit)?;
@@ -556,13 +568,14 @@ pub(super) fn a_barrier_covers_stores_and_puts<M: Mode>() -> Result<()> {
             let stored = conduit.get_value(from, word(from, 0), 8)?;
             ensure!(stored == u64::from(round), "{stored} stored on rank {from}");
         }
-        // Before anybody puts the next round's.
+        // Before any rank puts the next round's data.
         conduit.barrier()?;
     }
     Ok(conduit.finish()?)
 }
 
-/// When `quiesce` returns, all that any rank has sent before has been handled, to the end of the handlers; and it is a barrier.
+/// When `quiesce` returns, all messages that any rank sent before it have been handled, to the end
+/// of their handlers. It is also a barrier.
 pub(super) fn quiesce_covers_messages<M: Mode>() -> Result<()> {
     const ROUNDS: u64 = 10;
     let (own, replies) = (
@@ -576,14 +589,14 @@ pub(super) fn quiesce_covers_messages<M: Mode>() -> Result<()> {
             replies.fetch_add(1, Relaxed);
         }
     });
-    // Counts after the reply, as a handler may go on.
+    // Counts after the reply, because a handler may run on.
     let count = {
         let own = own.clone();
         move |work: u32| {
             for _ in 0..work {
                 std::hint::spin_loop();
             }
-            let own = own.get().expect("set before anybody sends");
+            let own = own.get().expect("set before the first request");
             own.word(word(0, 2)).fetch_add(1, Relaxed);
         }
     };
@@ -624,18 +637,18 @@ pub(super) fn quiesce_covers_messages<M: Mode>() -> Result<()> {
                 let handled = conduit.atomic_get::<u64>(peer, word(0, 2))?;
                 ensure!(
                     handled == round * size * 9,
-                    "{handled} handled on rank {peer}"
+                    "{handled} messages handled on rank {peer}"
                 );
                 let put = segment.word(word(peer, 3)).load(Relaxed);
                 ensure!(put == round, "{put} put by rank {peer}");
             }
-            // Before anybody sends more.
+            // Before any rank sends more.
             conduit.barrier()?;
         }
         Ok(())
     };
     body()?;
-    // The same for what is sent last.
+    // The same for the last messages.
     for to in everyone(&conduit) {
         conduit.request(to, short, (0,))?;
     }
@@ -648,7 +661,7 @@ pub(super) fn quiesce_covers_messages<M: Mode>() -> Result<()> {
     Ok(())
 }
 
-/// The same where another thread polls, and so runs handlers while this one quiesces.
+/// The same while another thread polls, and therefore runs handlers.
 pub(super) fn quiesce_covers_other_threads() -> Result<()> {
     const ROUNDS: u64 = 50;
     let own = Arc::new(OnceLock::<Own>::new());
@@ -659,10 +672,10 @@ pub(super) fn quiesce_covers_other_threads() -> Result<()> {
         move |call, (work,): (u32,)| {
             reply(call, done, work);
             for _ in 0..work {
-                // Others go on meanwhile, and may believe that all is over.
+                // The other threads run meanwhile, and may take this for quiescence.
                 std::thread::yield_now();
             }
-            let own = own.get().expect("set before anybody sends");
+            let own = own.get().expect("set before the first request");
             own.word(word(0, 2)).fetch_add(1, Relaxed);
         }
     });
@@ -686,7 +699,7 @@ pub(super) fn quiesce_covers_other_threads() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Runs `body` while so many other threads poll.
+/// Runs `body` while `count` other threads poll.
 fn with_pollers(
     conduit: &Conduit<Par>,
     count: usize,
@@ -709,22 +722,22 @@ fn with_pollers(
         for poller in pollers {
             match poller.join() {
                 Ok(polled) => polled?,
-                Err(_) => bail!("a thread that polls has panicked"),
+                Err(_) => bail!("a polling thread panicked"),
             }
         }
         result
     })
 }
 
-// ---- progress --------------------------------------------------------------------------------------------------------
+// ---- progress --------------------------------------------------------------------------------
 
-/// Puts, gets and atomics end while their target computes and makes no call.
+/// Puts, gets and atomics complete while their target computes and makes no call.
 pub(super) fn a_computing_target<M: Mode>() -> Result<()> {
     let conduit = attached::<M>(Handlers::new())?;
     let own = Own::of(&conduit)?;
     own.word(word(0, 5)).store(77, Relaxed);
     conduit.barrier()?;
-    // One rank after the other is the one that works.
+    // One rank after the other makes the calls.
     for works in 0..conduit.size() {
         if conduit.rank() != works {
             own.compute_until(word(works, 0), 1);
@@ -753,7 +766,7 @@ pub(super) fn a_computing_target<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// What a rank has started goes out although it computes from then on, and makes no call.
+/// A rank's operations are sent although it computes after starting them, and makes no call.
 pub(super) fn a_computing_initiator<M: Mode>() -> Result<()> {
     let handled = Arc::new(AtomicU32::new(0));
     let mut handlers = Handlers::<M>::new();
@@ -779,7 +792,7 @@ pub(super) fn a_computing_initiator<M: Mode>() -> Result<()> {
             let handle = conduit.put_nb(to, share(rank), &pattern(rank, 0, DATA)[..])?;
             conduit.request(to, short, (0,))?;
             conduit.request_medium(to, medium, (0,), &[0; 8000][..])?;
-            // Until the target has all of it, and says so by a put.
+            // Until the target has all of it, and signals that by a put.
             own.compute_until(word(to, 4), 1);
             conduit.wait(handle)?;
         } else if rank == to {
@@ -794,7 +807,8 @@ pub(super) fn a_computing_initiator<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Handlers run in calls into Conduit only: none on a rank that computes, whatever has come; all on the thread of the call.
+/// Handlers run only in calls into Conduit: none on a computing rank, whatever has arrived; all on
+/// the thread of the call.
 pub(super) fn handlers_run_in_calls<M: Mode>() -> Result<()> {
     let seen = Arc::new(Mutex::new(Vec::<ThreadId>::new()));
     let mut handlers = Handlers::<M>::new();
@@ -804,7 +818,7 @@ pub(super) fn handlers_run_in_calls<M: Mode>() -> Result<()> {
             seen.lock()
                 .expect("no panic")
                 .push(std::thread::current().id());
-            assert!(CALLING.get(), "a handler runs outside of a call");
+            assert!(CALLING.get(), "a handler ran outside of a call");
         }
     };
     let done = handlers.any_mode().short({
@@ -835,7 +849,8 @@ pub(super) fn handlers_run_in_calls<M: Mode>() -> Result<()> {
                     for number in 0..5 {
                         conduit.request(to, request, (number,))?;
                     }
-                    // Where nobody polls for it this is by messages too, and ends by itself.
+                    // If nothing polls for the target this is sent as a message, and completes by
+                    // itself.
                     conduit.put(to, word(sends, 0), &1u64)
                 })?;
             }
@@ -846,15 +861,15 @@ pub(super) fn handlers_run_in_calls<M: Mode>() -> Result<()> {
             let now = seen.lock().expect("no panic").len();
             ensure!(
                 now == before,
-                "{} handlers have run without a call",
+                "{} handlers ran without a call",
                 now - before
             );
             expected += 5;
         }
         calls(&|| conduit.quiesce())?;
         let ran = seen.lock().expect("no panic").len();
-        ensure!(ran == expected, "{ran} handlers, not {expected}");
-        // Before the next one sends.
+        ensure!(ran == expected, "{ran} handlers ran, expected {expected}");
+        // Before the next rank sends.
         calls(&|| conduit.barrier())?;
     }
     let this = std::thread::current().id();
@@ -873,13 +888,13 @@ thread_local! {
     static CALLING: Cell<bool> = const { Cell::new(false) };
 }
 
-// ---- threads ---------------------------------------------------------------------------------------------------------
+// ---- threads ---------------------------------------------------------------------------------
 
-/// Of several threads in calls, one at a time runs a handler of a request, and one at a time a handler of a reply; and it is one of
-/// these threads.
+/// Of several threads in calls, at most one runs a request handler and at most one runs a reply
+/// handler at a time; no other thread runs handlers.
 pub(super) fn one_handler_at_a_time() -> Result<()> {
     const ROUNDS: u32 = 25;
-    /// Threads that are in handlers of a kind, and those that have been.
+    /// The number of threads in handlers of a kind, and all threads that have run them.
     #[derive(Default)]
     struct Inside {
         now: AtomicU32,
@@ -888,7 +903,7 @@ pub(super) fn one_handler_at_a_time() -> Result<()> {
     }
     impl Inside {
         fn run(&self) {
-            assert_eq!(self.now.fetch_add(1, SeqCst), 0, "two at once");
+            assert_eq!(self.now.fetch_add(1, SeqCst), 0, "two handlers at once");
             self.ever
                 .lock()
                 .expect("no panic")
@@ -944,7 +959,7 @@ pub(super) fn one_handler_at_a_time() -> Result<()> {
         for thread in threads {
             match thread.join() {
                 Ok(result) => result?,
-                Err(_) => bail!("a thread has panicked"),
+                Err(_) => bail!("a thread panicked"),
             }
         }
         Ok(())
@@ -958,7 +973,8 @@ pub(super) fn one_handler_at_a_time() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// A thread's implicit operations, access regions and scopes are its own: another's waits neither end nor disturb them.
+/// Each thread has its own implicit operations, access regions and scopes: the waits of others
+/// neither end nor disturb them.
 pub(super) fn implicit_operations_are_the_threads() -> Result<()> {
     const THREADS: u32 = 3;
     const LEN: usize = 3000;
@@ -981,7 +997,7 @@ pub(super) fn implicit_operations_are_the_threads() -> Result<()> {
                     }
                     _ => conduit.scope(|scope| scope.put(to, at, &data[..]))?,
                 }
-                // SAFETY: `got` is left alone until the implicit gets have been waited for.
+                // SAFETY: `got` isn't touched until the implicit gets have been waited for.
                 unsafe { conduit.get_nbi(got.as_mut_ptr(), to, at, LEN)? };
                 conduit.wait_gets()?;
                 same("get", &got, &data)?;
@@ -997,7 +1013,7 @@ pub(super) fn implicit_operations_are_the_threads() -> Result<()> {
         for thread in threads {
             match thread.join() {
                 Ok(result) => result?,
-                Err(_) => bail!("a thread has panicked"),
+                Err(_) => bail!("a thread panicked"),
             }
         }
         Ok(())

@@ -1,11 +1,12 @@
-//! Everything at once, until somebody dies.
+//! All operations at once, until a rank dies.
 
 use anyhow::{Result, bail};
 use conduit::{AtomicOp, Handlers, threads::Mode};
 
 use super::{SHARE, attached};
 
-/// A storm of puts, gets, requests, atomics and barriers, by a seed; `only` one of them if it is named. Never ends.
+/// Runs a storm of puts, gets, requests, atomics and barriers, drawn from a seed, or of only one
+/// kind if `only` names it. Never returns.
 pub(super) fn storm<M: Mode>(only: &str) -> Result<()> {
     let mut handlers = Handlers::<M>::new();
     let reply = handlers.any_mode().medium(|_, (), _: &[u8]| {});
@@ -13,7 +14,7 @@ pub(super) fn storm<M: Mode>(only: &str) -> Result<()> {
         .any_mode()
         .medium(move |call, (answer,): (u32,), bytes: &[u8]| {
             if answer == 1 {
-                // A reply that fails ends the job, which the next call says.
+                // A failed reply ends the job, which the next call reports.
                 let _ = call.reply_medium(reply, (), bytes);
             }
         });

@@ -1,4 +1,5 @@
-//! What handlers reach, typed messages, signals, collectives, and how a shared rank finishes.
+//! The calls that handlers may make, typed messages, signals, collectives, and the end of a shared
+//! rank.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,14 +13,15 @@ use conduit::{AtomicOp, Conduit, Handlers, Par, ReduceOp, Seq};
 
 use super::{SHARE, attached, pattern, same};
 
-/// Requests that each rank sends to each.
+/// The number of requests from each rank to each.
 const ROUNDS: u64 = 40;
 
-/// Handlers know rank, size and segment; count by atomics that are atomic with those of others; read a long's bytes; store into the
-/// segment. Nothing is captured.
+/// Handlers know rank, size and segment; count by atomics that are atomic with those of other
+/// ranks; read a long's bytes; and store into the segment. They capture nothing.
 pub(super) fn handlers_reach<M: Mode>() -> Result<()> {
     let mut handlers = Handlers::<M>::new();
-    // Word 0 of each rank's share is counted by handlers and by remote atomics, word 1 tells of the ranks that handlers have seen.
+    // Handlers and remote atomics count in word 0 of each rank's share; word 1 records the ranks
+    // that handlers have seen.
     let count = handlers.any_mode().short(|call, (home,): (u32,)| {
         let at = call.source() as usize * SHARE;
         let segment = call.segment();
@@ -35,7 +37,7 @@ pub(super) fn handlers_reach<M: Mode>() -> Result<()> {
         let mut bytes = vec![0; landed.length];
         landed.get(&mut bytes[..]).expect("as long as the payload");
         let expected = pattern(source, rank, landed.length);
-        // SAFETY: nobody else writes this share before the reply.
+        // SAFETY: this share isn't written before the reply.
         let lent = unsafe { landed.bytes() }.expect("in the segment");
         let all = bytes == expected && lent == expected;
         let words = landed.to_vec::<u32>().expect("a whole number of words");
@@ -101,8 +103,8 @@ conduit::args! {
     }
 }
 
-/// Payloads and arguments of types come as they were sent; a payload is accepted up to the largest that is promised, whatever the
-/// arguments; handlers of a sequential rank hold what is no other thread's.
+/// Typed payloads and arguments arrive unchanged; a payload is accepted up to the documented
+/// maximum, whatever the arguments; handlers of a `Seq` rank may hold values that aren't `Send`.
 pub(super) fn typed() -> Result<()> {
     let edges = Rc::new(RefCell::new(Vec::new()));
     let insert = Rc::new(Cell::new(None));
@@ -166,7 +168,7 @@ pub(super) fn typed() -> Result<()> {
     );
     conduit.quiesce()?;
     let mut come = edges.take();
-    // Between the second message and its reply there is no order.
+    // The second message and its reply are not ordered.
     come[2..].sort_by_key(|edge| edge.from != left);
     let expected = [
         edge(left, 0.5),
@@ -181,7 +183,8 @@ pub(super) fn typed() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Who sees a signal sees the data, of any length, from all ranks at once; every operation and type signals.
+/// A rank that sees a signal sees the data, of any length, from all ranks at once; with every
+/// operation and type.
 pub(super) fn signals<M: Mode>() -> Result<()> {
     const LENGTHS: [usize; 6] = [0, 1, 100, 2000, 20_000, SHARE / 2 - 64];
     let conduit = attached(Handlers::<M>::new())?;
@@ -206,7 +209,7 @@ pub(super) fn signals<M: Mode>() -> Result<()> {
         }
         conduit.barrier()?;
     }
-    // Two of them are one number when all are there, in whatever order.
+    // Two signals to one number: it is complete when all have arrived, in any order.
     for to in 0..size {
         conduit.put_signal(
             to,
@@ -247,7 +250,7 @@ pub(super) fn signals<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Broadcasts and reductions of all forms, from every root, of few and many elements.
+/// Runs broadcasts and reductions of all forms, from every root, of few and many elements.
 pub(super) fn collectives<M: Mode>() -> Result<()> {
     let conduit = attached(Handlers::<M>::new())?;
     let (rank, size) = (conduit.rank(), conduit.size());
@@ -278,7 +281,7 @@ pub(super) fn collectives<M: Mode>() -> Result<()> {
         floats == [f64::from(size * (size - 1) / 2), f64::from(size)],
         "{floats:?}"
     );
-    // What the sum is depends on the order of the additions. It is the same on all ranks.
+    // The sum depends on the order of the additions, which is the same on all ranks.
     for length in [1, 3000, 40_000] {
         let value = |at| [1e16, 1.0, -1e16][at % 3];
         let mut sums: Vec<f64> = (0..length).map(|at| value(at + rank as usize)).collect();
@@ -309,7 +312,7 @@ pub(super) fn collectives<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// All collective operations under way at once, of all ranks and of every second one, and a put.
+/// Runs all collective operations at once, of all ranks and of every second one, and a put.
 fn together<M: Mode>(conduit: &Conduit<M>, length: usize) -> Result<()> {
     let (rank, size) = (conduit.rank(), conduit.size());
     let all = conduit.team();
@@ -375,7 +378,7 @@ fn together<M: Mode>(conduit: &Conduit<M>, length: usize) -> Result<()> {
     let first = if rank == 0 { total } else { rank };
     ensure!(at_first.iter().all(|sum| *sum == first), "{}", at_first[0]);
     ensure!(&word == b"last");
-    // What is refused is not waited for.
+    // A refused operation is not waited for.
     let refused = conduit.scope(|scope| scope.team(&all)?.broadcast(size, &mut word));
     let text = refused.map_or_else(|error| error.to_string(), |()| "accepted".to_owned());
     ensure!(
@@ -385,7 +388,8 @@ fn together<M: Mode>(conduit: &Conduit<M>, length: usize) -> Result<()> {
     Ok(())
 }
 
-/// A rank in a static finishes while its other threads poll; later calls are refused by name.
+/// A rank in a static finishes while its other threads poll; later calls are refused, and the error
+/// names the call.
 pub(super) fn finish_shared() -> Result<()> {
     static CONDUIT: OnceLock<Conduit<Par>> = OnceLock::new();
     static HANDLED: AtomicU32 = AtomicU32::new(0);
@@ -401,7 +405,7 @@ pub(super) fn finish_shared() -> Result<()> {
         conduit.request(right, handled, ())?;
         conduit.finish()?;
         for poller in pollers {
-            ensure!(poller.join().is_ok(), "a thread that polls has panicked");
+            ensure!(poller.join().is_ok(), "a polling thread panicked");
         }
         Ok(())
     })?;
@@ -423,14 +427,14 @@ pub(super) fn finish_shared() -> Result<()> {
     Ok(())
 }
 
-/// What a condition says ends the wait, and is what the wait says.
+/// An error of the condition ends the wait, which returns it.
 pub(super) fn condition_fails() -> Result<()> {
     let conduit = attached(Handlers::<Seq>::new())?;
     let far = conduit.segment_len(conduit.rank())?;
     let waited = conduit.wait_until(|| Ok(conduit.segment().atomic_get::<u64>(far)? == 1));
     let text = waited.map_or_else(|error| error.to_string(), |()| "accepted".to_owned());
     ensure!(text.starts_with("Segment::atomic_get on rank "), "{text}");
-    // The job goes on.
+    // The job continues.
     conduit.barrier()?;
     Ok(conduit.finish()?)
 }

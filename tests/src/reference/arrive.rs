@@ -1,4 +1,4 @@
-//! What happens when a message arrives, and who is told.
+//! The arrival of a message at its target, and the resulting events.
 
 use std::ptr;
 
@@ -12,7 +12,8 @@ use super::memory::{apply, copy, read};
 use crate::held::Held;
 
 impl Fabric {
-    /// Does a message at its target. `None`: its index is not open or its queue is full, nothing has happened.
+    /// Runs a message at its target. Returns `None`, without any effect, if its index is not open
+    /// or its queue is full.
     pub(super) fn arrive(
         &mut self,
         target: Rank,
@@ -54,7 +55,7 @@ impl Fabric {
                     return Some(ended(Outcome::OutOfRange, 0, 0));
                 }
             }
-            // Otherwise another network has used it, and the next look passes it.
+            // Otherwise another network has used the entry, and the next iteration skips it.
             if linked.claim.as_ref().is_none_or(Claim::take) {
                 break (at, room, offset, place);
             }
@@ -113,7 +114,8 @@ impl Fabric {
         Some(ended(Outcome::Done, length, value))
     }
 
-    // ---- events ----------------------------------------------------------------------------------------------------
+    // ---- events
+    // ----------------------------------------------------------------------------------
 
     pub(super) fn put_ended(&mut self, rank: Rank, eq: EqId, ack: Ack, token: u64, end: &End) {
         let event = match ack {
@@ -139,7 +141,8 @@ impl Fabric {
 
     fn own_event(&mut self, rank: Rank, eq: EqId, event: Event<'_>) {
         let queue = &mut self.node(rank).queues[usize::from(eq.0)];
-        // The contract makes this room the caller's duty; the oracle holds the suite to it.
+        // The contract makes this room the caller's responsibility; the oracle checks that the
+        // suite keeps it.
         assert!(
             queue.own < queue.slots,
             "rank {rank} submitted more operations than its queue {} has room for",
@@ -153,7 +156,7 @@ impl Fabric {
         });
     }
 
-    /// Marks a queue as being polled; false where it doesn't exist or is being polled already.
+    /// Marks a queue as being polled; returns false if it doesn't exist or is already being polled.
     pub(super) fn begin_poll(&mut self, rank: Rank, eq: EqId) -> bool {
         let queue = self.node(rank).queues.get_mut(usize::from(eq.0));
         queue.is_some_and(|queue| !std::mem::replace(&mut queue.polling, true))
@@ -168,7 +171,7 @@ impl Fabric {
         queue.events.pop_front()
     }
 
-    /// After an event's delivery: its room is free, and perhaps its entry.
+    /// Frees the room of a delivered event, and its entry if this was the last message.
     pub(super) fn delivered(&mut self, rank: Rank, eq: EqId, queued: Queued) {
         let node = self.node(rank);
         let queue = &mut node.queues[usize::from(eq.0)];
@@ -214,7 +217,7 @@ fn ended(outcome: Outcome, length: usize, value: u64) -> End {
     }
 }
 
-/// The event of a message that an entry has taken.
+/// Returns the event for a message that an entry has taken.
 fn told_of<'a>(
     message: &Message,
     index: PtIndex,
@@ -252,7 +255,8 @@ fn told_of<'a>(
     }
 }
 
-/// Bytes that an entry has from where a message goes, and that place. `None`: the place lies outside.
+/// Returns how many bytes an entry has from the place where a message goes (`None` if that place is
+/// outside), and the place.
 fn room(linked: &Linked, offset: u64) -> (Option<usize>, u64) {
     match linked.entry.memory {
         MeMemory::Managed { bytes, .. } => {
@@ -264,13 +268,14 @@ fn room(linked: &Linked, offset: u64) -> (Option<usize>, u64) {
                 .and_then(|o| len.checked_sub(o));
             (left, offset)
         }
-        // Looked at by itself, as what does not fit is out of range.
+        // The range is checked separately, because a message that doesn't fit is out of range.
         MeMemory::Process { .. } => (Some(usize::MAX), offset),
         MeMemory::Nothing => (Some(0), offset),
     }
 }
 
-/// Moves bytes to or from this process's memory; false if there is none. For an atomic: is there any?
+/// Copies bytes to or from this process's memory; returns false if it isn't accessible. For an
+/// atomic, only checks whether it is writable.
 fn in_process(kind: &Kind, address: u64, length: usize) -> bool {
     let this = process_memory::this();
     // SAFETY: the initiator's side was checked against its descriptor, whose memory is live (`Ni::md_bind`).
@@ -278,14 +283,14 @@ fn in_process(kind: &Kind, address: u64, length: usize) -> bool {
         match kind {
             Kind::Put(from) => process_memory::write(this, address, *from, length),
             Kind::Get(to) => process_memory::read(*to, this, address, length),
-            // Aligned, as has been looked at.
+            // Alignment has been checked.
             Kind::Atomic(_) => return process_memory::is_writable(address),
         }
     };
     moved.is_ok()
 }
 
-/// The contract's matching rule.
+/// Applies the contract's matching rule.
 fn takes(linked: &Linked, message: &Message) -> bool {
     let entry = &linked.entry;
     let kind = match message.kind {

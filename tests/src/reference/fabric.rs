@@ -1,4 +1,4 @@
-//! All ranks' tables: regions, queues, lists, descriptors.
+//! The tables of all ranks: regions, queues, lists, descriptors.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,8 @@ use conduit_core::ni::{
 use super::memory::{PAGE, Pages};
 use crate::held::Held;
 
-/// What a message does at its target; the pointers are checked pieces of the initiator's descriptor.
+/// A message's operation at its target. The pointers are checked pieces of the initiator's
+/// descriptor.
 pub(super) enum Kind {
     Put(*const u8),
     Get(*mut u8),
@@ -26,7 +27,7 @@ pub(super) struct Message {
     pub(super) kind: Kind,
 }
 
-/// How it ended.
+/// The end of a message's operation.
 pub(super) struct End {
     pub(super) outcome: Outcome,
     pub(super) length: usize,
@@ -38,7 +39,7 @@ pub(super) struct End {
 pub(super) struct Queued {
     pub(super) held: Held,
     pub(super) from_peer: bool,
-    /// The managed entry whose data it shows.
+    /// The managed entry that holds its data.
     pub(super) shows: Option<MeId>,
 }
 
@@ -46,7 +47,8 @@ pub(super) struct Queued {
 pub(super) struct Queue {
     pub(super) slots: usize,
     pub(super) events: VecDeque<Queued>,
-    /// How many of the undelivered events came from peers, and how many end this rank's own operations.
+    /// The numbers of undelivered events from peers, and of those that end this rank's own
+    /// operations.
     pub(super) from_peers: usize,
     pub(super) own: usize,
     pub(super) polling: bool,
@@ -56,9 +58,9 @@ pub(super) struct Queue {
 pub(super) struct Linked {
     pub(super) id: MeId,
     pub(super) entry: MatchEntry,
-    /// Bytes of a managed entry that are taken.
+    /// The used bytes of a managed entry.
     pub(super) used: usize,
-    /// Other networks have it too: it takes a message only with this.
+    /// For an entry shared with other networks: the claim without which it takes no message.
     pub(super) claim: Option<Claim>,
 }
 
@@ -68,7 +70,8 @@ pub(super) struct Index {
     pub(super) list: Vec<Linked>,
 }
 
-/// Messages of a managed entry that are still in a queue, and who is told when there are none left.
+/// A managed entry's messages that are still in a queue, and the destination of its Free event when
+/// none are left.
 #[derive(Debug, Default)]
 pub(super) struct Undelivered {
     pub(super) messages: usize,
@@ -200,7 +203,7 @@ impl Fabric {
         Ok(EqId(queues.len() as u8 - 1))
     }
 
-    /// Refuses a queue that doesn't exist.
+    /// Returns an error if the queue doesn't exist.
     pub(super) fn queue(
         &self,
         operation: &'static str,
@@ -321,13 +324,13 @@ impl Fabric {
 
     pub(super) fn md_release(&mut self, rank: Rank, md: MdId) -> Result<Unlink, NiError> {
         match self.node(rank).mds.remove(&md.0) {
-            // Nothing is ever under way: operations are done when they are submitted.
+            // Nothing is ever in flight, because operations complete when they are submitted.
             Some(_) => Ok(Unlink::Done),
             None => Err(no_such("md_release", "memory descriptor", md.0)),
         }
     }
 
-    /// A checked piece of a descriptor, and its queue.
+    /// Returns a checked piece of a descriptor, and its queue.
     pub(super) fn md_piece(
         &self,
         operation: &'static str,

@@ -11,12 +11,12 @@ pub(super) const PAGE: usize = 4096;
 pub(super) struct Pages {
     pub(super) base: *mut u8,
     pub(super) len: usize,
-    /// Allocated here; else somebody else's.
+    /// Whether they were allocated here; otherwise another owner keeps them.
     own: bool,
 }
 
 impl Pages {
-    /// `len` bytes, a multiple of the page and not 0.
+    /// Allocates `len` zeroed bytes, a multiple of the page size and not 0.
     pub(super) fn new(len: usize) -> Self {
         // SAFETY: `layout` has refused a length of 0.
         let base = unsafe { alloc_zeroed(layout(len)) };
@@ -30,7 +30,7 @@ impl Pages {
         }
     }
 
-    /// Pages that something else keeps.
+    /// Wraps pages that another owner keeps.
     pub(super) fn of_others(base: *mut u8, len: usize) -> Self {
         Self {
             base,
@@ -43,24 +43,25 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         if self.own {
-            // SAFETY: `base` came from the allocator with this layout, and only this value frees it.
+            // SAFETY: `base` was returned by the allocator for this layout, and only this value
+            // frees it.
             unsafe { dealloc(self.base, layout(self.len)) }
         }
     }
 }
 
 fn layout(len: usize) -> Layout {
-    assert!(len > 0, "a region has a page at least");
+    assert!(len > 0, "a region needs at least one page");
     Layout::from_size_align(len, PAGE).expect("a length within the limits")
 }
 
-/// Copies bytes that may overlap: a rank may put to itself.
+/// Copies bytes that may overlap, because a rank may put to itself.
 pub(super) fn copy(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: both sides were checked against their region or descriptor, whose memory is live (`Ni::md_bind`).
     unsafe { from.copy_to(to, len) }
 }
 
-/// A copy of `len` bytes.
+/// Returns a copy of `len` bytes.
 pub(super) fn read(from: *const u8, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     copy(from, bytes.as_mut_ptr(), len);
@@ -71,7 +72,7 @@ macro_rules! apply {
     ($ty:ty, $at:expr, $atomic:expr) => {{
         let bytes: [u8; size_of::<$ty>()] = read($at, size_of::<$ty>())
             .try_into()
-            .expect("as many as were read");
+            .expect("all bytes were read");
         let (x, a) = (<$ty>::from_ne_bytes(bytes), $atomic.operand as $ty);
         let new = match $atomic.op {
             AtomicOp::Get => x,
@@ -92,7 +93,7 @@ macro_rules! apply {
     }};
 }
 
-/// What arithmetic makes of a float, as bits, which other operations work on.
+/// Applies an arithmetic operation to a float, as bits, which the other operations use.
 macro_rules! apply_float {
     ($float:ty, $bits:ty, $at:expr, $atomic:expr) => {{
         let a = <$float>::from_bits($atomic.operand as $bits);
@@ -119,7 +120,7 @@ macro_rules! apply_float {
     }};
 }
 
-/// Does an atomic at a checked, aligned place, and gives the old value.
+/// Applies an atomic at a checked, aligned place, and returns the old value.
 pub(super) fn apply(at: *mut u8, atomic: &Atomic) -> u64 {
     match atomic.ty {
         AtomicType::I32 => apply!(i32, at, atomic),

@@ -1,6 +1,8 @@
-//! The simplest network that keeps the Ni contract: one process, one thread, everything done at once.
+//! The simplest network that keeps the Ni contract: one process, one thread, and every operation
+//! completes at once.
 //!
-//! It is the suite's oracle: being obviously right is all it is for. A case that fails here is a wrong case.
+//! It is the suite's oracle, and its only goal is to be obviously correct. A case that fails here
+//! is a wrong case.
 
 mod arrive;
 mod fabric;
@@ -17,7 +19,7 @@ use conduit_core::ni::{
 
 use fabric::{Fabric, Kind, Message};
 
-/// Bytes of the largest message, managed message and inject.
+/// Maximum bytes of a message, a managed message and an inject.
 const MAX_MESSAGE: usize = 1 << 20;
 const MAX_MANAGED: usize = 64 << 10;
 const INJECT: usize = 256;
@@ -33,7 +35,7 @@ pub struct Reference {
     seen: Cell<Seen>,
 }
 
-/// What this rank was asked for that leaves no other trace.
+/// Requests to this rank's end that leave no other trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Injected messages by [`Exchange`]: one-way, expecting a reply, replies.
@@ -41,12 +43,12 @@ pub struct Seen {
 }
 
 impl Reference {
-    /// The ends of all ranks of a job.
+    /// Creates the ends of all ranks of a job.
     pub fn job(ranks: u32) -> Vec<Self> {
         Self::job_of(ranks, Capabilities::all())
     }
 
-    /// The same, in which a peer can be asked for this at most.
+    /// Creates the same with these capabilities of all peers.
     pub fn job_of(ranks: u32, capabilities: Capabilities) -> Vec<Self> {
         let limits = Limits {
             pt_indices: 8,
@@ -79,19 +81,19 @@ impl Reference {
             .collect()
     }
 
-    /// The same, with messages up to this size injected.
+    /// Returns the same end with injects up to this size.
     #[must_use]
     pub fn with_inject(mut self, size: usize) -> Self {
         self.reach.inject_size = size;
         self
     }
 
-    /// What was asked for so far.
+    /// Returns the counts so far.
     pub fn seen(&self) -> Seen {
         self.seen.get()
     }
 
-    /// Refuses what names no rank, no index, or too much.
+    /// Refuses a rank or index that doesn't exist, and lengths beyond the limits.
     fn check(
         &self,
         operation: &'static str,
@@ -279,7 +281,7 @@ impl Ni for Reference {
         Ok(Submit::Posted)
     }
 
-    /// Everything has ended when it was submitted.
+    /// Every operation has ended when it was submitted.
     fn abandon(&self) {}
 
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, mut sink: S) -> u32 {
@@ -288,7 +290,7 @@ impl Ni for Reference {
         }
         let mut count = 0;
         while count < limit {
-            // Not borrowed while the sink runs: it may call any method.
+            // Not borrowed while the sink runs, because the sink may call any method.
             let Some(next) = self.fabric.borrow_mut().next_event(self.rank, eq) else {
                 break;
             };

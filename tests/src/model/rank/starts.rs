@@ -1,4 +1,4 @@
-//! The ways to start puts, gets and requests.
+//! The ways of starting puts, gets and requests.
 
 use am::Category;
 use conduit_core::atomics::AtomicRequest;
@@ -23,16 +23,18 @@ impl<M: Mode> Rank<'_, M> {
             Source::Private(ref bytes) => (None, bytes.clone()),
         };
         let (base, len) = own.unwrap_or((memory.as_ptr().cast_mut(), memory.len()));
-        // SAFETY: the segment, of which nobody writes these bytes in this round, or private memory that is kept.
+        // SAFETY: these bytes of the segment, which are not written in this round, or private
+        // memory that is kept.
         let bytes = unsafe { std::slice::from_raw_parts(base, len) };
-        // SAFETY, of all bulk calls: the same memory, kept until the operation has been synchronised.
+        // SAFETY, of all bulk calls: the same memory, kept until the operation has been
+        // synchronised.
         match way {
             Way::Blocking => engine.rma().put(target, at, bytes).map_err(text),
             Way::Handle => {
                 let handle = engine
                     .rma()
                     .put_nb(target, at, bytes, HANDLE, Blocking::Wait);
-                // The source is free already.
+                // The source is already free.
                 self.keep(handle.map_err(text)?, Kept::nothing())
             }
             Way::Immediate => {
@@ -99,11 +101,11 @@ impl<M: Mode> Rank<'_, M> {
         };
         let kept = |memory| Kept {
             memory,
-            // What comes to the segment is looked at when the round ends.
+            // The bytes that arrive in the segment are checked when the round ends.
             expected: own.is_none().then(|| expected.to_vec()),
         };
-        // SAFETY, of all: the segment, of which nobody else uses these bytes in this round, or private memory that is
-        // kept until the operation has been synchronised.
+        // SAFETY, of all calls: these bytes of the segment, which no other operation uses in this
+        // round, or private memory that is kept until the operation has been synchronised.
         match way {
             Way::Blocking => {
                 // SAFETY: see above.
@@ -141,7 +143,7 @@ impl<M: Mode> Rank<'_, M> {
         }
     }
 
-    /// An atomic, whose old value is `expected` if that is known.
+    /// Starts an atomic, whose old value is `expected` if that is known.
     pub(super) fn atomic(
         &mut self,
         (target, at): (u32, usize),
@@ -229,7 +231,8 @@ impl<M: Mode> Rank<'_, M> {
         }
         if sending == Sending::InPlace {
             let source = (payload.as_ptr(), payload.len());
-            // SAFETY: kept until the round ends, which is after the reply, which the plan has for each of these.
+            // SAFETY: kept until the round ends, which is after the reply; in the plan each of
+            // these has one.
             let sent = unsafe {
                 engine
                     .messages()

@@ -1,4 +1,4 @@
-//! The ways to synchronise.
+//! The ways of synchronising.
 
 use conduit_core::kernel::{Error, Handle};
 use conduit_core::rma::Class;
@@ -31,7 +31,7 @@ impl<M: Mode> Rank<'_, M> {
                 let ended = engine.rma().wait_some(&mut self.handles).map_err(text)?;
                 self.count("wait_some", ended, under_way)?;
                 if under_way > 0 && ended == 0 {
-                    return Err("wait_some: none has ended".to_owned());
+                    return Err("wait_some: no operation has ended".to_owned());
                 }
                 self.drop_ended()
             }
@@ -74,7 +74,7 @@ impl<M: Mode> Rank<'_, M> {
         if self.region.is_some() {
             return match ended {
                 Err(Error::AccessRegion { .. }) => Ok(()),
-                other => Err(format!("synchronised in a region: {other:?}")),
+                other => Err(format!("synchronising in a region gave {other:?}")),
             };
         }
         if !ended.map_err(text)? {
@@ -96,7 +96,7 @@ impl<M: Mode> Rank<'_, M> {
             .count()
     }
 
-    /// Handles that have ended are done, and no others.
+    /// Checks that the handles that have ended are done, and no others.
     fn count(&self, call: &str, ended: usize, before: usize) -> Done {
         let left = self.under_way();
         if left + ended == before || before == 0 && left == 0 {
